@@ -6,12 +6,12 @@ wants to see a cut run again, with notes, and the steps must be those that were 
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 
 from barrier_tck.harness.record.run_directory import trial_directory, write_passages
 from barrier_tck.harness.record.run_reader import read_record
 from barrier_tck.harness.support.errors import UsageProblem
+from barrier_tck.harness.support.work_directories import temporary_work_directory
 from barrier_tck.harness.system.additions import NotesPassages
 from barrier_tck.harness.system.system_under_test import Capability, SystemUnderTest
 from barrier_tck.harness.trial.trial_run import execute
@@ -41,7 +41,7 @@ def note_passages(run_directory: Path, trial: int, system: SystemUnderTest) -> N
             "second run; run the campaign again with a version that notes it in the first"
         )
     assert isinstance(system, NotesPassages)
-    with tempfile.TemporaryDirectory(prefix="barrier-tck-passages-") as scratch:
+    with temporary_work_directory("passages") as scratch:
         again = execute(record.plan, system.noting_passages(), Path(scratch), checkers=())
     if again.record.trace_digest != record.trace_digest:
         raise UsageProblem(

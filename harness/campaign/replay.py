@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -19,6 +18,7 @@ from barrier_tck.harness.record.run_directory import latest_run, trial_directory
 from barrier_tck.harness.record.run_reader import open_run, read_record
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.support.errors import NondeterminismError, UsageProblem
+from barrier_tck.harness.support.work_directories import temporary_work_directory
 from barrier_tck.harness.system.system_under_test import Capability, SystemUnderTest
 from barrier_tck.harness.trial.plan_check import check_plan
 from barrier_tck.harness.trial.trial_run import digest, execute
@@ -118,7 +118,7 @@ def replay(
 
 
 def _run(plan: TrialPlan, system: SystemUnderTest, checkers: Sequence[Checker] | None) -> TrialResult:
-    with tempfile.TemporaryDirectory(prefix="barrier-tck-replay-") as scratch:
+    with temporary_work_directory("replay") as scratch:
         return execute(plan, system, Path(scratch), checkers)
 
 

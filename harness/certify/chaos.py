@@ -26,6 +26,7 @@ from barrier_tck.harness.plan.trial_plan import (
     WorkloadPlan,
 )
 from barrier_tck.harness.support.errors import EnvironmentProblem
+from barrier_tck.harness.support.work_directories import work_prefix
 
 _log = logging.getLogger(__name__)
 
@@ -107,7 +108,7 @@ def _check(
         candidate = pool.take()
         with (
             # If the process of a cluster was killed, the cluster's guard removes what it still writes there.
-            tempfile.TemporaryDirectory(prefix="barrier-tck-chaos-", ignore_cleanup_errors=True) as scratch,
+            tempfile.TemporaryDirectory(prefix=work_prefix("chaos"), ignore_cleanup_errors=True) as scratch,
             _closing_systems(candidate),  # first of all, because a cluster's directory lies in this one
         ):
             candidate.call(wire.ResetRequest(scratch, scratch))

@@ -25,7 +25,7 @@ import msgspec
 import psutil
 
 from barrier_tck.harness.certify import candidate_wire as wire
-from barrier_tck.harness.certify.work_directories import new_work_directory
+from barrier_tck.harness.support.work_directories import new_work_directory
 
 WORKER = "barrier_tck.harness.certify.candidate.worker"
 MARK = "BARRIER_TCK_CANDIDATE"

@@ -10,18 +10,18 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from collections.abc import Sequence
 
 import msgspec
 
-from barrier_tck.harness.certify.certificate import (
-    CERTIFICATE_VERSION,
-    Certificate,
-    PropertyOutcome,
-    achieved,
-    clause_results,
-    verdict_of,
+from barrier_tck.harness.certify.certificate import Certificate, PropertyOutcome
+from barrier_tck.harness.certify.certification import (
+    INTERRUPTED,
+    Certification,
+    Keep,
+    Progress,
+    Subject,
+    drop_certificate,
 )
 from barrier_tck.harness.certify.storage_lines import Loaded, Refused, ShownLine, read_line
 from barrier_tck.harness.certify.storage_properties import (
@@ -30,7 +30,6 @@ from barrier_tck.harness.certify.storage_properties import (
     StorageProperty,
 )
 from barrier_tck.harness.plan.storage_targets import storage_target
-from barrier_tck.harness.support.environment import environment
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.strict_input import nearest
 
@@ -38,9 +37,6 @@ WORKER = "barrier_tck.harness.certify.candidate.storage_worker"
 PROPERTY_S = 120.0
 """How long a property may take, in seconds; starting the process counts for the first one."""
 _LOG_BYTES = 16 * 1024
-
-Told = Callable[[PropertyOutcome], None]
-"""Called with the outcome of every property as soon as it is known."""
 
 
 def require_storage_level(level: str) -> None:
@@ -106,12 +102,15 @@ def certify_storage(
     level: str = "crash",
     only: Sequence[str] = (),
     property_s: float = PROPERTY_S,
-    progress: Told = lambda outcome: None,
+    progress: Progress = lambda outcome: None,
+    keep: Keep = drop_certificate,
 ) -> Certificate:
     """Certify a checkpoint storage up to a level.
 
     ``location`` is a directory, or the beginning of a URL, below which nothing is; ``only`` names the properties that
-    are checked, instead of all. Raises UsageProblem if the target makes no checkpoint storage.
+    are checked, instead of all. After each property ``keep`` is given what has been shown so far.
+
+    Raises UsageProblem if the target makes no checkpoint storage.
     """
     require_storage_level(level)
     wanted = [
@@ -119,58 +118,51 @@ def certify_storage(
         for one in STORAGE_PROPERTIES
         if STORAGE_LEVELS.index(one.level) <= STORAGE_LEVELS.index(level) and (not only or one.name in only)
     ]
-    started, began = datetime.now(UTC), time.monotonic()
-    run = _Run(storage_target(target), location, property_s, progress)
-    run.check_all(wanted)
-    outcomes = tuple(run.outcomes)
-    return Certificate(
-        version=CERTIFICATE_VERSION,
-        suite_version=environment()["barrier-tck"],
-        target=target,
-        backend=run.name,
-        capabilities=("outlives-its-process",) if run.outlives else (),
-        asked_level=level,
-        level=achieved(outcomes),
-        verdict=verdict_of(outcomes, level),
-        outcomes=outcomes,
-        clauses=clause_results(outcomes, level),
-        seed=0,
-        seconds=round(time.monotonic() - began, 2),
-        started_at=started.isoformat(timespec="seconds"),
-        environment=environment(),
-        log=run.log,
-        kind="checkpoint storage",
-    )
+    run = _Run(target, location, level, wanted, property_s, progress, keep)
+    run.check_all()
+    return run.certification.certificate()
 
 
 class _Run:
-    """The outcomes so far. A process that ends or hangs fails its property, and the others get a new one."""
+    """The processes of a certification. One that ends or hangs fails its property, and the others get a new one."""
 
-    def __init__(self, target: str, location: str, property_s: float, progress: Told) -> None:
+    def __init__(
+        self,
+        target: str,
+        location: str,
+        level: str,
+        wanted: Sequence[StorageProperty],
+        property_s: float,
+        progress: Progress,
+        keep: Keep,
+    ) -> None:
         self._target = target
         self._location = location
+        self._wanted = wanted
         self._property_s = property_s
-        self._progress = progress
         self._processes = 0
-        self.outcomes: list[PropertyOutcome] = []
-        self.name = ""
-        self.outlives = False
-        self.log = ""
+        self._name = ""
+        self._outlives = False
+        self._log = ""
+        planned = [_outcome(one, "skipped", INTERRUPTED) for one in wanted]
+        self.certification = Certification(level, planned, self._subject, progress=progress, keep=keep)
 
-    def check_all(self, wanted: Sequence[StorageProperty]) -> None:
+    def _subject(self) -> Subject:
+        return Subject(
+            kind="checkpoint storage",
+            target=self._target,
+            backend=self._name,
+            capabilities=("outlives-its-process",) if self._outlives else (),
+            log=self._log,
+        )
+
+    def check_all(self) -> None:
         for level in STORAGE_LEVELS:
-            own = [one for one in wanted if one.level == level]
-            reason = self._why_not(level)
+            own = [one for one in self._wanted if one.level == level]
+            reason = self.certification.why_not(level)
             for one in own if reason else ():
-                self._add(_outcome(one, "skipped", reason))
+                self.certification.add(_outcome(one, "skipped", reason))
             self._check(() if reason else own)
-
-    def _why_not(self, level: str) -> str:
-        """Return why a level is not run, or an empty text."""
-        failed = [outcome.name for outcome in self.outcomes if outcome.status == "failed"]
-        if failed and level != "contract":
-            return f"{failed[0]} failed"
-        return ""
 
     def _check(self, left: Sequence[StorageProperty]) -> None:
         while left:
@@ -182,33 +174,33 @@ class _Run:
         self._processes += 1
         # A place of its own: another process may have been killed in the middle of something.
         place = f"{self._location}/{self._processes}"
-        process = StorageProcess(self._target, place, [one.name for one in left])
+        process = StorageProcess(storage_target(self._target), place, [one.name for one in left])
         try:
             first = process.line(self._property_s)
             if isinstance(first, Refused):
                 raise UsageProblem(first.message)
             if not isinstance(first, Loaded):
-                self._add(_outcome(left[0], "failed", f"the storage could not be made: {first}"))
+                self.certification.add(_outcome(left[0], "failed", f"the storage could not be made: {first}"))
                 return 1
-            self.name, self.outlives = first.name, first.outlives_its_process
-            if left[0].level == "crash" and not self.outlives:
+            self._name, self._outlives = first.name, first.outlives_its_process
+            if left[0].level == "crash" and not self._outlives:
                 for one in left:
-                    self._add(_outcome(one, "skipped", "it says that it does not outlive its process"))
+                    self.certification.add(
+                        _outcome(one, "skipped", "it says that it does not outlive its process")
+                    )
                 return len(left)
             for number, one in enumerate(left, 1):
                 began = time.monotonic()
                 line = process.line(self._property_s)
                 outcome = _judged(one, line)
-                self._add(msgspec.structs.replace(outcome, seconds=round(time.monotonic() - began, 2)))
+                self.certification.add(
+                    msgspec.structs.replace(outcome, seconds=round(time.monotonic() - began, 2))
+                )
                 if not isinstance(line, ShownLine):
                     return number
             return len(left)
         finally:
-            self.log = (self.log + process.kill())[-_LOG_BYTES:]
-
-    def _add(self, outcome: PropertyOutcome) -> None:
-        self.outcomes.append(outcome)
-        self._progress(outcome)
+            self._log = (self._log + process.kill())[-_LOG_BYTES:]
 
 
 def _judged(one: StorageProperty, line: Loaded | Refused | ShownLine | str) -> PropertyOutcome:

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import time
 import zlib
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from barrier_tck.harness.certify import chaos
-from barrier_tck.harness.certify.certificate import (
-    CERTIFICATE_VERSION,
-    PLAN_SUFFIX,
-    Certificate,
-    PropertyOutcome,
-    Strength,
-    achieved,
-    clause_results,
-    verdict_of,
+from barrier_tck.harness.certify.certificate import PLAN_SUFFIX, Certificate, PropertyOutcome
+from barrier_tck.harness.certify.certification import (
+    INTERRUPTED,
+    Certification,
+    Keep,
+    Progress,
+    Subject,
+    drop_certificate,
+    read_replay,
+    saved,
 )
 from barrier_tck.harness.certify.declared_capabilities import CAPABILITIES, CONCURRENT
 from barrier_tck.harness.certify.hunting import Failure, check, play, skipped
@@ -31,12 +30,11 @@ from barrier_tck.harness.certify.pool import (
     Limits,
     Pool,
 )
-from barrier_tck.harness.certify.properties import LEVELS, PROPERTIES
+from barrier_tck.harness.certify.properties import LEVELS, PROPERTIES, Property
 from barrier_tck.harness.certify.session_steps import AnyStep
 from barrier_tck.harness.plan.backend_targets import SHIPPED_BACKENDS
 from barrier_tck.harness.plan.trial_plan import TrialPlan, to_json
 from barrier_tck.harness.support.atomic_files import write_atomically
-from barrier_tck.harness.support.environment import environment
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.outside import is_target, shown
 from barrier_tck.harness.support.strict_input import nearest
@@ -45,9 +43,7 @@ DEFAULT_SEED = 20_260_101
 TOTAL_S = {"contract": 600.0, "crash": 1_200.0, "chaos": 2_400.0}
 """Level -> total time in seconds; properties that are left after it are unknown."""
 _STARTS = "the-backend-can-be-made"
-
-Progress = Callable[[PropertyOutcome], None]
-"""Called with the outcome of every property as soon as it is known."""
+_TRIALS = (chaos.SIMULATED, chaos.SPARK)
 
 
 def require_target(target: str) -> None:
@@ -107,8 +103,11 @@ def certify(
     spark: bool = True,
     scale: float = 1.0,
     progress: Progress = lambda outcome: None,
+    keep: Keep = drop_certificate,
 ) -> Certificate:
     """Certify a backend up to a level; replay files go into ``directory``.
+
+    After each property ``keep`` is given what has been shown so far, as a certificate that says it was interrupted.
 
     A level is not begun if the level before it failed: then its outcomes are ``skipped``, with the reason. Raises
     UsageProblem if the target is no backend or lacks a required capability, EnvironmentProblem if Spark is needed but
@@ -118,47 +117,35 @@ def certify(
     require_level(level)
     if level == "chaos" and spark:
         chaos.require_spark()
-    began, started_at = time.monotonic(), datetime.now(UTC)
     pool = Pool(target, limits, TOTAL_S[level])
-    outcomes: list[PropertyOutcome] = []
     name = ""
     capabilities: tuple[str, ...] = ()
 
-    def add(outcome: PropertyOutcome) -> None:
-        outcomes.append(outcome)
-        progress(outcome)
+    def subject() -> Subject:
+        return Subject(
+            kind="state backend",
+            target=target,
+            backend=name,
+            capabilities=capabilities,
+            seed=seed,
+            log=pool.log,
+        )
 
+    certification = Certification(level, _planned(), subject, _STARTS, progress, keep)
     try:
         try:
             loaded = _loaded(pool)
         except (CandidateDied, CandidateRaised) as error:
-            add(_cannot_be_made(str(error)))
+            certification.add(_cannot_be_made(str(error)))
         else:
             name, capabilities = str(loaded["name"]), tuple(loaded["capabilities"])
             _require_capabilities(target, capabilities, require)
-            add(PropertyOutcome(_STARTS, "contract", (), _STARTS_TEXT, "passed"))
-        _run_levels(level, seed, pool, directory, spark, scale, capabilities, outcomes, add)
-        log = pool.log
+            certification.add(PropertyOutcome(_STARTS, "contract", (), _STARTS_TEXT, "passed"))
+        _run_levels(certification, seed, pool, directory, scale, capabilities)
+        _run_chaos(certification, seed, pool, directory, spark, scale, capabilities)
+        return certification.certificate()
     finally:
         pool.close()
-    return Certificate(
-        version=CERTIFICATE_VERSION,
-        suite_version=environment()["barrier-tck"],
-        target=target,
-        backend=name,
-        capabilities=capabilities,
-        asked_level=level,
-        level=achieved(outcomes),
-        verdict=verdict_of(outcomes, level),
-        outcomes=tuple(outcomes),
-        clauses=clause_results(outcomes, level),
-        seed=seed,
-        seconds=round(time.monotonic() - began, 2),
-        started_at=started_at.isoformat(timespec="seconds"),
-        environment=environment(),
-        strength=Strength(measured=False, note="not measured in this run"),
-        log=log,
-    )
 
 
 _STARTS_TEXT = "The target can be imported and makes a backend in time, without ending its process."
@@ -180,39 +167,31 @@ def _require_capabilities(target: str, declared: tuple[str, ...], required: tupl
         )
 
 
+def _planned() -> list[PropertyOutcome]:
+    """Return the outcome of every property in the order of the levels, as if none had been run."""
+    own = [skipped(one, INTERRUPTED) for level in LEVELS for one in PROPERTIES if one.level == level]
+    return own + [chaos.skipped(name, INTERRUPTED) for name in _TRIALS]
+
+
 def _run_levels(
-    asked: str,
+    certification: Certification,
     seed: int,
     pool: Pool,
     directory: Path | None,
-    spark: bool,
     scale: float,
     capabilities: tuple[str, ...],
-    outcomes: list[PropertyOutcome],
-    add: Progress,
 ) -> None:
+    def checked(one: Property, broken: frozenset[str]) -> PropertyOutcome:
+        found = check(one, pool, seed_of(seed, one.name), scale, declared=capabilities, broken=broken)
+        return saved(*found, directory)
+
+    def no_store(one: Property) -> PropertyOutcome | None:
+        if not _cannot_open(certification.outcomes):
+            return None
+        return skipped(one, "no store could be opened, see above")
+
     for level in LEVELS:
-        own = [one for one in PROPERTIES if one.level == level]
-        reason = _why_not(level, asked, outcomes)
-        if reason:
-            for one in own:
-                add(skipped(one, reason))
-            if level == "chaos":
-                for name in (chaos.SIMULATED, chaos.SPARK):
-                    add(chaos.skipped(name, reason))
-            continue
-        for one in own:
-            if _cannot_open(outcomes):
-                reason = "no store could be opened, see above"
-                add(skipped(one, reason))
-                continue
-            broken = frozenset(outcome.violated for outcome in outcomes)
-            outcome, failure = check(
-                one, pool, seed_of(seed, one.name), scale, declared=capabilities, broken=broken
-            )
-            add(_saved(outcome, failure, directory))
-        if level == "chaos":
-            _run_chaos(seed, pool, directory, spark, scale, capabilities, add)
+        certification.run((one for one in PROPERTIES if one.level == level), skipped, checked, no_store)
 
 
 def _cannot_open(outcomes: list[PropertyOutcome]) -> bool:
@@ -221,26 +200,32 @@ def _cannot_open(outcomes: list[PropertyOutcome]) -> bool:
 
 
 def _run_chaos(
+    certification: Certification,
     seed: int,
     pool: Pool,
     directory: Path | None,
     spark: bool,
     scale: float,
     capabilities: tuple[str, ...],
-    add: Progress,
 ) -> None:
+    """Run our reference runtime on the backend: many simulated trials, then some on Spark."""
+    reason = certification.why_not("chaos")
+    if reason:
+        for name in _TRIALS:
+            certification.add(chaos.skipped(name, reason))
+        return
     concurrent = CONCURRENT in capabilities
     outcome, plan = chaos.check_simulated(
         pool, seed_of(seed, chaos.SIMULATED), concurrent, max(1, round(scale * chaos.SIMULATED_TRIALS))
     )
-    add(_plan_saved(outcome, plan, directory))
+    certification.add(_plan_saved(outcome, plan, directory))
     if outcome.status != "passed":
-        add(chaos.skipped(chaos.SPARK, f"{outcome.name} did not pass"))
+        certification.add(chaos.skipped(chaos.SPARK, f"{outcome.name} did not pass"))
     elif not spark:
-        add(chaos.skipped(chaos.SPARK, "switched off with --no-spark"))
+        certification.add(chaos.skipped(chaos.SPARK, "switched off with --no-spark"))
     else:
         outcome, plan = chaos.check_on_spark(pool, seed)
-        add(_plan_saved(outcome, plan, directory))
+        certification.add(_plan_saved(outcome, plan, directory))
 
 
 def _plan_saved(outcome: PropertyOutcome, plan: TrialPlan | None, directory: Path | None) -> PropertyOutcome:
@@ -251,32 +236,9 @@ def _plan_saved(outcome: PropertyOutcome, plan: TrialPlan | None, directory: Pat
     return msgspec.structs.replace(outcome, replay=path.name)
 
 
-def _why_not(level: str, asked: str, outcomes: list[PropertyOutcome]) -> str:
-    """Return why a level is not run, or an empty text."""
-    if LEVELS.index(level) > LEVELS.index(asked):
-        return f"the level {level} was not asked for"
-    failed = [outcome.name for outcome in outcomes if outcome.status == "failed"]
-    if failed and (level != "contract" or failed == [_STARTS]):
-        return f"{failed[0]} failed"
-    return ""
-
-
-def _saved(outcome: PropertyOutcome, failure: Failure | None, directory: Path | None) -> PropertyOutcome:
-    if failure is None or directory is None:
-        return outcome
-    path = directory / f"{outcome.name}.json"
-    write_atomically(path, msgspec.json.format(msgspec.json.encode(failure), indent=2) + b"\n")
-    return msgspec.structs.replace(outcome, replay=path.name)
-
-
 def read_failure(path: Path) -> Failure:
     """Read a replay file; raises UsageProblem if it is no replay file."""
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=Failure)
-    except OSError as error:
-        raise UsageProblem(f"{path} cannot be read: {error.strerror}; name a replay file") from error
-    except msgspec.DecodeError as error:
-        raise UsageProblem(f"{path} is not a replay file of a certification: {error}") from error
+    return read_replay(path, Failure, "a certification")
 
 
 def replay(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,29 +11,61 @@ from rich.console import Console
 
 from barrier_tck.harness.cli.printing import emit, printable
 from barrier_tck.harness.support.atomic_files import write_atomically
+from barrier_tck.harness.support.errors import EnvironmentProblem, UsageProblem
 
 if TYPE_CHECKING:
-    from barrier_tck.harness.certify.certificate import Certificate, PropertyOutcome
+    from barrier_tck.harness.certify.certificate import Certificate, PropertyOutcome, Strength
 
 _EXIT_CODES = {"certified": 0, "failed": 1, "unknown": 2}
 """Verdict of a certificate -> exit code."""
+_DATA, _PAGE = "certificate.json", "certificate.html"
 _SIGNS = {"passed": "✓", "failed": "✗", "unknown": "?", "skipped": "–"}
+
+
+def certified(
+    run: Callable[[Callable[[Certificate], None]], Certificate],
+    measure: Callable[[], Strength] | None,
+    path: Path,
+    console: Console,
+) -> Certificate:
+    """Run a certification, and measure the strength of its suite unless ``measure`` is None.
+
+    What was shown so far is kept in a directory meanwhile: ``run`` is given the function that keeps it. If nothing can
+    be certified, the directory, which is empty then, is removed.
+    """
+    from barrier_tck.harness.certify.certificate import Strength
+
+    try:
+        certificate = run(lambda certificate: _keep(certificate, path))
+        if measure is None:
+            return certificate
+        not_yet = Strength(measured=False, note="interrupted before it was measured")
+        _keep(msgspec.structs.replace(certificate, strength=not_yet), path)
+        return msgspec.structs.replace(certificate, strength=measure())
+    except (UsageProblem, EnvironmentProblem):
+        if not any(path.iterdir()):
+            path.rmdir()
+        raise
+    except KeyboardInterrupt:
+        if (path / _PAGE).is_file():
+            console.print(f"interrupted; what was shown is kept: {path / _PAGE}", markup=False)
+        raise
 
 
 def give_out(certificate: Certificate, path: Path, console: Console, as_json: bool) -> int:
     """Write a certificate and its page into a directory, print what it says, and return the exit code."""
-    keep(certificate, path)
+    _keep(certificate, path)
     _print_result(console, certificate, path)
     emit(as_json, _summary(certificate, path))
     return _EXIT_CODES[certificate.verdict]
 
 
-def keep(certificate: Certificate, path: Path) -> None:
+def _keep(certificate: Certificate, path: Path) -> None:
     """Write a certificate and its page into a directory, over those that are there."""
     from barrier_tck.reports.certificate_page import write_certificate
 
-    write_atomically(path / "certificate.json", _as_json(certificate))
-    write_certificate(certificate, path / "certificate.html")
+    write_atomically(path / _DATA, _as_json(certificate))
+    write_certificate(certificate, path / _PAGE)
 
 
 def give_out_replay(name: str, violation: str | None, recorded: str, console: Console, as_json: bool) -> int:
@@ -83,8 +116,8 @@ def _summary(certificate: Certificate, path: Path) -> dict[str, Any]:
             for outcome in outcomes
             if outcome.status == "failed"
         ],
-        "certificate": str(path / "certificate.json"),
-        "page": str(path / "certificate.html"),
+        "certificate": str(path / _DATA),
+        "page": str(path / _PAGE),
     }
 
 
@@ -129,4 +162,4 @@ def _print_result(console: Console, certificate: Certificate, path: Path) -> Non
         )
         said = f"{certificate.verdict}: {reached}, but {certificate.asked_level} was asked for"
     console.print(f"{said}; {certificate.seconds:.0f} s", markup=False)
-    console.print(f"certificate: {path / 'certificate.html'}", markup=False)
+    console.print(f"certificate: {path / _PAGE}", markup=False)

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
-import msgspec
 import typer
 from rich.console import Console
 
-from barrier_tck.harness.cli.certificate_output import give_out, give_out_replay, print_outcome, short
+from barrier_tck.harness.cli.certificate_output import (
+    certified,
+    give_out,
+    give_out_replay,
+    print_outcome,
+    short,
+)
 from barrier_tck.harness.cli.certify_on_spark import (
     certified_on_spark,
     names_in,
@@ -19,7 +25,7 @@ from barrier_tck.harness.cli.certify_on_spark import (
 )
 from barrier_tck.harness.cli.options import DEFAULT_OUT, JsonOption, OutOption
 from barrier_tck.harness.cli.printing import console_for, printable
-from barrier_tck.harness.support.errors import EnvironmentProblem, UsageProblem
+from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.outside import is_target, shown
 
 if TYPE_CHECKING:
@@ -157,13 +163,13 @@ def _certified(
     call_timeout_s: float,
     console: Console,
 ) -> Certificate:
-    """Run the certifier; if the target or the machine turns out to be unfit, remove the empty directory."""
+    """Run the certifier of backends in Python."""
     from barrier_tck.harness.certify.planted import measure_strength
     from barrier_tck.harness.certify.pool import Limits
     from barrier_tck.harness.certify.suite import certify as run_suite
 
-    try:
-        certificate = run_suite(
+    def run(keep: Callable[[Certificate], None]) -> Certificate:
+        return run_suite(
             target,
             level,
             seed,
@@ -172,13 +178,10 @@ def _certified(
             require=names_in(require),
             spark=spark,
             progress=lambda outcome: print_outcome(console, outcome, target, path),
+            keep=keep,
         )
-    except (UsageProblem, EnvironmentProblem):
-        path.rmdir()
-        raise
-    if strength:
-        certificate = msgspec.structs.replace(certificate, strength=measure_strength(seed))
-    return certificate
+
+    return certified(run, (lambda: measure_strength(seed)) if strength else None, path, console)
 
 
 def _replay(file: Path, target: str | None, console: Console, as_json: bool) -> NoReturn:

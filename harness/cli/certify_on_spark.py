@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-import msgspec
 import typer
 from rich.console import Console
 
-from barrier_tck.harness.cli.certificate_output import give_out_replay, keep, print_outcome
+from barrier_tck.harness.cli.certificate_output import certified, give_out_replay, print_outcome
 from barrier_tck.harness.cli.printing import printable
-from barrier_tck.harness.support.errors import EnvironmentProblem, UsageProblem
+from barrier_tck.harness.support.errors import UsageProblem
 
 if TYPE_CHECKING:
     from barrier_tck.harness.certify.certificate import Certificate
@@ -45,13 +44,12 @@ def certified_on_spark(
     call_timeout_s: float,
     console: Console,
 ) -> Certificate:
-    """Run the certifier of Spark's state stores; if nothing can be certified, remove the empty directory."""
-    from barrier_tck.harness.certify.certificate import Strength
+    """Run the certifier of Spark's state stores."""
     from barrier_tck.harness.certify.spark_stores.planted_stores import measure_store_strength
     from barrier_tck.harness.certify.spark_stores.store_suite import certify_store
 
-    try:
-        certificate = certify_store(
+    def run(keep: Callable[[Certificate], None]) -> Certificate:
+        return certify_store(
             store,
             level,
             seed,
@@ -59,21 +57,10 @@ def certified_on_spark(
             call_s=call_timeout_s,
             require=names_in(require),
             progress=lambda outcome: print_outcome(console, outcome, f"{store.name}{store.arguments}", path),
-            keep=lambda certificate: keep(certificate, path),
+            keep=keep,
         )
-    except (UsageProblem, EnvironmentProblem):
-        if not any(path.iterdir()):
-            path.rmdir()
-        raise
-    except KeyboardInterrupt:
-        if any(path.iterdir()):
-            console.print(f"interrupted; what was shown is kept: {path / 'certificate.html'}", markup=False)
-        raise
-    if strength:
-        not_yet = Strength(measured=False, note="interrupted before it was measured")
-        keep(msgspec.structs.replace(certificate, strength=not_yet), path)
-        certificate = msgspec.structs.replace(certificate, strength=measure_store_strength(seed))
-    return certificate
+
+    return certified(run, (lambda: measure_store_strength(seed)) if strength else None, path, console)
 
 
 def replay_on_spark(

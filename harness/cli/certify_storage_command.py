@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import msgspec
 import typer
 
-from barrier_tck.harness.cli.certificate_output import give_out, print_outcome, short
+from barrier_tck.harness.cli.certificate_output import certified, give_out, print_outcome, short
 from barrier_tck.harness.cli.options import DEFAULT_OUT, JsonOption, OutOption
 from barrier_tck.harness.cli.printing import console_for
-from barrier_tck.harness.support.errors import EnvironmentProblem, UsageProblem
+from barrier_tck.harness.support.errors import UsageProblem
+
+if TYPE_CHECKING:
+    from barrier_tck.harness.certify.certificate import Certificate
 
 _STORED = "storage"
 """Directory in the run directory where the storage is, unless ``--at`` says another place."""
@@ -83,17 +86,16 @@ def certify_storage(
     make_output_directory(path)
     location = f"{at.rstrip('/')}/{path.name}" if at else str((path / _STORED).absolute())
     console.print(f"certifying {target} up to {level} at {location}, in {path}", markup=False)
-    try:
-        certificate = run_suite(
+
+    def run(keep: Callable[[Certificate], None]) -> Certificate:
+        return run_suite(
             target,
             location,
             level,
             property_s=timeout,
             progress=lambda outcome: print_outcome(console, outcome, target, path),
+            keep=keep,
         )
-    except (UsageProblem, EnvironmentProblem):
-        path.rmdir()
-        raise
-    if strength:
-        certificate = msgspec.structs.replace(certificate, strength=measure_storage_strength())
+
+    certificate = certified(run, measure_storage_strength if strength else None, path, console)
     raise typer.Exit(give_out(certificate, path, console, as_json))

@@ -37,14 +37,11 @@ from barrier_tck.harness.cluster.java import find_java
 from barrier_tck.harness.cluster.process_identity import (
     MARKER,
     ExecutorProcess,
-    ProcessIdentity,
     executors_of,
     is_python_worker,
     kill_until_gone,
     marked_processes,
-    owner_in_short,
     owner_in_state_file,
-    this_process,
 )
 from barrier_tck.harness.cluster.session_place import SessionPlace
 from barrier_tck.harness.cluster.settings import (
@@ -62,6 +59,7 @@ from barrier_tck.harness.support.errors import (
     PortInUse,
     UsageError,
 )
+from barrier_tck.harness.support.owners import ProcessIdentity, owner_in_short, this_process
 
 _DIRECTORY_PREFIX = "barrier-tck-cluster-"
 _STATE_FILE = "cluster.json"

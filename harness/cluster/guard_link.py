@@ -13,7 +13,7 @@ import psutil
 
 from barrier_tck.harness.cluster import guard
 from barrier_tck.harness.cluster.json_lines import JsonLines
-from barrier_tck.harness.cluster.process_identity import ProcessIdentity
+from barrier_tck.harness.support.owners import ProcessIdentity
 
 _END_TIMEOUT_S = 20.0
 

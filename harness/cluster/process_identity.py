@@ -13,14 +13,13 @@ from pathlib import Path
 import psutil
 
 from barrier_tck.harness.support.errors import InternalError, LeftBehind
+from barrier_tck.harness.support.owners import ProcessIdentity
 
 #: Every process of a cluster carries this variable: `<cluster id>:<owner's pid>:<owner's start time>`.
 MARKER = "BARRIER_TCK_CLUSTER"
 
 _KILL_TIMEOUT_S = 20.0
 _POLL_S = 0.05
-#: Two processes that read the start time of a third may see times that differ by the clock's adjustment.
-_START_TIME_TOLERANCE_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,33 +30,6 @@ class ExecutorProcess:
     host: str
     pid: int
     executor_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessIdentity:
-    """Identifies a process even if its pid is reused: the pid and the start time (seconds since the epoch)."""
-
-    pid: int
-    created: float
-
-    @property
-    def short(self) -> str:
-        """The identity as a part of a file's name, for instance `4711-6a03f2c1`; `owner_in_short` reads it."""
-        return f"{self.pid}-{int(self.created):x}"
-
-    def running(self) -> bool:
-        """Whether it still runs; a zombie does not."""
-        try:
-            process = psutil.Process(self.pid)
-            same = abs(process.create_time() - self.created) < _START_TIME_TOLERANCE_S
-            return bool(same and process.status() != psutil.STATUS_ZOMBIE)
-        except psutil.NoSuchProcess:
-            return False
-
-
-def this_process() -> ProcessIdentity:
-    """The identity of the calling process."""
-    return ProcessIdentity(os.getpid(), float(psutil.Process().create_time()))
 
 
 def marked_processes(cluster_id: str | None = None) -> Iterator[tuple[psutil.Process, ProcessIdentity]]:
@@ -89,15 +61,6 @@ def kill_until_gone(find: Callable[[], Iterator[psutil.Process]]) -> tuple[int, 
             raise LeftBehind(f"These processes survive SIGKILL: {[process.pid for process in found]}.")
         psutil.wait_procs(found, timeout=_POLL_S)
     return tuple(killed)
-
-
-def owner_in_short(text: str) -> ProcessIdentity | None:
-    """The owner that a part of a file's name tells; None if it tells none."""
-    pid, _, created = text.partition("-")
-    try:
-        return ProcessIdentity(int(pid), float(int(created, 16)))
-    except ValueError:
-        return None
 
 
 def owner_in_state_file(path: Path) -> ProcessIdentity | None:

@@ -29,6 +29,7 @@ from barrier_tck.harness.cluster.java import find_java
 from barrier_tck.harness.cluster.session_place import SessionPlace
 from barrier_tck.harness.cluster.settings import driver_conf, java_options, write_properties
 from barrier_tck.harness.support.errors import UsageError
+from barrier_tck.harness.support.work_directories import work_prefix
 
 _JVM_END_TIMEOUT_S = 10.0
 _ENDING_S = 2.0
@@ -88,7 +89,7 @@ def session_later(
     java = find_java()
     # In the cluster's directory, which its guard removes even if this process is killed.
     parent = None if place is None else place.directory
-    scratch = Path(tempfile.mkdtemp(prefix="barrier-tck-driver-", dir=parent))
+    scratch = Path(tempfile.mkdtemp(prefix=work_prefix("driver"), dir=parent))
     try:
         base = _local_mode_conf(scratch) if place is None else dict(place.conf)
         classes = existing_classes(java) if share_classes else None

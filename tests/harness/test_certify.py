@@ -35,6 +35,7 @@ from barrier_tck.harness.certify.store_models import NAMES, Violation
 from barrier_tck.harness.certify.suite import certify, probe, read_failure, replay, seed_of
 from barrier_tck.harness.cli.main import run
 from barrier_tck.harness.support.errors import UsageProblem
+from barrier_tck.harness.support.owners import ProcessIdentity, this_process
 from barrier_tck.reports.certificate_page import render_certificate
 from tests.test_tidy import ROOT
 from tests.waiting import eventually
@@ -143,10 +144,10 @@ def test_directories_of_a_killed_certifier_are_removed_by_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    us = psutil.Process()
-    dead = tmp_path / f"barrier-tck-certify-stores-{us.pid}-{int(us.create_time()) - 1_000}-x"
-    alive = tmp_path / f"barrier-tck-certify-stores-{us.pid}-{int(us.create_time())}-x"
-    somebodys = tmp_path / "barrier-tck-certify-mine"
+    us = this_process()
+    before_us = ProcessIdentity(us.pid, us.created - 1_000)
+    dead, alive = (tmp_path / f"barrier-tck-work-stores-{one.short}-x" for one in (before_us, us))
+    somebodys = tmp_path / "barrier-tck-work-mine"
     for directory in (dead, alive, somebodys):
         directory.mkdir()
     pool = Pool("heap")

@@ -45,9 +45,9 @@ from barrier_tck.harness.cluster.host_targets import LinkOfHost
 from barrier_tck.harness.cluster.installation import import_path, spark_home
 from barrier_tck.harness.cluster.java import Java
 from barrier_tck.harness.cluster.local_cluster import LocalCluster
-from barrier_tck.harness.cluster.process_identity import this_process
 from barrier_tck.harness.cluster.spark_session import spark_session
 from barrier_tck.harness.support.errors import EnvironmentProblem, UsageError
+from barrier_tck.harness.support.owners import this_process
 
 SMALL = DockerClusterConfig(workers=2, cores_per_worker=1, memory_per_worker_mb=512, quick_start=True)
 HERE = {"OSType": "linux", "Name": platform.node(), "KernelVersion": platform.release(), "MemoryLimit": True}

@@ -21,14 +21,18 @@ from barrier_tck.harness.cluster.class_archive import SharedClasses
 from barrier_tck.harness.cluster.installation import import_path
 from barrier_tck.harness.cluster.local_cluster import LocalCluster, LocalClusterConfig
 from barrier_tck.harness.cluster.process_identity import (
-    ProcessIdentity,
     command_line,
     marked_processes,
-    owner_in_short,
 )
 from barrier_tck.harness.cluster.settings import application_conf, bind_problem, write_properties
 from barrier_tck.harness.cluster.spark_session import spark_session
-from barrier_tck.harness.support.errors import ClusterDidNotStart, EnvironmentProblem, PortInUse, UsageError
+from barrier_tck.harness.support.errors import (
+    ClusterDidNotStart,
+    EnvironmentProblem,
+    PortInUse,
+    UsageError,
+)
+from barrier_tck.harness.support.owners import ProcessIdentity, owner_in_short
 from barrier_tck.reference_impl.spark.spark_options import session_settings
 from tests.waiting import eventually
 

@@ -6,6 +6,7 @@ import gc
 import math
 import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -37,6 +38,7 @@ from barrier_tck.harness.reference.simulated.subtask_processes import STEP_MS_MA
 from barrier_tck.harness.reference.simulated.surroundings import Surroundings
 from barrier_tck.harness.reference.simulated.trace import Trace
 from barrier_tck.harness.reference.simulated.world import COORDINATOR_RESTART_MS, SimulatedWorld
+from barrier_tck.harness.support import work_directories
 from barrier_tck.harness.system.system_under_test import TrialOutcome
 from barrier_tck.harness.trial.nemesis import Nemesis
 from barrier_tck.harness.trial.trial_run import run_trial
@@ -81,8 +83,27 @@ def test_a_backend_on_disk_replays_too_and_leaves_nothing_on_it(
 def _open_and_temporary() -> tuple[list[str], list[str]]:
     links = [os.path.realpath(path) for path in Path("/proc/self/fd").iterdir()]
     temporary = Path(tempfile.gettempdir())
-    worlds = [str(p) for p in temporary.glob("barrier-tck-world-*") if p.stat().st_uid == os.getuid()]
+    worlds = [str(p) for p in temporary.glob("barrier-tck-work-world-*") if p.stat().st_uid == os.getuid()]
     return [link for link in links if "barrier-tck-" in link], worlds
+
+
+def test_the_directory_of_a_killed_trial_is_removed_by_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    killed = (
+        "import os, signal, tempfile; from barrier_tck.harness.support.work_directories import work_prefix;"
+    )
+    killed += "tempfile.mkdtemp(prefix=work_prefix('world')); os.kill(os.getpid(), signal.SIGKILL)"
+    ended = subprocess.run(
+        [sys.executable, "-c", killed], env={**os.environ, "TMPDIR": str(tmp_path)}, check=False
+    )
+    (left,) = tmp_path.glob("barrier-tck-work-world-*")
+    assert ended.returncode == -signal.SIGKILL
+    work_directories._owner.cache_clear()  # as in a process that has just started
+    (tmp_path / "trial").mkdir()
+    run(msgspec.structs.replace(PLAN, state_backend="rocksdb"), tmp_path / "trial")
+    assert not left.exists()
 
 
 def test_any_backend_runs_in_the_simulator(tmp_path: Path) -> None:

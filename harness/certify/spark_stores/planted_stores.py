@@ -28,8 +28,8 @@ from barrier_tck.harness.certify.spark_stores.store_targets import (
     StoreTarget,
     store_target,
 )
-from barrier_tck.harness.certify.work_directories import new_work_directory
 from barrier_tck.harness.cluster.java_compiler import compile_java, java_compiler
+from barrier_tck.harness.support.work_directories import new_work_directory
 
 SOURCES = Path(__file__).parent / "planted_java"
 """The Java sources."""

@@ -13,7 +13,7 @@ from barrier_tck.harness.certify.spark_stores.java_process import JavaProcess
 from barrier_tck.harness.certify.spark_stores.layouts import StoreLayout
 from barrier_tck.harness.certify.spark_stores.store_targets import StoreTarget
 from barrier_tck.harness.certify.store_models import Violation
-from barrier_tck.harness.certify.work_directories import new_work_directory
+from barrier_tck.harness.support.work_directories import new_work_directory
 
 _PATIENCE = 3.0
 """A call into a JVM may take this many times as long: it may have to load and compile its code first."""

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import msgspec
-
-from barrier_tck.harness.certify.certificate import (
-    CERTIFICATE_VERSION,
-    Certificate,
-    PropertyOutcome,
-    Strength,
-    achieved,
-    clause_results,
-    verdict_of,
+from barrier_tck.harness.certify.certificate import Certificate, PropertyOutcome
+from barrier_tck.harness.certify.certification import (
+    INTERRUPTED,
+    Certification,
+    Keep,
+    Progress,
+    Subject,
+    drop_certificate,
+    read_replay,
+    saved,
 )
 from barrier_tck.harness.certify.properties import LEVELS
 from barrier_tck.harness.certify.spark_stores.executor import StoreExecutor
@@ -43,9 +41,7 @@ from barrier_tck.harness.certify.spark_stores.store_processes import StoreProces
 from barrier_tck.harness.certify.spark_stores.store_properties import STORE_PROPERTIES, StoreProperty
 from barrier_tck.harness.certify.spark_stores.store_steps import AnyStep
 from barrier_tck.harness.certify.spark_stores.store_targets import StoreTarget
-from barrier_tck.harness.certify.suite import DEFAULT_SEED, TOTAL_S, Progress, seed_of
-from barrier_tck.harness.support.atomic_files import write_atomically
-from barrier_tck.harness.support.environment import environment
+from barrier_tck.harness.certify.suite import DEFAULT_SEED, TOTAL_S, seed_of
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.outside import shown
 from barrier_tck.harness.support.strict_input import nearest
@@ -77,7 +73,7 @@ def certify_store(
     require: Sequence[str] = (),
     scale: float = 1.0,
     progress: Progress = lambda outcome: None,
-    keep: Callable[[Certificate], None] = lambda certificate: None,
+    keep: Keep = drop_certificate,
 ) -> Certificate:
     """Certify a state store up to a level; replay files go into ``directory``.
 
@@ -89,66 +85,48 @@ def certify_store(
     unknown = [name for name in require if name not in CAPABILITIES]
     if unknown:
         raise UsageProblem(f"--require names {unknown[0]!r}{nearest(unknown[0], CAPABILITIES)}")
-    began, started_at = time.monotonic(), datetime.now(UTC)
     processes = StoreProcesses(target, call_s, TOTAL_S[level])
-    outcomes: list[PropertyOutcome] = []
     lacking = dict.fromkeys(CAPABILITIES, "no store could be opened")
 
-    def certificate(outcomes: Sequence[PropertyOutcome], interrupted: bool = False) -> Certificate:
-        return Certificate(
-            version=CERTIFICATE_VERSION,
-            suite_version=environment()["barrier-tck"],
+    def subject() -> Subject:
+        return Subject(
+            kind=KIND,
             target=target.name,
             backend=target.class_name,
             capabilities=tuple(name for name, reason in lacking.items() if not reason),
-            asked_level=level,
-            level=achieved(outcomes),
-            verdict=verdict_of(outcomes, level),
-            outcomes=tuple(outcomes),
-            clauses=clause_results(outcomes, level),
             seed=seed,
-            seconds=round(time.monotonic() - began, 2),
-            started_at=started_at.isoformat(timespec="seconds"),
-            environment=environment() | SETTINGS | dict(target.settings) | _jars(target),
-            strength=Strength(measured=False, note="not measured in this run"),
             log=processes.log,
-            kind=KIND,
             arguments=target.arguments,
-            interrupted=interrupted,
+            settings=SETTINGS | dict(target.settings) | _jars(target),
             asks=PROMISES,
         )
 
-    def add(outcome: PropertyOutcome) -> None:
-        outcomes.append(outcome)
-        progress(outcome)
-
-    def add_and_keep(outcome: PropertyOutcome) -> None:
-        add(outcome)
-        keep(certificate((*outcomes, *_left_out(outcomes)), interrupted=True))
-
+    certification = Certification(level, _planned(), subject, _STARTS, progress, keep)
     try:
         _require_provider(processes)
-        why = _lacks(processes, LAYOUTS[PLAIN])
-        status = "failed" if why else "passed"
-        add(PropertyOutcome(_STARTS, "contract", (), _STARTS_TEXT, status, why, processes=processes.started))
+        why, started = _lacks(processes, LAYOUTS[PLAIN]), processes.started
         if not why:
             lacking = {name: _lacks(processes, layout) for name, layout in NEEDED.items()}
         missing = [f"{name} ({lacking[name]})" for name in require if lacking[name]]
         if missing:
             raise UsageProblem(f"{target.name} lacks {'; '.join(missing)}")
-        _run_levels(level, seed, processes, directory, scale, lacking, outcomes, add_and_keep)
+        status = "failed" if why else "passed"
+        certification.add(
+            PropertyOutcome(_STARTS, "contract", (), _STARTS_TEXT, status, why, processes=started)
+        )
+        _run_levels(certification, seed, processes, directory, scale, lacking)
     finally:
         processes.close()
-    return certificate(outcomes)
+    return certification.certificate()
 
 
-def _left_out(outcomes: Sequence[PropertyOutcome]) -> Iterator[PropertyOutcome]:
-    """Yield the outcomes of the properties that are still to come, for a certificate that is kept meanwhile."""
-    run = {outcome.name for outcome in outcomes}
-    for level in _LEVELS:
-        for one in STORE_PROPERTIES:
-            if one.level == level and one.name not in run:
-                yield skipped_store(one, "the certification was interrupted before it was run")
+def _in_order() -> list[StoreProperty]:
+    return [one for level in _LEVELS for one in STORE_PROPERTIES if one.level == level]
+
+
+def _planned() -> list[PropertyOutcome]:
+    """Return the outcome of every property in the order of the levels, as if none had been run."""
+    return [skipped_store(one, INTERRUPTED) for one in _in_order()]
 
 
 def _jars(target: StoreTarget) -> dict[str, str]:
@@ -199,54 +177,29 @@ def _use(executor: StoreExecutor, layout: StoreLayout) -> None:
 
 
 def _run_levels(
-    asked: str,
+    certification: Certification,
     seed: int,
     processes: StoreProcesses,
     directory: Path | None,
     scale: float,
     lacking: dict[str, str],
-    outcomes: list[PropertyOutcome],
-    add: Progress,
 ) -> None:
-    for level in _LEVELS:
-        for one in (one for one in STORE_PROPERTIES if one.level == level):
-            reason = _why_not(one, asked, outcomes)
-            if reason:
-                add(skipped_store(one, reason))
-            elif one.capability and lacking[one.capability]:
-                why = f"the store does not have {one.capability}: {lacking[one.capability]}"
-                add(skipped_store(one, why, optional=True))
-            else:
-                broken = frozenset(outcome.violated for outcome in outcomes)
-                outcome, failure = check_store(one, processes, seed_of(seed, one.name), scale, broken=broken)
-                add(_saved(outcome, failure, directory))
+    def checked(one: StoreProperty, broken: frozenset[str]) -> PropertyOutcome:
+        found = check_store(one, processes, seed_of(seed, one.name), scale, broken=broken)
+        return saved(*found, directory)
 
+    def cannot(one: StoreProperty) -> PropertyOutcome | None:
+        if not one.capability or not lacking[one.capability]:
+            return None
+        why = f"the store does not have {one.capability}: {lacking[one.capability]}"
+        return skipped_store(one, why, optional=True)
 
-def _why_not(one: StoreProperty, asked: str, outcomes: list[PropertyOutcome]) -> str:
-    """Return why a property is not run, or an empty text."""
-    if _LEVELS.index(one.level) > _LEVELS.index(asked):
-        return f"the level {one.level} was not asked for"
-    failed = [outcome for outcome in outcomes if outcome.status == "failed"]
-    below = [outcome for outcome in failed if outcome.name == _STARTS or outcome.level != one.level]
-    return f"{below[0].name} failed" if below else ""
-
-
-def _saved(outcome: PropertyOutcome, failure: StoreFailure | None, directory: Path | None) -> PropertyOutcome:
-    if failure is None or directory is None:
-        return outcome
-    path = directory / f"{outcome.name}.json"
-    write_atomically(path, msgspec.json.format(msgspec.json.encode(failure), indent=2) + b"\n")
-    return msgspec.structs.replace(outcome, replay=path.name)
+    certification.run(_in_order(), skipped_store, checked, cannot)
 
 
 def read_store_failure(path: Path) -> StoreFailure:
     """Read a replay file; raises UsageProblem if it is none of a state store."""
-    try:
-        failure = msgspec.json.decode(path.read_bytes(), type=StoreFailure)
-    except OSError as error:
-        raise UsageProblem(f"{path} cannot be read: {error.strerror}; name a replay file") from error
-    except msgspec.DecodeError as error:
-        raise UsageProblem(f"{path} is not a replay file of a state store: {error}") from error
+    failure = read_replay(path, StoreFailure, "a state store")
     if failure.layout not in LAYOUTS:
         raise UsageProblem(f"{path} has the layout {failure.layout!r}{nearest(failure.layout, LAYOUTS)}")
     return failure

@@ -8,7 +8,7 @@ from typing import Any
 from docker.errors import APIError, NotFound
 
 from barrier_tck.harness.cluster.containers.engine import problems
-from barrier_tck.harness.cluster.process_identity import ProcessIdentity
+from barrier_tck.harness.support.owners import ProcessIdentity
 
 CLUSTER_LABEL = "barrier-tck.cluster"
 """On containers and networks: `<cluster id>:<owner's pid>:<owner's start time>`, as processes are marked."""

@@ -14,7 +14,6 @@ breaks; on Spark it ends itself after a while.
 from __future__ import annotations
 
 import functools
-import tempfile
 from collections.abc import Callable
 from typing import Any
 
@@ -40,6 +39,7 @@ from barrier_tck.harness.reference.simulated.subtask_processes import (
 )
 from barrier_tck.harness.reference.simulated.surroundings import Surroundings
 from barrier_tck.harness.reference.simulated.trace import Trace, repeatable
+from barrier_tck.harness.support.work_directories import temporary_work_directory
 from barrier_tck.harness.system.system_under_test import NemesisHooks
 from barrier_tck.reference_impl.config import JobConfig
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
@@ -122,7 +122,7 @@ class SimulatedWorld:
         capabilities = components.state_backend().capabilities
         self._files_repeat = StateCapability.DETERMINISTIC_FILES in capabilities
         keeps_files = StateCapability.LOCAL_FILES in capabilities
-        self._working = tempfile.TemporaryDirectory(prefix="barrier-tck-world-") if keeps_files else None
+        self._working = temporary_work_directory("world") if keeps_files else None
         self.hosts = SimulatedHosts(
             plan.deployment.executors, self._working.name if self._working is not None else None
         )
