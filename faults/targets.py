@@ -360,7 +360,10 @@ class DisturbableWrites(Protocol):
         """Disturb this many writes, from now on; raises TargetGone if nobody writes now."""
 
     def is_struck(self) -> bool:
-        """Tell whether a write was disturbed since then: the proof that the fault fired."""
+        """Tell whether a write was disturbed since then, whoever made it: the proof that the next ones will be."""
+
+    def has_met(self) -> bool:
+        """Tell, at the end of the run, whether a write that the system itself made was disturbed since then."""
 
 
 class Targets(Protocol):

@@ -58,7 +58,7 @@ def disturb_writes(
         return Injection("not_fired", target.description, f"nobody could write: {gone}")
     if not proved(target.is_struck, wait):
         return unproved(target.description, "no write was disturbed")
-    return Injection("fired", target.description)
+    return Injection("fired", target.description, met=target.has_met)
 
 
 def _proved_of(

@@ -30,6 +30,9 @@ class Injection:
     heal: Heal | None = None
     """Undoes it, if it fired and can be undone; called once, ``duration_ms`` later or at the end of the run."""
 
+    met: Callable[[], bool] | None = None
+    """For a fault that lies in wait: tells at the end of the run whether what it waits for came; None: it struck."""
+
     @property
     def fired(self) -> bool:
         """Tell whether the fault was proved to have fired."""

@@ -20,7 +20,8 @@ class DisturbWrites(Fault, frozen=True, tag="disturb_writes"):
 
     ``fails``: nothing is written. ``full``: there is no space left, after a part of it. ``unsure``: the file is there,
     and its writer is told that it failed. ``slow``: it takes ``latency_ms`` longer. Contract: whoever is told that a
-    write failed tries it again or fails; after that the output is as promised, whether or not the file is there.
+    write failed tries it again or fails; after that the output is as promised, whether or not the file is there. If no
+    write of the system's own comes until the end of the run, the fault did not fire.
     """
 
     trouble: WriteTrouble

@@ -12,6 +12,9 @@ from barrier_tck.harness.cluster.installation import spark_home
 from barrier_tck.harness.cluster.java import Java
 from barrier_tck.harness.support.data_directory import data_directory
 
+_MAKER = Path(__file__).with_name("class_archive_maker.py")
+"""What it does with Spark decides which classes are in the archive."""
+
 
 @dataclass(frozen=True, slots=True)
 class SharedClasses:
@@ -45,6 +48,7 @@ def classes_for(java: Java) -> SharedClasses:
     """Return where the archive for this Spark and a Java lies or would lie."""
     jars = spark_home() / "jars"
     identity = hashlib.sha256(f"{java.executable.resolve()} {java.version} {jars}".encode())
+    identity.update(_MAKER.read_bytes())
     for jar in sorted(jars.glob("*.jar")):
         # Java refuses an archive that was made from files of another size or time.
         facts = jar.stat()

@@ -6,10 +6,17 @@ It does with Spark what a trial does; its JVM writes the archive as it ends. ``c
 from __future__ import annotations
 
 import sys
+import tempfile
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Window
+from pyspark.sql import functions as sf
 
 from barrier_tck.harness.cluster.spark_session import spark_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 _DAEMONS = (
     "org.apache.spark.deploy.master.Master",
@@ -29,12 +36,46 @@ def _gang(_rows: Any) -> Iterator[int]:
     yield context.partitionId()
 
 
+def _same(batches: Iterator[Any]) -> Iterator[Any]:
+    yield from batches
+
+
+def _run_queries(spark: SparkSession, directory: str) -> None:
+    """Run a small stateful query on a stream, and read what it wrote, its state, and the same as a batch."""
+    source, output, checkpoint = (f"{directory}/{name}" for name in ("input", "output", "checkpoint"))
+    spark.range(4).selectExpr("id", "CAST(id % 2 AS STRING) AS key").write.parquet(source)
+    rows = spark.read.parquet(source)
+
+    def totals(rows: DataFrame) -> DataFrame:
+        return rows.groupBy("key").agg(sf.count("id").alias("count"), sf.sum("id").alias("sum"))
+
+    def write(batch: DataFrame, number: int) -> None:
+        batch.write.mode("overwrite").parquet(f"{output}/batch={number}")
+
+    counted = totals(spark.readStream.schema(rows.schema).parquet(source))
+    observed = counted.mapInArrow(_same, counted.schema).writeStream.foreachBatch(write)
+    started = (
+        observed.outputMode("update").option("checkpointLocation", checkpoint).trigger(availableNow=True)
+    )
+    started.start().awaitTermination()
+    written = spark.read.parquet(output)
+    newest = Window.partitionBy("key").orderBy(sf.col("batch").desc())
+    ranked = (
+        written.withColumn("rank", sf.rank().over(newest)).where("rank = 1").select("key", "count", "sum")
+    )
+    both = ranked.unionAll(totals(rows)).cache()
+    both.groupBy("key").agg(sf.sort_array(sf.collect_list("sum"))).collect()
+    spark.read.format("state-metadata").load(checkpoint).collect()
+    spark.read.format("statestore").load(checkpoint).collect()
+
+
 def _make(archive: str, class_path: str, timeout_s: float) -> None:
     """Use Spark as a trial does; its JVM writes the archive as it ends."""
     settings = {
         "spark.master": "local[2]",
         "spark.authenticate": "true",
         "spark.authenticate.secret": "of one process",
+        "spark.sql.shuffle.partitions": "2",
         "spark.driver.extraClassPath": class_path,
         "spark.driver.extraJavaOptions": f'"-XX:ArchiveClassesAtExit={archive}" -Xlog:cds*=off',
     }
@@ -48,6 +89,8 @@ def _make(archive: str, class_path: str, timeout_s: float) -> None:
     ) as spark:
         context = spark.sparkContext
         context.parallelize(range(2), 2).barrier().mapPartitions(_gang).collect()
+        with tempfile.TemporaryDirectory() as directory:
+            _run_queries(spark, directory)
         jvm: Any = context._jvm  # noqa: SLF001 - PySpark's only way to the JVM
         loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
         for name in _DAEMONS:

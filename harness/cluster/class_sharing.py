@@ -2,9 +2,9 @@
 
 A Spark JVM spends half of its start-up processor time on finding, parsing and verifying some ten thousand classes.
 That is a third of a campaign in which executors are killed. Java's class data sharing (JEP 350) saves it. The archive
-is made once for each Spark and each Java, by a JVM that does what drivers, executors, masters and workers do, and is
-kept in the data directory. It changes no behaviour: a JVM that cannot use it (another Java, other jars) starts as it
-would without it.
+is made once for each Spark and each Java, by a JVM that does what drivers of jobs and of queries, judges, executors,
+masters and workers do, and is kept in the data directory. It changes no behaviour: a JVM that cannot use it (another
+Java, other jars) starts as it would without it.
 
 Java demands that the class path begins as it did when the archive was made. Spark begins it with its configuration
 directory, which differs from cluster to cluster. The jars are therefore put in front of it, and occur twice.
@@ -30,9 +30,9 @@ from barrier_tck.harness.support.data_directory import locked
 _log = logging.getLogger(__name__)
 
 BUILD_TIMEOUT_S = 240.0
-"""Making the archive takes some 25 s on two idle cores."""
+"""Making the archive takes some 40 s on two idle cores."""
 _KEPT = 3
-"""How many archives are kept (120 MB each): one for each recently used environment."""
+"""How many archives are kept (200 MB each): one for each recently used environment."""
 _MAKER = "barrier_tck.harness.cluster.class_archive_maker"
 """The program that makes an archive. It opens a Spark session, so it is a process and not a function."""
 

@@ -234,8 +234,8 @@ class Cluster(abc.ABC):
         """
         return {MARKER: self._marker(), "TMPDIR": str(self.directory / "tmp")}
 
-    def executors(self) -> tuple[ExecutorProcess, ...]:
-        """The executor JVMs that run now, in order of worker and pid.
+    def executors(self, application: str | None = None) -> tuple[ExecutorProcess, ...]:
+        """The executor JVMs that run now, of one application or of all, in order of worker and pid.
 
         A running process may not be registered with its driver yet: that takes a second or two.
         """
@@ -244,16 +244,18 @@ class Cluster(abc.ABC):
             pid = self._pid_of_worker(worker)
             if pid is not None:
                 found += executors_of(pid, worker, self.worker_host(worker))
-        return tuple(found)
+        return tuple(one for one in found if application in (None, one.application))
 
-    def wait_for_executors(self, count: int, timeout_s: float = 30.0) -> tuple[ExecutorProcess, ...]:
-        """Wait until at least `count` executor processes run, and return them.
+    def wait_for_executors(
+        self, count: int, timeout_s: float = 30.0, application: str | None = None
+    ) -> tuple[ExecutorProcess, ...]:
+        """Wait until at least `count` executor processes run, of one application or of all, and return them.
 
         Raises:
             OperatingError: there are fewer after `timeout_s`.
         """
         deadline = time.monotonic() + timeout_s
-        while len(executors := self.executors()) < count:
+        while len(executors := self.executors(application)) < count:
             if time.monotonic() > deadline:
                 raise OperatingError(
                     f"{len(executors)} of {count} executors run after {timeout_s:g} s; the logs of the workers may "
@@ -415,8 +417,9 @@ class Cluster(abc.ABC):
         (home / "local").mkdir(parents=True, exist_ok=True)
         (home / "work").mkdir(exist_ok=True)
         arguments = ["--host", host, "--port", "0", "--webui-port", "0"]
-        arguments += ["--cores", str(self.config.cores_per_worker)]
-        arguments += ["--memory", f"{self.config.memory_per_worker_mb}m"]
+        arguments += ["--cores", str(self.config.applications * self.config.cores_per_worker)]
+        memory_mb = self.config.applications * self.config.memory_per_worker_mb
+        arguments += ["--memory", f"{memory_mb}m"]
         arguments += ["--work-dir", str(home / "work"), master_url]
         # Bound to its own address, web page included; executors inherit these.
         own = {"SPARK_LOCAL_IP": host, "SPARK_PUBLIC_DNS": host, "SPARK_LOCAL_DIRS": str(home / "local")}

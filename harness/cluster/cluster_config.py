@@ -47,6 +47,8 @@ class ClusterConfig:
     log_level: str = "warn"
     #: Driver and executors start sooner but run more slowly throughout: for many short jobs, never for a benchmark.
     quick_start: bool = False
+    #: How many applications have their executors at the same time; every other one waits until one of them ends.
+    applications: int = 1
 
     def __post_init__(self) -> None:
         """Refuse values from which no cluster can be made."""
@@ -68,6 +70,8 @@ class ClusterConfig:
             raise UsageError(
                 f"driver_memory_mb={self.driver_memory_mb}: Spark needs at least {_SMALLEST_EXECUTOR_MB}."
             )
+        if self.applications < 1:
+            raise UsageError(f"applications={self.applications}: a cluster without any runs nothing.")
         if self.startup_timeout_s <= 0:
             raise UsageError(f"startup_timeout_s={self.startup_timeout_s}: give a time above zero.")
         if self.master_port is not None and not 1024 <= self.master_port <= 65535:
@@ -102,7 +106,9 @@ class DockerClusterConfig(ClusterConfig):
     @property
     def host_mb(self) -> int:
         """Memory limit of each host in mebibytes."""
-        return self.memory_per_worker_mb + _BESIDE_MB if self.host_memory_mb is None else self.host_memory_mb
+        if self.host_memory_mb is not None:
+            return self.host_memory_mb
+        return self.applications * self.memory_per_worker_mb + _BESIDE_MB
 
     def __post_init__(self) -> None:
         """Refuse values from which no cluster can be made."""

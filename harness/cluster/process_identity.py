@@ -30,6 +30,8 @@ class ExecutorProcess:
     host: str
     pid: int
     executor_id: str
+    application: str
+    """The id of the application that it works for."""
 
 
 def marked_processes(cluster_id: str | None = None) -> Iterator[tuple[psutil.Process, ProcessIdentity]]:
@@ -96,7 +98,8 @@ def executors_of(daemon: int, worker: int, host: str) -> list[ExecutorProcess]:
     for child in children:
         arguments = command_line(child)
         if "org.apache.spark.executor.CoarseGrainedExecutorBackend" in arguments:
-            found.append(ExecutorProcess(worker, host, child.pid, _option(arguments, "--executor-id")))
+            names = (_option(arguments, option) for option in ("--executor-id", "--app-id"))
+            found.append(ExecutorProcess(worker, host, child.pid, *names))
     return sorted(found, key=lambda executor: executor.pid)
 
 

@@ -61,6 +61,7 @@ class DisturbedWrites:
         self._numbers = itertools.count()
         self._lock = threading.Lock()
         self._struck_before = self._asked_before = 0
+        self._proof = str(directory / "proof")
         directory.mkdir()
 
     def disturb(self, trouble: WriteTrouble, times: int, latency_ms: int) -> None:
@@ -73,7 +74,7 @@ class DisturbedWrites:
         for _ in range(times + 1):
             (self.directory / f"token-{next(self._numbers):04d}.{trouble}.{latency_ms}").touch()
         try:
-            self._try_write(str(self.directory / "proof"))
+            self._try_write(self._proof)
         except (PeerGone, RemoteError) as error:
             self.stop()
             raise TargetGone(f"there is no driver with a session ({error})") from error
@@ -82,6 +83,12 @@ class DisturbedWrites:
         """Tell whether a write was disturbed."""
         with self._lock:
             return len(self.struck()) > self._struck_before
+
+    def has_met(self) -> bool:
+        """Tell whether a write of the query was disturbed."""
+        with self._lock:
+            since = self.struck()[self._struck_before :]
+        return any(line.partition(" ")[2] != self._proof for line in since)
 
     def struck(self) -> tuple[str, ...]:
         """Return every write that was disturbed, as trouble and path, in their order."""

@@ -27,11 +27,8 @@ class QueryOrder:
 class QueryDoors(Protocol):
     """What a driver can be asked to do."""
 
-    def warm_up(self, place: SessionPlace, conf: Mapping[str, str]) -> None:
-        """Start the JVM with these settings, if it does not run yet."""
-
-    def open_session(self, place: SessionPlace, conf: Mapping[str, str]) -> None:
-        """Open the session, if it is not open yet."""
+    def open_session(self, place: SessionPlace, conf: Mapping[str, str]) -> str:
+        """Open the session with these settings, if it is not open yet; return the id of its application."""
 
     def start_query(self, order: QueryOrder) -> None:
         """Start the query, from its checkpoint directory if there is something in it; it is awaited on a thread."""

@@ -45,12 +45,14 @@ _FAILURES_MAX = 3
 """So many failures in a row, and one more for each planned fault, are answered with another start."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Driver:
     """A driver's process, and the settings of its session."""
 
     process: DriverProcess
     conf: dict[str, str]
+    application: str = ""
+    """The id of its application, once the session is open."""
 
     @property
     def gone(self) -> bool:
@@ -58,7 +60,11 @@ class _Driver:
 
 
 class QueryDrivers:
-    """The drivers of one cluster: one is kept from trial to trial, and one in reserve if a kill is expected."""
+    """The drivers of one cluster: one is kept from trial to trial, and one in reserve if a kill is expected.
+
+    The one in reserve has a session, and executors of its own: the cluster has room for two applications. So the next
+    start of a query finds what any new driver has, a session and executors that know nothing, and waits for no JVM.
+    """
 
     def __init__(self, cluster: Cluster) -> None:
         """Take the cluster; nothing is started before the first use."""
@@ -95,11 +101,15 @@ class QueryDrivers:
             else:
                 self._present = self._started(self._conf)
         present = self._present
-        doors_of(present.process).open_session(self._cluster.session_place(), present.conf)
+        present.application = self._opened(present)
         return present.process
 
+    def application(self) -> str | None:
+        """Return the id of the application of the present driver; None before it has a session."""
+        return self._present.application or None if self._present is not None else None
+
     def keep_spare(self) -> None:
-        """Start the process that will take the place of the present one, up to its session: a kill is expected."""
+        """Start the driver that will take the place of the present one: a kill is expected."""
         if self._spare is None or self._spare.gone:
             self._spare = self._started(self._again)
             threading.Thread(target=self._warm_up, args=(self._spare,), name="warms up", daemon=True).start()
@@ -112,8 +122,11 @@ class QueryDrivers:
             driver.process.close()
 
     def _warm_up(self, spare: _Driver) -> None:
-        with contextlib.suppress(OperatingError):  # then it starts its JVM later, when it is needed
-            doors_of(spare.process).warm_up(self._cluster.session_place(), spare.conf)
+        with contextlib.suppress(OperatingError):  # then it opens its session later, when it is needed
+            self._opened(spare)
+
+    def _opened(self, driver: _Driver) -> str:
+        return doors_of(driver.process).open_session(self._cluster.session_place(), driver.conf)
 
     def _started(self, conf: dict[str, str]) -> _Driver:
         log = self._cluster.directory / f"driver-process-{next(self._numbers)}.log"
@@ -164,7 +177,9 @@ class QueryRun:
         self._failures_max = _FAILURES_MAX + faults
         self._storage = storage
         self._writes = DisturbedWrites(writes, self._try_write) if writes is not None else None
-        self._targets = QueryTargets(cluster, self._driver_pid, storage, self._writes)
+        self._targets = QueryTargets(
+            cluster, self._driver_pid, lambda: drivers.application(), storage, self._writes
+        )
         self._driver: DriverProcess | None = None
         self._events: queue.SimpleQueue[_AttemptOver] = queue.SimpleQueue()
         self._lock = threading.Lock()

@@ -40,13 +40,15 @@ class QueryTargets(NoTargets):
         self,
         cluster: Cluster,
         driver: Callable[[], int | None],
+        application: Callable[[], str | None],
         storage: CheckpointOutages,
         writes: DisturbedWrites | None = None,
     ) -> None:
-        """Take the cluster, what returns the pid of the driver (None while there is none), the storage, and the
-        writes to it if they can be disturbed."""
+        """Take the cluster, what returns the pid of the driver (None while there is none) and the id of its
+        application, the storage, and the writes to it if they can be disturbed."""
         self._cluster = cluster
         self._driver = driver
+        self._application = application
         self._storage = storage
         self._writes = writes
         self._standing = threading.local()
@@ -121,7 +123,7 @@ class QueryTargets(NoTargets):
         return standing if standing is not None else self._last
 
     def _executor(self) -> ExecutorProcess | None:
-        executors = self._cluster.executors()
+        executors = self._cluster.executors(self._application())
         return self._executor_with(self._worker(), executors) or next(iter(executors), None)
 
     def _executor_with(

@@ -108,8 +108,11 @@ class StructuredStreaming:
     def __init__(self, job: QueryDefinition) -> None:
         """Take the job; this starts nothing."""
         self._job = job
-        self._config: ClusterConfig = LocalClusterConfig(
-            workers=WORKERS, cores_per_worker=CORES_PER_WORKER, executor_memory_mb=512, quick_start=True
+        self._config: ClusterConfig
+        self.use_cluster(
+            LocalClusterConfig(
+                workers=WORKERS, cores_per_worker=CORES_PER_WORKER, executor_memory_mb=512, quick_start=True
+            )
         )
         self._stack = contextlib.ExitStack()
         self._cluster: Cluster | None = None
@@ -167,7 +170,8 @@ class StructuredStreaming:
 
     def use_cluster(self, config: ClusterConfig) -> None:
         """Use another cluster, from the first trial on."""
-        self._config = config
+        # The driver that takes the place of another one is an application, too.
+        self._config = replace(config, applications=2)
 
     def job(self, plan: TrialPlan) -> JobView:
         """Return the tasks as one subtask, and the driver as the coordinator; each passes its points in each batch."""
@@ -206,7 +210,7 @@ class StructuredStreaming:
         drivers, judge = self._started(plan.system)
         assert self._cluster is not None
         drivers.present()
-        self._cluster.wait_for_executors(self._config.workers, _EXECUTORS_TIMEOUT_S)
+        self._cluster.wait_for_executors(self._config.workers, _EXECUTORS_TIMEOUT_S, drivers.application())
         if any(planned.fault.ends is Ends.COORDINATOR for planned in plan.faults):
             drivers.keep_spare()
         with _scratch(self._cluster.directory) as scratch:
@@ -267,19 +271,23 @@ class StructuredStreaming:
 
     def _conf(self, settings: Mapping[str, Any]) -> dict[str, str]:
         retries = {"spark.task.maxFailures": "1"} if settings.get("retries") == "none" else {}
-        conf = {_SHUFFLE_PARTITIONS: str(self._config.workers), **self._job.conf, **retries}
+        conf = {**self._small(), **retries}
         if self._jar is not None:
             conf[JARS] = ",".join(filter(None, (conf.get(JARS), str(self._jar))))
         return conf
 
+    def _small(self) -> dict[str, str]:
+        """Return the settings of the job; unless it says otherwise, a shuffle has a task for each worker."""
+        return {_SHUFFLE_PARTITIONS: str(self._config.workers), **self._job.conf}
+
     def _open_judge(self, process: DriverProcess) -> None:
         with contextlib.suppress(OperatingError):  # the first judgement tells what is wrong
-            _doors_of_judge(process).open_session(dict(self._job.conf))
+            _doors_of_judge(process).open_session(self._small())
 
     def _judged(self, process: DriverProcess, order: JudgeOrder) -> OutputComparison:
         judge = _doors_of_judge(process)
         try:
-            judge.open_session(dict(self._job.conf))
+            judge.open_session(self._small())
             return judge.judge(order)
         except RemoteError as error:
             return OutputComparison(None, problem=str(error))

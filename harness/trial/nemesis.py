@@ -73,6 +73,8 @@ class _Entry:
     """Undoes the fault. None before it fired, if it cannot be undone, and once somebody has begun to undo it."""
     heal_at_ms: float = 0.0
     healed_at_ms: float | None = None
+    met: Callable[[], bool] | None = None
+    """For a fault that lies in wait, until the end of the run: tells whether what it waits for came."""
     files: tuple[str, ...] = ()
     booked: list[tuple[float, Operation]] = field(default_factory=list)
     """What happened to it, as operations with their times."""
@@ -146,11 +148,13 @@ class Nemesis:
     def heal_all(self) -> None:
         """Heal whatever still lasts at the end of the run; the record shows a healing that failed.
 
-        A fault that fires afterwards (another thread may be in the middle of it) is healed at once.
+        A fault that fires afterwards (another thread may be in the middle of it) is healed at once. One that lay in
+        wait and met nothing did not fire.
         """
         with self._lock:
             self._over = True
         self._heal(lambda entry: True)
+        self._look_what_was_met()
 
     def watched_points(self) -> tuple[tuple[ProtocolPoint, str | None], ...]:
         """Return the points that planned faults wait for, each with its subtask (None: any), in the plan's order."""
@@ -193,7 +197,7 @@ class Nemesis:
             return
         with self._lock:
             entry.outcome, entry.target, entry.reason = injection.outcome, injection.target, injection.reason
-            entry.files = injection.files
+            entry.files, entry.met = injection.files, injection.met
             if injection.fired:
                 entry.fired_at_ms, entry.attempt = started_ms, attempt
                 fired_ms = self._now_ms()
@@ -234,6 +238,18 @@ class Nemesis:
                 entry.healed_at_ms = self._now_ms()
                 entry.booked.append((started_ms, HealingStarted(entry.index)))
                 entry.booked.append((entry.healed_at_ms, FaultHealed(entry.index)))
+
+    def _look_what_was_met(self) -> None:
+        with self._lock:
+            waiting = [(entry, entry.met) for entry in self._entries if entry.met is not None]
+            for entry, met in waiting:
+                entry.met = None
+                if not met():
+                    entry.outcome, entry.fired_at_ms, entry.attempt = "not_fired", None, None
+                    entry.reason = (
+                        "it lay in wait, and until the end of the run nothing came that it could hit"
+                    )
+                    entry.booked.clear()
 
 
 def _last_line(error: Exception) -> str:

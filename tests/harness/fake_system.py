@@ -178,6 +178,9 @@ class FakeWrites:
     def is_struck(self) -> bool:
         return self.disturbed is not None and not self.stubborn
 
+    def has_met(self) -> bool:
+        return self.is_struck()
+
 
 class FakeStore:
     """The server of an object store to which every fault can be done, unless it is gone or told to be stubborn."""

@@ -21,6 +21,7 @@ from barrier_tck.harness.cluster.class_archive import SharedClasses
 from barrier_tck.harness.cluster.installation import import_path
 from barrier_tck.harness.cluster.local_cluster import LocalCluster, LocalClusterConfig
 from barrier_tck.harness.cluster.process_identity import (
+    ExecutorProcess,
     command_line,
     marked_processes,
 )
@@ -29,6 +30,7 @@ from barrier_tck.harness.cluster.spark_session import spark_session
 from barrier_tck.harness.support.errors import (
     ClusterDidNotStart,
     EnvironmentProblem,
+    OperatingError,
     PortInUse,
     UsageError,
 )
@@ -62,6 +64,7 @@ def running(pid: int) -> bool:
         ({"driver_memory_mb": 10}, "driver_memory_mb=10"),
         ({"startup_timeout_s": 0}, "startup_timeout_s=0"),
         ({"master_port": 80}, "master_port=80"),
+        ({"applications": 0}, "applications=0"),
     ],
 )
 def test_impossible_configuration_is_refused_by_name(values: dict[str, Any], text: str) -> None:
@@ -72,6 +75,18 @@ def test_impossible_configuration_is_refused_by_name(values: dict[str, Any], tex
 def test_executor_gets_its_workers_memory_unless_told_otherwise() -> None:
     assert LocalClusterConfig(memory_per_worker_mb=700).executor_mb == 700
     assert LocalClusterConfig(memory_per_worker_mb=700, executor_memory_mb=500).executor_mb == 500
+
+
+def test_executors_are_told_apart_by_their_application(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [ExecutorProcess(0, "127.0.0.2", pid, "0", f"app-{pid}") for pid in (7, 8)]
+    monkeypatch.setattr("barrier_tck.harness.cluster.cluster.executors_of", lambda *arguments: found)
+    cluster = LocalCluster(LocalClusterConfig(workers=1, applications=2))
+    monkeypatch.setattr(cluster, "_pid_of_worker", lambda worker: 1)
+    assert [one.pid for one in cluster.executors()] == [7, 8]
+    assert [one.pid for one in cluster.executors("app-8")] == [8]
+    assert cluster.wait_for_executors(1, application="app-7") == (found[0],)
+    with pytest.raises(OperatingError, match="1 of 2 executors"):
+        cluster.wait_for_executors(2, 0.0, "app-7")
 
 
 def test_cluster_that_is_not_running_says_how_to_run_one() -> None:

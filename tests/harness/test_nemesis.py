@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import threading
 
+import pytest
+
 from barrier_tck.faults.fault import Fault
 from barrier_tck.faults.injectors.injection import Injection
 from barrier_tck.faults.kinds.crash_coordinator import CrashCoordinator
 from barrier_tck.faults.kinds.cut_channel import CutChannel
+from barrier_tck.faults.kinds.disturb_writes import DisturbWrites
 from barrier_tck.faults.kinds.kill_executor import KillExecutor
 from barrier_tck.faults.kinds.kill_worker import KillWorker
 from barrier_tck.faults.kinds.pause_worker import PauseWorker
-from barrier_tck.faults.targets import Targets
+from barrier_tck.faults.targets import Targets, WriteTrouble
 from barrier_tck.faults.vocabulary import After, At, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.record.operations import FaultFired, FaultHealed, FaultStarted, HealingStarted
 from barrier_tck.harness.trial.nemesis import RETRIES_MAX, RETRY_MS, Nemesis
@@ -208,6 +211,23 @@ def test_a_healing_that_fails_is_recorded_and_does_not_keep_others_from_being_he
     broken, fine = nemesis.records()
     assert broken.healed_at_ms is None and "does not answer" in broken.reason
     assert fine.healed_at_ms == 1.0 and healed == ["the second"]
+
+
+@pytest.mark.parametrize("came", [True, False])
+def test_a_fault_that_lay_in_wait_has_fired_only_if_something_came(came: bool) -> None:
+    nemesis = Nemesis(
+        [ScheduledFault(DisturbWrites(WriteTrouble.FULL), After(TAKEN))],
+        lambda fault, targets: Injection("fired", "writes", met=lambda: came),
+    )
+    nemesis.bind(FakeTargets(), lambda: 1.0)
+    nemesis.point_reached(TAKEN, "a[0]", 1)
+    assert nemesis.records()[0].outcome == "fired"
+    for _ in range(2):
+        nemesis.heal_all()
+        (record,) = nemesis.records()
+        assert (record.outcome, record.fired_at_ms) == (("fired", 1.0) if came else ("not_fired", None))
+        assert ("nothing came" in record.reason) is not came
+        assert len(nemesis.operations()) == (2 if came else 0)
 
 
 def test_only_the_points_that_faults_wait_for_are_watched() -> None:

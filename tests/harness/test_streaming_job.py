@@ -159,7 +159,7 @@ def test_without_a_java_compiler_no_write_is_disturbed(monkeypatch: pytest.Monke
     assert faults
     assert not any(isinstance(fault, DisturbWrites) for fault in faults)
     nothing: Any = None
-    targets = QueryTargets(nothing, lambda: None, nothing)
+    targets = QueryTargets(nothing, lambda: None, lambda: None, nothing)
     assert DisturbWrites(WriteTrouble.FULL).inject(targets).outcome == "skipped"
 
 

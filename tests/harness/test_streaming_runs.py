@@ -27,6 +27,12 @@ from barrier_tck.harness.streaming.query_run import QueryDrivers, QueryRun
 from barrier_tck.harness.streaming.query_targets import TASKS, QueryTargets
 
 
+def targets_of(storage: CheckpointOutages, writes: DisturbedWrites | None = None) -> QueryTargets:
+    """Return the targets of a query without a cluster and without a driver."""
+    no_cluster: Any = NoTargets()
+    return QueryTargets(no_cluster, lambda: None, lambda: None, storage, writes)
+
+
 class Writer:
     """Stands for the class in Spark's JVMs: the driver writes a file when it is asked to."""
 
@@ -49,14 +55,10 @@ class Writer:
 def test_a_disturbed_write_is_proved_and_the_query_meets_as_many_as_were_planned(tmp_path: Path) -> None:
     writer = Writer(tmp_path / "writes")
     writes = writer.writes
-    assert (
-        DisturbWrites(WriteTrouble.FULL, 2)
-        .inject(
-            QueryTargets(NoTargets(), lambda: None, CheckpointOutages(tmp_path), writes)  # type: ignore[arg-type]
-        )
-        .fired
-    )
+    assert DisturbWrites(WriteTrouble.FULL, 2).inject(targets_of(CheckpointOutages(tmp_path), writes)).fired
+    assert not writes.has_met(), "the write that is the proof is none of the query"
     assert [bool(writer.write("commits/1")) for _ in range(3)] == [True, True, False]
+    assert writes.has_met()
     assert writes.struck() == (f"full {tmp_path}/writes/proof", "full commits/1", "full commits/1")
     assert [writes.struck_since(), writes.struck_since()] == [True, False]
 
@@ -89,9 +91,7 @@ def test_storage_that_is_taken_away_comes_back_after_so_many_failures(tmp_path: 
     (tmp_path / "checkpoint" / "commits" / "0").write_text("v1")
     storage = CheckpointOutages(tmp_path / "checkpoint")
     writes = storage.writes(part)
-    injection = FailPrimaryWrites(TASKS, checkpoints=2, metadata=bool(part)).inject(
-        QueryTargets(NoTargets(), lambda: None, storage)  # type: ignore[arg-type]
-    )
+    injection = FailPrimaryWrites(TASKS, checkpoints=2, metadata=bool(part)).inject(targets_of(storage))
     assert injection.fired
     assert writes.refuses_writes()
     with pytest.raises(OSError, match="Not a directory"):
@@ -152,12 +152,10 @@ class NoDriver:
     def remote(self, name: str, interface: type) -> NoDriver:
         return self
 
-    def warm_up(self, place: object, conf: dict[str, str]) -> None:
+    def open_session(self, place: object, conf: dict[str, str]) -> str:
+        assert self.conf in (None, conf), "a session that is open keeps its settings"
         self.conf = conf
-
-    def open_session(self, place: object, conf: dict[str, str]) -> None:
-        assert self.conf in (None, conf), "a JVM that runs keeps its settings"
-        self.conf = conf
+        return f"application {self.made.index(self)}"
 
     def close(self) -> None:
         self.closed = True
@@ -244,13 +242,16 @@ FEWER, MORE = {"spark.cores.max": "1"}, {"spark.cores.max": "2"}
 @pytest.mark.parametrize("spare", [False, True])
 def test_the_drivers_after_the_first_have_settings_of_their_own(drivers: QueryDrivers, spare: bool) -> None:
     drivers.use(MORE, FEWER)
+    assert drivers.application() is None
     first: Any = drivers.present()
     assert first.conf == MORE
     if spare:
         drivers.keep_spare()
+    assert drivers.application() == "application 0"
     first.gone = True
     second: Any = drivers.present()
     assert (first.closed, second.conf) == (True, FEWER)
+    assert drivers.application() == "application 1"
     drivers.use(MORE, MORE)
     third: Any = drivers.present()
     assert (second.closed, third.conf) == (True, MORE)

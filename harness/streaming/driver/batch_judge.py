@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 _EXAMPLES = 5
+_SMALL = {"spark.sql.adaptive.enabled": "false", "spark.sql.codegen.wholeStage": "false"}
+"""What is judged is small and of many shapes: to plan it twice, and to compile it, takes longer than to run it."""
 _EXPECTED, _COMMITTED, _BATCHES = "barrier_tck_expected", "barrier_tck_committed", "barrier_tck_batches"
 _RANK, _TIMES = "barrier_tck_rank", "barrier_tck_times"
 """Columns that no query has."""
@@ -47,7 +49,7 @@ class BatchJudge:
         """Start Spark."""
         if self._spark is None:
             self._spark = self._stack.enter_context(
-                spark_session(None, "barrier-tck-judge", dict(conf), quick_start=True)
+                spark_session(None, "barrier-tck-judge", {**_SMALL, **conf}, quick_start=True)
             )
 
     def judge(self, order: JudgeOrder) -> OutputComparison:

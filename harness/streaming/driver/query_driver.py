@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from barrier_tck.harness.cluster.driver.peer import Peer, PeerGone
 from barrier_tck.harness.cluster.session_place import SessionPlace
-from barrier_tck.harness.cluster.spark_session import session_later
+from barrier_tck.harness.cluster.spark_session import spark_session
 from barrier_tck.harness.streaming.disturbed_writes import settings_of_writes
 from barrier_tck.harness.streaming.driver.serving import job_at, serve
 from barrier_tck.harness.streaming.driver.task_points import TaskPoints, observe_partitions
@@ -36,20 +36,14 @@ class QueryDriver:
         """Take the connection to the harness."""
         self._reports = peer.remote("reports", QueryReports)  # type: ignore[type-abstract]
         self._stack = contextlib.ExitStack()
-        self._open: Callable[[], SparkSession] | None = None
         self._spark: SparkSession | None = None
         self._query: StreamingQuery | None = None
 
-    def warm_up(self, place: SessionPlace, conf: Mapping[str, str]) -> None:
-        """Start the JVM."""
-        if self._open is None:
-            self._open = self._stack.enter_context(session_later(place, "barrier-tck", dict(conf)))
-
-    def open_session(self, place: SessionPlace, conf: Mapping[str, str]) -> None:
+    def open_session(self, place: SessionPlace, conf: Mapping[str, str]) -> str:
         """Open the session."""
-        self.warm_up(place, conf)
-        assert self._open is not None
-        self._spark = self._open()
+        if self._spark is None:
+            self._spark = self._stack.enter_context(spark_session(place, "barrier-tck", dict(conf)))
+        return str(self._spark.sparkContext.applicationId)
 
     def start_query(self, order: QueryOrder) -> None:
         """Start the query."""

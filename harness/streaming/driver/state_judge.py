@@ -13,7 +13,7 @@ from pyspark.sql import functions as sf
 from barrier_tck.harness.record.history import StateComparison
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
     from barrier_tck.harness.streaming.query_definition import QueryPlace, QueryState
 
@@ -31,7 +31,8 @@ def judged_state(spark: SparkSession, kept: QueryState, place: QueryPlace) -> St
         batches = _retained(spark, checkpoint)
         if not batches:
             return StateComparison(problem="no micro-batch with state was committed")
-        sides = [side for batch in batches for side in _sides(spark, kept, checkpoint, batch)]
+        rows = spark.read.schema(spark.read.parquet(place.input).schema)
+        sides = [side for batch in batches for side in _sides(spark, rows, kept, checkpoint, batch)]
         return _compared(reduce(lambda one, other: one.unionAll(other), sides), len(batches))
     except PySparkException as error:
         return StateComparison(problem=f"{type(error).__name__}: {str(error).splitlines()[0]}")
@@ -60,10 +61,10 @@ def _retained(spark: SparkSession, checkpoint: Path) -> list[int]:
 
 
 def _sides(
-    spark: SparkSession, kept: QueryState, checkpoint: Path, batch: int
+    spark: SparkSession, rows: DataFrameReader, kept: QueryState, checkpoint: Path, batch: int
 ) -> tuple[DataFrame, DataFrame]:
     """Return what should be kept after a micro-batch, and what is."""
-    expected = kept.of(spark.read.parquet(*rows_read(checkpoint, batch)))
+    expected = kept.of(rows.parquet(*rows_read(checkpoint, batch)))
     found = (
         spark.read.format("statestore")
         .options(**kept.options)
