@@ -73,6 +73,8 @@ class QueryDrivers:
         self._spare: _Driver | None = None
         self._conf: dict[str, str] = {}
         self._again: dict[str, str] = {}
+        self._spare_taken = self._settings_change = False
+        """What holds for the trial that runs."""
         self._numbers = itertools.count(1)
         self.reports: QueryReports | None = None
         """Whom drivers report to, from now on."""
@@ -80,12 +82,12 @@ class QueryDrivers:
     def use(self, conf: Mapping[str, str], again: Mapping[str, str]) -> None:
         """Begin a trial: its first session has some settings, and those of later drivers have others."""
         self._conf, self._again = dict(conf), dict(again)
+        self._spare_taken, self._settings_change = False, self._conf != self._again
         if self._present is not None and (self._present.gone or self._present.conf != self._conf):
             self._present.process.close()
             self._present = None
         if self._spare is not None and self._spare.conf != self._again:
-            self._spare.process.close()
-            self._spare = None
+            self._drop_spare()
 
     def present(self) -> DriverProcess:
         """Return a driver with an open session; start one if there is none, or the last one is gone.
@@ -98,6 +100,7 @@ class QueryDrivers:
         if self._present is None:
             if self._spare is not None and self._spare.conf == self._conf:
                 self._present, self._spare = self._spare, None
+                self._spare_taken = True
             else:
                 self._present = self._started(self._conf)
         present = self._present
@@ -114,12 +117,26 @@ class QueryDrivers:
             self._spare = self._started(self._again)
             threading.Thread(target=self._warm_up, args=(self._spare,), name="warms up", daemon=True).start()
 
+    def trial_over(self) -> None:
+        """Start another driver in reserve if the last one was needed, so that the next kill finds it ready.
+
+        Not in a trial whose later drivers have settings of their own: others will need other settings.
+        """
+        if self._spare_taken and not self._settings_change:
+            self.keep_spare()
+
     def close(self) -> None:
         """End what runs. Closing twice is harmless; drivers may be started again."""
-        drivers = [driver for driver in (self._present, self._spare) if driver is not None]
-        self._present = self._spare = None
-        for driver in drivers:
-            driver.process.close()
+        self._drop_spare()
+        present, self._present = self._present, None
+        if present is not None:
+            present.process.close()
+
+    def _drop_spare(self) -> None:
+        """End the driver in reserve without waiting for a session that it may just open: it has nothing to lose."""
+        spare, self._spare = self._spare, None
+        if spare is not None:
+            spare.process.close(patience_s=0.0)
 
     def _warm_up(self, spare: _Driver) -> None:
         with contextlib.suppress(OperatingError):  # then it opens its session later, when it is needed

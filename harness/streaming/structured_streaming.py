@@ -231,6 +231,7 @@ class StructuredStreaming:
                     storage.restore()
                     run.stop()
             duration_ms = run.now_ms()
+            drivers.trial_over()
             judged = JudgeOrder(order.job, place, run.run_again)
             comparison = self._judged(judge, judged)
             state = self._judged_state(judge, judged) if self._job.state is not None else None

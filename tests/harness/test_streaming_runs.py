@@ -157,7 +157,7 @@ class NoDriver:
         self.conf = conf
         return f"application {self.made.index(self)}"
 
-    def close(self) -> None:
+    def close(self, patience_s: float = 20.0) -> None:
         self.closed = True
 
 
@@ -272,6 +272,23 @@ def test_a_driver_is_kept_for_the_next_trial_and_a_spare_that_nobody_needed_too(
     other: Any = drivers.present()
     assert other.conf == MORE
     assert [driver.closed for driver in NoDriver.made] == [True, True, False]
+
+
+@pytest.mark.parametrize("settings", [MORE, FEWER])
+def test_the_next_spare_starts_when_the_last_one_was_needed_and_the_settings_stay(
+    drivers: QueryDrivers, settings: dict[str, str]
+) -> None:
+    drivers.use(MORE, settings)
+    first: Any = drivers.present()
+    drivers.keep_spare()
+    drivers.trial_over()
+    assert len(NoDriver.made) == 2, "nobody needed the spare"
+    first.gone = True
+    drivers.present()
+    drivers.trial_over()
+    assert len(NoDriver.made) == (3 if settings == MORE else 2)
+    drivers.close()
+    assert all(driver.closed for driver in NoDriver.made)
 
 
 class NoNemesis:

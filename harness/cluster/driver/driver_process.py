@@ -80,12 +80,12 @@ class DriverProcess:
                 return
         call()
 
-    def close(self) -> None:
+    def close(self, patience_s: float = _END_TIMEOUT_S) -> None:
         """Let it end, with all that it started, and wait; kill what does not end. Closing twice is harmless."""
         family = self._family()
         self.peer.close()
         try:
-            self._process.wait(_END_TIMEOUT_S)
+            self._process.wait(patience_s)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
