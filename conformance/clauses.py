@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import sys
 from dataclasses import dataclass
+from itertools import groupby
 
 from barrier_tck.conformance.clause_texts import FULL, SHORT
 
@@ -37,6 +38,19 @@ class Clause:
     """Keys of `SOURCES`, separated by spaces."""
     full: str
     """The clause in full; the same as ``text`` where that is short."""
+
+
+NOTES = {
+    "UNA-4": (
+        "Which records are in flight depends on the mode. Unaligned checkpoints, those that align until a timeout, "
+        "and Chandy-Lamport snapshots hold some on any graph. In mode `exactly_once` they are only those of "
+        "feedback edges. In mode `at_least_once`, in which no job has a loop, there are none. A job without loops "
+        "recovers records in flight in these two modes only when it starts from what another mode has stored. "
+        "Barriers come behind them then, as behind any records, so a checkpoint holds them as processed, and none "
+        "is left over. After any other recovery in these two modes nothing is replayed but input."
+    ),
+}
+"""Clause -> what it means where that is not the same everywhere."""
 
 
 class UnknownClause(LookupError):
@@ -72,12 +86,13 @@ def as_markdown() -> str:
         "",
         *(f"- {key}: {meaning}." for key, meaning in SOURCES.items()),
     ]
-    group = None
-    for entry in CLAUSES.values():
-        if entry.group != group:
-            group = entry.group
-            lines += ["", f"## {group}", "", "| id | clause | source |", "|---|---|---|"]
-        lines.append(f"| {entry.id} | {_cell(entry.full)} | {entry.source} |")
+    for group, entries in groupby(CLAUSES.values(), key=lambda entry: entry.group):
+        lines += ["", f"## {group}", "", "| id | clause | source |", "|---|---|---|"]
+        listed = list(entries)
+        lines += [f"| {entry.id} | {_cell(entry.full)} | {entry.source} |" for entry in listed]
+        for entry in listed:
+            if entry.id in NOTES:
+                lines += ["", f"{entry.id}: {NOTES[entry.id]}"]
     return "\n".join(lines) + "\n"
 
 

@@ -12,10 +12,10 @@ import msgspec
 import pytest
 
 from barrier_tck.conformance.plans import OTHER_STATEFUL, SINK, STATEFUL, kill_worker, varied, with_faults
+from barrier_tck.conformance.replays import STILL_THERE, still_replayed
 from barrier_tck.conformance.trials import Trial, Trials, require
 from barrier_tck.faults.vocabulary import After, ProtocolPoint
-from barrier_tck.harness.plan.job_graph import SINK as SINK_KIND
-from barrier_tck.harness.plan.job_graph import EdgePlan, JobPlan, Spread, VertexPlan
+from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import (
     CheckpointingMode,
     CheckpointPlan,
@@ -27,8 +27,7 @@ from barrier_tck.harness.plan.trial_plan import (
 )
 from barrier_tck.harness.record.operations import JobFinished, JobStopped, MessagesObserved, SavepointRefused
 from barrier_tck.harness.system.system_under_test import Capability
-from barrier_tck.harness.workloads.lineage import hashed, source
-from barrier_tck.harness.workloads.meaning import AGAIN
+from barrier_tck.harness.workloads.staged_jobs import FORKED, ONE_RECORD
 
 loops = pytest.mark.needs(Capability.LOOPS, Capability.SNAPSHOT_INSPECTION)
 recovers = pytest.mark.needs(Capability.LOOPS, Capability.ATTEMPTS, Capability.SNAPSHOT_INSPECTION)
@@ -118,29 +117,10 @@ def test_a_loop_ends_when_nothing_is_under_way_in_it(trials: Trials) -> None:
         require(trial.record.recoveries == 0, "no attempt failed", trial)
 
 
-FORKED: TrialPlan = msgspec.structs.replace(
-    LOOP,
-    workload=WorkloadPlan("rounds", batches=1, batch_records=1, start_offset=20, records_per_second=300),
-    job=JobPlan(
-        vertices=(
-            source("read", 1),
-            VertexPlan("hub", "keep", 1),
-            VertexPlan("on", AGAIN, 1, {"turns": 22}),
-            VertexPlan("off", AGAIN, 1, {"turns": 1}),
-            VertexPlan("out", SINK_KIND, 1),
-        ),
-        edges=(
-            hashed("read", "hub"),
-            EdgePlan("hub", "on", Spread.REBALANCE),
-            EdgePlan("on", "hub", Spread.HASH, ("key",), feedback=True),
-            EdgePlan("hub", "off", Spread.REBALANCE),
-            EdgePlan("off", "hub", Spread.HASH, ("key",), feedback=True),
-            EdgePlan("hub", "out", Spread.REBALANCE),
-        ),
-    ),
-    network=NetworkPlan(latency_ms_max=12),
+HIDDEN: TrialPlan = msgspec.structs.replace(
+    LOOP, workload=ONE_RECORD, job=FORKED, network=NetworkPlan(latency_ms_max=12)
 )
-"""Record 20 goes round a loop 20 times by way of ``on``. Each time a copy of it goes to ``off``, and ends there."""
+"""A record goes round a loop 20 times, and each time a copy of it ends."""
 
 
 @loops
@@ -149,7 +129,7 @@ FORKED: TrialPlan = msgspec.structs.replace(
 def test_a_loop_does_not_end_because_a_copy_hides_the_record_that_is_under_way(trials: Trials) -> None:
     """Processes are asked at different moments. A copy may be counted where it is taken and not where it was sent: then
     the sums of one wave are equal, although the record goes on."""
-    for trial in trials.all_valid(FORKED):
+    for trial in trials.all_valid(HIDDEN):
         require(trial.record.recoveries == 0, "no attempt failed", trial)
         require(any(trial.history.of(JobFinished)), "the job ended", trial)
 
@@ -188,6 +168,46 @@ def test_anybody_initiates_and_every_snapshot_is_a_consistent_cut(trials: Trials
 def test_a_restored_snapshot_replays_the_messages_of_its_channels_first(trials: Trials) -> None:
     for trial in trials.all_valid(_killed_twice(EXCHANGE)):
         require(trial.record.recoveries >= 1, "the job recovered", trial)
+
+
+QUEUED: TrialPlan = msgspec.structs.replace(
+    LOOP,
+    workload=msgspec.structs.replace(LOOP.workload, batches=12, records_per_second=1_200),
+    deployment=DeploymentPlan(slow_vertex="head", slow_batch_ms=4),
+    checkpoints=CheckpointPlan(interval_ms=6, max_concurrent=2),
+)
+REPLAYED: dict[str, TrialPlan] = {
+    **{
+        mode: varied(
+            QUEUED,
+            checkpoints=msgspec.structs.replace(QUEUED.checkpoints, mode=mode, alignment_timeout_ms=2),
+        )
+        for mode in ("exactly_once", "unaligned", "aligned_timeout")
+    },
+    "chandy_lamport": varied(
+        QUEUED, checkpoints=msgspec.structs.replace(QUEUED.checkpoints, protocol="chandy_lamport")
+    ),
+}
+"""Records wait before a slow vertex, on channels whose records are part of checkpoints in each of the modes."""
+
+
+@pytest.mark.needs(
+    Capability.LOOPS,
+    Capability.CHANDY_LAMPORT,
+    Capability.ATTEMPTS,
+    Capability.SNAPSHOT_INSPECTION,
+    Capability.DETERMINISTIC_REPLAY,
+)
+@pytest.mark.clause("UNA-4", "CHL-5", "CHL-2")
+@pytest.mark.parametrize("mode", REPLAYED)
+def test_a_checkpoint_that_starts_while_restored_records_of_a_loop_wait_holds_what_is_left_of_them_once(
+    trials: Trials, mode: str
+) -> None:
+    """Aligned barriers too: what is under way on a feedback edge is recorded in every mode.
+
+    No barrier or marker overtakes here, so only in virtual time is it certain that one comes before the replay is over.
+    """
+    trials.valid_until(_killed_twice(REPLAYED[mode], second=2), still_replayed, STILL_THERE)
 
 
 MONEY: TrialPlan = msgspec.structs.replace(

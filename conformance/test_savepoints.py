@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import msgspec
 import pytest
 
 from barrier_tck.conformance.plans import SINK, SOURCE, STATEFUL, kill_worker, varied
 from barrier_tck.conformance.trials import Trial, Trials, require
+from barrier_tck.faults.kinds.repeat_messages import RepeatMessages
+from barrier_tck.faults.targets import Direction
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
-from barrier_tck.harness.plan.job_graph import SINK as SINK_KIND
-from barrier_tck.harness.plan.job_graph import EdgePlan, JobPlan, Spread, VertexPlan
 from barrier_tck.harness.plan.trial_plan import (
     CheckpointPlan,
     DeploymentPlan,
@@ -20,6 +22,7 @@ from barrier_tck.harness.plan.trial_plan import (
 )
 from barrier_tck.harness.record.history import SnapshotView
 from barrier_tck.harness.record.operations import (
+    AbortLearned,
     AttemptStarted,
     CheckpointAborted,
     CheckpointCompleted,
@@ -31,7 +34,7 @@ from barrier_tck.harness.record.operations import (
 )
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.system.system_under_test import Capability
-from barrier_tck.harness.workloads.lineage import hashed, source
+from barrier_tck.harness.workloads.staged_jobs import short_cut
 
 pytestmark = pytest.mark.needs(Capability.SAVEPOINTS, Capability.CHECKPOINTS, Capability.SNAPSHOT_INSPECTION)
 
@@ -121,30 +124,14 @@ def test_a_job_that_is_stopped_does_nothing_behind_the_barrier_and_a_second_one_
 OVERTAKEN: TrialPlan = msgspec.structs.replace(
     varied(
         workload=WorkloadPlan("lineage", batches=40, batch_records=3, keys=8, records_per_second=2_000),
-        job=JobPlan(
-            vertices=(
-                source("read", 1),
-                source("told", 1),
-                VertexPlan("met", "merge", 2),
-                VertexPlan("both", "merge", 1),
-                VertexPlan("out", SINK_KIND, 1),
-            ),
-            edges=(
-                hashed("read", "met"),
-                EdgePlan("told", "met", Spread.BROADCAST, input=1),
-                hashed("read", "both"),
-                hashed("met", "both", 1),
-                EdgePlan("both", "out", Spread.REBALANCE),
-            ),
-        ),
+        job=short_cut(readers=1),
         deployment=DeploymentPlan(slow_vertex="met", slow_batch_ms=3),
         checkpoints=CheckpointPlan(mode="unaligned", interval_ms=20),
     ),
     network=NetworkPlan(latency_ms_max=2, channel_capacity=2),
     savepoints=(STOP,),
 )
-"""On the way to ``both`` that passes no other vertex, barriers overtake. On the other way, ``met`` reads up to them,
-behind a broadcast."""
+"""A stop whose barrier overtakes records on one way, and waits for records on another one, where a broadcast is."""
 
 
 @pytest.mark.needs(Capability.UNALIGNED_CHECKPOINTS)
@@ -193,6 +180,47 @@ def test_if_the_savepoint_fails_the_job_goes_on(trials: Trials, who: str) -> Non
         require(any(trial.history.of(JobFinished)), "it went on to its end", trial)
         storage = trial.history.storage
         require(storage is not None and not storage.savepoints, "nothing looks like a savepoint", trial)
+
+
+def _heard_late(trial: Trial) -> bool:
+    """Tell whether a source learned of the abort of an earlier checkpoint when it had to be stopped."""
+    stops: list[int] = []
+    for line in trial.history.operations:
+        match line.operation:
+            case CheckpointTriggered(checkpoint=number, stops=True):
+                stops.append(number)
+            case CheckpointCompleted(checkpoint=number) if number in stops:
+                return False
+            case AbortLearned(checkpoint=number, subtask=subtask) if stops and number < stops[0]:
+                if subtask == trial.subtask(SOURCE) and _taken(trial, subtask, stops[0]) < line.time_ms:
+                    return bool(_stops(trial))
+    return False
+
+
+def _taken(trial: Trial, subtask: str, checkpoint: int) -> float:
+    """Return when a subtask took its part of a checkpoint; infinity if it did not."""
+    parts = [one for one in trial.record.snapshots if (one.subtask, one.checkpoint) == (subtask, checkpoint)]
+    return max((one.alignment_started_ms + one.alignment_ms for one in parts), default=inf)
+
+
+@pytest.mark.needs(Capability.MESSAGE_FAULTS, Capability.DETERMINISTIC_REPLAY)
+@pytest.mark.clause("COO-5", "COO-2", "COO-3")
+def test_who_has_stopped_is_not_released_when_the_abort_of_an_earlier_checkpoint_comes_again(
+    trials: Trials,
+) -> None:
+    """Only in virtual time does a checkpoint expire just before the stop, and the news of that come just after it."""
+    again = RepeatMessages(SOURCE, direction=Direction.BACKWARD, late_ms=6, duration_ms=1_000)
+    plan = msgspec.structs.replace(
+        _plan(
+            SavepointPlan(after_checkpoints=0, delay_ms=20, stop=True),
+            faults=(ScheduledFault(again, After(ProtocolPoint.ATTEMPT_RUNNING)),),
+            interval_ms=16,
+            timeout_ms=14,
+            async_ms_max=14,
+        ),
+        network=NetworkPlan(latency_ms_max=2),
+    )
+    trials.valid_until(plan, _heard_late, "did a source that had stopped learn of an earlier abort")
 
 
 @pytest.mark.long_on_clusters

@@ -6,6 +6,7 @@ A vertex is slower than the others, so that records queue up before it in every 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 
 import msgspec
 import pytest
@@ -18,11 +19,11 @@ from barrier_tck.conformance.plans import (
     varied,
     with_faults,
 )
+from barrier_tck.conformance.replays import STILL_THERE, still_replayed
 from barrier_tck.conformance.trials import Trial, Trials, require
 from barrier_tck.faults.kinds.fail_primary_writes import FailPrimaryWrites
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
-from barrier_tck.harness.plan.job_graph import SINK as SINK_KIND
-from barrier_tck.harness.plan.job_graph import EdgePlan, JobPlan, Spread, VertexPlan
+from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import (
     CheckpointingMode,
     CheckpointPlan,
@@ -34,7 +35,8 @@ from barrier_tck.harness.plan.trial_plan import (
 from barrier_tck.harness.record.history import SnapshotView
 from barrier_tck.harness.record.operations import Restored, ServedFrom
 from barrier_tck.harness.system.system_under_test import Capability
-from barrier_tck.harness.workloads.lineage import hashed, source
+from barrier_tck.harness.workloads.lineage import hashed
+from barrier_tck.harness.workloads.staged_jobs import MEETS_BROADCAST, meeting
 
 pytestmark = pytest.mark.needs(
     Capability.UNALIGNED_CHECKPOINTS, Capability.SNAPSHOT_INSPECTION, Capability.ATTEMPTS
@@ -51,26 +53,18 @@ QUEUED: TrialPlan = msgspec.structs.replace(
 """Records queue up before the keyed subtasks."""
 
 
-def before_two_inputs(first: str, second: EdgePlan, batches: int) -> TrialPlan:
+def before_two_inputs(job: JobPlan, batches: int) -> TrialPlan:
     """Return a plan in which records queue up before subtasks with a keyed and another input."""
-    vertices = (
-        source(first),
-        source(second.source, 1),
-        VertexPlan("met", "merge", 2),
-        VertexPlan("kept", "keep", 2),
-        VertexPlan("out", SINK_KIND, 1),
-    )
-    edges = (hashed(first, "met"), second, hashed("met", "kept"), EdgePlan("kept", "out", Spread.REBALANCE))
     return varied(
         QUEUED,
         workload=WorkloadPlan("lineage", batches=batches, batch_records=3, keys=8, records_per_second=900),
-        job=JobPlan(vertices=vertices, edges=edges),
+        job=job,
         deployment=DeploymentPlan(slow_vertex="met", slow_batch_ms=3),
     )
 
 
-KEYED_AND_BROADCAST = before_two_inputs("read", EdgePlan("told", "met", Spread.BROADCAST, input=1), 20)
-TWO_INPUTS = before_two_inputs("left", hashed("right", "met", 1), 12)
+KEYED_AND_BROADCAST = before_two_inputs(MEETS_BROADCAST, 20)
+TWO_INPUTS = before_two_inputs(meeting("left", hashed("right", "met", 1)), 12)
 
 
 def in_mode(mode: CheckpointingMode, plan: TrialPlan = QUEUED, timeout_ms: int = 20) -> TrialPlan:
@@ -143,6 +137,38 @@ def test_a_checkpoint_overtakes_once_its_alignment_has_lasted_too_long_and_not_b
     assert any(in_flight(trial.history.checkpoints) for trial in hurried), "some barrier overtakes after it"
 
 
+CROWDED: TrialPlan = msgspec.structs.replace(
+    varied(
+        workload=WorkloadPlan("lineage", batches=15, batch_records=3, keys=8, records_per_second=600),
+        job=JobPlan("shuffles"),
+        deployment=DeploymentPlan(slow_vertex="out", slow_batch_ms=4),
+        checkpoints=CheckpointPlan(
+            mode="aligned_timeout", interval_ms=6, max_concurrent=4, alignment_timeout_ms=15, async_ms_max=4
+        ),
+    ),
+    network=NetworkPlan(channel_capacity=1),
+)
+"""Every channel is full, and barriers of several checkpoints wait in it."""
+
+
+@pytest.mark.long
+@pytest.mark.needs(Capability.DETERMINISTIC_REPLAY)
+@pytest.mark.clause("UNA-2", "UNA-1", "BAR-4")
+def test_if_barriers_of_several_checkpoints_wait_in_one_buffer_each_has_recorded_what_it_overtakes(
+    trials: Trials,
+) -> None:
+    """Only in virtual time is it certain that a newer one goes ahead while an older one waits in line."""
+    crowded = 0
+    for trial in trials.all_valid(CROWDED):
+        ended = {one.checkpoint: one for one in trial.record.checkpoints if one.status == "completed"}
+        views = [view for view in trial.history.checkpoints if view.checkpoint in ended and view.in_flight]
+        crowded += sum(
+            ended[later.checkpoint].triggered_at_ms < ended[earlier.checkpoint].ended_at_ms
+            for earlier, later in pairwise(views)
+        )
+    assert crowded, "two checkpoints with records in flight were under way at once"
+
+
 def longest_ms(trial: Trial) -> float:
     """Return the longest time from the trigger of a completed checkpoint until its last subtask began its part.
 
@@ -195,19 +221,23 @@ def test_a_checkpoint_that_starts_while_restored_records_wait_holds_what_is_left
     trials: Trials, mode: CheckpointingMode
 ) -> None:
     """The first checkpoint after a restore is itself restored; every checkpoint in between is judged by itself."""
+    _replayed(trials, in_mode(mode, TWO_INPUTS, timeout_ms=2))
+
+
+@pytest.mark.needs(Capability.DETERMINISTIC_REPLAY)
+@pytest.mark.parametrize("mode", ["unaligned", "aligned_timeout"])
+@pytest.mark.clause("UNA-4", "UNA-5")
+def test_what_is_left_of_restored_records_is_in_a_checkpoint_whose_last_barrier_comes_behind_a_broadcast(
+    trials: Trials, mode: CheckpointingMode
+) -> None:
+    """A broadcast is aligned. Only in virtual time is it certain that its barrier comes before the replay is over."""
+    _replayed(trials, in_mode(mode, KEYED_AND_BROADCAST, timeout_ms=2))
+
+
+def _replayed(trials: Trials, plan: TrialPlan) -> None:
     first = kill_executor(STATEFUL, After(ProtocolPoint.COMPLETION_NOTIFIED, SINK, 1))
     second = kill_worker(STATEFUL, After(ProtocolPoint.COMPLETION_NOTIFIED, SINK, 2))
-    plan = with_faults(first, second, plan=in_mode(mode, KEYED_AND_BROADCAST, timeout_ms=2))
-    again = 0
-    for trial in trials.all_valid(plan):
-        attempts = trial.record.attempts
-        require(len(attempts) >= 3, "two checkpoints were restored", trial)
-        firsts = [
-            next((view for view in trial.history.checkpoints if view.attempt == attempt.attempt), None)
-            for attempt in attempts[1:]
-        ]
-        again += in_flight(view for view in firsts if view is not None)
-    assert again, "records were in flight in a checkpoint soon after a restore"
+    trials.valid_until(with_faults(first, second, plan=plan), still_replayed, STILL_THERE)
 
 
 @pytest.mark.needs(Capability.STORAGE_FAULTS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import msgspec
@@ -17,7 +18,9 @@ from barrier_tck.harness.plan.trial_plan import (
     RestartPlan,
     TrialPlan,
 )
+from barrier_tck.harness.record.operations import LocalEvent
 from barrier_tck.harness.reference.jobs import CHECKPOINTS, job_config
+from barrier_tck.harness.reference.observed_messages import KeepEvent, messages_observed
 from barrier_tck.harness.reference.simulated.file_system import SimulatedDisk
 from barrier_tck.harness.reference.simulated.simulated_targets import SimulatedTargets
 from barrier_tck.harness.reference.simulated.world import SimulatedWorld
@@ -58,9 +61,17 @@ def job(sources: int, steps: int, keyed: int, sinks: int) -> JobGraph:
 
 
 def run(
-    graph: JobGraph, disk: SimulatedDisk, seed: int, stop_after: int | None, **checkpoints: Any
+    graph: JobGraph,
+    disk: SimulatedDisk,
+    seed: int,
+    stop_after: int | None,
+    log: CommonLog | None = None,
+    **checkpoints: Any,
 ) -> JobState:
-    """Run the job from what is on the disk; a failure ends it once ``stop_after`` more checkpoints are complete."""
+    """Run the job from what is on the disk; a failure ends it once ``stop_after`` more checkpoints are complete.
+
+    What the subtasks send and take goes to ``log``.
+    """
     kill = ScheduledFault(
         KillWorker("sink[0]"), After(FaultPoint.CHECKPOINT_COMPLETED, None, stop_after or 1)
     )
@@ -72,8 +83,9 @@ def run(
         restart=RestartPlan(strategy="none"),
         faults=(kill,) if stop_after is not None else (),
     )
+    components = Components() if log is None else messages_observed(Components(), log)
     world = SimulatedWorld(
-        plan, graph, job_config(plan), RowPlane(), Components(), JobObserver(), Nemesis(plan.faults), disk
+        plan, graph, job_config(plan), RowPlane(), components, JobObserver(), Nemesis(plan.faults), disk
     )
     try:
         assert world.run(SimulatedTargets(world))
@@ -119,3 +131,68 @@ def test_a_chain_of_rescaled_starts_counts_every_record_once_and_in_order(mode: 
     counted = sorted((row["k"], row["n"]) for row in rows)
     assert counted == [(key, n) for key in range(KEYS) for n in range(1, RECORDS // KEYS + 1)]
     assert not [path for path in disk.host().list_files("output") if "_pending" in path]
+
+
+class CommonLog:
+    """What all subtasks do, in one list: in the simulator nothing happens at the same time."""
+
+    def __init__(self) -> None:
+        self.events: list[LocalEvent] = []
+
+    def __call__(self, subtask: str, attempt: int) -> KeepEvent:
+        return self.events.append
+
+    @property
+    def replayed_late(self) -> int:
+        """How many restored records were taken after the first subtask had recorded itself for a checkpoint.
+
+        A record that nobody sent in this run was restored.
+        """
+        sent = {(event.channel, row) for event in self.events if event.kind == "sent" for row in event.rows}
+        begun = [event.kind for event in self.events].index("recorded")
+        return sum(
+            (event.channel, row) not in sent
+            for event in self.events[begun:]
+            if event.kind == "taken"
+            for row in event.rows
+        )
+
+
+OTHER_WIDTHS = {"as it was": (3, 2, 7, 2), "wider": (2, 3, 7, 1)}
+
+
+@pytest.mark.parametrize("widths", OTHER_WIDTHS.values(), ids=OTHER_WIDTHS)
+@pytest.mark.parametrize("seed", range(3))
+def test_a_job_that_goes_on_with_aligned_barriers_takes_checkpoints_while_records_in_flight_are_replayed(
+    widths: tuple[int, int, int, int], seed: int
+) -> None:
+    """Its first checkpoint begins while they wait, and holds all of them as processed, once (UNA-4)."""
+    disk, log = SimulatedDisk(), CommonLog()
+    assert run(job(3, 2, 7, 2), disk, seed, 2, mode="unaligned") is JobState.FAILED
+    assert in_flight(disk) > 5
+    assert run(job(*widths), disk, seed, 1, log, mode="exactly_once") is JobState.FAILED
+    assert in_flight(disk) == 0
+    assert log.replayed_late > 0
+    assert run(job(*widths), disk, seed, None, mode="exactly_once") is JobState.FINISHED
+    rows = committed(disk)
+    assert [(row["id"], row["first"]) for row in rows] == [(row["id"], row["id"] // KEYS + 1) for row in ROWS]
+    counted = sorted((row["k"], row["n"]) for row in rows)
+    assert counted == [(key, n) for key in range(KEYS) for n in range(1, RECORDS // KEYS + 1)]
+
+
+@pytest.mark.parametrize("widths", OTHER_WIDTHS.values(), ids=OTHER_WIDTHS)
+@pytest.mark.parametrize("seed", range(3))
+def test_a_job_that_goes_on_at_least_once_loses_no_record_in_flight_if_it_fails_after_its_first_checkpoint(
+    widths: tuple[int, int, int, int], seed: int
+) -> None:
+    disk, log = SimulatedDisk(), CommonLog()
+    assert run(job(3, 2, 7, 2), disk, seed, 2, mode="unaligned") is JobState.FAILED
+    assert in_flight(disk) > 5
+    assert run(job(*widths), disk, seed, 1, log, mode="at_least_once") is JobState.FAILED
+    assert in_flight(disk) == 0
+    assert log.replayed_late > 0
+    assert run(job(*widths), disk, seed, None, mode="at_least_once") is JobState.FINISHED
+    rows = committed(disk)
+    assert {row["id"] for row in rows} == set(range(RECORDS))
+    most = Counter({key: max(row["n"] for row in rows if row["k"] == key) for key in range(KEYS)})
+    assert all(most[key] >= RECORDS // KEYS for key in range(KEYS)), "every record is counted"

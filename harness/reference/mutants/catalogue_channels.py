@@ -11,7 +11,7 @@ import msgspec
 from barrier_tck.faults.kinds.fail_primary_writes import FailPrimaryWrites
 from barrier_tck.faults.kinds.kill_worker import KillWorker
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
-from barrier_tck.harness.plan.job_graph import SINK, EdgePlan, JobPlan, Spread, VertexPlan
+from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import (
     CheckpointPlan,
     DeploymentPlan,
@@ -22,7 +22,7 @@ from barrier_tck.harness.plan.trial_plan import (
 )
 from barrier_tck.harness.reference.mutants import channel_bugs as channels
 from barrier_tck.harness.reference.mutants.mutant import SIMULATED, Mutant, spark
-from barrier_tck.harness.workloads.lineage import hashed, source
+from barrier_tck.harness.workloads.staged_jobs import MEETS_BROADCAST
 from barrier_tck.harness.workloads.workload_names import job_of
 from barrier_tck.reference_impl.runtime.components import Components
 
@@ -50,23 +50,16 @@ _ABORTING = msgspec.structs.replace(
     network=NetworkPlan(channel_capacity=4, slow_channel=0, slow_factor=8),
 )
 """Checkpoints expire while others are under way, and one channel is slow."""
+_CROWDED = msgspec.structs.replace(
+    _with(_SLOW, mode="aligned_timeout", interval_ms=6, max_concurrent=4, alignment_timeout_ms=15),
+    job=job_of("lineage", JobPlan(shape="shuffles")),
+    deployment=DeploymentPlan(slow_vertex="out", slow_batch_ms=4),
+    network=NetworkPlan(channel_capacity=1),
+)
+"""Every channel is full, and several barriers wait in it, some of which go ahead."""
 _KILLED = msgspec.structs.replace(
     _with(_SLOW, ScheduledFault(KillWorker("met[0]"), After(ProtocolPoint.CHECKPOINT_COMPLETED, None, 3))),
-    job=JobPlan(
-        vertices=(
-            source("read"),
-            source("told", 1),
-            VertexPlan("met", "merge", 2),
-            VertexPlan("kept", "keep", 2),
-            VertexPlan("out", SINK, 1),
-        ),
-        edges=(
-            hashed("read", "met"),
-            EdgePlan("told", "met", Spread.BROADCAST, input=1),
-            hashed("met", "kept"),
-            EdgePlan("kept", "out", Spread.REBALANCE),
-        ),
-    ),
+    job=MEETS_BROADCAST,
 )
 """A slow vertex with a keyed and a broadcast input is killed; the next checkpoint starts soon after the restore."""
 
@@ -109,6 +102,14 @@ def channel_mutants(product: Components) -> Iterator[Mutant]:
                 FailPrimaryWrites("totals[0]", 2), After(ProtocolPoint.CHECKPOINT_TRIGGERED, nth=2)
             )
         ),
+    )
+    yield Mutant(
+        "UC-15",
+        "UNA-1",
+        "A barrier that goes ahead takes older ones along in the output buffer; nobody records what these overtake.",
+        "planted by others into version 0.1.0",
+        replace(product, subtask_machine=channels.LeavesOlderBarriersBehind),
+        _CROWDED,
     )
     yield Mutant(
         "UC-05",

@@ -230,6 +230,14 @@ def _restart_mutants(product: Components) -> Iterator[Mutant]:
             6,
         ),
     )
+    yield Mutant(
+        "RK-04",
+        "REC-3",
+        "Restarts in a row are counted on, although the job ran well for a long time; it is given up too early.",
+        "planted by others into version 0.1.0",
+        replace(product, coordinator_machine=control.NeverResetsTheRow),
+        _restarting(RestartPlan("exponential_delay", attempts_max=1, reset_after_ms=30), 1, 6),
+    )
 
 
 def _restarting(restart: RestartPlan, *completions: int) -> TrialPlan:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import msgspec
 
-from barrier_tck.harness.plan.job_graph import SINK, EdgePlan, JobPlan, Spread, VertexPlan
+from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import (
     CheckpointPlan,
     DeploymentPlan,
@@ -18,8 +18,7 @@ from barrier_tck.harness.plan.trial_plan import (
 from barrier_tck.harness.reference.mutants import data_bugs as data
 from barrier_tck.harness.reference.mutants import loop_bugs as loops
 from barrier_tck.harness.reference.mutants.mutant import SIMULATED, SPARK, Mutant
-from barrier_tck.harness.workloads.lineage import hashed, source
-from barrier_tck.harness.workloads.meaning import AGAIN
+from barrier_tck.harness.workloads.staged_jobs import FORKED, ONE_RECORD
 from barrier_tck.harness.workloads.workload_names import job_of
 from barrier_tck.reference_impl.runtime.components import Components
 
@@ -31,27 +30,8 @@ LOOP = msgspec.structs.replace(
 )
 """A loop that is never empty while its input lasts."""
 
-FORKED = msgspec.structs.replace(
-    LOOP,
-    workload=WorkloadPlan("rounds", batches=1, batch_records=1, start_offset=20, records_per_second=300),
-    job=JobPlan(
-        vertices=(
-            source("read", 1),
-            VertexPlan("hub", "keep", 1),
-            VertexPlan("on", AGAIN, 1, {"turns": 22}),
-            VertexPlan("off", AGAIN, 1, {"turns": 1}),
-            VertexPlan("out", SINK, 1),
-        ),
-        edges=(
-            hashed("read", "hub"),
-            EdgePlan("hub", "on", Spread.REBALANCE),
-            EdgePlan("on", "hub", Spread.HASH, ("key",), feedback=True),
-            EdgePlan("hub", "off", Spread.REBALANCE),
-            EdgePlan("off", "hub", Spread.HASH, ("key",), feedback=True),
-            EdgePlan("hub", "out", Spread.REBALANCE),
-        ),
-    ),
-    network=NetworkPlan(latency_ms_max=12),
+HIDDEN = msgspec.structs.replace(
+    LOOP, workload=ONE_RECORD, job=FORKED, network=NetworkPlan(latency_ms_max=12)
 )
 """One record goes round, and each time a copy of it goes another way and ends there."""
 
@@ -119,7 +99,7 @@ def loop_mutants(product: Components) -> Iterator[Mutant]:
         "A loop ends after one wave in which as much was taken as was sent, whatever the wave before said.",
         "planted by others into version 0.1.0",
         replace(product, loop_termination=loops.ComparesNoWaves),
-        FORKED,
+        HIDDEN,
     )
     yield Mutant(
         "CL-01",

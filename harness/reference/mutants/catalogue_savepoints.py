@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import msgspec
 
-from barrier_tck.faults.vocabulary import ProtocolPoint, ScheduledFault
-from barrier_tck.harness.plan.job_graph import SINK, EdgePlan, JobPlan, Spread, VertexPlan
+from barrier_tck.faults.kinds.repeat_messages import RepeatMessages
+from barrier_tck.faults.targets import Direction
+from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.plan.trial_plan import (
     CheckpointPlan,
     DeploymentPlan,
@@ -19,7 +20,7 @@ from barrier_tck.harness.plan.trial_plan import (
 )
 from barrier_tck.harness.reference.mutants import savepoint_bugs as bugs
 from barrier_tck.harness.reference.mutants.mutant import SIMULATED, Mutant, kill
-from barrier_tck.harness.workloads.lineage import hashed, source
+from barrier_tck.harness.workloads.staged_jobs import short_cut
 from barrier_tck.reference_impl.runtime.components import Components
 
 OURS = "planted here, no public report"
@@ -30,28 +31,28 @@ STOP = SavepointPlan(after_checkpoints=1, stop=True)
 OVERTAKEN_STOP = msgspec.structs.replace(
     SIMULATED,
     workload=WorkloadPlan("lineage", batches=40, records_per_second=2_000),
-    job=JobPlan(
-        vertices=(
-            source("read"),
-            source("told", 1),
-            VertexPlan("met", "merge", 2),
-            VertexPlan("both", "merge", 1),
-            VertexPlan("out", SINK, 1),
-        ),
-        edges=(
-            hashed("read", "met"),
-            EdgePlan("told", "met", Spread.BROADCAST, input=1),
-            hashed("read", "both"),
-            hashed("met", "both", 1),
-            EdgePlan("both", "out", Spread.REBALANCE),
-        ),
-    ),
+    job=short_cut(readers=2),
     deployment=DeploymentPlan(slow_vertex="met", slow_batch_ms=3),
     checkpoints=CheckpointPlan(mode="unaligned", interval_ms=20, async_ms_max=4),
     network=NetworkPlan(latency_ms_max=2, channel_capacity=2),
     savepoints=(STOP,),
 )
 """A stop whose barrier overtakes records on one way, and waits for records on another one, where a broadcast is."""
+
+STOP_AFTER_AN_ABORT = msgspec.structs.replace(
+    SIMULATED,
+    workload=LONG,
+    checkpoints=CheckpointPlan(interval_ms=16, timeout_ms=14, async_ms_max=14, retained=2),
+    network=NetworkPlan(latency_ms_max=2),
+    savepoints=(SavepointPlan(after_checkpoints=0, delay_ms=20, stop=True),),
+    faults=(
+        ScheduledFault(
+            RepeatMessages("source[0]", direction=Direction.BACKWARD, late_ms=6, duration_ms=1_000),
+            After(ProtocolPoint.ATTEMPT_RUNNING),
+        ),
+    ),
+)
+"""Checkpoints expire, and a source hears of each abort twice, the second time when it has stopped already."""
 
 
 def savepoint_mutants(product: Components) -> Iterator[Mutant]:
@@ -149,6 +150,14 @@ def savepoint_mutants(product: Components) -> Iterator[Mutant]:
         "planted by others into version 0.1.0",
         replace(product, subtask_driver=bugs.MakesNoRoom),
         OVERTAKEN_STOP,
+    )
+    yield Mutant(
+        "SV-06",
+        "COO-5",
+        "A subtask that has stopped goes on when it learns late that an earlier checkpoint was aborted.",
+        "planted by others into version 0.1.0",
+        replace(product, subtask_machine=bugs.ReleasesAtAnyAbort),
+        STOP_AFTER_AN_ABORT,
     )
 
 

@@ -14,7 +14,7 @@ from barrier_tck.reference_impl.protocol.alignment import AlignmentCommands, Bar
 from barrier_tck.reference_impl.protocol.alignment_states import RecordingState
 from barrier_tck.reference_impl.protocol.messages import ChannelControl, CheckpointBarrier, EndOfInput
 from barrier_tck.reference_impl.protocol.recording import BarrierRecorder
-from barrier_tck.reference_impl.protocol.subtask import SubtaskMachine
+from barrier_tck.reference_impl.protocol.subtask import SubtaskCommands, SubtaskMachine
 from barrier_tck.reference_impl.protocol.subtask_commands import RecordInput
 from barrier_tck.reference_impl.protocol.subtask_events import BarrierAnnounced, RecordingEvent
 from barrier_tck.reference_impl.protocol.subtask_states import SubtaskState
@@ -116,6 +116,14 @@ class ClosesForAnOldBarrier(SubtaskMachine):
         if not mode.overtakes:
             return super().new_aligner(channels, mode)
         return _ClosesForAnyBarrier(self.policies, self.name, patient=mode is CheckpointMode.ALIGNED_TIMEOUT)
+
+
+class LeavesOlderBarriersBehind(SubtaskMachine):
+    """UC-15: older barriers go along with one that goes ahead in the output buffer, and nobody records for them."""
+
+    def _overtake_outputs(self, newest: int) -> SubtaskCommands:
+        """Move older barriers after their own timeout only, and not together with a newer one."""
+        return () if self._taking is not None else super()._overtake_outputs(newest)
 
 
 class _Recovered:

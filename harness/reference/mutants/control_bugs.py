@@ -320,6 +320,28 @@ class NeverResetsTheDelay(CoordinatorMachine):
             self._restart = _OneRow(config.restart)
 
 
+class _CountsEveryRestart(ExponentialDelay):
+    """Begins with the first delay again after a long run, but not with the first restart."""
+
+    def next_delay_ms(self, failed_ms: float, ran_ms: float) -> float | None:
+        used = self._in_row
+        if used >= self._config.attempts_max:
+            return None
+        delay_ms = super().next_delay_ms(failed_ms, ran_ms)
+        self._in_row = used + 1
+        return delay_ms
+
+
+class NeverResetsTheRow(CoordinatorMachine):
+    """RK-04: a long run gives the first delay back, but none of the restarts that were used up before it."""
+
+    def __init__(self, config: JobConfig, *arguments: Any) -> None:
+        """Count rows in another way."""
+        super().__init__(config, *arguments)
+        if isinstance(config.restart, ExponentialDelayRestart):
+            self._restart = _CountsEveryRestart(config.restart)
+
+
 class StoresOnAfterAnAbort(SubtaskMachine):
     """AB-01: the asynchronous part of an aborted snapshot is not cancelled, and is acknowledged at its end."""
 

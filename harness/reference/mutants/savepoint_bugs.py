@@ -19,10 +19,12 @@ from barrier_tck.reference_impl.protocol.coordinator_states import JobState
 from barrier_tck.reference_impl.protocol.messages import (
     CheckpointBarrier,
     CompletedCheckpoint,
+    NotifyCheckpointAborted,
     TransactionHandle,
 )
 from barrier_tck.reference_impl.protocol.pending import PendingCheckpoint
-from barrier_tck.reference_impl.protocol.subtask import SubtaskMachine
+from barrier_tck.reference_impl.protocol.subtask import SubtaskCommands, SubtaskMachine
+from barrier_tck.reference_impl.protocol.subtask_events import SubtaskEvent
 from barrier_tck.reference_impl.runtime.subtask_deployment import SubtaskDeployment
 from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver
 from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
@@ -155,3 +157,13 @@ def commits_exactly_this_one(spec: OperatorSpec, plane: DataPlane) -> Operator:
 def leaves_what_it_does_not_know(spec: OperatorSpec, plane: DataPlane) -> Operator:
     """SI-03."""
     return LeavesWhatItDoesNotKnow(spec, plane) if isinstance(spec, FileSink) else spec.build(plane)
+
+
+class ReleasesAtAnyAbort(SubtaskMachine):
+    """SV-06: a subtask that has stopped goes on when it learns that any checkpoint was aborted."""
+
+    def handle(self, event: SubtaskEvent) -> SubtaskCommands:
+        """Take the aborted checkpoint for the last savepoint."""
+        if isinstance(event, NotifyCheckpointAborted) and self._held_by is not None:
+            self._held_by = event.checkpoint
+        return super().handle(event)

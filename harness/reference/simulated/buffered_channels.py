@@ -27,6 +27,7 @@ from barrier_tck.reference_impl.operators.api import DataPlane
 from barrier_tck.reference_impl.protocol.messages import CheckpointBarrier, EndOfChannel
 from barrier_tck.reference_impl.runtime.ports import Buffer
 from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver
+from barrier_tck.reference_impl.runtime_errors import ProtocolError
 from barrier_tck.reference_impl.storage.channel_state import Fragment
 
 
@@ -143,21 +144,23 @@ class BufferedChannel(DataChannel):
             self.sender.full_outputs += 1
 
     def put_ahead(self, barrier: CheckpointBarrier) -> tuple[Buffer, ...]:
-        """Put a barrier before everything in the output buffer except older barriers; return the data overtaken."""
-        elements = list(self.pending)
-        place = 0
-        while (
-            place < len(elements)
-            and isinstance(elements[place][1], CheckpointBarrier)
-            and (elements[place][1].checkpoint < barrier.checkpoint)
-        ):
-            place += 1
-        end = self._place_of(barrier.checkpoint)
-        if end is not None:
-            del elements[end]
-        overtaken = elements[place:end]
-        elements.insert(place, (False, barrier))
-        self.pending = deque(elements)
+        """Put a barrier before everything in the output buffer except older barriers; return the data overtaken.
+
+        Older barriers go along, as on Spark, since barriers stay in order (BAR-2).
+        """
+        older: list[tuple[bool, Any]] = []
+        overtaken: list[tuple[bool, Any]] = []
+        while self.pending:
+            is_data, element = self.pending.popleft()
+            if not isinstance(element, CheckpointBarrier):
+                overtaken.append((is_data, element))
+            elif element.checkpoint < barrier.checkpoint:
+                older.append((is_data, element))
+            elif element.checkpoint == barrier.checkpoint:
+                break
+            else:
+                raise ProtocolError(f"{barrier} comes after {element} in {self.name}")
+        self.pending.extendleft(reversed([*older, (False, barrier), *overtaken]))
         self.pump()
         return tuple(element for is_data, element in overtaken if is_data)
 
