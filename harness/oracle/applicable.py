@@ -34,6 +34,7 @@ from barrier_tck.harness.oracle.restart_strategy import RestartStrategyKept
 from barrier_tck.harness.oracle.restorability import Restorability
 from barrier_tck.harness.oracle.restored_latest import RestoredLatest
 from barrier_tck.harness.oracle.snapshot_formula import SnapshotFormula
+from barrier_tck.harness.oracle.snapshot_order import SnapshotOrder
 from barrier_tck.harness.oracle.stopping import StopWithSavepoint
 from barrier_tck.harness.oracle.stored_checkpoints import StoredCheckpoints
 from barrier_tck.harness.oracle.tolerated_failures import ToleratedFailures
@@ -84,7 +85,10 @@ def checkers_for(
         if Capability.BARRIERS in capabilities:
             chosen.append(CheckpointLifeCycle())
             chosen += [AdmittedTriggers(), CheckpointsGoOn(), CheckpointExpiry(), ToleratedFailures()]
-            chosen += [AbortsObeyed(), FailuresExplained(plan.checkpoints.overtakes)]
+            chosen.append(AbortsObeyed())
+            if plan.checkpoints.mode != AT_LEAST_ONCE and plan.checkpoints.protocol == "barriers":
+                chosen.append(SnapshotOrder())
+            chosen.append(FailuresExplained(plan.checkpoints.overtakes))
             if plan.checkpoints.mode == AT_LEAST_ONCE:
                 chosen.append(NothingHeldBack())
         else:

@@ -83,7 +83,10 @@ class _Checkpoint:
 
     number: int
     attempt: int
-    triggered_ms: float
+    since_ms: float
+    """When its attempt started. On a real machine the report of a trigger may come after the death of the coordinator
+    that triggered it, but not before its attempt; and a coordinator's death ends the attempt.
+    """
     savepoint: bool = False
     """Whether it is a savepoint, which no newer checkpoint ends (COO-5)."""
     state: str = OPEN
@@ -114,6 +117,8 @@ class _Story:
         """Whether an attempt may start from an older checkpoint: the latest was damaged and the plan allows it."""
         self._given_out = given_out
         """The newest id that was given out before the trial."""
+        self._started_ms = 0.0
+        """When the newest attempt started."""
         self._given_up: dict[int, int] = {}
         """Attempt -> a checkpoint that was aborted because the attempt had failed."""
 
@@ -128,6 +133,7 @@ class _Story:
         if self.attempts and attempt <= self.attempts[-1]:
             self._problem(line, f"attempt {attempt} started after attempt {self.attempts[-1]} (REC-2)")
         self.attempts.append(attempt)
+        self._started_ms = line.time_ms
         latest = max((c.number for c in self.checkpoints.values() if c.state == COMPLETED), default=None)
         if restored == latest:
             return
@@ -149,7 +155,7 @@ class _Story:
         attempt = line.operation.attempt
         for checkpoint in self.checkpoints.values():
             left_open = checkpoint.state == OPEN and checkpoint.attempt < attempt
-            if left_open and not self._crashed_between(checkpoint.triggered_ms, line.time_ms):
+            if left_open and not self._crashed_between(checkpoint.since_ms, line.time_ms):
                 self._problem(
                     line,
                     f"checkpoint {checkpoint.number} of attempt {checkpoint.attempt} is still pending while "
@@ -175,7 +181,7 @@ class _Story:
             )
         if number not in self.checkpoints:
             self.checkpoints[number] = _Checkpoint(
-                number, attempt, line.time_ms, line.operation.savepoint is not None
+                number, attempt, self._started_ms, line.operation.savepoint is not None
             )
 
     def _acknowledged(self, line: Recorded[Acknowledged]) -> None:
@@ -197,7 +203,7 @@ class _Story:
             self._problem(line, f"checkpoint {number} completed without ever being triggered (COO-1)")
             newest = self.attempts[-1] if self.attempts else 0
             taken_by = newest if attempt is None else attempt
-            self.checkpoints[number] = _Checkpoint(number, taken_by, line.time_ms, state=COMPLETED)
+            self.checkpoints[number] = _Checkpoint(number, taken_by, self._started_ms, state=COMPLETED)
             return
         if checkpoint.state != OPEN:
             self._problem(line, f"checkpoint {number} completed after it had been {checkpoint.state} (COO-2)")
@@ -256,7 +262,7 @@ class _Story:
         checkpoint = self.checkpoints.get(number)
         if what is None and checkpoint is not None and checkpoint.state == OPEN:
             # Only a coordinator that died at that moment may have known that it was complete without reporting it.
-            crashed = self._crashed_between(checkpoint.triggered_ms, line.time_ms)
+            crashed = self._crashed_between(checkpoint.since_ms, line.time_ms)
             what = None if crashed else "was not known to be complete and durable"
         if what is not None:
             who = line.operation.subtask

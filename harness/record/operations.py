@@ -135,6 +135,8 @@ class AbortLearned(_Kind, frozen=True):
     subtask: str
     recorded: tuple[int, ...] = ()
     """The checkpoints for which it still keeps records in flight in memory, in ascending order."""
+    passed_over_for: int | None = None
+    """A newer checkpoint whose snapshot it had taken without ever taking this one's; None if it reports none."""
 
 
 class Committed(_Kind, frozen=True):

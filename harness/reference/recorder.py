@@ -204,7 +204,9 @@ class RunRecorder(JobObserver, ABC):
     def abort_learned(self, message: AbortNoted) -> None:
         """A subtask was told of an abort."""
         subtask = str(message.subtask)
-        learned = told.AbortLearned(message.checkpoint, message.attempt, subtask, message.recorded)
+        learned = told.AbortLearned(
+            message.checkpoint, message.attempt, subtask, message.recorded, message.passed_over_for
+        )
         self.note(learned, process=subtask)
 
     def committed(self, subtask: SubtaskId, attempt: int, checkpoint: int) -> None:

@@ -418,6 +418,8 @@ class AbortNoted(msgspec.Struct, frozen=True):
     checkpoint: CheckpointId
     recorded: tuple[CheckpointId, ...] = ()
     """The checkpoints for which it still keeps records in flight in memory, in ascending order (SNP-2)."""
+    passed_over_for: CheckpointId | None = None
+    """A newer checkpoint whose snapshot it has taken without ever taking this one's; None if there is none (BAR-2)."""
 
 
 class InputConsumed(msgspec.Struct, frozen=True):

@@ -6,6 +6,7 @@ Without local recovery there is one copy of everything, in checkpoint storage, a
 from __future__ import annotations
 
 import contextlib
+from collections import deque
 from collections.abc import Iterator
 
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
@@ -43,6 +44,9 @@ from barrier_tck.reference_impl.storage.local_copies import (
 from barrier_tck.reference_impl.storage.restore import RestoreReader
 from barrier_tck.reference_impl.storage.sharing_writer import SharingWriter
 
+_BEGUN_MAX = 64
+"""How many checkpoints are remembered as begun; many more than are ever in flight."""
+
 
 class StateCopies:
     """The primary and, with local recovery on, the secondary copies of one subtask of one attempt."""
@@ -72,6 +76,8 @@ class StateCopies:
         """Directory of each checkpoint of this attempt that is a savepoint."""
         self._reuse_from = 0
         """What the newest barrier says about shared files (``CheckpointBarrier.reuse_from``)."""
+        self._begun: deque[CheckpointId] = deque(maxlen=_BEGUN_MAX)
+        """The last checkpoints of this attempt whose snapshot was begun, as they came."""
 
     @property
     def reader(self) -> StateReader:
@@ -110,6 +116,7 @@ class StateCopies:
 
         The writers of its snapshot are made before the next one begins.
         """
+        self._begun.append(barrier.checkpoint)
         self._reuse_from = barrier.reuse_from
         if barrier.savepoint is not None:
             self._savepoints[barrier.checkpoint] = barrier.savepoint.directory
@@ -203,10 +210,18 @@ class StateCopies:
         if self.local is not None:
             self.local.confirm(checkpoint)
 
-    def drop(self, checkpoint: CheckpointId) -> None:
-        """Learn that a checkpoint failed: its local copy goes."""
+    def drop(self, checkpoint: CheckpointId) -> CheckpointId | None:
+        """Learn that a checkpoint failed: its local copy goes.
+
+        Return the newest checkpoint that was begun here if that is newer and this one never was; else None, also if
+        it is so old that nobody remembers.
+        """
         if self.local is not None:
             self.local.drop(checkpoint)
+        if checkpoint in self._begun or (len(self._begun) == _BEGUN_MAX and checkpoint < min(self._begun)):
+            return None
+        newest = max(self._begun, default=checkpoint)
+        return newest if newest > checkpoint else None
 
     def finish(self) -> None:
         """Learn that the job is over: all local copies go."""

@@ -473,9 +473,9 @@ class SubtaskDriver:
         self._alignment_started_ms.pop(command.checkpoint, None)
         for operator in self.operators:
             operator.checkpoint_aborted(command.checkpoint)
-        self.copies.drop(command.checkpoint)
-        attempt, subtask, kept = self.deployment.attempt, self.deployment.subtask, self.channels.kept
-        self.ports.coordinator.send(AbortNoted(attempt, subtask, command.checkpoint, kept))
+        passed_over_for = self.copies.drop(command.checkpoint)
+        where, kept = (self.deployment.attempt, self.deployment.subtask), self.channels.kept
+        self.ports.coordinator.send(AbortNoted(*where, command.checkpoint, kept, passed_over_for))
 
     _HANDLERS: ClassVar[dict[type[SubtaskCommand], Callable[[Any, Any], None]]] = {
         NoteAlignmentStarted: _note_alignment,

@@ -27,6 +27,7 @@ from barrier_tck.harness.oracle.held_up_checkpoints import (
     most_batches_read,
 )
 from barrier_tck.harness.oracle.nothing_held_back import NothingHeldBack
+from barrier_tck.harness.oracle.snapshot_order import SnapshotOrder
 from barrier_tck.harness.oracle.tolerated_failures import ToleratedFailures
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, NetworkPlan, TrialPlan, WorkloadPlan
@@ -122,7 +123,7 @@ def test_a_last_checkpoint_that_failed_is_followed_by_another() -> None:
 def test_a_system_that_triggered_nothing_has_shown_nothing() -> None:
     for checker in (
         *(AdmittedTriggers(), CheckpointsGoOn(), CheckpointExpiry()),
-        *(ToleratedFailures(), AbortsObeyed()),
+        *(ToleratedFailures(), AbortsObeyed(), SnapshotOrder()),
     ):
         found = judge(checker, Book().attempt(1))
         assert found.verdict is VALID and found.clauses == ()
@@ -481,3 +482,18 @@ def test_without_a_loop_no_batch_needs_to_be_counted() -> None:
     context = a_trial(UNDISTURBED, a_plan())
     assert most_batches_read(context) is None
     assert longest_ms(context.plan, False, 5) == longest_ms(context.plan, False)
+
+
+def test_nobody_passes_a_checkpoint_over_that_a_newer_one_subsumes() -> None:
+    def learned(reason: Reason, passed_over_for: int | None) -> Finding:
+        book = failed(Book().attempt(1).triggered(1).triggered(2).completed(2), 1, reason)
+        return judge(SnapshotOrder(), book.tell(told.AbortLearned(1, 1, "sink[0]", (), passed_over_for)))
+
+    found = learned(Reason.SUBSUMED, 2)
+    assert (
+        found.verdict is INVALID
+        and "sink[0] of attempt 1" in found.summary
+        and "checkpoint 2" in found.summary
+    )
+    assert learned(Reason.SUBSUMED, None).verdict is VALID
+    assert learned(Reason.EXPIRED, 2).verdict is VALID, "a barrier is not forwarded by who knows of the abort"

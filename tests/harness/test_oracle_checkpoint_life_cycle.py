@@ -196,6 +196,16 @@ def test_a_checkpoint_that_lacks_acks_is_not_complete_after_a_coordinator_crash_
     assert judge(crashed(False, 2), CRASH).verdict is Verdict.INVALID
 
 
+def test_a_trigger_may_be_reported_after_the_death_of_the_coordinator_that_triggered() -> None:
+    book = Book().attempt(1).checkpoint(1).fault().triggered(2).attempt(2, 1).checkpoint(3, 2)
+    assert judge(book, CRASH).verdict is Verdict.VALID
+    assert judge(book, KILL).verdict is Verdict.INVALID
+    again = (
+        Book().attempt(1).checkpoint(1).fault().attempt(2, 1).triggered(2, 2).attempt(3, 1).checkpoint(3, 3)
+    )
+    assert judge(again, CRASH).verdict is Verdict.INVALID, "nobody crashed in attempt 2"
+
+
 def test_only_a_crash_of_the_coordinator_excuses_a_checkpoint_that_nobody_aborted() -> None:
     assert judge(crashed(False, 1), CRASH).verdict is Verdict.VALID
     assert judge(crashed(False, 1), KILL).verdict is Verdict.INVALID

@@ -13,6 +13,7 @@ from barrier_tck.faults.kinds.kill_worker import KillWorker
 from barrier_tck.faults.kinds.repeat_messages import RepeatMessages
 from barrier_tck.faults.targets import Direction, Forgery
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
+from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, RestartPlan, TrialPlan, WorkloadPlan
 from barrier_tck.harness.reference.mutants import control_bugs as control
 from barrier_tck.harness.reference.mutants.mutant import SIMULATED, SPARK, WITH_ZOMBIE, Mutant, kill
@@ -66,6 +67,15 @@ def control_mutants(product: Components) -> Iterator[Mutant]:
         HELD_OUT,
         replace(product, coordinator_machine=control.KeepsNoPause),
         _with(CheckpointPlan(interval_ms=6, min_pause_ms=20)),
+    )
+    yield Mutant(
+        "SR-06",
+        "BAR-3",
+        "A source ignores triggers until the checkpoint before is over; a newer checkpoint covers it up.",
+        OURS,
+        replace(product, subtask_machine=control.ObeysOneTriggerAtATime),
+        # In one line of subtasks, none aligns, so none declines what another one skipped.
+        msgspec.structs.replace(several, job=JobPlan(widths={"source": 1, "totals": 1})),
     )
     yield Mutant(
         "DU-01",

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from barrier_tck.reference_impl.config import ExponentialDelayRestart, FailureRateRestart, JobConfig
-from barrier_tck.reference_impl.ids import SubtaskId
+from barrier_tck.reference_impl.ids import CheckpointId, SubtaskId
 from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.protocol.admission import Admission, CheckpointAdmission
 from barrier_tck.reference_impl.protocol.causes import Cause
@@ -25,6 +25,8 @@ from barrier_tck.reference_impl.protocol.messages import (
     CompletedCheckpoint,
     DeclineCheckpoint,
     NotifyCheckpointAborted,
+    NotifyCheckpointComplete,
+    TriggerCheckpoint,
 )
 from barrier_tck.reference_impl.protocol.pending import AcknowledgeResult, PendingCheckpoint
 from barrier_tck.reference_impl.protocol.recovery import RecoveryPlan, plan_recovery
@@ -381,3 +383,19 @@ class LosesABarrierAtTheEnd(SubtaskDriver):
         for channel in range(1, self._channels):
             self.ports.output.send_control(channel, command.barrier)
         self.ports.probe.reach(RuntimePoint.BARRIER_FORWARDED, command.barrier.checkpoint)
+
+
+class ObeysOneTriggerAtATime(SubtaskMachine):
+    """SR-06: the first subtask of a source ignores a trigger until it knows what became of the checkpoint before."""
+
+    _under_way: CheckpointId | None = None
+
+    def handle(self, event: SubtaskEvent) -> SubtaskCommands:
+        """Before the end of the input, wait for a word about the last checkpoint whose trigger was obeyed."""
+        if isinstance(event, TriggerCheckpoint) and self.name.endswith("[0]"):
+            if self._under_way is not None and not self.ending.is_drained:
+                return ()
+            self._under_way = event.checkpoint
+        elif isinstance(event, (NotifyCheckpointComplete, NotifyCheckpointAborted)):
+            self._under_way = None if event.checkpoint == self._under_way else self._under_way
+        return super().handle(event)
