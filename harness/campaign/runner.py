@@ -29,6 +29,7 @@ from barrier_tck.harness.campaign.sometimes import (
     SometimesDuplicates,
     SometimesFallsBack,
     SometimesInFlight,
+    SometimesInitiated,
     SometimesReused,
 )
 from barrier_tck.harness.campaign.trial_pool import TrialPool, require_parallel
@@ -76,6 +77,7 @@ class Tally:
     sometimes_after_finish: SometimesAfterFinish = field(default_factory=SometimesAfterFinish)
     sometimes_falls_back: SometimesFallsBack = field(default_factory=SometimesFallsBack)
     sometimes_reused: SometimesReused = field(default_factory=SometimesReused)
+    sometimes_initiated: SometimesInitiated = field(default_factory=SometimesInitiated)
     failing: list[tuple[int, Verdict]] = field(default_factory=list)
     to_shrink: list[int] = field(default_factory=list)
     judged_clauses: JudgedClauses = field(default_factory=lambda: JudgedClauses(()))
@@ -106,6 +108,7 @@ class Tally:
         self.sometimes_after_finish.add(trial)
         self.sometimes_falls_back.add(trial)
         self.sometimes_reused.add(trial)
+        self.sometimes_initiated.add(trial)
         self.judged_clauses.add(trial.findings)
         if trial.verdict is not Verdict.VALID:
             self.failing.append((trial.trial, trial.verdict))
@@ -121,6 +124,7 @@ class Tally:
             self.sometimes_after_finish.finding(),
             self.sometimes_falls_back.finding(),
             self.sometimes_reused.finding(),
+            self.sometimes_initiated.finding(),
             self.judged_clauses.finding(),
         )
         return tuple(finding for finding in found if finding is not None)

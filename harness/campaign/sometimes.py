@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from barrier_tck.harness.campaign.mix import DEALT
 from barrier_tck.harness.oracle.at_least_once_output import DUPLICATED, NAME
+from barrier_tck.harness.oracle.consistent_cut import BEGUN_ANYWHERE
 from barrier_tck.harness.oracle.dataflow import Dataflow
 from barrier_tck.harness.oracle.finished_subtasks import AFTER_FINISH, DUE
 from barrier_tck.harness.oracle.in_flight import IN_FLIGHT
@@ -225,3 +226,45 @@ class SometimesReused:
                 "checkpoints; run more trials, with more keys and shorter checkpoint intervals"
             )
         return Finding("sometimes-reused", SharedFilesKept.clauses, verdict, summary, counts)
+
+
+INITIATED_MIN = 20
+"""Of so many trials of Chandy-Lamport, some must have snapshots that a chosen process began."""
+
+
+@dataclass(slots=True)
+class SometimesInitiated:
+    """Any process may begin a snapshot, not only the sources; a campaign in which none did has not tested CHL-1."""
+
+    trials: int = 0
+    """Trials of Chandy-Lamport whose cuts were judged."""
+    with_chosen: int = 0
+    snapshots: int = 0
+
+    def add(self, trial: TrialSummary) -> None:
+        """Count the snapshots of a finished trial that chosen processes began."""
+        for finding in trial.findings:
+            if BEGUN_ANYWHERE in finding.counts:
+                seen = finding.counts[BEGUN_ANYWHERE]
+                self.trials += 1
+                self.with_chosen += seen > 0
+                self.snapshots += seen
+
+    def finding(self) -> Finding | None:
+        """Return what the campaign shows; None if it has few trials of Chandy-Lamport."""
+        if self.trials < INITIATED_MIN:
+            return None
+        counts = {"trials": self.trials, "with_chosen": self.with_chosen, BEGUN_ANYWHERE: self.snapshots}
+        if self.snapshots:
+            verdict = Verdict.VALID
+            summary = (
+                f"in {self.with_chosen} of {self.trials} trials of Chandy-Lamport chosen processes began "
+                f"snapshots, {self.snapshots} in all"
+            )
+        else:
+            verdict = Verdict.UNKNOWN
+            summary = (
+                f"in none of the {self.trials} trials of Chandy-Lamport did anybody but the sources begin a snapshot; "
+                "name others in 'initiators', or draw them with the profile chandy-lamport"
+            )
+        return Finding("sometimes-initiated", ("CHL-1",), verdict, summary, counts)

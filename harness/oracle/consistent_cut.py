@@ -22,6 +22,9 @@ from barrier_tck.harness.record.history import SnapshotView
 from barrier_tck.harness.record.operations import AttemptStarted, LocalEvent, MessagesObserved
 from barrier_tck.harness.record.verdict import Finding, Verdict
 
+BEGUN_ANYWHERE = "begun_anywhere"
+"""What the snapshots are counted under that processes of the plan's choice began, and not just all sources."""
+
 Clock = dict[str, int]
 """Process -> how many of its events are known."""
 
@@ -54,6 +57,8 @@ class ConsistentCut:
             messages += sum(len(one.rows) for one in view.in_flight)
             problems += [f"checkpoint {number}: {problem}" for problem in run.problems_of(view)]
         counts = {"checkpoints": judged, "messages": messages, "violations": len(problems)}
+        if context.plan.checkpoints.protocol == "chandy_lamport":
+            counts[BEGUN_ANYWHERE] = judged if context.plan.checkpoints.initiators else 0
         if problems:
             summary = f"{len(problems)} times a snapshot is no consistent cut; the first: {problems[0]}"
             return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
