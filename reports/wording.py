@@ -131,6 +131,10 @@ def replay_command(plan: Path | None, system: str, used: TrialPlan | None = None
         return None
     words = ["barrier-tck", "replay", str(plan), "--system", system]
     if used is not None:
-        named = {"--state-backend": used.state_backend, "--workload": used.workload.name}
+        named = {
+            "--state-backend": used.state_backend,
+            "--checkpoint-storage": used.checkpoints.storage,
+            "--workload": used.workload.name,
+        }
         words += [word for option, name in named.items() if ":" in name for word in (option, name)]
     return shlex.join(words)

@@ -13,6 +13,7 @@ from barrier_tck.harness.campaign.chosen_clauses import require_judged
 from barrier_tck.harness.campaign.configuration import CampaignConfiguration
 from barrier_tck.harness.campaign.mix import MODES, check_faults, check_mix, check_suffered
 from barrier_tck.harness.plan.trial_plan import TrialPlan, WorkloadPlan
+from barrier_tck.harness.reference.checkpoint_storages import require_checkpoint_storage
 from barrier_tck.harness.reference.state_backends import require_state_backend
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.system.exposed_targets import targets_of
@@ -41,6 +42,8 @@ def check_configuration(configuration: CampaignConfiguration, system: SystemUnde
         _check_drawing(configuration)
         for name in _state_backends(configuration):
             require_state_backend(name)
+        for name in _checkpoint_storages(configuration):
+            require_checkpoint_storage(name)
         profile = configuration.the_profile(system)
         _check_mixed_fields(configuration, system)
         if configuration.faults is not None:
@@ -129,3 +132,8 @@ def _check_mixed_fields(configuration: CampaignConfiguration, system: SystemUnde
 def _state_backends(configuration: CampaignConfiguration) -> tuple[str, ...]:
     mixed = () if configuration.mix is None else tuple(configuration.mix.state_backend)
     return (configuration.state_backend, *mixed)
+
+
+def _checkpoint_storages(configuration: CampaignConfiguration) -> tuple[str, ...]:
+    sections = (configuration.checkpoints, *(trial.checkpoints for trial in configuration.trial))
+    return tuple(dict.fromkeys(section["storage"] for section in sections if "storage" in section))

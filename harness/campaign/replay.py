@@ -11,7 +11,7 @@ import msgspec
 
 from barrier_tck.harness.oracle.checker import Checker
 from barrier_tck.harness.plan.job_graph import JobPlan
-from barrier_tck.harness.plan.reading import check_backend, read_plan
+from barrier_tck.harness.plan.reading import check_names, read_plan
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.records import TrialRecord, TrialResult
 from barrier_tck.harness.record.run_directory import latest_run, trial_directory
@@ -76,16 +76,24 @@ def sources_of(path: Path) -> tuple[ReplaySource, ...]:
     return tuple(_recorded(trial_directory(path, number)) for number in chosen)
 
 
-def varied(source: ReplaySource, state_backend: str | None, workload: str | None) -> ReplaySource:
-    """Return the source with another state backend or workload, if one is given.
+def varied(
+    source: ReplaySource,
+    state_backend: str | None = None,
+    workload: str | None = None,
+    checkpoint_storage: str | None = None,
+) -> ReplaySource:
+    """Return the source with another state backend, workload or checkpoint storage, if one is given.
 
-    Another plan than the recorded one has nothing to be compared with. Raises UsageProblem for a state backend that is
-    neither a short name nor a target.
+    Another plan than the recorded one has nothing to be compared with. Raises UsageProblem for a state backend or a
+    storage that is neither a short name nor a target.
     """
     plan = source.plan
     if state_backend is not None:
         plan = msgspec.structs.replace(plan, state_backend=state_backend)
-        check_backend(plan, str(source.path))
+    if checkpoint_storage is not None:
+        checkpoints = msgspec.structs.replace(plan.checkpoints, storage=checkpoint_storage)
+        plan = msgspec.structs.replace(plan, checkpoints=checkpoints)
+    check_names(plan, str(source.path))
     if workload is not None and workload != plan.workload.name:
         changed = msgspec.structs.replace(plan.workload, name=workload)
         plan = msgspec.structs.replace(plan, workload=changed, job=JobPlan())

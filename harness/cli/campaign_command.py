@@ -17,6 +17,7 @@ from barrier_tck.harness.cli.named_code import NamedCode, TrustOption, code_of_c
 from barrier_tck.harness.cli.opening import opened, start
 from barrier_tck.harness.cli.options import (
     DEFAULT_OUT,
+    CheckpointStorageOption,
     ClusterOption,
     JsonOption,
     OutOption,
@@ -86,6 +87,7 @@ def campaign(
         ),
     ] = None,
     state_backend: StateBackendOption = None,
+    checkpoint_storage: CheckpointStorageOption = None,
     cluster: ClusterOption = None,
     only: Annotated[
         str | None,
@@ -140,6 +142,7 @@ def campaign(
       barrier-tck campaign flights --cluster docker     on hosts that are containers
       barrier-tck campaign --query my_job:job --budget 10m          your own query of Structured Streaming
       barrier-tck campaign --state-backend rocksdb      200 simulated trials with state in RocksDB
+      barrier-tck campaign --checkpoint-storage my_storage:MyStorage     with checkpoints in a storage of yours
       barrier-tck campaign --only REC-1 --fail-fast     until the first wrong restore
       barrier-tck campaign --resume runs/standard-20260101-120000     the trials that an interruption left out
     """
@@ -156,16 +159,21 @@ def campaign(
     options: dict[str, Any] = {
         "seed": seed,
         "controls": controls,
-        "state_backend": state_backend,
         "fail_fast": fail_fast,
     }
     options |= {"only": listed("--only", only) if only is not None else None}
     if resume is not None:
         options |= {"FILE.toml": file, "trials": trials, "budget": budget, "cluster": cluster}
-        path, record = _resumed(resume, system, options, trust, jobs, console)
+        named_again = {
+            "system": system,
+            "state-backend": state_backend,
+            "checkpoint-storage": checkpoint_storage,
+        }
+        path, record = _resumed(resume, named_again, options, trust, jobs, console)
     else:
-        options |= {"name": named}
-        configuration = _on(cluster, _configured(file, system, trials, budget, options, _source(file)))
+        options |= {"name": named, "state_backend": state_backend}
+        configured = _configured(file, system, trials, budget, options, checkpoint_storage, _source(file))
+        configuration = _on(cluster, configured)
         path, record = _run(configuration, _source(file), out, jobs, console)
     _print_campaign(console, record, path, file)
     run = load_run(path)
@@ -247,15 +255,23 @@ def _run(
 
 
 def _resumed(
-    path: Path, system: str | None, options: dict[str, Any], trust: bool, jobs: int, console: VerdictConsole
+    path: Path,
+    named: dict[str, str | None],
+    options: dict[str, Any],
+    trust: bool,
+    jobs: int,
+    console: VerdictConsole,
 ) -> tuple[Path, CampaignRecord]:
-    """Continue an interrupted campaign; return its directory and record."""
+    """Continue an interrupted campaign; return its directory and record.
+
+    ``named`` are the options that may name code again, which the campaign names already.
+    """
     from barrier_tck.harness.campaign.configuration import stored_configuration
     from barrier_tck.harness.campaign.resuming import require_resumable
     from barrier_tck.harness.campaign.runner import resume_campaign
     from barrier_tck.harness.campaign.trial_pool import require_parallel
 
-    given = [name for name, value in options.items() if value is not None and name != "state_backend"]
+    given = [name for name, value in options.items() if value is not None]
     if given:
         raise UsageProblem(
             f"--resume takes everything from the run directory; leave {given[0].replace('_', '-')} out"
@@ -263,17 +279,20 @@ def _resumed(
     record = path / "campaign.json"
     stored = require_resumable(path)
     configuration = stored_configuration(stored.campaign.configuration, str(record))
-    backend = options["state_backend"]
-    for name, here, there in (
-        ("--system", system, configuration.system.name),
-        ("--state-backend", backend, configuration.state_backend),
-    ):
-        if here is not None and here != there:
-            raise UsageProblem(f"{name} is {here!r}, but the campaign runs on {there!r}; leave it out")
+    stored_names = {
+        "system": configuration.system.name,
+        "state-backend": configuration.state_backend,
+        "checkpoint-storage": configuration.checkpoints.get("storage", TrialPlan().checkpoints.storage),
+    }
+    for name, here in named.items():
+        if here is not None and here != stored_names[name]:
+            raise UsageProblem(
+                f"--{name} is {here!r}, but the campaign runs on {stored_names[name]!r}; leave it out"
+            )
     if not trust:
-        allowed = NamedCode("system", system or ""), NamedCode("state backend", backend or "")
+        allowed = [NamedCode(name.replace("-", " "), here or "") for name, here in named.items()]
         require_named(code_of_campaign(configuration), allowed, str(record))
-    if trust or system is not None or backend is not None:
+    if trust or any(here is not None for here in named.values()):
         look_where_run()
     with opened(configuration.system.name) as deployed:
         require_parallel(deployed, jobs)
@@ -289,6 +308,7 @@ def _configured(
     trials: int | None,
     budget: str | None,
     options: dict[str, Any],
+    checkpoint_storage: str | None,
     source: str,
 ) -> CampaignConfiguration:
     """Read the campaign file, if there is one, and let the given options override it."""
@@ -305,6 +325,8 @@ def _configured(
         section = msgspec.structs.replace(configuration.system, name=system)
         configuration = msgspec.structs.replace(configuration, system=section)
     changes = {name: value for name, value in options.items() if value is not None}
+    if checkpoint_storage is not None:
+        changes["checkpoints"] = {**configuration.checkpoints, "storage": checkpoint_storage}
     if trials is not None or budget is not None:
         changes |= {"trials": trials, "budget": budget}
     try:

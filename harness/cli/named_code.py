@@ -1,9 +1,9 @@
 """Code that data names runs only if the command line names it too.
 
-A plan, a record or a run directory may come from anybody, and each of them can name a system, a state backend or a
-workload as ``package.module:Factory``. Importing such a module runs it. So a command that reads such data demands
-that the command line has the same name, or ``--trust``, which allows all of it to run. A campaign file is different:
-whoever runs it wrote or chose it, like a program.
+A plan, a record or a run directory may come from anybody, and each of them can name a system, a state backend, a
+checkpoint storage or a workload as ``package.module:Factory``. Importing such a module runs it. So a command that reads
+such data demands that the command line has the same name, or ``--trust``, which allows all of it to run. A campaign
+file is different: whoever runs it wrote or chose it, like a program.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ TrustOption = Annotated[
     bool,
     typer.Option(
         "--trust",
-        help="Run whatever code the files name. Without it, a system, state backend or workload that is named "
-        "package.module:Factory runs only if an option names it too.",
+        help="Run whatever code the files name. Without it, a system, state backend, checkpoint storage or workload "
+        "that is named package.module:Factory runs only if an option names it too.",
     ),
 ]
 
@@ -36,7 +36,8 @@ class NamedCode:
     """Code from outside the project that a file names."""
 
     what: str
-    """``system``, ``state backend`` or ``workload``; the option that names it has the same words, with a dash."""
+    """``system``, ``state backend``, ``checkpoint storage`` or ``workload``; the option that names it has the same
+    words, with a dash."""
     target: str
 
     @property
@@ -47,7 +48,12 @@ class NamedCode:
 
 def code_of(plan: TrialPlan, system: str = "") -> Iterator[NamedCode]:
     """Yield the code from outside that a plan names, and the system that it is to run on if that is from outside."""
-    named = (("system", system), ("state backend", plan.state_backend), ("workload", plan.workload.name))
+    named = (
+        ("system", system),
+        ("state backend", plan.state_backend),
+        ("checkpoint storage", plan.checkpoints.storage),
+        ("workload", plan.workload.name),
+    )
     yield from (NamedCode(what, target) for what, target in named if is_target(target))
 
 
@@ -55,6 +61,8 @@ def code_of_campaign(configuration: CampaignConfiguration) -> Iterator[NamedCode
     """Yield the code from outside that a campaign names, wherever it names it."""
     mix = configuration.mix
     backends = [configuration.state_backend, *(trial.state_backend for trial in configuration.trial)]
+    kept = [configuration.checkpoints, *(trial.checkpoints for trial in configuration.trial)]
+    storages = [str(section.get("storage", "")) for section in kept]
     sections = [configuration.workload, *(trial.workload for trial in configuration.trial)]
     workloads = [str(section.get("name", "")) for section in sections]
     if mix is not None:
@@ -62,6 +70,7 @@ def code_of_campaign(configuration: CampaignConfiguration) -> Iterator[NamedCode
         workloads += mix.workload
     named = [("system", configuration.system.name)]
     named += [("state backend", name) for name in backends] + [("workload", name) for name in workloads]
+    named += [("checkpoint storage", name) for name in storages]
     yield from (NamedCode(what, target) for what, target in dict.fromkeys(named) if is_target(target))
 
 

@@ -56,6 +56,15 @@ StateBackendOption = Annotated[
         "file's, else heap.",
     ),
 ]
+CheckpointStorageOption = Annotated[
+    str | None,
+    typer.Option(
+        "--checkpoint-storage",
+        metavar="NAME",
+        help="Where checkpoints are kept: files, s3, memory (the coordinator's), or package.module:Factory, which is "
+        "given a directory and the job's name. Default: the campaign file's, else files.",
+    ),
+]
 ClusterOption = Annotated[
     ClusterKind | None,
     typer.Option(

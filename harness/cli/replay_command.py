@@ -38,6 +38,15 @@ def replay(
             help="State backend to run the plans on: heap, rocksdb, or package.module:Factory. Default: each plan's.",
         ),
     ] = None,
+    checkpoint_storage: Annotated[
+        str | None,
+        typer.Option(
+            "--checkpoint-storage",
+            metavar="NAME",
+            help="Checkpoint storage to run the plans with: files, s3, memory, or package.module:Factory. Default: "
+            "each plan's.",
+        ),
+    ] = None,
     workload: Annotated[
         str | None,
         typer.Option(
@@ -68,16 +77,17 @@ def replay(
 
     console = console_for(as_json)
     sources = tuple(
-        replaying.varied(source, state_backend, workload) for source in replaying.sources_of(path)
+        replaying.varied(source, state_backend, workload, checkpoint_storage)
+        for source in replaying.sources_of(path)
     )
     recorded = sources[0].recorded
     name = system or (recorded.opened_as or recorded.system if recorded is not None else DEFAULT_SYSTEM)
     if not trust:
-        given = NamedCode("system", system or ""), *_given(state_backend, workload)
+        given = NamedCode("system", system or ""), *_given(state_backend, checkpoint_storage, workload)
         for source in sources:
             require_named(code_of(source.plan, name), given, str(source.path))
     replayed = []
-    if trust or any((system, state_backend, workload)):
+    if trust or any((system, state_backend, checkpoint_storage, workload)):
         look_where_run()
     with opened(name) as deployed:
         for source in sources:
@@ -114,10 +124,14 @@ def replay(
     raise typer.Exit(EXIT_CODES[verdict])
 
 
-def _given(state_backend: str | None, workload: str | None) -> Iterator[NamedCode]:
+def _given(
+    state_backend: str | None, checkpoint_storage: str | None, workload: str | None
+) -> Iterator[NamedCode]:
     """Yield the code that options name besides the system."""
     if state_backend is not None:
         yield NamedCode("state backend", state_backend)
+    if checkpoint_storage is not None:
+        yield NamedCode("checkpoint storage", checkpoint_storage)
     if workload is not None:
         yield NamedCode("workload", workload)
 

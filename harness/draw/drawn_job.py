@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from barrier_tck.faults.catalogue import FaultKind
+from barrier_tck.faults.drawing import Aim, Plainest
+from barrier_tck.faults.fault import CopyPlace
 from barrier_tck.faults.targets import COORDINATOR, Peers, TargetKind
 from barrier_tck.faults.vocabulary import ProtocolPoint
+from barrier_tck.harness.plan.storage_targets import OF_THE_TRIAL
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.system.job_view import JobView, Role
 
@@ -67,7 +70,8 @@ class DrawnJob:
         view = self.view
         match kind.fault.needs:
             case TargetKind.COORDINATOR:
-                return view.names or (COORDINATOR,)
+                # What the coordinator keeps in its memory is lost with it, and the job could only start anew.
+                return () if self.plan.checkpoints.storage == "memory" else view.names or (COORDINATOR,)
             case TargetKind.CHANNEL:
                 return tuple(name for name in view.names if view.ends_of(name))
             case TargetKind.PARTITION:
@@ -78,8 +82,16 @@ class DrawnJob:
             case TargetKind.MESSAGES:
                 return view.control_links
             case TargetKind.STORAGE:
+                if _is_durable(kind) and self.plan.checkpoints.storage not in OF_THE_TRIAL:
+                    return ()  # nobody but the storage itself knows where its files are
                 return view.in_role(Role.STATEFUL)  # only subtasks with state have copies of it
             case TargetKind.OBJECT_STORE:
-                return view.names if self.plan.checkpoints.storage == "object_store" else ()
+                return view.names if self.plan.checkpoints.storage == "s3" else ()
             case _:
                 return view.names
+
+
+def _is_durable(kind: FaultKind) -> bool:
+    """Tell whether a kind of fault hits copies in durable storage, not those on hosts."""
+    hit = kind.fault.drawn(Plainest(), Aim("")).copies_hit
+    return hit is not None and hit.place is CopyPlace.DURABLE

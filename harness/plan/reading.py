@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from barrier_tck.harness.plan.backend_targets import backend_target
+from barrier_tck.harness.plan.storage_targets import storage_target
 from barrier_tck.harness.plan.trial_plan import PLAN_VERSION, TrialPlan
 from barrier_tck.harness.plan.version_1 import upgraded
 from barrier_tck.harness.support.errors import UsageProblem
@@ -22,7 +23,7 @@ def plan_from(value: object, source: str, path: str = "") -> TrialPlan:
             "use the newer barrier-tck that wrote it"
         )
     plan = convert(upgraded(value) if version == 1 else value, TrialPlan, source, path)
-    check_backend(plan, source)
+    check_names(plan, source)
     return plan
 
 
@@ -31,9 +32,10 @@ def read_plan(path: Path) -> TrialPlan:
     return plan_from(read_json(path), str(path))
 
 
-def check_backend(plan: TrialPlan, source: str) -> None:
-    """Raise UsageProblem for a state backend that is neither a short name nor a target."""
+def check_names(plan: TrialPlan, source: str) -> None:
+    """Raise UsageProblem for a state backend or a checkpoint storage that is neither a short name nor a target."""
     try:
         backend_target(plan.state_backend)
+        storage_target(plan.checkpoints.storage)
     except UsageProblem as problem:
         raise UsageProblem(f"{source}: {problem}") from problem

@@ -1,4 +1,5 @@
-"""The names of checkpoint storages. Nothing is imported here, so they can be checked before anything of them runs."""
+"""The names of checkpoint storages: for certification, and in plans. Nothing is imported here, so they can be checked
+before anything of them runs."""
 
 from __future__ import annotations
 
@@ -12,6 +13,9 @@ SHIPPED_STORAGES = {
     "memory": "barrier_tck.reference_impl.storage.memory_files:memory_storage",
 }
 """Short name -> target, for the checkpoint storages that come with the project."""
+
+OF_THE_TRIAL = ("files", "s3")
+"""The storages that a trial starts for itself; the simulator has both on its disk, where every fault reaches them."""
 
 
 def storage_target(name: str) -> str:

@@ -33,9 +33,6 @@ CheckpointProtocol = Literal["barriers", "chandy_lamport"]
 CompressionName = Literal["none", "zstd"]
 """How snapshots of keyed state are compressed (SNP-6)."""
 
-StorageName = Literal["files", "object_store"]
-"""Where checkpoints are kept: on a file system, or in a model of an object store on the world's disk (STA-2)."""
-
 WhenUnreadable = Literal["fail", "older"]
 """What to do when no copy of the latest checkpoint can be read."""
 
@@ -121,8 +118,12 @@ class CheckpointPlan(Bounded, frozen=True, forbid_unknown_fields=True):
     """How each key group of a snapshot is compressed; RocksDB leaves its files as they are (SNP-6)."""
     local_compression: CompressionName | None = None
     """With local recovery: how the copies on hosts are compressed; None: they have the bytes of the primary (LOC-7)."""
-    storage: StorageName = "files"
-    """Where checkpoints are kept; an object store has no rename, and lists late (STA-2)."""
+    storage: str = "files"
+    """Where checkpoints are kept (STA-2): ``files``, ``s3``, ``memory``, or any other as ``package.module:Factory``.
+
+    For ``s3`` a trial on Spark starts a server; the simulator has a model of one, which lists late. ``memory`` is the
+    coordinator's: it is lost with it, and the processes of a cluster cannot reach it.
+    """
 
     protocol: CheckpointProtocol = "barriers"
     initiators: tuple[tuple[str, ...], ...] = ()

@@ -300,7 +300,8 @@ def _setup_of(plan: TrialPlan) -> str:
     parts += ["incremental"] if plan.checkpoints.incremental else []
     compression = plan.checkpoints.compression
     parts += [f"{compression} snapshots"] if compression != default.checkpoints.compression else []
-    parts += ["object store"] if plan.checkpoints.storage != default.checkpoints.storage else []
+    storage = plan.checkpoints.storage
+    parts += [f"checkpoints in {storage}"] if storage != default.checkpoints.storage else []
     parts += ["local recovery"] if plan.local_recovery else []
     return ", ".join(parts)
 

@@ -2,7 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Protocol, runtime_checkable
+
 from barrier_tck.reference_impl.storage.filesystem import FileSystem, OutputStream
+
+
+@runtime_checkable
+class WatchesFiles(Protocol):
+    """Who is asked about reads and writes of files, wherever they are, and told of reads."""
+
+    def check(self, path: str) -> None:
+        """Raise StorageError if a file may not be written."""
+
+    def check_read(self, path: str) -> None:
+        """Raise StorageError if a file may not be read."""
+
+    def note_read(self, path: str, content: bytes) -> None:
+        """Take note of what was read."""
 
 
 class DelegatingFileSystem:

@@ -1,4 +1,4 @@
-"""Checkpoints of trials on a cluster that are not among the trial's files: in an object store, or where a storage of
+"""Checkpoints of trials that are not among the trial's files: in an object store, or where a storage of
 somebody else's puts them (STA-2). Coordinator, subtasks and judges make the storage each for themselves.
 
 The harness watches, slows down and refuses what passes the file system of a job. What passes another medium is shown
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from barrier_tck.harness.reference.delegating_files import DelegatingFileSystem
+from barrier_tck.harness.reference.delegating_files import DelegatingFileSystem, WatchesFiles
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.outside import imported
 from barrier_tck.reference_impl.storage.checkpoint_storage import MediumCheckpointStorage
@@ -28,7 +28,7 @@ class StoredElsewhere(msgspec.Struct, frozen=True):
 
     def __call__(self, files: FileSystem, job: str, root: str = "checkpoints") -> MediumCheckpointStorage:
         """Return the storage of a job; wrappers of ``files`` are asked, and told, what passes its medium."""
-        storage = imported(self.target, "checkpoint storage")(self.location, job)  # type: ignore[call-arg]
+        storage = imported(self.target, "checkpoint storage")(self.location, job)
         if not isinstance(storage, MediumCheckpointStorage) or storage.root != root:
             raise UsageProblem(
                 f"{self.target} makes {storage!r}; trials need a storage derived from MediumCheckpointStorage with the "
@@ -38,10 +38,15 @@ class StoredElsewhere(msgspec.Struct, frozen=True):
             raise UsageProblem(
                 f"{self.target} keeps checkpoints in the memory of one process; the processes of a cluster share none"
             )
-        layers = tuple(_layers(files))
-        if layers:
-            storage.reach_through(lambda medium: _WatchedMedium(medium, layers))
-        return storage
+        return watched(storage, files)
+
+
+def watched(storage: MediumCheckpointStorage, files: FileSystem) -> MediumCheckpointStorage:
+    """Return a storage whose medium shows what passes it to the wrappers of a file system, and asks them."""
+    layers = tuple(_layers(files))
+    if layers:
+        storage.reach_through(lambda medium: _WatchedMedium(medium, layers))
+    return storage
 
 
 class FilesAndMedium(DelegatingFileSystem):
@@ -76,7 +81,7 @@ class FilesAndMedium(DelegatingFileSystem):
 class _WatchedMedium:
     """A medium that asks the wrappers of a file system, and tells them what was read."""
 
-    def __init__(self, inner: WholeFiles, layers: Sequence[DelegatingFileSystem]) -> None:
+    def __init__(self, inner: WholeFiles, layers: Sequence[WatchesFiles]) -> None:
         self._inner = inner
         self._layers = layers
 
@@ -120,8 +125,10 @@ class _WatchedMedium:
             layer.check(path)
 
 
-def _layers(files: FileSystem) -> Iterator[DelegatingFileSystem]:
-    """Yield what a file system is wrapped in, the outermost first."""
+def _layers(files: FileSystem) -> Iterator[WatchesFiles]:
+    """Yield what a file system is wrapped in, the outermost first, and then itself if it has something to say."""
     while isinstance(files, DelegatingFileSystem):
         yield files
         files = files.inner
+    if isinstance(files, WatchesFiles):
+        yield files

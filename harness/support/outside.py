@@ -48,7 +48,7 @@ def look_where_run() -> None:
         sys.path.append(here)
 
 
-def imported(target: str, what: str) -> Callable[[], object]:
+def imported(target: str, what: str) -> Callable[..., object]:
     """Import the factory that a target names; ``what`` says what it should make, for instance ``system``.
 
     Raises UsageProblem, with the reason, if there is none.
@@ -71,13 +71,13 @@ def imported(target: str, what: str) -> Callable[[], object]:
     if not callable(factory):
         raise UsageProblem(
             f"the {what} {shown(target)} is no factory: {type(factory).__name__} cannot be called; name a class, or a "
-            f"function without arguments that makes the {what}"
+            f"function that makes the {what}"
         )
-    made: Callable[[], object] = factory
+    made: Callable[..., object] = factory
     return made
 
 
-def make(target: str, what: str, kind: type) -> Any:
+def make(target: str, what: str, kind: type, *arguments: object) -> Any:
     """Import a target, call it, and return what it makes.
 
     ``kind`` is the protocol that this must have. Raises UsageProblem, with the reason, if it cannot be made, or lacks
@@ -85,7 +85,7 @@ def make(target: str, what: str, kind: type) -> Any:
     """
     factory = imported(target, what)
     with _told(f"the {what} {shown(target)} cannot be made"):
-        made = factory()
+        made = factory(*arguments)
         missing = [name for name in vars(kind) if not name.startswith("_") and not hasattr(made, name)]
     if missing or isinstance(made, type):
         lacks = f"it has no {', '.join(missing)}" if missing else "it is a class, and not one of its values"

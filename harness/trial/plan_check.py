@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from barrier_tck.faults.schedule import ScheduleError, validate
 from barrier_tck.faults.vocabulary import After, ProtocolPoint
 from barrier_tck.harness.plan.job_graph import JobPlan
-from barrier_tck.harness.plan.reading import check_backend
+from barrier_tck.harness.plan.reading import check_names
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.support.errors import UsageError, UsageProblem
 from barrier_tck.harness.support.outside import what_happened
@@ -26,7 +26,7 @@ def check_plan(plan: TrialPlan, system: SystemUnderTest, source: str = "the plan
     the faults name must exist in the system's view of the job. A fault that the system cannot suffer is not refused
     here: the trial records it as skipped, with the reason, and is UNKNOWN.
     """
-    check_backend(plan, source)
+    check_names(plan, source)
     _check_settings(plan, system, source)
     _check_fields(plan, system, source)
     _check_mode(plan, system, source)

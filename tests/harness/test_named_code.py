@@ -15,7 +15,7 @@ import pytest
 
 from barrier_tck.harness.certify.hunting import Failure
 from barrier_tck.harness.cli import main as cli
-from barrier_tck.harness.plan.trial_plan import TrialPlan, WorkloadPlan, write
+from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan, WorkloadPlan, write
 from barrier_tck.harness.record.run_reader import open_run
 from tests.harness.test_cli import last_json
 
@@ -24,6 +24,7 @@ from pathlib import Path
 from barrier_tck.harness.workloads.keyed_totals import KeyedTotals as Workload
 from barrier_tck.reference_impl.state.heap import HeapStateBackend as Backend
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated as System
+from barrier_tck.reference_impl.storage.checkpoint_storage import file_storage as Storage
 
 Path("it-ran").touch()
 """
@@ -42,6 +43,10 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 PLANS = {
     "--state-backend": (TrialPlan(state_backend="evil:Backend"), "the state backend 'evil:Backend'"),
+    "--checkpoint-storage": (
+        TrialPlan(checkpoints=CheckpointPlan(storage="evil:Storage")),
+        "the checkpoint storage 'evil:Storage'",
+    ),
     "--workload": (TrialPlan(workload=WorkloadPlan(name="evil:Workload")), "the workload 'evil:Workload'"),
 }
 

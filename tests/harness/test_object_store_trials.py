@@ -23,7 +23,7 @@ from barrier_tck.reference_impl.storage.checkpoint_storage import MediumCheckpoi
 
 PLAN = TrialPlan(
     workload=WorkloadPlan("keyed-totals", batches=120, keys=20),
-    checkpoints=CheckpointPlan(interval_ms=15, storage="object_store"),
+    checkpoints=CheckpointPlan(interval_ms=15, storage="s3"),
     faults=(
         ScheduledFault(CrashCoordinator(), After(ProtocolPoint.CHECKPOINT_COMPLETED, nth=2)),
         ScheduledFault(KillWorker("totals[0]"), After(ProtocolPoint.CHECKPOINT_COMPLETED, nth=3)),
@@ -61,6 +61,6 @@ def test_a_storage_that_trusts_listings_loses_checkpoints_there(
 
 
 def test_a_planted_bug_of_files_is_not_mixed_with_an_object_store() -> None:
-    plan = TrialPlan(mutant="MD-01", checkpoints=CheckpointPlan(storage="object_store"))
+    plan = TrialPlan(mutant="MD-01", checkpoints=CheckpointPlan(storage="s3"))
     with pytest.raises(UsageProblem, match=r"leave checkpoints\.storage at 'files'"):
         mutant_catalogue.components_of(plan)

@@ -186,7 +186,7 @@ def test_without_failure_detection_a_job_is_stuck_behind_a_process_that_stands_s
     plan = planned(PauseWorker("totals[0]", 60_000), limits=LimitsPlan(virtual_ms=5_000))
     judged(plan, tmp_path)
     deaf = replace(Components(), failure_detector=Deaf)
-    monkeypatch.setattr(reference_simulated, "components_of", lambda plan: deaf)
+    monkeypatch.setattr(reference_simulated, "components_of", lambda plan, elsewhere: deaf)
     record = run_trial(plan, ReferenceSimulated(), tmp_path)
     assert record.verdict is Verdict.INVALID and record.end == "stuck"
 
@@ -203,7 +203,7 @@ def test_an_error_of_the_world_is_not_taken_for_one_of_the_process_that_stands_s
 ) -> None:
     plan = planned(PauseWorker("totals[0]", 250))
     broken = replace(Components(), failure_detector=Broken)
-    monkeypatch.setattr(reference_simulated, "components_of", lambda plan: broken)
+    monkeypatch.setattr(reference_simulated, "components_of", lambda plan, elsewhere: broken)
     with pytest.raises(ZeroDivisionError, match="no idea"):
         run(plan, tmp_path)
 

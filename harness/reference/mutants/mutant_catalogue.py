@@ -473,6 +473,8 @@ def components_of(plan: TrialPlan, elsewhere: Callable[..., CheckpointStorage] |
             raise UsageProblem(
                 f"mutant {plan.mutant!r} is a broken storage on files; leave checkpoints.storage at 'files'"
             )
+        if elsewhere is None and plan.checkpoints.storage != "s3":
+            raise UsageProblem(f"nobody keeps checkpoints in {plan.checkpoints.storage!r} here")
         components = replace(components, checkpoint_storage=elsewhere or ModelObjectStorage)
     if plan.state_backend == _OWN_BACKEND:
         return components

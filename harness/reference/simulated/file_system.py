@@ -98,6 +98,17 @@ class SimulatedFileSystem:
         """Make this host's reads fail from now on, or succeed again; names can always be listed."""
         self._hidden = hidden
 
+    def check(self, path: str) -> None:
+        """Do nothing: every file may be written."""
+
+    def check_read(self, path: str) -> None:
+        """Raise StorageError while reads fail."""
+        if self._hidden:
+            raise StorageError(f"cannot read {path}: the storage does not answer")
+
+    def note_read(self, path: str, content: bytes) -> None:
+        """Do nothing: nobody has asked what is read."""
+
     def create(self, path: str) -> _SimulatedStream:
         """Create or truncate a file and open it for writing."""
         file = _File()
@@ -108,8 +119,7 @@ class SimulatedFileSystem:
 
     def read(self, path: str) -> bytes:
         """Return the whole content."""
-        if self._hidden:
-            raise StorageError(f"cannot read {path}: the storage does not answer")
+        self.check_read(path)
         file = self._disk.files.get(path)
         if file is None:
             raise StorageError(f"cannot read {path}: there is no such file", StorageCause.MISSING)

@@ -13,6 +13,7 @@ from barrier_tck.harness.record.history import End, History, Row
 from barrier_tck.harness.record.operations import ReadsObserved
 from barrier_tck.harness.record.passages import Passage, in_order
 from barrier_tck.harness.record.reasons import Reason
+from barrier_tck.harness.reference.checkpoint_storages import require_outliving, simulated_storage
 from barrier_tck.harness.reference.jobs import (
     CHECKPOINTS,
     SAVEPOINTS,
@@ -35,6 +36,7 @@ from barrier_tck.harness.reference.simulated.simulated_targets import SimulatedT
 from barrier_tck.harness.reference.simulated.world import SimulatedWorld
 from barrier_tck.harness.reference.sink_files import is_committed, rows_by_writer
 from barrier_tck.harness.reference.snapshot_views import CheckpointOpener, view_storage
+from barrier_tck.harness.reference.stored_elsewhere import FilesAndMedium
 from barrier_tck.harness.support.garbage_collection import no_collection
 from barrier_tck.harness.system.broken_recovery import BrokenRecovery
 from barrier_tck.harness.system.job_view import JobView
@@ -49,7 +51,10 @@ from barrier_tck.reference_impl.protocol.coordinator_states import JobState
 from barrier_tck.reference_impl.protocol.messages import Savepoint
 from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.state.backend import StateBackend
-from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
+from barrier_tck.reference_impl.storage.checkpoint_storage import (
+    FileCheckpointStorage,
+    MediumCheckpointStorage,
+)
 from barrier_tck.reference_impl.storage.filesystem import FileSystem
 
 
@@ -102,6 +107,7 @@ class ReferenceSimulated:
 
     def job(self, plan: TrialPlan) -> JobView:
         """Return the subtasks, links and points of the plan's job."""
+        require_outliving(plan)
         return barrier_view(plan)
 
     def broken(self, plan: TrialPlan, how: BrokenRecovery) -> TrialPlan | None:
@@ -114,18 +120,20 @@ class ReferenceSimulated:
 
     def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
         """Run one trial in virtual time."""
-        with no_collection():
-            return self._run(plan, nemesis)
-
-    def _run(self, plan: TrialPlan, nemesis: NemesisHooks) -> TrialOutcome:
         plan = filled(plan)
+        with no_collection(), simulated_storage(plan) as elsewhere:
+            return self._run(plan, nemesis, elsewhere)
+
+    def _run(
+        self, plan: TrialPlan, nemesis: NemesisHooks, elsewhere: Callable[..., MediumCheckpointStorage] | None
+    ) -> TrialOutcome:
         workload = workload_named(plan.workload.name)
         sources = collection_sources(plan, read_splits(workload, plan))
         graph = build_graph(plan, workload, sources)
-        components = components_of(plan)
+        components = components_of(plan, elsewhere)
         if self._state_backend is not None:
             components = replace(components, state_backend=self._state_backend)
-        recorder = _Recorder(plan, graph, components)
+        recorder = _Recorder(plan, graph, components, elsewhere)
         watched = observed(
             inputs_observed(components, recorder.keep_input, ends=bool(plan.savepoints)), recorder.keep_reads
         )
@@ -139,7 +147,8 @@ class ReferenceSimulated:
         recorder.follow(world)
         later = [plan.after_stops(stops) for stops in range(1, len(plan.rescales) + 1)]
         recorder.rescaled_to = [build_graph(one, workload, sources) for one in later]
-        give_out_ids(plan, FileCheckpointStorage(world.read_only_files(), graph.name, CHECKPOINTS))
+        reserves = FileCheckpointStorage if elsewhere is None else elsewhere
+        give_out_ids(plan, reserves(world.read_only_files(), graph.name, CHECKPOINTS))
         try:
             in_time = world.run(SimulatedTargets(world))
             for log in logs.observed():
@@ -169,14 +178,20 @@ class ReferenceSimulated:
 class _Recorder(RunRecorder):
     """Records a world that is made after the recorder."""
 
-    def __init__(self, plan: TrialPlan, graph: JobGraph, components: Components) -> None:
+    def __init__(
+        self,
+        plan: TrialPlan,
+        graph: JobGraph,
+        components: Components,
+        elsewhere: Callable[..., MediumCheckpointStorage] | None,
+    ) -> None:
         judged_as_a_whole = workload_named(plan.workload.name).spec is None
         super().__init__(
             CheckpointOpener(
                 graph,
                 kinds_of(plan),
                 components,
-                self._files,
+                self.files,
                 CHECKPOINTS,
                 OUTPUT,
                 _decode_lines if judged_as_a_whole else None,
@@ -185,6 +200,7 @@ class _Recorder(RunRecorder):
             planned_savepoints(plan),
         )
         self._world: SimulatedWorld | None = None
+        self._elsewhere = elsewhere
         self._reads: dict[tuple[str, int], ReadsObserved] = {}
         self.rescaled_to: list[JobGraph] = []
         """The jobs that follow when the job is stopped with a savepoint; if there are none left, the same one."""
@@ -219,12 +235,17 @@ class _Recorder(RunRecorder):
     def now_ms(self) -> float:
         return self._world.scheduler.now if self._world is not None else 0.0
 
-    def _files(self) -> FileSystem:
+    def files(self) -> FileSystem:
+        """Return a view of the trial's files, and of those of checkpoints, wherever they are."""
         assert self._world is not None
-        return self._world.read_only_files()
+        files = self._world.read_only_files()
+        if self._elsewhere is None:
+            return files
+        storage = self._elsewhere(files, self._world.graph.name, CHECKPOINTS)
+        return FilesAndMedium(files, storage.medium, (CHECKPOINTS, SAVEPOINTS))
 
 
-def _history(world: SimulatedWorld, books: RunRecorder, in_time: bool) -> History:
+def _history(world: SimulatedWorld, books: _Recorder, in_time: bool) -> History:
     driver = world.coordinator.driver
     if driver.state is JobState.FINISHED:
         end, detail = End.FINISHED, ""
@@ -236,7 +257,7 @@ def _history(world: SimulatedWorld, books: RunRecorder, in_time: bool) -> Histor
         end, detail = End.STUCK, "nothing is left to do"
     if not in_time:
         books.cut_off(Reason.OUT_OF_TIME if world.scheduler.timed_out else Reason.NOTHING_LEFT, detail)
-    files = world.read_only_files()
+    files = books.files()
     storage = world.components.checkpoint_storage(files, world.graph.name, CHECKPOINTS)
     output, writers = committed_rows(files)
     return History(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from barrier_tck.faults.targets import COORDINATOR, Direction, Impairment, NoTargets, Peers, TargetGone
+from barrier_tck.harness.plan.storage_targets import OF_THE_TRIAL
 from barrier_tck.harness.reference.copy_targets import LocalCopies, MetadataWrites, PrimaryCopies
 from barrier_tck.harness.reference.forged_messages import Forger
 from barrier_tck.harness.reference.repeated_messages import RepeatableMessages
@@ -190,8 +191,10 @@ class SimulatedTargets(NoTargets):
         )
 
     def primary_of(self, subtask: str) -> PrimaryCopies | None:
-        """Return a subtask's part of the latest completed checkpoint."""
+        """Return a subtask's part of the latest completed checkpoint; None if it is not on the simulated disk."""
         world = self._world
+        if world.plan.checkpoints.storage not in OF_THE_TRIAL:
+            return None
         files, failures = world.disk.host(), world.primary_failures
         root = world.config.storage_root
         return PrimaryCopies(
@@ -216,8 +219,10 @@ class SimulatedTargets(NoTargets):
         """Return the messages about checkpoints between a subtask and the coordinator."""
         world = self._world
         job, root = world.graph.name, world.config.storage_root
+        on_disk = world.plan.checkpoints.storage in OF_THE_TRIAL
+        storage = FileCheckpointStorage if on_disk else world.components.checkpoint_storage
         forger = Forger(
-            lambda: FileCheckpointStorage(world.disk.host(), job, root),
+            lambda: storage(world.disk.host(), job, root),
             world.graph.subtasks,
             world.receive_forged,
         )

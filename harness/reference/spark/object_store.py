@@ -130,7 +130,7 @@ def store_of(
     Gate and proxy listen at an address of this machine that all hosts can reach. Raises EnvironmentProblem if there is
     no server on this machine, or it does not start.
     """
-    if plan.checkpoints.storage != "object_store":
+    if plan.checkpoints.storage != "s3":
         yield None
         return
     with contextlib.ExitStack() as stack:

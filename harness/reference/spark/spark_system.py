@@ -29,6 +29,7 @@ from barrier_tck.harness.oracle.applicable import is_exact
 from barrier_tck.harness.plan.trial_plan import NetworkPlan, TrialPlan, to_builtins
 from barrier_tck.harness.record.history import End, History, OutputComparison, Row
 from barrier_tck.harness.record.reasons import Reason
+from barrier_tck.harness.reference.checkpoint_storages import require_shared, stored_below
 from barrier_tck.harness.reference.forged_messages import Forger
 from barrier_tck.harness.reference.jobs import (
     CHECKPOINTS,
@@ -161,6 +162,7 @@ class ReferenceSpark:
 
     def job(self, plan: TrialPlan) -> JobView:
         """Return the subtasks, links and points of the plan's job."""
+        require_shared(plan)
         return barrier_view(plan)
 
     def broken(self, plan: TrialPlan, how: BrokenRecovery) -> TrialPlan | None:
@@ -238,15 +240,17 @@ class ReferenceSpark:
         root = scratch / "files"
         root.mkdir()
         files: FileSystem = LocalFileSystem(root)
-        components = parts_of(plan, self._backend, store.of_judges if store is not None else None)
+        outside = stored_below(scratch / "stored", plan)
+        of_judges = store.of_judges if store is not None else outside
+        components = parts_of(plan, self._backend, of_judges)
         primaries, metadata = None, None
-        if store is None:
+        if of_judges is None:
             on_files = FileCheckpointStorage(files, graph.name, CHECKPOINTS)
             storage: MediumCheckpointStorage = on_files
             primaries = partial(primary_of, storage=on_files, files_root=root)
             metadata = partial(metadata_of, on_files, root, graph.name)
         else:
-            storage = store.of_judges(files, graph.name, CHECKPOINTS)
+            storage = of_judges(files, graph.name, CHECKPOINTS)
             files = FilesAndMedium(files, storage.medium, (CHECKPOINTS, SAVEPOINTS))
         opener = CheckpointOpener(
             graph,
@@ -283,7 +287,7 @@ class ReferenceSpark:
             ),
             proxied=network is not None,
             backend=self._backend,
-            elsewhere=store.of_job if store is not None else None,
+            elsewhere=store.of_job if store is not None else outside,
             journals=str(journals) if journals is not None else None,
         )
         job = RemoteJob(drivers, order, lambda: watcher.finished)

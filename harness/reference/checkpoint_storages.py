@@ -1,0 +1,88 @@
+"""Finds, makes once and checks the checkpoint storages that a plan, a campaign file or the command line names; makes
+those of simulated trials (STA-2)."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from barrier_tck.faults.fault import Ends
+from barrier_tck.harness.plan.storage_targets import OF_THE_TRIAL, SHIPPED_STORAGES, storage_target
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.reference.stored_elsewhere import StoredElsewhere, watched
+from barrier_tck.harness.support.errors import UsageProblem
+from barrier_tck.harness.support.outside import look_where_run, make
+from barrier_tck.reference_impl.storage.checkpoint_storage import CheckpointStorage, MediumCheckpointStorage
+from barrier_tck.reference_impl.storage.filesystem import FileSystem, LocalFileSystem
+from barrier_tck.reference_impl.storage.memory_files import MemoryCheckpointStorage, MemoryFiles
+
+_IN_MEMORY = "memory"
+
+
+def require_checkpoint_storage(name: str) -> None:
+    """Raise UsageProblem, which says what to change, unless trials can keep their checkpoints in this storage.
+
+    For ``package.module:Factory`` the module is imported, and the factory is called once with an empty directory. So a
+    campaign asks before it starts or writes anything.
+    """
+    look_where_run()
+    target = storage_target(name)
+    if name in SHIPPED_STORAGES:
+        return
+    with tempfile.TemporaryDirectory(prefix="barrier-tck-storage-") as directory:
+        make(target, "checkpoint storage", CheckpointStorage, directory, "job")
+        StoredElsewhere(target, directory)(LocalFileSystem(directory), "job")
+
+
+def require_outliving(plan: TrialPlan) -> None:
+    """Raise UsageProblem if a plan keeps checkpoints in the memory of a coordinator that it crashes."""
+    if plan.checkpoints.storage != _IN_MEMORY:
+        return
+    if any(scheduled.fault.ends is Ends.COORDINATOR for scheduled in plan.faults):
+        raise UsageProblem(
+            "checkpoints.storage is 'memory', the coordinator's own, and a fault crashes the coordinator: all "
+            "checkpoints would be lost; keep them in files, or leave the fault out"
+        )
+
+
+def require_shared(plan: TrialPlan) -> None:
+    """Raise UsageProblem if a plan for a cluster keeps checkpoints where only one process can reach them."""
+    if plan.checkpoints.storage == _IN_MEMORY:
+        raise UsageProblem(
+            "checkpoints.storage is 'memory', that of one process, and the processes of a cluster share none; keep "
+            "checkpoints in files or s3, or choose reference-simulated"
+        )
+
+
+def stored_below(directory: Path, plan: TrialPlan) -> StoredElsewhere | None:
+    """Return what makes a storage from outside, in a directory that all processes reach; None if a plan names none."""
+    name = plan.checkpoints.storage
+    return None if name in SHIPPED_STORAGES else StoredElsewhere(storage_target(name), str(directory))
+
+
+@contextlib.contextmanager
+def simulated_storage(plan: TrialPlan) -> Iterator[Callable[..., MediumCheckpointStorage] | None]:
+    """Yield what makes the storage of one simulated trial, or None if it is on the simulated disk.
+
+    A storage from outside has a real directory, which is removed at exit.
+    """
+    name = plan.checkpoints.storage
+    if name in OF_THE_TRIAL:
+        yield None
+    elif name == _IN_MEMORY:
+        yield _KeptInMemory()
+    else:
+        with tempfile.TemporaryDirectory(prefix="barrier-tck-storage-") as directory:
+            yield stored_below(Path(directory), plan)
+
+
+class _KeptInMemory:
+    """Makes storage in the memory of one simulated trial, which its coordinator and its subtasks share."""
+
+    def __init__(self) -> None:
+        self._kept = MemoryFiles()
+
+    def __call__(self, files: FileSystem, job: str, root: str = "checkpoints") -> MediumCheckpointStorage:
+        return watched(MemoryCheckpointStorage(self._kept, job, root), files)
