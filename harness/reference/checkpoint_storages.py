@@ -4,7 +4,6 @@ those of simulated trials (STA-2)."""
 from __future__ import annotations
 
 import contextlib
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.reference.stored_elsewhere import StoredElsewhere, watched
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.outside import look_where_run, make
+from barrier_tck.harness.support.work_directories import temporary_work_directory
 from barrier_tck.reference_impl.storage.checkpoint_storage import CheckpointStorage, MediumCheckpointStorage
 from barrier_tck.reference_impl.storage.filesystem import FileSystem, LocalFileSystem
 from barrier_tck.reference_impl.storage.memory_files import MemoryCheckpointStorage, MemoryFiles
@@ -31,7 +31,7 @@ def require_checkpoint_storage(name: str) -> None:
     target = storage_target(name)
     if name in SHIPPED_STORAGES:
         return
-    with tempfile.TemporaryDirectory(prefix="barrier-tck-storage-") as directory:
+    with temporary_work_directory("storage") as directory:
         make(target, "checkpoint storage", CheckpointStorage, directory, "job")
         StoredElsewhere(target, directory)(LocalFileSystem(directory), "job")
 
@@ -74,7 +74,7 @@ def simulated_storage(plan: TrialPlan) -> Iterator[Callable[..., MediumCheckpoin
     elif name == _IN_MEMORY:
         yield _KeptInMemory()
     else:
-        with tempfile.TemporaryDirectory(prefix="barrier-tck-storage-") as directory:
+        with temporary_work_directory("storage") as directory:
             yield stored_below(Path(directory), plan)
 
 
