@@ -187,6 +187,11 @@ REPLAYED: dict[str, TrialPlan] = {
     "chandy_lamport": varied(
         QUEUED, checkpoints=msgspec.structs.replace(QUEUED.checkpoints, protocol="chandy_lamport")
     ),
+    "unaligned, batches in pieces": msgspec.structs.replace(
+        QUEUED,
+        checkpoints=msgspec.structs.replace(QUEUED.checkpoints, mode="unaligned"),
+        network=NetworkPlan(buffer_bytes=40),
+    ),
 }
 """Records wait before a slow vertex, on channels whose records are part of checkpoints in each of the modes."""
 
