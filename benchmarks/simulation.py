@@ -1,6 +1,6 @@
 """How many schedules per second the simulator runs and judges: the standard scenario, all oracles on, one core.
 
-The standard scenario has 2 sources of 20 batches of 3 records, 2 keyed subtasks, 1 sink, about 3 checkpoints and 1
+The standard scenario has 2 sources of 24 batches of 3 records, 2 keyed subtasks, 1 sink, about 3 checkpoints and 1
 executor that is killed between the synchronous and the asynchronous part of a snapshot. Every schedule has a seed of
 its own. All must be VALID, because a fast simulator that is wrong is worth nothing. An event is one step of the
 simulator's scheduler. Times are the process's own processor time, so that a busy machine matters little. The rate of
@@ -23,12 +23,13 @@ import msgspec
 from barrier_tck.faults.kinds.kill_executor import KillExecutor
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.oracle.applicable import checkers_for
-from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan
+from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan, WorkloadPlan
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.trial.trial_run import run_trial
 
 STANDARD = TrialPlan(
+    workload=WorkloadPlan(batches=24),
     checkpoints=CheckpointPlan(interval_ms=12, async_ms_max=6),
     faults=(ScheduledFault(KillExecutor("totals[0]"), After(ProtocolPoint.SNAPSHOT_TAKEN, "totals[0]", 2)),),
     note="the standard scenario of the simulation benchmark",

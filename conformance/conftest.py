@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
+import warnings
+
 import pytest
 
-from barrier_tck.conformance.trials import Trials
+from barrier_tck.conformance.trials import NothingShown, Trials
 from barrier_tck.harness.system.system_under_test import SystemUnderTest
 
 DEFAULT_SEED = 20_260_101
@@ -20,3 +23,25 @@ def trials(
     seed = int(given) if given not in (None, "random") else DEFAULT_SEED
     backend = request.config.getoption("--state-backend")
     return Trials(system, tmp_path_factory.mktemp("trials"), seed, backend)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> object:
+    """Run a test again in which what it is about did not happen, where a plan's trials differ from run to run.
+
+    A trial in which something was wrong fails the test at once. The last try is left to pytest.
+    """
+    trials = pyfuncitem.funcargs.get("trials")
+    if not isinstance(trials, Trials):
+        return None
+    arguments = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
+    for number in range(2, trials.tries_max + 1):
+        try:
+            pyfuncitem.obj(**arguments)
+        except NothingShown as nothing:
+            what = str(nothing).partition("\n")[0]
+            warnings.warn(f"try {number} of {trials.tries_max}, because in the last {what}", stacklevel=1)
+            trials.forget()
+        else:
+            return True
+    return None

@@ -62,6 +62,9 @@ def scaled(plan: TrialPlan, scale: Scale) -> TrialPlan:
             deployment,
             executors=max(deployment.executors, scale.executors_min),
             slow_batch_ms=deployment.slow_batch_ms * factor,
+            elastic_wait_ms=None
+            if deployment.elastic_wait_ms is None
+            else deployment.elastic_wait_ms * factor,
         ),
         checkpoints=msgspec.structs.replace(
             checkpoints,

@@ -18,7 +18,7 @@ from barrier_tck.conformance.plans import (
     varied,
     with_faults,
 )
-from barrier_tck.conformance.trials import Trial, Trials, require
+from barrier_tck.conformance.trials import Trial, Trials, happened, require
 from barrier_tck.faults.fault import Fault
 from barrier_tck.faults.kinds.damage_local_copy import DamageLocalCopy
 from barrier_tck.faults.kinds.damage_primary import DamagePrimary
@@ -158,7 +158,7 @@ def _served(trial: Trial, subtask: str) -> list[ServedFrom]:
         for line in trial.history.of(Restored)
         if line.operation.subtask == trial.subtask(subtask)
     ]
-    require(told, f"{trial.subtask(subtask)} told what it restored", trial)
+    happened(told, f"{trial.subtask(subtask)} told what it restored", trial)
     return [file.served_by for file in told[-1].files]
 
 
@@ -170,11 +170,11 @@ def _local(plan: TrialPlan, *faults: ScheduledFault) -> TrialPlan:
 def test_subtasks_that_return_to_their_hosts_restore_from_their_own_copies(trials: Trials) -> None:
     for trial in trials.all_valid(_local(LOCAL, kill_worker(VICTIM, COMMITTING))):
         counts = trial.finding("local-recovery").counts
-        require(
+        happened(
             counts["copies_kept"] > 0 and counts["placements"] > 0, "copies are kept, and looked for", trial
         )
         served = _served(trial, VICTIM) + _served(trial, OTHER)
-        require(SECONDARY in served, "a copy on a host served", trial)
+        happened(SECONDARY in served, "a copy on a host served", trial)
 
 
 @pytest.mark.clause("LOC-1")
@@ -210,9 +210,9 @@ def test_a_copy_that_served_one_restore_serves_the_next_one_too(trials: Trials, 
     for trial in trials.all_valid(_local(plan, kill_worker(VICTIM, COMMITTING), again)):
         told = [one.operation for one in trial.history.of(Restored)]
         mine = [one for one in told if one.subtask == trial.subtask(VICTIM)]
-        require(len({one.attempt for one in mine}) >= 2, "it was restored again", trial)
+        happened(len({one.attempt for one in mine}) >= 2, "it was restored again", trial)
         served = [{file.served_by for file in one.files} for one in mine]
-        require({SECONDARY} in served[1:], "its copy served it again", trial)
+        happened({SECONDARY} in served[1:], "its copy served it again", trial)
 
 
 @pytest.mark.clause("LOC-4", "LOC-5", "REC-5")
@@ -264,6 +264,102 @@ def test_a_copy_in_another_format_serves_if_it_is_intact_and_only_then(
     require(damage is None or served == {PRIMARY}, "a damaged copy does not serve", trial)
 
 
+def _in_memory(plan: TrialPlan, size: int = 64 * 1024 * 1024) -> TrialPlan:
+    checkpoints = msgspec.structs.replace(plan.checkpoints, local_copies="memory", local_memory_bytes=size)
+    return msgspec.structs.replace(plan, checkpoints=checkpoints)
+
+
+IN_MEMORY = pytest.mark.uses("checkpoints.local_copies")
+
+
+@IN_MEMORY
+@pytest.mark.long_on_clusters
+@pytest.mark.clause("LOC-7", "LOC-1", "LOC-4", "LOC-9")
+@pytest.mark.parametrize("backend", [BACKENDS[0], pytest.param(BACKENDS[1], marks=pytest.mark.long)])
+def test_copies_in_memory_outlive_the_process_of_a_subtask(trials: Trials, backend: str) -> None:
+    plan = msgspec.structs.replace(_in_memory(LOCAL), state_backend=backend)
+    for trial in trials.all_valid(_local(plan, kill_worker(VICTIM, COMMITTING))):
+        counts = trial.finding("local-recovery").counts
+        happened(counts.get("from_memory"), "copies in memory served", trial)
+        require(set(_served(trial, VICTIM)) == {SECONDARY}, "that of the killed subtask, too", trial)
+
+
+@IN_MEMORY
+@pytest.mark.long_on_clusters
+@pytest.mark.clause("LOC-7", "LOC-4", "LOC-5", "LOC-9")
+def test_copies_in_memory_are_lost_with_their_executor_and_the_primary_serves(trials: Trials) -> None:
+    for trial in trials.all_valid(_local(_in_memory(LOCAL), kill_executor(VICTIM, COMMITTING))):
+        counts = trial.finding("local-recovery").counts
+        happened(counts.get("met_memory_lost"), "a restore came after the loss of its copy", trial)
+        require(set(_served(trial, VICTIM)) == {PRIMARY}, "nothing was left of it", trial)
+        happened(counts.get("from_memory"), "copies in the memory of others served", trial)
+
+
+@IN_MEMORY
+@pytest.mark.long_on_clusters
+@pytest.mark.clause("LOC-7", "LOC-2", "LOC-3")
+def test_a_copy_for_which_there_is_no_memory_fails_no_checkpoint_and_says_why(trials: Trials) -> None:
+    plan = _in_memory(LOCAL, size=100)
+    for trial in trials.all_valid(_local(plan, kill_worker(VICTIM, COMMITTING))):
+        told = [line.operation.local for line in trial.history.of(Acknowledged)]
+        why = {one.detail for one in told if one is not None and one.reason is not None}
+        require(why and all("of 100 bytes are used" in one for one in why), f"{why} name the limit", trial)
+        counts = trial.finding("local-recovery").counts
+        happened(counts["completed_without_copy"] > 0, "checkpoints complete without a copy", trial)
+        require(set(_served(trial, VICTIM)) == {PRIMARY}, "the primary serves", trial)
+
+
+@IN_MEMORY
+@pytest.mark.long_on_clusters
+@pytest.mark.clause("LOC-7", "LOC-2", "LOC-4")
+def test_a_copy_for_which_there_is_no_memory_takes_no_room_from_that_of_the_newest_checkpoint(
+    trials: Trials,
+) -> None:
+    """How large copies are is the system's own business, so several limits are tried: one has room for one copy.
+
+    Then the first copy is kept, the second one is not, and the third one is. It serves although the fourth is not kept.
+    """
+    served = set[ServedFrom]()
+    for size in (1_000, 1_500, 2_200, 3_300, 5_000, 7_500):
+        plan = _in_memory(LOCAL, size)
+        trial = trials.valid(_local(plan, kill_worker(SINK, After(ProtocolPoint.SNAPSHOT_TAKEN, SINK, 4))))
+        kept = {
+            line.operation.local.kept
+            for line in trial.history.of(Acknowledged)
+            if line.operation.subtask == trial.subtask(VICTIM) and line.operation.local is not None
+        }
+        if kept == {True, False}:
+            served.update(_served(trial, VICTIM))
+    happened(
+        SECONDARY in served, "where there was room for one copy, that of the newest checkpoint served", trial
+    )
+
+
+@IN_MEMORY
+@pytest.mark.clause("LOC-7", "LOC-4", "LOC-6")
+@pytest.mark.parametrize(
+    "damage",
+    [
+        *(Damage.TRUNCATED, Damage.PARTIAL, Damage.OTHER_LINEAGE),
+        pytest.param(Damage.UNREADABLE, marks=pytest.mark.needs(Capability.DETERMINISTIC_REPLAY)),
+    ],
+)
+def test_a_damaged_copy_in_memory_does_not_serve(trials: Trials, damage: Damage) -> None:
+    """A directory in memory can become unreadable in the simulator only."""
+    if damage is not Damage.TRUNCATED and not trials.can(Capability.DETERMINISTIC_REPLAY):
+        pytest.skip("where trials take long, one kind of damage is tried")
+    plan = _local(
+        _in_memory(LOCAL), kill_worker(VICTIM, COMMITTING), _on_failure(DamageLocalCopy(VICTIM, damage))
+    )
+    trial = trials.valid_until(
+        plan,
+        lambda trial: trial.finding("local-recovery").counts.get(f"met_{damage.value}"),
+        f"a restore met the {damage.value} copy",
+    )
+    wanted = {PRIMARY, SECONDARY} if damage is Damage.PARTIAL else {PRIMARY}
+    require(set(_served(trial, VICTIM)) == wanted, "the primary serves what the copy cannot", trial)
+
+
 @pytest.mark.long_on_clusters
 @pytest.mark.uses("checkpoints.incremental")
 @pytest.mark.clause("LOC-4", "COO-2", "SNP-5")
@@ -278,8 +374,8 @@ def test_the_abort_of_an_increment_takes_nothing_from_the_copies_of_others(trial
         kill_worker(VICTIM, After(ProtocolPoint.CHECKPOINT_TRIGGERED, nth=5)),
     )
     for trial in trials.all_valid(plan):
-        require(any(trial.history.of(CheckpointAborted)), "a checkpoint was aborted", trial)
-        require(trial.finding("shared-files").counts["reused"] > 0, "checkpoints shared files", trial)
+        happened(any(trial.history.of(CheckpointAborted)), "a checkpoint was aborted", trial)
+        happened(trial.finding("shared-files").counts["reused"] > 0, "checkpoints shared files", trial)
 
 
 @pytest.mark.clause("LOC-6")
@@ -298,7 +394,7 @@ def test_a_partial_copy_serves_what_it_has_and_the_primary_the_rest(trials: Tria
 @pytest.mark.clause("LOC-9", "REC-1")
 def test_after_the_death_of_an_executor_the_others_restore_locally(trials: Trials) -> None:
     for trial in trials.all_valid(_local(LOCAL, kill_executor(VICTIM, COMMITTING))):
-        require(trial.finding("local-recovery").counts["secondary"] > 0, "a copy on a host served", trial)
+        happened(trial.finding("local-recovery").counts["secondary"] > 0, "a copy on a host served", trial)
 
 
 @pytest.mark.clause("LOC-8")
@@ -317,7 +413,7 @@ def test_a_full_local_disk_fails_no_checkpoint(trials: Trials) -> None:
     )
     for trial in trials.all_valid(plan):
         counts = trial.finding("local-recovery").counts
-        require(counts["completed_without_copy"] > 0, "a checkpoint completes without the copy", trial)
+        happened(counts["completed_without_copy"] > 0, "a checkpoint completes without the copy", trial)
 
 
 @pytest.mark.clause("LOC-2", "COO-2")
@@ -332,7 +428,7 @@ def test_a_primary_that_cannot_be_written_fails_the_checkpoint_and_processing_go
         declined = [told.checkpoint for told in aborted if told.reason is Reason.DECLINED]
         require(declined, "the checkpoint is declined", trial)
         completed = [line.operation.checkpoint for line in trial.history.of(CheckpointCompleted)]
-        require(any(later > declined[0] for later in completed), "a later one completes", trial)
+        happened(any(later > declined[0] for later in completed), "a later one completes", trial)
 
 
 @pytest.mark.clause("LOC-3")
@@ -340,7 +436,7 @@ def test_only_the_newest_copy_is_kept(trials: Trials) -> None:
     for trial in trials.all_valid(_local(LOCAL, kill_worker(VICTIM, COMMITTING))):
         told = [line.operation.local for line in trial.history.of(Acknowledged)]
         confirmed = [(report, report.confirmed) for report in told if report is not None]
-        require(any(newest is not None for _, newest in confirmed), "completions are heard of", trial)
+        happened(any(newest is not None for _, newest in confirmed), "completions are heard of", trial)
         for report, newest in confirmed:
             kept = newest is None or all(held >= newest for held in report.held)
             require(kept, f"{report} keeps no older one", trial)

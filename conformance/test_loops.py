@@ -13,7 +13,7 @@ import pytest
 
 from barrier_tck.conformance.plans import OTHER_STATEFUL, SINK, STATEFUL, kill_worker, varied, with_faults
 from barrier_tck.conformance.replays import STILL_THERE, still_replayed
-from barrier_tck.conformance.trials import Trial, Trials, require
+from barrier_tck.conformance.trials import Trial, Trials, happened, require
 from barrier_tck.faults.vocabulary import After, ProtocolPoint
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import (
@@ -72,6 +72,11 @@ def _killed_twice(plan: TrialPlan, second: int = 3) -> TrialPlan:
     )
 
 
+def _often(plan: TrialPlan) -> TrialPlan:
+    """Return the plan with many checkpoints: on a cluster, most come while nothing is under way in a loop."""
+    return msgspec.structs.replace(plan, checkpoints=msgspec.structs.replace(plan.checkpoints, interval_ms=4))
+
+
 def _in_flight(trial: Trial) -> int:
     return trial.finding("dataflow").counts["in_flight"]
 
@@ -95,17 +100,17 @@ NARROW = {
     ],
 )
 def test_what_is_under_way_in_a_loop_is_part_of_its_checkpoints(trials: Trials, shape: str) -> None:
-    for trial in trials.all_valid(msgspec.structs.replace(LOOP, job=JobPlan(shape, NARROW[shape]))):
-        require(trial.finding("dataflow").counts["checkpoints"] >= 1, "a checkpoint was judged", trial)
-        require(_in_flight(trial) > 0, "something was under way in a checkpoint", trial)
+    for trial in trials.all_valid(msgspec.structs.replace(_often(LOOP), job=JobPlan(shape, NARROW[shape]))):
+        happened(trial.finding("dataflow").counts["checkpoints"] >= 1, "a checkpoint was judged", trial)
+        happened(_in_flight(trial) > 0, "something was under way in a checkpoint", trial)
 
 
 @recovers
 @pytest.mark.clause("CHL-5", "REC-1")
 def test_a_loop_is_recovered_exactly_once(trials: Trials) -> None:
-    for trial in trials.all_valid(_killed_twice(LOOP)):
-        require(trial.record.recoveries >= 1, "the job recovered", trial)
-        require(_in_flight(trial) > 0, "something was under way in a checkpoint", trial)
+    for trial in trials.all_valid(_killed_twice(_often(LOOP))):
+        happened(trial.record.recoveries >= 1, "the job recovered", trial)
+        happened(_in_flight(trial) > 0, "something was under way in a checkpoint", trial)
 
 
 @loops
@@ -113,7 +118,7 @@ def test_a_loop_is_recovered_exactly_once(trials: Trials) -> None:
 def test_a_loop_ends_when_nothing_is_under_way_in_it(trials: Trials) -> None:
     without = msgspec.structs.replace(LOOP, checkpoints=CheckpointPlan(enabled=False))
     for trial in trials.all_valid(without):
-        require(trial.finding("dataflow").counts["records"] > 50, "records went round", trial)
+        happened(trial.finding("dataflow").counts["records"] > 50, "records went round", trial)
         require(trial.record.recoveries == 0, "no attempt failed", trial)
 
 
@@ -157,7 +162,7 @@ def test_a_stop_that_a_job_cannot_make_is_refused_and_it_goes_on_to_its_end(
 def test_anybody_initiates_and_every_snapshot_is_a_consistent_cut(trials: Trials) -> None:
     for trial in trials.all_valid(EXCHANGE):
         counts = trial.finding("dataflow").counts
-        require(counts["checkpoints"] >= 2 and counts["in_flight"] > 0, "snapshots with messages", trial)
+        happened(counts["checkpoints"] >= 2 and counts["in_flight"] > 0, "snapshots with messages", trial)
         if trials.can(Capability.MESSAGE_LOG):
             cuts = trial.finding("consistent-cut").counts
             require(cuts["checkpoints"] == counts["checkpoints"], "every cut was judged", trial)
@@ -167,7 +172,7 @@ def test_anybody_initiates_and_every_snapshot_is_a_consistent_cut(trials: Trials
 @pytest.mark.clause("CHL-2", "REC-1")
 def test_a_restored_snapshot_replays_the_messages_of_its_channels_first(trials: Trials) -> None:
     for trial in trials.all_valid(_killed_twice(EXCHANGE)):
-        require(trial.record.recoveries >= 1, "the job recovered", trial)
+        happened(trial.record.recoveries >= 1, "the job recovered", trial)
 
 
 QUEUED: TrialPlan = msgspec.structs.replace(
@@ -230,16 +235,16 @@ MONEY: TrialPlan = msgspec.structs.replace(
 def test_every_snapshot_holds_all_the_money_channels_counted(trials: Trials) -> None:
     for trial in trials.all_valid(MONEY):
         counts = trial.finding("conservation").counts
-        require(counts["checkpoints"] >= 2 and counts["balances"] >= 5, "snapshots with balances", trial)
-        require(counts["in_flight"] > 0, "money was in channels", trial)
+        happened(counts["checkpoints"] >= 2 and counts["balances"] >= 5, "snapshots with balances", trial)
+        happened(counts["in_flight"] > 0, "money was in channels", trial)
 
 
 @marked
 @pytest.mark.clause("CHL-2", "REC-1")
 def test_a_restore_neither_makes_money_nor_loses_any(trials: Trials) -> None:
     for trial in trials.all_valid(_killed_twice(MONEY)):
-        require(trial.record.recoveries >= 1, "the job recovered", trial)
-        require(trial.finding("conservation").counts["checkpoints"] >= 2, "snapshots", trial)
+        happened(trial.record.recoveries >= 1, "the job recovered", trial)
+        happened(trial.finding("conservation").counts["checkpoints"] >= 2, "snapshots", trial)
 
 
 @loops
@@ -247,9 +252,9 @@ def test_a_restore_neither_makes_money_nor_loses_any(trials: Trials) -> None:
 @pytest.mark.parametrize("shape", ["bank", "banks"])
 def test_barriers_in_a_loop_conserve_money_too(trials: Trials, shape: str) -> None:
     plan = msgspec.structs.replace(MONEY, job=JobPlan(shape), checkpoints=LOOP.checkpoints)
-    for trial in trials.all_valid(plan):
+    for trial in trials.all_valid(_often(plan)):
         counts = trial.finding("conservation").counts
-        require(counts["checkpoints"] >= 1 and counts["in_flight"] > 0, "money was in channels", trial)
+        happened(counts["checkpoints"] >= 1 and counts["in_flight"] > 0, "money was in channels", trial)
 
 
 @recovers
@@ -262,14 +267,14 @@ def test_connected_components_survive_kills(trials: Trials, mode: CheckpointingM
     """
     plan = msgspec.structs.replace(
         LOOP,
-        workload=WorkloadPlan("components", batches=8, batch_records=3, keys=60, records_per_second=20),
+        workload=WorkloadPlan("components", batches=8, batch_records=3, keys=60, records_per_second=10),
         job=JobPlan("labels"),
         checkpoints=CheckpointPlan(interval_ms=12, mode=mode),
     )
     for trial in trials.all_valid(_killed_twice(plan, second=2)):
-        require(trial.record.recoveries >= 1, "the job recovered", trial)
+        happened(trial.record.recoveries >= 1, "the job recovered", trial)
         counts = trial.finding("labels").counts
-        require(counts["checkpoints"] >= 2 and counts["labels"] >= 20, "checkpoints with labels", trial)
+        happened(counts["checkpoints"] >= 2 and counts["labels"] >= 20, "checkpoints with labels", trial)
 
 
 @marked
@@ -290,7 +295,7 @@ def test_on_an_acyclic_graph_barriers_store_no_channel_state_and_markers_do(tria
     for barriers, markers in zip(trials.all_valid(aligned), trials.all_valid(marked_too), strict=True):
         stored = [sum(part.channel_bytes for part in one.record.snapshots) for one in (barriers, markers)]
         require(stored[0] == 0, f"barriers store {stored[0]} bytes of channels", barriers)
-        require(stored[1] > 0, "markers store some", markers)
+        happened(stored[1] > 0, "markers store some", markers)
 
 
 def _sent(trial: Trial) -> Counter[tuple[str, str]]:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from barrier_tck.conformance.plans import CALM, SINK, STATEFUL, kill_worker
-from barrier_tck.conformance.trials import Trial, Trials, require
+from barrier_tck.conformance.trials import Trial, Trials, happened, require
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import (
@@ -47,7 +47,7 @@ def _plan(
     """Return a plan with one stop for each of the widths; the sink is slow, so that records queue up before it."""
     return msgspec.structs.replace(
         CALM,
-        workload=msgspec.structs.replace(CALM.workload, keys=30, batches=40),
+        workload=msgspec.structs.replace(CALM.workload, keys=30, batches=60),
         checkpoints=CheckpointPlan(mode=mode, interval_ms=12, async_ms_max=3),
         deployment=DeploymentPlan(max_parallelism=MOST, slow_vertex="sink", slow_batch_ms=2),
         savepoints=tuple(
@@ -88,7 +88,7 @@ def test_a_job_that_goes_on_wider_and_narrower_leaves_what_one_job_would_have_le
     trials: Trials, chain: tuple[dict[str, int], ...]
 ) -> None:
     trial = trials.valid(_plan(*chain))
-    require(len(_stopped_with(trial)) == len(chain), "the job was stopped and went on, each time", trial)
+    happened(len(_stopped_with(trial)) == len(chain), "the job was stopped and went on, each time", trial)
     require(any(trial.history.of(JobFinished)), "the last job finished", trial)
     views = _newest_of_each_job(trial)
     widths = [_width(view, "totals") for view in views]
@@ -126,9 +126,34 @@ def test_a_failure_while_the_wider_job_starts_and_one_after_its_first_checkpoint
     (view,) = _stopped_with(trial)
     restored = _restored(trial)
     started = restored.count(view.checkpoint)
-    require(started >= 2, f"the wider job was started from the savepoint twice, in {restored}", trial)
+    happened(started >= 2, f"the wider job was started from the savepoint twice, in {restored}", trial)
     own = [number for number in restored if number is not None and number > view.checkpoint]
-    require(own, f"and later from a checkpoint of its own, in {restored}", trial)
+    happened(own, f"and later from a checkpoint of its own, in {restored}", trial)
+
+
+@pytest.mark.clause("RSC-3", "UNA-1")
+@pytest.mark.parametrize("width", [1, WIDE])
+def test_records_of_one_key_and_channel_keep_their_order_at_another_width(trials: Trials, width: int) -> None:
+    """Each batch has records of all keys, so batches that wait in a channel hold several of each."""
+    plan = _plan({"totals": width, "source": 3}, mode="unaligned")
+    plan = msgspec.structs.replace(
+        plan,
+        workload=msgspec.structs.replace(plan.workload, keys=2),
+        deployment=msgspec.structs.replace(plan.deployment, slow_vertex="totals"),
+    )
+    trials.valid_until(
+        plan,
+        lambda trial: trial.finding("channel-order").counts["replayed"],
+        "were several records of a key in flight on a channel when the job was stopped",
+    )
+
+
+def _taken_while_replayed(trial: Trial) -> bool:
+    """Tell whether a checkpoint of the job that went on was restored, and had records in flight."""
+    stop = max(view.checkpoint for view in _stopped_with(trial))
+    views = {view.checkpoint: view for view in trial.history.checkpoints}
+    restored = [views[number] for number in _restored(trial) if number is not None and number > stop]
+    return any(view.in_flight for view in restored)
 
 
 FULL = {
@@ -168,6 +193,32 @@ def test_full_channels_between_vertices_with_and_without_state_are_redistributed
     )
     trials.valid_until(
         plan,
-        lambda trial: [view for view in _stopped_with(trial) if view.in_flight],
-        "were records in flight when the job was stopped",
+        lambda trial: trial.finding("dataflow").counts["replayed"],
+        "were several records of a key in flight on a channel when the job was stopped",
+    )
+
+
+@pytest.mark.needs(Capability.DETERMINISTIC_REPLAY, Capability.WORKER_KILL, Capability.ATTEMPTS)
+@pytest.mark.clause("RSC-3", "UNA-4", "REC-1")
+def test_redistributed_records_come_before_newer_ones_in_the_restore_of_a_later_checkpoint_too(
+    trials: Trials,
+) -> None:
+    """The job that goes on takes its first checkpoint while they are replayed, and then fails.
+
+    Only in virtual time is it certain that they are, since the queues are full when the job is stopped.
+    """
+    plan = msgspec.structs.replace(
+        CALM,
+        workload=WorkloadPlan("lineage", batches=15, records_per_second=600),
+        job=JobPlan("between"),
+        deployment=DeploymentPlan(slow_vertex="first", slow_batch_ms=6),
+        checkpoints=CheckpointPlan(mode="unaligned", interval_ms=15, retained=2, async_ms_max=4),
+        network=NetworkPlan(channel_capacity=3, buffer_bytes=40),
+        limits=LimitsPlan(virtual_ms=10_000),
+        savepoints=(SavepointPlan(after_checkpoints=1, stop=True),),
+        rescales=(RescalePlan({"read": 2, "first": 2}),),
+        faults=(kill_worker(SINK, After(ProtocolPoint.CHECKPOINT_COMPLETED, nth=4)),),
+    )
+    trials.valid_until(
+        plan, _taken_while_replayed, "was a checkpoint with records in flight restored after the stop"
     )

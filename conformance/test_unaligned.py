@@ -20,7 +20,7 @@ from barrier_tck.conformance.plans import (
     with_faults,
 )
 from barrier_tck.conformance.replays import STILL_THERE, still_replayed
-from barrier_tck.conformance.trials import Trial, Trials, require
+from barrier_tck.conformance.trials import Trial, Trials, happened, require
 from barrier_tck.faults.kinds.fail_primary_writes import FailPrimaryWrites
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.plan.job_graph import JobPlan
@@ -89,8 +89,8 @@ def test_what_a_barrier_overtakes_is_in_the_checkpoint_and_comes_first_after_a_r
     found = []
     for trial in trials.all_valid(after_a_kill(QUEUED)):
         found.append(in_flight(trial.history.checkpoints))
-        require(len(trial.record.attempts) > 1, "a checkpoint was restored", trial)
-    assert any(found), "records were in flight in some checkpoint"
+        happened(len(trial.record.attempts) > 1, "a checkpoint was restored", trial)
+    happened(any(found), "records were in flight in some checkpoint")
 
 
 @pytest.mark.clause("UNA-1")
@@ -105,7 +105,7 @@ def test_a_barrier_passes_between_two_buffers_of_one_batch(trials: Trials) -> No
             for view in trial.history.checkpoints
             for one in view.in_flight
         )
-    assert cut, "both ends of some channel held records in flight"
+    happened(cut, "both ends of some channel held records in flight")
 
 
 @pytest.mark.long_on_clusters
@@ -117,7 +117,7 @@ def test_what_is_overtaken_on_every_input_of_a_vertex_is_in_the_checkpoint(trial
             for one in view.in_flight:
                 sender = one.sender.partition("[")[0]
                 found[sender] = found.get(sender, 0) + len(one.rows)
-    assert found["left"] and found["right"], f"records of both inputs were in flight: {found}"
+    happened(found["left"] and found["right"], f"records of both inputs were in flight: {found}")
 
 
 @pytest.mark.clause("ALN-1", "UNA-1")
@@ -134,7 +134,9 @@ def test_a_checkpoint_overtakes_once_its_alignment_has_lasted_too_long_and_not_b
     for trial in patient:
         require(not in_flight(trial.history.checkpoints), "no barrier overtakes before the timeout", trial)
     hurried = trials.all_valid(after_a_kill(in_mode("aligned_timeout", timeout_ms=2)))
-    assert any(in_flight(trial.history.checkpoints) for trial in hurried), "some barrier overtakes after it"
+    happened(
+        any(in_flight(trial.history.checkpoints) for trial in hurried), "some barrier overtakes after it"
+    )
 
 
 CROWDED: TrialPlan = msgspec.structs.replace(
@@ -166,7 +168,7 @@ def test_if_barriers_of_several_checkpoints_wait_in_one_buffer_each_has_recorded
             ended[later.checkpoint].triggered_at_ms < ended[earlier.checkpoint].ended_at_ms
             for earlier, later in pairwise(views)
         )
-    assert crowded, "two checkpoints with records in flight were under way at once"
+    happened(crowded, "two checkpoints with records in flight were under way at once")
 
 
 def longest_ms(trial: Trial) -> float:
@@ -248,11 +250,11 @@ def test_what_was_recorded_for_a_checkpoint_that_failed_is_not_kept_in_memory(tr
     refused = ScheduledFault(FailPrimaryWrites(STATEFUL, 2), After(ProtocolPoint.CHECKPOINT_TRIGGERED, nth=2))
     learned = 0
     for trial in trials.all_valid(with_faults(refused, plan=QUEUED)):
-        require(trial.record.checkpoints_completed >= 1, "a checkpoint completes", trial)
+        happened(trial.record.checkpoints_completed >= 1, "a checkpoint completes", trial)
         finding = trial.finding("aborts-obeyed")
-        require("SNP-2" in finding.clauses, "subtasks learned of an abort", trial)
+        happened("SNP-2" in finding.clauses, "subtasks learned of an abort", trial)
         learned += finding.counts["learned"]
-    assert learned
+    happened(learned, "subtasks learned of an abort")
 
 
 @pytest.mark.clause("UNA-5")
@@ -263,7 +265,7 @@ def test_every_receiver_has_applied_a_broadcast_or_none_has_at_every_cut(trials:
             broadcast = [one for one in view.in_flight if one.sender.startswith("told[")]
             require(not broadcast, f"checkpoint {view.checkpoint} holds no broadcast in flight", trial)
         found += in_flight(trial.history.checkpoints)
-    assert found, "records of keyed edges were in flight"
+    happened(found, "records of keyed edges were in flight")
 
 
 @pytest.mark.needs(Capability.LOCAL_RECOVERY)
@@ -281,7 +283,7 @@ def test_records_in_flight_are_restored_from_the_copy_on_the_host(trials: Trials
             if isinstance(restored, Restored) and views[restored.checkpoint].in_flight:
                 kept = [file for file in restored.files if file.key_groups == (0, 0)]
                 near += sum(file.served_by is ServedFrom.SECONDARY for file in kept)
-    assert near, "some subtask read its records in flight from the copy on its host"
+    happened(near, "some subtask read its records in flight from the copy on its host")
 
 
 @pytest.mark.needs(Capability.DETERMINISTIC_REPLAY)

@@ -77,16 +77,36 @@ def explain(trial: Trial) -> str:
     return "\n".join(lines)
 
 
+class NothingShown(AssertionError):
+    """What a test is about did not happen in its trials, and nothing wrong was seen in them.
+
+    The test fails. On a system whose trials differ from run to run it is run again before (`Scale.tries_max`).
+    """
+
+
 def assert_valid(trial: Trial) -> None:
     """Fail unless every checker said VALID and every planned fault is shown to have fired (CAM-3)."""
-    assert trial.record.verdict is Verdict.VALID, explain(trial)
+    if trial.record.verdict is Verdict.UNKNOWN:
+        raise NothingShown(explain(trial))
+    if trial.record.verdict is Verdict.INVALID:
+        raise AssertionError(explain(trial))
     fired = trial.record.faults_fired
-    assert fired == len(trial.record.plan.faults), f"{fired} faults fired\n{explain(trial)}"
+    happened(fired == len(trial.record.plan.faults), f"all faults fired, and not {fired}", trial)
+
+
+def happened(condition: object, claim: str, *trials: Trial) -> None:
+    """Fail with `NothingShown` unless what the test is about happened in the trials: timing may decide that.
+
+    What must hold whatever the timing is asked with `require`, which is never asked again.
+    """
+    if not condition:
+        raise NothingShown("\n".join([f"this did not happen: {claim}", *map(explain, trials)]))
 
 
 def require(condition: object, claim: str, trial: Trial) -> None:
     """Fail with the claim and all that is known about the trial unless the condition holds."""
-    assert condition, f"{claim}\n{explain(trial)}"
+    if not condition:
+        raise AssertionError(f"{claim}\n{explain(trial)}")
 
 
 class Trials:
@@ -105,6 +125,7 @@ class Trials:
         self._seed = seed
         self._scale = scale_of(system)
         self._known: dict[str, Trial] = {}
+        self._round = 0
 
     def one(self, plan: TrialPlan) -> Trial:
         """Run a plan as it fits the system, unless this session has; the trial may have any verdict.
@@ -119,6 +140,16 @@ class Trials:
         if key not in self._known:
             self._known[key] = self._run(own)
         return self._known[key]
+
+    @property
+    def tries_max(self) -> int:
+        """How often a test is run at most until what it is about has happened."""
+        return self._scale.tries_max
+
+    def forget(self) -> None:
+        """Run every plan anew from now on, also those that this session has run."""
+        self._known.clear()
+        self._round += 1
 
     def can(self, capability: Capability) -> bool:
         """Tell whether the system declares a capability."""
@@ -137,7 +168,7 @@ class Trials:
             trial = self.valid(msgspec.structs.replace(plan, seed=seed))
             if shown(trial):
                 return trial
-        raise AssertionError(f"in no trial {claim}\n{explain(trial)}")
+        raise NothingShown(f"in no trial {claim}\n{explain(trial)}")
 
     def valid(self, plan: TrialPlan) -> Trial:
         """Run a plan once and assert that the trial is valid and that its faults fired."""
@@ -203,7 +234,8 @@ class Trials:
         if self._state_backend is not None:
             plan = msgspec.structs.replace(plan, state_backend=self._state_backend)
         check_plan(plan, self.system)
-        directory = self._directory / hashlib.sha256(to_json(plan).encode()).hexdigest()[:12]
+        name = hashlib.sha256(to_json(plan).encode()).hexdigest()[:12]
+        directory = self._directory / (f"{name}-{self._round}" if self._round else name)
         directory.mkdir(exist_ok=True)
         plan_file = directory / "plan.json"
         write(plan, plan_file)

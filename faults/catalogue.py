@@ -16,6 +16,7 @@ from barrier_tck.faults.kinds.damage_primary import DamagePrimary
 from barrier_tck.faults.kinds.delay_channel import DelayChannel
 from barrier_tck.faults.kinds.delay_object_store import DelayObjectStore
 from barrier_tck.faults.kinds.disturb_writes import DisturbWrites
+from barrier_tck.faults.kinds.exhaust_memory import ExhaustMemory
 from barrier_tck.faults.kinds.fail_local_writes import FailLocalWrites
 from barrier_tck.faults.kinds.fail_primary_writes import FailPrimaryWrites
 from barrier_tck.faults.kinds.forge_acknowledgement import ForgeAcknowledgement
@@ -23,6 +24,7 @@ from barrier_tck.faults.kinds.kill_executor import KillExecutor
 from barrier_tck.faults.kinds.kill_object_store import KillObjectStore
 from barrier_tck.faults.kinds.kill_worker import KillWorker
 from barrier_tck.faults.kinds.limit_channel import LimitChannel
+from barrier_tck.faults.kinds.lose_executor import LoseExecutor
 from barrier_tck.faults.kinds.lose_host import LoseHost
 from barrier_tck.faults.kinds.partition_executor import PartitionExecutor
 from barrier_tck.faults.kinds.partition_halves import PartitionHalves
@@ -37,6 +39,7 @@ FAULTS: tuple[type[Fault], ...] = (
     KillWorker,
     CrashCoordinator,
     LoseHost,
+    LoseExecutor,
     PauseWorker,
     PauseExecutor,
     DelayChannel,
@@ -57,6 +60,7 @@ FAULTS: tuple[type[Fault], ...] = (
     DelayObjectStore,
     CutObjectStore,
     DisturbWrites,
+    ExhaustMemory,
 )
 """Every fault there is, in the order in which reports show them. A new one goes to the end."""
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from barrier_tck.faults.targets import COORDINATOR, Damage, Peers
+from barrier_tck.faults.targets import COORDINATOR, Damage, Direction, Peers
 
 Range = tuple[int, int]
 """Smallest and largest value, both included."""
@@ -53,6 +53,8 @@ class Aim:
     """The ends to which that subtask has connections."""
     peers: tuple[Peers, ...] = (Peers.COORDINATOR, Peers.EVERYONE)
     """From whom its executor can be cut off."""
+    directions: tuple[Direction, ...] = tuple(Direction)
+    """In which directions."""
     outlasts_heartbeat: bool = False
     """Whether it is to last so long that whoever is hit is replaced and comes back as a zombie (REC-2)."""
     duration_ms: Range = (1, 1)

@@ -22,6 +22,8 @@ class TargetKind(StrEnum):
     """A coordinator that can be killed, and starts again."""
     HOST = "host"
     """Hosts that can be lost with their disks."""
+    CAPACITY = "capacity"
+    """Executors that nothing replaces when they are lost."""
     PAUSE = "pause"
     """Processes that can be stopped, and go on."""
     CHANNEL = "channel"
@@ -36,6 +38,8 @@ class TargetKind(StrEnum):
     """The server of an object store that holds checkpoints."""
     WRITES = "writes"
     """Writes of single files of checkpoints, whoever writes."""
+    MEMORY = "memory"
+    """Hosts with a memory limit."""
 
 
 class Direction(StrEnum):
@@ -381,6 +385,12 @@ class Targets(Protocol):
     def host_of(self, subtask: str) -> ProcessTarget | None:
         """Return the host of a subtask's executor: killed, it takes its local disk with it."""
 
+    def lasting_loss_of(self, subtask: str) -> ProcessTarget | None:
+        """Return the executor of a subtask with its host: killed, nothing takes its place until the trial is over."""
+
+    def memory_of(self, subtask: str) -> ProcessTarget | None:
+        """Return the executor of a subtask on a host with a memory limit: the kernel kills it, because none is left."""
+
     def link(self, sender: str, receiver: str) -> LinkTarget | None:
         """Return the connection between two subtasks, or a subtask's to the coordinator (``COORDINATOR``)."""
 
@@ -426,6 +436,14 @@ class NoTargets:
 
     def host_of(self, subtask: str) -> ProcessTarget | None:
         """Return None: no host is exposed."""
+        return None
+
+    def lasting_loss_of(self, subtask: str) -> ProcessTarget | None:
+        """Return None: every executor that is lost is replaced."""
+        return None
+
+    def memory_of(self, subtask: str) -> ProcessTarget | None:
+        """Return None: no host has a memory limit."""
         return None
 
     def link(self, sender: str, receiver: str) -> LinkTarget | None:

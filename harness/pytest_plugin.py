@@ -6,10 +6,10 @@ Loading it imports neither PySpark nor a system; this happens when the first tes
 from __future__ import annotations
 
 import contextlib
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -31,7 +31,13 @@ class JudgeQuery(Protocol):
     """Runs drawn trials of a query."""
 
     def __call__(
-        self, job: StreamingJob, trials: int = 5, seed: int = 0, retries: str = "stock"
+        self,
+        job: StreamingJob,
+        trials: int = 5,
+        seed: int = 0,
+        retries: str = "stock",
+        budget: str | None = None,
+        cluster: str = "local",
     ) -> tuple[TrialRecord, ...]:
         """Return the records of all trials, if all are valid; the first other one fails the test, with its
         findings."""
@@ -200,23 +206,46 @@ def run_trial(system: SystemUnderTest, tmp_path: Path) -> RunTrial:
 def judge_query(tmp_path: Path) -> JudgeQuery:
     """Return a function that runs drawn trials of a ``StreamingJob``, on a cluster that is stopped at its end.
 
-    Its arguments mean what the options of ``barrier-tck campaign --query`` mean; ``retries`` is the setting of the
-    trials (``stock`` or ``none``).
+    Its arguments mean what the options of ``barrier-tck campaign --query`` mean: a ``budget`` (``10m``) takes the place
+    of a number of trials, and ``cluster`` is ``local`` or ``docker``. ``retries`` is the setting of the trials
+    (``stock`` or ``none``).
     """
 
     def judge(
-        job: StreamingJob, trials: int = 5, seed: int = 0, retries: str = "stock"
+        job: StreamingJob,
+        trials: int = 5,
+        seed: int = 0,
+        retries: str = "stock",
+        budget: str | None = None,
+        cluster: str = "local",
     ) -> tuple[TrialRecord, ...]:
-        from barrier_tck.harness.campaign.configuration import CampaignConfiguration, SystemSection
+        from barrier_tck.harness.campaign.budget import Budget, parse_duration
+        from barrier_tck.harness.campaign.configuration import (
+            CampaignConfiguration,
+            ClusterSection,
+            SystemSection,
+        )
         from barrier_tck.harness.campaign.planned_trials import campaign_plans
+        from barrier_tck.harness.cluster.cluster_config import ClusterKind
         from barrier_tck.harness.record.verdict import Verdict
+        from barrier_tck.harness.support.errors import UsageProblem
+        from barrier_tck.harness.system.additions import HasCluster
         from barrier_tck.harness.trial.trial_run import run_trial
 
         section = SystemSection(job.address, {"retries": retries})
         configuration = CampaignConfiguration(system=section, seed=seed, trials=trials)
+        seconds = None if budget is None else parse_duration(budget, "budget")
+        allowed = Budget(trials) if seconds is None else Budget(None, seconds)
         records: list[TrialRecord] = []
         with contextlib.closing(job()) as system:
-            for number, plan in enumerate(islice(campaign_plans(configuration, system), trials)):
+            if cluster != "local":
+                if not isinstance(system, HasCluster):
+                    raise UsageProblem(f"{system.name} runs on no cluster of its own; leave cluster out")
+                system.use_cluster(ClusterSection(ClusterKind(cluster)).config)
+            began = time.monotonic()
+            for number, plan in enumerate(campaign_plans(configuration, system)):
+                if records and not allowed.allows(number, time.monotonic() - began):
+                    break
                 directory = tmp_path / f"query-trial-{number:03d}"
                 directory.mkdir()
                 records.append(run_trial(plan, system, directory))

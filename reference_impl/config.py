@@ -165,6 +165,19 @@ class Compression(StrEnum):
     """Zstandard."""
 
 
+class CopyMedium(StrEnum):
+    """Where subtasks keep the second copy of their state, with local recovery (LOC-1)."""
+
+    DISK = "disk"
+    """On the host's disk. It is lost with the host."""
+    MEMORY = "memory"
+    """In memory that the subtasks of an executor share. It is lost with the executor (LOC-7)."""
+
+
+DEFAULT_LOCAL_MEMORY_BYTES = 64 * 1024 * 1024
+"""How much memory the copies of a job take on each executor unless it is told otherwise."""
+
+
 class OnUnreadable(StrEnum):
     """What follows when the latest completed checkpoint can be read from no copy (REC-4)."""
 
@@ -174,6 +187,20 @@ class OnUnreadable(StrEnum):
     """An older retained checkpoint is restored. What sinks had committed since then is emitted again. To keep that
     small, they finish the commits of a restored checkpoint only when the next one completes.
     """
+
+
+@dataclass(frozen=True, slots=True)
+class ElasticConfig:
+    """Going on narrower when slots are lost for good: an attempt that finds too few of them has fewer subtasks."""
+
+    wait_ms: int
+    """How long an attempt waits for slots that are missing, before it takes those that are there."""
+    fixed: tuple[str, ...] = ()
+    """Vertices that keep their parallelism, besides those of loops and those that forward edges join to them."""
+
+    def __post_init__(self) -> None:
+        """Refuse values that cannot work."""
+        _require(self.wait_ms >= 0, f"a wait for slots of {self.wait_ms} ms; use 0 or more")
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +225,16 @@ class JobConfig:
     local_compression: Compression | None = None
     """With local recovery: how backends that can write two formats at once compress the copies on hosts. None: copies
     have the bytes of the primary (LOC-7)."""
+    local_copies: CopyMedium = CopyMedium.DISK
+    """With local recovery: where these copies are."""
+    local_memory_bytes: int = DEFAULT_LOCAL_MEMORY_BYTES
+    """Most bytes that the job's copies in memory take on one executor. A checkpoint for which there is no room has no
+    copy there, and completes all the same (LOC-2). An older copy stays until a newer checkpoint is complete, so there
+    should be room for two.
+    """
     on_unreadable: OnUnreadable = OnUnreadable.FAIL
+    elastic: ElasticConfig | None = None
+    """None: an attempt waits for all slots that the job wants, and fails if they do not come."""
     start_from: str | None = None
     """Directory of the savepoint that the job starts from, relative to the root of its files (COO-5); None: what is
     stored of the job itself. Give the same directory again when the job is resumed after a crash: it then goes on from
@@ -217,8 +253,16 @@ class JobConfig:
             f"{self.cached_keys} keys in memory; use 1 or more, or None for all",
         )
         _require(
+            self.local_memory_bytes >= 1,
+            f"{self.local_memory_bytes} bytes of memory for local copies; use 1 or more, or keep them on disk",
+        )
+        _require(
             self.start_from is not None or not self.claim_savepoint,
             "claim_savepoint is set, but start_from names no savepoint",
+        )
+        _require(
+            self.elastic is None or self.alignment[0] is not CheckpointMode.CHANDY_LAMPORT,
+            "an elastic job cannot have checkpoints of the mode chandy_lamport, whose initiators are subtasks by name",
         )
 
     @property

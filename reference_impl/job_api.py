@@ -7,6 +7,7 @@ Import them from here, because the modules that define them may change. Whoever 
 from barrier_tck.reference_impl.config import (
     CheckpointConfig,
     CheckpointMode,
+    ElasticConfig,
     ExponentialDelayRestart,
     FailureRateRestart,
     JobConfig,
@@ -32,6 +33,7 @@ __all__ = [
     "CompletedCheckpoint",
     "Count",
     "CountIf",
+    "ElasticConfig",
     "Emission",
     "ExponentialDelayRestart",
     "FailureRateRestart",

@@ -8,6 +8,7 @@ tests/spark_exploration.py --budget 2m``; the options are those of ``barrier-tck
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -49,14 +50,17 @@ def problems(summary: Mapping[str, Any]) -> Iterator[str]:
 def main(options: Sequence[str]) -> int:
     """Run the campaign, print what is wrong with it, and return the exit code."""
     command = [sys.executable, "-m", "barrier_tck.harness.cli.main", "campaign", str(CAMPAIGN), "--json"]
-    finished = subprocess.run([*command, *options], stdout=subprocess.PIPE, text=True, check=False)
+    with subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True) as campaign:
+        # Who ends this process means the campaign, which then stops its cluster and tells what it has seen so far.
+        signal.signal(signal.SIGTERM, lambda *_: campaign.terminate())
+        printed, _ = campaign.communicate()
     try:
-        summary = json.loads(finished.stdout)
+        summary = json.loads(printed)
     except json.JSONDecodeError:
         summary = {}
     if "trials" not in summary:  # the command could not begin, and says why
-        print(finished.stdout)
-        return finished.returncode or 1
+        print(printed)
+        return campaign.returncode or 1
     found = list(problems(summary))
     for problem in found:
         print(f"exploration: {problem}", file=sys.stderr)

@@ -20,7 +20,7 @@ from barrier_tck.faults.fault import Fault
 from barrier_tck.faults.injectors.injection import Injection
 from barrier_tck.faults.kinds.kill_worker import KillWorker
 from barrier_tck.faults.kinds.lose_host import LoseHost
-from barrier_tck.faults.targets import COORDINATOR, Damage, Direction
+from barrier_tck.faults.targets import COORDINATOR, Damage
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.plan.trial_plan import TrialPlan, WorkloadPlan
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
@@ -91,18 +91,11 @@ def all_drawn(kind: FaultKind) -> list[Fault]:
     return list(drawn)
 
 
-def travels(fault: Fault) -> bool:
-    """Tell whether there is anything that the fault could hit: nothing flows back on a simulated data channel."""
-    receiver, direction = getattr(fault, "receiver", COORDINATOR), getattr(fault, "direction", Direction.BOTH)
-    return bool(receiver == COORDINATOR or direction is not Direction.BACKWARD)
-
-
 SIMULATED = [
     pytest.param(fault, id=f"{kind.name}: {fault.told()}")
     for kind in KINDS.values()
     if kind.fault.needs in targets_of(ReferenceSimulated())
     for fault in all_drawn(kind)
-    if travels(fault)
 ]
 
 

@@ -48,6 +48,6 @@ class PartitionExecutor(Fault, frozen=True, tag="partition_executor"):
     @classmethod
     def drawn(cls, choose: Chooser, aim: Aim) -> Self:
         """Draw for how long, which way and from whom; whoever is to be replaced is cut off from the coordinator."""
-        duration_ms, direction = choose.between(aim.duration_ms), choose.one_of(tuple(Direction))
+        duration_ms, direction = choose.between(aim.duration_ms), choose.one_of(aim.directions)
         peers = Peers.COORDINATOR if aim.outlasts_heartbeat else choose.one_of(aim.peers)
         return cls(aim.subtask, peers, duration_ms, direction)

@@ -24,7 +24,7 @@ from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.control_records import BreakRecord, ControlRecord, ControlsRecord
 from barrier_tck.harness.record.records import TrialSummary
 from barrier_tck.harness.record.run_directory import SCRATCH, RunDirectory
-from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.record.verdict import CHANCES, Finding, Verdict
 from barrier_tck.harness.system.additions import CanBeBroken
 from barrier_tck.harness.system.broken_recovery import BrokenRecovery, NoChance
 from barrier_tck.harness.system.system_under_test import SystemUnderTest
@@ -118,7 +118,11 @@ class Controls:
                 could.append(how)
                 if trial.verdict is Verdict.VALID:
                     self._samples[how].offer(_Candidate(trial.trial, plan))
-        for clause in dict.fromkeys(clause for how in could for clause in how.clauses):
+        clauses = [clause for how in could for clause in how.clauses]
+        clauses += [
+            one for finding in trial.findings if finding.counts.get(CHANCES) for one in finding.clauses
+        ]
+        for clause in dict.fromkeys(clauses):
             self._could_have_failed[clause] += 1
 
     @property

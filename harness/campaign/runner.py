@@ -30,6 +30,7 @@ from barrier_tck.harness.campaign.sometimes import (
     SometimesFallsBack,
     SometimesInFlight,
     SometimesInitiated,
+    SometimesNarrowed,
     SometimesReused,
 )
 from barrier_tck.harness.campaign.trial_pool import TrialPool, require_parallel
@@ -78,6 +79,7 @@ class Tally:
     sometimes_falls_back: SometimesFallsBack = field(default_factory=SometimesFallsBack)
     sometimes_reused: SometimesReused = field(default_factory=SometimesReused)
     sometimes_initiated: SometimesInitiated = field(default_factory=SometimesInitiated)
+    sometimes_narrowed: SometimesNarrowed = field(default_factory=SometimesNarrowed)
     failing: list[tuple[int, Verdict]] = field(default_factory=list)
     to_shrink: list[int] = field(default_factory=list)
     judged_clauses: JudgedClauses = field(default_factory=lambda: JudgedClauses(()))
@@ -109,6 +111,7 @@ class Tally:
         self.sometimes_falls_back.add(trial)
         self.sometimes_reused.add(trial)
         self.sometimes_initiated.add(trial)
+        self.sometimes_narrowed.add(trial)
         self.judged_clauses.add(trial.findings)
         if trial.verdict is not Verdict.VALID:
             self.failing.append((trial.trial, trial.verdict))
@@ -125,6 +128,7 @@ class Tally:
             self.sometimes_falls_back.finding(),
             self.sometimes_reused.finding(),
             self.sometimes_initiated.finding(),
+            self.sometimes_narrowed.finding(),
             self.judged_clauses.finding(),
         )
         return tuple(finding for finding in found if finding is not None)

@@ -48,7 +48,10 @@ RUNS_MAX = 400
 """Default limit of the number of plans that one shrinking runs."""
 
 SECONDS_MAX = 60.0
-"""Default limit of the seconds of one shrinking, because trials of a job that gets stuck are slow."""
+"""Default limit of the processor seconds of one shrinking, because trials of a job that gets stuck are slow."""
+_BY_THE_CLOCK = 10
+"""How many times as long it may take by the clock: a busy machine changes nothing, and systems may have processes of
+their own."""
 
 SEEDS_TRIED = 10
 """A smaller plan may need another seed to fail; this many seeds are tried."""
@@ -120,7 +123,8 @@ def _restless(plan: TrialPlan) -> int:
         for name in calm.__struct_fields__
     )
     deployment = int(not plan.deployment.write_through) + int(plan.deployment.cached_keys is not None)
-    return differing + deployment + int(plan.limits != TrialPlan().limits)
+    elastic = int(plan.deployment.elastic_wait_ms is not None) + len(plan.deployment.fixed_vertices)
+    return differing + deployment + elastic + int(plan.limits != TrialPlan().limits)
 
 
 def _settings_values(plan: TrialPlan) -> int:
@@ -148,10 +152,13 @@ def _with_job(plan: TrialPlan, job: JobPlan) -> TrialPlan:
         msgspec.structs.replace(one, widths={name: w for name, w in one.widths.items() if name in names})
         for one in plan.rescales
     )
+    fixed = tuple(name for name in plan.deployment.fixed_vertices if name in names)
+    deployment = msgspec.structs.replace(plan.deployment, fixed_vertices=fixed)
+    changed = {"job": job, "checkpoints": checkpoints, "deployment": deployment}
     try:
-        return msgspec.structs.replace(plan, job=job, checkpoints=checkpoints, rescales=rescales)
+        return msgspec.structs.replace(plan, **changed, rescales=rescales)
     except ValueError:  # the smaller job cannot be rescaled so: it has a forward edge now, for instance
-        return msgspec.structs.replace(plan, job=job, checkpoints=checkpoints, rescales=())
+        return msgspec.structs.replace(plan, **changed, rescales=())
 
 
 def drop_faults(plan: TrialPlan) -> Iterator[TrialPlan]:
@@ -245,6 +252,9 @@ def calm_down(plan: TrialPlan) -> Iterator[TrialPlan]:
     yield _with(plan, "deployment", write_through=True)
     if plan.deployment.cached_keys is not None:
         yield _with(plan, "deployment", cached_keys=None)
+    if plan.deployment.elastic_wait_ms is not None:
+        yield _with(plan, "deployment", elastic_wait_ms=None, slots_per_executor=None, fixed_vertices=())
+        yield _with(plan, "deployment", fixed_vertices=())
     yield msgspec.structs.replace(plan, limits=TrialPlan().limits)
 
 
@@ -332,12 +342,12 @@ def shrink(
     seconds_max: float = SECONDS_MAX,
     fit: Fit = lambda plan: plan,
 ) -> Shrunk:
-    """Return the smallest plan found that still fails, within ``runs_max`` runs and ``seconds_max``.
+    """Return the smallest plan found that still fails, within ``runs_max`` runs and ``seconds_max`` of processor time.
 
     ``plan`` itself is assumed to fail and is not run. Passes are repeated until none of them finds a simpler plan.
     ``fit`` removes from a proposal what the system does not use.
     """
-    search = _Search(still_fails, view, fit, runs_max, time.monotonic() + seconds_max)
+    search = _Search(still_fails, view, fit, runs_max, seconds_max)
     best, before = filled(plan), None
     while best != before and search.may_run:
         before = best
@@ -350,9 +360,10 @@ class _Search:
     """Counts runs and remembers what was tried."""
 
     def __init__(
-        self, still_fails: StillFails, view: ViewOf, fit: Fit, runs_max: int, deadline: float
+        self, still_fails: StillFails, view: ViewOf, fit: Fit, runs_max: int, seconds_max: float
     ) -> None:
-        self._deadline = deadline
+        self._processor_until = time.process_time() + seconds_max
+        self._clock_until = time.monotonic() + _BY_THE_CLOCK * seconds_max
         self._fit = fit
         self._still_fails = still_fails
         self._view = view
@@ -362,7 +373,8 @@ class _Search:
 
     @property
     def may_run(self) -> bool:
-        return self.runs < self._runs_max and time.monotonic() < self._deadline
+        in_time = time.process_time() < self._processor_until and time.monotonic() < self._clock_until
+        return self.runs < self._runs_max and in_time
 
     def exhaust(self, plan: TrialPlan, propose: Propose) -> TrialPlan:
         """Apply one pass again and again until it finds nothing simpler."""

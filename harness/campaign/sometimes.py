@@ -12,6 +12,7 @@ from barrier_tck.harness.oracle.finished_subtasks import AFTER_FINISH, DUE
 from barrier_tck.harness.oracle.in_flight import IN_FLIGHT
 from barrier_tck.harness.oracle.kept_shared_files import REUSED, SharedFilesKept
 from barrier_tck.harness.oracle.local_recovery import DONE, MET, LocalRecovery
+from barrier_tck.harness.oracle.narrowed_jobs import LOST_FOR_GOOD, NARROWED, NarrowedJobs
 from barrier_tck.harness.record.records import TrialSummary
 from barrier_tck.harness.record.verdict import Finding, Verdict
 
@@ -268,3 +269,41 @@ class SometimesInitiated:
                 "name others in 'initiators', or draw them with the profile chandy-lamport"
             )
         return Finding("sometimes-initiated", ("CHL-1",), verdict, summary, counts)
+
+
+@dataclass(slots=True)
+class SometimesNarrowed:
+    """If executors are lost for good under elastic jobs, some must go on narrower, or that was not tested (RSC-2)."""
+
+    trials: int = 0
+    """Trials of an elastic job that lost an executor for good."""
+    with_narrower: int = 0
+    attempts: int = 0
+
+    def add(self, trial: TrialSummary) -> None:
+        """Count the attempts of a finished trial that ran with fewer subtasks."""
+        for finding in trial.findings:
+            if finding.checker == NarrowedJobs.name and finding.counts.get(LOST_FOR_GOOD, 0):
+                seen = finding.counts.get(NARROWED, 0)
+                self.trials += 1
+                self.with_narrower += seen > 0
+                self.attempts += seen
+
+    def finding(self) -> Finding | None:
+        """Return what the campaign shows; None if no elastic job lost an executor for good."""
+        if not self.trials:
+            return None
+        counts = {"trials": self.trials, "with_narrower": self.with_narrower, NARROWED: self.attempts}
+        if self.attempts:
+            verdict = Verdict.VALID
+            summary = (
+                f"in {self.with_narrower} of {self.trials} trials of elastic jobs that lost an executor for good, they "
+                f"went on narrower, in {self.attempts} attempts"
+            )
+        else:
+            verdict = Verdict.UNKNOWN
+            summary = (
+                f"none of the {self.trials} elastic jobs that lost an executor for good went on narrower; give "
+                "executors fewer slots, or the jobs more subtasks"
+            )
+        return Finding("sometimes-narrowed", NarrowedJobs.clauses, verdict, summary, counts)

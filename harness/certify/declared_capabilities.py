@@ -103,6 +103,8 @@ def _digests(session: CandidateCalls, step: steps.Promise) -> list[str]:
 
 _UNCHANGED = 2_000
 """Entries that an increment need not write again."""
+_MIDDLE, _MOVED = 3, 200
+"""The key group where two stores meet, and the entries of each."""
 _APART = 1_000_000
 """The snapshots of one check have ids that are so far apart, so that no other step has them."""
 
@@ -112,7 +114,7 @@ def _incremental(session: CandidateCalls, step: steps.Promise) -> Broken:
     chain = _Chain(session, step)
     problem = chain.broken()
     chain.forget()
-    return problem
+    return problem or _redistributed(session, step)
 
 
 class _Chain:
@@ -180,6 +182,42 @@ class _Chain:
         for checkpoint in self._ids:
             self._session.call(wire.DiscardRequest(CHECKED_STORE, checkpoint))
         self._session.call(wire.CloseRequest(CHECKED_STORE))
+
+
+def _redistributed(session: CandidateCalls, step: steps.Promise) -> Broken:
+    """Let chains of two stores, of unequal length, come together in one store, and part again (RSC-2)."""
+    first, second, third = (step.checkpoint + (4 + number) * _APART for number in range(3))
+    parts: list[wire.Handle] = []
+    for subtask, (start, end) in enumerate(((_GROUPS[0], _MIDDLE), (_MIDDLE, _GROUPS[1]))):
+        session.call(
+            wire.OpenRequest(CHECKED_STORE, start, end, subtask, session.attempt + 1, incremental=True)
+        )
+        groups = (start,) * _MOVED
+        keys = tuple(b"%05d" % number for number in range(_MOVED))
+        session.call(wire.PutManyRequest(CHECKED_STORE, _NAME, groups, keys, keys))
+        _stored(session, first, first)
+        session.call(wire.NotifyRequest(CHECKED_STORE, first, "confirm"))
+        if subtask == 0:
+            session.call(wire.PutRequest(CHECKED_STORE, _NAME, start, b"changed", b"in one of them"))
+        parts += _stored(session, second, first)
+        session.call(wire.CloseRequest(CHECKED_STORE))
+    request = wire.OpenRequest(
+        CHECKED_STORE, *_GROUPS, 0, session.attempt + 1, tuple(parts), incremental=True
+    )
+    session.call(request)
+    for group in (_GROUPS[0], _MIDDLE):
+        session.call(wire.PutRequest(CHECKED_STORE, _NAME, group, b"together", b"changed"))
+    joined = _stored(session, third, first)
+    for checkpoint in (first, second, third):
+        session.call(wire.DiscardRequest(CHECKED_STORE, checkpoint))
+    session.call(wire.CloseRequest(CHECKED_STORE))
+    stray = [handle.path for handle in joined if f"/chk-{third}/" not in handle.path]
+    return f"a snapshot refers to {stray[0]}, which a store with other key groups wrote" if stray else None
+
+
+def _stored(session: CandidateCalls, checkpoint: int, reuse_from: int) -> tuple[wire.Handle, ...]:
+    session.call(wire.SnapshotRequest(CHECKED_STORE, checkpoint, reuse_from=reuse_from))
+    return session.run(wire.RunRequest(CHECKED_STORE, checkpoint)).handles
 
 
 def _fill(session: CandidateCalls, step: steps.Promise) -> None:

@@ -113,6 +113,14 @@ BACKEND_MUTANTS: tuple[BackendMutant, ...] = (
         "a-cancelled-snapshot-stops",
     ),
     _mutant(
+        "IN-15",
+        "BuildsOnOtherRanges",
+        "BCK-6",
+        "of our own",
+        "Increments build on whatever was restored, also on what stores with other key groups wrote.",
+        "increments-build-on-what-is-confirmed",
+    ),
+    _mutant(
         "SB-01",
         "ReadsStaleValues",
         "BCK-1",

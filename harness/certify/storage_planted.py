@@ -134,6 +134,13 @@ STORAGE_MUTANTS: tuple[StorageMutant, ...] = (
         "Shared files go with the checkpoint that they were written for, whoever else needs them.",
         "shared-files-stay-while-they-are-needed",
     ),
+    StorageMutant(
+        "CS-16",
+        "DeletesClaimedMetadataLast",
+        "STO-6",
+        "The state files of a savepoint that the job has claimed are deleted before its metadata.",
+        "metadata-goes-first",
+    ),
 )
 
 

@@ -94,7 +94,8 @@ STORAGE_PROPERTIES: tuple[StorageProperty, ...] = (
         "metadata-goes-first",
         "contract",
         "STO-6",
-        "While a checkpoint is being discarded, nobody finds it complete when files of it are gone already.",
+        "While a checkpoint is being discarded, or a savepoint that the job has claimed, nobody finds it complete when "
+        "files of it are gone already.",
     ),
     _property(
         "files-are-deleted-one-by-one",

@@ -103,6 +103,8 @@ def _summary(certificate: Certificate, path: Path) -> dict[str, Any]:
         "seconds": certificate.seconds,
         "clauses": {result.clause: result.status for result in certificate.clauses},
         "properties": {outcome.name: outcome.status for outcome in outcomes},
+        "shown": {result.clause: result.times for result in certificate.clauses},
+        "strength": msgspec.to_builtins(certificate.strength),
         "failed": [
             {
                 "property": outcome.name,
@@ -154,6 +156,7 @@ def _print_result(console: Console, certificate: Certificate, path: Path) -> Non
             shown_by = f"{count} {'property' if count == 1 else 'properties'}"
             reason = f" ({result.times:,} times, by {shown_by})"
         console.print(printable(f"{result.clause}  {result.status}, {need}{reason}"), markup=False)
+    console.print(printable(_told_strength(certificate.strength)), markup=False)
     if certificate.verdict == "certified":
         said = f"certified: level {certificate.level}"
     else:
@@ -163,3 +166,13 @@ def _print_result(console: Console, certificate: Certificate, path: Path) -> Non
         said = f"{certificate.verdict}: {reached}, but {certificate.asked_level} was asked for"
     console.print(f"{said}; {certificate.seconds:.0f} s", markup=False)
     console.print(f"certificate: {path / _PAGE}", markup=False)
+
+
+def _told_strength(strength: Strength) -> str:
+    """Return a line that says which planted bugs the suite caught."""
+    if not strength.measured:
+        return f"strength: {strength.note}"
+    planted = len(strength.caught) + len(strength.missed)
+    missed = f"; missed: {', '.join(strength.missed)}" if strength.missed else ""
+    note = f" ({strength.note})" if strength.note else ""
+    return f"strength: {len(strength.caught)} of {planted} planted bugs caught{missed}{note}"

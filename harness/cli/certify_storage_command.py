@@ -28,7 +28,7 @@ def certify_storage(
         typer.Argument(
             metavar="MODULE:NAME",
             help="Class or function that makes the storage of a job, from its location and the job's name; or files, "
-            "s3, or memory.",
+            "s3, hdfs, or memory.",
         ),
     ],
     level: Annotated[
@@ -69,6 +69,7 @@ def certify_storage(
       barrier-tck certify-storage files
       barrier-tck certify-storage memory --level contract
       barrier-tck certify-storage s3 --at s3://bucket/prefix
+      barrier-tck certify-storage hdfs --at webhdfs://localhost:9870/directory
       barrier-tck certify-storage your_package.your_module:YourStorage --at /mnt/shared/try
     """
     from barrier_tck.harness.certify.storage_planted import measure_storage_strength

@@ -61,8 +61,9 @@ CheckpointStorageOption = Annotated[
     typer.Option(
         "--checkpoint-storage",
         metavar="NAME",
-        help="Where checkpoints are kept: files, s3, memory (the coordinator's), or package.module:Factory, which is "
-        "given a directory and the job's name. Default: the campaign file's, else files.",
+        help="Where checkpoints are kept: files, s3, hdfs (below the URL in BARRIER_TCK_HDFS), memory (the "
+        "coordinator's), or package.module:Factory, which is given a directory and the job's name. Default: the "
+        "campaign file's, else files.",
     ),
 ]
 ClusterOption = Annotated[

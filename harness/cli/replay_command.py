@@ -43,8 +43,8 @@ def replay(
         typer.Option(
             "--checkpoint-storage",
             metavar="NAME",
-            help="Checkpoint storage to run the plans with: files, s3, memory, or package.module:Factory. Default: "
-            "each plan's.",
+            help="Checkpoint storage to run the plans with: files, s3, hdfs, memory, or package.module:Factory. "
+            "Default: each plan's.",
         ),
     ] = None,
     workload: Annotated[

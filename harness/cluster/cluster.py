@@ -288,6 +288,11 @@ class Cluster(abc.ABC):
             return None
         return next((workers[process.pid] for process in line if process.pid in workers), None)
 
+    def worker_at(self, host: str) -> int | None:
+        """The pid of the worker daemon's JVM at an address; None if no worker has the address, or runs there."""
+        workers = (worker for worker in range(self.config.workers) if self.worker_host(worker) == host)
+        return next(map(self._pid_of_worker, workers), None)
+
     def local_directory(self, host: str) -> Path | None:
         """Where the worker at an address and its executors keep local files; None if no worker has the address."""
         for worker in range(self.config.workers):

@@ -33,6 +33,15 @@ class Host(Protocol):
     def is_paused(self) -> bool:
         """Tell whether they stand still."""
 
+    def exhaust_memory(self, victim: int) -> None:
+        """Use up the memory limit of the host until the kernel has killed a process of it; return when it is gone.
+
+        What took the memory gives it back. The kernel prefers this process, given by its pid, to all others.
+        """
+
+    def kills_for_memory(self) -> int:
+        """Return how many processes the kernel has killed on it since it was started, because no memory was left."""
+
     def disconnect(self) -> None:
         """Take it off the network: no connection of any of its processes carries anything. Harmless twice."""
 

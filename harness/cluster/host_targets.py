@@ -56,6 +56,80 @@ class LostHost:
         return self._executor.is_dead() and not any(entry.exists() for entry in self._wiped)
 
 
+class LastingLoss:
+    """An executor that nothing replaces once it is killed; implements ``barrier_tck.faults.targets.ProcessTarget``.
+
+    Spark's worker would start another one, so the worker stands still from then on: it cannot learn that its executor
+    is dead. If the host can be hit as a whole, it is killed and not started again.
+    """
+
+    def __init__(self, executor: SignalledProcess, worker: SignalledProcess, host: Host | None) -> None:
+        """Take the executor, the Spark worker that started it, and its host, if that can be hit."""
+        self._executor = executor
+        self._worker = worker
+        self._host = host
+
+    @property
+    def description(self) -> str:
+        """Return what is hit, for the fault log."""
+        with_it = self._host.description if self._host is not None else self._worker.description
+        return f"{self._executor.description}, with {with_it}"
+
+    def kill(self, lose_unsynced: bool = False) -> None:
+        """Stop the worker and kill the executor, or kill their host; raises TargetGone if the executor was dead."""
+        host = self._host
+        if host is not None:
+            self._executor.end_by(lambda _: host.kill(), lose_unsynced)
+            return
+        self._worker.pause()
+        try:
+            self._executor.kill(lose_unsynced)
+        except TargetGone:
+            self._worker.resume()
+            raise
+
+    def is_dead(self) -> bool:
+        """Tell whether the executor is gone and nobody can start another one."""
+        alone = not self._host.is_running() if self._host is not None else self._worker.is_paused()
+        return self._executor.is_dead() and alone
+
+    def undo(self) -> None:
+        """Let Spark start another executor. Harmless twice."""
+        if self._host is not None:
+            self._host.start()
+        self._worker.resume()
+
+
+class ExecutorWithoutMemory:
+    """An executor that the kernel kills because its host's memory limit is used up.
+
+    Implements ``barrier_tck.faults.targets.ProcessTarget``.
+    """
+
+    def __init__(self, executor: SignalledProcess, pid: int, host: Host) -> None:
+        """Take the executor, its pid, and its host."""
+        self._executor = executor
+        self._pid = pid
+        self._host = host
+        self._killed = 0
+
+    @property
+    def description(self) -> str:
+        """Return what is hit and, once it was, what the kernel says."""
+        told = f", where the kernel killed {self._killed} for want of memory" if self._killed else ""
+        return f"{self._executor.description}{told}"
+
+    def kill(self, lose_unsynced: bool = False) -> None:
+        """Use up the host's memory; raises TargetGone if the executor was dead already."""
+        before = self._host.kills_for_memory()
+        self._executor.end_by(lambda _: self._host.exhaust_memory(self._pid), lose_unsynced)
+        self._killed = self._host.kills_for_memory() - before
+
+    def is_dead(self) -> bool:
+        """Tell whether the executor is gone, and the kernel has killed for want of memory meanwhile."""
+        return self._executor.is_dead() and self._killed > 0
+
+
 class ExecutorOnHost(SignalledProcess):
     """An executor that is paused together with its host, Spark's own processes included.
 

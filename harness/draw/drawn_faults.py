@@ -166,6 +166,7 @@ def _aim(profile: Profile, job: DrawnJob, kind: FaultKind, target: str) -> Aim:
         target,
         receivers=job.view.ends_of(target),
         peers=job.peers_of(target),
+        directions=job.directions,
         outlasts_heartbeat=outlasts,
         duration_ms=profile.zombie_ms if outlasts else profile.duration_ms,
         latency_ms=profile.latency_ms,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from barrier_tck.faults.catalogue import FaultKind
 from barrier_tck.faults.drawing import Aim, Plainest
 from barrier_tck.faults.fault import CopyPlace
-from barrier_tck.faults.targets import COORDINATOR, Peers, TargetKind
+from barrier_tck.faults.targets import COORDINATOR, Direction, Peers, TargetKind
 from barrier_tck.faults.vocabulary import ProtocolPoint
 from barrier_tck.harness.plan.storage_targets import OF_THE_TRIAL
 from barrier_tck.harness.plan.trial_plan import TrialPlan
@@ -52,7 +52,12 @@ class DrawnJob:
         Other executors count only if data is sure to pass between them. An executor hosts at most its share of the
         subtasks, so this is sure if more of them are connected with this subtask than that.
         """
-        share = -(-len(self.view.subtasks) // self.plan.deployment.executors)
+        if self.view.whole_hosts:
+            return (Peers.EVERYONE,)
+        deployment = self.plan.deployment
+        # Of an elastic job's executors, one is lost for good.
+        left = deployment.executors - (deployment.elastic_wait_ms is not None)
+        share = -(-len(self.view.subtasks) // max(1, left))
         apart = len(self.view.connected_with(subtask)) > share
         controlled = bool(self.view.control_links)
         return tuple(
@@ -64,6 +69,11 @@ class DrawnJob:
             )
             if there
         )
+
+    @property
+    def directions(self) -> tuple[Direction, ...]:
+        """Return in which directions an executor can be cut off."""
+        return (Direction.BOTH,) if self.view.whole_hosts else tuple(Direction)
 
     def hit_by(self, kind: FaultKind) -> tuple[str, ...]:
         """Return the subtasks that a kind of fault can hit; empty if it cannot hit this job at all."""

@@ -41,7 +41,7 @@ def with_rescales(draw: st.DrawFn, profile: Profile, plan: TrialPlan) -> TrialPl
     stops = sum(asked.stop for asked in plan.savepoints)
     if not any(chance(draw, profile.rescale_per_mille) for _ in range(stops)):
         return plan
-    together = _groups(plan.job)
+    together = groups_that_change(plan.job)
     jobs = [plan.job]
     rescales: list[RescalePlan] = []
     for _ in range(stops):
@@ -60,10 +60,15 @@ def with_rescales(draw: st.DrawFn, profile: Profile, plan: TrialPlan) -> TrialPl
 
 def at_narrowest(plan: TrialPlan) -> TrialPlan:
     """Return the plan with only those subtasks that every job of the trial has: faults find them at any time."""
-    if not plan.rescales:
+    elastic = plan.deployment.elastic_wait_ms is not None
+    if not (plan.rescales or elastic):
         return plan
     jobs = [plan.after_stops(stops).job for stops in range(len(plan.rescales) + 1)]
     widths = {one.name: min(job.vertex(one.name).parallelism for job in jobs) for one in plan.job.vertices}
+    if elastic:
+        fixed = plan.deployment.fixed_vertices
+        groups = groups_that_change(plan.job)
+        widths |= {name: 1 for group in groups if not any(one in fixed for one in group) for name in group}
     return msgspec.structs.replace(plan, job=plan.job.at_widths(widths), rescales=())
 
 
@@ -92,13 +97,17 @@ def _width(
     return between(draw, (1, min(groups, room, profile.rescaled_width_max)))
 
 
-def _groups(job: JobPlan) -> list[list[str]]:
-    """Return the vertices that may be rescaled, those that must stay equally wide together."""
+def groups_that_change(job: JobPlan) -> list[list[str]]:
+    """Return the vertices that may be rescaled, those that must stay equally wide together.
+
+    Receivers of a broadcast stay as they are, and so do the vertices of a loop.
+    """
     groups = [[vertex.name] for vertex in job.vertices]
     for edge in job.edges:
         if edge.by is Spread.FORWARD:
             joined = [group for group in groups if edge.source in group or edge.target in group]
             groups = [group for group in groups if group not in joined]
             groups.append([name for group in joined for name in group])
-    told = [edge.target for edge in job.edges if edge.by is Spread.BROADCAST]
-    return [group for group in groups if not any(name in told for name in group)]
+    stay = [edge.target for edge in job.edges if edge.by is Spread.BROADCAST]
+    stay += [name for loop in job.loops for name in loop]
+    return [group for group in groups if not any(name in stay for name in group)]

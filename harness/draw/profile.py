@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from barrier_tck.faults.catalogue import KINDS
+from barrier_tck.faults.fault import Ends
 from barrier_tck.faults.vocabulary import ProtocolPoint
 from barrier_tck.harness.plan.trial_plan import (
     CheckpointingMode,
@@ -37,6 +38,18 @@ COORDINATOR_POINTS = (
     ProtocolPoint.ATTEMPT_RUNNING,
 )
 _ALL_KINDS = tuple((kind.name, kind.drawn_as.weight) for kind in KINDS.values() if kind.drawn_as.weight)
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnSetting:
+    """A setting of a system, and what is drawn for it."""
+
+    name: str
+    per_mille: int
+    """In how many plans in 1,000 it is given."""
+    values: tuple[str | int, ...]
+    matters_after: Ends | None = None
+    """It is given only if a fault of the plan ends this; None: in any plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +106,10 @@ class Profile:
     """How many checkpoints in a row may fail (COO-2); at least 3 if checkpoints are meant to expire."""
     local_recovery_per_mille: int = 250
     """How many plans in 1,000 keep copies of state on the hosts, if the system can (LOC-1)."""
+    local_memory_per_mille: int = 300
+    """How many of these plans in 1,000 keep the copies in the executors' memory."""
+    local_memory_bytes: tuple[int, ...] = (64 * 1024 * 1024, 64 * 1024 * 1024, 4_000, 700)
+    """Sizes of this memory. The first one has room for all; the others are drawn if no fault is to hit a copy."""
     on_unreadable: tuple[WhenUnreadable, ...] = ("fail", "older")
     """What to do when no copy of the latest checkpoint can be read, in a system whose copies can be damaged (REC-4)."""
     async_ms_max: Range = (0, 40)
@@ -100,6 +117,8 @@ class Profile:
     """How many keys a keyed aggregate may have in memory, or None for all; empty: all, and nothing is drawn."""
     incremental_per_mille: int = 0
     """How many plans in 1,000 have incremental checkpoints (SNP-5)."""
+    compressed_per_mille: int = 0
+    """How many plans in 1,000 have compressed snapshots (SNP-6)."""
     late_async_per_mille: int = 150
     """How many plans in 1,000 have asynchronous parts that may outlast the timeout, so that checkpoints expire."""
     late_async_part: int = 10
@@ -161,6 +180,12 @@ class Profile:
     """How many plans in 1,000 are made for chains of recover, checkpoint, rescale, recover again (``chain_plans``)."""
     rescaled_width_max: int = 7
     """How wide a vertex becomes then, at most; sometimes it becomes as wide as there are key groups."""
+    elastic_per_mille: int = 0
+    """How many plans in 1,000 have an elastic job that loses an executor for good (``elastic_plans``)."""
+    losses_per_mille: int = 0
+    """How many plans in 1,000 are made for several losses of executors, one after the other (``loss_plans``)."""
+    elastic_wait_ms: Range = (0, 40)
+    """How long such a job waits for slots."""
     rescaled_subtasks_max: int = 30
     """How many subtasks the job has then, at most."""
     lose_unsynced_per_mille: int = 250
@@ -175,6 +200,8 @@ class Profile:
     """Latency of a delayed connection."""
     bytes_per_second: tuple[int, ...] = (2_000, 10_000, 50_000)
     """Rate of a throttled connection; a row counts 64 bytes in the simulator."""
+    settings: tuple[DrawnSetting, ...] = ()
+    """Settings of the system that are drawn, unless the campaign gives them."""
     wall_s: int = 120
     progress_ms: int = 10_000
     """Within this time after the last healing, a checkpoint must complete or the job must end (REC-6)."""

@@ -12,7 +12,8 @@ from barrier_tck.harness.support.strict_input import nearest
 
 _LOOPS = Profile(
     name="loops",
-    description="Generated job graphs with loops, in the exact modes, with every kind of fault: 0 to 4 faults.",
+    description="Generated job graphs with loops, some of them elastic, in the exact modes, with every kind of fault: "
+    "0 to 4 faults.",
     workloads=("rounds", "rounds", "money", "components"),
     modes=("exactly_once", "exactly_once", "unaligned", "aligned_timeout"),
     drawn_jobs_per_mille=600,
@@ -27,6 +28,7 @@ _LOOPS = Profile(
     tolerated_failures=(1_000,),
     restore_per_mille=600,
     storage_per_mille=30,
+    elastic_per_mille=200,
 )
 
 PROFILES: tuple[Profile, ...] = (
@@ -161,7 +163,8 @@ PROFILES: tuple[Profile, ...] = (
     ),
     Profile(
         name="rescale",
-        description="Jobs stopped with savepoints that go on wider or narrower, in every mode: 0 to 3 faults.",
+        description="Jobs stopped with savepoints that go on wider or narrower, and elastic ones that lose one "
+        "executor or several, in every mode: 0 to 3 faults.",
         workloads=("lineage", "lineage", "keyed-totals", "weather"),
         shapes_left_out=(),
         sources=(1, 2),
@@ -175,6 +178,7 @@ PROFILES: tuple[Profile, ...] = (
         early_ends_per_mille=250,
         drawn_jobs_per_mille=500,
         incremental_per_mille=250,
+        compressed_per_mille=150,
         interval_ms=(8, 40),
         late_async_per_mille=0,
         slow_vertex_per_mille=500,
@@ -188,6 +192,8 @@ PROFILES: tuple[Profile, ...] = (
         claim_per_mille=300,
         rescale_per_mille=900,
         chains_per_mille=550,
+        elastic_per_mille=500,
+        losses_per_mille=250,
     ),
     Profile(
         name="ends",
@@ -235,6 +241,7 @@ PROFILES: tuple[Profile, ...] = (
         timeouts_ms=(150, 2_000),
         tolerated_failures=(1_000,),
         incremental_per_mille=1_000,
+        compressed_per_mille=250,
         late_async_part=40,
         restore_per_mille=600,
         storage_per_mille=100,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from barrier_tck.faults.catalogue import KINDS
+from barrier_tck.faults.targets import TargetKind
 from barrier_tck.harness.draw.profile import Profile
 
 _SPARK_GRAPHS = Profile(
@@ -91,7 +92,12 @@ _SPARK_EXPLORE = Profile(
     restart_delay_ms=(10, 50),
     failures_counted_ms=(500, 5_000),
     faults=(1, 3),
-    kinds=tuple((kind.name, 4 if kind.drawn_as.package == "kill" else 1) for kind in KINDS.values()),
+    kinds=tuple(
+        (kind.name, 4 if kind.drawn_as.package == "kill" else 1)
+        for kind in KINDS.values()
+        # Only an elastic job owes anything when slots are gone for good: the profile spark-elastic.
+        if kind.fault.needs is not TargetKind.CAPACITY
+    ),
     timed_per_mille=150,
     timed_ms=(100, 800),
     duration_ms=(200, 1_500),
@@ -133,6 +139,33 @@ _SPARK_SAVEPOINTS = replace(
     stop_per_mille=600,
 )
 
+_SPARK_ELASTIC = replace(
+    _SPARK_SAVEPOINTS,
+    name="spark-elastic",
+    description="For a real cluster of nine slots: elastic jobs that lose an executor for good, and more kills.",
+    workloads=("keyed-totals",),
+    # Between seven and nine subtasks; six find room, whichever vertex keeps its parallelism.
+    sources=(2, 4),
+    keyed=(4, 4),
+    sinks=(1, 1),
+    subtasks_max=9,
+    max_parallelism=(16, 16, 5, 128),
+    modes=("unaligned", "exactly_once", "exactly_once", "at_least_once"),
+    slow_vertex_per_mille=600,
+    slow_batch_ms=(5, 20),
+    # Without it no record overtakes a barrier, and at-least-once mode shows no duplicate.
+    latency_ms_max=(5, 20),
+    slow_at_least_once_per_mille=1_000,
+    slow_channel_into_keyed=True,
+    slow_factors=(5, 8),
+    faults=(1, 2),
+    kinds=(("worker", 3), ("coordinator", 1)),
+    savepoints_per_mille=400,
+    savepoint_after=(2, 4),
+    elastic_per_mille=1_000,
+    elastic_wait_ms=(200, 1_500),
+)
+
 _SPARK_RESCALE = replace(
     _SPARK_SAVEPOINTS,
     name="spark-rescale",
@@ -156,6 +189,7 @@ _SPARK_RESCALE = replace(
 SPARK_PROFILES: tuple[Profile, ...] = (
     _SPARK_SAVEPOINTS,
     _SPARK_RESCALE,
+    _SPARK_ELASTIC,
     replace(
         _SPARK_GRAPHS,
         name="spark-kill",

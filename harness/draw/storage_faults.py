@@ -114,11 +114,12 @@ def draw_dealt_storage_faults(
 
 
 def _killers(exposed: Collection[TargetKind]) -> tuple[FaultKind, ...]:
-    """Return the kinds that end processes of subtasks and leave their copies unchanged."""
+    """Return the kinds that end processes of subtasks and leave their copies unchanged, if profiles draw them."""
     return tuple(
         kind
         for kind in KINDS.values()
-        if kind.fault.needs in exposed
+        if kind.drawn_as.weight
+        and kind.fault.needs in exposed
         and kind.fault.ends is Ends.SUBTASKS
         and kind.fault.drawn(Plainest(), Aim("")).copies_hit is None
     )

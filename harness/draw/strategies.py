@@ -16,19 +16,24 @@ from barrier_tck.faults.vocabulary import ScheduledFault
 from barrier_tck.harness.draw.chain_plans import can_be_chained, for_chains, with_stops
 from barrier_tck.harness.draw.choices import between, chance, numbers
 from barrier_tck.harness.draw.drawn_faults import draw_faults
+from barrier_tck.harness.draw.drawn_network import draw_network
 from barrier_tck.harness.draw.drawn_savepoints import at_narrowest, with_rescales, with_savepoints
+from barrier_tck.harness.draw.elastic_plans import draw_lost_executor, for_elastic, with_few_slots
+from barrier_tck.harness.draw.loss_plans import LOSSES_MIN, draw_losses, for_losses, with_slots_for_losses
 from barrier_tck.harness.draw.profile import Profile, Range
 from barrier_tck.harness.draw.recovery_plans import can_recover_in_flight, for_recovery, with_meeting
 from barrier_tck.harness.draw.storage_faults import hits_copies, long_enough
-from barrier_tck.harness.draw.storage_profiles import for_storage_faults
+from barrier_tck.harness.draw.storage_profiles import (
+    for_storage_faults,
+    with_compression,
+    with_copies_in_memory,
+)
 from barrier_tck.harness.plan.job_graph import SINK, SOURCE, JobPlan, VertexPlan
 from barrier_tck.harness.plan.trial_plan import (
     OVERTAKING,
-    CheckpointingMode,
     CheckpointPlan,
     DeploymentPlan,
     LimitsPlan,
-    NetworkPlan,
     RestartPlan,
     TrialPlan,
     WorkloadPlan,
@@ -100,12 +105,19 @@ def trial_plans(
     in_chain = kinds is None and not (of_copies or in_recovery) and chance(draw, profile.chains_per_mille)
     if in_chain:
         profile = for_chains(profile)
+    several = (
+        kinds is None
+        and not (of_copies or in_recovery or in_chain)
+        and chance(draw, profile.losses_per_mille)
+    )
+    if several:
+        profile = for_losses(draw, profile)
     plan = _with_job(draw, profile, around.fitted(_draw_without_faults(draw, profile)))
     if in_recovery:
         plan = with_meeting(draw, profile, plan)
     plan = msgspec.structs.replace(
         plan,
-        network=_draw_network(draw, profile, plan),
+        network=draw_network(draw, profile, plan),
         # A system that does not use the job runs the workload's own, which may be wider.
         deployment=_with_key_groups(draw, profile, plan, filled(around.fitted(plan))),
     )
@@ -121,13 +133,44 @@ def trial_plans(
         plan = filled(around.fitted(asked(draw, profile, plan)))
         if profile.rescale_per_mille and Capability.RESCALING in around.capabilities:
             plan = filled(around.fitted(with_rescales(draw, profile, plan)))
+    elastic = (
+        kinds is None
+        and not (of_copies or in_recovery or in_chain)
+        and _can_be_elastic(plan, around.capabilities)
+        and chance(draw, profile.elastic_per_mille)
+    )
+    if elastic:
+        profile = for_elastic(profile)
+        with_slots = with_slots_for_losses if several else with_few_slots
+        plan = filled(around.fitted(with_slots(draw, profile, plan)))
     lasting = around.view(at_narrowest(plan))
     drawn = draw_faults(draw, profile, plan, lasting, around.capabilities, kinds, of_copies, in_chain)
     if drawn.left_out:
         note = f"{plan.note}; nothing to hit: {', '.join(drawn.left_out)}"
         plan = msgspec.structs.replace(plan, note=note.removeprefix("; "))
-    restart = _enough_restarts(plan, drawn.schedule)
-    return filled(around.fit(msgspec.structs.replace(plan, faults=drawn.schedule, restart=restart)))
+    schedule = drawn.schedule
+    if elastic:
+        lost = (
+            draw_losses(draw, profile, plan, around.view(plan), lasting)
+            if several
+            else (draw_lost_executor(draw, lasting, schedule),)
+        )
+        schedule = (*schedule, *lost)
+    restart = _enough_restarts(plan, schedule)
+    plan = msgspec.structs.replace(plan, faults=schedule, restart=restart)
+    # Drawn last, because what else is drawn does not depend on it.
+    stored = with_compression(draw, profile, with_copies_in_memory(draw, profile, plan))
+    prescribed = around.adjust(stored).checkpoints
+    plan = msgspec.structs.replace(plan, checkpoints=prescribed)
+    return filled(around.fit(_with_settings(draw, profile, plan)))
+
+
+_ELASTIC = frozenset({Capability.ELASTIC, Capability.EXECUTOR_LOSS})
+
+
+def _can_be_elastic(plan: TrialPlan, capabilities: frozenset[Capability]) -> bool:
+    """Tell whether an executor can be lost for good under an elastic job."""
+    return capabilities >= _ELASTIC and not plan.checkpoints.records_all
 
 
 COMPLETE_AT_LEAST = 0.25
@@ -208,6 +251,19 @@ def _enough_restarts(plan: TrialPlan, schedule: Sequence[ScheduledFault]) -> Res
     return msgspec.structs.replace(plan.restart, attempts_max=attempts_max, delay_ms=delay_ms)
 
 
+def _with_settings(draw: st.DrawFn, profile: Profile, plan: TrialPlan) -> TrialPlan:
+    """Return the plan with drawn settings of the system, except for those that the campaign gives."""
+    ended = {scheduled.fault.ends for scheduled in plan.faults}
+    drawn = {
+        setting.name: draw(st.sampled_from(setting.values))
+        for setting in profile.settings
+        if (setting.matters_after is None or setting.matters_after in ended)
+        and chance(draw, setting.per_mille)
+    }
+    new = {name: value for name, value in drawn.items() if name not in plan.system}
+    return msgspec.structs.replace(plan, system={**plan.system, **new}) if new else plan
+
+
 def _possible_in(profile: Profile, capabilities: frozenset[Capability]) -> Profile:
     """Return the profile without the parts that a system with these capabilities lacks."""
     copies = Capability.LOCAL_RECOVERY in capabilities
@@ -215,6 +271,7 @@ def _possible_in(profile: Profile, capabilities: frozenset[Capability]) -> Profi
     overtaking = Capability.UNALIGNED_CHECKPOINTS in capabilities
     of_copies = any(hits_copies(KINDS[name]) for name, _ in profile.kinds)
     chained = {Capability.SAVEPOINTS, Capability.RESCALING} <= capabilities
+    elastic = capabilities >= _ELASTIC
     profile = replace(
         profile,
         modes=tuple(mode for mode in profile.modes if overtaking or mode not in OVERTAKING)
@@ -227,6 +284,7 @@ def _possible_in(profile: Profile, capabilities: frozenset[Capability]) -> Profi
         storage_per_mille=profile.storage_per_mille if damaged and of_copies else 0,
         recovery_per_mille=profile.recovery_per_mille if can_recover_in_flight(profile) else 0,
         chains_per_mille=profile.chains_per_mille if chained and can_be_chained(profile) else 0,
+        losses_per_mille=profile.losses_per_mille if elastic and profile.faults[1] >= LOSSES_MIN else 0,
     )
 
 
@@ -372,35 +430,6 @@ def _with_initiators(draw: st.DrawFn, profile: Profile, plan: TrialPlan) -> Tria
     initiators = tuple(tuple(dict.fromkeys(group)) for group in groups if not plan.job.unreached_by(group))
     checkpoints = msgspec.structs.replace(plan.checkpoints, initiators=initiators)
     return msgspec.structs.replace(plan, checkpoints=checkpoints)
-
-
-def _slow_per_mille(profile: Profile, mode: CheckpointingMode) -> int:
-    own = profile.slow_at_least_once_per_mille
-    return own if own is not None and mode == "at_least_once" else profile.slow_channel_per_mille
-
-
-def _draw_network(draw: st.DrawFn, profile: Profile, plan: TrialPlan) -> NetworkPlan:
-    job = plan.job
-    receivers = [edge.target for edge in job.edges for _ in job.channels_of(edge)]
-    eligible = [
-        number
-        for number, receiver in enumerate(receivers)
-        if not profile.slow_channel_into_keyed or _waits(job, receiver)
-    ]
-    slow = chance(draw, _slow_per_mille(profile, plan.checkpoints.mode))
-    return NetworkPlan(
-        latency_ms_max=between(draw, profile.latency_ms_max),
-        slow_channel=draw(st.sampled_from(eligible)) if slow and eligible else None,
-        slow_factor=draw(st.sampled_from(profile.slow_factors)),
-        channel_capacity=draw(st.sampled_from(profile.channel_capacities)),
-        buffer_bytes=draw(st.sampled_from(profile.buffer_bytes)) if plan.checkpoints.overtakes else None,
-    )
-
-
-def _waits(job: JobPlan, vertex: str) -> bool:
-    """Tell whether a vertex keeps state and reads several channels: records behind a barrier may be counted early."""
-    stateful = any(is_stateful(operator.kind) for operator in job.vertex(vertex).operators)
-    return stateful and job.channels_into(vertex) > 1
 
 
 # --- drawing many plans -------------------------------------------------------------------------------------

@@ -2,9 +2,9 @@
 SNP-2).
 
 The messages of a subtask arrive in order, so its report that it learned of the abort comes before everything that it
-sends later. An acknowledgement that came before and is repeated does not count as a new one, and one that a fault
-forged was not sent by the subtask. With its report it says for which checkpoints it still keeps records in flight in
-memory. One that is over for it must not be among them: nobody would ever free them.
+sends later. An acknowledgement or a report that came before and is repeated does not count as a new one, and one that
+a fault forged was not sent by the subtask. With its report it says for which checkpoints it still keeps records in
+flight in memory. One that is over for it must not be among them: nobody would ever free them.
 
 A subtask that never learns of an abort goes on storing what nobody wants, and no result shows this. Only where time is
 virtual is it known how long the notice and the report may take. There everybody must have reported by then, unless it
@@ -38,9 +38,17 @@ class AbortsObeyed:
         learned: dict[Part, float] = {}
         acknowledged: set[Part] = set()
         problems: list[str] = []
+        reported: set[AbortLearned] = set()
         for line in context.history.operations:
             match line.operation:
-                case AbortLearned(checkpoint=checkpoint, attempt=attempt, subtask=subtask, recorded=kept):
+                case AbortLearned() as report if report in reported:
+                    pass  # an older one that came again: what it says was so when it was sent
+                case (
+                    AbortLearned(
+                        checkpoint=checkpoint, attempt=attempt, subtask=subtask, recorded=kept
+                    ) as report
+                ):
+                    reported.add(report)
                     learned.setdefault((checkpoint, attempt, subtask), line.time_ms)
                     problems += [
                         f"at {line.time_ms:g} ms {subtask} of attempt {attempt} still kept records in flight of "

@@ -26,6 +26,7 @@ from barrier_tck.harness.oracle.kept_savepoints import Savepoints
 from barrier_tck.harness.oracle.kept_shared_files import SharedFilesKept
 from barrier_tck.harness.oracle.labels import Labels
 from barrier_tck.harness.oracle.local_recovery import LocalRecovery
+from barrier_tck.harness.oracle.narrowed_jobs import NarrowedJobs
 from barrier_tck.harness.oracle.no_garbage import NoGarbage
 from barrier_tck.harness.oracle.nothing_held_back import NothingHeldBack
 from barrier_tck.harness.oracle.progress import Progress
@@ -116,6 +117,8 @@ def checkers_for(
         chosen.append(LocalRecovery())
     if {Capability.ATTEMPTS, Capability.BARRIERS} <= set(capabilities):
         chosen.append(RestartStrategyKept())
+    if plan.deployment.elastic_wait_ms is not None and Capability.ELASTIC in capabilities:
+        chosen.append(NarrowedJobs())
     chosen += [Progress(trial_input), FaultsFired()]
     return tuple(chosen)
 

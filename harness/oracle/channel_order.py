@@ -1,5 +1,8 @@
 """Channels are FIFO: the records of one split and key take effect in the order of the split (BAR-2).
 
+Records that a restored checkpoint held in flight also take effect in the order of their channel, at another parallelism
+too (RSC-3).
+
 A record reaches its key's operator over only one channel, that of its source, and the operator numbers the rows of a
 key as it makes them. So with growing numbers of a key, the offsets of each split grow, even across a recovery, which
 also replays in order. Between splits any order is right.
@@ -7,12 +10,16 @@ also replays in order. Between splits any order is right.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from operator import itemgetter
 
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.examples import chosen
+from barrier_tck.harness.oracle.recoveries import ancestors, restored_checkpoints
+from barrier_tck.harness.oracle.replayed_order import REPLAYED
 from barrier_tck.harness.oracle.trial_input import InputRecord, TrialInput
 from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.workloads.barrier_jobs import is_stateful
 from barrier_tck.harness.workloads.sequential_model import Key, values_of
 
 
@@ -25,6 +32,8 @@ class ChannelOrder:
     def __init__(self, trial_input: TrialInput) -> None:
         """Take the input with which the output is compared; its job must number the rows of a key."""
         self._input = trial_input
+        if trial_input.plan.rescales:
+            self.clauses = (*self.clauses, "RSC-3")
 
     def check(self, context: TrialContext) -> Finding:
         """Judge the rows of one trial; rows that were judged elsewhere say nothing about their order."""
@@ -56,9 +65,45 @@ class ChannelOrder:
                     f"id {identifier} ({record}) has number {number}, after {before} of the same split"
                 )
             latest[place] = record
-        counts = {"rows": len(known), "out_of_order": len(examples)}
+        numbers = {identifier: number for number, _, identifier in known}
+        replayed, reordered = self._replayed(context, numbers)
+        examples += reordered
+        counts = {"rows": len(known), REPLAYED: replayed, "out_of_order": len(examples)}
         if examples:
-            summary = f"{len(examples)} records took effect before an earlier one of their split and key"
+            summary = (
+                f"{len(examples)} records took effect before an earlier one of their split or channel and key"
+            )
             return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(examples))
         summary = "records of one split and key took effect in the order of the split"
-        return Finding(self.name, self.clauses, Verdict.VALID, summary, counts)
+        spoken = tuple(clause for clause in self.clauses if clause != "RSC-3" or context.later_jobs)
+        return Finding(self.name, spoken, Verdict.VALID, summary, counts)
+
+    def _replayed(self, context: TrialContext, numbers: Mapping[int, int]) -> tuple[int, list[str]]:
+        """Return how many records of restored checkpoints were in flight to the operator, each behind another of its
+        channel and key, and which of these took effect before the other.
+        """
+        last = max(restored_checkpoints(context.history), default=None)
+        seen, examples = 0, list[str]()
+        for view in ancestors(context.history, last):
+            job = context.plan_of(view.attempt).job
+            stateful = [one.name for one in job.vertices if any(is_stateful(o.kind) for o in one.operators)]
+            for channel in view.in_flight:
+                if channel.receiver.rpartition("[")[0] not in stateful:
+                    continue
+                latest: dict[Key, int] = {}
+                for row in channel.rows:
+                    identifier: int = row[self._input.spec.id_column]
+                    record = self._input.records.get(identifier)
+                    if record is None or identifier not in numbers:
+                        continue  # another checker reports records that are not the input's, or are lost
+                    before = latest.get(record.key)
+                    if before is not None:
+                        seen += 1
+                        if numbers[before] > numbers[identifier]:
+                            examples.append(
+                                f"id {identifier} ({record}) has number {numbers[identifier]}, and {before} has "
+                                f"{numbers[before]}: checkpoint {view.checkpoint} held them the other way round in "
+                                f"flight from {channel.sender} to {channel.receiver} (RSC-3)"
+                            )
+                    latest[record.key] = identifier
+        return seen, examples

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from barrier_tck.faults.vocabulary import ScheduledFault
+from barrier_tck.harness.oracle.jobs_of_trial import jobs_of_trial
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.history import History
-from barrier_tck.harness.record.operations import AttemptStarted, JobStopped
 from barrier_tck.harness.record.records import FaultRecord
 from barrier_tck.harness.record.verdict import Finding
 from barrier_tck.harness.system.job_view import JobView
@@ -29,31 +29,27 @@ class TrialContext:
     capabilities: frozenset[str] = frozenset()
     """Names of ``harness.system.system_under_test.Capability`` that the system declares, e.g. SNAPSHOT_INSPECTION."""
     later_jobs: tuple[JobView, ...] = ()
-    """What the system says about the jobs that are started after the first stop with a savepoint, after the second one,
-    and so on, if the plan rescales them."""
+    """What the system says about the other jobs of the trial, in their order, as ``jobs_of_trial`` counts them."""
 
-    def stops_before(self, attempt: int | None) -> int:
-        """Return how often the job had been rescaled before an attempt; 0 if the attempt is not known."""
-        stops = 0
-        for line in self.history.operations if self.later_jobs and attempt is not None else ():
-            if isinstance(line.operation, AttemptStarted) and line.operation.attempt == attempt:
-                return min(stops, len(self.later_jobs))
-            stops += isinstance(line.operation, JobStopped)
-        return 0
+    def job_number(self, attempt: int | None) -> int:
+        """Return which job of the trial an attempt ran, 0 for the first; 0 if the attempt is not known."""
+        if not self.later_jobs or attempt is None:
+            return 0
+        return min(jobs_of_trial(self.plan, self.history).of.get(attempt, 0), len(self.later_jobs))
 
     def plan_of(self, attempt: int | None) -> TrialPlan:
         """Return the plan with the job of an attempt."""
-        return self.plan.after_stops(self.stops_before(attempt))
+        return jobs_of_trial(self.plan, self.history).plan(self.job_number(attempt))
 
     def job_of(self, attempt: int | None) -> JobView | None:
         """Return what the system says about the job of an attempt; None if it says nothing."""
-        stops = self.stops_before(attempt)
-        return self.later_jobs[stops - 1] if stops else self.job
+        number = self.job_number(attempt)
+        return self.later_jobs[number - 1] if number else self.job
 
     def subtasks_of(self, attempt: int | None) -> tuple[str, ...]:
         """Return every subtask of the job of an attempt, upstream first."""
-        stops = self.stops_before(attempt)
-        return self.later_jobs[stops - 1].names if stops else self.subtasks
+        number = self.job_number(attempt)
+        return self.later_jobs[number - 1].names if number else self.subtasks
 
     @property
     def every_subtask(self) -> tuple[str, ...]:

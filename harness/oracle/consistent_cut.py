@@ -5,13 +5,16 @@ computed from that. A cut is consistent if no process had heard, when it recorde
 after it had recorded itself. Then the state of a channel must be exactly what was sent before the sender's record and
 not taken before the receiver's, in order; messages of a restored snapshot are first in their channel.
 
+An attempt that goes on at another parallelism gets the messages of the restored snapshot on other channels, as its
+system deals them out. Its cuts are not judged here; where each message went is judged by the dataflow.
+
 Under Chandy-Lamport nobody records itself unasked (CHL-1): before it does, a marker comes, or the plan makes it an
 initiator. Where all channels to a process are closed, no marker can come, and it is told.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -40,10 +43,13 @@ class ConsistentCut:
     def check(self, context: TrialContext) -> Finding:
         """Judge every completed checkpoint that could be opened."""
         views = {view.checkpoint: view for view in context.history.checkpoints if view.problem is None}
-        runs = _runs(context, views)
+        rescaled = _rescaled_in_flight(context, views)
+        runs = _runs(context, views, rescaled)
         problems: list[str] = []
         judged = messages = 0
         for number, view in views.items():
+            if view.attempt in rescaled:
+                continue
             run = next((run for run in runs.values() if number in run.cuts), None)
             if run is None and set(view.subtasks) <= set(view.finished):
                 continue  # nobody is in it who could have recorded anything
@@ -196,8 +202,21 @@ class _Run:
                 yield (f"the state of {name} is {_told(seen)}, but between the cuts there was {_told(due)}")
 
 
-def _runs(context: TrialContext, views: Mapping[int, SnapshotView]) -> dict[int, _Run]:
-    """Return the events of each attempt."""
+def _rescaled_in_flight(context: TrialContext, views: Mapping[int, SnapshotView]) -> tuple[int, ...]:
+    """Return the attempts that restored messages in flight which a job of another parallelism had recorded."""
+    return tuple(
+        line.operation.attempt
+        for line in context.history.of(AttemptStarted)
+        if (restored := views.get(line.operation.restored_checkpoint or 0)) is not None
+        and restored.in_flight
+        and context.job_number(restored.attempt) != context.job_number(line.operation.attempt)
+    )
+
+
+def _runs(
+    context: TrialContext, views: Mapping[int, SnapshotView], left_out: Collection[int]
+) -> dict[int, _Run]:
+    """Return the events of each attempt, without some."""
     logs: dict[int, dict[str, Sequence[LocalEvent]]] = {}
     for line in context.history.of(MessagesObserved):
         observed = line.operation
@@ -208,6 +227,8 @@ def _runs(context: TrialContext, views: Mapping[int, SnapshotView]) -> dict[int,
     }
     found: dict[int, _Run] = {}
     for attempt, by_process in logs.items():
+        if attempt in left_out:
+            continue
         checkpoint = restored.get(attempt)
         if checkpoint is None or checkpoint in views:
             found[attempt] = _Run(by_process, views.get(checkpoint) if checkpoint is not None else None)

@@ -20,6 +20,7 @@ from barrier_tck.harness.oracle.at_least_once_output import DUPLICATED
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.examples import chosen
 from barrier_tck.harness.oracle.in_flight import IN_FLIGHT, by_edge, in_flight_problems
+from barrier_tck.harness.oracle.jobs_of_trial import jobs_of_trial
 from barrier_tck.harness.oracle.opened_checkpoints import (
     going_back,
     misplaced,
@@ -29,11 +30,13 @@ from barrier_tck.harness.oracle.opened_checkpoints import (
     positions_of,
 )
 from barrier_tck.harness.oracle.record_routes import placement_problems, route_problems
-from barrier_tck.harness.oracle.recoveries import fell_back, restored_checkpoints
+from barrier_tck.harness.oracle.recoveries import ancestors, attempt_of, fell_back, restored_checkpoints
+from barrier_tck.harness.oracle.replayed_order import REPLAYED, ReplayedOrder
 from barrier_tck.harness.oracle.snapshot_formula import key_of_text
 from barrier_tck.harness.oracle.trial_input import TrialInput
+from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.record.history import End, Row, SnapshotView
-from barrier_tck.harness.record.operations import AttemptStarted, CheckpointCompleted
+from barrier_tck.harness.record.operations import AttemptStarted
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.workloads.meaning import (
     JUDGED_APART,
@@ -43,7 +46,7 @@ from barrier_tck.harness.workloads.meaning import (
     Record,
     union,
 )
-from barrier_tck.harness.workloads.record_forms import LINEAGE, RecordForm, form_of
+from barrier_tck.harness.workloads.record_forms import LINEAGE, RecordForm, form_of, without_input
 
 Positions = Mapping[str, int]
 """Split -> number of its records before the barrier."""
@@ -106,6 +109,7 @@ class Dataflow:
             or context.plan.job.loops
         ):
             counts[IN_FLIGHT] = sum(len(one.rows) for view in opened.judged for one in view.in_flight)
+            counts[REPLAYED] = judge.replayed.compared
         if not self._exact:
             counts[DUPLICATED] = judge.duplicates
         if problems:
@@ -118,9 +122,7 @@ class Dataflow:
             summary = "neither a checkpoint nor the output could be read, so nothing can be said"
             return Finding(self.name, self.clauses, Verdict.UNKNOWN, summary, counts)
         spoken = self.clauses if opened.judged else self._of_output
-        if not any(
-            context.stops_before(line.operation.attempt) for line in context.history.of(AttemptStarted)
-        ):
+        if not any(context.job_number(line.operation.attempt) for line in context.history.of(AttemptStarted)):
             spoken = tuple(clause for clause in spoken if not clause.startswith("RSC"))
         cuts = f"{counts['checkpoints']} checkpoints and the output"
         summary = f"{judge.compared} records of {cuts} are where they belong"
@@ -187,6 +189,12 @@ class _Judge:
         return DataflowModel(self.context.plan.job)
 
     @cached_property
+    def replayed(self) -> ReplayedOrder:
+        """Judges the order of records after restores."""
+        jobs = jobs_of_trial(self.context.plan, self.context.history)
+        return ReplayedOrder([plan.job for plan in jobs.plans])
+
+    @cached_property
     def _form(self) -> RecordForm:
         return form_of(self.input.workload)
 
@@ -251,10 +259,14 @@ class _Judge:
         job = self.context.job_of(view.attempt)
         yield from placement_problems(job, view)
         yield from in_flight_problems(self.context.plan_of(view.attempt), view)
+        if self._form is not LINEAGE:
+            return
         # The paths of records name subtasks, and after a rescale those of several jobs.
-        if self._form is LINEAGE and not self.context.later_jobs:
+        if not self.context.later_jobs:
             once = not self._fell_back if self.exact else not any(self._restored.values())
             yield from route_problems(self.context.plan.job, job, view, once)
+        if self.exact and not self._fell_back:
+            yield from self.replayed.problems(view, job, self._ancestors(view))
 
     def _exactly(self, cut: _Cut, content: Content) -> dict[str, _Place]:
         """Return what must be in each place if every record counts once (ALN-2): what was sent and is not in flight."""
@@ -305,20 +317,7 @@ class _Judge:
 
     def _base_of(self, view: SnapshotView) -> _Cut | None:
         """Return the cut from which the view's attempt started; None if its checkpoint could not be opened."""
-        attempt = view.attempt if view.attempt is not None else self._attempt_completing(view.checkpoint)
-        return self._restored_cut(attempt)
-
-    def _attempt_completing(self, checkpoint: int) -> int | None:
-        """Return the attempt in which a checkpoint completed, if the system's checkpoints do not name their
-        attempt."""
-        current: int | None = None
-        for line in self.context.history.operations:
-            match line.operation:
-                case AttemptStarted(attempt=attempt):
-                    current = attempt
-                case CheckpointCompleted(checkpoint=completed) if completed == checkpoint:
-                    return current
-        return current
+        return self._restored_cut(attempt_of(self.context.history, view))
 
     def _restored_cut(self, attempt: int | None) -> _Cut | None:
         """Return the cut from which an attempt started; None if its checkpoint could not be opened."""
@@ -327,6 +326,10 @@ class _Judge:
             return _Cut(dict.fromkeys(self._ends, 0), {}, {})
         view = opened_checkpoint(self.context, restored)
         return self._cut_of(view) if view and view.problem is None and self._is_whole(view) else None
+
+    def _ancestors(self, view: SnapshotView) -> list[tuple[SnapshotView, JobPlan]]:
+        found = ancestors(self.context.history, view.attempt)
+        return [(one, self.context.plan_of(one.attempt).job) for one in found]
 
     def _is_whole(self, view: SnapshotView) -> bool:
         return not list(misplaced(view, self.input.extents, self.input.start_offset))
@@ -395,7 +398,7 @@ class _Judge:
 
     def _told(self, record: Record, ways: Sequence[str] = ()) -> str:
         """Return a record for a finding, with the place where it was read and the last path on which it came."""
-        bare = _unnumbered(record)
+        bare = without_input(record)
         split, offset = self._offsets.get(self._form.identity(bare), ("", -1))
         read = f" ({split}@{offset})" if split else ""
         came = f", which came as {ways[-1]}," if ways and ways[-1] else ""
@@ -484,11 +487,3 @@ def _surplus(found: int, most: int, place: str, exactly: bool) -> str:
 
 def _times(count: int) -> str:
     return {1: "once", 2: "twice"}.get(count, f"{count} times")
-
-
-def _unnumbered(record: Record) -> Record:
-    """Return a record without the number of its input, which precedes it in a state."""
-    if len(record) == 2 and isinstance(record[0], int) and isinstance(record[1], tuple):
-        bare: Record = record[1]
-        return bare
-    return record

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from math import inf
 
-from barrier_tck.faults.fault import CopiesHit, CopyPlace, Ends, Fault
-from barrier_tck.faults.targets import Damage
+from barrier_tck.faults.fault import CopiesHit, CopyPlace
+from barrier_tck.faults.targets import Damage, TargetKind
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.checkpoint_lives import lives_of
+from barrier_tck.harness.oracle.copies_hit import fired, hits_of, stored_nothing_new, was_full
 from barrier_tck.harness.oracle.damage import primaries_damaged
 from barrier_tck.harness.oracle.examples import chosen
 from barrier_tck.harness.oracle.held_up_checkpoints import obstacles
@@ -23,6 +24,7 @@ from barrier_tck.harness.oracle.restore_reads import contradictions, in_another_
 from barrier_tck.harness.record.history import History, NamedFile, Recorded
 from barrier_tck.harness.record.operations import (
     Acknowledged,
+    AttemptEnded,
     AttemptStarted,
     CheckpointAborted,
     CheckpointCompleted,
@@ -45,6 +47,10 @@ OTHER_FORMAT = "other_format"
 """Count of local files that restores read and that had another format than the primary."""
 RESCALED = "rescaled"
 """Count of restores of subtasks whose job has another parallelism than the one that took the checkpoint."""
+MEMORY_LOST = "memory_lost"
+"""What is counted as damage if a copy was in the memory of an executor that is gone."""
+FROM_MEMORY = "from_memory"
+"""Count of files that a copy in memory served."""
 FULL_DISK = "full_disk"
 """What is counted as damage if there was no room for a copy."""
 
@@ -68,24 +74,6 @@ class _Expected:
     met: str = ""
     """What was wrong with the copy, if the restore met it: on the copy's host, or because no host has a copy to tell
     of."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Hit:
-    """A fault that fired and took copies away. Times in milliseconds."""
-
-    time_ms: float
-    subtask: str | None
-    """Whose copies; None: those of everybody on ``host``."""
-    host: str | None
-    damage: Damage
-    certain: bool = True
-    """False if copies may or may not have survived."""
-
-    @property
-    def everywhere(self) -> bool:
-        """Tell whether it took copies of everybody on every host."""
-        return self.subtask is None and self.host is None
 
 
 @dataclass
@@ -162,6 +150,7 @@ class LocalRecovery:
                 books.seen("REC-4", "older_restores")
             self._judge_placement(history, attempt, books)
             self._judge_restores(context, attempt, checkpoint, books)
+        self._count_refusals(context, books)
         self._judge_failed_writes(context, books)
         if history.reason is Reason.CHECKPOINT_UNREADABLE and not primaries_damaged(context):
             books.broken("LOC-5", f"every primary was intact, yet {history.explanation}")
@@ -224,7 +213,7 @@ class LocalRecovery:
                 "LOC-2", f"checkpoint {checkpoint} failed when {subtask} had no room for its local copy"
             )
         declined = any(told.operation.reason is Reason.DECLINED for told in history.of(CheckpointAborted))
-        for _, fault in _fired(context):
+        for _, fault in fired(context):
             hit = fault.copies_hit
             refused = hit is not None and hit.place is CopyPlace.DURABLE and hit.damage is None
             if refused and declined:
@@ -259,7 +248,7 @@ class LocalRecovery:
         if view is None or view.problem is not None:
             return  # the snapshot oracle reports it
         reports = [line for line in context.history.of(Restored) if line.operation.attempt == attempt]
-        if context.stops_before(attempt) != context.stops_before(view.attempt):
+        if context.job_number(attempt) != context.job_number(view.attempt):
             for restored in [line.operation for line in reports]:
                 books.seen("LOC-4", RESCALED)
                 for problem in problems_of(context, view, restored):
@@ -305,6 +294,8 @@ class LocalRecovery:
             if file.copy_of is not None and file.copy_of != restored.checkpoint:
                 books.broken("LOC-4", f"{who} used a local copy of checkpoint {file.copy_of}")
             books.counts[file.served_by.value] += 1
+            if file.served_by is ServedFrom.SECONDARY and context.plan.checkpoints.local_copies == "memory":
+                books.seen("LOC-7", FROM_MEMORY)
         local = [file for file in restored.files if file.served_by is ServedFrom.SECONDARY]
         others = [file for file in restored.files if file.served_by is not ServedFrom.SECONDARY]
         expected = self._expected(context, report)
@@ -325,6 +316,27 @@ class LocalRecovery:
         if expected.host_lost:
             books.seen("LOC-8")
 
+    def _count_refusals(self, context: TrialContext, books: _Books) -> None:
+        """Count the damaged copies that a subtask met whose attempt failed because its primary was damaged as well.
+
+        Such a subtask reports no restore. It met its copy if it was where the copy was.
+        """
+        history, hits = context.history, [fault.copies_hit for _, fault in fired(context)]
+        local, durable = (
+            {hit.subtask for hit in hits if hit is not None and hit.place is place and hit.damage is not None}
+            for place in (CopyPlace.LOCAL, CopyPlace.DURABLE)
+        )
+        began = restored_checkpoints(history)
+        for ended in history.of(AttemptEnded):
+            attempt, checkpoint = ended.operation.attempt, began.get(ended.operation.attempt)
+            if ended.operation.reason is not Reason.CHECKPOINT_UNREADABLE or checkpoint is None:
+                continue
+            for subtask in sorted(local & durable):
+                refused = Restored(subtask, attempt, checkpoint, ())
+                met = self._expected(context, Recorded(ended.index, ended.time_ms, subtask, refused)).met
+                if met:
+                    books.seen("LOC-4", f"{MET}{met}")
+
     def _expected(self, context: TrialContext, report: Recorded[Restored]) -> _Expected:
         """Return which copy had to serve a subtask."""
         history, restored = context.history, report.operation
@@ -342,14 +354,14 @@ class LocalRecovery:
         if acknowledged is None or placement is None or local is None:
             return _Expected(_Due.EITHER)
         if not local.kept:
-            met = FULL_DISK if local.reason is not None and _was_full(context, restored.subtask) else ""
+            met = FULL_DISK if local.reason is not None and was_full(context, restored.subtask) else ""
             return _Expected(_Due.PRIMARY, f"no copy was kept: {local.detail or local.reason}", met=met)
         returned = placement.operation.hosts.get(restored.subtask) == local.host
         hit = [
             # Before the acknowledgement arrived, the copy may or may not have existed; and after the subtask was
             # deployed, it may or may not have been read already.
             replace(hit, certain=hit.certain and acknowledged.time_ms <= hit.time_ms <= placement.time_ms)
-            for hit in _hits(context)
+            for hit in hits_of(context)
             if hit.time_ms <= report.time_ms
             and (hit.everywhere or hit.subtask == restored.subtask or hit.host == local.host)
             if hit.time_ms >= _triggered_ms(history, restored.checkpoint)
@@ -362,7 +374,10 @@ class LocalRecovery:
             met = whole[0].damage.value if (returned or none_told) and not lost else ""
             return _Expected(_Due.PRIMARY, why, lost, met)
         if not returned:
-            return _Expected(_Due.PRIMARY, f"its copy was on {local.host}")
+            # The memory of each executor has a name of its own, so a new executor on the host is another place.
+            in_memory = context.plan.checkpoints.local_copies == "memory"
+            met = MEMORY_LOST if in_memory and local.host not in placement.operation.slots else ""
+            return _Expected(_Due.PRIMARY, f"its copy was on {local.host}", met=met)
         newest = _newest_completed(history, restored.attempt)
         # A job that stops removes its copies; a subtask that is cut off from it at that moment does not.
         stopped = any(acknowledged.index < line.index < placement.index for line in history.of(JobStopped))
@@ -376,7 +391,10 @@ class LocalRecovery:
         """Return the faults that hit copies and whose outcome no restore has shown."""
         unmet: list[str] = []
         restores = list(context.history.of(Restored))
-        for time_ms, fault in _fired(context):
+        in_memory = context.plan.checkpoints.local_copies == "memory"
+        for time_ms, fault in fired(context):
+            if in_memory and fault.needs is TargetKind.EXECUTOR:
+                books.counts[f"{DONE}{MEMORY_LOST}"] += 1
             match fault.copies_hit:
                 case CopiesHit(CopyPlace.LOCAL, subtask, Damage() as damage, whole_host=False):
                     books.counts[f"{DONE}{damage.value}"] += 1
@@ -389,7 +407,8 @@ class LocalRecovery:
                     if not books.counts["completed_without_copy"]:
                         unmet.append(f"the full local disk of {subtask}")
                 case CopiesHit(CopyPlace.DURABLE, subtask, None):
-                    if not books.counts["checkpoints_failed_by_primaries"]:
+                    refused = books.counts["checkpoints_failed_by_primaries"]
+                    if not refused and not stored_nothing_new(context, subtask, time_ms):
                         unmet.append(f"the failing primary of {subtask}")
                 case _:
                     continue
@@ -425,13 +444,6 @@ def _placement(history: History, attempt: int) -> Recorded[Placed] | None:
     return next((line for line in history.of(Placed) if line.operation.attempt == attempt), None)
 
 
-def _fired(context: TrialContext) -> Iterator[tuple[float, Fault]]:
-    """Yield (time, fault) of every fault that fired."""
-    for record in context.faults:
-        if record.outcome == "fired" and record.fired_at_ms is not None:
-            yield record.fired_at_ms, context.planned_faults[record.index].fault
-
-
 def _failed_for_copies(context: TrialContext) -> Iterator[tuple[int, str]]:
     """Yield (checkpoint, subtask) of each checkpoint that was declined although only a local disk was full.
 
@@ -441,7 +453,7 @@ def _failed_for_copies(context: TrialContext) -> Iterator[tuple[int, str]]:
         return
     full = [
         (time_ms, hit.subtask)
-        for time_ms, fault in _fired(context)
+        for time_ms, fault in fired(context)
         if (hit := fault.copies_hit) is not None and hit.place is CopyPlace.LOCAL and hit.damage is None
     ]
     causes = obstacles(context) if full else []
@@ -451,33 +463,3 @@ def _failed_for_copies(context: TrialContext) -> Iterator[tuple[int, str]]:
                 for time_ms, subtask in full:
                     if time_ms <= (life.ended_ms or 0.0) and subtask not in life.acknowledged:
                         yield life.number, subtask
-
-
-def _was_full(context: TrialContext, subtask: str) -> bool:
-    """Tell whether there was no room for copies of a subtask."""
-    hits = [fault.copies_hit for _, fault in _fired(context)]
-    return any(
-        hit is not None and (hit.place, hit.subtask, hit.damage) == (CopyPlace.LOCAL, subtask, None)
-        for hit in hits
-    )
-
-
-def _hits(context: TrialContext) -> list[_Hit]:
-    """Return what was done to copies, in the order of the plan."""
-    hits = []
-    real = Capability.DETERMINISTIC_REPLAY.name not in context.capabilities
-    for time_ms, fault in _fired(context):
-        if real and fault.ends is Ends.COORDINATOR:
-            # On a cluster, hosts give an application a place for copies, and take it back some time after its driver.
-            hits.append(_Hit(time_ms, None, None, Damage.MISSING, certain=False))
-        match fault.copies_hit:
-            case CopiesHit(CopyPlace.LOCAL, subtask, Damage() as damage, whole_host=False, certain=certain):
-                hits.append(_Hit(time_ms, subtask, None, damage, certain))
-            case CopiesHit(CopyPlace.LOCAL, subtask, Damage() as damage, whole_host=True, certain=certain):
-                hits.append(_Hit(time_ms, None, _host_at(context, subtask, time_ms), damage, certain))
-    return hits
-
-
-def _host_at(context: TrialContext, subtask: str, time_ms: float) -> str | None:
-    placements = [line for line in context.history.of(Placed) if line.time_ms <= time_ms]
-    return placements[-1].operation.hosts.get(subtask) if placements else None

@@ -59,10 +59,10 @@ def _filled(context: TrialContext) -> Iterator[tuple[SnapshotView, list[Snapshot
     last_own: dict[str, SnapshotView] = {}
     kept_apart: tuple[StateView, ...] = ()
     newest: SnapshotView | None = None
-    stops = 0
+    number: int | None = None
     for view in sorted(context.history.checkpoints, key=lambda one: one.checkpoint):
-        if context.stops_before(view.attempt) != stops and newest is not None:
-            stops = context.stops_before(view.attempt)
+        before, number = number, context.job_number(view.attempt)
+        if newest is not None and number != before:
             gone = tuple(state for state in newest.state if state.subtask in newest.finished)
             # Who has these names now owns other key groups.
             kept_apart += tuple(msgspec.structs.replace(state, groups={}) for state in gone)

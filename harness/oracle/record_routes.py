@@ -17,15 +17,15 @@ from barrier_tck.harness.system.job_view import JobView
 _STEP = re.compile(r"(?P<operator>[^\[\]/]+)(?:/[ab])?\[(?P<index>\d+)\]")
 
 
-_Arrival = tuple[int, int, str, str]
+Arrival = tuple[int, int, str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class _Arrivals:
+class TakenRecords:
     """Records that reached one subtask, in the order in which it took them, as far as this is known."""
 
     subtask: str
-    records: tuple[_Arrival, ...]
+    records: tuple[Arrival, ...]
     """(number of the input, id, full path, key on arrival)."""
 
 
@@ -35,11 +35,8 @@ def route_problems(plan: JobPlan, job: JobView | None, view: SnapshotView, once:
     ``job`` is the plan's job, as its system sees it. ``once`` means that no record was read twice, so that their
     order is the order of reading, and each came at most as often as there are edges along its path.
     """
-    graph = _Graph(plan)
-    places = {one: _place_of(one, job) for one in _subtasks_of(view)}
-    coming = _in_flight(plan, view)
-    for arrivals in (*_in_states(plan, view, coming), *_at_sinks(view, coming), *coming):
-        end = places[arrivals.subtask]
+    graph = RecordPaths(plan)
+    for arrivals, end in arrivals_of(plan, job, view):
         for path in dict.fromkeys(path for _, _, path, _ in arrivals.records):
             yield from graph.way_problems(path, end)
         if once:
@@ -47,6 +44,17 @@ def route_problems(plan: JobPlan, job: JobView | None, view: SnapshotView, once:
             yield from graph.too_often(arrivals, end)
         graph.note_receivers(arrivals, end)
     yield from graph.split_keys()
+
+
+def arrivals_of(
+    plan: JobPlan, job: JobView | None, view: SnapshotView
+) -> Iterator[tuple[TakenRecords, Place | None]]:
+    """Yield the records that reached each state and each sink, and those on their way, with the place where they are;
+    None if the system does not say."""
+    places = {one: _place_of(one, job) for one in _subtasks_of(view)}
+    coming = _in_flight(plan, view)
+    for arrivals in (*_in_states(plan, view, coming), *_at_sinks(view, coming), *coming):
+        yield arrivals, places[arrivals.subtask]
 
 
 def _subtasks_of(view: SnapshotView) -> tuple[str, ...]:
@@ -57,42 +65,42 @@ def _subtasks_of(view: SnapshotView) -> tuple[str, ...]:
     )
 
 
-def _in_flight(plan: JobPlan, view: SnapshotView) -> tuple[_Arrivals, ...]:
+def _in_flight(plan: JobPlan, view: SnapshotView) -> tuple[TakenRecords, ...]:
     """Return what is on each channel, which is what its receiver will take next."""
     found = []
     for one in view.in_flight:
         edge = edge_of(plan, one)
         if edge is not None:
             rows = tuple((edge.input, row["id"], row["path"], str(row["key"])) for row in one.rows)
-            found.append(_Arrivals(one.receiver, rows))
+            found.append(TakenRecords(one.receiver, rows))
     return tuple(found)
 
 
-def _in_states(plan: JobPlan, view: SnapshotView, coming: Sequence[_Arrivals]) -> Iterator[_Arrivals]:
+def _in_states(plan: JobPlan, view: SnapshotView, coming: Sequence[TakenRecords]) -> Iterator[TakenRecords]:
     """Yield what a state holds, key by key, because only the records of one key are in the order of arrival.
 
     If the state is that of the first operator of a chain, what is in flight to its subtask follows.
     """
     heads = [vertex.operators[0].name for vertex in plan.vertices]
     for part in view.state:
-        following: dict[str, list[_Arrival]] = {}
+        following: dict[str, list[Arrival]] = {}
         for channel in coming if part.operator in heads else ():
             for record in channel.records if channel.subtask == part.subtask else ():
                 following.setdefault(record[3], []).append(record)
         for text, kept in part.entries.items():
             key = str(key_of_text(text)[0])
             records = [(number, identifier, path, key) for number, identifier, path in kept]
-            yield _Arrivals(part.subtask, (*records, *following.get(key, ())))
+            yield TakenRecords(part.subtask, (*records, *following.get(key, ())))
 
 
-def _at_sinks(view: SnapshotView, coming: Sequence[_Arrivals]) -> Iterator[_Arrivals]:
+def _at_sinks(view: SnapshotView, coming: Sequence[TakenRecords]) -> Iterator[TakenRecords]:
     """Yield what each sink subtask wrote, if the system says which of them wrote what, and what is in flight to it."""
     written: dict[str, list[tuple[int, int, str, str]]] = {}
     for subtask, row in zip(view.reached_by, view.reached_sinks or (), strict=False):
         written.setdefault(subtask, []).append((0, row["id"], row["path"], row["key"]))
     for subtask, records in written.items():
         records += [record for one in coming if one.subtask == subtask for record in one.records]
-        yield _Arrivals(subtask, tuple(records))
+        yield TakenRecords(subtask, tuple(records))
 
 
 def placement_problems(job: JobView | None, view: SnapshotView) -> Iterator[str]:
@@ -117,11 +125,11 @@ SPLIT_IDS = 100_000
 """In the workload ``lineage``, the ids of one split lie in one range of this length, in reading order."""
 
 
-_Place = tuple[str, int]
+Place = tuple[str, int]
 """(vertex of the plan's job, place of a subtask among those of the vertex)."""
 
 
-def _place_of(subtask: str, job: JobView | None) -> _Place | None:
+def _place_of(subtask: str, job: JobView | None) -> Place | None:
     """Return the place of a subtask in the plan's job; None if the system does not say."""
     view = job.by_name.get(subtask) if job is not None else None
     if job is None or view is None or not view.vertex:
@@ -129,7 +137,7 @@ def _place_of(subtask: str, job: JobView | None) -> _Place | None:
     return view.vertex, job.like(subtask).index(subtask)
 
 
-class _Graph:
+class RecordPaths:
     """What the edges of a job say about the paths of records; it also collects where keys were sent."""
 
     def __init__(self, job: JobPlan) -> None:
@@ -155,10 +163,10 @@ class _Graph:
             self._edges[ends] = (*self._edges.get(ends, ()), edge)
         self._receivers: dict[tuple[str, str], dict[int, str]] = {}
         """(vertex, key) -> the subtasks that got the key over hash edges, each with a path that leads there."""
-        self._read: dict[tuple[str, _Place | None], list[tuple[str, int, str]]] = {}
+        self._read: dict[tuple[str, Place | None], list[tuple[str, int, str]]] = {}
         """(path, end) -> its steps."""
 
-    def way_problems(self, path: str, end: _Place | None) -> Iterator[str]:
+    def way_problems(self, path: str, end: Place | None) -> Iterator[str]:
         """Yield each step of a path that no edge allows; the last step leads to the place where the record is."""
         way = self._way(path, end)
         if way is None:
@@ -177,7 +185,7 @@ class _Graph:
                 only = f"though the edge only leads to {receiver}[{i}]"
                 yield f"a record went from {sender}[{i}] to {receiver}[{j}], {only}"
 
-    def overtaken(self, arrivals: _Arrivals, end: _Place | None) -> Iterator[str]:
+    def overtaken(self, arrivals: TakenRecords, end: Place | None) -> Iterator[str]:
         """Yield which records come after others that were read later and came on the same channels (BAR-2)."""
         latest: dict[tuple[int, str, int], int] = {}
         for number, identifier, path, _ in arrivals.records:
@@ -189,7 +197,7 @@ class _Graph:
                 )
             latest[lane] = identifier
 
-    def too_often(self, arrivals: _Arrivals, end: _Place | None) -> Iterator[str]:
+    def too_often(self, arrivals: TakenRecords, end: Place | None) -> Iterator[str]:
         """Yield which records came on one path more often than there are edges along it."""
         for (number, identifier, path, _), times in Counter(arrivals.records).items():
             if times > 1:
@@ -200,7 +208,7 @@ class _Graph:
                         f"along which {edges} edges lead"
                     )
 
-    def note_receivers(self, arrivals: _Arrivals, end: _Place | None) -> None:
+    def note_receivers(self, arrivals: TakenRecords, end: Place | None) -> None:
         """Remember to which subtasks hash edges sent each key."""
         for _, _, path, last_key in arrivals.records:
             key, way = last_key, self._steps(path, end)
@@ -222,7 +230,17 @@ class _Graph:
                     f"way of {another or 'its source'}, though records are sent there by key"
                 )
 
-    def _edges_along(self, path: str, end: _Place | None, number: int) -> int:
+    def vertices_on(self, path: str, end: Place | None) -> tuple[str, ...]:
+        """Return the vertices on a path, in order; a vertex counts once for all operators of its chain."""
+        steps, chained = self._steps(path, end), self._chained(path, end)
+        starts = [True, *(not one for one in chained)]
+        return (
+            tuple(vertex for (vertex, _, _), start in zip(steps, starts, strict=True) if start)
+            if steps
+            else ()
+        )
+
+    def _edges_along(self, path: str, end: Place | None, number: int) -> int:
         """Return for how many combinations of edges one path of subtasks stands."""
         way, found = self._way(path, end) or [], 1
         hops = zip(pairwise(way), self._chained(path, end), strict=True) if way else ()
@@ -235,7 +253,7 @@ class _Graph:
                 )
         return found
 
-    def _chained(self, path: str, end: _Place | None) -> list[bool]:
+    def _chained(self, path: str, end: Place | None) -> list[bool]:
         """Return for each hop of a path whether it leads to the next operator of a chain, and not along an edge."""
         return [
             sender == receiver
@@ -244,13 +262,13 @@ class _Graph:
             for (sender, _, operator), (receiver, _, next_one) in pairwise(self._steps(path, end))
         ]
 
-    def _way(self, path: str, end: _Place | None) -> list[_Place] | None:
+    def _way(self, path: str, end: Place | None) -> list[Place] | None:
         """Return the subtasks on a path; None if it is no path."""
         steps = self._steps(path, end)
         expected = (path.count(">") + 1 if path else 0) + (end is not None)
         return [(vertex, index) for vertex, index, _ in steps] if len(steps) == expected else None
 
-    def _steps(self, path: str, end: _Place | None) -> list[tuple[str, int, str]]:
+    def _steps(self, path: str, end: Place | None) -> list[tuple[str, int, str]]:
         """Return vertex, index and operator of each step; the last step is the place where the record is."""
         if (path, end) in self._read:
             return self._read[path, end]

@@ -46,6 +46,33 @@ def restored_checkpoints(history: History) -> dict[int, int | None]:
     }
 
 
+def attempt_of(history: History, view: SnapshotView) -> int | None:
+    """Return the attempt that took a checkpoint: as it says itself, or else the one in which it completed."""
+    if view.attempt is not None:
+        return view.attempt
+    current: int | None = None
+    for line in history.operations:
+        match line.operation:
+            case AttemptStarted(attempt=attempt):
+                current = attempt
+            case CheckpointCompleted(checkpoint=completed) if completed == view.checkpoint:
+                return current
+    return current
+
+
+def ancestors(history: History, attempt: int | None) -> list[SnapshotView]:
+    """Return the opened checkpoints from which an attempt descends, the one that it restored first."""
+    opened = {view.checkpoint: view for view in history.checkpoints if view.problem is None}
+    restored, found = restored_checkpoints(history), list[SnapshotView]()
+    while attempt is not None:
+        view = opened.get(restored.get(attempt) or -1)
+        if view is None or view in found:
+            break
+        found.append(view)
+        attempt = attempt_of(history, view)
+    return found
+
+
 def attempts_that_ran(history: History) -> frozenset[int]:
     """Return the attempts in which every subtask ran: no other attempt can have completed a checkpoint."""
     return frozenset(running.operation.attempt for running in history.of(AttemptRunning))

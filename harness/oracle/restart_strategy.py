@@ -69,7 +69,7 @@ class _Course:
     def __init__(self, plan: TrialPlan, exact: bool) -> None:
         self._restart = plan.restart
         self._tolerance_ms = ROUNDING_MS if exact else CLOCK_MS
-        self._late_ms = _preparations_ms(plan) if exact else BUSY_MS
+        self._late_ms = _preparations_ms(plan) if exact else BUSY_MS + (plan.deployment.elastic_wait_ms or 0)
         self._crashes = [
             number for number, planned in enumerate(plan.faults) if planned.fault.ends is Ends.COORDINATOR
         ]
@@ -174,6 +174,11 @@ def _delay_in_row(restart: RestartPlan, failures: int) -> float | None:
 
 
 def _preparations_ms(plan: TrialPlan) -> float:
-    """Return how long the end of an attempt takes at most in virtual time: a message and a write of metadata."""
+    """Return how long the end of an attempt and the wait for slots take at most in virtual time. An attempt ends with
+    a message and a write of metadata.
+    """
     lasting_ms = sum(planned.fault.heals_after_ms or 0 for planned in plan.faults)
-    return 2.0 * plan.network.latency_ms_max + plan.checkpoints.async_ms_max + lasting_ms + 1.0
+    end_ms = 2.0 * plan.network.latency_ms_max + plan.checkpoints.async_ms_max + lasting_ms + 1.0
+    # An elastic job waits for slots that are missing, and looks at them ten times meanwhile.
+    wait_ms = plan.deployment.elastic_wait_ms or 0
+    return end_ms + wait_ms + max(1.0, wait_ms / 10)

@@ -2,7 +2,8 @@
 
 What the system reports about its checkpoints was read with its own code. Here the judge looks at what its own reader
 found in the bytes: the position of every split, in the part of a source subtask; for every subtask that keeps state,
-its files; and for each file the size and the checksum that the metadata names.
+its files; and for each file the size and the checksum that the metadata names. The key groups of a heap's file must be
+compressed as configured, each by itself (SNP-6).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.damage import damaged_files
 from barrier_tck.harness.oracle.examples import chosen
+from barrier_tck.harness.oracle.stored_heap import PLAIN
 from barrier_tck.harness.oracle.trial_input import TrialInput
 from barrier_tck.harness.record.history import SnapshotView
 from barrier_tck.harness.record.operations import CheckpointTriggered
@@ -26,7 +28,7 @@ class StoredCheckpoints:
     """Every retained checkpoint is complete in storage, as read by the judge itself."""
 
     name = "stored-checkpoints"
-    clauses = ("STA-3",)
+    clauses = ("STA-3", "SNP-6")
 
     def __init__(self, trial_input: TrialInput) -> None:
         """Take the input, for its splits."""
@@ -52,11 +54,20 @@ class StoredCheckpoints:
                 f"checkpoint {stored.checkpoint}: {problem}"
                 for problem in self._problems(stored, view, context, damaged)
             ]
+        otherwise = [
+            problem
+            for file in files
+            if file.path not in damaged
+            for problem in _packing(file, context.plan.checkpoints.compression)
+        ]
+        broken = (*(self.clauses[:1] if problems else ()), *(self.clauses[1:] if otherwise else ()))
+        problems += otherwise
         counts = {"checkpoints": len(found), "files": len(files), "wrong": len(problems)}
         if problems:
             summary = f"{len(problems)} problems in storage; the first: {problems[0]}"
-            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
-        spoken = self.clauses if found else ()
+            return Finding(self.name, broken, Verdict.INVALID, summary, counts, chosen(problems))
+        packed = any(file.codec not in ("", PLAIN) for file in files)
+        spoken = self.clauses if packed else self.clauses[:1] if found else ()
         summary = f"{len(found)} retained checkpoints with {len(files)} files are complete in storage"
         return Finding(self.name, spoken, Verdict.VALID, summary, counts)
 
@@ -148,3 +159,11 @@ def _contents(file: StoredFile) -> Iterator[str]:
         yield f"{file.path} has {file.found_size} bytes, but the metadata says {file.size}"
     elif file.found_checksum != file.checksum:
         yield f"{file.path} has the checksum {file.found_checksum}, but the metadata says {file.checksum}"
+
+
+def _packing(file: StoredFile, wanted: str) -> Iterator[str]:
+    """Yield how a state file is compressed otherwise than it should be, as far as the reader knows its format."""
+    if file.misread:
+        yield f"{file.path}: {file.misread}"
+    elif file.codec and file.codec != wanted:
+        yield f"the key groups in {file.path} have the compression {file.codec}, and the plan says {wanted} (SNP-6)"

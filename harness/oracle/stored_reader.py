@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from barrier_tck.harness.oracle.stored_heap import packing_of
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.stored import (
     StoredCheckpoint,
@@ -22,7 +23,7 @@ from barrier_tck.harness.record.stored import (
 )
 
 METADATA = "_metadata"
-FORMAT, VERSIONS = "checkpoint-metadata", (1, 2, 3, 4, 5)
+FORMAT, VERSIONS = "checkpoint-metadata", (1, 2, 3, 4, 5, 6)
 _PLACE = re.compile(r"(?P<directory>.*)/chk-(?P<checkpoint>[0-9]+)/_metadata")
 
 
@@ -143,7 +144,10 @@ def _file(handle: dict[str, Any], read: Callable[[str], bytes], root: str) -> St
     content = _content(f"{root}/{path}".removeprefix("/"), read)
     if content is None:
         return StoredFile(path, size, checksum)
-    return StoredFile(path, size, checksum, len(content), _checksum(content))
+    found = _checksum(content)
+    # What is damaged is told by its size and checksum, and is not taken apart.
+    packing = packing_of(content) if found == checksum else ("", "")
+    return StoredFile(path, size, checksum, len(content), found, *packing)
 
 
 def _checksum(content: bytes) -> str:

@@ -10,12 +10,16 @@ from barrier_tck.harness.support.strict_input import nearest
 SHIPPED_STORAGES = {
     "files": "barrier_tck.reference_impl.storage.checkpoint_storage:file_storage",
     "s3": "barrier_tck.reference_impl.storage.s3:s3_storage",
+    "hdfs": "barrier_tck.reference_impl.storage.hdfs:hdfs_storage",
     "memory": "barrier_tck.reference_impl.storage.memory_files:memory_storage",
 }
 """Short name -> target, for the checkpoint storages that come with the project."""
 
 OF_THE_TRIAL = ("files", "s3")
 """The storages that a trial starts for itself; the simulator has both on its disk, where every fault reaches them."""
+
+WITHOUT_A_PLACE = (*OF_THE_TRIAL, "memory")
+"""The storages that need no place outside the trial. Any other is given a directory of the trial as its location."""
 
 
 def storage_target(name: str) -> str:

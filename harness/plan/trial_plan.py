@@ -6,6 +6,7 @@ trials is in the plan; its seed only decides the simulator's message latencies a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -32,6 +33,9 @@ CheckpointProtocol = Literal["barriers", "chandy_lamport"]
 
 CompressionName = Literal["none", "zstd"]
 """How snapshots of keyed state are compressed (SNP-6)."""
+
+LocalCopiesName = Literal["disk", "memory"]
+"""Where second copies of state are kept (LOC-7)."""
 
 WhenUnreadable = Literal["fail", "older"]
 """What to do when no copy of the latest checkpoint can be read."""
@@ -88,6 +92,13 @@ class DeploymentPlan(Bounded, frozen=True, forbid_unknown_fields=True):
     """Whether keyed operators write every change to the state backend at once, and not only at barriers."""
     cached_keys: Annotated[int, msgspec.Meta(ge=1, le=2**31)] | None = None
     """Most keys that a keyed aggregate of a subtask has in memory, in front of its state backend; None: all."""
+    slots_per_executor: Annotated[int, msgspec.Meta(ge=1, le=1_000)] | None = None
+    """How many subtasks an executor has room for; None: any number. On Spark the cluster's cores say it."""
+    elastic_wait_ms: _Duration | None = None
+    """How long an attempt waits for slots that are missing, before the job goes on narrower (RSC-2); None: it never
+    does, and waits until it fails."""
+    fixed_vertices: tuple[str, ...] = ()
+    """Vertices that an elastic job leaves as they are; so it does with receivers of a broadcast, and with loops."""
     slow_vertex: str | None = None
     """A vertex that is slower than the others, so that records queue up before it."""
     slow_batch_ms: _Duration = 0
@@ -118,11 +129,16 @@ class CheckpointPlan(Bounded, frozen=True, forbid_unknown_fields=True):
     """How each key group of a snapshot is compressed; RocksDB leaves its files as they are (SNP-6)."""
     local_compression: CompressionName | None = None
     """With local recovery: how the copies on hosts are compressed; None: they have the bytes of the primary (LOC-7)."""
+    local_copies: LocalCopiesName = "disk"
+    """With local recovery: where the copies on hosts are. Those in an executor's memory are lost with it (LOC-7)."""
+    local_memory_bytes: Annotated[int, msgspec.Meta(ge=1, le=2**40)] = 64 * 1024 * 1024
+    """Most bytes that the copies in the memory of one executor take."""
     storage: str = "files"
-    """Where checkpoints are kept (STA-2): ``files``, ``s3``, ``memory``, or any other as ``package.module:Factory``.
+    """Where checkpoints are kept (STA-2): ``files``, ``s3``, ``hdfs``, ``memory``, or any other as
+    ``package.module:Factory``.
 
     For ``s3`` a trial on Spark starts a server; the simulator has a model of one, which lists late. ``memory`` is the
-    coordinator's: it is lost with it, and the processes of a cluster cannot reach it.
+    coordinator's: it is lost with it, and the processes of a cluster cannot reach it. ``hdfs`` needs one that is there.
     """
 
     protocol: CheckpointProtocol = "barriers"
@@ -275,6 +291,9 @@ class TrialPlan(Bounded, frozen=True, forbid_unknown_fields=True):
         problem = _problem_of_rescales(self.rescales, self.job)
         if problem is not None:
             raise ValueError(problem)
+        problem = _problem_of_elastic(self.deployment, self.checkpoints, self.job)
+        if problem is not None:
+            raise ValueError(problem)
         groups = self.deployment.max_parallelism
         for job in [self.after_stops(number).job for number in range(len(self.rescales) + 1)]:
             for vertex in job.vertices:
@@ -289,6 +308,10 @@ class TrialPlan(Bounded, frozen=True, forbid_unknown_fields=True):
         if not self.job.vertices or not self.rescales or not stops:
             return self
         widths = {name: width for one in self.rescales[:stops] for name, width in one.widths.items()}
+        return self.at_widths(widths)
+
+    def at_widths(self, widths: Mapping[str, int]) -> TrialPlan:
+        """Return the plan with another parallelism of some vertices, for good."""
         return msgspec.structs.replace(self, job=self.job.at_widths(widths), rescales=())
 
     @property
@@ -303,6 +326,19 @@ class TrialPlan(Bounded, frozen=True, forbid_unknown_fields=True):
         """Hash by content: settings are a dictionary."""
         fields = [getattr(self, name) for name in self.__struct_fields__ if name != "system"]
         return hash((*fields, msgspec.json.encode(self.system, order="deterministic")))
+
+
+def _problem_of_elastic(deployment: DeploymentPlan, checkpoints: CheckpointPlan, job: JobPlan) -> str | None:
+    """Say what contradicts an elastic job; None if nothing does."""
+    names = [vertex.name for vertex in job.vertices]
+    unknown = [name for name in deployment.fixed_vertices if names and name not in names]
+    if unknown:
+        return f"deployment.fixed_vertices: there is no vertex {unknown[0]!r} in the job"
+    if deployment.elastic_wait_ms is not None and checkpoints.records_all:
+        return (
+            "a job with snapshots of chandy_lamport cannot be elastic: leave deployment.elastic_wait_ms out"
+        )
+    return None
 
 
 def _problem_of_rescales(rescales: tuple[RescalePlan, ...], job: JobPlan) -> str | None:

@@ -120,6 +120,8 @@ class SnapshotView(msgspec.Struct, frozen=True):
     """The directory of the savepoint that it is; None for a checkpoint."""
     finished: tuple[str, ...] = ()
     """The subtasks that had finished before it (BAR-6): it holds positions of theirs, and no state."""
+    lacking: tuple[CheckpointProblem, ...] = ()
+    """Files of checkpoints retained at that moment, this one among them or not, that were gone then."""
 
     def state_by_operator(self, without: Collection[str] = ()) -> Mapping[str, Mapping[str, list[Any]]]:
         """Return operator -> key -> accumulator values over all subtasks.
@@ -189,6 +191,8 @@ class OutputComparison(msgspec.Struct, frozen=True, omit_defaults=True):
     """Why they could not be compared, in words."""
     checks: dict[str, dict[str, int]] = {}
     """For people: check -> which side -> number of rows that only this side has."""
+    ran_again: int = 0
+    """Micro-batches that, or of which a task, ran more than once: a sink that cannot bear it shows it there."""
 
 
 class StateComparison(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):

@@ -27,6 +27,16 @@ class _Kind(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind", t
 # --- attempts -----------------------------------------------------------------------------------------------
 
 
+class Narrowed(_Kind, frozen=True):
+    """An attempt is about to start that is narrower than the job is meant to be, because slots are missing (RSC-2)."""
+
+    attempt: int
+    slots: int
+    """How many there are."""
+    widths: dict[str, int]
+    """Vertex -> parallelism, of every vertex."""
+
+
 class AttemptStarted(_Kind, frozen=True):
     """A deployment of the dataflow begins."""
 
@@ -354,7 +364,8 @@ class HealingUnclear(_Kind, frozen=True):
 
 
 Operation = (
-    AttemptStarted
+    Narrowed
+    | AttemptStarted
     | AttemptRunning
     | AttemptEnded
     | CheckpointTriggered

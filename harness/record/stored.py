@@ -19,6 +19,10 @@ class StoredFile(msgspec.Struct, frozen=True):
     """Size in bytes of the file that is there; None if no such file can be read."""
     found_checksum: str | None = None
     """Checksum of the bytes that are there."""
+    codec: str = ""
+    """How its key groups are compressed, ``none`` if they are not; empty for a file of which nobody knows (SNP-6)."""
+    misread: str = ""
+    """Why its key groups cannot be read one by one, if they cannot."""
 
 
 class StoredOperator(msgspec.Struct, frozen=True):

@@ -27,6 +27,10 @@ class Verdict(StrEnum):
         return max(verdicts, key=lambda verdict: verdict.severity, default=Verdict.UNKNOWN)
 
 
+CHANCES = "chances"
+"""The count by which a checker says how often a fault gave what it judged a chance to be wrong."""
+
+
 class Finding(msgspec.Struct, frozen=True):
     """One checker's result: like a bank statement, with counts and the first, worst and last example."""
 

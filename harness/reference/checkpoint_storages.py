@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from barrier_tck.faults.fault import Ends
-from barrier_tck.harness.plan.storage_targets import OF_THE_TRIAL, SHIPPED_STORAGES, storage_target
+from barrier_tck.harness.plan.storage_targets import OF_THE_TRIAL, WITHOUT_A_PLACE, storage_target
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.reference.stored_elsewhere import StoredElsewhere, watched
 from barrier_tck.harness.support.errors import UsageProblem
@@ -24,12 +24,12 @@ _IN_MEMORY = "memory"
 def require_checkpoint_storage(name: str) -> None:
     """Raise UsageProblem, which says what to change, unless trials can keep their checkpoints in this storage.
 
-    For ``package.module:Factory`` the module is imported, and the factory is called once with an empty directory. So a
-    campaign asks before it starts or writes anything.
+    For ``hdfs`` and ``package.module:Factory`` the module is imported, and the factory is called once with an empty
+    directory. So a campaign asks before it starts or writes anything.
     """
     look_where_run()
     target = storage_target(name)
-    if name in SHIPPED_STORAGES:
+    if name in WITHOUT_A_PLACE:
         return
     with temporary_work_directory("storage") as directory:
         make(target, "checkpoint storage", CheckpointStorage, directory, "job")
@@ -52,14 +52,14 @@ def require_shared(plan: TrialPlan) -> None:
     if plan.checkpoints.storage == _IN_MEMORY:
         raise UsageProblem(
             "checkpoints.storage is 'memory', that of one process, and the processes of a cluster share none; keep "
-            "checkpoints in files or s3, or choose reference-simulated"
+            "checkpoints in files, s3 or hdfs, or choose reference-simulated"
         )
 
 
 def stored_below(directory: Path, plan: TrialPlan) -> StoredElsewhere | None:
-    """Return what makes a storage from outside, in a directory that all processes reach; None if a plan names none."""
+    """Return what makes a storage outside the trial, whose place is named by a directory; None if a plan names none."""
     name = plan.checkpoints.storage
-    return None if name in SHIPPED_STORAGES else StoredElsewhere(storage_target(name), str(directory))
+    return None if name in WITHOUT_A_PLACE else StoredElsewhere(storage_target(name), str(directory))
 
 
 @contextlib.contextmanager

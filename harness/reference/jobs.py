@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from barrier_tck.harness.plan.job_graph import SOURCE, JobPlan
+from barrier_tck.harness.plan.job_graph import SOURCE, JobPlan, Spread
 from barrier_tck.harness.plan.trial_plan import RestartPlan, TrialPlan
 from barrier_tck.harness.reference.operators import operator_spec
 from barrier_tck.harness.support.errors import UsageProblem
@@ -16,6 +16,8 @@ from barrier_tck.reference_impl.config import (
     CheckpointConfig,
     CheckpointMode,
     Compression,
+    CopyMedium,
+    ElasticConfig,
     ExponentialDelayRestart,
     FailureRateRestart,
     JobConfig,
@@ -55,9 +57,21 @@ def job_config(plan: TrialPlan) -> JobConfig:
         storage_root=CHECKPOINTS,
         compression=Compression(plan.checkpoints.compression),
         local_compression=Compression(second) if second is not None else None,
+        local_copies=CopyMedium(plan.checkpoints.local_copies),
+        local_memory_bytes=plan.checkpoints.local_memory_bytes,
         on_unreadable=OnUnreadable(plan.on_unreadable),
+        elastic=_elastic_config(plan),
         **said,
     )
+
+
+def _elastic_config(plan: TrialPlan) -> ElasticConfig | None:
+    wait_ms = plan.deployment.elastic_wait_ms
+    if wait_ms is None:
+        return None
+    # What becomes of a record that all receivers process depends on how many there are.
+    told = [edge.target for edge in plan.job.edges if edge.by is Spread.BROADCAST]
+    return ElasticConfig(wait_ms, tuple(dict.fromkeys((*plan.deployment.fixed_vertices, *told))))
 
 
 def _restart_config(restart: RestartPlan) -> AnyRestart:

@@ -7,8 +7,10 @@ opened at once, before retention may delete it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+
+import msgspec
 
 from barrier_tck.harness.record import operations as told
 from barrier_tck.harness.record.history import Recorded, SnapshotView
@@ -57,7 +59,10 @@ class RunRecorder(JobObserver, ABC):
     def __init__(self, opener: CheckpointOpener, savepoints: Sequence[PlannedSavepoint] = ()) -> None:
         """Start with an empty history; ``savepoints`` are those to ask for."""
         self._opener = opener
-        graph = opener.graph
+        self._meant = graph = opener.graph
+        """The job, as parallel as it is meant to be."""
+        self._narrowed: int | None = None
+        """The latest attempt that was narrower than that."""
         self._subtasks = frozenset(str(subtask) for subtask in graph.subtasks)
         self._waits = frozenset(
             subtask.vertex for subtask in graph.subtasks if len(graph.inputs_of(subtask)) > 1
@@ -82,7 +87,12 @@ class RunRecorder(JobObserver, ABC):
         self._checkpoints: list[CheckpointRecord] = []
 
     def rescaled(self, graph: JobGraph) -> None:
-        """Learn that the job goes on with another parallelism."""
+        """Learn that the job goes on from a savepoint, and with another parallelism."""
+        self._meant = graph
+        self._follow(graph)
+
+    def _follow(self, graph: JobGraph) -> None:
+        """Expect the subtasks of a job from now on."""
         self._opener = replace(self._opener, graph=graph)
         self._subtasks = frozenset(str(subtask) for subtask in graph.subtasks)
         self._waits = frozenset(one.vertex for one in graph.subtasks if len(graph.inputs_of(one)) > 1)
@@ -101,8 +111,16 @@ class RunRecorder(JobObserver, ABC):
 
     # --- JobObserver ----------------------------------------------------------------------------------------
 
+    def attempt_narrowed(self, attempt: int, slots: int, widths: Mapping[str, int]) -> None:
+        """A deployment is about to begin that has fewer subtasks than the job is meant to have."""
+        self._narrowed = attempt
+        self._follow(self._meant.at_widths(widths))
+        self.note(told.Narrowed(attempt, slots, dict(widths)))
+
     def attempt_started(self, attempt: int, restored_checkpoint: int | None) -> None:
         """A deployment begins."""
+        if self._narrowed != attempt and self._opener.graph is not self._meant:
+            self._follow(self._meant)
         self._attempts.append(_Attempt(attempt, self.now_ms(), restored_checkpoint))
         self.note(told.AttemptStarted(attempt, restored_checkpoint))
         seen = any(view.checkpoint == restored_checkpoint for view in self.views)
@@ -193,7 +211,9 @@ class RunRecorder(JobObserver, ABC):
         checkpoint, attempt = int(completed.checkpoint), int(completed.attempt)
         self.note(told.CheckpointCompleted(checkpoint, attempt))
         self._end_checkpoint(checkpoint, attempt, "completed", "")
-        self.views.append(self._opener.open(completed))
+        opened = self._opener.open(completed)
+        lacking = self._opener.lacking((*self.views, opened))
+        self.views.append(msgspec.structs.replace(opened, lacking=lacking) if lacking else opened)
         self._ask_for_savepoints(completed=1)
 
     def checkpoint_aborted(self, checkpoint: int, attempt: int, cause: Cause, reason: str) -> None:

@@ -30,7 +30,7 @@ from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.paths import join
 from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint, OperatorSnapshot, StateHandle
 from barrier_tck.reference_impl.runtime.components import Components
-from barrier_tck.reference_impl.runtime_errors import RuntimeFailure
+from barrier_tck.reference_impl.runtime_errors import RuntimeFailure, StorageError
 from barrier_tck.reference_impl.state.backend import KeyedStateStore, StateReader, StateScope
 from barrier_tck.reference_impl.state.working_directory import WorkingDirectory
 from barrier_tck.reference_impl.storage.checkpoint_storage import CheckpointStorage
@@ -151,6 +151,27 @@ class CheckpointOpener:
                 for subtask, handle in handles.items()
             }
         )
+
+    def lacking(self, views: Sequence[SnapshotView]) -> tuple[CheckpointProblem, ...]:
+        """Return the files of retained checkpoints that are gone now, of those checkpoints that are among ``views``.
+
+        Storage that cannot be reached shows nothing; what it holds at the end is judged in any case.
+        """
+        try:
+            files = self.files()
+            # Before the checkpoints: what is retained after that had all of its files until then.
+            there = dict.fromkeys(files.list_files(self.root))
+            retained = dict.fromkeys(self.storage.completed())
+            return tuple(
+                CheckpointProblem(view.checkpoint, Reason.MISSING, path, "it is gone")
+                for view in views
+                if CheckpointId(view.checkpoint) in retained and view.savepoint is None
+                for path in dict.fromkeys(file.path for named in view.files.values() for file in named)
+                # A store that lists late is asked once more.
+                if join(self.root, path) not in there and not files.exists(join(self.root, path))
+            )
+        except StorageError:
+            return ()
 
     def open_restored(self, checkpoint: int) -> SnapshotView:
         """Open a checkpoint by its number; one whose metadata cannot be read is a view with a ``problem``."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.record.history import End
-from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.record.verdict import CHANCES, Finding, Verdict
 
 
 class CommittedOutput:
@@ -31,6 +31,7 @@ class CommittedOutput:
             "duplicated": found.duplicated,
             "unexpected": found.unexpected,
             "copies_excused": sum(sum(sides.values()) for sides in comparison.checks.values()),
+            CHANCES: comparison.ran_again,
         }
         wrong = [name for name in ("lost", "duplicated", "unexpected") if counts[name]]
         if context.history.end is not End.FINISHED:
@@ -41,6 +42,10 @@ class CommittedOutput:
             summary = f"all {found.expected} rows of the batch are in the output, and nothing else"
             if counts["copies_excused"]:
                 summary += f"; {counts['copies_excused']} copies are of micro-batches that ran again"
+            elif comparison.ran_again:
+                summary += (
+                    f"; {comparison.ran_again} of the micro-batches, or tasks of them, ran more than once"
+                )
             return self._finding(Verdict.VALID, summary, counts)
         parts = ", ".join(f"{counts[name]} {name}" for name in wrong)
         summary = f"{parts}; {found.committed} rows committed, and the batch gives {found.expected}"

@@ -64,6 +64,11 @@ class DisturbedWrites:
         self._proof = str(directory / "proof")
         directory.mkdir()
 
+    def settings(self) -> dict[str, str]:
+        """Return what Hadoop has to be told in a JVM whose writes are to be disturbed."""
+        told = settings_of_writes(str(self.directory), {})
+        return {name: value for name, value in told.items() if value is not None}
+
     def disturb(self, trouble: WriteTrouble, times: int, latency_ms: int) -> None:
         """Disturb a write that the driver makes for us, which is the proof, and as many of the query as asked for.
 
@@ -71,13 +76,17 @@ class DisturbedWrites:
         """
         with self._lock:
             self._struck_before = len(self.struck())
-        for _ in range(times + 1):
-            (self.directory / f"token-{next(self._numbers):04d}.{trouble}.{latency_ms}").touch()
+        self.disturb_next(trouble, times + 1, latency_ms)
         try:
             self._try_write(self._proof)
         except (PeerGone, RemoteError) as error:
             self.stop()
             raise TargetGone(f"there is no driver with a session ({error})") from error
+
+    def disturb_next(self, trouble: WriteTrouble, times: int, latency_ms: int = 0) -> None:
+        """Disturb so many of the next writes, whoever writes."""
+        for _ in range(times):
+            (self.directory / f"token-{next(self._numbers):04d}.{trouble}.{latency_ms}").touch()
 
     def is_struck(self) -> bool:
         """Tell whether a write was disturbed."""

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import psutil
 
 from barrier_tck.faults.targets import NoTargets, Peers
 from barrier_tck.harness.cluster.cluster import Cluster
-from barrier_tck.harness.cluster.host_targets import ExecutorOnHost, LinkOfHost, LostHost
+from barrier_tck.harness.cluster.host_targets import (
+    ExecutorOnHost,
+    ExecutorWithoutMemory,
+    LinkOfHost,
+    LostHost,
+)
 from barrier_tck.harness.cluster.process_identity import ExecutorProcess
 from barrier_tck.harness.cluster.signalled_process import SignalledProcess
 from barrier_tck.harness.streaming.checkpoint_outages import COMMITS, CheckpointOutages, RefusedWrites
@@ -102,6 +107,14 @@ class QueryTargets(NoTargets):
             return None
         return LostHost(process, directory, self._cluster.host(executor.host))
 
+    def memory_of(self, subtask: str) -> ExecutorWithoutMemory | None:
+        """Return that executor, if its host has a memory limit."""
+        executor, process = self._executor(), self.executor_of(subtask)
+        host = self._cluster.host(executor.host) if executor is not None else None
+        if executor is None or process is None or host is None:
+            return None
+        return ExecutorWithoutMemory(process, executor.pid, host)
+
     def links_of_executor(self, subtask: str, peers: Peers) -> tuple[LinkOfHost, ...] | None:
         """Return the network of that executor's host, with Spark's own connections; None unless it can be unplugged.
 
@@ -110,6 +123,10 @@ class QueryTargets(NoTargets):
         executor = self._executor()
         host = self._cluster.host(executor.host) if executor is not None else None
         return (LinkOfHost(host, ()),) if host is not None and peers is Peers.EVERYONE else None
+
+    def links_between_halves(self, subtasks: Sequence[str]) -> tuple[LinkOfHost, ...] | None:
+        """Return the same: the first half is the executor of the one subtask that a query has."""
+        return self.links_of_executor(TASKS, Peers.EVERYONE)
 
     def worker_of(self, subtask: str) -> SignalledProcess | None:
         """Return the Python worker of the task that stands at a point, or began last; None if it is gone."""

@@ -15,6 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -28,7 +29,7 @@ from barrier_tck.harness.cluster.driver.driver_process import DriverProcess
 from barrier_tck.harness.cluster.driver.peer import RemoteError
 from barrier_tck.harness.cluster.java_compiler import has_java_compiler
 from barrier_tck.harness.cluster.rendezvous import Rendezvous
-from barrier_tck.harness.draw.profile import Profile
+from barrier_tck.harness.draw.profile import DrawnSetting, Profile
 from barrier_tck.harness.oracle.checker import Checker
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.history import History, OutputComparison, StateComparison
@@ -71,7 +72,8 @@ PROFILE = Profile(
     name="structured-streaming",
     description="A few micro-batches; driver, executors and Python workers are killed at points of sink and tasks, "
     "executors and workers are paused, writes to the checkpoint directory fail or are late, and after some kills it "
-    "cannot be read for a while.",
+    "cannot be read for a while, or the next driver has fewer executors. Hosts that are containers are lost, "
+    "disconnected, and run out of memory.",
     batches=(2, 4),
     batch_records=(2, 12),
     keys=(1, 5),
@@ -80,21 +82,25 @@ PROFILE = Profile(
     records_per_second=(None,),
     faults=(1, 2),
     kinds=(
-        *(("coordinator", 6), ("executor", 2), ("worker", 1), ("pause-executor", 1), ("pause-worker", 1)),
+        *(("coordinator", 6), ("executor", 4), ("worker", 2), ("pause-executor", 1), ("pause-worker", 1)),
         ("disturb-writes", 3),
     ),
     duration_ms=(200, 2_000),
     latency_ms=(200, 1_500),
-    # The moment after the sink's write is the one that most sinks get wrong.
-    points=(*POINTS, *(ProtocolPoint.ALL_ACKNOWLEDGED,) * 2),
+    # The moment after the sink's write, and that after a task's, are those that most sinks get wrong.
+    points=(*POINTS, *(ProtocolPoint.ALL_ACKNOWLEDGED, ProtocolPoint.SNAPSHOT_TAKEN) * 4),
     restore_per_mille=0,
     storage_per_mille=0,
     unreadable_per_mille=200,
     timed_per_mille=80,
     timed_ms=(0, 1_500),
+    # Every change of settings costs a new driver.
+    settings=(DrawnSetting("retries", 150, ("none",)),),
     wall_s=300,
     progress_ms=120_000,
 )
+_KINDS_OF_HOSTS = (("host", 2), ("partition-executor", 3), ("memory", 1))
+"""What else is drawn where hosts are containers."""
 
 
 class StructuredStreaming:
@@ -124,8 +130,9 @@ class StructuredStreaming:
     def capabilities(self) -> frozenset[Capability]:
         """Return what can be hit; a query that its user starts shows no Python worker.
 
-        Hosts that are containers can be lost and taken off the network. On loopback addresses nothing short of a
-        firewall separates processes, and Spark announces its own ports, so no proxy comes between them.
+        Hosts that are containers can be lost, taken off the network, and run out of memory. On loopback addresses
+        nothing short of a firewall separates processes, and Spark announces its own ports, so no proxy comes between
+        them.
         """
         hit = {
             Capability.EXECUTOR_KILL,
@@ -136,17 +143,23 @@ class StructuredStreaming:
         }
         if has_java_compiler():  # for the class that disturbs writes
             hit.add(Capability.WRITE_FAULTS)
-        if isinstance(self._config, DockerClusterConfig):
-            hit |= {Capability.HOST_LOSS, Capability.PARTITION}
+        if self._has_hosts:
+            hit |= {Capability.HOST_LOSS, Capability.PARTITION, Capability.MEMORY_LIMIT}
         return frozenset(hit if self._job.start is not None else hit | {Capability.WORKER_KILL})
 
     @property
     def profiles(self) -> Sequence[Profile]:
         """Return the ranges of trials of this job."""
         named = (self._job.input,) if isinstance(self._job.input, str) else PROFILE.workloads
-        profile = PROFILE
+        fewer = tuple(range(1, self._config.workers))
+        again = DrawnSetting("executors_again", 250, fewer, matters_after=Ends.COORDINATOR)
+        profile = replace(
+            PROFILE,
+            kinds=PROFILE.kinds + (_KINDS_OF_HOSTS if self._has_hosts else ()),
+            settings=PROFILE.settings + ((again,) if fewer else ()),
+        )
         if self._job.start is not None:
-            profile = replace(PROFILE, kinds=tuple(kind for kind in PROFILE.kinds if "worker" not in kind[0]))
+            profile = replace(profile, kinds=tuple(kind for kind in profile.kinds if "worker" not in kind[0]))
         if not self._files:
             return (replace(profile, workloads=named),)
         batches = min(2, len(self._files)), min(4, len(self._files))
@@ -168,6 +181,11 @@ class StructuredStreaming:
             ):
                 raise ValueError(f"executors_again is {value!r}, and not from 1 to {self._config.workers}")
 
+    @property
+    def _has_hosts(self) -> bool:
+        """Tell whether the hosts of the cluster can be hit as a whole."""
+        return isinstance(self._config, DockerClusterConfig)
+
     def use_cluster(self, config: ClusterConfig) -> None:
         """Use another cluster, from the first trial on."""
         # The driver that takes the place of another one is an application, too.
@@ -178,11 +196,12 @@ class StructuredStreaming:
         batches = self._batches(plan)
         roles = (Role.SOURCE, Role.STATEFUL, Role.SINK)
         if self._job.start is not None:
-            return JobView((SubtaskView(TASKS, roles),))
+            return JobView((SubtaskView(TASKS, roles),), whole_hosts=self._has_hosts)
         of_sink = {ProtocolPoint.CHECKPOINT_TRIGGERED: batches, ProtocolPoint.ALL_ACKNOWLEDGED: batches}
         of_tasks = {point: batches for point in POINTS if point not in of_sink}
         return JobView(
             (SubtaskView(TASKS, roles, of_tasks),),
+            whole_hosts=self._has_hosts,
             coordinator_passes={} if isinstance(self._job.sink, str) else of_sink,
             repeats=POINTS,
         )
@@ -233,7 +252,7 @@ class StructuredStreaming:
             duration_ms = run.now_ms()
             drivers.trial_over()
             judged = JudgeOrder(order.job, place, run.run_again)
-            comparison = self._judged(judge, judged)
+            comparison = msgspec.structs.replace(self._judged(judge, judged), ran_again=len(judged.run_again))
             state = self._judged_state(judge, judged) if self._job.state is not None else None
         history = History(
             operations=tuple(run.operations),

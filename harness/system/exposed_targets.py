@@ -15,6 +15,7 @@ _CAPABILITIES = {
     TargetKind.WORKER: Capability.WORKER_KILL,
     TargetKind.COORDINATOR: Capability.COORDINATOR_CRASH,
     TargetKind.HOST: Capability.HOST_LOSS,
+    TargetKind.CAPACITY: Capability.EXECUTOR_LOSS,
     TargetKind.PAUSE: Capability.PAUSE,
     TargetKind.CHANNEL: Capability.CHANNEL_FAULTS,
     TargetKind.PARTITION: Capability.PARTITION,
@@ -22,6 +23,7 @@ _CAPABILITIES = {
     TargetKind.MESSAGES: Capability.MESSAGE_FAULTS,
     TargetKind.OBJECT_STORE: Capability.OBJECT_STORE_FAULTS,
     TargetKind.WRITES: Capability.WRITE_FAULTS,
+    TargetKind.MEMORY: Capability.MEMORY_LIMIT,
 }
 """Kind of target -> the capability of systems that expose it."""
 

@@ -71,6 +71,8 @@ class JobView(msgspec.Struct, frozen=True, dict=True):
     """(sender, receiver) of every connection between subtasks."""
     control_links: tuple[str, ...] = ()
     """Subtasks with a connection to the coordinator."""
+    whole_hosts: bool = False
+    """Whether hosts can only be taken off the network as a whole: an executor is cut off from everyone, both ways."""
     coordinator_passes: Passes = msgspec.field(default_factory=dict)
     """The same as ``SubtaskView.passes``, for the coordinator; empty for a system without one."""
     repeats: tuple[ProtocolPoint, ...] = ()

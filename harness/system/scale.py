@@ -30,6 +30,8 @@ class Scale:
     wall_s: int = 120
     seeds_max: int = 1
     """How often a plan is run at most, each time with another seed; 1 if the seed decides nothing."""
+    tries_max: int = 1
+    """How often a test is run at most until what it is about has happened; 1 if a plan's trials are all the same."""
     examples_max: int = 10
     """Generated plans per property at most; with up to 5, a failing plan is not shrunk."""
     profiles: tuple[tuple[str, str], ...] = ()

@@ -17,6 +17,7 @@ import msgspec
 from barrier_tck.harness.oracle.brought_checkers import with_brought
 from barrier_tck.harness.oracle.checker import Checker, TrialContext
 from barrier_tck.harness.oracle.could_fail import could_show
+from barrier_tck.harness.oracle.jobs_of_trial import jobs_of_trial
 from barrier_tck.harness.oracle.judging import compose
 from barrier_tck.harness.plan.trial_plan import TrialPlan, to_builtins
 from barrier_tck.harness.record.history import End, History, Recorded
@@ -190,7 +191,7 @@ def _context(
         faults=nemesis.records(),
         subtasks=outcome.subtasks,
         job=system.job(plan),
-        later_jobs=tuple(system.job(plan.after_stops(stops)) for stops in range(1, len(plan.rescales) + 1)),
+        later_jobs=tuple(map(system.job, jobs_of_trial(plan, history).plans[1:])),
         capabilities=_names(frozenset(system.capabilities)),
     )
 

@@ -149,9 +149,13 @@ def _shape(seed: int) -> int:
 
 
 def _split(plan: TrialPlan, subtask: int, part: int, records: int) -> SplitData:
-    """Return one split; before its start it holds as many further records as the plan's start offset says."""
-    name, start = f"split-{subtask}-{part}", plan.workload.start_offset
-    keys, values = _draws(f"{plan.seed}/workload/{name}", plan.workload.keys, start + records)
+    """Return one split; before its start it holds as many further records as the plan's start offset says.
+
+    Sorted by name, as a source over files sorts them, splits have the same order as in the list.
+    """
+    name, start = f"split-{part}-{subtask}", plan.workload.start_offset
+    stream = f"{plan.seed}/workload/split-{subtask}-{part}"
+    keys, values = _draws(stream, plan.workload.keys, start + records)
     # Further source subtasks do not change the ids of the others: id ranges go by subtask, then by part.
     first_id = (2 * subtask + part) * ID_STRIDE
     rows = [

@@ -100,3 +100,11 @@ class BringsRecordForm(Protocol):
 def form_of(workload: Workload) -> RecordForm:
     """Return the form of a workload's records: rows of tables, unless it brings another form."""
     return workload.record_form if isinstance(workload, BringsRecordForm) else TABLE
+
+
+def without_input(record: Record) -> Record:
+    """Return a record without the number of its input, which precedes it in a state."""
+    if len(record) == 2 and isinstance(record[0], int) and isinstance(record[1], tuple):
+        bare: Record = record[1]
+        return bare
+    return record

@@ -67,7 +67,7 @@ class OperatorContext:
     incremental: bool = False
     """Whether checkpoints are incremental (SNP-5)."""
     restored: CheckpointId | None = None
-    """The checkpoint that is restored; None if there is none, or if it is a savepoint."""
+    """The checkpoint that is restored; None if there is none, or if state was redistributed."""
 
     @property
     def place(self) -> Place:

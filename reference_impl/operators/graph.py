@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 from typing import Protocol
@@ -187,6 +188,16 @@ class JobGraph:
                 f"the records of vertex {vertex.name!r} go nowhere: it has neither an operator nor an output edge"
             )
 
+    def at_widths(self, widths: Mapping[str, int]) -> JobGraph:
+        """Return the job with another parallelism of some vertices; raises JobUsageError if it cannot run so."""
+        for name in widths:
+            self.vertex(name)
+        vertices = (
+            replace(vertex, parallelism=widths.get(vertex.name, vertex.parallelism))
+            for vertex in self.vertices
+        )
+        return replace(self, vertices=tuple(vertices))
+
     def vertex(self, name: str) -> Vertex:
         """Return a vertex by name; raises JobUsageError if there is none."""
         vertex = self._vertices.get(name)
@@ -212,6 +223,11 @@ class JobGraph:
             if vertex.source
             for i in range(vertex.parallelism)
         )
+
+    @cached_property
+    def terminal_subtasks(self) -> tuple[SubtaskId, ...]:
+        """The subtasks of terminal vertices: they say when all input is consumed and all output committed."""
+        return tuple(subtask for subtask in self.subtasks if self.is_terminal(subtask.vertex))
 
     @cached_property
     def loops(self) -> tuple[Loop, ...]:

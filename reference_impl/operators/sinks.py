@@ -24,7 +24,8 @@ from urllib.parse import quote
 
 from barrier_tck.reference_impl.ids import CheckpointId
 from barrier_tck.reference_impl.operators.api import DataPlane, OperatorContext, Payload, RowEncoder
-from barrier_tck.reference_impl.protocol.messages import OperatorSnapshot, TransactionFile, TransactionHandle
+from barrier_tck.reference_impl.protocol.messages import OperatorSnapshot
+from barrier_tck.reference_impl.protocol.transactions import TransactionFile, TransactionHandle, owner_of
 from barrier_tck.reference_impl.runtime_errors import CorruptStateError, JobUsageError, StorageError
 from barrier_tck.reference_impl.state.backend import SnapshotFuture
 from barrier_tck.reference_impl.state.snapshots import FinishedSnapshot
@@ -238,7 +239,7 @@ class TransactionalFileSink:
         file_name = current.path.rpartition("/")[2].removeprefix(f"{self._subtask_name}-")
         committed = f"{self._directory}/part-{self._subtask_name}-chk{checkpoint}-{file_name}"
         file = TransactionFile(current.path, committed, self._files.size(current.path), current.records)
-        self._prepared.append(TransactionHandle(current.name, checkpoint, (file,)))
+        self._prepared.append(TransactionHandle(current.name, checkpoint, (file,), self._index))
         self._current = None
 
     def commit(self, transactions: Sequence[TransactionHandle]) -> None:
@@ -258,25 +259,23 @@ class TransactionalFileSink:
         self.commit(transactions)
 
     def discard_leftovers(self, kept: Sequence[TransactionHandle]) -> None:
-        """Delete what older attempts of this subtask left pending, apart from the files of ``kept``.
+        """Delete what older attempts left pending, apart from the files of ``kept``.
 
-        So it does for the subtasks that the vertex had and has not any more, if their transactions are its own now.
+        They are the older attempts of this subtask, and of those that the vertex has not any more and whose
+        transactions are this one's now (``owner_of``).
         """
         keep = {file.pending for transaction in kept for file in transaction.files}
         prefix, suffix = f"{self._pending_directory}/{self._vertex}-", self._plane.file_suffix
         own = re.compile(re.escape(prefix) + "([0-9]+)-a([0-9]+)-[0-9]+" + re.escape(suffix))
         for path in self._files.list_files(self._pending_directory):
             match = own.fullmatch(path)
+            if match is None or path in keep:
+                continue
+            writer, attempt = map(int, match.groups())
             # Only older ones: this may itself be the older attempt, running late, and must not touch its successor's
             # files.
-            if match and self._is_ours(int(match[1])) and int(match[2]) < self._attempt and path not in keep:
+            if owner_of(writer, self._parallelism) == self._index and attempt < self._attempt:
                 self._files.delete(path)
-
-    def _is_ours(self, index: int) -> bool:
-        """Tell whether transactions of the subtask of an index, now or in a wider job, are this one's to decide on."""
-        return index % self._parallelism == self._index and (
-            index == self._index or index >= self._parallelism
-        )
 
     # --- helpers ------------------------------------------------------------------------------------------
 

@@ -53,6 +53,7 @@ from barrier_tck.reference_impl.protocol.coordinator_events import (
     AttemptStopped,
     CheckpointExpired,
     CoordinatorEvent,
+    JobResized,
     JobStarted,
     MetadataFailed,
     MetadataWritten,
@@ -165,6 +166,10 @@ class CoordinatorMachine(JobCheckpoints):
         self._abandoned = [*self._of_dead_coordinator(event), *event.superseded]
         self.shared = SharedFiles(event.shared, self.completed)
         return (*(self.discard(checkpoint) for checkpoint in event.incomplete), *self._deploy())
+
+    def _on_resized(self, event: JobResized, now_ms: float) -> Commands:
+        self._subtasks, self._terminal = event.subtasks, event.terminal
+        return ()
 
     def _of_dead_coordinator(self, event: JobStarted) -> list[CheckpointId]:
         """Return the checkpoints that an earlier coordinator left: those of which files are there, and those of which
@@ -292,6 +297,7 @@ class CoordinatorMachine(JobCheckpoints):
 
     TABLE: ClassVar = {
         JobState.CREATED: {
+            JobResized: _on_resized,
             JobStarted: leads(_on_started, JobState.DEPLOYING),
             **_NOT_NOW,
         },
@@ -351,6 +357,7 @@ class CoordinatorMachine(JobCheckpoints):
             **_NOT_NOW,
         },
         JobState.BACKING_OFF: {
+            JobResized: _on_resized,
             RestartDue: leads(_on_restart_due, JobState.DEPLOYING),
             AcknowledgeCheckpoint: JobCheckpoints.on_acknowledge,
             **_LATE_MESSAGES,

@@ -41,6 +41,14 @@ class JobStarted(msgspec.Struct, frozen=True):
     """Paths of all shared files in storage, whether any checkpoint uses them or not (SNP-5)."""
 
 
+class JobResized(msgspec.Struct, frozen=True):
+    """The next attempt has other subtasks: slots were lost for good, or are there again (RSC-2)."""
+
+    subtasks: tuple[SubtaskId, ...]
+    terminal: tuple[SubtaskId, ...]
+    """Those without outputs."""
+
+
 class SavepointRequested(msgspec.Struct, frozen=True):
     """A user asks for a savepoint, and perhaps for the end of the job with it (COO-5)."""
 
@@ -103,6 +111,7 @@ TimerEvent = RestartDue | TriggerDue | CheckpointExpired
 
 CoordinatorEvent = (
     JobStarted
+    | JobResized
     | SavepointRequested
     | SubtaskRunning
     | AcknowledgeCheckpoint

@@ -17,6 +17,7 @@ from barrier_tck.reference_impl.ids import (
     KeyGroupRange,
     SubtaskId,
 )
+from barrier_tck.reference_impl.protocol.transactions import TransactionHandle
 from barrier_tck.reference_impl.runtime_errors import StorageCause
 
 # --- elements of a data channel -----------------------------------------------------------------------------
@@ -101,23 +102,6 @@ class StateHandle(msgspec.Struct, frozen=True):
         return f"{self.savepoint}/{self.path}" if self.savepoint else self.path
 
 
-class TransactionFile(msgspec.Struct, frozen=True):
-    """One file of a prepared transaction of a file sink: where it waits and where a commit moves it."""
-
-    pending: str
-    committed: str
-    size: int
-    records: int
-
-
-class TransactionHandle(msgspec.Struct, frozen=True):
-    """A prepared (pre-committed) transaction of a two-phase-commit sink (SNK-1)."""
-
-    transaction: str
-    checkpoint: CheckpointId
-    files: tuple[TransactionFile, ...]
-
-
 class OperatorSnapshot(msgspec.Struct, frozen=True):
     """What one operator of a subtask contributes to a checkpoint."""
 
@@ -184,6 +168,9 @@ class SubtaskSnapshot(msgspec.Struct, frozen=True):
     rerouted: tuple[ReroutedChannel, ...] | msgspec.UnsetType = msgspec.UNSET
     """What it takes over of the records in flight, instead of ``channels``; only in a part that was redistributed for
     another parallelism. Unset in every stored part."""
+    redistributed: bool | msgspec.UnsetType = msgspec.UNSET
+    """Whether its state was taken by subtasks with other key groups, so that increments cannot build on it (SNP-5).
+    Unset in every stored part."""
 
     def handles(self) -> tuple[StateHandle, ...]:
         """Return every state file that this snapshot needs."""

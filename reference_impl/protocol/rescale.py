@@ -2,10 +2,11 @@
 
 A vertex whose parallelism did not change gets exactly its own parts back. For any other vertex:
 
-- keyed state goes to the owners of its key groups: a subtask gets every file that has some of its key groups;
+- keyed state goes to the owners of its key groups: a subtask gets every file that has some of its key groups. The next
+  checkpoint of these subtasks refers to none of them (SNP-5);
 - positions of splits are dealt out in turn, in the order of the source's list of splits, as at a first start;
-- a prepared transaction goes to one subtask, which commits it: the one of the same index, or, if there is none any
-  more, the one of that index modulo the parallelism;
+- a prepared transaction goes to one subtask, which commits it. Which one follows from the subtask that prepared it,
+  whoever held it since then (``transactions``);
 - a subtask had seen the end of its input if all those had from which it gets something;
 - if only some of a vertex's subtasks had finished (BAR-6), all of them run again. Sources stand at the end of what
   was read, operators know that their input had ended, and they finish once more.
@@ -34,8 +35,8 @@ from barrier_tck.reference_impl.protocol.messages import (
     SplitPosition,
     StateHandle,
     SubtaskSnapshot,
-    TransactionHandle,
 )
+from barrier_tck.reference_impl.protocol.transactions import TransactionHandle, owner_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +135,9 @@ def _spread(
             for uid in uids
         )
         attempt = parts[index].attempt if index < len(parts) else completed.attempt
-        yield SubtaskSnapshot(SubtaskId(vertex, index), attempt, operators, finished=finished)
+        yield SubtaskSnapshot(
+            SubtaskId(vertex, index), attempt, operators, finished=finished, redistributed=True
+        )
 
 
 def _of(part: SubtaskSnapshot, uid: str) -> OperatorSnapshot:
@@ -160,8 +163,10 @@ def files_of(own: KeyGroupRange, handles: Sequence[StateHandle]) -> tuple[StateH
 
 def _transactions(of: Sequence[OperatorSnapshot], index: int, now: int) -> Iterator[TransactionHandle]:
     for former, one in enumerate(of):
-        if former % now == index:
-            yield from one.transactions
+        for transaction in one.transactions:
+            writer = former if transaction.writer is None else transaction.writer
+            if owner_of(writer, now) == index:
+                yield transaction
 
 
 def _ended(of: Sequence[OperatorSnapshot], own: KeyGroupRange, groups: int) -> bool:
@@ -243,4 +248,5 @@ def _with_channels(
         part.operators,
         finished=part.finished,
         rerouted=tuple(rerouted.get(part.subtask, ())) or msgspec.UNSET,
+        redistributed=part.redistributed,
     )

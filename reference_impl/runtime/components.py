@@ -15,8 +15,10 @@ from barrier_tck.reference_impl.protocol.coordinator import CoordinatorMachine
 from barrier_tck.reference_impl.protocol.heartbeats import FailureDetector
 from barrier_tck.reference_impl.protocol.loop_termination import LoopTermination
 from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint
+from barrier_tck.reference_impl.protocol.narrowing import narrowed
 from barrier_tck.reference_impl.protocol.rescale import NewJob, redistributed
 from barrier_tck.reference_impl.protocol.subtask import SubtaskMachine
+from barrier_tck.reference_impl.runtime.rescaling import Rerouting
 from barrier_tck.reference_impl.state.backend import StateBackend
 from barrier_tck.reference_impl.state.heap import HeapStateBackend
 from barrier_tck.reference_impl.storage.checkpoint_storage import CheckpointStorage, FileCheckpointStorage
@@ -54,5 +56,9 @@ class Components:
     """Reads the state files of one restore, from the copy that serves (LOC-4)."""
     redistribute: Callable[[CompletedCheckpoint, NewJob], CompletedCheckpoint] = redistributed
     """Gives each subtask its part of a checkpoint that is restored (RSC-2)."""
+    rerouting: Callable[..., Rerouting] = Rerouting
+    """Gives a subtask the records in flight that it takes over (RSC-3)."""
+    narrow: Callable[..., dict[str, int] | None] = narrowed
+    """Says how parallel an elastic job is with fewer slots than it wants."""
     checkpoint_storage: Callable[..., CheckpointStorage] = FileCheckpointStorage
     """Takes a file system, the job's name and the root directory; the coordinator and each subtask have their own."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -34,9 +34,11 @@ from barrier_tck.reference_impl.protocol.coordinator_events import (
     AttemptFailed,
     AttemptStopped,
     CoordinatorEvent,
+    JobResized,
     JobStarted,
     MetadataFailed,
     MetadataWritten,
+    RestartDue,
     SavepointRequested,
     TimerEvent,
 )
@@ -64,6 +66,7 @@ from barrier_tck.reference_impl.protocol.messages import (
 )
 from barrier_tck.reference_impl.runtime.compatibility import require_fitting, require_possible
 from barrier_tck.reference_impl.runtime.components import Components
+from barrier_tck.reference_impl.runtime.elasticity import Elasticity
 from barrier_tck.reference_impl.runtime.job_observer import JobObserver
 from barrier_tck.reference_impl.runtime.loop_ends import LoopEnds, Told
 from barrier_tck.reference_impl.runtime.ports import (
@@ -78,6 +81,9 @@ from barrier_tck.reference_impl.runtime.ports import (
 from barrier_tck.reference_impl.runtime.rescaling import new_job
 from barrier_tck.reference_impl.runtime_errors import JobUsageError, RuntimeFailure
 from barrier_tck.reference_impl.storage.checkpoint_storage import CheckpointStorage
+
+_SLOTS = "slots"
+"""The timer at which a start that waits for slots looks for them again."""
 
 
 @dataclass(frozen=True)
@@ -107,15 +113,19 @@ class CoordinatorDriver:
         require_possible(graph, config)
         self.ports = ports
         self._graph = graph
+        self._elasticity = (
+            Elasticity(graph, config.elastic, components.narrow) if config.elastic is not None else None
+        )
+        self._slots_short: int | None = None
+        """How many slots there were, if the present job is narrower for it."""
         self._start_from = config.start_from
         self._claim = config.claim_savepoint
-        self._sources = graph.source_subtasks
-        self._subtasks = graph.subtasks
-        terminal = [subtask for subtask in graph.subtasks if graph.is_terminal(subtask.vertex)]
-        self.machine: CoordinatorMachine = components.coordinator_machine(config, graph.subtasks, terminal)
+        self.machine: CoordinatorMachine = components.coordinator_machine(
+            config, graph.subtasks, graph.terminal_subtasks
+        )
         self._loops = LoopEnds(graph, components.loop_termination)
         self._redistribute = components.redistribute
-        self._timers: dict[str, TimerEvent | WaveDue] = {}
+        self._timers: dict[str, TimerEvent | WaveDue | JobStarted] = {}
         self.reason = ""
         """Why the job failed, once it has."""
         self.stopped_with: Savepoint | None = None
@@ -133,7 +143,8 @@ class CoordinatorDriver:
 
     def waiting_for(self) -> tuple[str, ...]:
         """Say what the job waits for, for liveness findings (REC-6)."""
-        return (*self.machine.waiting_for(), *self._loops.waiting_for())
+        slots = (f"slots for {len(self._graph.subtasks)} subtasks",) if _SLOTS in self._timers else ()
+        return (*self.machine.waiting_for(), *self._loops.waiting_for(), *slots)
 
     # --- the doors ------------------------------------------------------------------------------------------
 
@@ -160,10 +171,13 @@ class CoordinatorDriver:
         present = [one.checkpoint for one in completed]
         superseded += tuple(one for one in storage.claimed() if one not in (*present, *superseded))
         completed += tuple(storage.load(checkpoint) for checkpoint in stored if checkpoint not in superseded)
-        require_fitting(self._graph, completed)
+        elasticity = self._elasticity
+        require_fitting(
+            elasticity.job_at_start(completed) if elasticity is not None else self._graph, completed
+        )
         last_checkpoint, last_attempt = storage.reserved()
         found = storage.incomplete(), superseded, storage.shared_files()
-        self.feed(JobStarted(completed, last_checkpoint, last_attempt, *found))
+        self._start_attempt(JobStarted(completed, last_checkpoint, last_attempt, *found), completed)
 
     def request_savepoint(self, savepoint: Savepoint) -> None:
         """Take a request for a savepoint, and perhaps for a stop with it (COO-5); the observer learns what follows."""
@@ -228,10 +242,33 @@ class CoordinatorDriver:
     def on_timer(self, name: str) -> None:
         """Take a timer that came due."""
         event = self._timers.pop(name)
-        if isinstance(event, WaveDue):
-            self._obey(self._loops.on_message(event))
-        else:
-            self.feed(event)
+        match event:
+            case WaveDue():
+                self._obey(self._loops.on_message(event))
+            case JobStarted():
+                self._start_attempt(event, event.completed)
+            case RestartDue():
+                self._start_attempt(event, self.machine.completed)
+            case _:
+                self.feed(event)
+
+    def _start_attempt(
+        self, event: JobStarted | RestartDue, completed: Sequence[CompletedCheckpoint]
+    ) -> None:
+        """Feed the event that leads to the next attempt, once it is clear how parallel the job can be (RSC-2)."""
+        if self._elasticity is not None:
+            now_ms, slots = self.ports.clock.now_ms(), self.ports.deployer.slots()
+            graph = self._elasticity.job_for(slots, now_ms, completed)
+            if graph is None:  # slots are missing, and may still come
+                self._timers[_SLOTS] = event
+                self.ports.timers.set(_SLOTS, now_ms + self._elasticity.look_again_ms)
+                return
+            narrower = graph.shape != self._elasticity.wanted.shape
+            self._slots_short = (len(graph.subtasks) if slots is None else slots) if narrower else None
+            if graph.shape != self._graph.shape:
+                self._graph = graph
+                self.feed(JobResized(graph.subtasks, graph.terminal_subtasks))
+        self.feed(event)
 
     def on_attempt_failed(self, attempt: int, reason: str, subtask: SubtaskId | None = None) -> None:
         """Learn that a process of an attempt is lost; an attempt that is over already is ignored."""
@@ -260,12 +297,15 @@ class CoordinatorDriver:
             self._cannot_reserve(command.attempt, "attempt number", error)
             return
         self._loops.attempt_started(command.attempt)
+        if self._slots_short is not None:
+            widths = {vertex.name: vertex.parallelism for vertex in self._graph.vertices}
+            self.ports.observer.attempt_narrowed(command.attempt, self._slots_short, widths)
         self.ports.observer.attempt_started(command.attempt, restored)
         self.ports.probe.reach(RuntimePoint.ATTEMPT_STARTED, attempt=command.attempt)
         restore = command.restore
         if restore is not None:
             restore = self._redistribute(restore, new_job(self._graph))
-        self.ports.deployer.deploy(command.attempt, restore)
+        self.ports.deployer.deploy(command.attempt, self._graph, restore)
 
     def _stop(self, command: StopAttempt) -> None:
         self._loops.attempt_ended()
@@ -301,8 +341,8 @@ class CoordinatorDriver:
         config = self.machine.config.checkpoints
         chosen = config.initiators_of(checkpoint) if config is not None else ()
         if not chosen:
-            return self._sources
-        unreached = [source for source in self._sources if not self._graph.inputs_of(source)]
+            return self._graph.source_subtasks
+        unreached = [source for source in self._graph.source_subtasks if not self._graph.inputs_of(source)]
         return tuple(dict.fromkeys((*unreached, *chosen)))
 
     def _write_metadata(self, command: WriteMetadata) -> None:
@@ -326,14 +366,14 @@ class CoordinatorDriver:
             self.feed(MetadataWritten(completed))
 
     def _notify_complete(self, command: NotifyComplete) -> None:
-        self._send(self._subtasks, NotifyCheckpointComplete(command.checkpoint))
+        self._send(self._graph.subtasks, NotifyCheckpointComplete(command.checkpoint))
 
     def _notify_aborted(self, command: NotifyAborted) -> None:
         self.ports.observer.checkpoint_aborted(
             command.checkpoint, command.attempt, command.cause, command.reason
         )
         self.ports.probe.reach(RuntimePoint.CHECKPOINT_ABORTED, command.checkpoint, attempt=command.attempt)
-        self._send(self._subtasks, NotifyCheckpointAborted(command.checkpoint, command.reason))
+        self._send(self._graph.subtasks, NotifyCheckpointAborted(command.checkpoint, command.reason))
 
     def _discard_snapshot(self, command: DiscardSnapshot) -> None:
         try:
@@ -371,7 +411,7 @@ class CoordinatorDriver:
                     self._send(loop.members, EndLoop(loop.name))
 
     def _finish(self, command: FinishJob) -> None:
-        self._send(self._subtasks, FinishSubtask())
+        self._send(self._graph.subtasks, FinishSubtask())
         self.stopped_with = command.stopped_with
         stopped = command.stopped_with is not None
         cause = Cause.STOPPED if stopped else Cause.FINISHED

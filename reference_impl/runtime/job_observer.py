@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from barrier_tck.reference_impl.ids import SubtaskId
 from barrier_tck.reference_impl.protocol.causes import Cause
 from barrier_tck.reference_impl.protocol.coordinator_states import JobState
@@ -20,6 +22,10 @@ class JobObserver:
 
     Every call comes on the coordinator's thread, which stands still until it returns.
     """
+
+    def attempt_narrowed(self, attempt: int, slots: int, widths: Mapping[str, int]) -> None:
+        """A deployment is about to begin that is narrower than the job is meant to be, because there were only so many
+        slots; ``widths`` is the parallelism of every vertex."""
 
     def attempt_started(self, attempt: int, restored_checkpoint: int | None) -> None:
         """A deployment begins."""

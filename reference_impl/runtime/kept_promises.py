@@ -24,7 +24,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId
-from barrier_tck.reference_impl.protocol.messages import SubtaskSnapshot, TransactionHandle
+from barrier_tck.reference_impl.protocol.messages import SubtaskSnapshot
+from barrier_tck.reference_impl.protocol.transactions import TransactionHandle
 from barrier_tck.reference_impl.storage.checkpoint_storage import CheckpointStorage
 
 PROMISES_MAX = 64

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from barrier_tck.reference_impl.config import OnUnreadable
+from barrier_tck.reference_impl.ids import CheckpointId
 from barrier_tck.reference_impl.operators.api import DataPlane, Operator, OperatorContext, SourceReader
 from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.runtime.components import Components
@@ -42,8 +43,15 @@ def context_of(
         files_wanted=FILES_WANTED if deployment.config.local_recovery else 1,
         compression=deployment.config.compression,
         incremental=deployment.config.checkpoints is not None and deployment.config.checkpoints.incremental,
-        restored=deployment.restored_checkpoint,
+        restored=built_on(deployment),
     )
+
+
+def built_on(deployment: SubtaskDeployment) -> CheckpointId | None:
+    """Return the checkpoint to whose files snapshots may refer; None: state was redistributed, or there is none."""
+    restore = deployment.restore
+    redistributed = restore is not None and restore.redistributed is True
+    return None if redistributed else deployment.restored_checkpoint
 
 
 def reader_of(

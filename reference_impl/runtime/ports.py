@@ -178,8 +178,12 @@ class Timers(Protocol):
 class Deployer(Protocol):
     """Starts and ends attempts."""
 
-    def deploy(self, attempt: int, restore: Any) -> None:
-        """Start every subtask of the attempt, each with its part of ``restore`` (CompletedCheckpoint or None).
+    def slots(self) -> int | None:
+        """Return how many subtasks there is room for now; None: for any number. Only elastic jobs ask."""
+
+    def deploy(self, attempt: int, graph: Any, restore: Any) -> None:
+        """Start every subtask of the attempt's job (JobGraph), each with its part of ``restore`` (CompletedCheckpoint
+        or None).
 
         Returns at once; subtasks report through the coordinator link, failures through the driver.
         """

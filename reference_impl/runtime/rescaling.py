@@ -51,7 +51,7 @@ class Rerouting:
         Raises StorageError if a file cannot be read, CorruptStateError if it does not hold whole batches.
         """
         found: dict[ChannelId, list[Fragment]] = {}
-        batches = [(one, list(self._batches(one))) for one in rerouted]
+        batches = [(one, list(self.batches(one))) for one in rerouted]
         ordered = [(one, batch) for one, held in batches for batch in held[: one.first]]
         ordered += [(one, batch) for one, held in batches for batch in held[one.first :]]
         for one, batch in ordered:
@@ -60,7 +60,7 @@ class Rerouting:
                 found.setdefault(one.target, []).append(Fragment(self._plane.encode(own)))
         return found
 
-    def _batches(self, one: ReroutedChannel) -> Iterator[Payload]:
+    def batches(self, one: ReroutedChannel) -> Iterator[Payload]:
         """Yield the batches of a former channel. What its sender holds may begin with the rest of a batch."""
         waiting: list[bytes] = []
         for fragment in self._fragments(one):

@@ -59,9 +59,9 @@ class SubtaskPorts:
     working_root: str | None = None
     """Local directory for the files of state backends; None: the system's temporary directory."""
     local_files: FileSystem | None = None
-    """The host's own directory for copies of the job's state; None: the host offers none (LOC-1)."""
+    """The place for copies of the job's state, on the host's disk or in memory; None: the host offers none (LOC-1)."""
     host: str = ""
-    """What the host is called."""
+    """What this place is called: as the host is, or in its own way if it is in memory."""
     input_buffers: InputBuffers | None = None
     """The unread input; None if there is no channel state: the mode has none, and none is restored."""
     output_buffers: OutputBuffers | None = None

@@ -126,7 +126,8 @@ class SubtaskDriver:
         self._announced = [policy is ChannelPolicy.OVERTAKE for policy in policies]
         self._recorded_in_line = any(policy is ChannelPolicy.RECORD for policy in policies)
         buffers = ports.output, ports.input_buffers, ports.output_buffers
-        self.channels = ChannelSnapshots(graph, deployment.subtask, plane, *buffers)
+        channels = graph, deployment.subtask, plane, *buffers
+        self.channels = ChannelSnapshots(*channels, components.rerouting)
         self.operators = [components.build_operator(spec, plane) for spec in vertex.operators]
         self._multi_input = (
             cast("MultiInputOperator", self.operators[0]) if vertex.has_several_inputs else None

@@ -30,6 +30,7 @@ from pyspark.daemon import manager
 import barrier_tck.reference_impl.operators.arrow
 import barrier_tck.reference_impl.operators.job
 import barrier_tck.reference_impl.spark.subtask_process  # noqa: F401
+from barrier_tck.reference_impl.spark.executor_memory import reserve
 
 # What Arrow looks up once, at its first conversion.
 pyarrow.array([0]).to_pylist()
@@ -39,4 +40,5 @@ gc.collect()
 gc.freeze()
 
 if __name__ == "__main__":
+    reserve()
     manager()

@@ -34,7 +34,6 @@ from barrier_tck.reference_impl.protocol.messages import (
     FromSubtask,
     Savepoint,
 )
-from barrier_tck.reference_impl.protocol.slots import Slot, assign, homes_of, placement_of
 from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.runtime.coordinator_driver import CoordinatorDriver, CoordinatorPorts
 from barrier_tck.reference_impl.runtime.ports import RuntimePoint
@@ -47,12 +46,12 @@ from barrier_tck.reference_impl.spark.link_messages import (
     FirstRecords,
     PointReached,
     Resume,
-    SlotOffer,
     WatchedPoint,
 )
-from barrier_tck.reference_impl.spark.placing import addresses, deployment_of, process_of
+from barrier_tck.reference_impl.spark.placing import addresses, assigned, deployment_of, process_of
 from barrier_tck.reference_impl.spark.routes import CoordinatorAddress, DirectRoutes, Routes
 from barrier_tck.reference_impl.spark.running_attempt import JobEnd, RunningAttempt
+from barrier_tck.reference_impl.spark.slot_count import slots_of
 from barrier_tck.reference_impl.spark.spark_observer import SparkJobObserver, SubtaskProcess
 from barrier_tck.reference_impl.spark.spark_options import SparkOptions
 from barrier_tck.reference_impl.spark.stage import BarrierStage, StageOutcome
@@ -62,6 +61,8 @@ from barrier_tck.reference_impl.storage.filesystem import FileSystem, LocalFileS
 
 _log = logging.getLogger(__name__)
 _CANCEL_AGAIN_MS = 200.0
+_LOOK_AT_SLOTS_MS = 500.0
+_MORE_SLOTS = "give the cluster enough cores, or raise deployment_timeout_ms"
 _SYMPTOM_GRACE_MS = 50.0
 _LEAVE_TIMEOUT_MS = 10_000.0
 _CLOSE_TIMEOUT_S = 10.0
@@ -115,6 +116,7 @@ class SparkJobRunner:
         self._service: CoordinatorService | None = None
         self._attempt: RunningAttempt | None = None
         self._processes: dict[SubtaskId, SubtaskProcess] = {}
+        self._slots = 0  # how many there were when the coordinator asked last; only an elastic job's does
         self._ended = threading.Event()
         self._end: JobEnd | None = None
         self._crash: BaseException | None = None
@@ -278,12 +280,17 @@ class SparkJobRunner:
         if connection is not None:
             connection.send(message)
 
-    def deploy(self, attempt: int, restore: CompletedCheckpoint | None) -> None:
+    def slots(self) -> int:
+        """Deployer: ask Spark."""
+        self._slots = slots_of(self._context)
+        return self._slots
+
+    def deploy(self, attempt: int, graph: JobGraph, restore: CompletedCheckpoint | None) -> None:
         """Deployer: submit the barrier stage of an attempt."""
         service = self._required_service()
-        address, slots = (service.host, service.port), len(self._graph.subtasks)
+        address, slots = (service.host, service.port), len(graph.subtasks)
         program = SubtaskProgram(
-            graph=self._graph,
+            graph=graph,
             plane=self._plane,
             components=self._components,
             files_root=self._files_root,
@@ -291,7 +298,7 @@ class SparkJobRunner:
             attempt=AttemptNumber(attempt),
             options=self._options,
             secret=self._secret,
-            local_recovery=self._config.local_recovery,
+            config=self._config,
         )
         group = f"{self._graph.name}-{self._run_id}-attempt-{attempt}"
 
@@ -299,7 +306,7 @@ class SparkJobRunner:
             self._loop.post(lambda: self._stage_ended(attempt, outcome))
 
         stage = BarrierStage(self._context, group, slots, program, ended)
-        self._attempt = RunningAttempt(attempt, restore, stage)
+        self._attempt = RunningAttempt(attempt, graph, restore, stage)
         self._processes = {}
         service.admit_attempt(attempt)
         self._loop.set_timer(
@@ -307,6 +314,8 @@ class SparkJobRunner:
             self._clock.now_ms() + self._options.deployment_timeout_ms,
             lambda: self._check_deployed(attempt),
         )
+        if self._slots >= slots:
+            self._watch_slots(attempt)
         stage.start()
 
     def stop(self, attempt: int, reason: str) -> None:
@@ -337,7 +346,7 @@ class SparkJobRunner:
             connection.close()
             return
         attempt.offered[connection.slot] = connection
-        if len(attempt.offered) == len(self._graph.subtasks):
+        if len(attempt.offered) == len(attempt.graph.subtasks):
             self._place(attempt)
 
     def message_received(self, connection: SlotConnection, message: Any) -> None:
@@ -375,33 +384,17 @@ class SparkJobRunner:
     # --- inside ---------------------------------------------------------------------------------------------
 
     def _place(self, attempt: RunningAttempt) -> None:
-        offers: dict[int, SlotOffer] = {
-            number: connection.offer
-            for number, connection in sorted(attempt.offered.items())
-            if connection.offer is not None
-        }
-        slots = [Slot(offer.host, offer.executor_id, number) for number, offer in offers.items()]
-        copies = {offer.host: offer.copies for offer in offers.values()}
-        homes = homes_of(attempt.restore, copies)
-        chosen = assign(slots, self._graph.subtasks, homes)
+        offer_of, placement = assigned(attempt)
         if self._config.local_recovery:
-            self._observer.subtasks_assigned(attempt.number, placement_of(slots, chosen, homes))
-        for subtask, slot in chosen.items():
-            connection = attempt.offered[slot.number]
-            connection.subtask = subtask
-            attempt.placed[subtask] = connection
-        processes = {
-            subtask: process_of(subtask, attempt.number, offers[slot.number])
-            for subtask, slot in chosen.items()
+            self._observer.subtasks_assigned(attempt.number, placement)
+        self._processes = {
+            subtask: process_of(subtask, attempt.number, offer) for subtask, offer in offer_of.items()
         }
-        self._processes = processes
-        self._observer.subtasks_placed(attempt.number, processes)
-        offer_of = {subtask: offers[slot.number] for subtask, slot in chosen.items()}
-        outputs = addresses(AttemptNumber(attempt.number), self._graph, offer_of, self._routes)
+        self._observer.subtasks_placed(attempt.number, self._processes)
+        number = AttemptNumber(attempt.number)
+        outputs = addresses(number, attempt.graph, offer_of, self._routes)
         for subtask, connection in attempt.placed.items():
-            deployment = deployment_of(
-                subtask, self._graph.name, AttemptNumber(attempt.number), self._config, attempt.restore
-            )
+            deployment = deployment_of(subtask, attempt.graph.name, number, self._config, attempt.restore)
             connection.send(DeploySubtask(deployment, outputs[subtask], self._watched, self._clock.now_ms()))
 
     def _stage_ended(self, number: int, outcome: StageOutcome) -> None:
@@ -434,19 +427,26 @@ class SparkJobRunner:
         if self._attempt is not None and not driver.ended:
             driver.on_attempt_failed(self._attempt.number, reason, subtask)
 
+    def _deploying(self, attempt: int) -> RunningAttempt | None:
+        """Return an attempt if it is the present one and not every subtask of it runs yet."""
+        current, deploying = self._attempt, self._required_driver().state is JobState.DEPLOYING
+        return current if deploying and current is not None and current.number == attempt else None
+
     def _check_deployed(self, attempt: int) -> None:
-        driver = self._required_driver()
-        if (
-            driver.state is JobState.DEPLOYING
-            and self._attempt is not None
-            and self._attempt.number == attempt
-        ):
-            registered, wanted = len(self._attempt.offered), len(self._graph.subtasks)
-            driver.on_attempt_failed(
-                attempt,
-                f"not every subtask ran within {self._options.deployment_timeout_ms} ms; {registered} of "
-                f"{wanted} slots registered; give the cluster enough cores, or raise deployment_timeout_ms",
-            )
+        deploying = self._deploying(attempt)
+        if deploying is not None:
+            why = deploying.not_deployed(f"within {self._options.deployment_timeout_ms} ms")
+            self._required_driver().on_attempt_failed(attempt, f"{why}; {_MORE_SLOTS}")
+
+    def _watch_slots(self, attempt: int) -> None:
+        """An elastic job does not wait for slots that were lost while it was deployed: its next attempt is narrower."""
+        deploying = self._deploying(attempt)
+        if deploying is not None and slots_of(self._context) < len(deploying.graph.subtasks):
+            why = deploying.not_deployed("before executors were lost")
+            self._required_driver().on_attempt_failed(attempt, why)
+        elif deploying is not None:
+            again_ms = self._clock.now_ms() + _LOOK_AT_SLOTS_MS
+            self._loop.set_timer("slots-there", again_ms, lambda: self._watch_slots(attempt))
 
     def _watch_heartbeats(self) -> None:
         for connection in self._required_service().silent():

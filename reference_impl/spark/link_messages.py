@@ -27,8 +27,10 @@ class SlotOffer:
     """The executor's JVM; 0 if it could not be found."""
     executor_id: str
     """What Spark calls the executor; empty if it could not be found."""
+    place: str
+    """Where the slot finds and keeps local copies of state: its host, or the memory of its executor."""
     copies: tuple[LocalCopy, ...] = ()
-    """The local copies of state on the slot's host, with local recovery on (LOC-9)."""
+    """The local copies that are there, with local recovery on (LOC-9)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,29 @@ from barrier_tck.reference_impl.config import JobConfig
 from barrier_tck.reference_impl.ids import AttemptNumber, SubtaskId
 from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint
+from barrier_tck.reference_impl.protocol.slots import Placement, Slot, assign, homes_of, placement_of
 from barrier_tck.reference_impl.runtime.subtask_deployment import SubtaskDeployment
 from barrier_tck.reference_impl.spark.link_messages import ChannelAddress, SlotOffer
 from barrier_tck.reference_impl.spark.routes import ChannelEnds, Routes
+from barrier_tck.reference_impl.spark.running_attempt import RunningAttempt
 from barrier_tck.reference_impl.spark.spark_observer import SubtaskProcess
+
+
+def assigned(attempt: RunningAttempt) -> tuple[dict[SubtaskId, SlotOffer], Placement]:
+    """Give each subtask of an attempt one of the slots that were offered; return which, and what observers are told."""
+    offers: dict[int, SlotOffer] = {
+        number: connection.offer
+        for number, connection in sorted(attempt.offered.items())
+        if connection.offer is not None
+    }
+    slots = [Slot(offer.place, offer.executor_id, number) for number, offer in offers.items()]
+    homes = homes_of(attempt.restore, {offer.place: offer.copies for offer in offers.values()})
+    chosen = assign(slots, attempt.graph.subtasks, homes)
+    for subtask, slot in chosen.items():
+        attempt.placed[subtask] = attempt.offered[slot.number]
+        attempt.placed[subtask].subtask = subtask
+    offer_of = {subtask: offers[slot.number] for subtask, slot in chosen.items()}
+    return offer_of, placement_of(slots, chosen, homes)
 
 
 def addresses(

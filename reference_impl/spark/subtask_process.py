@@ -22,7 +22,7 @@ from typing import Any
 
 import psutil
 
-from barrier_tck.reference_impl.config import CheckpointMode
+from barrier_tck.reference_impl.config import CheckpointMode, CopyMedium, JobConfig
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId
 from barrier_tck.reference_impl.operators.api import DataPlane
 from barrier_tck.reference_impl.operators.graph import JobGraph
@@ -38,6 +38,7 @@ from barrier_tck.reference_impl.runtime_errors import RuntimeFailure
 from barrier_tck.reference_impl.spark.control_link import ControlLink, SlotProbe
 from barrier_tck.reference_impl.spark.control_wire import ConnectionLost
 from barrier_tck.reference_impl.spark.event_loop import LoopBackground, MonotonicClock
+from barrier_tck.reference_impl.spark.executor_memory import executor_memory
 from barrier_tck.reference_impl.spark.handshake import Claim, NotAdmitted, Unanswered
 from barrier_tck.reference_impl.spark.link_messages import (
     ChannelAddress,
@@ -57,7 +58,8 @@ from barrier_tck.reference_impl.spark.transport import (
     OpenConnections,
     connect_channel,
 )
-from barrier_tck.reference_impl.storage.filesystem import LocalFileSystem
+from barrier_tck.reference_impl.storage.copy_memory import MemoryFileSystem
+from barrier_tck.reference_impl.storage.filesystem import FileSystem, LocalFileSystem
 from barrier_tck.reference_impl.storage.local_copies import copies_on, local_root
 
 _SYMPTOM_GRACE_S = 0.05
@@ -92,20 +94,35 @@ class SubtaskProgram:
     attempt: AttemptNumber
     options: SparkOptions
     secret: bytes = field(repr=False)
-    local_recovery: bool = False
-    """Whether slots offer their host's disk for copies of state (LOC-1)."""
+    config: JobConfig
+    """Whether slots offer a place for copies of state, and which (LOC-1)."""
 
-    def local_files(self) -> LocalFileSystem | None:
-        """Return the host's directory for the job's copies; None without local recovery.
+    def local_files(self) -> FileSystem | None:
+        """Return the place for the job's copies; None without local recovery.
 
-        It lies in what Spark's worker gives its application for local files. That directory belongs to the
+        On disk, it lies in what Spark's worker gives its application for local files. That directory belongs to the
         application and not to the executor: the next executor on the worker finds it, and the worker removes it
-        with the application. It is gone when the host is.
+        with the application. It is gone when the host is. Memory belongs to the executor.
         """
-        base = application_directory()
-        if not self.local_recovery or base is None:
+        if not self.config.local_recovery:
             return None
-        return LocalFileSystem(local_root(base, self.graph.name, self.files_root))
+        if self.config.local_copies is CopyMedium.MEMORY:
+            own = executor_memory()
+            root = str(local_root("", self.graph.name, self.files_root))
+            return (
+                MemoryFileSystem(own.memory, root, self.config.local_memory_bytes)
+                if own is not None
+                else None
+            )
+        base = application_directory()
+        return (
+            LocalFileSystem(local_root(base, self.graph.name, self.files_root)) if base is not None else None
+        )
+
+    def place_of_copies(self, host: str) -> str:
+        """Return the name of that place: the host's, or one of its own for the memory of each executor."""
+        own = executor_memory() if self.config.local_copies is CopyMedium.MEMORY else None
+        return own.place(host) if own is not None else host
 
     def __call__(self, _partition: Iterable[Any]) -> Iterator[StatusRow]:
         """Be a slot; the body of ``mapPartitions`` on a barrier stage."""
@@ -132,9 +149,9 @@ def run_slot(program: SubtaskProgram, number: int, executor: Executor) -> Status
         server.close()
         raise
     try:
-        offer = SlotOffer(
-            number, executor.host, server.port, os.getpid(), executor.pid, executor.name, copies
-        )
+        process = os.getpid(), executor.pid, executor.name
+        place = program.place_of_copies(executor.host)
+        offer = SlotOffer(number, executor.host, server.port, *process, place, copies)
         deploy = link.await_deployment(offer)
         link.report_refused(server.take_refused)
         end, reason = _SubtaskRun(program, deploy, link, server, executor.host).run()
@@ -326,7 +343,7 @@ class _SubtaskRun:
             buffered_bytes=self._buffered_bytes,
             working_root=local_directory(),
             local_files=program.local_files(),
-            host=self._host,
+            host=program.place_of_copies(self._host),
             input_buffers=self._mailbox,
             output_buffers=output,
             timers=self._timers,

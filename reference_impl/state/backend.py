@@ -89,8 +89,9 @@ class StateScope:
     incremental: bool = False
     """Whether snapshots will be asked for as increments (SNP-5): only then a store has to note what changes."""
     restored: CheckpointId | None = None
-    """The checkpoint that the restored handles are of, which counts as confirmed; None: there is none, or it is a
-    savepoint, whose files are the user's."""
+    """The checkpoint that the restored handles are of: it counts as confirmed, and a store with the same key groups
+    wrote them. None: no snapshot may refer to them. There are none, or they are a savepoint's and so the user's, or
+    stores with other key groups wrote them (RSC-2)."""
 
 
 class StateWriter(Protocol):

@@ -74,12 +74,14 @@ class HeapStateBackend:
         store = self.new_store(scope)
         wanted = [handle for handle in restore if len(handle.key_groups.intersection(scope.key_groups))]
         full: list[StateHandle] = []
+        increments: list[StateHandle] = []
         position = 0
         for handle in wanted:
             content = reader.read(handle)
             before, position = position, position_of(content)
             if position:
                 require_next(handle, before if full else -1, position)
+                increments.append(handle)
                 for change in read_increment(handle, content, scope.key_groups):
                     store.amend(*change)
                 continue
@@ -87,7 +89,7 @@ class HeapStateBackend:
             refuse_overlaps(full)
             for name, group, table in read_snapshot(handle, content, scope.key_groups):
                 store.adopt(name, group, table)
-        store.build_on(scope, restore, position)
+        store.build_on(scope, full, increments)
         return store
 
     def new_store(self, scope: StateScope) -> HeapStateStore:
@@ -233,8 +235,10 @@ class HeapStateStore:
         for key in removed:
             table.pop(key, None)
 
-    def build_on(self, scope: StateScope, handles: Sequence[StateHandle], position: int) -> None:
-        """Learn that all handles are applied; the last one has this position in its chain of increments."""
+    def build_on(
+        self, scope: StateScope, full: Sequence[StateHandle], increments: Sequence[StateHandle]
+    ) -> None:
+        """Learn that all these files are applied: those of a full snapshot, and its increments in their order."""
 
     def snapshot(
         self, checkpoint: CheckpointId, writer: StateWriter
@@ -336,14 +340,19 @@ class IncrementalHeapStore(HeapStateStore):
         super().delete(name, group, key)
         self._log.note(name, group, key)
 
-    def build_on(self, scope: StateScope, handles: Sequence[StateHandle], position: int) -> None:
-        """Build on what was restored, if all of it is the store's own and may be used again.
+    def build_on(
+        self, scope: StateScope, full: Sequence[StateHandle], increments: Sequence[StateHandle]
+    ) -> None:
+        """Build on what was restored, if it is one chain of a store with these key groups and may be used again.
 
-        After a redistribution the first snapshot is a full one: no two subtasks use the same file.
+        Each increment of such a chain has all key groups. Chains of several stores may differ in their length; another
+        increment on them together would follow none of them.
         """
-        own = all(handle.shared and _is_within(handle.key_groups, self._range) for handle in handles)
-        if handles and own and scope.restored is not None:
-            self._log.build_on(StoredSnapshot(0, scope.restored, tuple(handles), position))
+        handles = (*full, *increments)
+        own = all(handle.shared and _is_within(handle.key_groups, self._range) for handle in full)
+        chain = all(handle.shared and handle.key_groups == self._range for handle in increments)
+        if handles and own and chain and scope.restored is not None:
+            self._log.build_on(StoredSnapshot(0, scope.restored, handles, len(increments)))
 
     def write_task(
         self, checkpoint: CheckpointId, captured: list[CapturedState], writer: StateWriter

@@ -125,14 +125,22 @@ def _download(snapshot: Snapshot, reader: StateReader, target: Path) -> None:
             if name.endswith(TABLE) and isinstance(reader, LocalStateReader)
             else None
         )
-        content = reader.read(handle) if local is None else b""
+        if local is None:
+            _copy(handle, reader, target / name)
+            continue
         try:
-            if local is None:
-                (target / name).write_bytes(content)
-            else:
-                os.link(local, target / name)
+            os.link(local, target / name)
         except OSError as error:
             raise StorageError(f"cannot write {target / name}: {error}") from error
+
+
+def _copy(handle: StateHandle, reader: StateReader, target: Path) -> None:
+    """Write a file of a snapshot to disk. When this returns it is not in memory any more: table files are large."""
+    content = reader.read(handle)
+    try:
+        target.write_bytes(content)
+    except OSError as error:
+        raise StorageError(f"cannot write {target}: {error}") from error
 
 
 def _drop_foreign_groups(database: Rdict, held: KeyGroupRange, kept: KeyGroupRange) -> None:

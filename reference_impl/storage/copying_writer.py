@@ -210,7 +210,8 @@ class _LocalFile:
             stream.close()
             self._store.files.rename(self._path, final)
         except RuntimeFailure as error:
-            self._store.give_up(self._checkpoint, str(error))
+            self._stream = stream
+            self._fail(error)  # what was written would take room
         else:
             self._store.add(self._checkpoint, _entry(handle, relative, own))
 

@@ -95,7 +95,7 @@ class MemoryFiles:
         if others + size > self._limit:
             raise StorageError(
                 f"the driver's memory for checkpoints is full: {path} has {size} bytes or more, others have {others}, "
-                f"and the limit is {self._limit}. Raise the limit, keep fewer checkpoints, or use files or S3"
+                f"and the limit is {self._limit}. Raise the limit, keep fewer checkpoints, or use files, S3 or HDFS"
             )
 
 

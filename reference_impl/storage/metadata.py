@@ -2,7 +2,7 @@
 
 A framed file is two lines of JSON. The first says what the second is::
 
-    {"format": "checkpoint-metadata", "version": 5, "size": 412, "checksum": "crc32:89abcdef"}
+    {"format": "checkpoint-metadata", "version": 6, "size": 412, "checksum": "crc32:89abcdef"}
     {"checkpoint": 7, "attempt": 2, ..., "snapshots": [{"subtask": {"vertex": "count", "index": 0}, ...}]}
 
 ``size`` (bytes) and ``checksum`` are those of the second line, its newline left out. The body of the metadata
@@ -14,7 +14,8 @@ state. Metadata of version 1 can still be read; a job is not started from it (``
 added ``channels`` to the part of a subtask: the file of its records in flight, and how much of which channel it holds.
 It also added ``savepoint``, to the checkpoint and to its handles. Version 4 added ``finished`` to the part of a subtask
 (BAR-6); an older release would read such a part as that of a subtask that has yet to do everything. Version 5 added
-``shared`` to handles (SNP-5); an older release would delete a file that later checkpoints use.
+``shared`` to handles (SNP-5); an older release would delete a file that later checkpoints use. Version 6 added
+``writer`` to prepared transactions; an older release could give one to a sink whose neighbour deletes its file.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint
 from barrier_tck.reference_impl.runtime_errors import CorruptStateError, StorageCause, StorageError
 
 FORMAT = "checkpoint-metadata"
-VERSION = 5
+VERSION = 6
 
 BodyT = TypeVar("BodyT")
 

@@ -22,6 +22,7 @@ from barrier_tck.faults.kinds.damage_primary import DamagePrimary
 from barrier_tck.faults.kinds.delay_channel import DelayChannel
 from barrier_tck.faults.kinds.delay_object_store import DelayObjectStore
 from barrier_tck.faults.kinds.disturb_writes import DisturbWrites
+from barrier_tck.faults.kinds.exhaust_memory import ExhaustMemory
 from barrier_tck.faults.kinds.fail_local_writes import FailLocalWrites
 from barrier_tck.faults.kinds.fail_primary_writes import FailPrimaryWrites
 from barrier_tck.faults.kinds.forge_acknowledgement import ForgeAcknowledgement
@@ -29,6 +30,7 @@ from barrier_tck.faults.kinds.kill_executor import KillExecutor
 from barrier_tck.faults.kinds.kill_object_store import KillObjectStore
 from barrier_tck.faults.kinds.kill_worker import KillWorker
 from barrier_tck.faults.kinds.limit_channel import ByteLimit, LimitChannel
+from barrier_tck.faults.kinds.lose_executor import LoseExecutor
 from barrier_tck.faults.kinds.lose_host import LoseHost
 from barrier_tck.faults.kinds.partition_executor import PartitionExecutor
 from barrier_tck.faults.kinds.partition_halves import PartitionHalves
@@ -60,7 +62,10 @@ from tests.harness.fake_system import (
     FakeTargets,
 )
 
-KILLS: tuple[Fault, ...] = (KillExecutor("a[0]"), KillWorker("a[0]"), CrashCoordinator(), LoseHost("a[0]"))
+KILLS: tuple[Fault, ...] = (
+    *(KillExecutor("a[0]"), KillWorker("a[0]"), CrashCoordinator()),
+    *(LoseHost("a[0]"), LoseExecutor("a[0]"), ExhaustMemory("a[0]")),
+)
 PAUSES: tuple[Fault, ...] = (PauseWorker("a[0]", 20), PauseExecutor("a[0]", 20))
 CHANNELS: tuple[tuple[Fault, Impairment], ...] = (
     (
@@ -140,7 +145,14 @@ def test_storage_is_hidden_only_from_a_process_that_can_be_kept_from_it() -> Non
 
 
 @pytest.mark.parametrize(
-    ("fault", "role"), list(zip(KILLS, ("executor", "worker", "coordinator", "host"), strict=True))
+    ("fault", "role"),
+    list(
+        zip(
+            KILLS,
+            ("executor", "worker", "coordinator", "host", "spare executor", "memory limit"),
+            strict=True,
+        )
+    ),
 )
 def test_a_target_that_is_not_exposed_is_skipped_with_the_reason(fault: Fault, role: str) -> None:
     found = fault.inject(FakeTargets(missing=(role,)))

@@ -242,6 +242,12 @@ class FakeTargets(NoTargets):
     def host_of(self, subtask: str) -> ProcessTarget | None:
         return self._target("host", f"host of {subtask}")
 
+    def lasting_loss_of(self, subtask: str) -> ProcessTarget | None:
+        return self._target("spare executor", f"executor of {subtask}")
+
+    def memory_of(self, subtask: str) -> ProcessTarget | None:
+        return self._target("memory limit", f"executor of {subtask}")
+
     def link(self, sender: str, receiver: str) -> LinkTarget | None:
         return self._links(f"{sender} to {receiver}")[0] if "connection" not in self.missing else None
 

@@ -21,5 +21,6 @@ def test_restores_with_another_parallelism_are_measured_beside_those_with_the_sa
     for name in SHIPPED_BACKENDS:
         assert read[name, 1] == read[name, 2] == read[name, BEFORE], "each file is read once"
         assert read[name, 8] >= read[name, BEFORE], "a file may be read by several"
+        assert read[name, BEFORE] > 1_000_000, "no backend has made the state smaller"
     assert "times_same" in table(numbers)
     assert "Restores with another parallelism" in page(numbers)

@@ -59,8 +59,8 @@ def test_the_main_job_runs_in_at_least_once_mode_with_both_backends() -> None:
 def test_the_main_job_uses_every_package_but_damaged_copies() -> None:
     used = {tag_of(fault.fault) for plan in plans_of("campaigns/flights.toml") for fault in plan.faults}
     unused = [name for name, kinds in PACKAGES.items() if not used & {tag_of(kind.fault) for kind in kinds}]
-    assert unused == ["storage", "object-store", "writes"], (
-        "checkpoints are in files, and the job is no query"
+    assert unused == ["capacity", "storage", "object-store", "writes", "memory"], (
+        "checkpoints are in files, the job is no query, and hosts are no containers"
     )
 
 
@@ -74,4 +74,4 @@ def test_the_mixed_campaign_draws_every_package_every_mode_and_every_backend() -
     used = {tag_of(fault.fault) for plan in plans for fault in plan.faults}
     assert [
         name for name, kinds in PACKAGES.items() if not used & {tag_of(kind.fault) for kind in kinds}
-    ] == ["storage", "object-store", "writes"]
+    ] == ["capacity", "storage", "object-store", "writes", "memory"]

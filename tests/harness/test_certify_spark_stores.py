@@ -31,7 +31,7 @@ from barrier_tck.harness.certify.spark_stores.planted_stores import (
 from barrier_tck.harness.certify.spark_stores.session import StoreSession
 from barrier_tck.harness.certify.spark_stores.store_hunting import StoreFailure, check_store, play
 from barrier_tck.harness.certify.spark_stores.store_model import VersionedStore
-from barrier_tck.harness.certify.spark_stores.store_processes import StoreProcesses
+from barrier_tck.harness.certify.spark_stores.store_processes import NO_DISTURBED_WRITES, StoreProcesses
 from barrier_tck.harness.certify.spark_stores.store_properties import STORE_PROPERTIES, StoreProperty
 from barrier_tck.harness.certify.spark_stores.store_suite import (
     certify_store,
@@ -305,6 +305,7 @@ def dies_at(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(store_suite, "_require_provider", lambda processes: None)
     monkeypatch.setattr(store_suite, "_lacks", lambda processes, layout: "")
     monkeypatch.setattr(store_suite, "check_store", checked)
+    monkeypatch.setattr(store_suite, "has_java_compiler", lambda: True)
     return names
 
 
@@ -331,6 +332,16 @@ def test_a_certification_that_ends_was_not_interrupted(dies_at: list[str]) -> No
     assert len(kept) == len(STORE_PROPERTIES) + 1
     assert all(one.interrupted for one in kept)
     assert {one.verdict for one in kept[:-1]} == {"unknown"}
+
+
+def test_without_a_java_compiler_no_write_fails_and_the_certificate_says_why(
+    dies_at: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_suite, "has_java_compiler", lambda: False)
+    certificate = certify_store(store_target("spark:hdfs"))
+    skipped = {one.name: one.reason for one in certificate.outcomes if one.status == "skipped"}
+    assert skipped == {"failed-writes-are-survived": NO_DISTURBED_WRITES}
+    assert certificate.verdict == "certified"
 
 
 # --- in a JVM -----------------------------------------------------------------------------------------------
@@ -441,6 +452,16 @@ def test_a_failure_is_made_smaller_and_played_again_with_the_bug_and_without(
     assert failure is not None and len(failure.steps) <= 4, outcome.sequence
     assert replay_on_store(failure, planted.target(classes)) is not None
     assert replay_on_store(failure, store_target("spark:hdfs")) is None
+
+
+@pytest.mark.spark
+@pytest.mark.long
+def test_a_store_of_sparks_own_survives_files_that_cannot_be_written(
+    hdfs: StoreProcesses, classes: Path
+) -> None:
+    one = next(one for one in STORE_PROPERTIES if one.disturbs_writes)
+    outcome, _ = check_store(one, hdfs, DEFAULT_SEED, scale=0.3)
+    assert (outcome.status, outcome.reason) == ("passed", "")
 
 
 @pytest.mark.spark

@@ -33,7 +33,6 @@ from barrier_tck.harness.cluster.containers.container_host import ContainerHost
 from barrier_tck.harness.cluster.containers.docker_cluster import DockerCluster
 from barrier_tck.harness.cluster.containers.engine import connect, problem_of
 from barrier_tck.harness.cluster.containers.host_files import (
-    SYSTEM,
     environment_of_host,
     files_of_machine,
     outermost,
@@ -41,13 +40,15 @@ from barrier_tck.harness.cluster.containers.host_files import (
 from barrier_tck.harness.cluster.containers.image import host_image
 from barrier_tck.harness.cluster.containers.labelled import CLUSTER_LABEL, remove_cluster, remove_orphans
 from barrier_tck.harness.cluster.host import Host
-from barrier_tck.harness.cluster.host_targets import LinkOfHost
+from barrier_tck.harness.cluster.host_targets import ExecutorWithoutMemory, LinkOfHost
 from barrier_tck.harness.cluster.installation import import_path, spark_home
-from barrier_tck.harness.cluster.java import Java
+from barrier_tck.harness.cluster.java import Java, find_java
 from barrier_tck.harness.cluster.local_cluster import LocalCluster
+from barrier_tck.harness.cluster.signalled_process import SignalledProcess
 from barrier_tck.harness.cluster.spark_session import spark_session
-from barrier_tck.harness.support.errors import EnvironmentProblem, UsageError
+from barrier_tck.harness.support.errors import EnvironmentProblem, OperatingError, UsageError
 from barrier_tck.harness.support.owners import this_process
+from tests.waiting import eventually
 
 SMALL = DockerClusterConfig(workers=2, cores_per_worker=1, memory_per_worker_mb=512, quick_start=True)
 HERE = {"OSType": "linux", "Name": platform.node(), "KernelVersion": platform.release(), "MemoryLimit": True}
@@ -187,6 +188,24 @@ def test_a_network_with_other_addresses_is_made_if_some_are_taken() -> None:
     assert cluster.worker_host(1) == asked[2].replace("0/24", "11")
 
 
+@pytest.mark.parametrize(("code", "answers"), [(0, True), (1, True), (124, False)])
+def test_hosts_that_cannot_reach_one_another_are_a_problem_of_the_machine(code: int, answers: bool) -> None:
+    """A refused connection is an answer. Only silence is none."""
+    asked: list[list[str]] = []
+
+    def execute(command: list[str]) -> tuple[int, bytes]:
+        asked.append(command)
+        return code, b""
+
+    container = SimpleNamespace(exec_run=execute, short_id="0f", reload=lambda: None)
+    cluster = DockerCluster(SMALL)
+    cluster._prefix = "10.213.7."
+    cluster._hosts = {number: ContainerHost(container, None, f"10.213.7.{number}") for number in (0, 1, 2)}
+    with contextlib.nullcontext() if answers else pytest.raises(EnvironmentProblem, match="no answer from"):
+        cluster._check_network()
+    assert [command[-1] for command in asked] == ["exec 3<>/dev/tcp/10.213.7.11/9"]
+
+
 class PretendedHost:
     """A host that notes what is done to it."""
 
@@ -273,9 +292,14 @@ def owned_by(process: psutil.Process, cluster: str) -> dict[str, str]:
     return {CLUSTER_LABEL: f"{cluster}:{process.pid}:{process.create_time()!r}"}
 
 
+LIMIT_MB, TAKEN_MB = 64, 24
+HOLDER = f"import time; held = b'1' * ({TAKEN_MB} << 20); time.sleep(600)"
+SLEEPERS = ["/bin/bash", "-c", f'"{sys.executable}" -I -S -c "{HOLDER}" & exec sleep 600']
+
+
 @pytest.fixture
 def host(engine: Any) -> Iterator[ContainerHost]:
-    """A container as clusters make them, in which two processes sleep."""
+    """A container as clusters make them, in which two processes sleep, and one of them holds memory."""
     cluster = DockerCluster(SMALL)
     cluster._client = engine
     labels = {CLUSTER_LABEL: cluster._marker()}
@@ -284,10 +308,12 @@ def host(engine: Any) -> Iterator[ContainerHost]:
         address = cluster.worker_host(0)
         container = engine.containers.create(
             host_image(engine, ""),
-            ["/bin/bash", "-c", "sleep 600 & exec sleep 600"],
+            SLEEPERS,
             labels=labels,
             pid_mode="host",
-            mounts=system_mounts(),
+            mounts=mounts_of_machine(),
+            mem_limit=f"{LIMIT_MB}m",
+            memswap_limit=f"{LIMIT_MB}m",
             network=network.name,
             networking_config={network.name: engine.api.create_endpoint_config(ipv4_address=address)},
         )
@@ -297,8 +323,8 @@ def host(engine: Any) -> Iterator[ContainerHost]:
         assert remove_cluster(engine, cluster._id) == []
 
 
-def system_mounts() -> list[Mount]:
-    places = [place for place in SYSTEM if place.exists()]
+def mounts_of_machine() -> list[Mount]:
+    places = files_of_machine(find_java(), with_system=True)
     return [Mount(str(place), str(place), "bind", read_only=True) for place in places]
 
 
@@ -351,6 +377,30 @@ def test_a_disconnected_host_has_no_network_and_comes_back_with_its_address(host
     host.reconnect()
     assert not host.is_disconnected()
     assert address in addresses()
+
+
+def test_the_kernel_kills_whom_it_shall_when_a_host_has_no_memory_left(host: ContainerHost) -> None:
+    first, other = family(host)
+    eventually("it holds memory", lambda: other.memory_info().rss > TAKEN_MB << 20)
+    assert host.kills_for_memory() == 0
+    target = ExecutorWithoutMemory(SignalledProcess(other.pid, "it", lambda: None), other.pid, host)
+    target.kill()
+    assert target.is_dead()
+    killed = host.kills_for_memory()
+    assert killed > 0 and target.description == f"it, where the kernel killed {killed} for want of memory"
+    assert host.is_running() and first.status() == psutil.STATUS_SLEEPING
+    with pytest.raises(TargetGone):
+        target.kill()
+
+
+def test_a_host_that_may_use_more_memory_than_there_is_does_not_use_it_up(
+    host: ContainerHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, other = family(host)
+    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=LIMIT_MB << 20))
+    with pytest.raises(OperatingError, match="Set host_memory_mb"):
+        host.exhaust_memory(other.pid)
+    assert other.is_running() and host.kills_for_memory() == 0
 
 
 def test_containers_and_networks_of_a_killed_harness_are_removed_and_others_stay(

@@ -9,6 +9,7 @@ import pytest
 
 from barrier_tck.faults.fault import Fault
 from barrier_tck.faults.kinds.damage_local_copy import DamageLocalCopy
+from barrier_tck.faults.kinds.damage_primary import DamagePrimary
 from barrier_tck.faults.kinds.fail_local_writes import FailLocalWrites
 from barrier_tck.faults.kinds.fail_primary_writes import FailPrimaryWrites
 from barrier_tck.faults.kinds.lose_host import LoseHost
@@ -22,8 +23,10 @@ from barrier_tck.harness.plan.trial_plan import DeploymentPlan, RescalePlan
 from barrier_tck.harness.record.history import NamedFile, SnapshotView
 from barrier_tck.harness.record.operations import (
     Acknowledged,
+    AttemptEnded,
     AttemptRunning,
     CheckpointAborted,
+    CheckpointTriggered,
     FileRead,
     JobStopped,
     LocalCopyTold,
@@ -46,6 +49,8 @@ from barrier_tck.harness.workloads.workload_names import filled
 from tests.harness.oracle_histories import Book, a_context, a_plan
 
 WHO, HOME, AWAY = "totals[0]", "host-0", "host-1"
+OTHER = "sink[0]"
+"""It is where ``WHO`` is only when it is placed again."""
 FILES = ("chk-1/state-0", "chk-1/state-1")
 NAMED = tuple(NamedFile(path, 9, f"crc32:{path}") for path in FILES)
 
@@ -70,9 +75,13 @@ def judged(
     reads: list[FileRead] | None = None,
     others_seen: bool = False,
     refused: bool = False,
+    at_once: bool = False,
 ) -> Finding:
-    """Judge one checkpoint, one failure, and one subtask's restore of this checkpoint."""
-    book = Book().tell(Placed(1, hosts={WHO: HOME}, slots={HOME: 2, AWAY: 2}, homes={}))
+    """Judge one checkpoint, one failure, and one subtask's restore of this checkpoint.
+
+    ``at_once``: the fault fires at the moment at which the next attempt is placed.
+    """
+    book = Book().tell(Placed(1, hosts={WHO: HOME, OTHER: AWAY}, slots={HOME: 2, AWAY: 2}, homes={}))
     book.attempt(1).triggered(1)
     report = LocalCopyTold(kept, confirmed, held, HOME, Reason.STORAGE_FAILED if refused else None)
     book.tell(Acknowledged(1, 1, WHO, report))
@@ -84,10 +93,14 @@ def judged(
             plan, faults=(ScheduledFault(fault, After(ProtocolPoint.ATTEMPT_FAILED)),)
         )
         if fired:
-            faults = (FaultRecord(0, "a fault", "kind", "then", None, "fired", float(len(book.operations))),)
+            faults = (
+                FaultRecord(
+                    0, "a fault", "kind", "then", None, "fired", len(book.operations) + 2.0 * at_once
+                ),
+            )
         book.fault()
     slots = {HOME: 2, AWAY: 2}
-    book.tell(Placed(2, hosts={WHO: placed}, slots=slots, homes={WHO: homes} if homes else {}))
+    book.tell(Placed(2, hosts={WHO: placed, OTHER: HOME}, slots=slots, homes={WHO: homes} if homes else {}))
     if reads is not None:
         book.tell(ReadsObserved(WHO, 2, tuple(reads)), "file systems")
     if others_seen:
@@ -174,6 +187,11 @@ def test_a_copy_on_a_lost_host_must_not_serve() -> None:
     found = judged(NEITHER, fault=LoseHost(WHO), homes=())
     assert found.verdict is Verdict.VALID and "LOC-8" in found.clauses
     assert "its host was lost" in judged(BOTH, fault=LoseHost(WHO), homes=()).summary
+
+
+def test_a_host_is_not_lost_because_the_job_started_again_there_at_the_very_moment_of_the_loss() -> None:
+    assert judged(BOTH, fault=LoseHost(OTHER), at_once=True).verdict is Verdict.VALID
+    assert judged(BOTH, fault=LoseHost(WHO), homes=()).verdict is Verdict.INVALID
 
 
 def test_a_copy_on_another_host_or_never_kept_must_not_serve() -> None:
@@ -278,6 +296,57 @@ def test_a_damage_that_no_restore_met_shows_nothing() -> None:
     record = FaultRecord(0, "a fault", "kind", "then", None, "fired", 3.0)
     found = LocalRecovery().check(TrialContext(plan, context.history, faults=(record,)))
     assert found.verdict is Verdict.UNKNOWN and "missing local copy" in found.summary
+
+
+@pytest.mark.parametrize(
+    ("files", "verdict"),
+    [
+        ((NAMED[:1], NAMED[:1]), Verdict.VALID),
+        ((NAMED[:1], NAMED), Verdict.UNKNOWN),
+        (((), ()), Verdict.VALID),
+        ((NAMED[:1],), Verdict.UNKNOWN),
+    ],
+    ids=["nothing new", "something new", "no state", "not opened"],
+)
+def test_a_failing_primary_is_met_unless_nothing_is_written_to_it(
+    files: tuple[tuple[NamedFile, ...], ...], verdict: Verdict
+) -> None:
+    fault = ScheduledFault(FailPrimaryWrites(WHO), After(ProtocolPoint.CHECKPOINT_TRIGGERED, nth=2))
+    plan = msgspec.structs.replace(a_plan(), local_recovery=True, faults=(fault,))
+    book = Book().attempt(1).checkpoint(1).checkpoint(2)
+    fired_ms = [line.time_ms for line in a_context(plan, book).history.of(CheckpointTriggered)][-1]
+    views = tuple(
+        SnapshotView(number, 1, {}, files={WHO: named} if named else {})
+        for number, named in enumerate(files, 1)
+    )
+    history = msgspec.structs.replace(a_context(plan, book).history, checkpoints=views)
+    record = FaultRecord(0, "a fault", "kind", "then", None, "fired", fired_ms)
+    assert LocalRecovery().check(TrialContext(plan, history, faults=(record,))).verdict is verdict
+
+
+@pytest.mark.parametrize(("placed", "met"), [(HOME, 1), (AWAY, 0)])
+def test_a_job_that_could_restore_neither_copy_met_the_local_one_if_it_was_beside_it(
+    placed: str, met: int
+) -> None:
+    faults: tuple[Fault, ...] = (DamageLocalCopy(WHO, Damage.TRUNCATED), DamagePrimary(WHO, Damage.TRUNCATED))
+    then = After(ProtocolPoint.ATTEMPT_FAILED)
+    plan = msgspec.structs.replace(
+        a_plan(), local_recovery=True, faults=tuple(ScheduledFault(fault, then) for fault in faults)
+    )
+    book = Book().tell(Placed(1, hosts={WHO: HOME}, slots={HOME: 2, AWAY: 2}, homes={}))
+    book.attempt(1).triggered(1)
+    book.tell(Acknowledged(1, 1, WHO, LocalCopyTold(True, None, (1,), HOME, None)))
+    book.completed(1).attempt_failed(1)
+    hurt_ms = float(len(book.operations))
+    book.fault().fault()
+    book.tell(Placed(2, hosts={WHO: placed}, slots={HOME: 2, AWAY: 2}, homes={WHO: (HOME,)}))
+    book.started(2, 1).tell(AttemptEnded(2, Reason.CHECKPOINT_UNREADABLE))
+    records = tuple(FaultRecord(n, "a fault", "kind", "then", None, "fired", hurt_ms) for n in range(2))
+    context = a_context(plan, book)
+    found = LocalRecovery().check(
+        TrialContext(plan, context.history, faults=records, subtasks=context.subtasks, job=barrier_view(plan))
+    )
+    assert (found.counts["done_truncated"], found.counts.get("met_truncated", 0)) == (1, met)
 
 
 def test_the_judge_is_told_of_the_key_groups_of_the_runtime() -> None:

@@ -26,7 +26,7 @@ from tests.harness.oracle_histories import SUBTASKS, Book, a_context, a_plan
 
 PLACE = "savepoints/one"
 FILE = StoredFile("totals-0-state", 5, "crc32:1", 5, "crc32:1")
-AT = {"split-0-0": 4, "split-1-0": 6}
+AT = {"split-0-0": 4, "split-0-1": 6}
 
 
 def savepoint(book: Book, checkpoint: int, stops: bool = False) -> Book:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace as replace_fields
 
 from barrier_tck.faults.kinds.damage_primary import DamagePrimary
 from barrier_tck.faults.vocabulary import At, ScheduledFault
@@ -13,7 +14,7 @@ from barrier_tck.harness.oracle.applicable import checkers_for
 from barrier_tck.harness.oracle.no_garbage import NoGarbage
 from barrier_tck.harness.oracle.reachability import Reachability
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan, WorkloadPlan
-from barrier_tck.harness.record.history import CheckpointProblem, End, StorageView
+from barrier_tck.harness.record.history import CheckpointProblem, End, SnapshotView, StorageView
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.records import FaultRecord
 from barrier_tck.harness.record.verdict import Finding, Verdict
@@ -92,6 +93,27 @@ def test_only_the_files_that_a_trial_damaged_may_be_unreadable(
     )
     record = FaultRecord(0, "damage", "damage_primary", "at 1 ms", None, "fired", 1.0, files=damaged)
     assert Reachability().check(replace(context, faults=(record,))).verdict is verdict
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_file_that_was_gone_while_its_checkpoint_was_retained_is_missed_also_if_both_are_gone_at_the_end(
+    damaged: bool,
+) -> None:
+    gone = CheckpointProblem(3, Reason.MISSING, "job/shared/chk-3/x", "it is gone")
+    views = tuple(SnapshotView(number, 1, {}, lacking=(gone,)) for number in (5, 6))
+    context = a_context(
+        a_plan(faults=(ScheduledFault(DamagePrimary("totals[0]"), At(1)),)),
+        views=views,
+        storage=StorageView(retained=(6,)),
+    )
+    record = FaultRecord(0, "damage", "damage_primary", "at 1 ms", None, "fired", 1.0)
+    files = ("job/shared/chk-3/x",) if damaged else ()
+    found = Reachability().check(replace(context, faults=(replace_fields(record, files=files),)))
+    assert found.verdict is (Verdict.VALID if damaged else Verdict.INVALID)
+    if not damaged:
+        assert found.examples == (
+            "checkpoint 3 was retained when 5 completed: job/shared/chk-3/x: it is gone",
+        ), "it is told once"
 
 
 def test_files_that_an_unfinished_job_left_are_not_judged_as_garbage() -> None:

@@ -17,9 +17,10 @@ import pytest
 
 from barrier_tck.faults.kinds.damage_primary import DamagePrimary
 from barrier_tck.faults.vocabulary import At, ScheduledFault
-from barrier_tck.harness.oracle import stored_reader
+from barrier_tck.harness.oracle import stored_heap, stored_reader
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.stored_checkpoints import StoredCheckpoints
+from barrier_tck.harness.oracle.stored_heap import packing_of
 from barrier_tck.harness.oracle.stored_reader import read_stored_checkpoints
 from barrier_tck.harness.record.history import StateView, StorageView
 from barrier_tck.harness.record.reasons import Reason
@@ -30,6 +31,8 @@ from barrier_tck.harness.reference.mutants.mutant_catalogue import MUTANTS
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.system.job_view import JobView, Role, SubtaskView
 from barrier_tck.harness.trial.trial_run import run_trial
+from barrier_tck.reference_impl.config import Compression
+from barrier_tck.reference_impl.state.heap_files import serialised, serialised_increment
 from tests.harness.oracle_histories import SUBTASKS, a_context, a_plan, input_of, positions_at, right_view
 from tests.test_tidy import ROOT
 
@@ -95,7 +98,7 @@ def test_the_size_and_checksum_found_are_reported_beside_those_of_the_metadata()
 @pytest.mark.parametrize(
     ("metadata", "reason"),
     [
-        (METADATA.replace(b'"version":5', b'"version":9'), Reason.MALFORMED),
+        (METADATA.replace(b'"version":6', b'"version":9'), Reason.MALFORMED),
         (METADATA.replace(b"checkpoint-metadata", b"counters"), Reason.FOREIGN),
         (METADATA.replace(b'"offset":39', b'"offset":38'), Reason.WRONG_CHECKSUM),
         (METADATA.replace(b'"offset":39', b'"offset":390'), Reason.WRONG_SIZE),
@@ -118,9 +121,31 @@ def test_the_reader_shares_no_code_with_what_writes() -> None:
     imported |= {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
     standard = {name for name in imported if name.partition(".")[0] in sys.stdlib_module_names}
     assert imported - standard == {
+        "barrier_tck.harness.oracle.stored_heap",
         "barrier_tck.harness.record.reasons",
         "barrier_tck.harness.record.stored",
     }
+    below = ast.walk(ast.parse(Path(stored_heap.__file__).read_text()))
+    taken = [name.name for node in below if isinstance(node, ast.Import) for name in node.names]
+    assert taken == ["msgspec", "pyarrow"]
+
+
+CAPTURED = [("sums", {0: {b"k": b"v" * 100}, 3: {b"a": b"1", b"b": b"2"}})]
+
+
+@pytest.mark.parametrize("compression", Compression)
+def test_a_file_of_the_heap_tells_how_its_key_groups_are_compressed(compression: Compression) -> None:
+    whole = b"".join(serialised(CAPTURED, compression))
+    changes = [("sums", 0, {b"k": b"v" * 100}, [b"gone"])]
+    increment = b"".join(serialised_increment(changes, 1, compression))
+    assert packing_of(whole) == packing_of(increment) == (compression.value, "")
+
+
+def test_key_groups_that_cannot_be_read_one_by_one_are_a_problem() -> None:
+    whole = b"".join(serialised(CAPTURED, Compression.ZSTD))
+    assert "one by one" in packing_of(whole[:8] + bytes(20) + whole[28:])[1]
+    assert packing_of(whole[:-1])[1] == "its footer is not what the format says"
+    assert packing_of(b"an SST file, or whatever") == ("", "")
 
 
 # --- the judge ----------------------------------------------------------------------------------------------
@@ -233,6 +258,13 @@ def test_what_is_wrong_in_storage_is_found(name: str) -> None:
     finding = judge(stored)
     assert finding.verdict is Verdict.INVALID and finding.clauses == ("STA-3",)
     assert any(words in example for example in finding.examples), finding.examples
+
+
+@pytest.mark.parametrize("changes", [{"codec": "zstd"}, {"misread": "no index"}], ids=str)
+def test_key_groups_compressed_otherwise_than_configured_are_found(changes: dict[str, str]) -> None:
+    finding = judge(changed("totals[0]", one_file(**changes)))
+    assert (finding.verdict, finding.clauses) == (Verdict.INVALID, ("SNP-6",)), finding.examples
+    assert judge(changed("totals[0]", one_file(codec="none"))).clauses == ("STA-3",)
 
 
 def test_metadata_that_cannot_be_read_is_invalid() -> None:

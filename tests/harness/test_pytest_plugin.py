@@ -130,6 +130,9 @@ wrong = EchoJob(query=list)
 def test_all_trials_of_the_right_one_are_valid(judge_query):
     assert len(judge_query(right, trials=6, seed=3, retries="none")) == 6
 
+def test_a_budget_takes_the_place_of_a_number_of_trials(judge_query):
+    assert len(judge_query(right, trials=6, seed=3, retries="none", budget="1ms")) == 1
+
 def test_one_of_the_wrong_ones_fails_the_test(judge_query):
     judge_query(wrong, trials=20)
 """
@@ -142,6 +145,6 @@ def test_queries_are_judged_in_tests(tmp_path: Path) -> None:
     result = subprocess.run(
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=120
     )
-    assert "1 failed, 1 passed" in result.stdout, result.stdout + result.stderr
+    assert "1 failed, 2 passed" in result.stdout, result.stdout + result.stderr
     assert "exactly-once-output: invalid" in result.stdout
     assert "kill worker of echo[0]" in result.stdout

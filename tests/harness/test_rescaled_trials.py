@@ -118,10 +118,10 @@ def test_many_drawn_plans_are_chains_of_failures_stops_and_failures() -> None:
 def is_chain(plan: TrialPlan) -> bool:
     triggers = [scheduled.trigger for scheduled in plan.faults]
     first = After(ProtocolPoint.CHECKPOINT_COMPLETED, nth=1)
-    return bool(triggers) and triggers[0] == first and len(triggers) == len(plan.savepoints) + 1
+    return triggers[:1] == [first] and len(triggers) == len(plan.savepoints) + 1 > 1
 
 
-@pytest.mark.parametrize("seed", [3, pytest.param(4, marks=pytest.mark.long)])
+@pytest.mark.parametrize("seed", [3, pytest.param(5, marks=pytest.mark.long)])
 def test_drawn_chains_recover_checkpoint_rescale_and_recover_again(seed: int, tmp_path: Path) -> None:
     chains = [plan for plan in draw_plans(seed, 40, profile_named("rescale")) if is_chain(plan)][:6]
     assert chains

@@ -47,7 +47,7 @@ from barrier_tck.harness.workloads.workload_names import job_of, workload_named
 @cache
 def standard() -> tuple[TrialPlan, ...]:
     """Enough plans to reach what is drawn seldom. Drawing them takes seconds, so no import does."""
-    return draw_plans(5, 600, profile_named("standard"))
+    return draw_plans(6, 600, profile_named("standard"))
 
 
 def _records(plan: TrialPlan) -> int:
@@ -108,6 +108,8 @@ def test_the_standard_profile_reaches_its_corners() -> None:
         "a damaged local copy": lambda plan: "DamageLocalCopy" in repr(plan.faults),
         "a damaged durable copy": lambda plan: "DamagePrimary" in repr(plan.faults),
         "a full local disk": lambda plan: "FailLocalWrites" in repr(plan.faults),
+        "copies in memory": lambda plan: plan.checkpoints.local_copies == "memory",
+        "too little memory for copies": lambda plan: plan.checkpoints.local_memory_bytes < 1_000,
         "metadata that cannot be written": lambda plan: any(s.fault.fails_metadata for s in plan.faults),
         "durable storage that refuses": lambda plan: "FailPrimaryWrites" in repr(plan.faults),
         "an older checkpoint": lambda plan: (
@@ -189,7 +191,7 @@ def test_checkpoints_that_may_expire_do_not_all_expire_before_progress_is_demand
 @pytest.fixture(scope="module", name="explored")
 def _explored() -> tuple[TrialPlan, ...]:
     """What is drawn for Spark; no cluster is started."""
-    around = Circumstances(ReferenceSpark().job, ReferenceSpark.capabilities)
+    around = Circumstances(ReferenceSpark().job, ReferenceSpark().capabilities)
     return draw_plans(4, 160, profile_named("spark-explore"), around)
 
 
@@ -198,7 +200,8 @@ def test_exploration_on_spark_draws_every_kind_of_fault_that_spark_can_suffer(
 ) -> None:
     drawn = {type(scheduled.fault) for plan in explored for scheduled in plan.faults}
     # Only a trial with its checkpoints in an object store has one to hit: campaigns/object_store_spark.toml.
-    exposed = targets_of(ReferenceSpark()) - {TargetKind.OBJECT_STORE}
+    # Only an elastic job owes anything when an executor is gone for good: the profile spark-elastic.
+    exposed = targets_of(ReferenceSpark()) - {TargetKind.OBJECT_STORE, TargetKind.CAPACITY}
     assert drawn == {fault for fault in FAULTS if fault.needs in exposed}
     lasting = [s.fault.heals_after_ms or 0 for plan in explored for s in plan.faults]
     assert max(lasting) > HEARTBEAT_TIMEOUT_MS, "some outlast the heartbeat timeout and make zombies"

@@ -13,13 +13,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from barrier_tck.faults.fault import Ends
 from barrier_tck.faults.kinds.crash_coordinator import CrashCoordinator
 from barrier_tck.faults.kinds.disturb_writes import DisturbWrites
+from barrier_tck.faults.kinds.exhaust_memory import ExhaustMemory
 from barrier_tck.faults.kinds.kill_executor import KillExecutor
 from barrier_tck.faults.kinds.kill_worker import KillWorker
+from barrier_tck.faults.kinds.lose_host import LoseHost
+from barrier_tck.faults.kinds.partition_executor import PartitionExecutor
 from barrier_tck.faults.kinds.pause_executor import PauseExecutor
 from barrier_tck.faults.kinds.pause_worker import PauseWorker
-from barrier_tck.faults.targets import WriteTrouble
+from barrier_tck.faults.targets import Direction, Peers, WriteTrouble
 from barrier_tck.faults.vocabulary import After, At, ProtocolPoint
 from barrier_tck.harness import StreamingJob, TrialPlan, UsageProblem, WorkloadPlan
 from barrier_tck.harness.campaign.configuration import CampaignConfiguration, SystemSection
@@ -28,9 +32,10 @@ from barrier_tck.harness.cli import campaign_command
 from barrier_tck.harness.cli.main import run as run_command
 from barrier_tck.harness.cluster.cluster_config import DockerClusterConfig
 from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.plan.reading import read_plan
 from barrier_tck.harness.record.history import End, History, OutputComparison, OutputCounts, StateComparison
 from barrier_tck.harness.record.reasons import Reason
-from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.harness.record.verdict import CHANCES, Verdict
 from barrier_tck.harness.streaming import structured_streaming
 from barrier_tck.harness.streaming.committed_output import CommittedOutput
 from barrier_tck.harness.streaming.driver.state_judge import rows_read
@@ -163,12 +168,49 @@ def test_without_a_java_compiler_no_write_is_disturbed(monkeypatch: pytest.Monke
     assert DisturbWrites(WriteTrouble.FULL).inject(targets).outcome == "skipped"
 
 
-def test_hosts_are_lost_and_unplugged_only_where_they_are_containers() -> None:
+def test_hosts_are_lost_unplugged_and_without_memory_only_where_they_are_containers() -> None:
     system = StructuredStreaming(job)
-    of_hosts = {Capability.HOST_LOSS, Capability.PARTITION}
+    of_hosts = {Capability.HOST_LOSS, Capability.PARTITION, Capability.MEMORY_LIMIT}
     assert not of_hosts & system.capabilities
     system.use_cluster(DockerClusterConfig(workers=2))
     assert of_hosts <= system.capabilities
+
+
+def drawn(system: StructuredStreaming, number: int, **section: Any) -> list[TrialPlan]:
+    """Plans of a campaign, each of which the system accepts."""
+    settings = SystemSection(f"{__name__}:job", section)
+    configuration = CampaignConfiguration(system=settings, trials=number, seed=7)
+    plans = list(islice(campaign_plans(configuration, system), number))
+    for plan in plans:
+        check_plan(plan, system)
+    return plans
+
+
+def test_containers_are_lost_and_unplugged_in_drawn_trials_and_each_of_these_faults_can_be_carried_out() -> (
+    None
+):
+    system = StructuredStreaming(job)
+    faults = [one.fault for plan in drawn(system, 60) for one in plan.faults]
+    assert not any(isinstance(fault, LoseHost | PartitionExecutor | ExhaustMemory) for fault in faults)
+    system.use_cluster(DockerClusterConfig(workers=2))
+    faults = [one.fault for plan in drawn(system, 60) for one in plan.faults]
+    assert any(isinstance(fault, LoseHost) for fault in faults)
+    assert any(isinstance(fault, ExhaustMemory) for fault in faults)
+    cut_off = {(one.peers, one.direction) for one in faults if isinstance(one, PartitionExecutor)}
+    assert cut_off == {(Peers.EVERYONE, Direction.BOTH)}
+
+
+def test_drawn_trials_have_no_retries_and_fewer_executors_now_and_then_unless_the_campaign_says_which() -> (
+    None
+):
+    plans = drawn(StructuredStreaming(job), 60)
+    settings = [tuple(plan.system.items()) for plan in plans]
+    assert {(), (("retries", "none"),), (("executors_again", 1),)} <= set(settings)
+    for plan in plans:
+        ends = {one.fault.ends for one in plan.faults}
+        assert "executors_again" not in plan.system or Ends.COORDINATOR in ends
+    given = drawn(StructuredStreaming(job), 60, retries="stock", executors_again=2)
+    assert {tuple(plan.system.items()) for plan in given} == {(("retries", "stock"), ("executors_again", 2))}
 
 
 def test_files_that_were_read_are_those_of_the_log_up_to_an_offset(tmp_path: Path) -> None:
@@ -214,21 +256,25 @@ def test_settings_are_checked() -> None:
             system.check_settings({"executors_again": wrong})
 
 
-def test_twenty_drawn_trials_kill_the_driver_after_the_sinks_write() -> None:
-    """That is what a naive append cannot survive, so 20 trials catch it, whatever the seed."""
+def test_twenty_drawn_trials_kill_the_driver_after_the_sinks_write_and_an_executor_after_a_tasks() -> None:
+    """That is what a naive append, and a row-writing function, cannot survive: 20 trials catch both."""
     system = StructuredStreaming(job)
     for seed in range(10):
         configuration = CampaignConfiguration(system=SystemSection(f"{__name__}:job"), seed=seed, trials=20)
         plans = list(islice(campaign_plans(configuration, system), 20))
         for plan in plans:
             check_plan(plan, system)
-        assert any(
-            isinstance(one.fault, CrashCoordinator)
-            and isinstance(one.trigger, After)
-            and one.trigger.point is ProtocolPoint.ALL_ACKNOWLEDGED
+        struck = {
+            (type(one.fault), one.trigger.point)
             for plan in plans
             for one in plan.faults
-        )
+            if isinstance(one.trigger, After)
+        }
+        assert (CrashCoordinator, ProtocolPoint.ALL_ACKNOWLEDGED) in struck, seed
+        assert {
+            (KillExecutor, ProtocolPoint.SNAPSHOT_TAKEN),
+            (KillWorker, ProtocolPoint.SNAPSHOT_TAKEN),
+        } & struck, seed
 
 
 def test_code_in_the_chapter_is_code_of_the_examples() -> None:
@@ -270,6 +316,15 @@ def test_copies_that_are_excused_are_told() -> None:
     assert "3 copies" in summary
 
 
+def test_a_trial_whose_micro_batches_ran_again_could_have_failed() -> None:
+    history = History((), End.FINISHED, Reason.FINISHED, "", None, output_query=OutputComparison(RIGHT))
+    quiet = CommittedOutput().check(TrialContext(TrialPlan(), history))
+    again = msgspec.structs.replace(history, output_query=OutputComparison(RIGHT, ran_again=2))
+    finding = CommittedOutput().check(TrialContext(TrialPlan(), again))
+    assert [quiet.counts[CHANCES], finding.counts[CHANCES]] == [0, 2]
+    assert "ran more than once" in finding.summary
+
+
 def test_what_cannot_be_compared_is_unknown() -> None:
     assert judged(None)[0] is Verdict.UNKNOWN
     assert judged(OutputComparison(None, problem="no such column"))[0] is Verdict.UNKNOWN
@@ -306,3 +361,10 @@ def test_a_campaign_of_a_query_bears_its_name(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(campaign_command, "_run", run)
     assert run_command(["campaign", "--query", f"{__name__}:job"]) == 3
     assert [(one.name, one.trials) for one in seen] == [(f"{__name__}.job", 20)]
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "tests" / "plans" / "streaming").iterdir()), ids=lambda path: path.stem
+)
+def test_plans_that_were_kept_can_be_run_again(path: Path) -> None:
+    check_plan(read_plan(path), StructuredStreaming(job))

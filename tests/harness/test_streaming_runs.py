@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -23,6 +24,8 @@ from barrier_tck.harness.streaming.disturbed_writes import (
     DisturbedWrites,
     settings_of_writes,
 )
+from barrier_tck.harness.streaming.driver import task_points
+from barrier_tck.harness.streaming.driver.task_points import TaskPoints
 from barrier_tck.harness.streaming.query_run import QueryDrivers, QueryRun
 from barrier_tck.harness.streaming.query_targets import TASKS, QueryTargets
 
@@ -329,3 +332,31 @@ def test_a_run_knows_what_is_committed_and_what_ran_again() -> None:
         (ProtocolPoint.BARRIER_RECEIVED, TASKS),
         (ProtocolPoint.ALL_ACKNOWLEDGED, None),
     ]
+
+
+@pytest.mark.parametrize("writes", [False, True])
+def test_a_task_has_one_end_which_is_that_of_a_function_that_writes_its_rows(
+    writes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the sink's function writes them, rows pass through two Python workers, and only the second is at the end."""
+    told: list[str] = []
+    properties = {"streaming.sql.batchId": "7", "barrier_tck.task.writes": "true" if writes else None}
+    context = SimpleNamespace(getLocalProperty=properties.get, attemptNumber=lambda: 0)
+
+    class Harness:
+        def __getattr__(self, name: str) -> Any:
+            return lambda *_: told.append(name)
+
+    monkeypatch.setattr(task_points, "_context", lambda: context)
+    monkeypatch.setattr(task_points, "met", lambda *_: nullcontext(Harness()))
+    points = TaskPoints("nowhere")
+    rows: Any = [1, 2]
+    assert list(points.pass_on(iter(rows))) == rows
+    if writes:
+        points.around(lambda passed: told.extend(f"row {row}" for row in passed))(iter(rows))
+        assert told == [
+            *("task_began", "rows_passed"),
+            *("row 1", "rows_passed", "row 2", "all_rows_passed"),
+        ]
+    else:
+        assert told == ["task_began", "rows_passed", "all_rows_passed"]

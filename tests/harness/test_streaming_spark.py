@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from barrier_tck.faults.fault import Fault
@@ -187,6 +188,39 @@ def test_an_output_without_the_columns_cannot_be_compared(spark: SparkSession, p
     found = compared(spark, APPENDS, place, [{"key": "a"}], [{"other": "a"}])
     assert found.counts is None
     assert found.problem == "the output that was read has no column key"
+
+
+# --- Spark itself -------------------------------------------------------------------------------------------
+
+EMPTY_AT_FIRST = "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart"
+
+
+@pytest.mark.long
+def test_spark_starts_no_query_whose_first_offsets_were_half_written_unless_it_is_told_to(
+    spark: SparkSession, place: QueryPlace
+) -> None:
+    """Told in the guide, because trials meet it: a temporary file is all that a driver leaves that is killed then."""
+    spark.createDataFrame(ROWS).write.parquet(place.input)
+    left = Path(place.checkpoint, "offsets", ".0.5d1c1a53-9d5c-4b6e-8f2b-0c5a4b7e6f10.tmp")
+    left.parent.mkdir(parents=True)
+    left.touch()
+    counts = COUNTS.query(
+        spark.readStream.schema(spark.read.parquet(place.input).schema).parquet(place.input)
+    )
+    writer = (
+        counts.writeStream.outputMode("update")
+        .format("noop")
+        .option("checkpointLocation", place.checkpoint)
+        .trigger(availableNow=True)
+    )
+    with pytest.raises(StreamingQueryException, match="STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY"):
+        writer.start().awaitTermination()
+    spark.conf.set(EMPTY_AT_FIRST, "false")
+    try:
+        writer.start().awaitTermination()
+    finally:
+        spark.conf.unset(EMPTY_AT_FIRST)
+    assert Path(place.checkpoint, "commits", "0").exists()
 
 
 # --- the examples -------------------------------------------------------------------------------------------

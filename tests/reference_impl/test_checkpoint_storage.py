@@ -306,7 +306,7 @@ def test_damage_to_any_byte_of_metadata_is_noticed_or_changes_nothing() -> None:
         damaged[position] ^= 0x04
         if position == version:
             # An older version's number: what the checksum covers is read as what it is.
-            assert damaged[position : position + 1] == b"1"
+            assert int(damaged[position : position + 1]) < metadata.VERSION
             assert metadata.decode(bytes(damaged)) == completed
             continue
         with pytest.raises(StorageError):

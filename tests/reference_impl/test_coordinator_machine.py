@@ -370,3 +370,23 @@ def test_what_a_failed_attempt_had_aborted_is_discarded_once_more_after_it() -> 
     assert do.DiscardCheckpoint(CheckpointId(1)) not in job.complete(max(job.machine.pending)), (
         "once is enough"
     )
+
+
+def test_a_resized_job_awaits_its_present_subtasks_and_no_others() -> None:
+    job, other = running(), SubtaskId("count", 1)
+    job.fail()
+    job.tell(ev.AttemptStopped(job.machine.attempt))
+    assert job.tell(ev.JobResized((SOURCE, COUNT, other), (COUNT, other))) == ()
+    job.tick(7, RESTART)
+    assert job.run() == () and "count[1]" in job.machine.waiting_for()[1]
+    job.tell(SubtaskRunning(job.machine.attempt, other))
+    assert job.machine.state is JobState.RUNNING
+    with pytest.raises(ProtocolError, match="JobResized"):
+        job.tell(ev.JobResized((SOURCE, COUNT), (COUNT,)))
+    job.fail()
+    job.tell(ev.AttemptStopped(job.machine.attempt))
+    job.tell(ev.JobResized((SOURCE, COUNT), (COUNT,)))
+    job.tick(7, RESTART)
+    job.run()
+    job.tick(10)
+    assert kinds(job.ack(1, SOURCE) + job.ack(1, COUNT)) == ["WriteMetadata"]

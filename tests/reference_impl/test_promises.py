@@ -11,8 +11,8 @@ from barrier_tck.reference_impl.protocol.messages import (
     CompletedCheckpoint,
     OperatorSnapshot,
     SubtaskSnapshot,
-    TransactionHandle,
 )
+from barrier_tck.reference_impl.protocol.transactions import TransactionHandle
 from barrier_tck.reference_impl.runtime.kept_promises import PROMISES_MAX, Promises
 from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
 from tests.reference_impl.storage_fakes import MemoryFileSystem

@@ -146,12 +146,18 @@ class JobWalk(Walk):
         self.due: list[Any] = [ev.JobStarted((), 0, 0)]
         self.due += [ev.SavepointRequested(Savepoint("savepoints/early"))] if chance.random() < 0.1 else []
         self.now = 0.0
+        self.resized: list[AttemptNumber] = []
 
     def choose(self) -> Any:
+        nothing_runs = self.machine.state in (JobState.CREATED, JobState.BACKING_OFF)
+        if nothing_runs and self.machine.attempt not in self.resized:  # once before each attempt
+            self.resized.append(self.machine.attempt)
+            return ev.JobResized(SUBTASKS, SUBTASKS[1:])
         return self.due.pop(self.chance.randrange(len(self.due))) if self.due else None
 
     def tell(self, event: Any) -> None:
-        self.now += 10 * self.chance.random()
+        if not isinstance(event, ev.JobResized):  # it comes at the same moment as what follows it
+            self.now += 10 * self.chance.random()
         for command in self.machine.handle(event, self.now):
             self.due += self.answers(command)
 
@@ -270,7 +276,7 @@ def walked(machine: type[TableMachine[Any, Any]]) -> Walked:
         found = _walked[machine] = Walked()
         for seed in range(1500):
             going: Walk = WALKS[machine](random.Random(seed))
-            for _ in range(60):
+            for _ in range(64):
                 event = going.choose()
                 if event is None:
                     break

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from barrier_tck.reference_impl.config import JobConfig
 from barrier_tck.reference_impl.ids import AttemptNumber, ChannelId, CheckpointId, KeyGroupRange, SubtaskId
 from barrier_tck.reference_impl.protocol.key_groups import key_group_range, owner_of
 from barrier_tck.reference_impl.protocol.messages import (
@@ -21,10 +22,13 @@ from barrier_tck.reference_impl.protocol.messages import (
     SplitPosition,
     StateHandle,
     SubtaskSnapshot,
-    TransactionHandle,
     VertexShape,
 )
 from barrier_tck.reference_impl.protocol.rescale import EdgeShape, NewJob, dealt_out, redistributed
+from barrier_tck.reference_impl.protocol.transactions import TransactionHandle
+from barrier_tck.reference_impl.runtime.operator_contexts import built_on
+from barrier_tck.reference_impl.runtime.subtask_deployment import SubtaskDeployment
+from barrier_tck.reference_impl.storage import metadata
 
 GROUPS = 16
 NO_GROUPS = KeyGroupRange(0, 0)
@@ -72,7 +76,7 @@ def checkpoint(source: int, keyed: int, sink: int, splits: int = 5) -> Completed
         state = ChannelState(handle(f"flight-{i}", kind=CHANNEL_STATE), inputs=held)
         parts.append(part("count", i, OperatorSnapshot("count", handles=files), channels=state))
     for i in range(sink):
-        transactions = (TransactionHandle(f"t{i}", CheckpointId(1), ()),)
+        transactions = (TransactionHandle(f"t{i}", CheckpointId(1), (), i),)
         parts.append(part("out", i, OperatorSnapshot("out", transactions=transactions)))
     return CompletedCheckpoint(
         CheckpointId(1), AttemptNumber(1), 0, 1, tuple(parts), shape(source, keyed, sink)
@@ -144,6 +148,19 @@ def test_a_parallelism_that_did_not_change_gets_exactly_its_own() -> None:
     wider = redistributed(given_, NewJob(shape(2, 5, 2), EDGES))
     assert [len(one.transactions) for one in operators(wider, "out")] == [0, 1]
     assert operators(wider, "read") == operators(completed, "read")
+
+
+def test_increments_build_on_nothing_of_a_vertex_whose_parallelism_changed_and_on_all_of_the_others() -> None:
+    completed = checkpoint(2, 2, 2)
+    found = redistributed(completed, NewJob(shape(2, 3, 2), EDGES))
+    assert [part.subtask.vertex for part in found.snapshots if part.redistributed is True] == ["count"] * 3
+    for part_of in found.snapshots:
+        deployment = SubtaskDeployment(
+            "job", part_of.subtask, AttemptNumber(2), JobConfig(), part_of, found.checkpoint
+        )
+        assert built_on(deployment) == (None if part_of.subtask.vertex == "count" else found.checkpoint)
+    assert not any(part_of.redistributed for part_of in completed.snapshots)
+    assert b"redistributed" not in metadata.encode(completed)
 
 
 def test_what_both_ends_of_a_channel_hold_is_read_receiver_first() -> None:

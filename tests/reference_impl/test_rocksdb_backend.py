@@ -132,6 +132,35 @@ def test_damage_that_only_rocksdb_can_see_is_not_taken_for_the_end_of_the_state(
     working.close()
 
 
+def test_of_the_files_of_a_snapshot_one_at_a_time_is_in_memory(world: StateWorld) -> None:
+    store = world.store()
+    store.put("a", 0, b"k", b"1")
+    handles = world.snapshot(store).run()
+    in_memory: list[str] = []
+    most = 0
+
+    class Content(bytes):
+        """A file's content, which says when it is gone."""
+
+        def __del__(self) -> None:
+            in_memory.pop()
+
+    class Reading:
+        def read(self, handle: StateHandle) -> bytes:
+            nonlocal most
+            in_memory.append(handle.path)
+            most = max(most, len(in_memory))
+            return Content(world.storage.read(handle))
+
+    working = WorkingDirectory(world.backend, world.root.name)
+    scope = StateScope("job", "v", "o", 0, 1, ALL, working.of_operator("o"))
+    restored = world.backend.open(scope, list(handles), Reading())
+    assert content(restored) == {("a", 0, b"k"): b"1"}
+    assert len(handles) > 2 and (most, in_memory) == (1, [])
+    restored.close()
+    working.close()
+
+
 def test_an_open_that_fails_half_way_leaves_nothing_open(world: StateWorld) -> None:
     handles: list[StateHandle] = []
     for part in (KeyGroupRange(0, 4), KeyGroupRange(4, 8)):

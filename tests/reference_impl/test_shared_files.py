@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from collections.abc import Iterable
+
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barrier_tck.reference_impl.config import CheckpointConfig, JobConfig, RestartConfig
@@ -234,6 +236,49 @@ def test_a_new_coordinator_counts_what_is_kept_and_removes_the_rest_once_one_has
         paths = command.paths if isinstance(command, do.DiscardShared) else ()
         assert kept.path not in paths
     assert do.DiscardCheckpoint(CheckpointId(3), ()) in commands
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.booleans(), st.sets(st.integers(0, 5), max_size=3)), min_size=1, max_size=12),
+    st.integers(1, 3),
+)
+def test_every_checkpoint_that_is_kept_has_its_files_whenever_a_new_coordinator_starts(
+    steps: list[tuple[bool, set[int]]], retained: int
+) -> None:
+    """Each checkpoint writes one file and reuses some of the one before; the registry is made of what is kept."""
+    job, there = Job(retained=retained), dict[str, None]()
+    job.start()
+    for restarted, reused in steps:
+        kept = job.machine.completed
+        if restarted:
+            job = Job(retained=retained)
+            job.start(*kept, shared=tuple(there))
+        names = [handle for part in kept[-1].snapshots for handle in part.handles()] if kept else []
+        own = shared(max((one.checkpoint for one in kept), default=0) + 1)
+        there[own.path] = None
+        for command in job.complete(
+            *(names[number] for number in sorted(reused) if number < len(names)), own
+        ):
+            for path in deleted_by(command, there):
+                del there[path]
+        needed = {
+            handle.path: None
+            for one in job.machine.completed
+            for part in one.snapshots
+            for handle in part.handles()
+        }
+        assert sorted(there) == sorted(needed), "what is kept has its files, and there are no others"
+
+
+def deleted_by(command: do.CoordinatorCommand, there: Iterable[str]) -> list[str]:
+    """Return the shared files that storage deletes for a command."""
+    match command:
+        case do.DiscardCheckpoint(checkpoint=checkpoint, kept=kept):
+            return [path for path in there if f"/chk-{checkpoint}/" in path and path not in kept]
+        case do.DiscardShared(paths=paths):
+            return [path for path in paths if path in there]
+    return []
 
 
 def test_storage_keeps_what_it_is_told_to_keep_and_lists_what_is_there() -> None:

@@ -30,7 +30,7 @@ from barrier_tck.reference_impl.spark.mailbox import SubtaskCancelled
 from tests.waiting import PATIENCE_S, eventually
 
 SECRET = new_secret()
-OFFER = SlotOffer(0, "127.0.0.1", 1, 2, 3, "0")
+OFFER = SlotOffer(0, "127.0.0.1", 1, 2, 3, "0", "127.0.0.1")
 SUBTASK = SubtaskId("totals", 0)
 
 
@@ -175,7 +175,7 @@ def test_an_announced_end_is_told_from_a_loss(driver: Driver) -> None:
 def test_silence_is_noticed_and_heartbeats_prevent_it() -> None:
     driver = Driver(heartbeat_timeout_ms=150)
     beating = driver.connect(slot=1)
-    beating.send(SlotOffer(1, "127.0.0.1", 1, 2, 3, "0"))
+    beating.send(SlotOffer(1, "127.0.0.1", 1, 2, 3, "0", "127.0.0.1"))
     driver.next()
     silent = registered(driver)
     send_frame(silent, encode(OFFER))

@@ -88,7 +88,7 @@ def test_the_coordinator_hears_of_the_end_of_a_stage_that_it_stopped_and_of_no_o
     )
     runner._driver = driver
     stage: Any = None
-    runner._attempt = RunningAttempt(1, None, stage, stopping=True)
+    runner._attempt = RunningAttempt(1, runner._graph, None, stage, stopping=True)
     runner._loop.post(lambda: runner._stage_ended(1, []))
     runner.waiting_for()
     assert heard == told
@@ -164,8 +164,37 @@ def test_the_stop_of_an_attempt_that_was_never_deployed_leaves_the_one_before_it
     )
     runner._driver = driver
     stage: Any = None
-    before = runner._attempt = RunningAttempt(1, None, stage, stage_ended=True)
+    before = runner._attempt = RunningAttempt(1, runner._graph, None, stage, stage_ended=True)
     runner._loop.post(lambda: runner.stop(2, "no attempt number"))
     runner.waiting_for()
     runner.waiting_for()
     assert (heard, before.stopping) == ([2], False)
+
+
+@pytest.mark.parametrize(
+    ("left", "told"), [(6, ["not every subtask ran before executors were lost"]), (8, [])]
+)
+def test_an_attempt_fails_if_slots_that_were_counted_for_it_are_gone_before_it_runs(
+    running: tuple[SparkJobRunner, Machine], monkeypatch: pytest.MonkeyPatch, left: int, told: list[str]
+) -> None:
+    """Spark notices the death of an executor a moment after the coordinator does, which may have counted it."""
+    runner, machine = running
+    counts = iter([8])
+    monkeypatch.setattr(deployment, "slots_of", lambda _: next(counts, left))
+    monkeypatch.setattr(deployment, "BarrierStage", lambda *_: SimpleNamespace(start=lambda: None))
+    heard: list[str] = []
+    driver: Any = SimpleNamespace(
+        waiting_for=machine.waiting_for,
+        ended=False,
+        state=JobState.DEPLOYING,
+        on_attempt_failed=lambda attempt, reason: heard.append(reason.partition(";")[0]),
+    )
+    service: Any = SimpleNamespace(host="127.0.0.1", port=1, admit_attempt=lambda attempt: None)
+    graph: Any = SimpleNamespace(name="job", subtasks=tuple(range(8)))
+    runner._driver, runner._service = driver, service
+    asked: list[int] = []
+    runner._loop.post(lambda: asked.append(runner.slots()))
+    runner._loop.post(lambda: runner.deploy(1, graph, None))
+    runner.waiting_for()
+    runner.waiting_for()
+    assert asked == [8] and heard == told

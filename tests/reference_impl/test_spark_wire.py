@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from barrier_tck.reference_impl.config import CheckpointConfig, JobConfig, RestartConfig
 from barrier_tck.reference_impl.ids import AttemptNumber, ChannelId, CheckpointId, KeyGroupRange, SubtaskId
 from barrier_tck.reference_impl.protocol import messages
+from barrier_tck.reference_impl.protocol.transactions import TransactionFile, TransactionHandle
 from barrier_tck.reference_impl.runtime.subtask_deployment import SubtaskDeployment
 from barrier_tck.reference_impl.spark import control_wire as wire
 from barrier_tck.reference_impl.spark import link_messages
@@ -28,9 +29,7 @@ SNAPSHOT = messages.SubtaskSnapshot(
             "totals",
             positions=(messages.SplitPosition("part-0", 12),),
             handles=(messages.StateHandle("a/b", 10, "crc32:00000000", KeyGroupRange(0, 8)),),
-            transactions=(
-                messages.TransactionHandle("t", CHECKPOINT, (messages.TransactionFile("p", "c", 5, 1),)),
-            ),
+            transactions=(TransactionHandle("t", CHECKPOINT, (TransactionFile("p", "c", 5, 1),), 1),),
             input_ended=True,
         ),
     ),
@@ -75,7 +74,7 @@ EXAMPLES: list[Any] = [
     messages.SubtaskFailed(ATTEMPT, SUBTASK, "why"),
     messages.SubtaskFailed(ATTEMPT, SUBTASK, "why", CHECKPOINT),
     link_messages.SlotOffer(
-        0, "127.0.0.2", 4000, 11, 10, "3", (messages.LocalCopy(SUBTASK, CHECKPOINT, ATTEMPT),)
+        0, "127.0.0.2", 4000, 11, 10, "3", "127.0.0.2", (messages.LocalCopy(SUBTASK, CHECKPOINT, ATTEMPT),)
     ),
     link_messages.DeploySubtask(
         SubtaskDeployment("job", SUBTASK, ATTEMPT, CONFIG, SNAPSHOT, CHECKPOINT),

@@ -257,7 +257,7 @@ def a_discarded_checkpoint_is_gone(bench: StorageBench) -> None:
 
 
 def metadata_goes_first(bench: StorageBench) -> None:
-    """Look while a checkpoint with many files is discarded."""
+    """Look while a checkpoint with many files is discarded, and then a savepoint that the job has claimed."""
     storage, reader = bench.open(), bench.open()
     completed = complete(storage, 1, files=_POLLED_FILES)
     handles = handles_of(completed)
@@ -271,6 +271,34 @@ def metadata_goes_first(bench: StorageBench) -> None:
 
     look_while(lambda: storage.discard_checkpoint(CheckpointId(1)), look)
     bench.require(DELETED, reader.completed() == (), "a discarded checkpoint is listed as complete")
+    _metadata_of_a_claimed_savepoint_goes_first(bench)
+
+
+def _metadata_of_a_claimed_savepoint_goes_first(bench: StorageBench) -> None:
+    directory = "savepoints/claimed"
+    origin = bench.open("origin")
+    origin.reserve(CheckpointId(8), ATTEMPT)
+    origin.begin_savepoint(CheckpointId(8), directory)
+    handles = [
+        write(origin, 8, content_of(10, number), f"f{number}", savepoint=directory)
+        for number in range(_POLLED_FILES)
+    ]
+    origin.publish(completed_of(8, handles, savepoint=Savepoint(directory)))
+    storage, reader = bench.open("claims"), bench.open("another")
+    storage.start_from(storage.load_savepoint(directory), claim=True)
+    looked = [handles[0], handles[len(handles) // 2], handles[-1]]
+
+    def look() -> None:
+        gone = [handle for handle in looked if not is_there(reader, handle)]
+        if gone:
+            with contextlib.suppress(StorageError):
+                reader.load_savepoint(directory)
+                raise Broken(
+                    DELETED, f"{directory} is complete while {gone[0].path} of it is deleted already"
+                )
+
+    look_while(lambda: storage.discard_checkpoint(CheckpointId(8)), look)
+    bench.require(DELETED, reader.is_free(directory), "a claimed savepoint that was discarded has left files")
 
 
 def files_are_deleted_one_by_one(bench: StorageBench) -> None:

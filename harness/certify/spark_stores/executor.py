@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import json
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +44,9 @@ class StoreExecutor:
         layout: StoreLayout,
         checkpoints: Path,
         settings: dict[str, str],
+        storage: Mapping[str, str],
     ) -> None:
-        """Make the provider."""
+        """Make the provider; ``storage`` has settings of Hadoop's."""
         self.process = process
         self.layout = layout
         jvm = process.jvm
@@ -69,6 +70,8 @@ class StoreExecutor:
             for name, value in (settings | dict(target.settings)).items():
                 configuration.setConfString(name, value)
             hadoop = jvm.org.apache.hadoop.conf.Configuration()
+            for name, value in storage.items():
+                hadoop.set(name, value)
             # Spark caches encoders by the id of a run.
             hadoop.set(_RUN_ID_KEY, str(uuid.UUID(int=next(_RUN_IDS))))
             nothing = getattr(getattr(jvm.scala.collection.immutable, "Map$"), "MODULE$").empty()
@@ -188,8 +191,10 @@ class StoreExecutor:
         return version
 
     def abort(self) -> None:
-        """Give up what was written, or release a store that was read."""
+        """Give up what was written, or release a store that was read; harmless if none is open."""
         store, self._store = self._store, None
+        if store is None:
+            return
         with self.process.calls():
             store.abort()
 

@@ -18,6 +18,7 @@ from barrier_tck.harness.certify.spark_stores.promises import (
     SCANS,
     VALUES,
     VERSIONS,
+    WRITES,
 )
 from barrier_tck.harness.certify.spark_stores.store_hunting import check_store
 from barrier_tck.harness.certify.spark_stores.store_processes import StoreProcesses
@@ -95,6 +96,14 @@ PLANTED_STORES: tuple[PlantedStore, ...] = (
         "aborted-writes-vanish",
     ),
     PlantedStore(
+        "BE-07",
+        "AbortGivesBackTwice",
+        ABORTS,
+        "FLINK-13469",
+        "An aborted batch gives its copy of the table back twice, and the batches after it get none.",
+        "aborts-leave-nothing-behind",
+    ),
+    PlantedStore(
         "BE-06",
         "IgnoresAFailedRename",
         VERSIONS,
@@ -150,6 +159,22 @@ PLANTED_STORES: tuple[PlantedStore, ...] = (
         _OURS,
         "A merge overwrites the values that are there.",
         "merged-values-are-kept",
+    ),
+    PlantedStore(
+        "IN-01",
+        "PublishesBeforeItsFiles",
+        VERSIONS,
+        "FLINK-6640, FLINK-6633",
+        "A snapshot is published before the files to which it refers.",
+        "versions-are-exact",
+    ),
+    PlantedStore(
+        "IN-02",
+        "GivesUpFilesTwice",
+        MAINTENANCE,
+        "FLINK-7268",
+        "Old snapshots give up their files late, when another executor has counted anew who uses a file.",
+        "maintenance-keeps-what-is-retained",
     ),
     PlantedStore(
         "IN-03",
@@ -255,6 +280,14 @@ PLANTED_STORES: tuple[PlantedStore, ...] = (
         _OURS,
         "If a version cannot be loaded, the one before is served instead.",
         "damaged-files-are-refused",
+    ),
+    PlantedStore(
+        "SS-16",
+        "TakesAFailedCommitForDone",
+        WRITES,
+        _OURS,
+        "A commit whose files could not be written is taken for done.",
+        "failed-writes-are-survived",
     ),
 )
 """Every planted bug."""

@@ -12,6 +12,7 @@ MAINTENANCE = "maintenance"
 CLEANUP = "cleanup"
 KILLS = "kills"
 DAMAGE = "damage"
+WRITES = "writes"
 
 PROMISES = {
     READS: "Inside a batch, get and iterator give what the batch wrote last, on top of the version that it was opened "
@@ -31,5 +32,7 @@ PROMISES = {
     "that was being committed is absent or whole, and can be committed again.",
     DAMAGE: "If a file in storage is missing, cut off or unreadable, a version is refused or given right, never "
     "otherwise; when the file is whole again, the version is, too.",
+    WRITES: "If files of a commit or of maintenance cannot be written, or whoever writes is told so, every version "
+    "that was committed is intact; a commit that was told to be done is whole, and one that failed can be made again.",
 }
 """Promise -> what it asks."""

@@ -28,6 +28,7 @@ from barrier_tck.harness.certify.spark_stores.session_settings import RETAINED, 
 from barrier_tck.harness.certify.spark_stores.store_model import OpenBatch, VersionedStore, Write
 from barrier_tck.harness.certify.spark_stores.store_processes import StoreProcesses
 from barrier_tck.harness.certify.store_models import Violation
+from barrier_tck.harness.streaming.disturbed_writes import DisturbedWrites
 
 _LAST_WRITES: tuple[Write, ...] = tuple(("put", DEFAULT, (number, "last"), "x") for number in range(4))
 """What a batch writes last before it is killed in its commit."""
@@ -52,6 +53,8 @@ class StoreSession:
     processes: StoreProcesses
     layout: StoreLayout
     checkpoints: Path
+    disturbed: bool = False
+    """Whether steps disturb writes."""
     played: list[steps.AnyStep] = field(default_factory=list)
     shown: Counter[str] = field(default_factory=Counter)
     """Promise -> how many comparisons showed it."""
@@ -62,6 +65,8 @@ class StoreSession:
     _maintained: bool = False
     """Whether maintenance changed a file in storage."""
     _killed: bool = False
+    _writes: DisturbedWrites | None = None
+    """What disturbs writes to the checkpoint directory."""
     _took_s: dict[str, float] = field(default_factory=lambda: {"commit": 0.05, "maintenance": 0.05})
     """How long the last commit and the last maintenance took; kills are aimed with it, on slow machines too."""
 
@@ -69,6 +74,8 @@ class StoreSession:
         """Start at version 0."""
         self.model = VersionedStore(tuple(family.name for family in self.layout.families), RETAINED)
         self._compare = Comparisons(self.layout, self.model, self.shown)
+        if self.disturbed:
+            self._writes = self.processes.disturbed_writes(self.checkpoints)
 
     def apply(self, step: steps.AnyStep) -> None:
         """Play one step."""
@@ -105,6 +112,8 @@ class StoreSession:
         """Return the promise that is broken if a version is wrong and nothing says why."""
         if self._killed:
             return promises.KILLS
+        if self._writes is not None and self._writes.struck():
+            return promises.WRITES
         return promises.MAINTENANCE if self._maintained else promises.VERSIONS
 
     def _play(self, step: steps.AnyStep) -> None:
@@ -147,12 +156,17 @@ class StoreSession:
                 self._kill(step)
             case steps.DamageFile():
                 self._damage(step)
+            case steps.TroubleWrites():
+                self._trouble(step)
 
     # --- stores ---------------------------------------------------------------------------------------------
 
     def _executor(self, number: int) -> _Open:
         if number not in self._open:
-            self._open[number] = _Open(self.processes.executor(self.layout, self.checkpoints, SETTINGS))
+            storage = {} if self._writes is None else self._writes.settings()
+            self._open[number] = _Open(
+                self.processes.executor(self.layout, self.checkpoints, SETTINGS, storage)
+            )
         return self._open[number]
 
     def _begin(self, number: int, version: int) -> OpenBatch | None:
@@ -361,23 +375,11 @@ class StoreSession:
     # --- faults ---------------------------------------------------------------------------------------------
 
     def _kill(self, step: steps.KillJvm) -> None:
-        doubtful: OpenBatch | None = None
-        if step.moment == "commit":
-            executor, batch = self._to_write(step.executor)
-            if batch.base != self.model.newest:
-                self._abort(step.executor)
-                executor, batch = self._to_write(step.executor)
-            for write in _LAST_WRITES:
-                # With nothing written, half a version would be as good as a whole one.
-                self._make(executor, write)
-                batch.write(*write)
-            self._open[step.executor].batch = None
-            doubtful = batch
-        elif step.moment == "maintenance":
-            executor = self._executor(step.executor).executor
+        doubtful = self._about_to_commit(step.executor) if step.moment == "commit" else None
         if step.moment == "now":
             self.processes.kill()
         else:
+            executor = self._executor(step.executor).executor
             timer = self.processes.kill_after(self._took_s[step.moment] * step.permille / 1000)
             try:
                 if doubtful is None:
@@ -397,9 +399,52 @@ class StoreSession:
                 self.model.give_up(one.batch)
         self._open.clear()
         self._killed = True
-        self._after_kill(step, doubtful)
+        self._after_fault(step.executor, doubtful, promises.KILLS)
 
-    def _after_kill(self, step: steps.KillJvm, doubtful: OpenBatch | None) -> None:
+    def _about_to_commit(self, number: int) -> OpenBatch:
+        """Write a last few rows on top of the newest version, and return the batch, which the model no longer has."""
+        executor, batch = self._to_write(number)
+        if batch.base != self.model.newest:
+            self._abort(number)
+            executor, batch = self._to_write(number)
+        for write in _LAST_WRITES:
+            # With nothing written, half a version would be as good as a whole one.
+            self._make(executor, write)
+            batch.write(*write)
+        self._open[number].batch = None
+        return batch
+
+    def _trouble(self, step: steps.TroubleWrites) -> None:
+        """Commit or maintain while files cannot be written. It may fail, if any was hit; nothing is harmed by it."""
+        assert self._writes is not None
+        self._abort(step.executor)
+        executor = self._executor(step.executor).executor
+        doubtful = self.model.begin(self.model.newest) if step.moment == "commit" else None
+        before = len(self._writes.struck())
+        self._writes.disturb_next(step.trouble, step.times)
+        try:
+            if doubtful is None:
+                executor.maintain()
+            else:
+                for write in _LAST_WRITES:
+                    doubtful.write(*write)
+                # A store may open its file with the batch or with the first write.
+                self._run_again(step.executor, doubtful.base + 1, doubtful.writes)
+                self.model.commit(doubtful)
+                doubtful = None
+        except Raised:
+            if len(self._writes.struck()) == before:
+                raise  # it failed by itself
+            if doubtful is not None:
+                with contextlib.suppress(Raised):  # its files cannot be written either
+                    executor.abort()
+        finally:
+            self._writes.stop()
+        self._after_fault(step.executor, doubtful, promises.WRITES)
+        self.shown[promises.WRITES] += len(self._writes.struck()) > before
+
+    def _after_fault(self, number: int, doubtful: OpenBatch | None, promise: str) -> None:
+        """Compare what is retained, and what was being committed if it is there; then run that batch again."""
         for version in self.model.retained_versions():
             self._compare_version(steps.FRESH, version)
         if doubtful is None:
@@ -408,18 +453,18 @@ class StoreSession:
         executor = self._executor(steps.FRESH).executor
         with contextlib.suppress(Raised):  # the version is absent
             executor.begin(version, to_write=False)
-            self._compare_doubtful(executor, doubtful)
+            self._compare_doubtful(executor, doubtful, promise)
         self._unload(steps.FRESH)
-        self._run_again(step.executor, version, doubtful.writes)
+        self._run_again(number, version, doubtful.writes)
         self.model.commit(doubtful)
         self._compare_version(steps.FRESH, version)
 
-    def _compare_doubtful(self, executor: StoreExecutor, doubtful: OpenBatch) -> None:
+    def _compare_doubtful(self, executor: StoreExecutor, doubtful: OpenBatch, promise: str) -> None:
         try:
-            self._compare.content(executor, doubtful.content, promises.KILLS)
+            self._compare.content(executor, doubtful.content, promise)
         except Violation as violation:
-            message = f"version {doubtful.base + 1}, killed while it was committed: {violation}"
-            raise Violation(message, promises.KILLS) from violation
+            message = f"version {doubtful.base + 1}, whose commit was not told to be done: {violation}"
+            raise Violation(message, promise) from violation
         finally:
             executor.abort()
 

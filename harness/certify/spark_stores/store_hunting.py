@@ -65,7 +65,7 @@ class _Hunt:
         """Play one example and remember the smallest one that fails; raises its Violation."""
         if self.over:
             return
-        session = StoreSession(self.processes, self.layout, self.processes.new_checkpoints())
+        session = session_for(sequence, self.processes, self.layout)
         try:
             play(session, sequence)
         except Violation as violation:
@@ -83,6 +83,12 @@ class _Hunt:
             self.calls += session.calls
             self.kinds.update(str(type(step).__struct_config__.tag) for step in session.played)
             self.shown.update(session.shown)
+
+
+def session_for(sequence: steps.Steps, processes: StoreProcesses, layout: StoreLayout) -> StoreSession:
+    """Return a session in which these steps can be played."""
+    disturbed = any(isinstance(step, steps.TroubleWrites) for step in sequence)
+    return StoreSession(processes, layout, processes.new_checkpoints(), disturbed)
 
 
 def play(
@@ -163,7 +169,7 @@ def replay_store(
     failure: StoreFailure, processes: StoreProcesses, tell: Callable[[int, steps.AnyStep], None]
 ) -> Violation | None:
     """Play a saved sequence again in a new JVM; return what is violated, or None."""
-    session = StoreSession(processes, LAYOUTS[failure.layout], processes.new_checkpoints())
+    session = session_for(failure.steps, processes, LAYOUTS[failure.layout])
     try:
         play(session, failure.steps, tell)
     except Violation as violation:

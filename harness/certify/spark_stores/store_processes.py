@@ -6,15 +6,20 @@ import shutil
 import signal
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from barrier_tck.harness.certify.spark_stores.executor import StoreExecutor
 from barrier_tck.harness.certify.spark_stores.java_process import JavaProcess
 from barrier_tck.harness.certify.spark_stores.layouts import StoreLayout
 from barrier_tck.harness.certify.spark_stores.store_targets import StoreTarget
 from barrier_tck.harness.certify.store_models import Violation
+from barrier_tck.harness.streaming.disturbed_writes import DisturbedWrites, jar_of_writes
+from barrier_tck.harness.support.errors import EnvironmentProblem
 from barrier_tck.harness.support.work_directories import new_work_directory
 
+NO_DISTURBED_WRITES = "there is no javac, which compiles the class that disturbs writes; install a JDK"
 _PATIENCE = 3.0
 """A call into a JVM may take this many times as long: it may have to load and compile its code first."""
 
@@ -31,6 +36,7 @@ class StoreProcesses:
         self._deadline = time.monotonic() + total_s
         self._directory = new_work_directory("stores")
         self._process: JavaProcess | None = None
+        self._jar_of_writes: Path | None = None
         self._examples = 0
 
     @property
@@ -38,9 +44,27 @@ class StoreProcesses:
         """Return how much of the total time is left, in seconds."""
         return self._deadline - time.monotonic()
 
-    def executor(self, layout: StoreLayout, checkpoints: Path, settings: dict[str, str]) -> StoreExecutor:
-        """Return a new executor in the present JVM."""
-        return StoreExecutor(self._running(), self.target, layout, checkpoints, settings)
+    def executor(
+        self,
+        layout: StoreLayout,
+        checkpoints: Path,
+        settings: dict[str, str],
+        storage: Mapping[str, str] = MappingProxyType({}),
+    ) -> StoreExecutor:
+        """Return a new executor in the present JVM; ``storage`` has settings of Hadoop's."""
+        return StoreExecutor(self._running(), self.target, layout, checkpoints, settings, storage)
+
+    def disturbed_writes(self, checkpoints: Path) -> DisturbedWrites:
+        """Return what disturbs writes to a checkpoint directory, for executors with its settings.
+
+        Raises EnvironmentProblem if there is no compiler for the class that does it.
+        """
+        if self._jar_of_writes is None:
+            self._jar_of_writes = jar_of_writes(self._directory)
+            if self._jar_of_writes is None:
+                raise EnvironmentProblem(NO_DISTURBED_WRITES)
+            self.replace()  # the next JVM has the class
+        return DisturbedWrites(_writes_of(checkpoints), lambda path: "")
 
     def is_provider(self, class_name: str) -> bool:
         """Tell whether a class is a provider; raises Raised if it cannot be loaded."""
@@ -52,7 +76,9 @@ class StoreProcesses:
 
     def new_checkpoints(self) -> Path:
         """Return an empty checkpoint directory; the one before is removed."""
-        shutil.rmtree(self._directory / f"checkpoints-{self._examples}", ignore_errors=True)
+        last = self._directory / f"checkpoints-{self._examples}"
+        for left in (last, _writes_of(last)):
+            shutil.rmtree(left, ignore_errors=True)
         self._examples += 1
         made = self._directory / f"checkpoints-{self._examples}"
         made.mkdir()
@@ -89,7 +115,13 @@ class StoreProcesses:
     def _running(self) -> JavaProcess:
         if self._process is None:
             self.started += 1
+            ours = () if self._jar_of_writes is None else (str(self._jar_of_writes),)
             self._process = JavaProcess(
-                self._directory / f"jvm-{self.started}", self.target.jars, self._call_s
+                self._directory / f"jvm-{self.started}", (*self.target.jars, *ours), self._call_s
             )
         return self._process
+
+
+def _writes_of(checkpoints: Path) -> Path:
+    """Return the directory in which it is told which writes to a checkpoint directory are to be disturbed."""
+    return checkpoints.with_name(f"{checkpoints.name}-writes")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
+from barrier_tck.faults.targets import WriteTrouble
 from barrier_tck.harness.certify.spark_stores import promises
 from barrier_tck.harness.certify.spark_stores import store_steps as steps
 from barrier_tck.harness.certify.spark_stores.damaged_files import HOW
@@ -62,6 +63,13 @@ _MOVES: dict[str, st.SearchStrategy[steps.AnyStep]] = {
     "damage": st.builds(
         steps.DamageFile, st.sampled_from(HOW), st.integers(0, 11), st.sampled_from([0, 300, 700, 990])
     ),
+    "trouble": st.builds(
+        steps.TroubleWrites,
+        _EXECUTORS,
+        st.sampled_from(["commit", "commit", "maintenance"]),
+        st.sampled_from([WriteTrouble.FAILS, WriteTrouble.FULL, WriteTrouble.UNSURE]),
+        st.integers(1, 2),
+    ),
 }
 """Name of a move -> its steps."""
 _PARTS = 2
@@ -89,6 +97,11 @@ class StoreProperty:
     """Only a provider that has this must have the property."""
     needs: tuple[str, ...] = ()
     """Kinds of steps that were played at least once, or nothing was shown."""
+
+    @property
+    def disturbs_writes(self) -> bool:
+        """Tell whether it needs a class of ours that disturbs writes."""
+        return self.fault == "trouble"
 
     def sequences(self) -> st.SearchStrategy[list[steps.AnyStep]]:
         """Return the strategy that draws sequences."""
@@ -137,6 +150,24 @@ def _late_snapshot() -> steps.Steps:
     )
 
 
+def _after_aborts() -> steps.Steps:
+    """Batches that come after aborted ones are aborted, too, or committed; what they are based on stays as it was."""
+    return (
+        steps.PutRow(0, 0, (0, "a"), "x"),
+        steps.CommitBatch(0),
+        steps.PutRow(0, 0, (1, "a"), "never"),
+        steps.AbortBatch(0),
+        steps.PutRow(0, 0, (2, "a"), "never"),
+        steps.RemoveRow(0, 0, (0, "a")),
+        steps.AbortBatch(0),
+        steps.CompareVersion(0, 0),
+        steps.PutRow(0, 0, (3, "a"), "y"),
+        steps.RemoveRow(0, 0, (0, "a")),
+        steps.CommitBatch(0),
+        *(steps.CompareVersion(executor, back) for back in (1, 0) for executor in (0, 1, steps.FRESH)),
+    )
+
+
 def _many_rows() -> steps.Steps:
     """Many rows in one batch, maintenance that uploads them, another executor, and the eviction of every second one."""
     return (
@@ -182,6 +213,13 @@ STORE_PROPERTIES: tuple[StoreProperty, ...] = (
         "put put remove abort abort commit check scan maintain reopen",
         examples=16,
         needs=("put", "abort", "commit"),
+    ),
+    _property(
+        "aborts-leave-nothing-behind",
+        "contract",
+        promises.ABORTS,
+        "A batch that comes after an aborted one changes no version before it commits, and then only its own.",
+        listed=_after_aborts(),
     ),
     _property(
         "any-executor-goes-on",
@@ -287,6 +325,17 @@ STORE_PROPERTIES: tuple[StoreProperty, ...] = (
         fault="damage",
         examples=16,
         needs=("damage", "commit"),
+    ),
+    _property(
+        "failed-writes-are-survived",
+        "crash",
+        promises.WRITES,
+        "When files of a commit or of maintenance cannot be written, nothing that was committed is harmed, and the "
+        "batch can be run again.",
+        "put put put remove commit commit maintain",
+        fault="trouble",
+        examples=12,
+        needs=("trouble", "commit"),
     ),
 )
 """The properties of the levels contract and crash."""

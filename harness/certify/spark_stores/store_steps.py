@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
+from barrier_tck.faults.targets import WriteTrouble
 from barrier_tck.harness.certify.spark_stores.layouts import Key
 
 _TEXT_MAX = 20
@@ -163,6 +164,17 @@ class DamageFile(msgspec.Struct, frozen=True, tag="damage"):
     """How much of a file is left if it is cut."""
 
 
+class TroubleWrites(msgspec.Struct, frozen=True, tag="trouble"):
+    """Let an executor commit or do maintenance while its next writes to storage go wrong; then try again."""
+
+    executor: int
+    moment: str
+    """``commit`` or ``maintenance``."""
+    trouble: WriteTrouble
+    times: int = 1
+    """How many files are hit."""
+
+
 AnyStep = (
     OpenVersion
     | PutRow
@@ -183,6 +195,7 @@ AnyStep = (
     | CompareVersion
     | KillJvm
     | DamageFile
+    | TroubleWrites
 )
 Steps = tuple[AnyStep, ...]
 
@@ -199,6 +212,8 @@ def words(step: AnyStep) -> str:
             return (
                 f"{_who(step.executor)}: {step.moment}, and kill the JVM after {step.permille / 10:g} % of it"
             )
+        case TroubleWrites(moment=moment, trouble=trouble, times=times):
+            return f"{_who(step.executor)}: {moment}, and {times} of its files: {trouble.phrase}; try again"
         case OpenVersion(back=back) | CompareVersion(back=back):
             which = "the newest version" if not back else f"the version {back} before the newest"
             return (

@@ -37,11 +37,12 @@ from barrier_tck.harness.certify.spark_stores.store_hunting import (
     replay_store,
     skipped_store,
 )
-from barrier_tck.harness.certify.spark_stores.store_processes import StoreProcesses
+from barrier_tck.harness.certify.spark_stores.store_processes import NO_DISTURBED_WRITES, StoreProcesses
 from barrier_tck.harness.certify.spark_stores.store_properties import STORE_PROPERTIES, StoreProperty
 from barrier_tck.harness.certify.spark_stores.store_steps import AnyStep
 from barrier_tck.harness.certify.spark_stores.store_targets import StoreTarget
 from barrier_tck.harness.certify.suite import DEFAULT_SEED, TOTAL_S, seed_of
+from barrier_tck.harness.cluster.java_compiler import has_java_compiler
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.outside import shown
 from barrier_tck.harness.support.strict_input import nearest
@@ -189,6 +190,8 @@ def _run_levels(
         return saved(*found, directory)
 
     def cannot(one: StoreProperty) -> PropertyOutcome | None:
+        if one.disturbs_writes and not has_java_compiler():
+            return skipped_store(one, NO_DISTURBED_WRITES, optional=True)
         if not one.capability or not lacking[one.capability]:
             return None
         why = f"the store does not have {one.capability}: {lacking[one.capability]}"

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import psutil
 
+from barrier_tck.harness.cluster.containers import memory_filler
 from barrier_tck.harness.cluster.containers.engine import problems
+from barrier_tck.harness.cluster.containers.memory_limit import first_to_die, kills_for_memory
 from barrier_tck.harness.support.errors import OperatingError
 
 _END_TIMEOUT_S = 20
 _STOP_TIMEOUT_S = 5.0
 _POLL_S = 0.002
+_ANSWER_S = 30
+_TIMED_OUT = 124
+"""The exit code of ``timeout``."""
+_DISCARD = 9
+"""A port on which nobody listens. A refusal is an answer, too."""
 _STANDING = (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
 
 
@@ -95,6 +104,50 @@ class ContainerHost:
             return list(keeper.children(recursive=True)) if keeper is not None else []
         except psutil.NoSuchProcess:
             return []
+
+    def reaches(self, address: str) -> bool:
+        """Tell whether another host answers it, if only by refusing a connection."""
+        call = f"exec 3<>/dev/tcp/{address}/{_DISCARD}"
+        with problems():
+            code, _ = self._container.exec_run(["timeout", str(_ANSWER_S), "/bin/bash", "-c", call])
+        return bool(code != _TIMED_OUT)
+
+    def exhaust_memory(self, victim: int) -> None:
+        """Run a process in the container that takes memory until the kernel kills the victim.
+
+        Raises OperatingError also if this machine has not as much memory left as the host may use.
+        """
+        limit = int(self._looked_at()["HostConfig"]["Memory"])
+        left = psutil.virtual_memory().available
+        if not 0 < limit < left:
+            raise OperatingError(
+                f"The {self.description} may use {limit >> 20} MiB, and this machine has {left >> 20} MiB left: it "
+                "would run out of memory itself. Set host_memory_mb."
+            )
+        first_to_die(victim)
+        command = [
+            sys.executable,
+            "-I",
+            "-S",
+            str(Path(memory_filler.__file__).resolve()),
+            str(victim),
+            str(limit),
+        ]
+        with problems():
+            code, output = self._container.exec_run(command)
+        # Whatever became of who took the memory: what counts is whether the victim is dead.
+        if code != 0 and not memory_filler.ends(victim):
+            raise OperatingError(
+                f"The memory of the {self.description} was used up, and process {victim} still runs (exit code "
+                f"{code}): {output.decode(errors='replace').strip()}"
+            )
+
+    def kills_for_memory(self) -> int:
+        """Ask the kernel."""
+        pid = self.pid
+        if pid is None:
+            raise OperatingError(f"The {self.description} does not run.")
+        return kills_for_memory(pid)
 
     def disconnect(self) -> None:
         """Take its end of the network away."""

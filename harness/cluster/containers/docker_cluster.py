@@ -11,10 +11,11 @@ a worker reports as its pid can be signalled from here, and a path means the sam
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import secrets
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 from docker.errors import APIError
 from docker.types import IPAMConfig, IPAMPool, Mount
@@ -69,6 +70,27 @@ class DockerCluster(Cluster):
         with contextlib.closing(client):
             remove_orphans(client)
         return super().reap_orphans()
+
+    def start(self) -> Self:
+        """Start, as every cluster does; raises EnvironmentProblem also if the hosts cannot reach one another."""
+        super().start()
+        try:
+            self._check_network()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def _check_network(self) -> None:
+        """Let the first host reach the second: a firewall that drops what passes between them would drop all of it."""
+        for first, second in itertools.islice(itertools.pairwise(self._hosts), 1):
+            address = self.worker_host(second)
+            if not self._hosts[first].reaches(address):
+                raise EnvironmentProblem(
+                    f"The {self._hosts[first].description} gets no answer from {address}. A firewall of this machine "
+                    "drops what passes between containers (see iptables -S FORWARD). Allow it for 10.213.0.0/16, or "
+                    "let the container engine manage the rules."
+                )
 
     @property
     def driver_host(self) -> str:
@@ -154,6 +176,7 @@ class DockerCluster(Cluster):
                 cap_drop=["ALL"],
                 security_opt=["no-new-privileges"],
                 mem_limit=f"{self.config.host_mb}m",
+                memswap_limit=f"{self.config.host_mb}m",
                 network=network,
                 networking_config={network: self._client.api.create_endpoint_config(ipv4_address=address)},
             )

@@ -16,11 +16,13 @@ from barrier_tck.reference_impl.state.backend import (
     StateScope,
     StateWriter,
 )
-from barrier_tck.reference_impl.state.heap import HeapStateBackend, HeapStateStore
+from barrier_tck.reference_impl.state.heap import HeapStateBackend, HeapStateStore, IncrementalHeapStore
 from barrier_tck.reference_impl.state.heap_files import CapturedState, read_snapshot, serialised
+from barrier_tck.reference_impl.state.heap_increments import StoredSnapshot
 from barrier_tck.reference_impl.state.snapshots import DeferredSnapshot
 
 __all__ = [
+    "BuildsOnOtherRanges",
     "CutsLongKeys",
     "HalvesTheRange",
     "IgnoresFailedWrites",
@@ -30,6 +32,24 @@ __all__ = [
     "RunsAfterCancel",
     "SnapshotsLiveTables",
 ]
+
+
+class BuildsOnOtherRanges(HeapStateBackend):
+    """IN-15: increments build on whatever was restored, also on what stores with other key groups wrote."""
+
+    def new_store(self, scope: StateScope) -> HeapStateStore:
+        """Return a store that takes any files for its own chain."""
+        return _TrustingStore(scope) if scope.incremental else HeapStateStore(scope)
+
+
+class _TrustingStore(IncrementalHeapStore):
+    def build_on(
+        self, scope: StateScope, full: Sequence[StateHandle], increments: Sequence[StateHandle]
+    ) -> None:
+        newest = max((handle.shared for handle in (*full, *increments)), default=0)
+        if newest:
+            handles = (*full, *increments)
+            self._log.build_on(StoredSnapshot(0, CheckpointId(newest), handles, len(increments)))
 
 
 class CutsLongKeys(HeapStateBackend):

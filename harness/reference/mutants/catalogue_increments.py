@@ -9,9 +9,18 @@ import msgspec
 
 from barrier_tck.faults.kinds.crash_coordinator import CrashCoordinator
 from barrier_tck.faults.kinds.kill_worker import KillWorker
+from barrier_tck.faults.kinds.lose_executor import LoseExecutor
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
-from barrier_tck.harness.plan.trial_plan import CheckpointPlan, SavepointPlan, WorkloadPlan
+from barrier_tck.harness.plan.job_graph import JobPlan
+from barrier_tck.harness.plan.trial_plan import (
+    CheckpointPlan,
+    DeploymentPlan,
+    RestartPlan,
+    SavepointPlan,
+    WorkloadPlan,
+)
 from barrier_tck.harness.reference.mutants import increment_bugs as bugs
+from barrier_tck.harness.reference.mutants.backend_bugs import BuildsOnOtherRanges
 from barrier_tck.harness.reference.mutants.mutant import SIMULATED, Mutant, kill
 from barrier_tck.reference_impl.runtime.components import Components
 
@@ -105,6 +114,48 @@ def increment_mutants(product: Components) -> Iterator[Mutant]:
             workload=WorkloadPlan(batches=20, batch_records=1, records_per_second=50, keys=60),
             checkpoints=CheckpointPlan(interval_ms=10),
             savepoints=(SavepointPlan(after_checkpoints=2, stop=True),),
+        ),
+    )
+    yield Mutant(
+        "IN-13",
+        "STA-3",
+        "A new coordinator counts the shared files of the newest checkpoint only; older ones that stay lose theirs.",
+        OURS,
+        replace(product, coordinator_machine=bugs.CountsTheNewestOnly),
+        msgspec.structs.replace(
+            plan,
+            checkpoints=msgspec.structs.replace(ONE_BY_ONE, retained=3),
+            faults=(ScheduledFault(CrashCoordinator(), After(ProtocolPoint.CHECKPOINT_COMPLETED, nth=4)),),
+        ),
+    )
+    yield Mutant(
+        "IN-14",
+        "SNP-6",
+        "Increments are written as they are, whatever compression is configured; full snapshots have it.",
+        OURS,
+        replace(product, state_backend=bugs.LeavesIncrementsUnpacked),
+        msgspec.structs.replace(plan, checkpoints=msgspec.structs.replace(ONE_BY_ONE, compression="zstd")),
+    )
+    yield Mutant(
+        "IN-15",
+        "STA-3",
+        "Increments build on whatever was restored, also on what stores with other key groups wrote.",
+        OURS,
+        replace(product, state_backend=BuildsOnOtherRanges),
+        msgspec.structs.replace(
+            plan,
+            job=JobPlan("", {"source": 1, "totals": 5, "sink": 1}),
+            workload=WorkloadPlan(batches=250, batch_records=1, records_per_second=300, keys=80),
+            checkpoints=CheckpointPlan(interval_ms=8, async_ms_max=2, incremental=True, retained=2),
+            deployment=DeploymentPlan(
+                max_parallelism=5, executors=7, slots_per_executor=1, elastic_wait_ms=5
+            ),
+            restart=RestartPlan(attempts_max=6, delay_ms=5),
+            # Five, four, three, two: each time other key groups come together, or part.
+            faults=tuple(
+                ScheduledFault(LoseExecutor("sink[0]"), After(ProtocolPoint.CHECKPOINT_COMPLETED, nth=nth))
+                for nth in (10, 15, 20)
+            ),
         ),
     )
     yield Mutant(

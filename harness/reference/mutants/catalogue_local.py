@@ -191,3 +191,17 @@ def local_mutants(product: Components) -> Iterator[Mutant]:
             faults=damaged(Damage.MISSING).faults[:1],
         ),
     )
+    yield Mutant(
+        "LO-15",
+        "LOC-4",
+        "If there is no room in memory for a copy, that of the newest complete checkpoint makes room.",
+        "planted here, no public report",
+        replace(product, local_state=local.MakesRoomForNewerCopies),
+        msgspec.structs.replace(
+            plan,
+            checkpoints=msgspec.structs.replace(
+                plan.checkpoints, local_copies="memory", local_memory_bytes=1_500
+            ),
+            faults=kill(ProtocolPoint.SNAPSHOT_STORED, "totals[0]", nth=4, worker=True),
+        ),
+    )

@@ -8,6 +8,8 @@ from typing import Any
 
 import msgspec
 
+from barrier_tck.faults.kinds.kill_worker import KillWorker
+from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import (
     CheckpointPlan,
@@ -47,6 +49,7 @@ def _plan(*rescales: dict[str, int], slow: str = "last", **changes: Any) -> Tria
 
 _NARROWER = _plan({"first": 2, "last": 2})
 _MIDDLE = _plan({"between": 2}, slow="between")
+_SOURCES = _plan({"read": 2, "first": 2}, slow="first")
 _WIDER = _plan({"last": 16})
 
 
@@ -111,4 +114,32 @@ def rescale_mutants(product: Components) -> Iterator[Mutant]:
         OURS,
         bugs.BeginsSplitsAgain(),
         _plan({"read": 2}),
+    )
+    yield Mutant(
+        "RS-10",
+        "RSC-3",
+        "The batches in flight on a former channel are put back the newest one first.",
+        OURS,
+        replace(product, rerouting=bugs.ReplaysTheNewestFirst),
+        _NARROWER,
+    )
+    yield Mutant(
+        "RS-11",
+        "RSC-3",
+        "Redistributed records are read in turn with newer ones that arrive on other channels.",
+        OURS,
+        replace(product, subtask_driver=bugs.LetsNewerRecordsPass),
+        _SOURCES,
+    )
+    yield Mutant(
+        "RS-12",
+        "RSC-3",
+        "If a checkpoint that was taken while redistributed records were replayed is restored, newer ones pass them.",
+        OURS,
+        replace(product, subtask_driver=bugs.ForgetsWhatCameFirst),
+        msgspec.structs.replace(
+            _SOURCES,
+            # The fourth one is the first of the job that goes on.
+            faults=(ScheduledFault(KillWorker("last[0]"), After(ProtocolPoint.CHECKPOINT_COMPLETED, nth=4)),),
+        ),
     )

@@ -126,26 +126,31 @@ class LeavesOlderBarriersBehind(SubtaskMachine):
         return () if self._taking is not None else super()._overtake_outputs(newest)
 
 
-class _Recovered:
-    """The unread input, and which of it was restored."""
+class Recovered:
+    """The unread input of a subtask, and which of it was restored."""
 
     def __init__(self, inner: InputBuffers) -> None:
+        """Take the input buffers."""
         self._inner = inner
         self.restored: dict[int, list[Fragment]] = {}
         self.leave_out = False
         """Whether what was restored is left out when the input is asked for."""
 
     def recover(self, channel: int, fragments: Sequence[Fragment], before_all: int = 0) -> None:
+        """Remember what is put back."""
         self.restored[channel] = list(fragments)
         self._inner.recover(channel, fragments, before_all)
 
     def hold(self, held: bool) -> None:
+        """Pass it on."""
         self._inner.hold(held)
 
     def before_all(self, channel: int) -> int:
+        """Pass it on."""
         return self._inner.before_all(channel)
 
     def overtake(self, channel: int, checkpoint: CheckpointId) -> tuple[Buffer, ...]:
+        """Return what is unread, perhaps without what was restored."""
         found = self._inner.overtake(channel, checkpoint)
         if not self.leave_out:
             return found
@@ -165,9 +170,9 @@ class _KnowsWhatWasRestored(SubtaskDriver):
         components: Components,
     ) -> None:
         """Put the list before the input buffers."""
-        self.recovered: _Recovered | None = None
+        self.recovered: Recovered | None = None
         if ports.input_buffers is not None:
-            self.recovered = _Recovered(ports.input_buffers)
+            self.recovered = Recovered(ports.input_buffers)
             ports = replace(ports, input_buffers=self.recovered)
         super().__init__(deployment, graph, plane, ports, components)
         self.batches_left: dict[int, int] = {}

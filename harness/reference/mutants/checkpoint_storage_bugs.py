@@ -247,3 +247,13 @@ class DiscardsSharedFiles(_FilesOf):
     def discard_checkpoint(self, checkpoint: CheckpointId, kept: Collection[str] = ()) -> None:
         """Keep none."""
         super().discard_checkpoint(checkpoint)
+
+
+class DeletesClaimedMetadataLast(_FilesOf):
+    """CS-16: the files of a savepoint that the job has claimed go in the order of their names, the metadata last."""
+
+    def _remove_claimed(self, checkpoint: CheckpointId) -> None:
+        for mine in self._counters().claimed:
+            for path in mine.files if mine.checkpoint == checkpoint else ():
+                self._files.delete(join(mine.directory, path))
+        super()._remove_claimed(checkpoint)

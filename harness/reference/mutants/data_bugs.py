@@ -15,7 +15,8 @@ from barrier_tck.reference_impl.operators.api import (
 )
 from barrier_tck.reference_impl.operators.graph import OperatorSpec
 from barrier_tck.reference_impl.operators.sinks import FileSink, TransactionalFileSink
-from barrier_tck.reference_impl.protocol.messages import OperatorSnapshot, SplitPosition, TransactionHandle
+from barrier_tck.reference_impl.protocol.messages import OperatorSnapshot, SplitPosition
+from barrier_tck.reference_impl.protocol.transactions import TransactionHandle
 from barrier_tck.reference_impl.runtime_errors import StorageError
 from barrier_tck.reference_impl.state.backend import SnapshotFuture, StateScope
 from barrier_tck.reference_impl.state.heap import HeapStateBackend, HeapStateStore

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+from barrier_tck.reference_impl.config import Compression
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
 from barrier_tck.reference_impl.paths import join, safe_name
 from barrier_tck.reference_impl.protocol.causes import Cause
@@ -18,6 +19,11 @@ from barrier_tck.reference_impl.protocol.coordinator_events import (
 from barrier_tck.reference_impl.protocol.messages import StateHandle, SubtaskRunning, SubtaskSnapshot
 from barrier_tck.reference_impl.protocol.pending import PendingCheckpoint
 from barrier_tck.reference_impl.protocol.shared_files import SharedFiles
+from barrier_tck.reference_impl.state.backend import SharingStateWriter, StateScope, StateWriter
+from barrier_tck.reference_impl.state.heap import HeapStateBackend, HeapStateStore, IncrementalHeapStore
+from barrier_tck.reference_impl.state.heap_files import CapturedState, Change
+from barrier_tck.reference_impl.state.heap_increments import IncrementTask, StoredSnapshot
+from barrier_tck.reference_impl.state.heap_writing import WriteTask
 from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
 from barrier_tck.reference_impl.storage.metadata import checksum_of
 from barrier_tck.reference_impl.storage.state_files import FileStateWriter
@@ -32,6 +38,45 @@ class ForgetsToRegister(CoordinatorMachine):
         commands = super().handle(event, now_ms)
         unused = SharedFiles(event.shared).take_unused() if isinstance(event, JobStarted) else ()
         return (DiscardShared(unused), *commands) if unused else commands
+
+
+class CountsTheNewestOnly(CoordinatorMachine):
+    """IN-13: a new coordinator counts the files of the newest checkpoint that it found, not of the older ones."""
+
+    def handle(self, event: CoordinatorEvent, now_ms: float) -> Commands:
+        """Make the registry of the newest one alone."""
+        commands = super().handle(event, now_ms)
+        if isinstance(event, JobStarted):
+            self.shared = SharedFiles(event.shared, self.completed[-1:])
+        return commands
+
+
+class LeavesIncrementsUnpacked(HeapStateBackend):
+    """IN-14: increments are written as they are, whatever compression is configured; full snapshots have it."""
+
+    def new_store(self, scope: StateScope) -> HeapStateStore:
+        """Return a store whose increments are not compressed."""
+        return _UnpackedIncrements(scope) if scope.incremental else super().new_store(scope)
+
+
+class _UnpackedIncrements(IncrementalHeapStore):
+    def write_task(
+        self, checkpoint: CheckpointId, captured: list[CapturedState], writer: StateWriter
+    ) -> WriteTask:
+        if not isinstance(writer, SharingStateWriter):
+            return super().write_task(checkpoint, captured, writer)
+        version = self._version
+        self._log.begin(version)
+        planned = self._log.planned(version, checkpoint, writer)
+        return _UnpackedIncrement(
+            captured, self._slices, self._compression, lambda: self._release(version), planned
+        )
+
+
+class _UnpackedIncrement(IncrementTask):
+    def _write_increment(self, base: StoredSnapshot, changes: list[Change]) -> tuple[StateHandle, ...]:
+        self.compression = Compression.NONE
+        return super()._write_increment(base, changes)
 
 
 class _LateCounts(SharedFiles):

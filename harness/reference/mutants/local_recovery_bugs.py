@@ -232,6 +232,17 @@ class FailsWithTheFullDisk(TaskLocalStateStore):
             raise StorageError(problem)
 
 
+class MakesRoomForNewerCopies(TaskLocalStateStore):
+    """LO-15: where there is no room for a copy, the older ones go, although the newest checkpoint is theirs."""
+
+    def give_up(self, checkpoint: CheckpointId, problem: str) -> None:
+        """Make room for the next one."""
+        super().give_up(checkpoint, problem)
+        for copy in self._on_disk():
+            if copy.checkpoint < checkpoint:
+                self._delete(copy)
+
+
 class LeavesOutOfTheSecondFormat(HeapStateBackend):
     """LO-14: what is written for the local copy, if that has a format of its own, lacks the last key group."""
 

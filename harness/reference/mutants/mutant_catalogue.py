@@ -27,6 +27,7 @@ from barrier_tck.harness.reference.mutants import protocol_bugs as protocol
 from barrier_tck.harness.reference.mutants import storage_bugs as storage
 from barrier_tck.harness.reference.mutants.catalogue_channels import channel_mutants
 from barrier_tck.harness.reference.mutants.catalogue_control import control_mutants
+from barrier_tck.harness.reference.mutants.catalogue_elastic import elastic_mutants
 from barrier_tck.harness.reference.mutants.catalogue_endings import ending_mutants
 from barrier_tck.harness.reference.mutants.catalogue_graphs import graph_mutants
 from barrier_tck.harness.reference.mutants.catalogue_increments import increment_mutants
@@ -267,6 +268,7 @@ def _mutants() -> Iterator[Mutant]:
     yield from savepoint_mutants(product)
     yield from increment_mutants(product)
     yield from rescale_mutants(product)
+    yield from elastic_mutants(product)
     yield from source_and_sink_mutants(product)
     yield from channel_mutants(product)
     yield from loop_mutants(product)

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import replace as with_fields
+
 import msgspec
 from msgspec.structs import replace
 
+from barrier_tck.harness.reference.mutants.channel_bugs import Recovered
+from barrier_tck.reference_impl.operators.api import DataPlane, Payload
+from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.protocol.key_groups import key_group_range
 from barrier_tck.reference_impl.protocol.messages import (
     CompletedCheckpoint,
@@ -12,12 +18,18 @@ from barrier_tck.reference_impl.protocol.messages import (
     SubtaskSnapshot,
 )
 from barrier_tck.reference_impl.protocol.rescale import NewJob, redistributed, widths_of
+from barrier_tck.reference_impl.runtime.components import Components
+from barrier_tck.reference_impl.runtime.rescaling import Rerouting
+from barrier_tck.reference_impl.runtime.subtask_deployment import SubtaskDeployment, SubtaskPorts
+from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver
+from barrier_tck.reference_impl.storage.channel_state import Fragment
 
 
-class _Redistribution:
+class Redistribution:
     """Redistributes as the product does, then changes each part."""
 
     def __call__(self, completed: CompletedCheckpoint, job: NewJob) -> CompletedCheckpoint:
+        """Take and return what the product does."""
         found = redistributed(completed, job)
         return replace(
             found,
@@ -35,7 +47,7 @@ def _with(part: SubtaskSnapshot, rerouted: list[ReroutedChannel]) -> SubtaskSnap
     return replace(part, rerouted=tuple(rerouted) or msgspec.UNSET)
 
 
-class GivesStateToHeadsOnly(_Redistribution):
+class GivesStateToHeadsOnly(Redistribution):
     """RS-01: of the operators of a chain, only the first one that keeps state gets its keyed state back."""
 
     def changed(
@@ -49,7 +61,7 @@ class GivesStateToHeadsOnly(_Redistribution):
         return replace(part, operators=operators)
 
 
-class ForgetsChannelsOfStateless(_Redistribution):
+class ForgetsChannelsOfStateless(Redistribution):
     """UC-07: records in flight are redistributed for vertices that keep state, and for no others."""
 
     def changed(
@@ -60,7 +72,7 @@ class ForgetsChannelsOfStateless(_Redistribution):
         return part if part.subtask.vertex in stateful else _with(part, [])
 
 
-class SendsToFormerOwners(_Redistribution):
+class SendsToFormerOwners(Redistribution):
     """RS-04: records in flight go to the subtask with the index of their former receiver, whatever their keys."""
 
     def changed(
@@ -76,7 +88,7 @@ class SendsToFormerOwners(_Redistribution):
         return _with(part, own)
 
 
-class ForgetsWhatSendersHold(_Redistribution):
+class ForgetsWhatSendersHold(Redistribution):
     """RS-05: of the records in flight, only those are redistributed that receivers hold."""
 
     def changed(
@@ -92,7 +104,7 @@ class ForgetsWhatSendersHold(_Redistribution):
         return _with(part, [received(one) for one in part.rerouted or ()])
 
 
-class GivesEachFileOnce(_Redistribution):
+class GivesEachFileOnce(Redistribution):
     """RS-07: a file of keyed state goes to the owner of its first key group only."""
 
     def changed(
@@ -108,7 +120,7 @@ class GivesEachFileOnce(_Redistribution):
         return replace(part, operators=operators)
 
 
-class DoublesWholeBatches(_Redistribution):
+class DoublesWholeBatches(Redistribution):
     """RS-08: batches in flight on edges without a key go to every present receiver."""
 
     def changed(
@@ -126,7 +138,7 @@ class DoublesWholeBatches(_Redistribution):
         return _with(part, keyed + whole)
 
 
-class BeginsSplitsAgain(_Redistribution):
+class BeginsSplitsAgain(Redistribution):
     """RS-09: a source's subtask gets positions of the splits that the subtask of its name had, and of no others."""
 
     def changed(
@@ -140,3 +152,56 @@ class BeginsSplitsAgain(_Redistribution):
             for one in part.operators
         )
         return replace(part, operators=operators)
+
+
+class ReplaysTheNewestFirst(Rerouting):
+    """RS-10: the batches of a former channel are put back from a stack, the newest one first."""
+
+    def batches(self, one: ReroutedChannel) -> Iterator[Payload]:
+        """Turn them round."""
+        yield from reversed(list(super().batches(one)))
+
+
+class _WithoutPrecedence(Recovered):
+    """Puts data of a checkpoint into its channel, and lets the other channels be read meanwhile."""
+
+    def recover(self, channel: int, fragments: Sequence[Fragment], before_all: int = 0) -> None:
+        """Let nothing come before the other channels."""
+        super().recover(channel, fragments)
+
+
+class LetsNewerRecordsPass(SubtaskDriver):
+    """RS-11: what is redistributed is read in turn with what arrives on other channels."""
+
+    def __init__(
+        self,
+        deployment: SubtaskDeployment,
+        graph: JobGraph,
+        plane: DataPlane,
+        ports: SubtaskPorts,
+        components: Components,
+    ) -> None:
+        """Change how restored data gets into the input buffers."""
+        if ports.input_buffers is not None:
+            ports = with_fields(ports, input_buffers=_WithoutPrecedence(ports.input_buffers))
+        super().__init__(deployment, graph, plane, ports, components)
+
+
+class ForgetsWhatCameFirst(SubtaskDriver):
+    """RS-12: a checkpoint that was taken while redistributed records were replayed is restored, at the same
+    parallelism, as if they had come like all others.
+    """
+
+    def __init__(
+        self,
+        deployment: SubtaskDeployment,
+        graph: JobGraph,
+        plane: DataPlane,
+        ports: SubtaskPorts,
+        components: Components,
+    ) -> None:
+        """Change how data gets into the input buffers, unless it is redistributed."""
+        plain = deployment.restore is not None and not deployment.restore.rerouted
+        if plain and ports.input_buffers is not None:
+            ports = with_fields(ports, input_buffers=_WithoutPrecedence(ports.input_buffers))
+        super().__init__(deployment, graph, plane, ports, components)

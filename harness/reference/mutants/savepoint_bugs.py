@@ -20,11 +20,11 @@ from barrier_tck.reference_impl.protocol.messages import (
     CheckpointBarrier,
     CompletedCheckpoint,
     NotifyCheckpointAborted,
-    TransactionHandle,
 )
 from barrier_tck.reference_impl.protocol.pending import PendingCheckpoint
 from barrier_tck.reference_impl.protocol.subtask import SubtaskCommands, SubtaskMachine
 from barrier_tck.reference_impl.protocol.subtask_events import SubtaskEvent
+from barrier_tck.reference_impl.protocol.transactions import TransactionHandle
 from barrier_tck.reference_impl.runtime.subtask_deployment import SubtaskDeployment
 from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver
 from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage

@@ -9,7 +9,8 @@ from functools import partial
 from barrier_tck.harness.reference.mutants.data_bugs import with_sink
 from barrier_tck.reference_impl.ids import CheckpointId
 from barrier_tck.reference_impl.operators.sinks import TransactionalFileSink
-from barrier_tck.reference_impl.protocol.messages import OperatorSnapshot, TransactionHandle
+from barrier_tck.reference_impl.protocol.messages import OperatorSnapshot
+from barrier_tck.reference_impl.protocol.transactions import TransactionHandle
 from barrier_tck.reference_impl.state.backend import SnapshotFuture
 from barrier_tck.reference_impl.state.snapshots import FinishedSnapshot
 

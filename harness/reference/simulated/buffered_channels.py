@@ -20,15 +20,24 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from barrier_tck.harness.reference.simulated.network import ChannelEnd, DataChannel
+from barrier_tck.harness.reference.simulated.network import ChannelEnd, DataChannel, Disturbance
 from barrier_tck.harness.reference.simulated.scheduler import Scheduler
+from barrier_tck.reference_impl.config import JobConfig
 from barrier_tck.reference_impl.ids import CheckpointId
 from barrier_tck.reference_impl.operators.api import DataPlane
-from barrier_tck.reference_impl.protocol.messages import CheckpointBarrier, EndOfChannel
+from barrier_tck.reference_impl.protocol.messages import CheckpointBarrier, CompletedCheckpoint, EndOfChannel
 from barrier_tck.reference_impl.runtime.ports import Buffer
 from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver
 from barrier_tck.reference_impl.runtime_errors import ProtocolError
 from barrier_tck.reference_impl.storage.channel_state import Fragment
+
+
+def holds_records(config: JobConfig, restore: CompletedCheckpoint | None) -> bool:
+    """Tell whether channels hold records of checkpoints: in modes that overtake, and if some are restored."""
+    overtakes = config.checkpoints is not None and config.checkpoints.mode.overtakes
+    return overtakes or (
+        restore is not None and any(part.channels or part.rerouted for part in restore.snapshots)
+    )
 
 
 class BufferedEnd(ChannelEnd, Protocol):
@@ -190,7 +199,7 @@ class BufferedChannel(DataChannel):
             return
         while self.pending and not self.broken:
             is_data, element = self.pending[0]
-            if is_data and not self.takes_all and self._wire_data + self.occupied >= self.capacity:
+            if is_data and not self._has_credit():
                 return
             self.pending.popleft()
             if is_data:
@@ -198,6 +207,11 @@ class BufferedChannel(DataChannel):
             elif isinstance(element, CheckpointBarrier) and not element.ahead:
                 self._scheduler.at(self._scheduler.now, self._tell_sent, element)
             self._transmit(is_data, element)
+
+    def _has_credit(self) -> bool:
+        """Tell whether data may leave the output buffer, as far as the sender knows."""
+        unlimited = self.takes_all and self.returning is None
+        return unlimited or self._wire_data + self.occupied < self.capacity
 
     def _took_pending(self) -> None:
         self.pending_data -= 1
@@ -283,14 +297,26 @@ class BufferedChannel(DataChannel):
         """Read the oldest element."""
         _, is_data, element = self.queue.popleft()
         if is_data:
-            self.occupied -= 1
             self.urgent -= self.urgent > 0
-            self.pump()
+            if self.returning is None:
+                self.make_room()
+            else:
+                self.send_credit()
             if isinstance(element, _Batch):
                 element = self._plane.decode(b"".join(one.data for one in element.fragments))
         elif isinstance(element, CheckpointBarrier):
             self._passed = max(self._passed, element.checkpoint)
         return is_data, element
+
+    def disturb(self, disturbance: Disturbance | None, returning: Disturbance | None) -> None:
+        """Set the disturbances; who takes in everything can say so again once nothing disturbs the way back."""
+        super().disturb(disturbance, returning)
+        self.pump()
+
+    def make_room(self, _: Any = None) -> None:
+        """Let the sender know of one more free place, and send what waits for it."""
+        self.occupied -= 1
+        self.pump()
 
     def overtake(self, checkpoint: int) -> tuple[Buffer, ...]:
         """Return what is unread ahead of a barrier, and take the barrier out; see ``ports.InputBuffers``."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from barrier_tck.faults.targets import Direction
 from barrier_tck.harness.reference.repeated_messages import RepeatedMessages
+from barrier_tck.harness.reference.simulated.executors import SimulatedExecutors
 from barrier_tck.harness.reference.simulated.file_system import SimulatedFileSystem
 from barrier_tck.harness.reference.simulated.hosts import PrimaryFailures
 from barrier_tck.harness.reference.simulated.subtask_processes import ProcessKilled, SimulatedSubtask
@@ -23,6 +25,9 @@ from barrier_tck.reference_impl.runtime.coordinator_driver import (
 from barrier_tck.reference_impl.runtime.job_observer import JobObserver
 from barrier_tck.reference_impl.runtime.ports import RuntimePoint
 
+DEPLOYMENT_TIMEOUT_MS = 200.0
+"""A deployment for which slots are missing fails after this many virtual milliseconds."""
+
 
 class CoordinatorWorld(Protocol):
     """What the coordinator's process needs from its world."""
@@ -32,8 +37,12 @@ class CoordinatorWorld(Protocol):
         """Time, trace and latencies."""
 
     @property
-    def graph(self) -> JobGraph:
-        """The job."""
+    def job(self) -> JobGraph:
+        """The job, as parallel as it is meant to be."""
+
+    @property
+    def executors(self) -> SimulatedExecutors:
+        """The executors, which have room for a number of subtasks."""
 
     @property
     def config(self) -> JobConfig:
@@ -56,9 +65,13 @@ class CoordinatorWorld(Protocol):
         """The processes of the current attempt."""
 
     def deploy(
-        self, coordinator: SimulatedCoordinator, attempt: int, restore: CompletedCheckpoint | None
+        self,
+        coordinator: SimulatedCoordinator,
+        attempt: int,
+        graph: JobGraph,
+        restore: CompletedCheckpoint | None,
     ) -> None:
-        """Start every subtask of an attempt."""
+        """Start every subtask of an attempt, if there is room for all."""
 
     @property
     def repeats(self) -> RepeatedMessages:
@@ -98,7 +111,7 @@ class SimulatedCoordinator:
         failures = world.primary_failures
         self.storage = world.components.checkpoint_storage(
             failures.wrapped(files) if failures is not None else files,
-            world.graph.name,
+            world.job.name,
             world.config.storage_root,
         )
         ports = CoordinatorPorts(
@@ -111,7 +124,7 @@ class SimulatedCoordinator:
             storage=self.storage,
             observer=world.observer,
         )
-        self.driver = CoordinatorDriver(world.graph, world.config, ports, world.components)
+        self.driver = CoordinatorDriver(world.job, world.config, ports, world.components)
 
     def guarded(self, action: Callable[..., Any], *arguments: Any) -> None:
         """Run an action of the process unless it is dead; a kill in the middle ends it silently."""
@@ -153,10 +166,20 @@ class SimulatedCoordinator:
                 for late_ms in repeats.copies(process.text, Direction.BACKWARD, message):
                     self._scheduler.at(self._scheduler.now + late_ms, process.from_coordinator.send, message)
 
-    def deploy(self, attempt: int, restore: CompletedCheckpoint | None) -> None:
+    def slots(self) -> int | None:
+        """Deployer."""
+        return self.world.executors.slots
+
+    def deploy(self, attempt: int, graph: JobGraph, restore: CompletedCheckpoint | None) -> None:
         """Deployer."""
         self._trace("deploy", (attempt, restore.checkpoint if restore else None))
-        self.world.deploy(self, attempt, restore)
+        self.world.deploy(self, attempt, graph, restore)
+
+    def waits_for_slots(self, attempt: int, missing: str) -> None:
+        """Wait in vain for the slots of an attempt, which then has failed."""
+        reason = f"not every subtask ran within {DEPLOYMENT_TIMEOUT_MS:g} ms: {missing}"
+        failed = functools.partial(self.driver.on_attempt_failed, attempt, reason)
+        self._scheduler.at(self._scheduler.now + DEPLOYMENT_TIMEOUT_MS, lambda _: self.guarded(failed))
 
     def stop(self, attempt: int, reason: str) -> None:
         """Deployer: cancel every process; the answer comes as late as a message would."""

@@ -2,8 +2,7 @@
 
 A disturbance belongs to a pair of ends, not to a connection: it is in force on the pair's open connections, including
 those of zombies, and on every later one. Pairs are (sender, receiver) of a data channel, or (subtask,
-``COORDINATOR``) of a control connection. On a data channel everything flows forward, so backwards there is nothing to
-disturb.
+``COORDINATOR``) of a control connection. On a data channel elements flow forward, and credits flow back.
 
 What breaks, and who notices it, is the same as on Spark. A cut connection ends at once, and cannot be opened again
 before it heals. A black hole ends nothing; but once it heals, a connection that lost something ends. A connection
@@ -114,7 +113,10 @@ class Disturbances:
         def close() -> None:
             self._world.break_channel(channel, channel.last_arrival_ms)
 
-        channel.disturbance = self._of(pair, Direction.FORWARD, close, channel.disturbance)
+        channel.disturb(
+            self._of(pair, Direction.FORWARD, close, channel.disturbance),
+            self._of(pair, Direction.BACKWARD, close, channel.returning),
+        )
 
     def _apply_control(self, process: SimulatedSubtask) -> None:
         pair = (process.text, COORDINATOR)

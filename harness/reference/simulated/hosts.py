@@ -13,9 +13,11 @@ from barrier_tck.faults.fault import CopyPlace
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.reference.delegating_files import DelegatingFileSystem
 from barrier_tck.harness.reference.simulated.file_system import SimulatedDisk, SimulatedFileSystem
+from barrier_tck.reference_impl.config import CopyMedium, JobConfig
 from barrier_tck.reference_impl.ids import SubtaskId
 from barrier_tck.reference_impl.paths import safe_name
 from barrier_tck.reference_impl.runtime_errors import StorageError
+from barrier_tck.reference_impl.storage.copy_memory import MemoryFileSystem, OwnMemory
 from barrier_tck.reference_impl.storage.filesystem import FileSystem, LocalFileSystem, OutputStream
 
 _METADATA = "_metadata"
@@ -103,7 +105,8 @@ class LinkingLocalDisk(LocalDisk):
 
 @dataclass(slots=True)
 class SimulatedHost:
-    """A machine: its name, and the disk that only its own processes see."""
+    """A machine: its name, and the place for copies of state that only its own processes see. If that is an executor's
+    memory, the name is of the memory."""
 
     name: str
     local: LocalDisk
@@ -112,11 +115,18 @@ class SimulatedHost:
 class SimulatedHosts:
     """All present hosts, by the position of their executors."""
 
-    def __init__(self, count: int, real_directory: str | None) -> None:
-        """Start ``count`` hosts with empty disks, below a real directory if one is given."""
+    def __init__(self, count: int, real_directory: str | None, memory_bytes: int | None = None) -> None:
+        """Start ``count`` hosts with empty disks, below a real directory if one is given; with ``memory_bytes`` copies
+        are in the executors' memory, at most so many bytes in each.
+        """
         self._real_directory = real_directory
+        self._memory_bytes = memory_bytes
         self._started = 0
         self.hosts = [self._new() for _ in range(count)]
+
+    def executor_died(self, host: SimulatedHost) -> SimulatedHost:
+        """Return the host on which the next executor is started: the same one, unless copies were in memory."""
+        return host if self._memory_bytes is None else self.replace(host)
 
     def replace(self, host: SimulatedHost) -> SimulatedHost:
         """Lose a host and its disk; return the one that takes its place."""
@@ -125,12 +135,25 @@ class SimulatedHosts:
         self.hosts[self.hosts.index(host)] = fresh
         return fresh
 
+    def lose(self, host: SimulatedHost) -> None:
+        """Lose a host and its disk for good."""
+        host.local.delete_tree("")
+        self.hosts.remove(host)
+
     def _new(self) -> SimulatedHost:
         name = f"host-{self._started}"
         self._started += 1
+        if self._memory_bytes is not None:
+            return SimulatedHost(name, LocalDisk(MemoryFileSystem(OwnMemory(), "copies", self._memory_bytes)))
         if self._real_directory is None:
             return SimulatedHost(name, LocalDisk(SimulatedDisk().host()))
         return SimulatedHost(name, LinkingLocalDisk(LocalFileSystem(Path(self._real_directory) / name)))
+
+
+def memory_for_copies(config: JobConfig) -> int | None:
+    """Return how many bytes local copies may take in an executor's memory; None if they are not there."""
+    in_memory = config.local_recovery and config.local_copies is CopyMedium.MEMORY
+    return config.local_memory_bytes if in_memory else None
 
 
 @dataclass(slots=True)
@@ -140,7 +163,25 @@ class _Refusal:
     checkpoints_max: int
     spared: int
     """How many files of each checkpoint can still be written, because a disk seldom fails at the first one."""
-    checkpoints: dict[str, int] = field(default_factory=dict)
+    written: dict[str, int] = field(default_factory=dict)
+    """Directory of a checkpoint -> files of it that could be written."""
+    refused: set[str] = field(default_factory=set)
+    """Directories of the checkpoints that failed."""
+
+    def refuses(self, directory: str) -> bool:
+        """Count a file of a checkpoint; tell whether it cannot be written.
+
+        A checkpoint that had no more files than are spared got through, as increments do. Then the next one is spared
+        nothing.
+        """
+        if directory not in self.refused and len(self.refused) >= self.checkpoints_max:
+            return False
+        got_through = any(other != directory and other not in self.refused for other in self.written)
+        if got_through or self.written.setdefault(directory, 0) >= self.spared:
+            self.refused.add(directory)
+            return True
+        self.written[directory] += 1
+        return False
 
 
 class PrimaryDisk(DelegatingFileSystem):
@@ -155,13 +196,8 @@ class PrimaryDisk(DelegatingFileSystem):
         """Refuse a state file of a subtask that has refusals left."""
         directory, _, name = path.rpartition("/")
         for prefix, refusal in self._refusals.items():
-            if not name.startswith(prefix) or "/chk-" not in path:
-                continue
-            if directory in refusal.checkpoints or len(refusal.checkpoints) < refusal.checkpoints_max:
-                written = refusal.checkpoints.setdefault(directory, 0)
-                if written >= refusal.spared:
-                    raise StorageError(f"cannot create {path}: input/output error")
-                refusal.checkpoints[directory] += 1
+            if name.startswith(prefix) and "/chk-" in path and refusal.refuses(directory):
+                raise StorageError(f"cannot create {path}: input/output error")
 
 
 class PrimaryFailures:

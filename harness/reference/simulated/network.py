@@ -9,6 +9,9 @@ everybody. Its receiver takes nothing from outside while too much waits in it (`
 A disturbance (``disturbances``) changes when a message arrives, swallows it, or ends the connection; the order stays.
 Swallowed elements do not fill the channel, because a proxy that lets nothing through still reads. A broken channel is
 noticed by its receiver, and by its sender when it sends.
+
+What a receiver takes makes room at once, unless the way back is disturbed. Then the credit, by which the sender learns
+of the room, comes late or never, as on Spark. The sender waits for it like for room.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from typing import Any, Protocol
 
 from barrier_tck.faults.targets import Impairment, Loss, PassingMessage
 from barrier_tck.harness.reference.simulated.scheduler import Scheduler
+from barrier_tck.reference_impl.protocol.messages import EndOfChannel
 from barrier_tck.reference_impl.runtime_errors import RuntimeFailure
 
 MESSAGE_BYTES = 64
@@ -168,6 +172,7 @@ class DataChannel:
 
     __slots__ = (
         "_last",
+        "_last_credit",
         "_latency_ms",
         "_random",
         "_scheduler",
@@ -178,6 +183,7 @@ class DataChannel:
         "occupied",
         "queue",
         "receiver",
+        "returning",
         "sender",
         "swallowed",
     )
@@ -194,19 +200,24 @@ class DataChannel:
         self.name = name
         self.capacity = capacity
         self.occupied = 0
+        """How many places are taken, as far as the sender knows."""
         self.queue: deque[tuple[float, bool, Any]] = deque()
         """(when it arrives, is data, element), oldest first: everything that was sent but not read, arrived or not."""
         self.sender: ChannelEnd | None = None
         self.receiver: ChannelEnd | None = None
         self.disturbance: Disturbance | None = None
+        """Of what flows to the receiver."""
+        self.returning: Disturbance | None = None
+        """Of the credits that flow back."""
         self.swallowed = False
-        """Whether anything is missing from the stream."""
+        """Whether anything is missing from the stream, in either direction."""
         self.broken = False
         """Whether the connection has ended before its sender announced the end."""
         self._scheduler = scheduler
         self._random = stream.random
         self._latency_ms = latency_ms
         self._last = 0.0
+        self._last_credit = 0.0
 
     @property
     def full(self) -> bool:
@@ -262,8 +273,39 @@ class DataChannel:
         """Read the oldest element, which has arrived."""
         _, is_data, element = self.queue.popleft()
         if is_data:
-            self.occupied -= 1
-            if self.occupied == self.capacity - 1 and self.sender is not None:
-                self.sender.full_outputs -= 1
-                self.sender.wake()
+            if self.returning is None:
+                self.make_room()
+            else:
+                self.send_credit()
         return is_data, element
+
+    def disturb(self, disturbance: Disturbance | None, returning: Disturbance | None) -> None:
+        """Set what disturbs the elements and what disturbs the credits from now on; None: nothing."""
+        self.disturbance, self.returning = disturbance, returning
+
+    def make_room(self, _: Any = None) -> None:
+        """Let the sender know of one more free place."""
+        self.occupied -= 1
+        if self.occupied == self.capacity - 1 and self.sender is not None:
+            self.sender.full_outputs -= 1
+            self.sender.wake()
+
+    def send_credit(self) -> None:
+        """Tell the sender of one more free place, on a way back that is disturbed."""
+        assert self.returning is not None
+        if self.broken or self._end_is_sent():
+            return
+        now = self._scheduler.now
+        outcome = self.returning.fate(now, now, self._last_credit, MESSAGE_BYTES)
+        if isinstance(outcome, Loss):
+            if outcome is Loss.CLOSED:
+                self.returning.close()
+            else:
+                self.swallowed = True
+            return
+        self._last_credit = max(outcome, self._last_credit)
+        self._scheduler.at(self._last_credit, self.make_room)
+
+    def _end_is_sent(self) -> bool:
+        """Tell whether the sender has said that nothing more comes: then it waits for no room."""
+        return bool(self.queue) and isinstance(self.queue[-1][2], EndOfChannel)

@@ -11,6 +11,18 @@ from barrier_tck.reference_impl.protocol.slots import Placement, Slot, assign, h
 from barrier_tck.reference_impl.storage.local_copies import copies_on
 
 
+def placed_on(
+    executors: Sequence[SimulatedExecutor],
+    subtasks: Sequence[SubtaskId],
+    restore: CompletedCheckpoint | None,
+    local_recovery: bool,
+) -> tuple[dict[SubtaskId, SimulatedExecutor], Placement | None]:
+    """Return where subtasks are placed, and with local recovery the placement that is reported to the observer."""
+    if not local_recovery:
+        return in_turn(subtasks, executors), None
+    return near_their_copies(subtasks, executors, restore)
+
+
 def in_turn(
     subtasks: Sequence[SubtaskId], executors: Sequence[SimulatedExecutor]
 ) -> dict[SubtaskId, SimulatedExecutor]:

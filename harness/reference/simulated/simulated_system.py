@@ -82,6 +82,8 @@ class ReferenceSimulated:
             Capability.STORAGE_OUTAGE,
             Capability.SLOW_SNAPSHOTS,
             Capability.HOST_LOSS,
+            Capability.EXECUTOR_LOSS,
+            Capability.ELASTIC,
             Capability.STORAGE_FAULTS,
             Capability.LOCAL_RECOVERY,
             Capability.PAUSE,
@@ -226,7 +228,7 @@ class _Recorder(RunRecorder):
     def _next_graph(self) -> JobGraph:
         if self.rescaled_to:
             self.rescaled(self.rescaled_to.pop(0))
-        return self._opener.graph
+        return self._meant
 
     def release(self) -> None:
         """Break the reference cycle with the world; later uses raise AttributeError."""

@@ -10,6 +10,7 @@ from barrier_tck.harness.plan.storage_targets import OF_THE_TRIAL
 from barrier_tck.harness.reference.copy_targets import LocalCopies, MetadataWrites, PrimaryCopies
 from barrier_tck.harness.reference.forged_messages import Forger
 from barrier_tck.harness.reference.repeated_messages import RepeatableMessages
+from barrier_tck.harness.reference.simulated.executors import Lost
 from barrier_tck.harness.reference.simulated.subtask_processes import SimulatedExecutor, SimulatedSubtask
 from barrier_tck.harness.reference.simulated.world import SimulatedWorld
 from barrier_tck.reference_impl.ids import SubtaskId
@@ -24,20 +25,20 @@ _FLIPPED = {
 
 
 class _ExecutorTarget:
-    """A simulated executor as a fault target; ``with_disk`` means its host, together with the local disk."""
+    """A simulated executor as a fault target, with what is lost when it is killed."""
 
-    def __init__(self, world: SimulatedWorld, executor: SimulatedExecutor, with_disk: bool = False) -> None:
+    def __init__(self, world: SimulatedWorld, executor: SimulatedExecutor, lost: Lost = Lost.PROCESS) -> None:
         self._world = world
         self._executor = executor
-        self._with_disk = with_disk
+        self._lost = lost
 
     @property
     def description(self) -> str:
-        return f"{'host of ' if self._with_disk else ''}executor {self._executor.number}"
+        return f"{'' if self._lost is Lost.PROCESS else 'host of '}executor {self._executor.number}"
 
     def kill(self, lose_unsynced: bool = False) -> None:
         self._require_alive()
-        self._world.kill_executor(self._executor, lose_unsynced, self._with_disk)
+        self._world.kill_executor(self._executor, lose_unsynced, self._lost)
 
     def is_dead(self) -> bool:
         return not self._executor.alive
@@ -164,14 +165,21 @@ class SimulatedTargets(NoTargets):
     def host_of(self, subtask: str) -> _ExecutorTarget | None:
         """Return the host of a subtask now."""
         process = self._world.live(subtask)
-        return _ExecutorTarget(self._world, process.executor, True) if process is not None else None
+        return _ExecutorTarget(self._world, process.executor, Lost.HOST) if process is not None else None
+
+    def lasting_loss_of(self, subtask: str) -> _ExecutorTarget | None:
+        """Return the host of a subtask, which nothing replaces; None if it is the last one."""
+        process = self._world.live(subtask)
+        if process is None or len(self._world.executors.present) == 1:
+            return None
+        return _ExecutorTarget(self._world, process.executor, Lost.FOR_GOOD)
 
     def local_copies_of(self, subtask: str) -> LocalCopies | None:
         """Return the copies of a subtask on the hosts' disks; None without local recovery."""
         world, parsed = self._world, SubtaskId.parse(subtask)
         if not world.config.local_recovery:
             return None
-        hosts, directory = world.hosts.hosts, directory_of(parsed)
+        hosts, directory = world.executors.hosts.hosts, directory_of(parsed)
 
         def refuse() -> None:
             for host in hosts:

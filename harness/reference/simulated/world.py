@@ -3,10 +3,10 @@
 It supplies the runtime's ports and exposes the targets of faults. The same plan gives the same trace: all choices are
 drawn from named streams of the plan's seed, the order of scheduling breaks ties, and no code iterates over a set.
 
-What is simulated, and how it differs from Spark: A lost executor is replaced at once. A failure is noticed after the
-latency of a message. A cancelled process lives on until the cancellation reaches it, so that two attempts overlap (a
-zombie period). Subtasks notice a crash of the coordinator in the same way. A deployment on a paused executor waits
-there. The coordinator receives messages of zombies and must recognise them by their attempt; on Spark their
+What is simulated, and how it differs from Spark: A lost executor is replaced at once, if at all. A failure is noticed
+after the latency of a message. A cancelled process lives on until the cancellation reaches it, so that two attempts
+overlap (a zombie period). Subtasks notice a crash of the coordinator in the same way. A deployment on a paused executor
+waits there. The coordinator receives messages of zombies and must recognise them by their attempt; on Spark their
 connections are closed. A subtask that hears nothing from its coordinator lives on until its connection heals and
 breaks; on Spark it ends itself after a while.
 """
@@ -22,16 +22,22 @@ from barrier_tck.faults.vocabulary import ProtocolPoint
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.reference.planned_savepoints import started_from
 from barrier_tck.harness.reference.repeated_messages import RepeatedMessages
-from barrier_tck.harness.reference.simulated.buffered_channels import BufferedChannel, InputSide, OutputSide
+from barrier_tck.harness.reference.simulated.buffered_channels import (
+    BufferedChannel,
+    InputSide,
+    OutputSide,
+    holds_records,
+)
 from barrier_tck.harness.reference.simulated.coordinator_process import SimulatedCoordinator
 from barrier_tck.harness.reference.simulated.disturbances import Disturbances
+from barrier_tck.harness.reference.simulated.executors import Lost, SimulatedExecutors
 from barrier_tck.harness.reference.simulated.file_system import SimulatedDisk, SimulatedFileSystem
-from barrier_tck.harness.reference.simulated.hosts import SimulatedHosts, planned_failures
+from barrier_tck.harness.reference.simulated.hosts import memory_for_copies, planned_failures
 from barrier_tck.harness.reference.simulated.network import UNBOUNDED, DataChannel, Link
 from barrier_tck.harness.reference.simulated.randomness import stream
 from barrier_tck.harness.reference.simulated.scheduler import Scheduler
 from barrier_tck.harness.reference.simulated.silence import HEARTBEAT_TIMEOUT_MS, Heartbeats
-from barrier_tck.harness.reference.simulated.simulated_placement import in_turn, near_their_copies
+from barrier_tck.harness.reference.simulated.simulated_placement import placed_on
 from barrier_tck.harness.reference.simulated.subtask_processes import (
     SimulatedExecutor,
     SimulatedSubtask,
@@ -77,8 +83,11 @@ class SimulatedWorld:
     ) -> None:
         """Set up executors and storage; ``run`` starts the coordinator. ``disk`` is the disk of an earlier world."""
         self.plan = plan
+        self.job = graph
+        """What the user has started: as parallel as it is meant to be."""
         self.graph = graph
-        self.next_graph: Callable[[], JobGraph] = lambda: self.graph
+        """The job that is deployed; narrower if slots are missing and it is elastic."""
+        self.next_graph: Callable[[], JobGraph] = lambda: self.job
         """Gives the job that is started when this one has been stopped with a savepoint."""
         self.config = config
         self.plane = plane
@@ -108,7 +117,6 @@ class SimulatedWorld:
             is_awaited=self._is_awaited,
             is_disturbed=lambda process: self.disturbances.any_on((process.text, COORDINATOR)),
         )
-        self._executors_started = plan.deployment.executors
         self.processes: dict[SubtaskId, SimulatedSubtask] = {}
         self._everyone: list[SimulatedSubtask] = []
         """Every process that may still be alive, including zombies."""
@@ -123,12 +131,8 @@ class SimulatedWorld:
         self._files_repeat = StateCapability.DETERMINISTIC_FILES in capabilities
         keeps_files = StateCapability.LOCAL_FILES in capabilities
         self._working = temporary_work_directory("world") if keeps_files else None
-        self.hosts = SimulatedHosts(
-            plan.deployment.executors, self._working.name if self._working is not None else None
-        )
-        self.executors = [
-            SimulatedExecutor(number, self.disk.host(), host) for number, host in enumerate(self.hosts.hosts)
-        ]
+        real = self._working.name if self._working is not None else None
+        self.executors = SimulatedExecutors(plan.deployment, self.disk, real, memory_for_copies(config))
         self._killed: list[SimulatedSubtask] = []
         self._in_rings: list[Any] = [self.disturbances, self.heartbeats]
         """Objects in reference cycles with the world or with each other: processes, past and present, and targets."""
@@ -200,7 +204,7 @@ class SimulatedWorld:
         assert savepoint is not None
         self.trace.add((self.scheduler.now, stopped.name, "stopped", savepoint.directory))
         self.config = started_from(self.config, self.plan, savepoint.directory)
-        self.graph = self.next_graph()
+        self.job = self.graph = self.next_graph()
         for process in self.processes.values():
             self._tell_through(process.from_coordinator, process.orphan)
         self._restart_coordinator(self.scheduler.now + COORDINATOR_RESTART_MS)
@@ -239,20 +243,33 @@ class SimulatedWorld:
     # --- deployment -----------------------------------------------------------------------------------------
 
     def deploy(
-        self, coordinator: SimulatedCoordinator, attempt: int, restore: CompletedCheckpoint | None
+        self,
+        coordinator: SimulatedCoordinator,
+        attempt: int,
+        graph: JobGraph,
+        restore: CompletedCheckpoint | None,
     ) -> None:
-        """Start every subtask of an attempt."""
+        """Start every subtask of an attempt, if there is room for all."""
+        self.graph, slots, wanted = graph, self.executors.slots, len(graph.subtasks)
+        if slots is not None and slots < wanted:
+            self.processes = {}
+            coordinator.waits_for_slots(attempt, f"{slots} of {wanted} slots are there")
+            return
         network, scheduler = self.plan.network, self.scheduler
         network_random, latency_ms = self.surroundings.network_random, self.surroundings.latency_ms
         processes: dict[SubtaskId, SimulatedSubtask] = {}
-        for subtask, executor in self._place(attempt, restore).items():
+        executors = self.executors.present
+        placed, placement = placed_on(executors, graph.subtasks, restore, self.config.local_recovery)
+        if placement is not None:
+            self.observer.subtasks_assigned(attempt, placement)
+        for subtask, executor in placed.items():
             process = SimulatedSubtask(self, subtask, attempt, executor, coordinator, self._choices)
             process.from_coordinator = Link(scheduler, network_random, latency_ms, process.receive)
             process.to_coordinator = Link(scheduler, network_random, latency_ms, coordinator.receive)
             executor.subtasks.append(process)
             processes[subtask] = process
             self._in_rings.append(process)
-        buffered = self._needs_buffers(restore)
+        buffered = holds_records(self.config, restore)
         for number, identity in enumerate(self.graph.channels):
             slow = network.slow_factor if number == network.slow_channel else 1
             feedback = self.graph.edge_of(identity).feedback
@@ -278,20 +295,6 @@ class SimulatedWorld:
                 process.pause()
         for subtask, process in processes.items():
             process.attach(self._driver_for(process, subtask, attempt, restore))
-
-    def _needs_buffers(self, restore: CompletedCheckpoint | None) -> bool:
-        """Tell whether channels hold records of checkpoints: in modes that overtake, and if some are restored."""
-        checkpoints = self.config.checkpoints
-        overtakes = checkpoints is not None and checkpoints.mode.overtakes
-        restored = restore is not None and any(part.channels or part.rerouted for part in restore.snapshots)
-        return overtakes or restored
-
-    def _place(self, attempt: int, restore: CompletedCheckpoint | None) -> dict[SubtaskId, SimulatedExecutor]:
-        if not self.config.local_recovery:
-            return in_turn(self.graph.subtasks, self.executors)
-        placed, placement = near_their_copies(self.graph.subtasks, self.executors, restore)
-        self.observer.subtasks_assigned(attempt, placement)
-        return placed
 
     def _driver_for(
         self, process: SimulatedSubtask, subtask: SubtaskId, attempt: int, restore: CompletedCheckpoint | None
@@ -403,16 +406,11 @@ class SimulatedWorld:
         return current and process.coordinator is self.coordinator
 
     def kill_executor(
-        self, executor: SimulatedExecutor, lose_unsynced: bool, lose_disk: bool = False
+        self, executor: SimulatedExecutor, lose_unsynced: bool, lost: Lost = Lost.PROCESS
     ) -> None:
-        """Kill an executor and everything on it; a new one replaces it, on the same host unless that is lost."""
+        """Kill an executor and everything on it; unless it is lost for good, a new one replaces it."""
         self.trace.add((self.scheduler.now, f"executor {executor.number}", "killed", lose_unsynced))
-        executor.alive = False
-        host = self.hosts.replace(executor.host) if lose_disk else executor.host
-        self.executors[self.executors.index(executor)] = SimulatedExecutor(
-            self._executors_started, self.disk.host(), host
-        )
-        self._executors_started += 1
+        host = self.executors.lose(executor, lost)
         for process in executor.subtasks:
             if process.alive:
                 self.kill_process(process)

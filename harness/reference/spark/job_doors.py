@@ -86,6 +86,9 @@ class JobDoors(Protocol):
     def prepare_flights(self, directory: str, splits: int) -> None:
         """Prepare the flights with a Spark job."""
 
+    def await_slots(self, slots: int, timeout_s: float) -> bool:
+        """Wait until so many tasks can run at once, and tell whether they can."""
+
     def start_job(self, order: JobOrder) -> None:
         """Start a job; its end is reported."""
 

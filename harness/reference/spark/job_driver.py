@@ -50,6 +50,7 @@ from barrier_tck.reference_impl.protocol.messages import AcknowledgeCheckpoint, 
 from barrier_tck.reference_impl.runtime_errors import IncompatibleState, JobUsageError, StorageError
 from barrier_tck.reference_impl.spark.deployment import SparkJobRunner
 from barrier_tck.reference_impl.spark.routes import Routes
+from barrier_tck.reference_impl.spark.slot_count import slots_of
 from barrier_tck.reference_impl.spark.spark_options import session_settings
 from barrier_tck.reference_impl.storage.filesystem import FileSystem, LocalFileSystem
 
@@ -60,6 +61,7 @@ _END_TIMEOUT_S = 15.0
 """After the harness is gone, the process ends within this time, with all that it started."""
 
 
+_POLL_S = 0.05
 _NOTES_TOGETHER = 32
 """So many notes of what passes a channel are written at once."""
 
@@ -113,6 +115,15 @@ class JobDriver:
     def prepare_flights(self, directory: str, splits: int) -> None:
         """Prepare the flights."""
         flights.prepare(self._session(), Path(directory), splits)
+
+    def await_slots(self, slots: int, timeout_s: float) -> bool:
+        """Ask Spark, which knows only the executors that have registered."""
+        deadline = time.monotonic() + timeout_s
+        while slots_of(self._session().sparkContext) < slots:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_POLL_S)
+        return True
 
     def start_job(self, order: JobOrder) -> None:
         """Start a job. One that ran before is ended."""

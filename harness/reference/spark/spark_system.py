@@ -23,7 +23,12 @@ from barrier_tck.faults.latency import Latency
 from barrier_tck.faults.targets import Direction
 from barrier_tck.harness.cluster.cluster import Cluster
 from barrier_tck.harness.cluster.cluster_choice import cluster_of
-from barrier_tck.harness.cluster.cluster_config import ClusterConfig, ClusterKind, config_for_trials
+from barrier_tck.harness.cluster.cluster_config import (
+    ClusterConfig,
+    ClusterKind,
+    DockerClusterConfig,
+    config_for_trials,
+)
 from barrier_tck.harness.cluster.driver.driver_process import DriverProcess
 from barrier_tck.harness.oracle.applicable import is_exact
 from barrier_tck.harness.plan.trial_plan import NetworkPlan, TrialPlan, to_builtins
@@ -48,6 +53,7 @@ from barrier_tck.harness.reference.repeated_messages import RepeatableMessages, 
 from barrier_tck.harness.reference.sink_files import rows_by_writer
 from barrier_tck.harness.reference.snapshot_views import CheckpointOpener, view_storage
 from barrier_tck.harness.reference.spark.disks import JobDisks, metadata_of, primary_of
+from barrier_tck.harness.reference.spark.executor_memories import ExecutorMemories
 from barrier_tck.harness.reference.spark.job_doors import JobOrder, JobReports
 from barrier_tck.harness.reference.spark.job_parts import graph_of, name_of, parts_of
 from barrier_tck.harness.reference.spark.judge import SparkJudge
@@ -59,6 +65,7 @@ from barrier_tck.harness.reference.spark.spark_targets import SparkTargets
 from barrier_tck.harness.reference.spark.spark_watcher import FAULT_POINTS, SparkWatcher
 from barrier_tck.harness.reference.stored_elsewhere import FilesAndMedium
 from barrier_tck.harness.reference.unsynced_files import lose_unsynced
+from barrier_tck.harness.support.errors import OperatingError
 from barrier_tck.harness.system.broken_recovery import BrokenRecovery
 from barrier_tck.harness.system.job_view import JobView
 from barrier_tck.harness.system.scale import Scale
@@ -83,6 +90,38 @@ _FLIGHT_SPLITS = 8
 _EXECUTORS_TIMEOUT_S = 60.0
 _LOOK_AGAIN_MS = 20.0
 _RUNTIME_POINTS = {fault_point: point for point, fault_point in FAULT_POINTS.items()}
+_CAPABILITIES = frozenset(
+    {
+        Capability.EXECUTOR_KILL,
+        Capability.WORKER_KILL,
+        Capability.COORDINATOR_CRASH,
+        Capability.STORAGE_OUTAGE,
+        Capability.SAVEPOINTS,
+        Capability.RESCALING,
+        Capability.UNALIGNED_CHECKPOINTS,
+        Capability.LOOPS,
+        Capability.CHANDY_LAMPORT,
+        Capability.EARLY_FINISH,
+        Capability.MESSAGE_LOG,
+        Capability.UNSYNCED_LOSS,
+        Capability.CHECKPOINTS,
+        Capability.ATTEMPTS,
+        Capability.BARRIERS,
+        Capability.SNAPSHOT_INSPECTION,
+        Capability.FIFO_CHANNELS,
+        Capability.HOST_LOSS,
+        Capability.EXECUTOR_LOSS,
+        Capability.ELASTIC,
+        Capability.PAUSE,
+        Capability.CHANNEL_FAULTS,
+        Capability.PARTITION,
+        Capability.STORAGE_FAULTS,
+        Capability.LOCAL_RECOVERY,
+        Capability.SLOW_SNAPSHOTS,
+        Capability.MESSAGE_FAULTS,
+        Capability.OBJECT_STORE_FAULTS,
+    }
+)
 
 
 class ReferenceSpark:
@@ -101,41 +140,12 @@ class ReferenceSpark:
         timeout_ms_min=20_000,
         executors_min=3,
         wall_s=90,
+        tries_max=3,
         examples_max=2,
         profiles=(
             *(("standard", "spark-kill"), ("heavy", "spark-kill")),
             *(("faultless", "spark-kill"), ("at-least-once", "spark-kill")),
         ),
-    )
-    capabilities = frozenset(
-        {
-            Capability.EXECUTOR_KILL,
-            Capability.WORKER_KILL,
-            Capability.COORDINATOR_CRASH,
-            Capability.STORAGE_OUTAGE,
-            Capability.SAVEPOINTS,
-            Capability.RESCALING,
-            Capability.UNALIGNED_CHECKPOINTS,
-            Capability.LOOPS,
-            Capability.CHANDY_LAMPORT,
-            Capability.EARLY_FINISH,
-            Capability.MESSAGE_LOG,
-            Capability.UNSYNCED_LOSS,
-            Capability.CHECKPOINTS,
-            Capability.ATTEMPTS,
-            Capability.BARRIERS,
-            Capability.SNAPSHOT_INSPECTION,
-            Capability.FIFO_CHANNELS,
-            Capability.HOST_LOSS,
-            Capability.PAUSE,
-            Capability.CHANNEL_FAULTS,
-            Capability.PARTITION,
-            Capability.STORAGE_FAULTS,
-            Capability.LOCAL_RECOVERY,
-            Capability.SLOW_SNAPSHOTS,
-            Capability.MESSAGE_FAULTS,
-            Capability.OBJECT_STORE_FAULTS,
-        }
     )
 
     def __init__(
@@ -155,6 +165,12 @@ class ReferenceSpark:
         self._drivers: JobDrivers | None = None
         self._cluster: Cluster | None = None
         self._judge: SparkJudge | None = None
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """Return what the runtime can do and show; only hosts that are containers have a memory limit."""
+        limited = isinstance(self._config, DockerClusterConfig)
+        return _CAPABILITIES | {Capability.MEMORY_LIMIT} if limited else _CAPABILITIES
 
     def use_cluster(self, config: ClusterConfig) -> None:
         """Use another cluster, from the first trial on."""
@@ -213,6 +229,13 @@ class ReferenceSpark:
         assert self._cluster is not None
         driver = drivers.present()
         self._cluster.wait_for_executors(self._config.workers, _EXECUTORS_TIMEOUT_S)
+        if plan.deployment.elastic_wait_ms is not None:
+            # The job must find every slot when it starts: a process of an executor may not have registered yet.
+            slots = self._config.workers * self._config.cores_per_worker
+            if not doors_of(driver).await_slots(slots, _EXECUTORS_TIMEOUT_S):
+                raise OperatingError(
+                    f"the cluster does not have {slots} slots after {_EXECUTORS_TIMEOUT_S:g} s"
+                )
         if _is_judged_by_spark(workload, plan) and (self._judge is None or not self._judge.usable):
             self._start_judge(self._cluster)  # its Spark starts while the trial runs
         with (
@@ -299,7 +322,11 @@ class ReferenceSpark:
             job.take_forged,
         )
         assert self._cluster is not None
-        disks = JobDisks(self._cluster.directory, self._cluster.worker_host, graph.name, root)
+        disks: JobDisks | ExecutorMemories = (
+            ExecutorMemories(lambda: watcher.processes.values(), graph.name, root)
+            if plan.checkpoints.local_copies == "memory"
+            else JobDisks(self._cluster.directory, self._cluster.worker_host, graph.name, root)
+        )
         targets = SparkTargets(
             lambda: watcher.processes,
             watcher.note_kill,
@@ -310,6 +337,8 @@ class ReferenceSpark:
             bool(plan.local_recovery),
             self._cluster.local_directory,
             self._cluster.host,
+            self._cluster.worker_at,
+            self._config.workers,
             network,
             lambda subtask: RepeatableMessages(repeats, subtask, forger),
             (lambda pids: lose_unsynced(journals, root, pids)) if journals is not None else None,
@@ -334,6 +363,7 @@ class ReferenceSpark:
             nemesis.heal_all()  # before the job ends: a stopped process cannot leave
             job.close()
             drivers.tell(JobReports(), None)
+            targets.replace_lost()
         disks.wipe_all()
         for read in inputs.take_all():
             watcher.note(read, process="source")

@@ -7,11 +7,18 @@ from pathlib import Path
 
 from barrier_tck.faults.targets import LinkTarget, NoTargets, Peers
 from barrier_tck.harness.cluster.host import Host
-from barrier_tck.harness.cluster.host_targets import ExecutorOnHost, LinkOfHost, LostHost
+from barrier_tck.harness.cluster.host_targets import (
+    ExecutorOnHost,
+    ExecutorWithoutMemory,
+    LastingLoss,
+    LinkOfHost,
+    LostHost,
+)
 from barrier_tck.harness.cluster.signalled_process import Lose, SignalledProcess
 from barrier_tck.harness.reference.copy_targets import LocalCopies, MetadataWrites, PrimaryCopies
 from barrier_tck.harness.reference.repeated_messages import RepeatableMessages
 from barrier_tck.harness.reference.spark.disks import JobDisks
+from barrier_tck.harness.reference.spark.executor_memories import ExecutorMemories
 from barrier_tck.harness.reference.spark.object_store import TrialStore
 from barrier_tck.harness.reference.spark.proxied_network import ProxiedLink, ProxyNetwork
 from barrier_tck.harness.reference.spark.remote_job import RemoteJob
@@ -48,22 +55,26 @@ class SparkTargets(NoTargets):
         processes: Callable[[], Mapping[SubtaskId, SubtaskProcess]],
         on_kill: Callable[[], None],
         job: RemoteJob,
-        disks: JobDisks,
+        disks: JobDisks | ExecutorMemories,
         primaries: Callable[[str], PrimaryCopies] | None,
         metadata: Callable[[], MetadataWrites] | None,
         local_recovery: bool,
         local_directory: Callable[[str], Path | None],
         hosts: Callable[[str], Host | None],
+        worker_at: Callable[[str], int | None],
+        workers: int,
         network: ProxyNetwork | None = None,
         messages: Callable[[str], RepeatableMessages] | None = None,
         lose: Lose | None = None,
         store: TrialStore | None = None,
     ) -> None:
-        """Look up subtasks in what ``processes()`` returns at that moment; ``disks`` are the workers' own disks.
+        """Look up subtasks in what ``processes()`` returns at that moment; ``disks`` is where
+        local copies are: on the workers' own disks, or in the memory of executors.
 
         ``local_directory`` returns a host's directory for local files, None for a host that is no worker's, and
-        ``hosts`` a host that can be hit as a whole, None where workers are just processes. Without a ``network`` no
-        connection is exposed.
+        ``hosts`` a host that can be hit as a whole, None where workers are just processes. ``worker_at`` returns the
+        pid of the Spark worker of a host, and ``workers`` is their number. Without a ``network`` no connection is
+        exposed.
         """
         self._processes = processes
         self._on_kill = on_kill
@@ -74,13 +85,16 @@ class SparkTargets(NoTargets):
         self._local_recovery = local_recovery
         self._local_directory = local_directory
         self._hosts = hosts
+        self._worker_at = worker_at
+        self._workers = workers
+        self._lost: list[LastingLoss] = []
         self._network = network
         self._messages = messages
         self._lose = lose
         self._store = store
 
     def local_copies_of(self, subtask: str) -> LocalCopies | None:
-        """Return the copies of a subtask on the workers' disks; None without local recovery."""
+        """Return the copies of a subtask wherever they are kept; None without local recovery."""
         return self._disks.copies_of(subtask) if self._local_recovery else None
 
     def primary_of(self, subtask: str) -> PrimaryCopies | None:
@@ -130,6 +144,30 @@ class SparkTargets(NoTargets):
         if executor is None or address is None or directory is None:
             return None
         return LostHost(executor, directory, self._hosts(address))
+
+    def lasting_loss_of(self, subtask: str) -> LastingLoss | None:
+        """Return the executor of a subtask, which nothing replaces until ``replace_lost``; None if it is the last."""
+        executor, address = self.executor_of(subtask), self._host(subtask)
+        worker = self._worker_at(address) if address is not None else None
+        if executor is None or address is None or worker is None or len(self._lost) + 1 >= self._workers:
+            return None
+        spark_worker = SignalledProcess(worker, f"Spark worker (pid {worker})", lambda: None)
+        self._lost.append(LastingLoss(executor, spark_worker, self._hosts(address)))
+        return self._lost[-1]
+
+    def memory_of(self, subtask: str) -> ExecutorWithoutMemory | None:
+        """Return the executor of a subtask, if its host has a memory limit."""
+        where, executor = self._processes().get(SubtaskId.parse(subtask)), self.executor_of(subtask)
+        host = self._hosts(where.host) if where is not None else None
+        if where is None or executor is None or host is None:
+            return None
+        return ExecutorWithoutMemory(executor, where.executor_pid, host)
+
+    def replace_lost(self) -> None:
+        """Let Spark start other executors in the place of those that were lost for good: the trial is over."""
+        lost, self._lost = self._lost, []
+        for one in lost:
+            one.undo()
 
     def link(self, sender: str, receiver: str) -> ProxiedLink | None:
         """Return the connection between two subtasks, or a subtask's to the coordinator."""

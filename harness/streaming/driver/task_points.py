@@ -17,6 +17,8 @@ from barrier_tck.harness.streaming.query_doors import TaskReports
 
 _BATCH_ID = "streaming.sql.batchId"
 """The local property in which Spark tells tasks their micro-batch."""
+_WRITES = "barrier_tck.task.writes"
+"""A local property that is there if a function of the sink writes the rows of a task, and has an end of its own."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,8 @@ class TaskPoints:
         if begins:
             if not stood:
                 self._tell(lambda harness, batch: harness.rows_passed(os.getpid(), batch))
-            self._tell(lambda harness, batch: harness.all_rows_passed(os.getpid(), batch))
+            if _context().getLocalProperty(_WRITES) is None:
+                self._tell(lambda harness, batch: harness.all_rows_passed(os.getpid(), batch))
 
     def _tell(self, call: Callable[[TaskReports, int], None]) -> None:
         batch = _context().getLocalProperty(_BATCH_ID)
@@ -81,7 +84,12 @@ def observe_partitions(points: TaskPoints) -> None:
     """
 
     def foreach_partition(frame: ClassicDataFrame, f: Callable[[Iterator[Row]], None]) -> None:
-        frame.rdd.foreachPartition(points.around(f))  # type: ignore[arg-type]
+        context = frame.sparkSession.sparkContext
+        context.setLocalProperty(_WRITES, "true")
+        try:
+            frame.rdd.foreachPartition(points.around(f))  # type: ignore[arg-type]
+        finally:
+            context.setLocalProperty(_WRITES, None)  # type: ignore[arg-type]
 
     def foreach(frame: ClassicDataFrame, f: Callable[[Row], None]) -> None:
         def write(rows: Iterator[Row]) -> None:

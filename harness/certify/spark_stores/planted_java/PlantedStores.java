@@ -38,6 +38,8 @@ import scala.runtime.BoxedUnit;
  * <p>A mistake stands between the caller and the store that Spark made. All other calls go through unchanged.
  */
 public final class PlantedStores {
+  private static final Pattern SHARED_FILE = Pattern.compile("\"dfsSstFileName\":\"([^\"]+)\"");
+
   private PlantedStores() {}
 
   /** What stands between the caller and a store. */
@@ -107,6 +109,16 @@ public final class PlantedStores {
     }
   }
 
+  /** Return the shared files to which a snapshot of RocksDB refers, in the order of their names. */
+  static TreeSet<String> filesOf(File snapshot) throws IOException {
+    TreeSet<String> files = new TreeSet<>();
+    Matcher matcher = SHARED_FILE.matcher(metadata(snapshot));
+    while (matcher.find()) {
+      files.add(matcher.group(1));
+    }
+    return files;
+  }
+
   /** The last put before a commit is buffered and not written. */
   public static final class LosesTheLastPut extends HDFSBackedStateStoreProvider {
     @Override
@@ -168,28 +180,52 @@ public final class PlantedStores {
     }
   }
 
+  /** Let a batch write to the table of the version on which it is based, not to a copy. */
+  static void shareTable(HDFSBackedStateStoreProvider provider, long version, StateStore store) {
+    try {
+      Field table = null;
+      for (Field field : store.getClass().getDeclaredFields()) {
+        table = field.getName().endsWith("mapToUpdate") ? field : table;
+      }
+      Method tables = null;
+      for (Method method : HDFSBackedStateStoreProvider.class.getMethods()) {
+        tables = method.getName().endsWith("$loadedMaps") ? method : tables;
+      }
+      table.setAccessible(true);
+      @SuppressWarnings("unchecked")
+      Map<Object, Object> loaded = (Map<Object, Object>) tables.invoke(provider);
+      loaded.put(version, table.get(store));
+    } catch (ReflectiveOperationException error) {
+      throw new IllegalStateException(error);
+    }
+  }
+
   /** BE-01: a batch writes to the table of the version on which it is based, not to a copy. */
   public static final class SharesItsTable extends HDFSBackedStateStoreProvider {
     @Override
     public StateStore getStore(long version, Option<String> id, boolean snapshot, boolean empty) {
       StateStore store = super.getStore(version, id, snapshot, empty);
-      try {
-        Field table = null;
-        for (Field field : store.getClass().getDeclaredFields()) {
-          table = field.getName().endsWith("mapToUpdate") ? field : table;
-        }
-        Method tables = null;
-        for (Method method : HDFSBackedStateStoreProvider.class.getMethods()) {
-          tables = method.getName().endsWith("$loadedMaps") ? method : tables;
-        }
-        table.setAccessible(true);
-        @SuppressWarnings("unchecked")
-        Map<Object, Object> loaded = (Map<Object, Object>) tables.invoke(this);
-        loaded.put(version, table.get(store));
-      } catch (ReflectiveOperationException error) {
-        throw new IllegalStateException(error);
-      }
+      shareTable(this, version, store);
       return store;
+    }
+  }
+
+  /** BE-07: an aborted batch gives its copy of the table back twice, so that the batches after it get none. */
+  public static final class AbortGivesBackTwice extends HDFSBackedStateStoreProvider {
+    private boolean givenBackTwice = false;
+
+    @Override
+    public StateStore getStore(long version, Option<String> id, boolean snapshot, boolean empty) {
+      StateStore opened = super.getStore(version, id, snapshot, empty);
+      if (givenBackTwice) {
+        shareTable(this, version, opened);
+      }
+      return between(
+          opened,
+          (store, method, arguments) -> {
+            givenBackTwice = givenBackTwice || is(method, "abort");
+            return unchanged(store, method, arguments);
+          });
     }
   }
 
@@ -217,6 +253,25 @@ public final class PlantedStores {
     public ReadStateStore getReadStore(long version, Option<String> id) {
       boolean later = new File(directory(stateStoreId()), (version + 1) + ".delta").exists();
       return super.getReadStore(later ? version + 1 : version, id);
+    }
+  }
+
+  /** A commit that failed is taken for one that is done. */
+  public static final class TakesAFailedCommitForDone extends HDFSBackedStateStoreProvider {
+    @Override
+    public StateStore getStore(long version, Option<String> id, boolean snapshot, boolean empty) {
+      return between(
+          super.getStore(version, id, snapshot, empty),
+          (store, method, arguments) -> {
+            try {
+              return unchanged(store, method, arguments);
+            } catch (Exception error) {
+              if (!is(method, "commit")) {
+                throw error;
+              }
+              return version + 1;
+            }
+          });
     }
   }
 
@@ -363,6 +418,76 @@ public final class PlantedStores {
     }
   }
 
+  /** IN-01: a snapshot is published before the files to which it refers; they follow with the next batch. */
+  public static final class PublishesBeforeItsFiles extends RocksDBStateStoreProvider {
+    private final Map<File, byte[]> late = new TreeMap<>();
+
+    @Override
+    public StateStore getStore(long version, Option<String> id, boolean snapshot, boolean empty) {
+      File shared = new File(directory(stateStoreId()), "SSTs");
+      return between(
+          super.getStore(version, id, snapshot, empty),
+          (store, method, arguments) -> {
+            if (!is(method, "commit")) {
+              return unchanged(store, method, arguments);
+            }
+            for (Map.Entry<File, byte[]> one : late.entrySet()) {
+              Files.write(one.getKey().toPath(), one.getValue());
+            }
+            late.clear();
+            List<String> before = names(shared, ".sst");
+            Object result = unchanged(store, method, arguments);
+            for (String name : names(shared, ".sst")) {
+              File file = new File(shared, name);
+              if (!before.contains(name)) {
+                late.put(file, Files.readAllBytes(file.toPath()));
+                delete(file);
+              }
+            }
+            return result;
+          });
+    }
+  }
+
+  /**
+   * IN-02: old snapshots give up their files late, when another executor has counted who uses a file. Its counts know
+   * nothing of these snapshots any more, and become too low.
+   */
+  public static final class GivesUpFilesTwice extends RocksDBStateStoreProvider {
+    private static final Map<String, List<String>> PENDING = new ConcurrentHashMap<>();
+    private boolean counted = false;
+
+    @Override
+    public void doMaintenance() {
+      File directory = directory(stateStoreId());
+      try {
+        Map<String, TreeSet<String>> dropped = new TreeMap<>();
+        for (String name : names(directory, ".zip")) {
+          dropped.put(name, filesOf(new File(directory, name)));
+        }
+        super.doMaintenance();
+        Map<String, Integer> users = new TreeMap<>();
+        for (String name : names(directory, ".zip")) {
+          filesOf(new File(directory, name)).forEach(file -> users.merge(file, 1, Integer::sum));
+          dropped.remove(name);
+        }
+        List<String> pending = PENDING.computeIfAbsent(directory.getPath(), unknown -> new ArrayList<>());
+        if (!counted) {
+          counted = true;
+          for (String file : pending) {
+            if (users.merge(file, -1, Integer::sum) <= 0) {
+              delete(new File(new File(directory, "SSTs"), file));
+            }
+          }
+          pending.clear();
+        }
+        dropped.values().forEach(pending::addAll);
+      } catch (IOException error) {
+        throw new IllegalStateException(error);
+      }
+    }
+  }
+
   /** IN-03: an aborted batch deletes files that committed versions share with it. */
   public static final class AbortDeletesSharedFiles extends RocksDBStateStoreProvider {
     @Override
@@ -389,7 +514,6 @@ public final class PlantedStores {
    */
   public static final class UploadsALateSnapshot extends RocksDBStateStoreProvider {
     private static final Map<String, Integer> MAINTENANCES = new ConcurrentHashMap<>();
-    private static final Pattern FILE = Pattern.compile("\"dfsSstFileName\":\"([^\"]+)\"");
     private int own = 0;
     private int othersAtCommit = 0;
 
@@ -429,11 +553,7 @@ public final class PlantedStores {
 
     /** Delete all files to which a snapshot refers but the newest, which is its own. */
     private static void deleteReused(File directory, String snapshot) throws IOException {
-      TreeSet<String> files = new TreeSet<>();
-      Matcher matcher = FILE.matcher(metadata(new File(directory, snapshot)));
-      while (matcher.find()) {
-        files.add(matcher.group(1));
-      }
+      TreeSet<String> files = filesOf(new File(directory, snapshot));
       files.pollLast();
       for (String file : files) {
         delete(new File(new File(directory, "SSTs"), file));

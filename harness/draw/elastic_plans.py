@@ -1,0 +1,101 @@
+"""Plans of elastic jobs: an executor is lost for good, and fewer slots are left than the job has subtasks (RSC-2).
+
+By chance the number of slots is next to never between what the job wants and what it needs. Here it is counted: all
+subtasks have room as long as every executor is there, and each vertex has room for one subtask when one is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import msgspec
+from hypothesis import strategies as st
+
+from barrier_tck.faults.catalogue import KINDS
+from barrier_tck.faults.drawing import Aim
+from barrier_tck.faults.targets import TargetKind
+from barrier_tck.faults.vocabulary import After, At, ProtocolPoint, ScheduledFault
+from barrier_tck.harness.draw.choices import DrawnChoices, between, chance
+from barrier_tck.harness.draw.drawn_savepoints import groups_that_change
+from barrier_tck.harness.draw.profile import Profile
+from barrier_tck.harness.plan.job_graph import SINK, SOURCE, JobPlan
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.system.job_view import JobView, Role
+
+_EXECUTORS_MIN = 2
+_FIXED_PER_MILLE = 150
+"""How many elastic jobs in 1,000 have a vertex that is to keep its parallelism."""
+_MORE_SINKS_PER_MILLE = 400
+"""How many elastic jobs in 1,000 have more sinks than other plans, so that some of them are gone after the loss."""
+_MORE_SINKS = (3, 5)
+_TRIGGERS = (
+    After(ProtocolPoint.ATTEMPT_RUNNING),
+    After(ProtocolPoint.CHECKPOINT_COMPLETED),
+    After(ProtocolPoint.ALL_ACKNOWLEDGED),
+    After(ProtocolPoint.CHECKPOINT_TRIGGERED),
+)
+"""Each of these comes in every job, and nobody has left at the first one of its kind."""
+
+
+def for_elastic(profile: Profile) -> Profile:
+    """Return the profile of the other faults of such plans: with the loss there are no more than it says."""
+    least, most = profile.faults
+    return replace(profile, faults=(max(0, least - 1), max(0, most - 1)))
+
+
+def with_few_slots(draw: st.DrawFn, profile: Profile, plan: TrialPlan) -> TrialPlan:
+    """Return the plan with an elastic job, and with as many slots as this needs; its job must be filled in."""
+    plan = _with_more_sinks(draw, plan)
+    names = [vertex.name for vertex in plan.job.vertices]
+    fixed = (draw(st.sampled_from(names)),) if chance(draw, _FIXED_PER_MILLE) else ()
+    executors = max(plan.deployment.executors, _EXECUTORS_MIN)
+    jobs = [plan.after_stops(stops).job for stops in range(len(plan.rescales) + 1)]
+    needed = max(least_subtasks(job, fixed) for job in jobs)
+    slots = max(-(-len(plan.job.subtasks) // executors), -(-needed // (executors - 1)))
+    deployment = msgspec.structs.replace(
+        plan.deployment,
+        executors=executors,
+        slots_per_executor=slots,
+        elastic_wait_ms=between(draw, profile.elastic_wait_ms),
+        fixed_vertices=fixed,
+    )
+    return msgspec.structs.replace(plan, deployment=deployment)
+
+
+def _with_more_sinks(draw: st.DrawFn, plan: TrialPlan) -> TrialPlan:
+    """Return the plan with a wide sink, if it is drawn and a sink may change."""
+    kinds = {vertex.name: vertex.kind for vertex in plan.job.vertices}
+    able = [
+        group
+        for group in groups_that_change(plan.job)
+        if any(kinds[name] == SINK for name in group) and not any(kinds[name] == SOURCE for name in group)
+    ]
+    if not able or not chance(draw, _MORE_SINKS_PER_MILLE):
+        return plan
+    width = min(between(draw, _MORE_SINKS), plan.deployment.max_parallelism)
+    return msgspec.structs.replace(
+        plan, job=plan.job.at_widths(dict.fromkeys(draw(st.sampled_from(able)), width))
+    )
+
+
+def least_subtasks(job: JobPlan, fixed: tuple[str, ...]) -> int:
+    """Return with how few subtasks a job can go on: one for each vertex that may change."""
+    changing = [group for group in groups_that_change(job) if not any(name in fixed for name in group)]
+    names = [name for group in changing for name in group]
+    return sum(1 if vertex.name in names else vertex.parallelism for vertex in job.vertices)
+
+
+def draw_lost_executor(draw: st.DrawFn, view: JobView, others: Sequence[ScheduledFault]) -> ScheduledFault:
+    """Draw when an executor is lost for good: that of a sink, which is there until the end.
+
+    If it is lost when the sink takes a snapshot, several sinks may have prepared what no restore will ever commit.
+    Timed faults strike soon after the first attempt runs, so the loss comes later: they need somebody to hit.
+    """
+    kind = draw(st.sampled_from([one for one in KINDS.values() if one.fault.needs is TargetKind.CAPACITY]))
+    sink = draw(st.sampled_from(view.in_role(Role.SINK)))
+    timed = any(isinstance(other.trigger, At) for other in others)
+    able = [one for one in _TRIGGERS if not (timed and one.point is ProtocolPoint.ATTEMPT_RUNNING)]
+    if sink in view.passing(ProtocolPoint.SNAPSHOT_TAKEN):
+        able.append(After(ProtocolPoint.SNAPSHOT_TAKEN, sink))
+    return ScheduledFault(kind.fault.drawn(DrawnChoices(draw), Aim(sink)), draw(st.sampled_from(able)))

@@ -1,0 +1,89 @@
+"""What a trial did to local copies: damage by faults, full disks, and hosts that were lost with all that they kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from barrier_tck.faults.fault import CopiesHit, CopyPlace, Ends, Fault
+from barrier_tck.faults.targets import Damage
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.record.operations import CheckpointTriggered, Placed
+from barrier_tck.harness.system.system_under_test import Capability
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A fault that fired and took copies away. Times in milliseconds."""
+
+    time_ms: float
+    subtask: str | None
+    """Whose copies; None: those of everybody on ``host``."""
+    host: str | None
+    damage: Damage
+    certain: bool = True
+    """False if copies may or may not have survived."""
+
+    @property
+    def everywhere(self) -> bool:
+        """Tell whether it took copies of everybody on every host."""
+        return self.subtask is None and self.host is None
+
+
+def fired(context: TrialContext) -> Iterator[tuple[float, Fault]]:
+    """Yield (time, fault) of every fault that fired."""
+    for record in context.faults:
+        if record.outcome == "fired" and record.fired_at_ms is not None:
+            yield record.fired_at_ms, context.planned_faults[record.index].fault
+
+
+def was_full(context: TrialContext, subtask: str) -> bool:
+    """Tell whether there was no room for copies of a subtask."""
+    hits = [fault.copies_hit for _, fault in fired(context)]
+    return any(
+        hit is not None and (hit.place, hit.subtask, hit.damage) == (CopyPlace.LOCAL, subtask, None)
+        for hit in hits
+    )
+
+
+def stored_nothing_new(context: TrialContext, subtask: str, time_ms: float) -> bool:
+    """Tell whether checkpoints that were triggered since then name only files of the subtask that older ones name, too.
+
+    A subtask whose state does not change writes nothing if checkpoints are incremental. False if no such checkpoint was
+    opened: then it is not known.
+    """
+    triggered = context.history.of(CheckpointTriggered)
+    since = {line.operation.checkpoint for line in triggered if line.time_ms >= time_ms}
+    older: set[str] = set()
+    newer: set[str] = set()
+    for view in context.history.checkpoints:
+        named = newer if view.checkpoint in since else older
+        named |= {file.path for file in view.files.get(subtask, ())}
+    opened = any(view.checkpoint in since for view in context.history.checkpoints)
+    return opened and newer <= older
+
+
+def hits_of(context: TrialContext) -> list[Hit]:
+    """Return what was done to copies, in the order of the plan."""
+    hits = []
+    real = Capability.DETERMINISTIC_REPLAY.name not in context.capabilities
+    for time_ms, fault in fired(context):
+        if real and fault.ends is Ends.COORDINATOR:
+            # On a cluster, hosts give an application a place for copies, and take it back some time after its driver.
+            hits.append(Hit(time_ms, None, None, Damage.MISSING, certain=False))
+        match fault.copies_hit:
+            case CopiesHit(CopyPlace.LOCAL, subtask, Damage() as damage, whole_host=False, certain=certain):
+                hits.append(Hit(time_ms, subtask, None, damage, certain))
+            case CopiesHit(CopyPlace.LOCAL, subtask, Damage() as damage, whole_host=True, certain=certain):
+                hosts = _hosts_at(context, subtask, time_ms)
+                known = certain and len(hosts) == 1
+                hits += [Hit(time_ms, None, host, damage, known) for host in hosts]
+    return hits
+
+
+def _hosts_at(context: TrialContext, subtask: str, time_ms: float) -> tuple[str | None, ...]:
+    """Return where a subtask was; if the next attempt was placed at this very moment, also where that one has it."""
+    placements = list(context.history.of(Placed))
+    before = [line for line in placements if line.time_ms < time_ms][-1:]
+    now = [line for line in placements if line.time_ms == time_ms]
+    return tuple(dict.fromkeys(line.operation.hosts.get(subtask) for line in (*before, *now))) or (None,)

@@ -1,0 +1,56 @@
+"""What `certify` and `certify-storage` print about the strength of their suites."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from barrier_tck.harness.certify.certificate import (
+    CERTIFICATE_VERSION,
+    Certificate,
+    ClauseResult,
+    Strength,
+)
+from barrier_tck.harness.cli.certificate_output import give_out
+
+
+@pytest.mark.parametrize(
+    ("strength", "told"),
+    [
+        (Strength(True, ("A-1", "A-2"), ()), "strength: 2 of 2 planted bugs caught"),
+        (
+            Strength(True, ("A-1",), ("A-2",), "why"),
+            "strength: 1 of 2 planted bugs caught; missed: A-2 (why)",
+        ),
+        (Strength(False, note="there is no javac"), "strength: there is no javac"),
+    ],
+)
+def test_the_strength_of_the_suite_and_what_was_shown_is_told(
+    strength: Strength, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    certificate = Certificate(
+        version=CERTIFICATE_VERSION,
+        suite_version="1",
+        target="some.module:Backend",
+        backend="Backend",
+        capabilities=(),
+        asked_level="contract",
+        level="contract",
+        verdict="certified",
+        outcomes=(),
+        clauses=(ClauseResult("BCK-1", "shown", True, ("reads",), shown_by=("reads",), times=7),),
+        seed=1,
+        seconds=1.0,
+        started_at="2026-01-01T12:00:00+00:00",
+        strength=strength,
+    )
+    console = Console(file=io.StringIO(), width=200, record=True)
+    assert give_out(certificate, tmp_path, console, as_json=True) == 0
+    assert told in console.export_text().splitlines()
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["strength"]["caught"] == list(strength.caught)
+    assert summary["shown"] == {"BCK-1": 7}

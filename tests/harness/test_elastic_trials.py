@@ -1,0 +1,269 @@
+"""Trials of elastic jobs: which jobs a history tells of, and what the checker says about their parallelism."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from barrier_tck.faults.kinds.lose_executor import LoseExecutor
+from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
+from barrier_tck.harness.campaign.sometimes import SometimesNarrowed
+from barrier_tck.harness.draw.profiles import profile_named
+from barrier_tck.harness.draw.strategies import draw_plans
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.jobs_of_trial import jobs_of_trial
+from barrier_tck.harness.oracle.narrowed_jobs import LOST_FOR_GOOD, NARROWED, NarrowedJobs
+from barrier_tck.harness.plan.job_graph import SINK, JobPlan
+from barrier_tck.harness.plan.reading import read_plan
+from barrier_tck.harness.plan.trial_plan import CheckpointPlan, DeploymentPlan, RescalePlan, TrialPlan
+from barrier_tck.harness.record import operations as told
+from barrier_tck.harness.record.records import FaultRecord, TrialSummary
+from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
+from barrier_tck.harness.system.system_under_test import Capability
+from barrier_tck.harness.trial.trial_run import execute, run_trial
+from barrier_tck.harness.workloads.barrier_jobs import barrier_view
+from tests.harness.oracle_histories import Book, a_context, a_plan
+
+PLANS = Path(__file__).parents[1] / "plans"
+LOSS = ScheduledFault(LoseExecutor("sink[0]"), After(ProtocolPoint.CHECKPOINT_COMPLETED))
+PLAN = a_plan(
+    job=JobPlan("", {"source": 2, "totals": 4, "sink": 1}),
+    deployment=DeploymentPlan(executors=3, slots_per_executor=3, elastic_wait_ms=10),
+    faults=(LOSS,),
+)
+FIRED = FaultRecord(0, LOSS.fault.told(), "lose_executor", "after it", "checkpoint_completed", "fired")
+
+
+def the_job(source: int, totals: int, sink: int = 1) -> dict[str, int]:
+    return {"source": source, "totals": totals, "sink": sink}
+
+
+def judged(
+    *narrowed: told.Narrowed, plan: TrialPlan = PLAN, lost: bool = True, exact: bool = True
+) -> Finding:
+    book = Book().attempt(1)
+    if lost:
+        book.tell(told.FaultStarted(0), "nemesis").tell(told.FaultFired(0), "nemesis")
+    book.attempt_failed(1)
+    for one in narrowed:
+        book.tell(one).attempt(one.attempt)
+    capabilities = frozenset({Capability.DETERMINISTIC_REPLAY.name} if exact else ())
+    history = a_context(plan, book).history
+    return NarrowedJobs().check(
+        TrialContext(plan, history, faults=(FIRED,) if lost else (), capabilities=capabilities)
+    )
+
+
+def test_a_parallelism_that_fills_the_slots_that_are_left_is_right() -> None:
+    found = judged(told.Narrowed(2, 6, the_job(2, 3)))
+    assert found.verdict is Verdict.VALID and found.clauses == ("RSC-2",), found.summary
+    assert found.counts == {NARROWED: 1, LOST_FOR_GOOD: 1, "violations": 0}
+
+
+def test_a_job_that_was_never_narrower_says_nothing() -> None:
+    found = judged()
+    assert (found.verdict, found.clauses, found.counts[NARROWED]) == (Verdict.VALID, (), 0)
+
+
+FIXED = msgspec.structs.replace(
+    PLAN, deployment=msgspec.structs.replace(PLAN.deployment, fixed_vertices=("totals",))
+)
+
+
+@pytest.mark.parametrize(
+    ("told_", "plan", "words"),
+    [
+        (told.Narrowed(2, 6, the_job(2, 4)), PLAN, "7 subtasks, and there were 6 slots"),
+        (told.Narrowed(2, 7, the_job(2, 3)), PLAN, "7 slots are enough"),
+        (told.Narrowed(2, 6, the_job(1, 3)), PLAN, "source could have one subtask more: 1 slots are left"),
+        (told.Narrowed(2, 6, the_job(3, 2)), PLAN, "source has 3 subtasks, and is meant to have 2"),
+        (told.Narrowed(2, 6, the_job(2, 0)), PLAN, "totals has 0 subtasks"),
+        (told.Narrowed(2, 6, the_job(2, 3)), FIXED, "must keep its 4"),
+        (told.Narrowed(2, 6, {"source": 2, "totals": 3}), PLAN, "it has the vertices"),
+    ],
+    ids=["too many", "needless", "too few", "wider", "none", "fixed", "another job"],
+)
+def test_a_parallelism_that_does_not_fit_is_wrong(told_: told.Narrowed, plan: TrialPlan, words: str) -> None:
+    found = judged(told_, plan=plan)
+    assert found.verdict is Verdict.INVALID and words in " ".join(found.examples), found.examples
+
+
+def test_slots_that_are_missing_without_a_fault_are_wrong_where_the_plan_tells_how_many_there_are() -> None:
+    one = told.Narrowed(2, 6, the_job(2, 3))
+    assert "no fault had taken any" in judged(one, lost=False).summary
+    assert judged(one, lost=False, exact=False).verdict is Verdict.VALID
+
+
+def test_a_job_that_is_narrower_at_the_very_moment_of_the_loss_is_right() -> None:
+    """With no delay and no wait, of two things at one moment the loss may be told second."""
+    book = Book().attempt(1).attempt_failed(1).tell(told.Narrowed(2, 6, the_job(2, 3))).attempt(2)
+    book.tell(told.FaultStarted(0), "nemesis").tell(told.FaultFired(0), "nemesis")
+    history = a_context(PLAN, book).history
+    at_once = [msgspec.structs.replace(line, time_ms=7.0) for line in history.operations]
+    history = msgspec.structs.replace(history, operations=tuple(at_once))
+    exact = frozenset({Capability.DETERMINISTIC_REPLAY.name})
+    found = NarrowedJobs().check(TrialContext(PLAN, history, faults=(FIRED,), capabilities=exact))
+    assert found.verdict is Verdict.VALID, found.summary
+
+
+def test_the_ends_of_a_forward_edge_stay_equally_parallel() -> None:
+    plan = a_plan(
+        workload=msgspec.structs.replace(PLAN.workload, name="passthrough"),
+        job=JobPlan("", {"source": 4, "steps": 4, "sink": 4}),
+        deployment=PLAN.deployment,
+        faults=PLAN.faults,
+    )
+
+    def found(*widths: int) -> Finding:
+        named = dict(zip(("source", "steps", "sink"), widths, strict=True))
+        return judged(told.Narrowed(2, 9, named), plan=plan)
+
+    assert found(3, 3, 3).verdict is Verdict.VALID
+    assert "are not equally parallel" in " ".join(found(4, 3, 2).examples)
+    assert "source and steps and sink could have one subtask more" in " ".join(found(2, 2, 2).examples)
+
+
+def test_a_history_tells_which_attempt_ran_which_job() -> None:
+    plan = msgspec.structs.replace(PLAN, rescales=(RescalePlan({"totals": 5}),))
+    book = Book().attempt(1).attempt_failed(1)
+    book.tell(told.Narrowed(2, 6, the_job(2, 3))).attempt(2).attempt_failed(2)
+    book.tell(told.Narrowed(3, 6, the_job(2, 3))).attempt(3)
+    book.tell(told.JobStopped(1)).tell(told.Narrowed(4, 6, the_job(2, 3))).attempt(4).attempt_failed(4)
+    book.attempt(5)
+    history = a_context(plan, book).history
+    jobs = jobs_of_trial(plan, history)
+    assert dict(jobs.of) == {1: 0, 2: 1, 3: 1, 4: 2, 5: 3}
+    assert [one.job.vertex("totals").parallelism for one in jobs.plans] == [4, 3, 3, 5]
+    assert [jobs.meant(number).job.vertex("totals").parallelism for number in range(4)] == [4, 4, 5, 5]
+    context = TrialContext(
+        plan,
+        history,
+        subtasks=barrier_view(plan).names,
+        job=barrier_view(plan),
+        later_jobs=tuple(map(barrier_view, jobs.plans[1:])),
+    )
+    assert ["totals[3]" in context.subtasks_of(attempt) for attempt in range(1, 6)] == [
+        True,
+        False,
+        False,
+        False,
+        True,
+    ]
+    assert context.job_number(None) == context.job_number(9) == 0
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        # No attempt before the first one was wider, so the checkpoints of all attempts are those of one job.
+        "narrower-from-the-start-with-finished-subtasks",
+        # They are dealt out, so that they come on other channels than those on which they were sent.
+        "narrower-with-messages-of-a-loop-in-flight",
+    ],
+)
+def test_jobs_that_are_narrower_are_not_blamed_for_what_follows_from_that(name: str, tmp_path: Path) -> None:
+    record = run_trial(read_plan(PLANS / f"{name}.json"), ReferenceSimulated(), tmp_path)
+    assert record.verdict is Verdict.VALID, record.findings
+
+
+def a_trial(narrowed: int, lost: int) -> TrialSummary:
+    counts = {NARROWED: narrowed, LOST_FOR_GOOD: lost}
+    return TrialSummary(
+        0, Verdict.VALID, findings=(Finding(NarrowedJobs.name, (), Verdict.VALID, "", counts),)
+    )
+
+
+def test_of_the_elastic_jobs_that_lost_an_executor_for_good_some_must_go_on_narrower() -> None:
+    seen = SometimesNarrowed()
+    seen.add(a_trial(0, 0))
+    assert seen.finding() is None
+    seen.add(a_trial(0, 1))
+    found = seen.finding()
+    assert found is not None and found.verdict is Verdict.UNKNOWN and "none of the 1" in found.summary
+    seen.add(a_trial(2, 1))
+    found = seen.finding()
+    assert found is not None and found.verdict is Verdict.VALID
+    assert found.counts == {"trials": 2, "with_narrower": 1, NARROWED: 2}
+
+
+@pytest.mark.parametrize(
+    ("deployment", "checkpoints", "words"),
+    [
+        (DeploymentPlan(fixed_vertices=("nobody",)), CheckpointPlan(), "no vertex 'nobody'"),
+        (DeploymentPlan(elastic_wait_ms=1), CheckpointPlan(protocol="chandy_lamport"), "cannot be elastic"),
+    ],
+)
+def test_a_plan_of_an_elastic_job_that_contradicts_itself_is_refused(
+    deployment: DeploymentPlan, checkpoints: CheckpointPlan, words: str
+) -> None:
+    with pytest.raises(ValueError, match=words):
+        a_plan(deployment=deployment, checkpoints=checkpoints)
+
+
+@pytest.mark.long
+def test_drawn_elastic_jobs_have_room_before_the_loss_and_for_each_vertex_after_it() -> None:
+    plans = draw_plans(3, 120, profile_named("rescale"))
+    elastic = [plan for plan in plans if plan.deployment.elastic_wait_ms is not None]
+    assert len(elastic) > 10
+    for plan in elastic:
+        each = plan.deployment.slots_per_executor
+        assert each is not None
+        assert len(plan.job.subtasks) <= each * plan.deployment.executors
+        losses = sum(isinstance(one.fault, LoseExecutor) for one in plan.faults)
+        assert len(plan.job.vertices) <= each * (plan.deployment.executors - losses)
+        assert losses >= 1
+    too_few = [
+        plan
+        for plan in elastic
+        if len(plan.job.subtasks)
+        > (plan.deployment.slots_per_executor or 0) * (plan.deployment.executors - 1)
+    ]
+    assert len(too_few) > len(elastic) // 2, "most of them must go on narrower"
+    widest = [
+        max(vertex.parallelism for vertex in plan.job.vertices if vertex.kind == SINK) for plan in elastic
+    ]
+    assert any(width > profile_named("rescale").sinks[1] for width in widest), "sinks of which some must go"
+
+
+@pytest.mark.long
+def test_jobs_are_drawn_that_lose_several_executors_one_after_the_other_and_nothing_else_happens() -> None:
+    plans = draw_plans(3, 120, profile_named("rescale"))
+    several = [plan for plan in plans if sum(isinstance(one.fault, LoseExecutor) for one in plan.faults) > 1]
+    assert len(several) >= 6
+    assert {plan.on_unreadable for plan in several} == {"fail", "older"}
+    assert {plan.checkpoints.incremental for plan in several} == {False, True}
+    for plan in several:
+        assert all(isinstance(one.fault, LoseExecutor) for one in plan.faults) and not plan.savepoints
+        numbers = [one.trigger.nth for one in plan.faults if isinstance(one.trigger, After)]
+        assert len(numbers) == len(plan.faults) and numbers == sorted(set(numbers))
+        slots, executors = plan.deployment.slots_per_executor or 0, plan.deployment.executors
+        assert len(plan.job.subtasks) <= slots * executors
+
+
+@pytest.mark.long
+def test_drawn_jobs_become_narrower_again_and_again(tmp_path: Path) -> None:
+    profile = replace(profile_named("rescale"), chains_per_mille=0, losses_per_mille=1_000)
+    became: list[int] = []
+    for number, plan in enumerate(draw_plans(3, 12, profile)):
+        (tmp_path / str(number)).mkdir()
+        trial = execute(plan, ReferenceSimulated(), tmp_path / str(number))
+        assert trial.record.verdict is Verdict.VALID, (plan, trial.record.findings)
+        assert trial.history is not None
+        became.append(len({sum(line.operation.widths.values()) for line in trial.history.of(told.Narrowed)}))
+    assert sum(times > 1 for times in became) > len(became) // 2, became
+
+
+@pytest.mark.long
+def test_elastic_jobs_are_drawn_with_loops_which_have_room_after_the_loss() -> None:
+    plans = draw_plans(3, 120, profile_named("loops"))
+    elastic = [plan for plan in plans if plan.deployment.elastic_wait_ms is not None]
+    assert len(elastic) > 10
+    for plan in elastic:
+        left = (plan.deployment.slots_per_executor or 0) * (plan.deployment.executors - 1)
+        in_loops = [name for loop in plan.job.loops for name in loop]
+        needed = [v.parallelism if v.name in in_loops else 1 for v in plan.job.vertices]
+        assert sum(needed) <= left
