@@ -101,7 +101,8 @@ def test_a_job_that_loses_an_executor_for_good_goes_on_narrower_and_leaves_the_s
     narrowed = _narrowed(trial)
     happened(narrowed, "an attempt ran on the slots that were left", trial)
     widths = narrowed[-1].widths
-    require(sum(widths.values()) == narrowed[-1].slots == 6, f"on each of six, as {widths}", trial)
+    happened(narrowed[-1].slots == 6, f"six slots were left, and not {narrowed[-1].slots}", trial)
+    require(sum(widths.values()) == 6, f"on each of six, as {widths}", trial)
     require(any(trial.history.of(JobFinished)), "the job finished", trial)
     for view in trial.history.checkpoints:
         owners = {(group, part.subtask) for part in view.state for group in part.groups.values()}
@@ -135,7 +136,8 @@ def test_a_job_that_loses_two_executors_one_after_the_other_goes_on_with_as_many
     completed = ProtocolPoint.CHECKPOINT_COMPLETED
     trial = trials.valid(_plan(After(completed, nth=2), After(completed, nth=5)))
     widths = [one.widths for one in _narrowed(trial)]
-    require(widths and set(widths[-1].values()) == {1}, f"the parallelism was {widths}", trial)
+    happened(widths, "an attempt ran on the slots that were left", trial)
+    require(set(widths[-1].values()) == {1}, f"the parallelism was {widths}", trial)
 
 
 @pytest.mark.needs(Capability.DETERMINISTIC_REPLAY)
@@ -183,7 +185,7 @@ def test_what_sinks_that_are_gone_have_prepared_is_deleted(trials: Trials) -> No
     loss = After(ProtocolPoint.SNAPSHOT_TAKEN, by_role(Role.SINK, 3), nth=2)
     trial = trials.valid(msgspec.structs.replace(_plan(loss), job=job))
     narrowed = _narrowed(trial)
-    require(narrowed, "an attempt ran on the slots that were left", trial)
+    happened(narrowed, "an attempt ran on the slots that were left", trial)
     require(all(one.widths["sink"] == 2 for one in narrowed), f"two sinks were left: {narrowed}", trial)
 
 
@@ -200,7 +202,7 @@ def test_the_vertices_of_a_loop_keep_their_parallelism(trials: Trials) -> None:
     )
     trial = trials.valid(plan)
     narrowed = _narrowed(trial)
-    require(narrowed, "an attempt ran on the slots that were left", trial)
+    happened(narrowed, "an attempt ran on the slots that were left", trial)
     widths = {"read": 1, "head": 3, "again": 1, "out": 1}
     require(all(one.widths == widths for one in narrowed), f"the loop stayed as it was: {narrowed}", trial)
 

@@ -13,7 +13,7 @@ import pytest
 
 from barrier_tck.conformance.plans import OTHER_STATEFUL, SINK, STATEFUL, kill_worker, varied, with_faults
 from barrier_tck.conformance.replays import STILL_THERE, still_replayed
-from barrier_tck.conformance.trials import Trial, Trials, happened, require
+from barrier_tck.conformance.trials import Trial, Trials, happened, require, the_only
 from barrier_tck.faults.vocabulary import After, ProtocolPoint
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import (
@@ -149,7 +149,8 @@ def test_a_stop_that_a_job_cannot_make_is_refused_and_it_goes_on_to_its_end(
 ) -> None:
     wanted = SavepointPlan(after_checkpoints=1, stop=True)
     for trial in trials.all_valid(msgspec.structs.replace(STOPPED[where], savepoints=(wanted,))):
-        (refused,) = [line.operation for line in trial.history.of(SavepointRefused)]
+        told = [line.operation for line in trial.history.of(SavepointRefused)]
+        refused = the_only(told, "a savepoint was asked for once, and refused", trial)
         require(
             refused.stops and "cannot be stopped with a savepoint" in refused.detail, "it says why", trial
         )
@@ -321,10 +322,7 @@ def test_the_application_sends_the_same_messages_with_and_without_snapshots(tria
     )
     for busy, calm in zip(trials.all_valid(often), trials.all_valid(seldom), strict=True):
         taken = [trial.finding("dataflow").counts["checkpoints"] for trial in (busy, calm)]
-        require(
-            taken[0] >= 4 and taken[1] <= 1,
-            f"{taken} snapshots: many, and one",
-            busy,
-        )
+        happened(taken[0] >= 4, f"many snapshots were taken, and not {taken[0]}", busy)
+        require(taken[1] <= 1, f"{taken[1]} snapshots were taken, and one at most was due", calm)
         sent = _sent(busy)
         require(sent and sent == _sent(calm), "the same messages on every channel", busy)

@@ -67,7 +67,9 @@ def test_after_a_kill_the_latest_complete_checkpoint_is_restored(trials: Trials,
 @pytest.mark.clause("REC-1")
 def test_a_kill_before_the_first_checkpoint_starts_from_the_beginning(trials: Trials) -> None:
     for trial in trials.all_valid(SIX_AIMS["before-the-first-barrier"]):
-        require(trial.record.attempts[1].restored_checkpoint is None, "nothing was there to restore", trial)
+        _assert_restored_what_was_complete(trial)
+        restored = trial.record.attempts[1].restored_checkpoint
+        happened(restored is None, "nothing was there to restore", trial)
 
 
 @recovers

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from barrier_tck.conformance.plans import CALM, SINK, STATEFUL, kill_worker
-from barrier_tck.conformance.trials import Trial, Trials, happened, require
+from barrier_tck.conformance.trials import Trial, Trials, happened, require, the_only
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import (
@@ -92,6 +92,9 @@ def test_a_job_that_goes_on_wider_and_narrower_leaves_what_one_job_would_have_le
     require(any(trial.history.of(JobFinished)), "the last job finished", trial)
     views = _newest_of_each_job(trial)
     widths = [_width(view, "totals") for view in views]
+    happened(
+        len(widths) == len(chain) + 1, "each job completed a checkpoint before any subtask finished", trial
+    )
     require(widths == [2, *(one["totals"] for one in chain)], f"its widths were {widths}", trial)
     for view in views:
         owners = {(group, part.subtask) for part in view.state for group in part.groups.values()}
@@ -123,7 +126,7 @@ def test_a_failure_while_the_wider_job_starts_and_one_after_its_first_checkpoint
         kill_worker(SINK, After(ProtocolPoint.COMPLETION_NOTIFIED, SINK, nth=4)),
     )
     trial = trials.valid(_plan({"totals": WIDE}, mode=mode, faults=faults))
-    (view,) = _stopped_with(trial)
+    view = the_only(_stopped_with(trial), "the job was stopped once", trial)
     restored = _restored(trial)
     started = restored.count(view.checkpoint)
     happened(started >= 2, f"the wider job was started from the savepoint twice, in {restored}", trial)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 import pytest
@@ -30,6 +31,8 @@ from barrier_tck.harness.system.scale import scale_of
 from barrier_tck.harness.system.system_under_test import Capability, SystemUnderTest
 from barrier_tck.harness.trial.plan_check import check_plan
 from barrier_tck.harness.trial.trial_run import execute
+
+_T = TypeVar("_T")
 
 FEW = 5
 """If a property has at most this many generated plans, each is drawn by itself."""
@@ -101,6 +104,12 @@ def happened(condition: object, claim: str, *trials: Trial) -> None:
     """
     if not condition:
         raise NothingShown("\n".join([f"this did not happen: {claim}", *map(explain, trials)]))
+
+
+def the_only(found: Sequence[_T], claim: str, trial: Trial) -> _T:
+    """Return the only one of what a test is about; fail with `NothingShown` if there are more, or none."""
+    happened(len(found) == 1, f"{claim}, and not {len(found)}", trial)
+    return found[0]
 
 
 def require(condition: object, claim: str, trial: Trial) -> None:
