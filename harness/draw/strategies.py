@@ -22,6 +22,7 @@ from barrier_tck.harness.draw.elastic_plans import draw_lost_executor, for_elast
 from barrier_tck.harness.draw.loss_plans import LOSSES_MIN, draw_losses, for_losses, with_slots_for_losses
 from barrier_tck.harness.draw.profile import Profile, Range
 from barrier_tck.harness.draw.recovery_plans import can_recover_in_flight, for_recovery, with_meeting
+from barrier_tck.harness.draw.slow_checkpoints import in_time, that_completes
 from barrier_tck.harness.draw.storage_faults import hits_copies, long_enough
 from barrier_tck.harness.draw.storage_profiles import (
     for_storage_faults,
@@ -41,7 +42,7 @@ from barrier_tck.harness.plan.trial_plan import (
 from barrier_tck.harness.support.garbage_collection import no_collection
 from barrier_tck.harness.system.job_view import ViewOf
 from barrier_tck.harness.system.system_under_test import Capability
-from barrier_tck.harness.workloads.barrier_jobs import barrier_view, is_stateful
+from barrier_tck.harness.workloads.barrier_jobs import barrier_view
 from barrier_tck.harness.workloads.workload import DrawsJobs
 from barrier_tck.harness.workloads.workload_names import filled, workload_named
 
@@ -127,7 +128,7 @@ def trial_plans(
     if of_copies:
         plan = long_enough(plan, profile.settle_ms)
     # What a campaign prescribes wins over what is drawn, also where the job decides what is drawn.
-    plan = filled(around.fitted(_that_completes(plan)))
+    plan = filled(around.fitted(that_completes(plan)))
     if Capability.SAVEPOINTS in around.capabilities:
         asked = with_stops if in_chain else with_savepoints
         plan = filled(around.fitted(asked(draw, profile, plan)))
@@ -143,6 +144,7 @@ def trial_plans(
         profile = for_elastic(profile)
         with_slots = with_slots_for_losses if several else with_few_slots
         plan = filled(around.fitted(with_slots(draw, profile, plan)))
+    plan = filled(around.fitted(in_time(plan)))  # its later jobs, and those that are elastic, may be wider
     lasting = around.view(at_narrowest(plan))
     drawn = draw_faults(draw, profile, plan, lasting, around.capabilities, kinds, of_copies, in_chain)
     if drawn.left_out:
@@ -171,75 +173,6 @@ _ELASTIC = frozenset({Capability.ELASTIC, Capability.EXECUTOR_LOSS})
 def _can_be_elastic(plan: TrialPlan, capabilities: frozenset[Capability]) -> bool:
     """Tell whether an executor can be lost for good under an elastic job."""
     return capabilities >= _ELASTIC and not plan.checkpoints.records_all
-
-
-COMPLETE_AT_LEAST = 0.25
-"""If asynchronous parts may outlast the timeout, at least this number of checkpoints should complete."""
-
-
-def _that_completes(plan: TrialPlan) -> TrialPlan:
-    """Return a plan with shorter asynchronous parts if hardly any checkpoint would complete with those of the plan.
-
-    A checkpoint completes if all its parts are in time, after the barriers and before the acknowledgements travelled:
-    in a wide and deep job that is rare. Nothing goes on in such a trial, and nothing is wrong with the system.
-    """
-    plan = in_time(plan)
-    checkpoints, job = plan.checkpoints, plan.job
-    if checkpoints.async_ms_max < checkpoints.timeout_ms:
-        return plan
-    parts = sum(
-        vertex.parallelism
-        for vertex in job.vertices
-        if any(is_stateful(operator.kind) for operator in vertex.operators)
-    )
-    travels_ms = plan.network.latency_ms_max * (1 + job.depth)
-    left_ms = max(checkpoints.timeout_ms - travels_ms, checkpoints.timeout_ms // 4)
-    longest_ms = int(left_ms / COMPLETE_AT_LEAST ** (1 / max(1, parts)))
-    return msgspec.structs.replace(
-        plan,
-        checkpoints=msgspec.structs.replace(
-            checkpoints, async_ms_max=min(checkpoints.async_ms_max, longest_ms)
-        ),
-    )
-
-
-def in_time(plan: TrialPlan) -> TrialPlan:
-    """Return a plan whose checkpoints are in time if its job may be started again for ever.
-
-    A budget of restarts ends a job in which every checkpoint expires. A strategy that only counts failures that are
-    close to each other starts it again and again, from the same checkpoint. It gets a timeout that suffices, or, if
-    that would be too long to see any progress, a budget.
-    """
-    network, checkpoints = plan.network, plan.checkpoints
-    if plan.restart.strategy not in ("failure_rate", "exponential_delay"):
-        return plan
-    factor = 1 if network.slow_channel is None else network.slow_factor
-    queued = batches_before_a_barrier(plan.job, network.channel_capacity)
-    needed_ms = (1 + network.latency_ms_max * factor) * (plan.job.depth + queued)
-    if needed_ms > max(checkpoints.timeout_ms, plan.limits.progress_ms // 2):
-        return msgspec.structs.replace(
-            plan, restart=msgspec.structs.replace(plan.restart, strategy="fixed_delay")
-        )
-    timeout_ms = max(checkpoints.timeout_ms, needed_ms)
-    longer = msgspec.structs.replace(
-        checkpoints, timeout_ms=timeout_ms, async_ms_max=min(checkpoints.async_ms_max, timeout_ms // 2)
-    )
-    return msgspec.structs.replace(plan, checkpoints=longer)
-
-
-def batches_before_a_barrier(job: JobPlan, capacity: int) -> int:
-    """Return about how many batches the busiest subtask handles between the trigger and the last barrier, at most.
-
-    Each channel may be full. If all records have one key, all that passes a vertex passes one subtask of the next.
-    """
-    before: dict[str, int] = {}
-    for vertex in job.vertices:
-        edges = [edge for edge in job.inputs_of(vertex.name) if not edge.feedback]
-        senders = [job.vertex(edge.source) for edge in edges]
-        before[vertex.name] = 1 + sum(
-            before[sender.name] + sender.parallelism * (1 + capacity) for sender in senders
-        )
-    return max(before.values(), default=0)
 
 
 def _enough_restarts(plan: TrialPlan, schedule: Sequence[ScheduledFault]) -> RestartPlan:

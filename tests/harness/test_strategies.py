@@ -24,7 +24,8 @@ from barrier_tck.faults.vocabulary import After, At, ProtocolPoint, ScheduledFau
 from barrier_tck.harness.draw.drawn_job import DrawnJob
 from barrier_tck.harness.draw.profile import Profile
 from barrier_tck.harness.draw.profiles import PROFILES, profile_named
-from barrier_tck.harness.draw.strategies import RESTARTS_PER_FAULT, Circumstances, draw_plans, in_time
+from barrier_tck.harness.draw.slow_checkpoints import in_time
+from barrier_tck.harness.draw.strategies import RESTARTS_PER_FAULT, Circumstances, draw_plans
 from barrier_tck.harness.oracle.recoveries import restored_checkpoints
 from barrier_tck.harness.oracle.trial_input import TrialInput
 from barrier_tck.harness.plan.job_graph import JobPlan, Spread
@@ -164,7 +165,7 @@ def test_a_job_that_may_be_started_again_for_ever_has_time_for_its_checkpoints()
 
 
 DRAWN = sorted((Path(__file__).parents[1] / "plans" / "drawn").glob("*.json"))
-"""Plans that were drawn once. Every checkpoint of every attempt expired, and each was INVALID: the job got stuck."""
+"""Plans as they could be drawn. In some job every checkpoint of every attempt expired, so each was INVALID: stuck."""
 
 
 @pytest.mark.parametrize("path", DRAWN, ids=lambda path: path.stem)
@@ -172,6 +173,12 @@ def test_a_drawn_job_does_not_start_for_ever_without_any_checkpoint(path: Path, 
     plan = read_plan(path)
     assert in_time(plan) != plan
     assert run_trial(in_time(plan), ReferenceSimulated(), tmp_path).verdict is not Verdict.INVALID
+
+
+@pytest.mark.parametrize("name", ["modes", "rescale"])
+def test_slow_vertices_and_later_jobs_of_drawn_plans_have_time_for_their_checkpoints(name: str) -> None:
+    plans = draw_plans(3, 100, profile_named(name))
+    assert [plan for plan in plans if in_time(plan) != plan] == []
 
 
 def test_a_lasting_fault_leaves_enough_restarts_for_its_whole_duration() -> None:

@@ -1,0 +1,92 @@
+"""Gives drawn jobs the time that their checkpoints need, or a budget of restarts if that would be too long."""
+
+from __future__ import annotations
+
+import msgspec
+
+from barrier_tck.harness.plan.job_graph import JobPlan
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.workloads.barrier_jobs import is_stateful
+
+MANY_TOLERATED = 100
+"""If so many checkpoints in a row may fail, the input of a drawn plan ends before they have."""
+
+COMPLETE_AT_LEAST = 0.25
+"""If asynchronous parts may outlast the timeout, at least this number of checkpoints should complete."""
+
+
+def that_completes(plan: TrialPlan) -> TrialPlan:
+    """Return a plan with shorter asynchronous parts if hardly any checkpoint would complete with those of the plan.
+
+    A checkpoint completes if all its parts are in time, after the barriers and before the acknowledgements travelled:
+    in a wide and deep job that is rare. Nothing goes on in such a trial, and nothing is wrong with the system.
+    """
+    plan = in_time(plan)
+    checkpoints, job = plan.checkpoints, plan.job
+    if checkpoints.async_ms_max < checkpoints.timeout_ms:
+        return plan
+    parts = sum(
+        vertex.parallelism
+        for vertex in job.vertices
+        if any(is_stateful(operator.kind) for operator in vertex.operators)
+    )
+    travels_ms = plan.network.latency_ms_max * (1 + job.depth)
+    left_ms = max(checkpoints.timeout_ms - travels_ms, checkpoints.timeout_ms // 4)
+    longest_ms = int(left_ms / COMPLETE_AT_LEAST ** (1 / max(1, parts)))
+    return msgspec.structs.replace(
+        plan,
+        checkpoints=msgspec.structs.replace(
+            checkpoints, async_ms_max=min(checkpoints.async_ms_max, longest_ms)
+        ),
+    )
+
+
+def in_time(plan: TrialPlan) -> TrialPlan:
+    """Return a plan whose checkpoints are in time if its job may be started again for ever.
+
+    A budget of restarts ends a job in which every checkpoint expires. A strategy that only counts failures that are
+    close to each other starts it again and again, from the same checkpoint. It gets a timeout that suffices, or, if
+    that would be too long to see any progress, a budget. If few failed checkpoints end an attempt, a slow vertex and
+    the wider jobs of a rescaled trial need time, too. Otherwise the job goes on while its checkpoints expire.
+    """
+    checkpoints = plan.checkpoints
+    if plan.restart.strategy not in ("failure_rate", "exponential_delay"):
+        return plan
+    needed_ms = _needed_ms(plan, slow_batch_ms=0)
+    if checkpoints.tolerated_failures < MANY_TOLERATED:
+        jobs = [plan.after_stops(stops) for stops in range(len(plan.rescales) + 1)]
+        needed_ms = max(_needed_ms(one, plan.deployment.slow_batch_ms) for one in jobs)
+    if needed_ms > max(checkpoints.timeout_ms, plan.limits.progress_ms // 2):
+        return msgspec.structs.replace(
+            plan, restart=msgspec.structs.replace(plan.restart, strategy="fixed_delay")
+        )
+    timeout_ms = max(checkpoints.timeout_ms, needed_ms)
+    longer = msgspec.structs.replace(
+        checkpoints, timeout_ms=timeout_ms, async_ms_max=min(checkpoints.async_ms_max, timeout_ms // 2)
+    )
+    return msgspec.structs.replace(plan, checkpoints=longer)
+
+
+def _needed_ms(plan: TrialPlan, slow_batch_ms: int) -> int:
+    """Return about how long it takes at most until a checkpoint's last barrier has come, in the plan's first job."""
+    network = plan.network
+    factor = 1 if network.slow_channel is None else network.slow_factor
+    before = batches_before_barriers(plan.job, network.channel_capacity)
+    queued = max(before.values(), default=0)
+    at_slow_vertex = before.get(plan.deployment.slow_vertex or "", 0)
+    return (1 + network.latency_ms_max * factor) * (plan.job.depth + queued) + slow_batch_ms * at_slow_vertex
+
+
+def batches_before_barriers(job: JobPlan, capacity: int) -> dict[str, int]:
+    """Return for each vertex about how many batches its busiest subtask handles from the trigger to the last barrier.
+
+    Each channel may be full. If all records have one key, all that passes a vertex passes one subtask of the next.
+    """
+    before: dict[str, int] = {}
+    for vertex in job.vertices:
+        edges = [edge for edge in job.inputs_of(vertex.name) if not edge.feedback]
+        senders = [job.vertex(edge.source) for edge in edges]
+        before[vertex.name] = 1 + sum(
+            before[sender.name] + sender.parallelism * (1 + capacity) for sender in senders
+        )
+    return before
