@@ -32,6 +32,7 @@ from barrier_tck.harness.record.operations import (
     JobFinished,
     JobStopped,
 )
+from barrier_tck.harness.record.records import SnapshotRecord
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.system.system_under_test import Capability
 from barrier_tck.harness.workloads.staged_jobs import short_cut
@@ -205,7 +206,12 @@ def _heard_late(trial: Trial) -> bool:
 def _taken(trial: Trial, subtask: str, checkpoint: int) -> float:
     """Return when a subtask took its part of a checkpoint; infinity if it did not."""
     parts = [one for one in trial.record.snapshots if (one.subtask, one.checkpoint) == (subtask, checkpoint)]
-    return max((one.alignment_started_ms + one.alignment_ms for one in parts), default=inf)
+    return max((_began_ms(one) for one in parts), default=inf)
+
+
+def _began_ms(part: SnapshotRecord) -> float:
+    """Return when a subtask began its part, after all that it waited for."""
+    return part.alignment_started_ms + part.alignment_ms
 
 
 @pytest.mark.needs(Capability.MESSAGE_FAULTS, Capability.DETERMINISTIC_REPLAY)
@@ -226,6 +232,68 @@ def test_who_has_stopped_is_not_released_when_the_abort_of_an_earlier_checkpoint
         network=NetworkPlan(latency_ms_max=2),
     )
     trials.valid_until(plan, _heard_late, "did a source that had stopped learn of an earlier abort")
+
+
+def _expires(delay_ms: int, slow_channel: int, latency_ms_max: int) -> TrialPlan:
+    """Return a stop that expires, as do checkpoints before it: one channel is slow, and messages pass each other."""
+    return msgspec.structs.replace(
+        varied(
+            workload=WorkloadPlan(
+                "keyed-totals", batches=60, batch_records=3, keys=8, records_per_second=600
+            ),
+            deployment=DeploymentPlan(slow_vertex="totals", slow_batch_ms=3),
+            checkpoints=CheckpointPlan(mode="unaligned", interval_ms=12, timeout_ms=90, max_concurrent=3),
+        ),
+        network=NetworkPlan(latency_ms_max=latency_ms_max, slow_channel=slow_channel, slow_factor=20),
+        savepoints=(SavepointPlan(after_checkpoints=0, delay_ms=delay_ms, stop=True),),
+    )
+
+
+@pytest.mark.needs(Capability.UNALIGNED_CHECKPOINTS, Capability.DETERMINISTIC_REPLAY)
+@pytest.mark.clause("COO-5", "COO-2", "REC-6")
+def test_who_has_stopped_goes_on_when_a_newer_barrier_comes_before_the_news_that_the_savepoint_failed(
+    trials: Trials,
+) -> None:
+    """Only in virtual time is it certain that a barrier overtakes the coordinator's notice."""
+    overtaken = 0
+    for trial in trials.all_valid(_expires(delay_ms=40, slow_channel=1, latency_ms_max=10)):
+        stops = [
+            line.operation.checkpoint
+            for line in trial.history.of(CheckpointTriggered)
+            if line.operation.stops
+        ]
+        for line in trial.history.of(AbortLearned):
+            if line.operation.checkpoint in stops:
+                begun = [
+                    one.checkpoint
+                    for one in trial.record.snapshots
+                    if one.subtask == line.operation.subtask and _began_ms(one) < line.time_ms
+                ]
+                overtaken += any(checkpoint > line.operation.checkpoint for checkpoint in begun)
+    happened(overtaken, "a subtask began a newer part before it learned that the savepoint had failed")
+
+
+@pytest.mark.needs(Capability.UNALIGNED_CHECKPOINTS, Capability.DETERMINISTIC_REPLAY)
+@pytest.mark.clause("COO-5", "COO-2")
+def test_who_has_stopped_reads_nothing_when_an_earlier_checkpoint_is_given_up(trials: Trials) -> None:
+    """Its channels are still being recorded for that one."""
+    given_up = 0
+    for trial in trials.all_valid(_expires(delay_ms=25, slow_channel=2, latency_ms_max=6)):
+        stops = [
+            line.operation.checkpoint
+            for line in trial.history.of(CheckpointTriggered)
+            if line.operation.stops
+        ]
+        failed = {
+            (line.operation.subtask, line.operation.checkpoint): line.time_ms
+            for line in trial.history.of(AbortLearned)
+        }
+        for (subtask, checkpoint), learned_ms in failed.items():
+            for stop in stops:
+                if checkpoint < stop:
+                    held_ms = _taken(trial, subtask, stop)
+                    given_up += held_ms < learned_ms < failed.get((subtask, stop), inf)
+    happened(given_up, "a subtask that had stopped learned that an earlier checkpoint had failed")
 
 
 @pytest.mark.long_on_clusters

@@ -147,6 +147,10 @@ class BarrierAligner(TableMachine[AlignmentState, AlignmentCommand]):
             self._aborted.append(event.checkpoint)
         return ()
 
+    def knows_newer(self, checkpoint: CheckpointId) -> bool:
+        """Tell whether a barrier newer than that of a checkpoint was read; none is before the snapshot is taken."""
+        return self.current is not None and self.current > checkpoint
+
     def is_obsolete(self, checkpoint: CheckpointId) -> bool:
         """Barriers of a checkpoint are ignored if it or a later one was aligned here already, or if it was aborted."""
         return checkpoint <= self._last or checkpoint in self._aborted

@@ -140,6 +140,10 @@ class BarrierRecorder(TableMachine[RecordingState, AlignmentCommand]):
         """Tell whether a channel is still being recorded for a checkpoint."""
         return checkpoint in self._cuts
 
+    def knows_newer(self, checkpoint: CheckpointId) -> bool:
+        """Tell whether a barrier of a newer checkpoint was announced or reached."""
+        return any(number > checkpoint for number in self._cuts)
+
     def recorded_on(self, channel: int) -> tuple[CheckpointId, ...]:
         """Return the checkpoints for which a channel is being recorded."""
         return tuple(number for number, cut in self._cuts.items() if cut.open[channel])

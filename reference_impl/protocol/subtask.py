@@ -21,17 +21,17 @@ In mode ALIGNED_TIMEOUT a barrier waits in line in output buffers, and they coun
 
 The barrier of a savepoint with which the job stops is *terminal*: behind it nothing is processed. When the subtask has
 its part and has forwarded the barrier, every input is held (``HoldInput``), and a source reads no more. The end of the
-job finds it like that. Only if the savepoint is aborted does the subtask go on (``ReleaseInput``).
+job finds it like that. Only if the savepoint is aborted does the subtask go on (``ReleaseInput``): it hears so from the
+coordinator, or earlier from a newer barrier, which nobody sends who still stands still.
 
 A subtask finishes when all that it did is committed and everything before it has finished (BAR-6, ``ending``). One that
 may not finish yet although everything before it has gets no barrier any more: it says so (``ReportClosed``), and is
 triggered like a source.
 
-Whether records flow is never decided here: the aligner's ``blocked`` list is all that the shell asks (BAR-5). The
-mode decides which aligner that is: one that holds channels back (``alignment``), one that only counts barriers
-(``tracking``, ALO-1), or one that records channels (``recording``). Several checkpoints may pass at once (BAR-4):
-synchronous parts follow one another, stores overlap, and outcomes come in any order. So the machine's state is about
-the subtask, and what the snapshots under way still wait for stands beside it.
+Whether records flow is told by the aligner's ``blocked`` list, all that the shell asks (BAR-5). The mode decides which
+aligner that is: it holds channels back (``alignment``), counts barriers (``tracking``, ALO-1), or records channels
+(``recording``). Several checkpoints may pass at once (BAR-4), and outcomes come in any order. So the machine's state
+is about the subtask, and what the snapshots under way still wait for stands beside it.
 """
 
 from __future__ import annotations
@@ -142,7 +142,11 @@ class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
 
     def handle(self, event: SubtaskEvent) -> SubtaskCommands:
         """Take one event and return what to do, in order; raises ProtocolError if the event is illegal."""
-        return self._take(event)
+        commands = self._take(event)
+        if self.state is SubtaskState.HELD:
+            # A recorder that gives an older checkpoint up knows of no stop, and releases every channel.
+            self.blocked[:] = [True] * len(self.blocked)
+        return commands
 
     def _on_trigger(self, event: TriggerCheckpoint) -> SubtaskCommands:
         if self.ending.finished_before:
@@ -158,26 +162,26 @@ class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
         return self._take_snapshot((*timer, taken))
 
     def _on_barrier(self, event: BarrierArrived) -> SubtaskCommands:
-        self._check_reads(event)
-        assert self.aligner is not None
-        return self._after_barrier(self.aligner.handle(event))
+        return self._after_barrier(self._aligner_for(event).handle(event))
 
     def _on_announced(self, event: BarrierAnnounced) -> SubtaskCommands:
-        self._check_announces(event)
-        assert self.recorder is not None
-        return self._after_barrier(self.recorder.handle(event))
+        commands = self._recorder_for(event).handle(event)
+        outlived = self._held_by is not None and self.is_outlived(self._held_by)
+        return (*(self._release() if outlived else ()), *self._after_barrier(commands))
 
-    def _check_reads(self, event: SubtaskEvent) -> None:
+    def _aligner_for(self, event: SubtaskEvent) -> BarrierAligner | BarrierTracker | BarrierRecorder:
         """A source reads no channel, and nothing that has finished sends a barrier."""
         if self.aligner is None:
             raise self.illegal(event, "a source reads no channel")
         if self.ending.finished_before:
             raise self.illegal(event, "everything before it had finished in the checkpoint that was restored")
+        return self.aligner
 
-    def _check_announces(self, event: SubtaskEvent) -> None:
+    def _recorder_for(self, event: SubtaskEvent) -> BarrierRecorder:
         """Barriers are announced only to a subtask that records channels."""
         if self.recorder is None:
             raise self.illegal(event, f"in mode {self.mode} a barrier is not announced here")
+        return self.recorder
 
     def is_overtaken(self, checkpoint: CheckpointId) -> bool:
         """A source ignores a trigger that is not newer than its last: barriers leave in the order of ids (BAR-2)."""
@@ -232,17 +236,21 @@ class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
         return ()
 
     def _on_taken(self, event: SnapshotTaken) -> SubtaskCommands:
+        checkpoint = event.barrier.checkpoint
+        stops = self.stops_at(event.barrier) and not self.is_outlived(checkpoint)
         commands = self._pass_on(event)
-        if not self.stops_at(event.barrier):
+        if not stops:
             return commands
-        self.state = SubtaskState.HELD
-        self._held_by = event.barrier.checkpoint
-        self.blocked[:] = [True] * len(self.blocked)
+        self.state, self._held_by = SubtaskState.HELD, checkpoint
         return (*commands, HoldInput())
 
     def stops_at(self, barrier: CheckpointBarrier) -> bool:
         """Behind a terminal barrier nothing is processed: every input is held until the savepoint is aborted."""
         return barrier.is_terminal
+
+    def is_outlived(self, checkpoint: CheckpointId) -> bool:
+        """A newer barrier says that the savepoint of a terminal one was aborted: before that, nobody sends it."""
+        return self.aligner is not None and self.aligner.knows_newer(checkpoint)
 
     def _pass_on(self, event: SnapshotTaken) -> SubtaskCommands:
         checkpoint = event.barrier.checkpoint
@@ -305,11 +313,9 @@ class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
             return ()
         return self._close(event.checkpoint, SnapshotPart.OUTPUTS)
 
-    def _on_stored(self, event: SnapshotStored) -> SubtaskCommands:
-        return self._end_store(event, SnapshotPart.OPERATORS)
-
-    def _on_channels_stored(self, event: ChannelStateStored) -> SubtaskCommands:
-        return self._end_store(event, SnapshotPart.CHANNELS)
+    def _on_stored(self, event: SnapshotStored | ChannelStateStored) -> SubtaskCommands:
+        part = SnapshotPart.OPERATORS if isinstance(event, SnapshotStored) else SnapshotPart.CHANNELS
+        return self._end_store(event, part)
 
     def _end_store(self, event: SnapshotStored | ChannelStateStored, part: SnapshotPart) -> SubtaskCommands:
         """The acknowledgement waits until the operators' state and all channel state are stored (SNP-3)."""
@@ -364,9 +370,8 @@ class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
         else:
             self._last_triggered = max(self._last_triggered, event.checkpoint)
         cancelled = self._waiting.pop(event.checkpoint, None) is not None
-        told: SubtaskCommands = (NotifyOperatorsAborted(event.checkpoint),)
-        if event.checkpoint == self._held_by:
-            told = (*told, *self._release())
+        released = self._release() if event.checkpoint == self._held_by else ()
+        told = (NotifyOperatorsAborted(event.checkpoint), *released)
         return self._then_finish(*((CancelSnapshot(event.checkpoint), *told) if cancelled else told))
 
     def _release(self) -> SubtaskCommands:
@@ -385,9 +390,7 @@ class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
         return self._then_finish(EndInput())
 
     def _on_close_announced(self, event: CloseAnnounced) -> SubtaskCommands:
-        self._check_announces(event)
-        assert self.recorder is not None
-        return self._after_close(self.recorder.handle(event))
+        return self._after_close(self._recorder_for(event).handle(event))
 
     def _on_closed(self, event: ChannelClosed) -> SubtaskCommands:
         self._check_ended(event)
@@ -414,10 +417,11 @@ class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
             raise self.illegal(event, "the channel had already ended")
 
     RULES: ClassVar = (
-        _check_reads,
-        _check_announces,
+        _aligner_for,
+        _recorder_for,
         is_overtaken,
         stops_at,
+        is_outlived,
         goes_ahead,
         _overtake_outputs,
         _close,
@@ -431,6 +435,8 @@ class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
         _check_open,
     )
 
+    _GOING_ON: ClassVar = (SubtaskState.RUNNING, SubtaskState.DRAINED)
+
     _WHILE_BARRIERS_PASS: ClassVar[dict[type, Entry]] = {
         TriggerCheckpoint: leads(_on_trigger, SubtaskState.SNAPSHOTTING),
         CloseAnnounced: _on_close_announced,
@@ -440,7 +446,7 @@ class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
         AlignmentTimedOut: leads(_on_timed_out, SubtaskState.SNAPSHOTTING),
         SnapshotStored: _on_stored,
         OutputsPassed: _on_outputs_passed,
-        ChannelStateStored: _on_channels_stored,
+        ChannelStateStored: _on_stored,
         SnapshotFailed: _on_not_stored,
         NotifyCheckpointComplete: _on_complete,
         NotifyCheckpointAborted: _on_aborted,
@@ -452,18 +458,18 @@ class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
             InputEnded: leads(_on_input_ended, SubtaskState.DRAINED, SubtaskState.FINISHED),
         },
         SubtaskState.SNAPSHOTTING: {
-            SnapshotTaken: leads(_on_taken, SubtaskState.RUNNING, SubtaskState.DRAINED, SubtaskState.HELD),
-            SnapshotFailed: leads(_on_not_taken, SubtaskState.RUNNING, SubtaskState.DRAINED),
+            SnapshotTaken: leads(_on_taken, *_GOING_ON, SubtaskState.HELD),
+            SnapshotFailed: leads(_on_not_taken, *_GOING_ON),
             # Outcomes of the commands that came together with TakeSnapshot, ahead of it.
             SnapshotStored: _on_stored,
             OutputsPassed: _on_outputs_passed,
-            ChannelStateStored: _on_channels_stored,
+            ChannelStateStored: _on_stored,
         },
         SubtaskState.DRAINED: {
             **_WHILE_BARRIERS_PASS,
             ChannelClosed: leads(_on_closed, SubtaskState.SNAPSHOTTING, SubtaskState.FINISHED),
             SnapshotStored: leads(_on_stored, SubtaskState.FINISHED),
-            ChannelStateStored: leads(_on_channels_stored, SubtaskState.FINISHED),
+            ChannelStateStored: leads(_on_stored, SubtaskState.FINISHED),
             SnapshotFailed: leads(_on_not_stored, SubtaskState.FINISHED),
             NotifyCheckpointComplete: leads(_on_complete, SubtaskState.FINISHED),
             NotifyCheckpointAborted: leads(_on_aborted, SubtaskState.FINISHED),
@@ -481,16 +487,14 @@ class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
         ),
         SubtaskState.HELD: {
             TriggerCheckpoint: _on_old_trigger,
-            BarrierAnnounced: _on_announced,
+            BarrierAnnounced: leads(_on_announced, SubtaskState.SNAPSHOTTING, *_GOING_ON),
             AlignmentTimedOut: _on_timed_out,
             SnapshotStored: _on_stored,
             OutputsPassed: _on_outputs_passed,
-            ChannelStateStored: _on_channels_stored,
+            ChannelStateStored: _on_stored,
             SnapshotFailed: _on_not_stored,
             NotifyCheckpointComplete: _on_complete,
             CloseAnnounced: _on_close_announced,
-            NotifyCheckpointAborted: leads(
-                _on_aborted, SubtaskState.RUNNING, SubtaskState.DRAINED, SubtaskState.FINISHED
-            ),
+            NotifyCheckpointAborted: leads(_on_aborted, *_GOING_ON, SubtaskState.FINISHED),
         },
     }

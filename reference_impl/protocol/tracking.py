@@ -178,6 +178,10 @@ class BarrierTracker(TableMachine[TrackingState, AlignmentCommand]):
             self._forget_obsolete()
         return ()
 
+    def knows_newer(self, checkpoint: CheckpointId) -> bool:
+        """Tell whether barriers of a newer checkpoint are being counted."""
+        return any(number > checkpoint for number in self._counted)
+
     def is_obsolete(self, checkpoint: CheckpointId) -> bool:
         """Barriers of a checkpoint are ignored if a snapshot of it or of a later one was due, or if it was aborted."""
         return checkpoint <= self._last or checkpoint in self._aborted

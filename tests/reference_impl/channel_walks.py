@@ -255,8 +255,8 @@ class SubtaskWalk(ChannelWalk):
     def __init__(self, chance: random.Random) -> None:
         channels = chance.randint(0, 2)
         finished_before = chance.random() < 0.1
-        self.stops = chance.random() < 0.5
-        """Whether the last barrier is terminal."""
+        self.terminal = chance.choice((0, 0, 4, 5)) if channels else chance.choice((0, 5))
+        """The checkpoint whose barrier is terminal, or 0. Who sends a newer barrier knows that it is aborted."""
         super().__init__(chance, channels)
         mode = chance.choice(list(CheckpointMode))
         aligned = [ChannelPolicy.OVERTAKE if mode.overtakes else ChannelPolicy.ALIGN, ChannelPolicy.ALIGN]
@@ -281,7 +281,7 @@ class SubtaskWalk(ChannelWalk):
         """Outcomes that were told in the middle of an event, and the state at that moment."""
 
     def stop(self, checkpoint: int) -> Savepoint | None:
-        return Savepoint("savepoints/one", stop=True) if self.stops and checkpoint == 5 else None
+        return Savepoint("savepoints/one", stop=True) if checkpoint == self.terminal else None
 
     def barrier(self, checkpoint: int) -> CheckpointBarrier:
         return msgspec.structs.replace(barrier(checkpoint), savepoint=self.stop(checkpoint))
@@ -317,7 +317,10 @@ class SubtaskWalk(ChannelWalk):
         return self.channels.announce(channel)
 
     def tell(self, event: Any) -> None:
-        for command in self.machine.handle(event):
+        commands = self.machine.handle(event)
+        if self.machine.state is SubtaskState.HELD:
+            assert all(self.machine.blocked), f"after {event}, nothing behind a terminal barrier is read"
+        for command in commands:
             self.channels.carry_out(command)
             match command:
                 case ReportClosed():
@@ -326,8 +329,8 @@ class SubtaskWalk(ChannelWalk):
                     self.outcomes.append(NotifyCheckpointComplete(checkpoint))
                 case HoldInput():
                     self.outcomes += [
-                        NotifyCheckpointComplete(CheckpointId(4)),
-                        NotifyCheckpointAborted(CheckpointId(5), "late"),
+                        NotifyCheckpointComplete(CheckpointId(self.terminal - 1)),
+                        NotifyCheckpointAborted(CheckpointId(self.terminal), "late"),
                     ]
                 case Leave():
                     still = (TriggerCheckpoint(CheckpointId(9), 0), AlignmentTimedOut(CheckpointId(9)))

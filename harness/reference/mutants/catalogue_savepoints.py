@@ -55,6 +55,18 @@ STOP_AFTER_AN_ABORT = msgspec.structs.replace(
 """Checkpoints expire, and a source hears of each abort twice, the second time when it has stopped already."""
 
 
+def _expires(delay_ms: int, slow_channel: int, latency_ms_max: int) -> TrialPlan:
+    """Return a stop that expires, as do checkpoints before it: one channel is slow, and messages pass each other."""
+    return msgspec.structs.replace(
+        SIMULATED,
+        workload=WorkloadPlan("keyed-totals", batches=60, batch_records=3, keys=8, records_per_second=600),
+        deployment=DeploymentPlan(slow_vertex="totals", slow_batch_ms=3),
+        checkpoints=CheckpointPlan(mode="unaligned", interval_ms=12, timeout_ms=90, max_concurrent=3),
+        network=NetworkPlan(latency_ms_max=latency_ms_max, slow_channel=slow_channel, slow_factor=20),
+        savepoints=(SavepointPlan(after_checkpoints=0, delay_ms=delay_ms, stop=True),),
+    )
+
+
 def savepoint_mutants(product: Components) -> Iterator[Mutant]:
     """Yield the bugs that show with savepoints, and those of sinks that were reported together with them."""
     at_least_once = msgspec.structs.replace(SELDOM, mode="at_least_once")
@@ -158,6 +170,22 @@ def savepoint_mutants(product: Components) -> Iterator[Mutant]:
         "planted by others into version 0.1.0",
         replace(product, subtask_machine=bugs.ReleasesAtAnyAbort),
         STOP_AFTER_AN_ABORT,
+    )
+    yield Mutant(
+        "SV-07",
+        "REC-6",
+        "A subtask that has stopped fails when a newer barrier comes before the news that the savepoint was aborted.",
+        OURS,
+        replace(product, subtask_machine=bugs.WaitsForTheNotice),
+        _expires(40, 1, 10),
+    )
+    yield Mutant(
+        "SV-08",
+        "REC-6",
+        "A subtask that has stopped reads on when it gives an older checkpoint up.",
+        OURS,
+        replace(product, subtask_machine=bugs.ForgetsThatItStopped),
+        _expires(25, 2, 6),
     )
 
 

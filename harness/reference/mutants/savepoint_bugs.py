@@ -23,7 +23,9 @@ from barrier_tck.reference_impl.protocol.messages import (
 )
 from barrier_tck.reference_impl.protocol.pending import PendingCheckpoint
 from barrier_tck.reference_impl.protocol.subtask import SubtaskCommands, SubtaskMachine
-from barrier_tck.reference_impl.protocol.subtask_events import SubtaskEvent
+from barrier_tck.reference_impl.protocol.subtask_commands import HoldInput
+from barrier_tck.reference_impl.protocol.subtask_events import BarrierAnnounced, SubtaskEvent
+from barrier_tck.reference_impl.protocol.subtask_states import SubtaskState
 from barrier_tck.reference_impl.protocol.transactions import TransactionHandle
 from barrier_tck.reference_impl.runtime.subtask_deployment import SubtaskDeployment
 from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver
@@ -167,3 +169,29 @@ class ReleasesAtAnyAbort(SubtaskMachine):
         if isinstance(event, NotifyCheckpointAborted) and self._held_by is not None:
             self._held_by = event.checkpoint
         return super().handle(event)
+
+
+class WaitsForTheNotice(SubtaskMachine):
+    """SV-07: a subtask that has stopped goes on at the coordinator's word only; a newer barrier is an error there."""
+
+    def is_outlived(self, checkpoint: CheckpointId) -> bool:
+        """Believe no barrier."""
+        return False
+
+    def _on_announced(self, event: BarrierAnnounced) -> SubtaskCommands:
+        held = self.state is SubtaskState.HELD
+        commands = super()._on_announced(event)
+        if held and self.state is not SubtaskState.HELD:
+            raise self.illegal(event, "the subtask has stopped")
+        return commands
+
+
+class ForgetsThatItStopped(SubtaskMachine):
+    """SV-08: a subtask that has stopped reads on when it gives an older checkpoint up."""
+
+    def handle(self, event: SubtaskEvent) -> SubtaskCommands:
+        """Leave it to the recorder which channels are held back."""
+        commands = self._take(event)
+        if any(isinstance(command, HoldInput) for command in commands):
+            self.blocked[:] = [True] * len(self.blocked)
+        return commands
