@@ -69,6 +69,7 @@ def test_tox_environments_and_campaign_files_of_the_workflows_exist() -> None:
     files = {file for _, file in named if file}
     assert files == {
         "campaigns/flights.toml",
+        "campaigns/modes_spark.toml",
         "campaigns/unaligned_spark.toml",
         "campaigns/loops_spark.toml",
         "campaigns/chandy_lamport_spark.toml",
