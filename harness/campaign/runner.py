@@ -31,6 +31,7 @@ from barrier_tck.harness.campaign.sometimes import (
     SometimesInFlight,
     SometimesInitiated,
     SometimesNarrowed,
+    SometimesRescaled,
     SometimesReused,
 )
 from barrier_tck.harness.campaign.trial_pool import TrialPool, require_parallel
@@ -80,6 +81,7 @@ class Tally:
     sometimes_reused: SometimesReused = field(default_factory=SometimesReused)
     sometimes_initiated: SometimesInitiated = field(default_factory=SometimesInitiated)
     sometimes_narrowed: SometimesNarrowed = field(default_factory=SometimesNarrowed)
+    sometimes_rescaled: SometimesRescaled = field(default_factory=SometimesRescaled)
     failing: list[tuple[int, Verdict]] = field(default_factory=list)
     to_shrink: list[int] = field(default_factory=list)
     judged_clauses: JudgedClauses = field(default_factory=lambda: JudgedClauses(()))
@@ -112,6 +114,7 @@ class Tally:
         self.sometimes_reused.add(trial)
         self.sometimes_initiated.add(trial)
         self.sometimes_narrowed.add(trial)
+        self.sometimes_rescaled.add(trial)
         self.judged_clauses.add(trial.findings)
         if trial.verdict is not Verdict.VALID:
             self.failing.append((trial.trial, trial.verdict))
@@ -129,6 +132,7 @@ class Tally:
             self.sometimes_reused.finding(),
             self.sometimes_initiated.finding(),
             self.sometimes_narrowed.finding(),
+            self.sometimes_rescaled.finding(),
             self.judged_clauses.finding(),
         )
         return tuple(finding for finding in found if finding is not None)

@@ -13,8 +13,14 @@ from barrier_tck.harness.oracle.in_flight import IN_FLIGHT
 from barrier_tck.harness.oracle.kept_shared_files import REUSED, SharedFilesKept
 from barrier_tck.harness.oracle.local_recovery import DONE, MET, LocalRecovery
 from barrier_tck.harness.oracle.narrowed_jobs import LOST_FOR_GOOD, NARROWED, NarrowedJobs
+from barrier_tck.harness.oracle.rescales_seen import NARROWER, RESCALED, WIDER
+from barrier_tck.harness.oracle.stopping import StopWithSavepoint
 from barrier_tck.harness.record.records import TrialSummary
 from barrier_tck.harness.record.verdict import Finding, Verdict
+
+
+def _is_listed(trial: TrialSummary) -> bool:
+    return bool(trial.note) and not trial.note.startswith(DEALT)
 
 
 @dataclass(slots=True)
@@ -166,8 +172,7 @@ class SometimesFallsBack:
         """Count the damage that a listed trial did, and the restores that met it."""
         for finding in trial.findings:
             for name in finding.counts:
-                listed = trial.note and not trial.note.startswith(DEALT)
-                if listed and finding.checker == LocalRecovery.name and name.startswith(DONE):
+                if _is_listed(trial) and finding.checker == LocalRecovery.name and name.startswith(DONE):
                     damage = name.removeprefix(DONE)
                     cell = (trial.note, trial.setup, damage)
                     self.done[cell] = self.done.get(cell, 0) + finding.counts.get(f"{MET}{damage}", 0)
@@ -307,3 +312,55 @@ class SometimesNarrowed:
                 "executors fewer slots, or the jobs more subtasks"
             )
         return Finding("sometimes-narrowed", NarrowedJobs.clauses, verdict, summary, counts)
+
+
+RESCALED_MIN = 20
+"""Of so many drawn trials with rescaled jobs, some must have become narrower, and some wider."""
+_ONE_OF = 10
+"""Some are at least one of so many. A width of before is drawn now and then, which makes some narrower by itself."""
+
+
+@dataclass(slots=True)
+class SometimesRescaled:
+    """Jobs that are rescaled after stops must become narrower now and then, and wider, or RSC-2 was half tested.
+
+    Listed trials owe nothing: somebody said how each of their jobs is rescaled.
+    """
+
+    trials: int = 0
+    """Drawn trials with a job that went on with another parallelism."""
+    with_narrower: int = 0
+    with_wider: int = 0
+
+    def add(self, trial: TrialSummary) -> None:
+        """Count a drawn trial if a job of it was rescaled."""
+        for finding in trial.findings:
+            if (
+                finding.checker == StopWithSavepoint.name
+                and finding.counts.get(RESCALED)
+                and not _is_listed(trial)
+            ):
+                self.trials += 1
+                self.with_narrower += finding.counts[NARROWER] > 0
+                self.with_wider += finding.counts[WIDER] > 0
+
+    def finding(self) -> Finding | None:
+        """Return what the campaign shows; None if few drawn trials rescaled a job."""
+        if self.trials < RESCALED_MIN:
+            return None
+        seen = {NARROWER: self.with_narrower, WIDER: self.with_wider}
+        counts = {"trials": self.trials, **seen}
+        missing = [f"{how} in {trials}" for how, trials in seen.items() if trials * _ONE_OF < self.trials]
+        if missing:
+            verdict = Verdict.UNKNOWN
+            summary = (
+                f"of {self.trials} drawn trials with a job that was rescaled after a stop it became "
+                f"{' and '.join(missing)} only; look at what is drawn, or give the first job another parallelism"
+            )
+        else:
+            verdict = Verdict.VALID
+            summary = (
+                f"in {self.with_narrower} of {self.trials} drawn trials with jobs that were rescaled after a stop some "
+                f"vertex became narrower, and in {self.with_wider} some became wider"
+            )
+        return Finding("sometimes-rescaled", ("RSC-2",), verdict, summary, counts)

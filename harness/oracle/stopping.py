@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.examples import chosen
 from barrier_tck.harness.oracle.recoveries import fell_back
+from barrier_tck.harness.oracle.rescales_seen import rescales_seen
 from barrier_tck.harness.record.history import End
 from barrier_tck.harness.record.operations import (
     AttemptStarted,
@@ -48,6 +49,8 @@ class StopWithSavepoint:
             ]
         stopped = sum(stop.stopped_at is not None for stop in story.stops.values())
         counts = {"stops": len(story.stops), "stopped": stopped, "violations": len(problems)}
+        if context.plan.rescales:
+            counts |= rescales_seen(context)
         if problems:
             summary = f"{len(problems)} things happened that a stop forbids; the first: {problems[0]}"
             return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -10,8 +12,11 @@ import pytest
 
 from barrier_tck.faults.kinds.kill_worker import KillWorker
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
+from barrier_tck.harness.campaign.sometimes import RESCALED_MIN, SometimesRescaled
 from barrier_tck.harness.draw.profiles import profile_named
 from barrier_tck.harness.draw.strategies import draw_plans
+from barrier_tck.harness.oracle.rescales_seen import NARROWER, RESCALED, WIDER
+from barrier_tck.harness.oracle.stopping import StopWithSavepoint
 from barrier_tck.harness.plan.reading import read_plan
 from barrier_tck.harness.plan.trial_plan import (
     CheckpointPlan,
@@ -23,7 +28,8 @@ from barrier_tck.harness.plan.trial_plan import (
 )
 from barrier_tck.harness.record.history import Recorded
 from barrier_tck.harness.record.operations import AttemptStarted, CheckpointCompleted, JobStopped, Operation
-from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.harness.record.records import TrialSummary
+from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.reference.mutants.mutant import SIMULATED
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.trial.trial_run import execute, run_trial
@@ -54,6 +60,8 @@ def test_a_job_that_goes_on_wider_and_then_narrower_is_valid_and_was_rescaled(
     assert record.verdict is Verdict.VALID, record.findings
     parts = [{one.subtask for one in record.snapshots if one.attempt == a.attempt} for a in record.attempts]
     assert ["totals[4]" in taken for taken in parts] == [False, True, False]
+    seen = next(finding for finding in record.findings if finding.checker == StopWithSavepoint.name).counts
+    assert {name: seen[name] for name in (RESCALED, NARROWER, WIDER)} == {RESCALED: 2, NARROWER: 1, WIDER: 2}
 
 
 @pytest.mark.parametrize(
@@ -139,3 +147,71 @@ def test_drawn_chains_recover_checkpoint_rescale_and_recover_again(seed: int, tm
 def test_the_state_of_joins_is_redistributed_in_drawn_plans() -> None:
     joins = [plan for plan in draw_plans(3, 120, profile_named("rescale")) if plan.workload.name == "weather"]
     assert any("met" in one.widths for plan in joins for one in plan.rescales)
+
+
+# --- how the widths change ----------------------------------------------------------------------------------
+
+
+def changes(plan: TrialPlan) -> Iterable[str]:
+    """Yield how vertices change from one job of a plan to the next; the same may come several times."""
+    jobs = [plan.after_stops(stops).job for stops in range(len(plan.rescales) + 1)]
+    for number, (before, after) in enumerate(itertools.pairwise(jobs)):
+        for vertex in before.vertices:
+            was, width = vertex.parallelism, after.vertex(vertex.name).parallelism
+            if width != was:
+                yield NARROWER if width < was else WIDER
+                yield from ["to one"] * (width == 1)
+                yield from ["to the maximum"] * (width == plan.deployment.max_parallelism)
+                yield from ["back"] * any(
+                    job.vertex(vertex.name).parallelism == width for job in jobs[:number]
+                )
+
+
+@pytest.mark.parametrize(
+    ("name", "plans", "least"),
+    [
+        ("rescale", 120, {NARROWER: 35, WIDER: 60, "back": 8, "to one": 18, "to the maximum": 15}),
+        ("spark-rescale", 40, {NARROWER: 12, WIDER: 20, "back": 7, "to one": 8}),
+    ],
+)
+def test_drawn_jobs_go_on_narrower_and_wider_and_back_and_to_one_and_to_the_maximum(
+    name: str, plans: int, least: dict[str, int]
+) -> None:
+    drawn = Counter(how for plan in draw_plans(3, plans, profile_named(name)) for how in {*changes(plan)})
+    assert {how: drawn[how] for how in least if drawn[how] < least[how]} == {}, drawn
+
+
+def a_trial(narrower: int, wider: int, rescaled: int = 1, note: str = "") -> TrialSummary:
+    counts = {RESCALED: rescaled, NARROWER: narrower, WIDER: wider}
+    found = Finding(StopWithSavepoint.name, (), Verdict.VALID, "", counts)
+    return TrialSummary(0, Verdict.VALID, note=note, findings=(found,))
+
+
+def judged(*trials: TrialSummary) -> Finding | None:
+    seen = SometimesRescaled()
+    for trial in trials:
+        seen.add(trial)
+    return seen.finding()
+
+
+def test_a_campaign_that_hardly_ever_rescales_to_narrower_jobs_or_to_wider_ones_has_not_tested_it() -> None:
+    both, wider, narrower = a_trial(1, 2), a_trial(0, 1), a_trial(1, 0)
+    assert judged(*[wider] * (RESCALED_MIN - 1)) is None, "too few to tell"
+    assert judged(*[a_trial(0, 0, rescaled=0)] * RESCALED_MIN) is None, "no job was rescaled"
+    assert judged(*[a_trial(0, 1, note="as somebody wants it")] * RESCALED_MIN) is None
+    found = judged(*[wider] * RESCALED_MIN)
+    assert found is not None and found.verdict is Verdict.UNKNOWN and "narrower in 0 only" in found.summary
+    found = judged(*[narrower] * (RESCALED_MIN * 2), both)
+    assert found is not None and found.verdict is Verdict.UNKNOWN and "wider in 1 only" in found.summary
+    found = judged(*[wider] * RESCALED_MIN, *[both] * (RESCALED_MIN // 5))
+    assert found is not None and found.verdict is Verdict.VALID and found.clauses == ("RSC-2",)
+    assert found.counts == {"trials": 24, NARROWER: 4, WIDER: 24}
+
+
+def test_a_job_that_was_to_be_rescaled_and_never_ran_does_not_count(tmp_path: Path) -> None:
+    plan = msgspec.structs.replace(
+        rescaled({"totals": 5}, {"totals": 1}), workload=WorkloadPlan("keyed-totals", batches=1)
+    )
+    record = run_trial(plan, ReferenceSimulated(), tmp_path)
+    counts = next(finding for finding in record.findings if finding.checker == StopWithSavepoint.name).counts
+    assert counts["stopped"] == counts[RESCALED] == 0
