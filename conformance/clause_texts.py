@@ -294,7 +294,10 @@ FULL: dict[str, dict[tuple[str, str], str]] = {
             "A state file is durable, bytes and name, when its handle is given out, and any process reads it "
             "then; a missing file is refused, and so is one of another size or checksum than its handle says."
         ),
-        ("STO-2", "(+)"): "A write that fails raises, and leaves no file; the storage remains usable.",
+        ("STO-2", "(+)"): (
+            "A write that fails raises, and leaves no file; the storage remains usable; what was overwritten or "
+            "deleted takes no room."
+        ),
         ("STO-3", "(+)"): (
             "Files of different jobs, checkpoints, attempts, subtasks, operators and names never meet; a published "
             "checkpoint is never replaced."
@@ -310,7 +313,7 @@ FULL: dict[str, dict[tuple[str, str], str]] = {
         ),
         ("STO-7", "(+)"): (
             "A complete savepoint belongs to the user: any job can read it, and nothing that a job discards touches "
-            "it; a job that starts from one goes on above its ids."
+            "it; a job that starts from one goes on above its ids; one that claims it deletes it in the end."
         ),
     },
     "Running it": {

@@ -141,6 +141,27 @@ STORAGE_MUTANTS: tuple[StorageMutant, ...] = (
         "The state files of a savepoint that the job has claimed are deleted before its metadata.",
         "metadata-goes-first",
     ),
+    StorageMutant(
+        "CS-17",
+        "ForgetsAnEarlierClaim",
+        "STO-7",
+        "The claim of a savepoint takes the place of the claim that the job had before.",
+        "what-is-needed-stays-and-nothing-else",
+    ),
+    StorageMutant(
+        "CS-18",
+        "CountsWhatIsOverwritten",
+        "STO-2",
+        "The driver's memory counts what was overwritten as used, so it is full one day.",
+        "constant-data-never-fills-it",
+    ),
+    StorageMutant(
+        "CS-19",
+        "LeavesAClaimOfTwo",
+        "STO-7",
+        "If two savepoints with the same id are deleted, the claim of the first one stays.",
+        "what-is-needed-stays-and-nothing-else",
+    ),
 )
 
 

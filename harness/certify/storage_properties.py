@@ -124,6 +124,20 @@ STORAGE_PROPERTIES: tuple[StorageProperty, ...] = (
         "Ids and attempts go on above those of the savepoint, in every instance; a second start changes nothing.",
     ),
     _property(
+        "what-is-needed-stays-and-nothing-else",
+        "contract",
+        "STO-6 STO-7",
+        "After any sequence of starts from savepoints, claimed or not, of checkpoints, shared files and deletions, "
+        "exactly that is there what retained and unfinished checkpoints, unclaimed savepoints and pending claims need.",
+    ),
+    _property(
+        "constant-data-never-fills-it",
+        "contract",
+        "STO-2",
+        "Much that is written, overwritten and deleted takes no room: neither files nor bytes become more, and a "
+        "storage that tells its limit, up to 64 MiB, takes three times as much.",
+    ),
+    _property(
         "what-was-written-survives-a-kill",
         "crash",
         "STO-1 STO-5",

@@ -168,15 +168,18 @@ class CoordinatorDriver:
                 completed = (replace(origin, savepoint=Savepoint(self._start_from)),)
             superseded = tuple(checkpoint for checkpoint in stored if checkpoint <= above)
         # Savepoints that were taken over and that nothing starts from now: an earlier start's, or half deleted ones.
-        present = [one.checkpoint for one in completed]
-        superseded += tuple(one for one in storage.claimed() if one not in (*present, *superseded))
-        completed += tuple(storage.load(checkpoint) for checkpoint in stored if checkpoint not in superseded)
+        present, claimed = [one.checkpoint for one in completed], storage.claimed()
+        older = superseded + tuple(one for one in claimed if one not in (*present, *superseded))
+        completed += tuple(storage.load(checkpoint) for checkpoint in stored if checkpoint not in older)
+        # Another job's savepoint may have the id of an own checkpoint. Both go together, so none before its time.
+        superseded = tuple(one for one in older if one not in claimed or one not in present)
+        incomplete = tuple(one for one in storage.incomplete() if one not in claimed)
         elasticity = self._elasticity
         require_fitting(
             elasticity.job_at_start(completed) if elasticity is not None else self._graph, completed
         )
         last_checkpoint, last_attempt = storage.reserved()
-        found = storage.incomplete(), superseded, storage.shared_files()
+        found = incomplete, superseded, storage.shared_files()
         self._start_attempt(JobStarted(completed, last_checkpoint, last_attempt, *found), completed)
 
     def request_savepoint(self, savepoint: Savepoint) -> None:

@@ -417,10 +417,10 @@ class MediumCheckpointStorage:
         return above if any(own > above for own in self.completed()) else None
 
     def _remove_claimed(self, checkpoint: CheckpointId) -> None:
-        """Delete a savepoint that the job took over, and then the note that it is there."""
-        known = self._counters()
-        for mine in [one for one in known.claimed if one.checkpoint == checkpoint]:
+        """Delete what the job took over with this id, of one job or of several, and then each note that it is there."""
+        for mine in [one for one in self._counters().claimed if one.checkpoint == checkpoint]:
             SavepointDirectory(self._files, mine.directory).remove(mine.files)
+            known = self._counters()
             self._count(replace(known, claimed=tuple(one for one in known.claimed if one != mine)))
 
     def _savepoint_of(self, checkpoint: CheckpointId) -> SavepointDirectory | None:

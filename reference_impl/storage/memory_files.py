@@ -28,6 +28,11 @@ class MemoryFiles:
         self._lock = threading.Lock()
 
     @property
+    def limit_bytes(self) -> int:
+        """Return how many bytes all files together may have."""
+        return self._limit
+
+    @property
     def used_bytes(self) -> int:
         """Return how many bytes all files have together."""
         return self._used
@@ -111,6 +116,17 @@ class MemoryCheckpointStorage(MediumCheckpointStorage):
     def __init__(self, files: MemoryFiles, job: str, root: str = "checkpoints") -> None:
         """Take what the process keeps, the job's name and the directory of checkpoint storage."""
         super().__init__(files, job, root)
+        self._memory = files
+
+    @property
+    def limit_bytes(self) -> int:
+        """Return the most bytes that all jobs with the same files may keep."""
+        return self._memory.limit_bytes
+
+    @property
+    def held_bytes(self) -> int:
+        """Return how many bytes they keep now."""
+        return self._memory.used_bytes
 
 
 _KEPT: dict[str, MemoryFiles] = {}

@@ -25,6 +25,8 @@ MakeStorage = Callable[[str, str], CheckpointStorage]
 
 Errors = type[Exception] | tuple[type[Exception], ...]
 
+FILES, FAILS, ONCE, COMPLETE, COUNTERS, DELETED, SAVEPOINTS = (f"STO-{number}" for number in range(1, 8))
+
 GROUPS = KeyGroupRange(0, 8)
 COUNT = SubtaskId("count", 0)
 ATTEMPT = AttemptNumber(1)

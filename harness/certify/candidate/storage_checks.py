@@ -15,8 +15,15 @@ from msgspec.structs import replace
 from barrier_tck.harness.certify.candidate import storage_acts
 from barrier_tck.harness.certify.candidate.storage_bench import (
     ATTEMPT,
+    COMPLETE,
     COUNT,
+    COUNTERS,
+    DELETED,
+    FAILS,
+    FILES,
     GROUPS,
+    ONCE,
+    SAVEPOINTS,
     Broken,
     StorageBench,
     checksum,
@@ -26,6 +33,15 @@ from barrier_tck.harness.certify.candidate.storage_bench import (
     content_of,
     handles_of,
     write,
+)
+from barrier_tck.harness.certify.candidate.storage_churn import constant_data_never_fills_it
+from barrier_tck.harness.certify.candidate.storage_claims import what_is_needed_stays_and_nothing_else
+from barrier_tck.harness.certify.candidate.storage_kills import (
+    killed_in_the_middle_of_a_write,
+    killed_while_discarding,
+    killed_while_publishing,
+    what_was_published_survives_a_kill,
+    what_was_written_survives_a_kill,
 )
 from barrier_tck.harness.certify.candidate.storage_looks import (
     SHORT_BYTES,
@@ -39,8 +55,6 @@ from barrier_tck.harness.certify.candidate.storage_looks import (
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
 from barrier_tck.reference_impl.protocol.messages import Savepoint
 from barrier_tck.reference_impl.runtime_errors import CorruptStateError, JobUsageError, StorageError
-
-FILES, FAILS, ONCE, COMPLETE, COUNTERS, DELETED, SAVEPOINTS = (f"STO-{number}" for number in range(1, 8))
 
 _SIZES = ((0, 1), (1, 1), (1000, 7), (100_000, 4096), (9 * 1024 * 1024, 1024 * 1024))
 _POLLED_FILES = 60
@@ -391,84 +405,6 @@ def a_start_from_a_savepoint_is_remembered(bench: StorageBench) -> None:
         bench.require(SAVEPOINTS, instance.reserved()[0] == 12, "a second start lowers what was reserved")
 
 
-def what_was_written_survives_a_kill(bench: StorageBench) -> None:
-    """Kill a process after it has written and reserved; write the same elsewhere to know the handle."""
-    bench.dies(storage_acts.write_and_reserve.__name__)
-    storage = bench.open()
-    content = content_of(storage_acts.WRITTEN_BYTES)
-    handle = write(bench.open("twin"), 3, content)
-    lost = replace(handle, path=handle.path.replace("twin/", "job/", 1))
-    bench.require(
-        COUNTERS, storage.reserved() == (3, 2), f"(3, 2) were reserved, found are {storage.reserved()}"
-    )
-    read = read_whole(storage, lost, FILES, "a file whose process was killed after it had the handle")
-    bench.require(FILES, read == content, "a file whose process was killed has another content")
-
-
-def what_was_published_survives_a_kill(bench: StorageBench) -> None:
-    """Kill a process after it has published."""
-    bench.dies(storage_acts.publish.__name__)
-    twin = complete(bench.open("twin"), 3)
-    found = bench.open().completed()
-    bench.require(
-        COMPLETE, found == (3,), f"3 was published before its process was killed; listed are {found}"
-    )
-    loaded = bench.open().load(CheckpointId(3))
-    same = loaded.snapshots[0] == twin.snapshots[0] and len(handles_of(loaded)) == len(handles_of(twin))
-    bench.require(COMPLETE, same, "what was published before a kill is loaded as something else")
-    for handle in handles_of(loaded):
-        read_whole(bench.open(), handle, COMPLETE, "a file of a checkpoint whose process was killed")
-
-
-def killed_in_the_middle_of_a_write(bench: StorageBench) -> None:
-    """Kill a process between two chunks of a file."""
-    storage = bench.open()
-    kept = complete(storage, 1)
-    before = storage.files()
-    bench.dies(storage_acts.write_half.__name__)
-    found = (bench.open().completed(), bench.open().incomplete())
-    bench.require(COMPLETE, found == ((1,), (4,)), f"4 was being written, 1 is complete; listed are {found}")
-    bench.open().discard_checkpoint(CheckpointId(4))
-    left = [path for path in bench.open().files() if path not in before]
-    bench.require(DELETED, not left, f"a process that was killed while it wrote left {left}")
-    require_whole(bench, kept, DELETED, "after another one was discarded")
-
-
-def killed_while_publishing(bench: StorageBench) -> None:
-    """Kill processes at several moments."""
-    for number, after_s in enumerate((0.0, 0.005, 0.03, 0.1)):
-        first = 10 * number + 1
-        bench.dies(storage_acts.publish_many.__name__, str(first), after_s=after_s)
-        reader = bench.open()
-        found = sorted([*reader.completed(), *reader.incomplete()])
-        begun = [*range(first, first + storage_acts.PUBLISHED)]
-        told = f"{begun} were begun before the process was killed; listed are {found}"
-        bench.require(COMPLETE, [each for each in found if each >= first] == begun, told)
-        for checkpoint in reader.completed():
-            try:
-                loaded = reader.load(checkpoint)
-            except StorageError as error:
-                raise Broken(COMPLETE, f"{checkpoint} is complete, but cannot be loaded: {error}") from error
-            for handle in handles_of(loaded):
-                read_whole(reader, handle, COMPLETE, f"a file of {checkpoint}, which is complete")
-        for checkpoint in reader.incomplete():
-            reader.discard_checkpoint(checkpoint)
-
-
-def killed_while_discarding(bench: StorageBench) -> None:
-    """Kill processes at several moments."""
-    before = bench.open().files()
-    for number, after_s in enumerate((0.0, 0.001, 0.003, 0.01)):
-        storage = bench.open()
-        completed = complete(storage, number + 1, storage_acts.MANY_FILES)
-        bench.dies(storage_acts.discard.__name__, str(number + 1), after_s=after_s)
-        if bench.open().completed():
-            require_whole(bench, completed, DELETED, "after a process was killed that discarded it")
-        bench.open().discard_checkpoint(CheckpointId(number + 1))
-        left = [path for path in bench.open().files() if f"chk-{number + 1}/" in path and path not in before]
-        bench.require(DELETED, not left, f"a checkpoint that was discarded twice left {left}")
-
-
 CHECKS: dict[str, Callable[[StorageBench], None]] = {
     check.__name__.replace("_", "-"): check
     for check in (
@@ -487,6 +423,8 @@ CHECKS: dict[str, Callable[[StorageBench], None]] = {
         shared_files_stay_while_they_are_needed,
         a_savepoint_belongs_to_the_user,
         a_start_from_a_savepoint_is_remembered,
+        what_is_needed_stays_and_nothing_else,
+        constant_data_never_fills_it,
         what_was_written_survives_a_kill,
         what_was_published_survives_a_kill,
         killed_in_the_middle_of_a_write,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import zlib
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from threading import Timer
 
@@ -19,6 +20,8 @@ from barrier_tck.reference_impl.storage.checkpoint_storage import (
 )
 from barrier_tck.reference_impl.storage.counters import JobCounters
 from barrier_tck.reference_impl.storage.filesystem import LocalFileSystem
+from barrier_tck.reference_impl.storage.memory_files import MemoryCheckpointStorage, MemoryFiles
+from barrier_tck.reference_impl.storage.savepoints import SavepointDirectory
 from barrier_tck.reference_impl.storage.state_files import FileStateWriter
 from barrier_tck.reference_impl.storage.whole_files import DurableFiles
 
@@ -257,3 +260,41 @@ class DeletesClaimedMetadataLast(_FilesOf):
             for path in mine.files if mine.checkpoint == checkpoint else ():
                 self._files.delete(join(mine.directory, path))
         super()._remove_claimed(checkpoint)
+
+
+class ForgetsAnEarlierClaim(_FilesOf):
+    """CS-17: the claim of a savepoint takes the place of the claim that the job had before."""
+
+    def _count(self, wanted: JobCounters) -> None:
+        super()._count(replace(wanted, claimed=wanted.claimed[-1:]))
+
+
+class _DoublyCountedFiles(MemoryFiles):
+    """Counts what is overwritten as if it were still there."""
+
+    def put(self, path: str, content: bytes) -> None:
+        before = len(self.read(path)) if self.exists(path) else 0
+        super().put(path, content)
+        self._used += before
+
+
+class CountsWhatIsOverwritten(MemoryCheckpointStorage):
+    """CS-18: the driver's memory counts what was overwritten as used, so it is full one day."""
+
+    def __init__(self, location: str, job: str) -> None:
+        """Take where it is, and the job's name."""
+        super().__init__(_DOUBLY_COUNTED.setdefault(location, _DoublyCountedFiles()), job)
+
+
+_DOUBLY_COUNTED: dict[str, _DoublyCountedFiles] = {}
+"""Location -> what is kept there."""
+
+
+class LeavesAClaimOfTwo(_FilesOf):
+    """CS-19: if two savepoints with the same id are deleted, the claim of the first one stays."""
+
+    def _remove_claimed(self, checkpoint: CheckpointId) -> None:
+        known = self._counters()
+        for mine in [one for one in known.claimed if one.checkpoint == checkpoint]:
+            SavepointDirectory(self._files, mine.directory).remove(mine.files)
+            self._count(replace(known, claimed=tuple(one for one in known.claimed if one != mine)))
