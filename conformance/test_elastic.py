@@ -9,6 +9,7 @@ import pytest
 
 from barrier_tck.conformance.plans import CALM, SINK, STATEFUL
 from barrier_tck.conformance.trials import Trial, Trials, happened, require
+from barrier_tck.faults.kinds.kill_executor import KillExecutor
 from barrier_tck.faults.kinds.lose_executor import LoseExecutor
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.plan.job_graph import JobPlan
@@ -164,6 +165,25 @@ def test_what_waits_for_its_commit_is_committed_though_the_sinks_become_fewer_ag
     trial = trials.valid(plan)
     widths = [one.widths["sink"] for one in _narrowed(trial)]
     require(widths == [3, 2], f"four sinks became {widths}", trial)
+
+
+@pytest.mark.needs(Capability.DETERMINISTIC_REPLAY, Capability.EXECUTOR_KILL)
+@pytest.mark.uses("deployment.replaced_after_ms")
+@pytest.mark.clause("RSC-2")
+def test_a_job_that_got_its_slots_in_time_waits_for_them_again(trials: Trials) -> None:
+    """Two executors die one after the other, and each is replaced before the job has waited for long enough.
+
+    Only in virtual time is it known when an executor is replaced.
+    """
+    completed, plan = ProtocolPoint.CHECKPOINT_COMPLETED, _plan()
+    plan = msgspec.structs.replace(
+        plan,
+        deployment=msgspec.structs.replace(plan.deployment, elastic_wait_ms=30, replaced_after_ms=20),
+        faults=tuple(ScheduledFault(KillExecutor(STATEFUL), After(completed, nth=nth)) for nth in (2, 4)),
+    )
+    trial = trials.valid(plan)
+    require(not any(trial.history.of(Narrowed)), "no attempt was narrower", trial)
+    require(len([*trial.history.of(AttemptRunning)]) == 3, "three attempts ran", trial)
 
 
 @pytest.mark.clause("RSC-2")

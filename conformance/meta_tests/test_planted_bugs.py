@@ -78,6 +78,7 @@ SEEN_TO_FAIL = {
     "EL-06": "test_what_sinks_that_are_gone_have_prepared_is_deleted",
     "EL-07": "test_the_vertices_of_a_loop_keep_their_parallelism",
     "EL-08": "test_what_waits_for_its_commit_is_committed_though_the_sinks_become_fewer_again_and_again",
+    "EL-09": "test_a_job_that_got_its_slots_in_time_waits_for_them_again",
     "GR-07": "test_records_come_by_every_kind_of_edge_to_every_sink",
     "ID-02": "test_if_no_copy_can_be_read_an_older_checkpoint_is_restored_where_configured",
     "IN-10": "test_a_job_deletes_the_savepoint_that_it_started_from_if_it_claimed_it_and_only_then",

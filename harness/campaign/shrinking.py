@@ -124,6 +124,7 @@ def _restless(plan: TrialPlan) -> int:
     )
     deployment = int(not plan.deployment.write_through) + int(plan.deployment.cached_keys is not None)
     elastic = int(plan.deployment.elastic_wait_ms is not None) + len(plan.deployment.fixed_vertices)
+    elastic += int(plan.deployment.replaced_after_ms > 0)
     return differing + deployment + elastic + int(plan.limits != TrialPlan().limits)
 
 
@@ -253,7 +254,9 @@ def calm_down(plan: TrialPlan) -> Iterator[TrialPlan]:
     if plan.deployment.cached_keys is not None:
         yield _with(plan, "deployment", cached_keys=None)
     if plan.deployment.elastic_wait_ms is not None:
-        yield _with(plan, "deployment", elastic_wait_ms=None, slots_per_executor=None, fixed_vertices=())
+        alone = {"slots_per_executor": None, "replaced_after_ms": 0, "fixed_vertices": ()}
+        yield _with(plan, "deployment", elastic_wait_ms=None, **alone)
+        yield _with(plan, "deployment", replaced_after_ms=0)
         yield _with(plan, "deployment", fixed_vertices=())
     yield msgspec.structs.replace(plan, limits=TrialPlan().limits)
 

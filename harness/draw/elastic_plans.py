@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 from barrier_tck.faults.catalogue import KINDS
 from barrier_tck.faults.drawing import Aim
+from barrier_tck.faults.kinds.kill_executor import KillExecutor
+from barrier_tck.faults.kinds.lose_executor import LoseExecutor
 from barrier_tck.faults.targets import TargetKind
 from barrier_tck.faults.vocabulary import After, At, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.draw.choices import DrawnChoices, between, chance
@@ -29,6 +31,8 @@ _FIXED_PER_MILLE = 150
 _MORE_SINKS_PER_MILLE = 400
 """How many elastic jobs in 1,000 have more sinks than other plans, so that some of them are gone after the loss."""
 _MORE_SINKS = (3, 5)
+_WAIT_MS_MIN = 10
+"""How much longer a job waits, at least, than a restart is put off, where executors are replaced late."""
 _TRIGGERS = (
     After(ProtocolPoint.ATTEMPT_RUNNING),
     After(ProtocolPoint.CHECKPOINT_COMPLETED),
@@ -61,6 +65,29 @@ def with_few_slots(draw: st.DrawFn, profile: Profile, plan: TrialPlan) -> TrialP
         fixed_vertices=fixed,
     )
     return msgspec.structs.replace(plan, deployment=deployment)
+
+
+def with_late_replacements(
+    draw: st.DrawFn, profile: Profile, plan: TrialPlan, faults: tuple[ScheduledFault, ...]
+) -> tuple[TrialPlan, tuple[ScheduledFault, ...]]:
+    """Return plan and faults with executors that are replaced only after a while, if this is drawn for an elastic job.
+
+    The slots are missing when the next attempt is to begin: most often they come back while the job waits for them, and
+    now and then they come too late. If several executors are to be lost for good, the first one comes back now: whether
+    the job waits again is seen at the second one. The job waits for longer than a restart is put off, because otherwise
+    nobody could tell who does not wait.
+    """
+    deployment = plan.deployment
+    if deployment.elastic_wait_ms is None or not chance(draw, profile.replaced_late_per_mille):
+        return plan, faults
+    wait_ms = plan.restart.delay_ms + max(_WAIT_MS_MIN, deployment.elastic_wait_ms)
+    after_ms = plan.restart.delay_ms + between(draw, (1, wait_ms + wait_ms // 4))
+    lost = [one for one in faults if one.fault.needs is TargetKind.CAPACITY]
+    if len(lost) > 1 and isinstance(lost[0].fault, LoseExecutor):
+        back = ScheduledFault(KillExecutor(lost[0].fault.subtask), lost[0].trigger)
+        faults = tuple(back if one is lost[0] else one for one in faults)
+    late = msgspec.structs.replace(deployment, elastic_wait_ms=wait_ms, replaced_after_ms=after_ms)
+    return msgspec.structs.replace(plan, deployment=late), faults
 
 
 def _with_more_sinks(draw: st.DrawFn, plan: TrialPlan) -> TrialPlan:

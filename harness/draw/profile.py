@@ -186,6 +186,8 @@ class Profile:
     """How many plans in 1,000 are made for several losses of executors, one after the other (``loss_plans``)."""
     elastic_wait_ms: Range = (0, 40)
     """How long such a job waits for slots."""
+    replaced_late_per_mille: int = 0
+    """In how many plans in 1,000 with an elastic job an executor that died is replaced only after a while."""
     rescaled_subtasks_max: int = 30
     """How many subtasks the job has then, at most."""
     lose_unsynced_per_mille: int = 250

@@ -193,6 +193,7 @@ PROFILES: tuple[Profile, ...] = (
         rescale_per_mille=900,
         chains_per_mille=550,
         elastic_per_mille=500,
+        replaced_late_per_mille=500,
         losses_per_mille=250,
     ),
     Profile(

@@ -18,7 +18,12 @@ from barrier_tck.harness.draw.choices import between, chance, numbers
 from barrier_tck.harness.draw.drawn_faults import draw_faults
 from barrier_tck.harness.draw.drawn_network import draw_network
 from barrier_tck.harness.draw.drawn_savepoints import at_narrowest, with_rescales, with_savepoints
-from barrier_tck.harness.draw.elastic_plans import draw_lost_executor, for_elastic, with_few_slots
+from barrier_tck.harness.draw.elastic_plans import (
+    draw_lost_executor,
+    for_elastic,
+    with_few_slots,
+    with_late_replacements,
+)
 from barrier_tck.harness.draw.loss_plans import LOSSES_MIN, draw_losses, for_losses, with_slots_for_losses
 from barrier_tck.harness.draw.profile import Profile, Range
 from barrier_tck.harness.draw.recovery_plans import can_recover_in_flight, for_recovery, with_meeting
@@ -157,13 +162,13 @@ def trial_plans(
             if several
             else (draw_lost_executor(draw, lasting, schedule),)
         )
-        schedule = (*schedule, *lost)
+        plan, schedule = with_late_replacements(draw, profile, plan, (*schedule, *lost))
     restart = _enough_restarts(plan, schedule)
     plan = msgspec.structs.replace(plan, faults=schedule, restart=restart)
     # Drawn last, because what else is drawn does not depend on it.
     stored = with_compression(draw, profile, with_copies_in_memory(draw, profile, plan))
-    prescribed = around.adjust(stored).checkpoints
-    plan = msgspec.structs.replace(plan, checkpoints=prescribed)
+    prescribed = around.adjust(stored)
+    plan = msgspec.structs.replace(plan, checkpoints=prescribed.checkpoints, deployment=prescribed.deployment)
     return filled(around.fit(_with_settings(draw, profile, plan)))
 
 

@@ -1,13 +1,16 @@
-"""Narrowed jobs: an elastic job gets narrower only if slots are missing, and then as little as is possible (RSC-2).
+"""Narrowed jobs: an elastic job gets narrower only if slots are missing for long enough, and then as little as is
+possible (RSC-2).
 
 What the job left is judged by everybody else, as after any other rescaling. Here it is looked at which parallelism was
 chosen: it must find room in the slots that are there, a vertex that is to stay as it is stays so, and no slot is left
-over in which one more subtask of a vertex would have had room.
+over in which one more subtask of a vertex would have had room. Where the slots are observed, they must have been
+missing without a break for as long as the job is to wait for them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 
 from barrier_tck.faults.targets import TargetKind
 from barrier_tck.harness.oracle.checker import TrialContext
@@ -15,7 +18,8 @@ from barrier_tck.harness.oracle.examples import chosen
 from barrier_tck.harness.oracle.jobs_of_trial import jobs_of_trial
 from barrier_tck.harness.plan.job_graph import JobPlan, Spread
 from barrier_tck.harness.plan.trial_plan import TrialPlan
-from barrier_tck.harness.record.operations import AttemptRunning, FaultStarted, Narrowed
+from barrier_tck.harness.record.history import Recorded
+from barrier_tck.harness.record.operations import AttemptRunning, FaultStarted, Narrowed, SlotsChanged
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
 
@@ -23,6 +27,10 @@ NARROWED = "narrowed"
 """The attempts that were narrower than the job, and ran."""
 LOST_FOR_GOOD = "lost_for_good"
 """The executors that nothing replaced."""
+
+
+_SEEN = 0.2
+"""If slots are enough for longer than this part of the wait, a job that waits for them sees it."""
 
 
 class NarrowedJobs:
@@ -42,16 +50,18 @@ class NarrowedJobs:
             for line in history.of(FaultStarted)
             if context.planned_faults[line.operation.fault].fault.ends is not None
         ]
+        changes = [(one.index, one.time_ms, one.operation.slots) for one in history.of(SlotsChanged)]
+        there = _slots_at_first(context)
         problems: list[str] = []
         for line in history.of(Narrowed):
             attempt = line.operation.attempt
-            there = _slots_at_first(context)
             if line.operation.slots < there and not any(kill_ms <= line.time_ms for kill_ms in kills_ms):
                 problems.append(
                     f"attempt {attempt} found {line.operation.slots} of {there} slots, and no fault had taken any"
                 )
             meant = jobs.meant(jobs.of.get(attempt, 0))
             problems += [f"attempt {attempt}: {what}" for what in _problems(meant, line.operation)]
+            problems += [f"attempt {attempt}: {what}" for what in _too_early(meant, line, changes, there)]
         lost = [
             record
             for record in context.faults
@@ -75,6 +85,35 @@ def _slots_at_first(context: TrialContext) -> int:
     planned = context.plan.deployment
     exact = Capability.DETERMINISTIC_REPLAY.name in context.capabilities
     return planned.executors * (planned.slots_per_executor or 0) if exact else 0
+
+
+def _too_early(
+    plan: TrialPlan, line: Recorded[Narrowed], changes: Sequence[tuple[int, float, int]], at_first: int
+) -> Iterator[str]:
+    """Yield what is wrong with the moment at which a job goes on narrower; nothing if nobody observed the slots.
+
+    ``plan`` has the job as it is meant to be; ``changes`` are index, time and number of slots of each change.
+    Nobody looks for slots all the time: if they were enough for a moment, the job may not have seen it.
+    """
+    needed, wait_ms = len(plan.job.subtasks), plan.deployment.elastic_wait_ms or 0
+    before = [(0.0, at_first), *((time_ms, slots) for index, time_ms, slots in changes if index < line.index)]
+    if not at_first or len(before) == 1:
+        return
+    if line.operation.slots != before[-1][1]:
+        yield f"it found {line.operation.slots} slots, and there were {before[-1][1]}"
+    seen_ms = max(1.0, wait_ms * _SEEN)
+    missing_since: float | None = None
+    for (time_ms, slots), (until_ms, _) in pairwise([*before, (line.time_ms, 0)]):
+        if slots < needed:
+            missing_since = time_ms if missing_since is None else missing_since
+        elif until_ms - time_ms > seen_ms:
+            missing_since = None
+    missing_ms = 0.0 if missing_since is None else line.time_ms - missing_since
+    if missing_ms < wait_ms:
+        yield (
+            f"it is narrower, and of its {needed} slots some had been missing for {missing_ms:g} ms only; it is to "
+            f"wait {wait_ms} ms for them"
+        )
 
 
 def _problems(plan: TrialPlan, narrowed: Narrowed) -> Iterator[str]:

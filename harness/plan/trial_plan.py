@@ -97,6 +97,9 @@ class DeploymentPlan(Bounded, frozen=True, forbid_unknown_fields=True):
     elastic_wait_ms: _Duration | None = None
     """How long an attempt waits for slots that are missing, before the job goes on narrower (RSC-2); None: it never
     does, and waits until it fails."""
+    replaced_after_ms: _Duration = 0
+    """In the simulator, for elastic jobs: how long nothing takes the place of an executor that has died. On Spark the
+    cluster decides."""
     fixed_vertices: tuple[str, ...] = ()
     """Vertices that an elastic job leaves as they are; so it does with receivers of a broadcast, and with loops."""
     slow_vertex: str | None = None
@@ -334,6 +337,13 @@ def _problem_of_elastic(deployment: DeploymentPlan, checkpoints: CheckpointPlan,
     unknown = [name for name in deployment.fixed_vertices if names and name not in names]
     if unknown:
         return f"deployment.fixed_vertices: there is no vertex {unknown[0]!r} in the job"
+    if deployment.replaced_after_ms and (
+        deployment.elastic_wait_ms is None or deployment.slots_per_executor is None
+    ):
+        return (
+            "deployment.replaced_after_ms is for elastic jobs whose slots are counted: give elastic_wait_ms and "
+            "slots_per_executor, too"
+        )
     if deployment.elastic_wait_ms is not None and checkpoints.records_all:
         return (
             "a job with snapshots of chandy_lamport cannot be elastic: leave deployment.elastic_wait_ms out"

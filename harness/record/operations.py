@@ -37,6 +37,13 @@ class Narrowed(_Kind, frozen=True):
     """Vertex -> parallelism, of every vertex."""
 
 
+class SlotsChanged(_Kind, frozen=True):
+    """The executors that are there have room for another number of subtasks from now on, as observed at the executors;
+    told of changes only."""
+
+    slots: int
+
+
 class AttemptStarted(_Kind, frozen=True):
     """A deployment of the dataflow begins."""
 
@@ -365,6 +372,7 @@ class HealingUnclear(_Kind, frozen=True):
 
 Operation = (
     Narrowed
+    | SlotsChanged
     | AttemptStarted
     | AttemptRunning
     | AttemptEnded

@@ -18,6 +18,7 @@ from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint
 from barrier_tck.reference_impl.protocol.narrowing import narrowed
 from barrier_tck.reference_impl.protocol.rescale import NewJob, redistributed
 from barrier_tck.reference_impl.protocol.subtask import SubtaskMachine
+from barrier_tck.reference_impl.runtime.elasticity import Elasticity
 from barrier_tck.reference_impl.runtime.rescaling import Rerouting
 from barrier_tck.reference_impl.state.backend import StateBackend
 from barrier_tck.reference_impl.state.heap import HeapStateBackend
@@ -60,5 +61,7 @@ class Components:
     """Gives a subtask the records in flight that it takes over (RSC-3)."""
     narrow: Callable[..., dict[str, int] | None] = narrowed
     """Says how parallel an elastic job is with fewer slots than it wants."""
+    elasticity: Callable[..., Elasticity] = Elasticity
+    """Says how parallel the next attempt of an elastic job is, once slots have been missing for long enough."""
     checkpoint_storage: Callable[..., CheckpointStorage] = FileCheckpointStorage
     """Takes a file system, the job's name and the root directory; the coordinator and each subtask have their own."""

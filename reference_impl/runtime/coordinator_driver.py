@@ -66,7 +66,6 @@ from barrier_tck.reference_impl.protocol.messages import (
 )
 from barrier_tck.reference_impl.runtime.compatibility import require_fitting, require_possible
 from barrier_tck.reference_impl.runtime.components import Components
-from barrier_tck.reference_impl.runtime.elasticity import Elasticity
 from barrier_tck.reference_impl.runtime.job_observer import JobObserver
 from barrier_tck.reference_impl.runtime.loop_ends import LoopEnds, Told
 from barrier_tck.reference_impl.runtime.ports import (
@@ -114,7 +113,9 @@ class CoordinatorDriver:
         self.ports = ports
         self._graph = graph
         self._elasticity = (
-            Elasticity(graph, config.elastic, components.narrow) if config.elastic is not None else None
+            components.elasticity(graph, config.elastic, components.narrow)
+            if config.elastic is not None
+            else None
         )
         self._slots_short: int | None = None
         """How many slots there were, if the present job is narrower for it."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from barrier_tck.faults.kinds.kill_executor import KillExecutor
 from barrier_tck.faults.kinds.lose_executor import LoseExecutor
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.campaign.sometimes import SometimesNarrowed
@@ -18,7 +19,13 @@ from barrier_tck.harness.oracle.jobs_of_trial import jobs_of_trial
 from barrier_tck.harness.oracle.narrowed_jobs import LOST_FOR_GOOD, NARROWED, NarrowedJobs
 from barrier_tck.harness.plan.job_graph import SINK, JobPlan
 from barrier_tck.harness.plan.reading import read_plan
-from barrier_tck.harness.plan.trial_plan import CheckpointPlan, DeploymentPlan, RescalePlan, TrialPlan
+from barrier_tck.harness.plan.trial_plan import (
+    CheckpointPlan,
+    DeploymentPlan,
+    RescalePlan,
+    TrialPlan,
+    WorkloadPlan,
+)
 from barrier_tck.harness.record import operations as told
 from barrier_tck.harness.record.records import FaultRecord, TrialSummary
 from barrier_tck.harness.record.verdict import Finding, Verdict
@@ -110,6 +117,72 @@ def test_a_job_that_is_narrower_at_the_very_moment_of_the_loss_is_right() -> Non
     assert found.verdict is Verdict.VALID, found.summary
 
 
+def judged_after(*slots: tuple[int, int], wait_ms: int = 10) -> Finding:
+    """Judge a job that goes on narrower after so many slots were there for so many milliseconds."""
+    deployment = msgspec.structs.replace(PLAN.deployment, elastic_wait_ms=wait_ms)
+    plan = msgspec.structs.replace(PLAN, deployment=deployment)
+    book = Book().attempt(1).tell(told.FaultStarted(0), "nemesis").attempt_failed(1)
+    for number, for_ms in slots:
+        book.tell(told.SlotsChanged(number), "executors").nothing(for_ms - 1)
+    book.tell(told.Narrowed(2, 6, the_job(2, 3))).attempt(2)
+    exact = frozenset({Capability.DETERMINISTIC_REPLAY.name})
+    return NarrowedJobs().check(
+        TrialContext(plan, a_context(plan, book).history, faults=(FIRED,), capabilities=exact)
+    )
+
+
+@pytest.mark.parametrize(
+    ("slots", "words"),
+    [
+        (((6, 10),), ""),
+        (((6, 9),), "missing for 9 ms only; it is to wait 10 ms"),
+        (((6, 30), (9, 20), (6, 3)), "missing for 3 ms only"),
+        (((3, 5), (6, 5)), ""),
+        (((6, 5), (9, 2), (6, 5)), ""),  # it looked before and after, and not between
+        (((6, 5), (9, 3), (6, 7)), "missing for 7 ms only"),
+        (((6, 20), (9, 5)), "missing for 0 ms only"),
+        (((6, 5), (3, 20)), "it found 6 slots, and there were 3"),
+    ],
+)
+def test_slots_must_have_been_missing_for_as_long_as_the_job_is_to_wait(
+    slots: tuple[tuple[int, int], ...], words: str
+) -> None:
+    found = judged_after(*slots)
+    assert found.verdict is (Verdict.INVALID if words else Verdict.VALID), found.summary
+    assert words in " ".join(found.examples)
+
+
+def test_nothing_is_said_about_the_wait_where_nobody_observed_the_slots() -> None:
+    assert judged_after(wait_ms=1_000).verdict is Verdict.VALID
+
+
+KILLS = tuple(
+    ScheduledFault(KillExecutor("totals[0]"), After(ProtocolPoint.CHECKPOINT_COMPLETED, nth=nth))
+    for nth in (2, 6)
+)
+
+
+@pytest.mark.parametrize(("replaced_after_ms", "narrower"), [(0, 0), (20, 0), (60, 2)])
+def test_an_executor_that_is_replaced_late_is_waited_for_and_then_done_without(
+    replaced_after_ms: int, narrower: int, tmp_path: Path
+) -> None:
+    plan = a_plan(
+        workload=WorkloadPlan("keyed-totals", batches=60, keys=20, records_per_second=600),
+        job=JobPlan("", {"source": 3, "totals": 4, "sink": 1}),
+        checkpoints=CheckpointPlan(interval_ms=15, async_ms_max=4),
+        deployment=DeploymentPlan(
+            executors=3, slots_per_executor=3, elastic_wait_ms=30, replaced_after_ms=replaced_after_ms
+        ),
+        faults=KILLS,
+    )
+    trial = execute(plan, ReferenceSimulated(), tmp_path)
+    assert trial.record.verdict is Verdict.VALID, trial.record.findings
+    assert trial.history is not None
+    assert len([*trial.history.of(told.Narrowed)]) == narrower
+    changes = [line.operation.slots for line in trial.history.of(told.SlotsChanged)]
+    assert changes == ([6, 9, 6, 9] if replaced_after_ms else [])
+
+
 def test_the_ends_of_a_forward_edge_stay_equally_parallel() -> None:
     plan = a_plan(
         workload=msgspec.structs.replace(PLAN.workload, name="passthrough"),
@@ -195,6 +268,8 @@ def test_of_the_elastic_jobs_that_lost_an_executor_for_good_some_must_go_on_narr
     [
         (DeploymentPlan(fixed_vertices=("nobody",)), CheckpointPlan(), "no vertex 'nobody'"),
         (DeploymentPlan(elastic_wait_ms=1), CheckpointPlan(protocol="chandy_lamport"), "cannot be elastic"),
+        (DeploymentPlan(elastic_wait_ms=1, replaced_after_ms=1), CheckpointPlan(), "slots are counted"),
+        (DeploymentPlan(slots_per_executor=9, replaced_after_ms=1), CheckpointPlan(), "slots are counted"),
     ],
 )
 def test_a_plan_of_an_elastic_job_that_contradicts_itself_is_refused(
@@ -237,7 +312,8 @@ def test_jobs_are_drawn_that_lose_several_executors_one_after_the_other_and_noth
     assert {plan.on_unreadable for plan in several} == {"fail", "older"}
     assert {plan.checkpoints.incremental for plan in several} == {False, True}
     for plan in several:
-        assert all(isinstance(one.fault, LoseExecutor) for one in plan.faults) and not plan.savepoints
+        for_good = plan.faults[1:] if plan.deployment.replaced_after_ms else plan.faults
+        assert all(isinstance(one.fault, LoseExecutor) for one in for_good) and not plan.savepoints
         numbers = [one.trigger.nth for one in plan.faults if isinstance(one.trigger, After)]
         assert len(numbers) == len(plan.faults) and numbers == sorted(set(numbers))
         slots, executors = plan.deployment.slots_per_executor or 0, plan.deployment.executors
@@ -267,3 +343,25 @@ def test_elastic_jobs_are_drawn_with_loops_which_have_room_after_the_loss() -> N
         in_loops = [name for loop in plan.job.loops for name in loop]
         needed = [v.parallelism if v.name in in_loops else 1 for v in plan.job.vertices]
         assert sum(needed) <= left
+
+
+@pytest.mark.long
+def test_elastic_jobs_are_drawn_whose_executors_are_replaced_late(tmp_path: Path) -> None:
+    profile = replace(
+        profile_named("rescale"), chains_per_mille=0, losses_per_mille=1_000, replaced_late_per_mille=1_000
+    )
+    late = [plan for plan in draw_plans(3, 40, profile) if plan.deployment.replaced_after_ms]
+    assert len(late) >= 12
+    for plan in late:
+        assert plan.deployment.elastic_wait_ms is not None
+        assert plan.deployment.elastic_wait_ms > plan.restart.delay_ms < plan.deployment.replaced_after_ms
+        assert any(isinstance(one.fault, LoseExecutor) for one in plan.faults)
+    back = [plan for plan in late if plan.faults and isinstance(plan.faults[0].fault, KillExecutor)]
+    in_time = [
+        plan for plan in back if plan.deployment.replaced_after_ms < (plan.deployment.elastic_wait_ms or 0)
+    ]
+    assert len(in_time) >= 5
+    for number, plan in enumerate(in_time[:5]):
+        (tmp_path / str(number)).mkdir()
+        record = run_trial(plan, ReferenceSimulated(), tmp_path / str(number))
+        assert record.verdict is Verdict.VALID, (plan, record.findings)

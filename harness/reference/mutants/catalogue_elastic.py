@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from barrier_tck.faults.kinds.kill_executor import KillExecutor
 from barrier_tck.faults.kinds.lose_executor import LoseExecutor
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.plan.job_graph import JobPlan
@@ -67,6 +68,16 @@ _ONE_BY_ONE = msgspec.structs.replace(
     ),
 )
 """Four sinks, then three, then two: who has prepared something is lost, and then who has taken it over."""
+_IN_TIME = msgspec.structs.replace(
+    _PLAN,
+    workload=WorkloadPlan("keyed-totals", batches=60, keys=20, records_per_second=600),
+    deployment=msgspec.structs.replace(_PLAN.deployment, replaced_after_ms=20, elastic_wait_ms=30),
+    faults=tuple(
+        ScheduledFault(KillExecutor("totals[0]"), After(ProtocolPoint.CHECKPOINT_COMPLETED, nth=nth))
+        for nth in (2, 6)
+    ),
+)
+"""Each executor that dies is replaced before the job has waited for long enough."""
 
 
 def elastic_mutants(product: Components) -> Iterator[Mutant]:
@@ -126,4 +137,11 @@ def elastic_mutants(product: Components) -> Iterator[Mutant]:
         "A prepared transaction goes on to the successor of who held it last; a sink sweeps that of who prepared it.",
         _ONE_BY_ONE,
         redistribute=bugs.HandsTransactionsOn(),
+    )
+    yield bug(
+        "EL-09",
+        "RSC-2",
+        "A job that once waited for slots, and got them in time, does not wait the next time, and goes on narrower.",
+        _IN_TIME,
+        elasticity=bugs.WaitsOnlyOnce,
     )

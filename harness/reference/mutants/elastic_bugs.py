@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from msgspec.structs import replace
 
 from barrier_tck.harness.reference.mutants.rescale_bugs import Redistribution
+from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.operators.sinks import TransactionalFileSink
 from barrier_tck.reference_impl.protocol.coordinator import CoordinatorMachine
 from barrier_tck.reference_impl.protocol.coordinator_checkpoints import Commands
@@ -20,6 +21,7 @@ from barrier_tck.reference_impl.protocol.messages import (
 from barrier_tck.reference_impl.protocol.narrowing import narrowed
 from barrier_tck.reference_impl.protocol.rescale import NewJob, widths_of
 from barrier_tck.reference_impl.protocol.transactions import TransactionHandle
+from barrier_tck.reference_impl.runtime.elasticity import Elasticity
 
 _Joined = Sequence[tuple[str, str]]
 
@@ -135,3 +137,17 @@ class AwaitsEverybody(CoordinatorMachine):
     def handle(self, event: CoordinatorEvent, now_ms: float) -> Commands:
         """Do not hear that there are others."""
         return () if isinstance(event, JobResized) else super().handle(event, now_ms)
+
+
+class WaitsOnlyOnce(Elasticity):
+    """EL-09: when the slots are there in time, it is not forgotten since when they were missing."""
+
+    def job_for(
+        self, slots: int | None, now_ms: float, completed: Sequence[CompletedCheckpoint]
+    ) -> JobGraph | None:
+        """Forget it only when the wait is over."""
+        since_ms = self._waiting_since_ms
+        job = super().job_for(slots, now_ms, completed)
+        if slots is None or slots >= len(self.wanted.subtasks):
+            self._waiting_since_ms = since_ms
+        return job

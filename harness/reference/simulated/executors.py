@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 
 from barrier_tck.harness.plan.trial_plan import DeploymentPlan
 from barrier_tck.harness.reference.simulated.file_system import SimulatedDisk
 from barrier_tck.harness.reference.simulated.hosts import SimulatedHost, SimulatedHosts
+from barrier_tck.harness.reference.simulated.scheduler import Scheduler
 from barrier_tck.harness.reference.simulated.subtask_processes import SimulatedExecutor
 
 
@@ -22,7 +24,7 @@ class Lost(Enum):
 
 
 class SimulatedExecutors:
-    """The present executors, in their order; whoever is replaced leaves its place to its successor."""
+    """The present executors, in their order; whoever is replaced at once leaves its place to its successor."""
 
     def __init__(
         self,
@@ -30,9 +32,15 @@ class SimulatedExecutors:
         disk: SimulatedDisk,
         real_directory: str | None,
         memory_bytes: int | None,
+        scheduler: Scheduler,
     ) -> None:
         """Start as many as a plan has, each on a host of its own; see ``SimulatedHosts`` for directory and memory."""
+        self.slots_changed: Callable[[int], None] = lambda slots: None
+        """Told how many slots there are whenever it is another number than before."""
         self._slots_each = planned.slots_per_executor
+        self._replaced_after_ms = planned.replaced_after_ms
+        self._scheduler = scheduler
+        self._coming = 0
         self._disk = disk
         self._started = 0
         self.hosts = SimulatedHosts(planned.executors, real_directory, memory_bytes)
@@ -43,17 +51,38 @@ class SimulatedExecutors:
         """Return how many subtasks there is room for; None: for any number."""
         return None if self._slots_each is None else self._slots_each * len(self.present)
 
+    @property
+    def lasting(self) -> int:
+        """Return how many there are, with those that are about to take the place of one that died."""
+        return len(self.present) + self._coming
+
     def lose(self, executor: SimulatedExecutor, lost: Lost) -> SimulatedHost:
         """Lose one, and start another in its place unless it is gone for good; return the host that is there then."""
         executor.alive = False
         if lost is Lost.FOR_GOOD:
             self.present.remove(executor)
             self.hosts.lose(executor.host)
+            self._tell()
             return executor.host
         after = self.hosts.replace if lost is Lost.HOST else self.hosts.executor_died
         host = after(executor.host)
-        self.present[self.present.index(executor)] = self._new(host)
+        if self._replaced_after_ms:
+            self.present.remove(executor)
+            self._coming += 1
+            self._tell()
+            self._scheduler.at(self._scheduler.now + self._replaced_after_ms, self._replace, host)
+        else:
+            self.present[self.present.index(executor)] = self._new(host)
         return host
+
+    def _replace(self, host: SimulatedHost) -> None:
+        self._coming -= 1
+        self.present.append(self._new(host))
+        self._tell()
+
+    def _tell(self) -> None:
+        if self.slots is not None:
+            self.slots_changed(self.slots)
 
     def _new(self, host: SimulatedHost) -> SimulatedExecutor:
         self._started += 1

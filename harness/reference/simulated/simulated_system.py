@@ -10,7 +10,7 @@ import msgspec
 
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.history import End, History, Row
-from barrier_tck.harness.record.operations import ReadsObserved
+from barrier_tck.harness.record.operations import ReadsObserved, SlotsChanged
 from barrier_tck.harness.record.passages import Passage, in_order
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.reference.checkpoint_storages import require_outliving, simulated_storage
@@ -224,6 +224,7 @@ class _Recorder(RunRecorder):
     def follow(self, world: SimulatedWorld) -> None:
         self._world = world
         world.next_graph = self._next_graph
+        world.executors.slots_changed = lambda slots: self.note(SlotsChanged(slots), process="executors")
 
     def _next_graph(self) -> JobGraph:
         if self.rescaled_to:

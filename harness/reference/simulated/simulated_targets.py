@@ -170,7 +170,7 @@ class SimulatedTargets(NoTargets):
     def lasting_loss_of(self, subtask: str) -> _ExecutorTarget | None:
         """Return the host of a subtask, which nothing replaces; None if it is the last one."""
         process = self._world.live(subtask)
-        if process is None or len(self._world.executors.present) == 1:
+        if process is None or self._world.executors.lasting == 1:
             return None
         return _ExecutorTarget(self._world, process.executor, Lost.FOR_GOOD)
 

@@ -132,7 +132,8 @@ class SimulatedWorld:
         keeps_files = StateCapability.LOCAL_FILES in capabilities
         self._working = temporary_work_directory("world") if keeps_files else None
         real = self._working.name if self._working is not None else None
-        self.executors = SimulatedExecutors(plan.deployment, self.disk, real, memory_for_copies(config))
+        in_memory = memory_for_copies(config)
+        self.executors = SimulatedExecutors(plan.deployment, self.disk, real, in_memory, self.scheduler)
         self._killed: list[SimulatedSubtask] = []
         self._in_rings: list[Any] = [self.disturbances, self.heartbeats]
         """Objects in reference cycles with the world or with each other: processes, past and present, and targets."""
