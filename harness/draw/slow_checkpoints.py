@@ -74,19 +74,27 @@ def _needed_ms(plan: TrialPlan, slow_batch_ms: int) -> int:
     before = batches_before_barriers(plan.job, network.channel_capacity)
     queued = max(before.values(), default=0)
     at_slow_vertex = before.get(plan.deployment.slow_vertex or "", 0)
-    return (1 + network.latency_ms_max * factor) * (plan.job.depth + queued) + slow_batch_ms * at_slow_vertex
+    # A barrier goes once round each loop, which may be one behind the other.
+    hops = plan.job.depth + sum(len(loop) for loop in plan.job.loops)
+    return (1 + network.latency_ms_max * factor) * (hops + queued) + slow_batch_ms * at_slow_vertex
 
 
 def batches_before_barriers(job: JobPlan, capacity: int) -> dict[str, int]:
     """Return for each vertex about how many batches its busiest subtask handles from the trigger to the last barrier.
 
-    Each channel may be full. If all records have one key, all that passes a vertex passes one subtask of the next.
+    Each channel may be full. If all records have one key, all that passes a vertex passes one subtask of the next. What
+    was under way in a loop comes between what comes from outside, and before the barrier that went round it: so it is
+    counted twice, the second time with all that the vertices of the loop had to handle until then.
     """
     before: dict[str, int] = {}
-    for vertex in job.vertices:
-        edges = [edge for edge in job.inputs_of(vertex.name) if not edge.feedback]
-        senders = [job.vertex(edge.source) for edge in edges]
-        before[vertex.name] = 1 + sum(
-            before[sender.name] + sender.parallelism * (1 + capacity) for sender in senders
-        )
+    for _ in range(2 if job.loops else 1):
+        former = before
+        before = {}
+        for vertex in job.vertices:
+            edges = [edge for edge in job.inputs_of(vertex.name) if former or not edge.feedback]
+            before[vertex.name] = 1 + sum(
+                (former if edge.feedback else before)[edge.source]
+                + job.vertex(edge.source).parallelism * (1 + capacity)
+                for edge in edges
+            )
     return before
