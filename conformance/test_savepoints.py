@@ -9,6 +9,7 @@ import pytest
 
 from barrier_tck.conformance.plans import SINK, SOURCE, STATEFUL, kill_worker, varied
 from barrier_tck.conformance.trials import Trial, Trials, happened, require, the_only
+from barrier_tck.faults.kinds.pause_worker import PauseWorker
 from barrier_tck.faults.kinds.repeat_messages import RepeatMessages
 from barrier_tck.faults.targets import Direction
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
@@ -31,6 +32,7 @@ from barrier_tck.harness.record.operations import (
     InputRead,
     JobFinished,
     JobStopped,
+    SavepointAsked,
 )
 from barrier_tck.harness.record.records import SnapshotRecord
 from barrier_tck.harness.record.verdict import Verdict
@@ -186,6 +188,57 @@ def test_if_the_savepoint_fails_the_job_goes_on(trials: Trials, who: str) -> Non
         require(any(trial.history.of(JobFinished)), "it went on to its end", trial)
         storage = trial.history.storage
         require(storage is not None and not storage.savepoints, "nothing looks like a savepoint", trial)
+
+
+def _stop_outlived_a_savepoint(trial: Trial) -> bool:
+    """Tell whether a savepoint failed while a stop that had been asked for was still waiting, and then was tried."""
+    waiting = failed = False
+    taken: list[int] = []
+    for line in trial.history.operations:
+        match line.operation:
+            case SavepointAsked(stops=True):
+                waiting = True
+            case CheckpointTriggered(stops=True):
+                return failed
+            case CheckpointTriggered(checkpoint=number, savepoint=str()):
+                taken.append(number)
+            case CheckpointAborted(checkpoint=number) if waiting and number in taken:
+                failed = True
+    return False
+
+
+@pytest.mark.needs(Capability.SLOW_SNAPSHOTS)
+@pytest.mark.long_on_clusters
+@pytest.mark.clause("COO-5", "COO-2")
+def test_a_stop_that_waits_is_not_forgotten_when_a_savepoint_fails(trials: Trials) -> None:
+    """Every snapshot may be so slow that a savepoint expires."""
+    plan = _plan(
+        SavepointPlan(after_checkpoints=0, delay_ms=20),
+        SavepointPlan(after_checkpoints=0, delay_ms=25, stop=True),
+        interval_ms=SELDOM_MS,
+        timeout_ms=14,
+        async_ms_max=14,
+    )
+    claim = "did a savepoint fail while a stop was waiting for its end"
+    trials.valid_until(plan, _stop_outlived_a_savepoint, claim)
+
+
+@pytest.mark.needs(Capability.MESSAGE_FAULTS, Capability.PAUSE)
+@pytest.mark.clause("COO-5", "COO-3", "SNK-1")
+def test_a_job_is_not_over_before_its_sinks_have_committed_for_the_last_savepoint(trials: Trials) -> None:
+    """They have committed for an earlier checkpoint, and the report of that comes again while one stands still."""
+    again = RepeatMessages(SINK, direction=Direction.FORWARD, late_ms=40, duration_ms=1_000)
+    pause = PauseWorker(SINK, duration_ms=100)
+    faults = (
+        ScheduledFault(again, After(ProtocolPoint.ATTEMPT_RUNNING)),
+        ScheduledFault(pause, After(ProtocolPoint.COMPLETION_NOTIFIED, SINK, nth=2)),
+    )
+    for trial in trials.all_valid(_plan(STOP, faults=faults, interval_ms=SELDOM_MS)):
+        stopped = the_only(_stops(trial), STOPPED, trial)
+        earlier = [line.operation for line in trial.history.of(Committed)]
+        happened(
+            any((one.checkpoint or 0) < (stopped or 0) for one in earlier), "an earlier commit came", trial
+        )
 
 
 def _heard_late(trial: Trial) -> bool:

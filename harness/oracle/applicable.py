@@ -34,6 +34,7 @@ from barrier_tck.harness.oracle.reachability import Reachability
 from barrier_tck.harness.oracle.restart_strategy import RestartStrategyKept
 from barrier_tck.harness.oracle.restorability import Restorability
 from barrier_tck.harness.oracle.restored_latest import RestoredLatest
+from barrier_tck.harness.oracle.savepoints_answered import SavepointsAnswered
 from barrier_tck.harness.oracle.snapshot_formula import SnapshotFormula
 from barrier_tck.harness.oracle.snapshot_order import SnapshotOrder
 from barrier_tck.harness.oracle.stopping import StopWithSavepoint
@@ -108,7 +109,7 @@ def checkers_for(
         if Capability.EARLY_FINISH in capabilities:
             chosen.append(FinishedSubtasks(trial_input))
     if plan.savepoints and plan.checkpoints.enabled and Capability.SAVEPOINTS in capabilities:
-        chosen.append(StopWithSavepoint())
+        chosen += [SavepointsAnswered(), StopWithSavepoint()]
         if inspects:
             chosen.append(Savepoints())
     if inspects and trial_input.plan.records_channels and Capability.MESSAGE_LOG in capabilities:

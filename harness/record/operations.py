@@ -85,6 +85,13 @@ class CheckpointTriggered(_Kind, frozen=True):
     """For how long its id was made durable before. The checkpoint has had its timeout since the beginning of that."""
 
 
+class SavepointAsked(_Kind, frozen=True):
+    """The coordinator was asked for a savepoint. It is triggered or refused before the job ends."""
+
+    savepoint: str
+    stops: bool = False
+
+
 class SavepointRefused(_Kind, frozen=True):
     """A savepoint was asked for, and will not be taken."""
 
@@ -377,6 +384,7 @@ Operation = (
     | AttemptRunning
     | AttemptEnded
     | CheckpointTriggered
+    | SavepointAsked
     | SavepointRefused
     | Acknowledged
     | CheckpointCompleted

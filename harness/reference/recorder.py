@@ -170,6 +170,10 @@ class RunRecorder(JobObserver, ABC):
         place, stops = (savepoint.directory, savepoint.stop) if savepoint is not None else (None, False)
         self.note(told.CheckpointTriggered(checkpoint, attempt, final, place, stops, reserving_ms))
 
+    def savepoint_requested(self, savepoint: Savepoint) -> None:
+        """A savepoint was asked for."""
+        self.note(told.SavepointAsked(savepoint.directory, savepoint.stop))
+
     def savepoint_refused(self, savepoint: Savepoint, reason: str) -> None:
         """A savepoint will not be taken."""
         self.note(told.SavepointRefused(savepoint.directory, savepoint.stop, reason))

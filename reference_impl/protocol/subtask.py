@@ -231,7 +231,7 @@ class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
 
     def _on_old_trigger(self, event: TriggerCheckpoint) -> SubtaskCommands:
         """Behind a terminal barrier no new trigger comes; an old one may come a second time."""
-        if not self.is_overtaken(event.checkpoint):
+        if self._held_by is None or event.checkpoint > self._held_by:
             raise self.illegal(event, f"the terminal barrier {self._held_by} is not aborted")
         return ()
 

@@ -185,6 +185,7 @@ class CoordinatorDriver:
 
     def request_savepoint(self, savepoint: Savepoint) -> None:
         """Take a request for a savepoint, and perhaps for a stop with it (COO-5); the observer learns what follows."""
+        self.ports.observer.savepoint_requested(savepoint)
         try:
             free = self.ports.storage.is_free(savepoint.directory)
             problem = (

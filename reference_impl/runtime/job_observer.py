@@ -50,6 +50,9 @@ class JobObserver:
         Before, its id was made durable, which took ``reserving_ms`` milliseconds; its timeout has begun already.
         """
 
+    def savepoint_requested(self, savepoint: Savepoint) -> None:
+        """A savepoint was asked for; whether it is taken is not decided yet."""
+
     def savepoint_refused(self, savepoint: Savepoint, reason: str) -> None:
         """A savepoint was asked for and will not be taken; the job goes on."""
 

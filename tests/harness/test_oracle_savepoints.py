@@ -8,11 +8,16 @@ from typing import Any
 import msgspec
 import pytest
 
+from barrier_tck.faults.kinds.crash_coordinator import CrashCoordinator
+from barrier_tck.faults.vocabulary import At, ScheduledFault
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.kept_savepoints import Savepoints
+from barrier_tck.harness.oracle.savepoints_answered import SavepointsAnswered
 from barrier_tck.harness.oracle.stopping import StopWithSavepoint
+from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record import operations as told
 from barrier_tck.harness.record.history import End, NamedFile, SnapshotView, StorageView
+from barrier_tck.harness.record.operations import Operation
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.stored import (
     StoredCheckpoint,
@@ -170,6 +175,56 @@ def test_anything_behind_the_barrier_is_invalid(book: Book, why: str) -> None:
     finding = judged(book)
     assert finding.verdict is Verdict.INVALID
     assert any(why in example for example in finding.examples), finding.examples
+
+
+# --- answers ------------------------------------------------------------------------------------------------
+
+
+def asked(stops: bool = False) -> Book:
+    return Book().attempt(1).tell(told.SavepointAsked(PLACE, stops))
+
+
+def answered(book: Book, plan: TrialPlan | None = None) -> Finding:
+    return SavepointsAnswered().check(a_context(plan or a_plan(), book))
+
+
+@pytest.mark.parametrize(
+    "book",
+    [
+        savepoint(asked(), 2).tell(told.JobFinished()),
+        asked(stops=True).checkpoint(1).tell(told.SavepointRefused(PLACE, True)).attempt_failed(1),
+        asked(stops=True).tell(told.JobCut(Reason.OUT_OF_TIME)),
+    ],
+)
+def test_a_savepoint_that_was_triggered_or_refused_is_answered_and_an_open_end_proves_nothing(
+    book: Book,
+) -> None:
+    finding = answered(book)
+    assert (finding.verdict, finding.clauses, finding.counts["asked"]) == (Verdict.VALID, ("COO-5",), 1)
+
+
+def test_without_a_request_nothing_is_shown() -> None:
+    assert answered(Book().attempt(1).tell(told.JobFinished())).clauses == ()
+
+
+@pytest.mark.parametrize(
+    "end", [told.JobFinished(), told.JobStopped(3), told.JobFailed(Reason.RESTARTS_USED_UP)]
+)
+def test_a_request_that_is_forgotten_when_the_job_ends_is_invalid(end: Operation) -> None:
+    for book in (asked(), asked(stops=True)):
+        finding = answered(book.checkpoint(3).tell(end))
+        assert finding.verdict is Verdict.INVALID and "neither triggered nor refused" in finding.summary
+
+
+def test_a_request_that_is_forgotten_when_the_attempt_fails_is_invalid() -> None:
+    assert answered(asked(stops=True).attempt_failed(1)).verdict is Verdict.INVALID
+
+
+def test_a_coordinator_that_dies_may_forget_what_it_was_asked_for_and_only_that() -> None:
+    plan = a_plan(faults=(ScheduledFault(CrashCoordinator(), At(5)),))
+    assert answered(asked().fault(0).attempt_failed(1), plan).verdict is Verdict.VALID
+    later = Book().attempt(1).fault(0).nothing(5).tell(told.SavepointAsked(PLACE)).attempt_failed(1)
+    assert answered(later, plan).verdict is Verdict.INVALID
 
 
 # --- claims -------------------------------------------------------------------------------------------------

@@ -332,6 +332,9 @@ class SubtaskWalk(ChannelWalk):
                         NotifyCheckpointComplete(CheckpointId(self.terminal - 1)),
                         NotifyCheckpointAborted(CheckpointId(self.terminal), "late"),
                     ]
+                    if self.closed_reported:  # who is triggered may be triggered again
+                        again = TriggerCheckpoint(CheckpointId(self.terminal), 0, self.stop(self.terminal))
+                        self.outcomes.append(again)
                 case Leave():
                     still = (TriggerCheckpoint(CheckpointId(9), 0), AlignmentTimedOut(CheckpointId(9)))
                     self.outcomes += [*still, OutputsPassed(CheckpointId(9))]

@@ -15,6 +15,7 @@ from barrier_tck.reference_impl.protocol import coordinator_events as ev
 from barrier_tck.reference_impl.protocol.causes import Cause
 from barrier_tck.reference_impl.protocol.coordinator_states import JobState
 from barrier_tck.reference_impl.protocol.messages import (
+    ChannelsClosed,
     CheckpointBarrier,
     CompletedCheckpoint,
     InputConsumed,
@@ -138,6 +139,32 @@ def test_if_the_last_savepoint_fails_the_job_is_not_stopped(fails: str) -> None:
     job.tell(ev.AttemptStopped(job.machine.attempt))
     job.tick(7, ev.RestartDue())
     assert triggered(job.run()) == [] and triggered(job.tick(10)) == [(2, None)]
+
+
+def test_a_stop_that_waits_outlives_the_failure_of_a_savepoint() -> None:
+    job = running()
+    ask(job, MONDAY)
+    assert ask(job, STOP) == ()
+    assert triggered(job.tick(50, ev.CheckpointExpired(CheckpointId(1)))) == [(2, STOP)]
+
+
+def test_who_is_reached_by_no_barrier_any_more_is_told_which_savepoint_it_is() -> None:
+    job = running()
+    ask(job, MONDAY)
+    (late,) = job.tell(ChannelsClosed(job.machine.attempt, COUNT))
+    assert (late.checkpoint, late.savepoint) == (1, MONDAY)
+
+
+def test_a_job_is_over_when_its_sinks_have_committed_for_the_last_savepoint_not_for_an_earlier_checkpoint() -> (
+    None
+):
+    job = running(max_concurrent=2)
+    job.tick(10)
+    job.tell(ev.MetadataWritten(acknowledge(job, 1)))
+    ask(job, STOP)
+    job.tell(ev.MetadataWritten(acknowledge(job, 2)))
+    assert commit(job, 1) == () and job.machine.state is JobState.FINISHING
+    assert kinds(commit(job, 2)) == ["FinishJob"]
 
 
 def test_a_stop_that_was_never_triggered_is_refused_when_the_attempt_fails() -> None:

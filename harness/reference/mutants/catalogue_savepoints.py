@@ -19,7 +19,7 @@ from barrier_tck.harness.plan.trial_plan import (
     WorkloadPlan,
 )
 from barrier_tck.harness.reference.mutants import savepoint_bugs as bugs
-from barrier_tck.harness.reference.mutants.mutant import SIMULATED, Mutant, kill
+from barrier_tck.harness.reference.mutants.mutant import SIMULATED, Mutant, kill, pause
 from barrier_tck.harness.workloads.staged_jobs import short_cut
 from barrier_tck.reference_impl.runtime.components import Components
 
@@ -186,6 +186,37 @@ def savepoint_mutants(product: Components) -> Iterator[Mutant]:
         OURS,
         replace(product, subtask_machine=bugs.ForgetsThatItStopped),
         _expires(25, 2, 6),
+    )
+    yield Mutant(
+        "SV-09",
+        "COO-5",
+        "When a savepoint fails, a stop that was asked for meanwhile is forgotten with it.",
+        "planted by others into version 0.1.0",
+        replace(product, coordinator_machine=bugs.ForgetsTheStop),
+        _plan(
+            *(
+                SavepointPlan(after_checkpoints=0, delay_ms=delay_ms, stop=delay_ms > 20)
+                for delay_ms in (20, 25)
+            ),
+            checkpoints=CheckpointPlan(interval_ms=50, timeout_ms=14, async_ms_max=14),
+        ),
+    )
+    yield Mutant(
+        "CO-12",
+        "COO-5",
+        "The job is over when every sink has committed something, be it for an earlier checkpoint.",
+        "planted by others into version 0.1.0",
+        replace(product, coordinator_machine=bugs.AnyCommitIsTheLast),
+        _plan(
+            STOP,
+            faults=(
+                ScheduledFault(
+                    RepeatMessages("sink[0]", direction=Direction.FORWARD, late_ms=40, duration_ms=1_000),
+                    After(ProtocolPoint.ATTEMPT_RUNNING),
+                ),
+                *pause("sink[0]", 100, ProtocolPoint.COMPLETION_NOTIFIED, nth=2),
+            ),
+        ),
     )
 
 

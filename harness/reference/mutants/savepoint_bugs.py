@@ -6,11 +6,14 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
+import msgspec
+
 from barrier_tck.reference_impl.config import CheckpointMode
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
 from barrier_tck.reference_impl.operators.api import DataPlane, Operator
 from barrier_tck.reference_impl.operators.graph import OperatorSpec
 from barrier_tck.reference_impl.operators.sinks import FileSink, TransactionalFileSink
+from barrier_tck.reference_impl.protocol.causes import Cause
 from barrier_tck.reference_impl.protocol.coordinator import CoordinatorMachine
 from barrier_tck.reference_impl.protocol.coordinator_checkpoints import Commands
 from barrier_tck.reference_impl.protocol.coordinator_commands import NotifyComplete
@@ -20,6 +23,7 @@ from barrier_tck.reference_impl.protocol.messages import (
     CheckpointBarrier,
     CompletedCheckpoint,
     NotifyCheckpointAborted,
+    TransactionsCommitted,
 )
 from barrier_tck.reference_impl.protocol.pending import PendingCheckpoint
 from barrier_tck.reference_impl.protocol.subtask import SubtaskCommands, SubtaskMachine
@@ -195,3 +199,21 @@ class ForgetsThatItStopped(SubtaskMachine):
         if any(isinstance(command, HoldInput) for command in commands):
             self.blocked[:] = [True] * len(self.blocked)
         return commands
+
+
+class ForgetsTheStop(CoordinatorMachine):
+    """SV-09: when a savepoint fails, a stop that was asked for meanwhile is forgotten with it."""
+
+    def _abort(self, pending: PendingCheckpoint, now_ms: float, cause: Cause, reason: str) -> Commands:
+        if pending.savepoint is not None:
+            self._stop_wanted = None
+        return super()._abort(pending, now_ms, cause, reason)
+
+
+class AnyCommitIsTheLast(CoordinatorMachine):
+    """CO-12: the job is over when every sink has committed something, be it for an earlier checkpoint."""
+
+    def _on_commit(self, event: TransactionsCommitted, now_ms: float) -> Commands:
+        assert self._final is not None
+        newest = CheckpointId(max(event.checkpoint, self._final))
+        return super()._on_commit(msgspec.structs.replace(event, checkpoint=newest), now_ms)
