@@ -250,6 +250,14 @@ PROFILES: tuple[Profile, ...] = (
         claim_per_mille=300,
     ),
     Profile(
+        name="object-store",
+        description="As standard, with increments and savepoints, for storage to which files are uploaded in parts.",
+        keys=(4, 40),
+        incremental_per_mille=600,
+        savepoints_per_mille=250,
+        claim_per_mille=300,
+    ),
+    Profile(
         name="large-state",
         description="Fewer keys in memory than there are, on every state backend, with 0 to 3 faults.",
         workloads=("keyed-totals", "lineage"),

@@ -8,7 +8,12 @@ The store itself is durable: an object that it has acknowledged survives any hos
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
 from barrier_tck.reference_impl.paths import parent
+from barrier_tck.reference_impl.runtime_errors import SnapshotCancelled, StorageError
 from barrier_tck.reference_impl.storage import metadata
 from barrier_tck.reference_impl.storage.directory_sync import DirectorySync
 from barrier_tck.reference_impl.storage.filesystem import FileSystem
@@ -106,9 +111,55 @@ class _UploadToDisk:
         self._store.abort_upload(self._key, "")
 
 
+class _Died(BaseException):
+    """The process is dead: whoever is told of an error by it is dead, too."""
+
+
+class _DyingStore(ObjectsOnDisk):
+    """The store, as a process sees it that dies when it has sent the first part of an upload."""
+
+    dying = False
+
+    def put(self, key: str, content: bytes, expected: str | None = None) -> str | None:
+        """Put an object, if anybody is there to ask for it."""
+        self._live()
+        return super().put(key, content, expected)
+
+    def put_part(self, key: str, number: int, part: bytes) -> None:
+        """Keep a part of an upload; a dying process dies after its first one."""
+        super().put_part(key, number, part)
+        self._live()
+
+    def join_parts(self, key: str) -> None:
+        """Make an object of its parts, if anybody is there to ask for it."""
+        self._live()
+        super().join_parts(key)
+
+    def delete(self, key: str) -> None:
+        """Delete an object, if anybody is there to ask for it."""
+        self._live()
+        super().delete(key)
+
+    def abort_upload(self, key: str, upload: str) -> None:
+        """Delete the parts of an upload, if anybody is there to ask for it."""
+        self._live()
+        super().abort_upload(key, upload)
+
+    def _live(self) -> None:
+        if self.dying:
+            raise _Died
+
+
 class ModelObjectStorage(ObjectCheckpointStorage):
     """Checkpoint storage in that model; takes what the storage on a file system takes."""
 
     def __init__(self, files: FileSystem, job: str, root: str = "checkpoints") -> None:
         """Take the file system of the world, the job's name and the directory of checkpoint storage."""
-        super().__init__(ObjectsOnDisk(files), job, root, PART_BYTES)
+        self._dying_store = _DyingStore(files)
+        super().__init__(self._dying_store, job, root, PART_BYTES)
+
+    def die_in(self, task: Callable[[], Any]) -> None:
+        """Run a task until the process has sent a part of an upload, and let nothing more come from the process."""
+        self._dying_store.dying = True
+        with contextlib.suppress(_Died, SnapshotCancelled, StorageError):
+            task()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from barrier_tck.harness.reference.simulated.scheduler import Scheduler
 from barrier_tck.harness.reference.simulated.trace import Trace
@@ -47,6 +47,18 @@ class TaskOwner(Protocol):
         """Run an action of the process; the process handles what it raises."""
 
 
+_Job = tuple[Callable[[], Any], Callable[[Any, BaseException | None], None]]
+"""What is to be done, and who is told of its outcome."""
+
+
+@runtime_checkable
+class DiesInUploads(Protocol):
+    """Checkpoint storage of a process that may die in the middle of what it stores."""
+
+    def die_in(self, task: Callable[[], Any]) -> None:
+        """Run a task until the process has sent a part of an upload, and let nothing more come from the process."""
+
+
 class Background:
     """Runs the asynchronous parts of one process in virtual time; their outcomes arrive in a later step."""
 
@@ -55,19 +67,31 @@ class Background:
         self._surroundings = surroundings
         self._owner = owner
         self._duration_ms_max = duration_ms_max
+        self._waiting: list[_Job] = []
+        """Tasks that have been submitted and not run, the first one first."""
 
     def submit(self, task: Callable[[], Any], on_done: Callable[[Any, BaseException | None], None]) -> None:
         """Run a task later, and report its outcome later still."""
         world = self._surroundings
         delay = world.storage_random.random() * self._duration_ms_max
-        world.scheduler.at(world.scheduler.now + delay, self._run, (task, on_done))
+        job = (task, on_done)
+        self._waiting.append(job)
+        world.scheduler.at(world.scheduler.now + delay, self._run, job)
 
-    def _run(self, job: tuple[Callable[[], Any], Callable[[Any, BaseException | None], None]]) -> None:
+    def die_with(self, storage: object) -> None:
+        """Let the tasks die in the middle, together with their owner: their uploads stay unfinished (STA-2)."""
+        waiting, self._waiting = self._waiting, []
+        if isinstance(storage, DiesInUploads):
+            for task, _ in waiting:
+                storage.die_in(task)
+
+    def _run(self, job: _Job) -> None:
         if not self._owner.alive:
             return
         if self._owner.frozen:
             self._owner.defer(self._run, job)
             return
+        self._waiting.remove(job)
         task, on_done = job
         world = self._surroundings
         world.trace.add((world.scheduler.now, self._owner.name, "background", None))

@@ -423,6 +423,7 @@ class SimulatedWorld:
         """Kill one process; the coordinator notices it after a latency, or by its silence."""
         self.trace.add((self.scheduler.now, process.name, "killed", None))
         process.kill()
+        process.background.die_with(process.driver.ports.storage if process.driver is not None else None)
         if self._working is not None:
             self._killed.append(process)
         self.stop_if_over()
