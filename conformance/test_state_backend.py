@@ -104,6 +104,16 @@ def test_key_groups_move(state_backend: BackendUnderTest, tmp_path: Path) -> Non
     _assert_holds("key-groups-move", state_backend, tmp_path)
 
 
+@pytest.mark.clause("BCK-2")
+def test_key_groups_part_and_meet(state_backend: BackendUnderTest, tmp_path: Path) -> None:
+    _assert_holds("key-groups-part-and-meet", state_backend, tmp_path)
+
+
+@pytest.mark.clause("BCK-2")
+def test_redistributed_stores_go_on(state_backend: BackendUnderTest, tmp_path: Path) -> None:
+    _assert_holds("redistributed-stores-go-on", state_backend, tmp_path)
+
+
 @pytest.mark.clause("BCK-4")
 def test_what_is_no_snapshot_is_refused(state_backend: BackendUnderTest, tmp_path: Path) -> None:
     _assert_holds("what-is-no-snapshot-is-refused", state_backend, tmp_path)
@@ -167,6 +177,21 @@ def test_files_are_deterministic(state_backend: BackendUnderTest, tmp_path: Path
 @pytest.mark.clause("BCK-6")
 def test_increments_build_on_what_is_confirmed(state_backend: BackendUnderTest, tmp_path: Path) -> None:
     _assert_holds("increments-build-on-what-is-confirmed", state_backend, tmp_path)
+
+
+@pytest.mark.clause("BCK-2")
+def test_increments_go_on_after_many_failures(state_backend: BackendUnderTest, tmp_path: Path) -> None:
+    _assert_holds("increments-go-on-after-many-failures", state_backend, tmp_path)
+
+
+@pytest.mark.clause("BCK-2")
+def test_increments_part_and_meet(state_backend: BackendUnderTest, tmp_path: Path) -> None:
+    _assert_holds("increments-part-and-meet", state_backend, tmp_path)
+
+
+@pytest.mark.clause("BCK-2")
+def test_increments_in_any_order(state_backend: BackendUnderTest, tmp_path: Path) -> None:
+    _assert_holds("increments-in-any-order", state_backend, tmp_path)
 
 
 @pytest.mark.clause("BCK-2")

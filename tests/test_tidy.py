@@ -68,6 +68,7 @@ STARTED_BY_OTHERS = {
     "barrier_tck.harness.certify.candidate.storage_worker": "barrier_tck.harness.certify.storage_suite, as a process",
     "barrier_tck.harness.reference.mutants.backend_bugs": "barrier_tck.harness.certify.planted, by name",
     "barrier_tck.harness.reference.mutants.held_out_file_bugs": "barrier_tck.harness.certify.planted, by name",
+    "barrier_tck.harness.reference.mutants.rocksdb_bugs": "barrier_tck.harness.certify.planted, by name",
     "barrier_tck.harness.certify.candidate.misbehaving": "tests of the certifier, by name",
     "barrier_tck.harness.reference.spark.spark_system": "barrier_tck.harness.system.system_names, by name",
     "barrier_tck.harness.reference.simulated.simulated_system": "barrier_tck.harness.system.system_names, by name",

@@ -81,6 +81,8 @@ class OpenRequest(Request, frozen=True, tag="open"):
     files_wanted: int = 1
     incremental: bool = False
     """Whether its snapshots may be increments (SNP-5)."""
+    restored: int = 0
+    """The checkpoint that a store with the same key groups wrote to these files; 0: they are of other stores."""
     storage: str = ""
     """The directory with the files of ``restore``, if it is not the storage directory that was set."""
 

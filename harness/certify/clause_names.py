@@ -30,7 +30,7 @@ _SNAPSHOTS = (
     steps.AbortSnapshot,
     steps.Unseen,
 )
-_RESTORES = (steps.Verify, steps.Rescale, steps.Restart, steps.Layout)
+_RESTORES = (steps.Verify, steps.Rescale, steps.Redistribute, steps.Restart, steps.Layout)
 _HELD = (steps.Crowd, steps.Steady, steps.Resources)
 
 

@@ -51,9 +51,12 @@ class Session(LiveStores):
     def _snapshot(self, step: steps.Snapshot) -> None:
         model = self.stores[step.store]
         self.next_checkpoint = max(self.next_checkpoint, step.checkpoint + 1)
-        taken = SnapshotModel(dict(model.entries), self.attempt, writes_before=len(model.writes))
+        taken = SnapshotModel(
+            dict(model.entries), self.attempt, reuse_from=step.reuse_from, writes_before=len(model.writes)
+        )
+        request = wire.SnapshotRequest(step.store, step.checkpoint, step.fault, step.reuse_from)
         try:
-            taken.done = self.call(wire.SnapshotRequest(step.store, step.checkpoint, step.fault))["done"]
+            taken.done = self.call(request)["done"]
         except CandidateRaised as error:
             # A purely synchronous backend writes here, so a failure of storage may show here.
             if step.fault is None or error.kind != "storage":
@@ -118,9 +121,21 @@ class Session(LiveStores):
         wrong = key_groups_wrong(handles, self._ranges[store], model.content)
         if wrong is not None:
             raise Violation(f"snapshot {checkpoint}: {wrong}", clauses.RESTORED)
+        self._require_reusable(store, checkpoint)
         if model.cancelled:
             # The cancel came too late, so the caller owns the files and deletes them.
             self._discard(store, checkpoint)
+
+    def _require_reusable(self, store: int, checkpoint: int) -> None:
+        """Demand that a snapshot names own files, and those of confirmed or restored snapshots that are kept for it."""
+        model = self.stores[store]
+        taken = model.snapshots[checkpoint]
+        usable = [number for number in model.reusable(taken.attempt) if 0 < taken.reuse_from <= number]
+        theirs = {handle.path for number in usable for handle in model.snapshots[number].handles}
+        for handle in taken.handles:
+            if f"/chk-{checkpoint}/" not in handle.path and handle.path not in theirs:
+                said = f"snapshot {checkpoint} refers to {handle.path}; of earlier ones it may use {usable or 'none'}"
+                raise Violation(said, clauses.DECLARED)
 
     def _race(self, step: steps.Race) -> None:
         if self._owns(step.store, *step.groups):
@@ -293,7 +308,7 @@ class Session(LiveStores):
         for model, number in zip(self.stores, step.checkpoints, strict=True):
             for other in model.under_way("taken", "started"):
                 model.snapshots[other].phase = "gone"
-            model.start_with(model.snapshots[number].content if number else {})
+            model.start_with(model.snapshots[number].content if number else {}, number)
             for one in model.snapshots.values():
                 one.writes_before = one.writes_until_end = 0
         self.attempt += 1
@@ -332,15 +347,35 @@ class Session(LiveStores):
 
     def _layout(self, step: steps.Layout) -> None:
         self._close_both()
-        self._ranges, self._files_wanted = step.ranges, step.files_wanted
+        self._ranges, self._files_wanted, self._incremental = step.ranges, step.files_wanted, step.incremental
+        self._forget_snapshots()
         for model in self.stores:
-            for number, one in model.snapshots.items():
-                if one.phase == "completed" and one.attempt == self.attempt:
-                    one.phase = "gone"
-                model.snapshots[number].phase = "gone"
             model.start_with({})
         self.attempt += 1
         self._begin((0, 0))
+
+    def _redistribute(self, step: steps.Redistribute) -> None:
+        for model, number in zip(self.stores, step.checkpoints, strict=True):
+            if number and (number not in model.snapshots or model.snapshots[number].phase != "completed"):
+                return
+        sources = [
+            model.snapshots[number]
+            for model, number in zip(self.stores, step.checkpoints, strict=True)
+            if number
+        ]
+        content = {place: value for one in sources for place, value in one.content.items()}
+        self._close_both()
+        self._ranges = step.ranges
+        self._forget_snapshots()
+        for model, (start, end) in zip(self.stores, step.ranges, strict=True):
+            model.start_with({place: value for place, value in content.items() if start <= place[1] < end})
+        self.attempt += 1
+        self._begin(parts=tuple(handle for one in sources for handle in one.handles))
+
+    def _forget_snapshots(self) -> None:
+        for model in self.stores:
+            for one in model.snapshots.values():
+                one.phase = "gone"
 
     def _close_both(self) -> None:
         for store in (0, 1):

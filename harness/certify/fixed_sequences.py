@@ -341,8 +341,97 @@ def any_number(scale: float) -> Steps:
     )
 
 
-def _checkpoint(store: int, checkpoint: int) -> Steps:
-    return steps.Snapshot(store, checkpoint), steps.Run(store, checkpoint), steps.Confirm(store, checkpoint)
+def _checkpoint(store: int, checkpoint: int, reuse_from: int = 0) -> Steps:
+    snapshot = steps.Snapshot(store, checkpoint, reuse_from=reuse_from)
+    return snapshot, steps.Run(store, checkpoint), steps.Confirm(store, checkpoint)
+
+
+_PARTED = (
+    ((0, 16), (16, 20)),
+    ((0, 8), (8, 16)),
+    ((0, 3), (3, 16)),
+    ((0, 16), (16, 20)),
+    ((0, 15), (15, 16)),
+)
+"""Key groups of two stores, one after the other."""
+
+
+def parted_and_joined(incremental: bool = False) -> Steps:
+    """Let stores with other key groups go on from what was restored: delete, write, snapshot, and join what they have.
+
+    What such a store keeps of foreign key groups would come back when another one has deleted it.
+    """
+    checkpoints = count(1)
+    played: list[steps.AnyStep] = [steps.Layout(_PARTED[0], incremental=incremental)]
+    for name in NAMES[:2]:
+        for group in range(16):
+            keys = tuple(b"%02d %02d" % (group, number) for number in range(10))
+            played.append(steps.PutMany(0, name, (group,) * len(keys), keys, (b"old",) * len(keys)))
+    for number, after in enumerate(_PARTED[1:]):
+        taken = next(checkpoints), next(checkpoints)
+        for store in (0, 1):
+            played += _checkpoint(store, taken[store], int(incremental))
+        played.append(steps.Redistribute(taken, after))
+        first = next(checkpoints)
+        for store, (start, end) in enumerate(after):
+            # An increment has something to build on only if something was confirmed since the redistribution.
+            played += _checkpoint(store, first, int(incremental))
+            for group in range(start, min(end, 16)):
+                played += _changed(store, group, number)
+        last = next(checkpoints)
+        for store in (0, 1):
+            played += _checkpoint(store, last, first * incremental)
+            played += [steps.ReadAll(store), steps.Verify(store, last)]
+        played += [steps.Rescale((last, last), 0, 16), steps.Rescale((last, last), 5, 10)]
+    return tuple(played)
+
+
+def _changed(store: int, group: int, number: int) -> Iterator[steps.AnyStep]:
+    """Delete, overwrite and add keys of a group; ``number`` makes them others than before."""
+    for name in NAMES[:2]:
+        keys = (b"%02d %02d" % (group, 2 * number), b"new %d" % number)
+        yield steps.Delete(store, name, group, b"%02d %02d" % (group, 2 * number + 1))
+        yield steps.PutMany(store, name, (group, group), keys, (b"changed %d" % number,) * 2)
+
+
+_FAILURES = 300
+"""More failed snapshots in a row than a backend may want to remember."""
+
+
+def failures_in_a_row(scale: float) -> Steps:
+    """Increments after hundreds of snapshots that failed or of which nobody heard, with changes before each of them."""
+    many = _FAILURES if scale >= 1 else 80
+    keys = tuple(b"%05d" % number for number in range(6 * many))
+    groups = tuple(number % 3 for number in range(len(keys)))
+    played: list[steps.AnyStep] = [
+        steps.Layout(RANGES, incremental=True),
+        steps.PutMany(0, _NAME, groups, keys, tuple(key * 6 for key in keys)),
+        *_checkpoint(0, 1, 1),
+    ]
+    for number in range(2, many + 2):
+        # Most fail before they have written anything. Of the others every second one is neither confirmed nor aborted.
+        played += [
+            steps.Put(0, _NAME, groups[number], keys[number], b"changed"),
+            steps.Delete(0, _NAME, groups[-number], keys[-number]),
+            steps.Snapshot(0, number, reuse_from=1),
+            *([steps.Cancel(0, number)] if number % 8 else []),
+            steps.Run(0, number),
+            *([steps.AbortSnapshot(0, number)] if number % 16 else []),
+        ]
+    last = many + 2
+    return (
+        *played,
+        *_checkpoint(0, last, 1),
+        steps.Verify(0, last),
+        steps.Put(0, _NAME, groups[0], keys[0], b"newest"),
+        *_checkpoint(0, last + 1, 1),
+        steps.Verify(0, last + 1),
+        steps.Restart((last + 1, 0)),
+        steps.ReadAll(0),
+        steps.Put(0, _NAME, groups[1], keys[1], b"restored"),
+        *_checkpoint(0, last + 2, last + 1),
+        steps.Verify(0, last + 2),
+    )
 
 
 def damaged_files(scale: float) -> Steps:

@@ -40,11 +40,17 @@ class LiveStores:
         self.processes = 0
         self.shown: dict[str, int] = {}
         """How often each clause was shown: a comparison that could have failed, and did not."""
-        self._ranges = RANGES
+        self._ranges: tuple[tuple[int, int], tuple[int, int]] = RANGES
         self._files_wanted = 1
+        self._incremental = False
         self._storage = self._made("storage")
         self._work = self._made("work")
         self._guarded(self._begin, None)
+
+    @property
+    def ranges(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Return the key groups of both stores."""
+        return self._ranges
 
     def end(self) -> Candidate | None:
         """Remove the directories and return a process that can be used again."""
@@ -100,7 +106,10 @@ class LiveStores:
         """Count that a clause was shown."""
         self.shown[clause] = self.shown.get(clause, 0) + 1
 
-    def _begin(self, checkpoints: tuple[int, int] = (0, 0)) -> None:
+    def _begin(
+        self, checkpoints: tuple[int, int] = (0, 0), parts: tuple[wire.Handle, ...] | None = None
+    ) -> None:
+        """Open both stores from their own snapshots, or each from all the files of both."""
         if self.candidate is None:
             self.candidate = self._pool.take()
             self.processes += 1
@@ -108,9 +117,14 @@ class LiveStores:
         for number, model in enumerate(self.stores):
             checkpoint = checkpoints[number]
             handles = model.snapshots[checkpoint].handles if checkpoint else ()
-            start, end = self._ranges[number]
             self.call(
-                wire.OpenRequest(number, start, end, number, self.attempt + 1, handles, self._files_wanted)
+                wire.OpenRequest(
+                    *(number, *self._ranges[number], number, self.attempt + 1),
+                    handles if parts is None else parts,
+                    self._files_wanted,
+                    self._incremental,
+                    restored=model.restored,
+                )
             )
 
     # --- reads and writes -----------------------------------------------------------------------------------

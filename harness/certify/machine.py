@@ -17,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_s
 from barrier_tck.harness.certify import session_steps as steps
 from barrier_tck.harness.certify.candidate_wire import StorageTrouble
 from barrier_tck.harness.certify.comparison import Session
+from barrier_tck.harness.certify.declared_capabilities import INCREMENTAL
 from barrier_tck.harness.certify.pool import Candidate, Pool
 from barrier_tck.harness.certify.store_models import NAMES, RANGES, Violation
 from barrier_tck.harness.draw.strategies import PLAIN_BACKEND
@@ -135,6 +136,8 @@ class CertifyMachine(RuleBasedStateMachine):
     """Whether several snapshots of a store may be unfinished at once."""
     capability = ""
     """The capability that the move ``promise`` checks."""
+    incremental = False
+    """Whether stores are asked for increments (SNP-5)."""
     finale: str = "here"
     """Where every completed snapshot is compared at the end: ``here``, or ``elsewhere`` (also in a new process)."""
 
@@ -151,6 +154,8 @@ class CertifyMachine(RuleBasedStateMachine):
             except Violation as violation:
                 self._remember_unopened(violation)
                 raise
+            if self.incremental:
+                self.play(steps.Layout(RANGES, incremental=True))
 
     def play(self, *sequence: steps.AnyStep) -> None:
         """Play steps; the first violation ends the example."""
@@ -174,6 +179,15 @@ class CertifyMachine(RuleBasedStateMachine):
     def unfinished(self) -> bool:
         """Tell whether a snapshot is under way in either store."""
         return any(model.under_way("taken", "started") for model in self.the_session.stores)
+
+    def snapshot(self, store: int, checkpoint: int, fault: StorageTrouble | None = None) -> steps.Snapshot:
+        """Return the step that begins a snapshot: an increment in most cases, if there are any."""
+        if not self.incremental or checkpoint % 5 == 0:
+            return steps.Snapshot(store, checkpoint, fault)
+        session = self.the_session
+        usable = session.stores[store].reusable(session.attempt) or [1]
+        # What is older than the newest one may be deleted meanwhile.
+        return steps.Snapshot(store, checkpoint, fault, usable[-1 if checkpoint % 3 == 0 else 0])
 
     @property
     def the_session(self) -> Session:
@@ -273,7 +287,7 @@ class CertifyMachine(RuleBasedStateMachine):
     @rule(store=_STORES)
     def take_snapshot(self, store: int) -> None:
         """Run the synchronous part."""
-        self.play(steps.Snapshot(store, self.the_session.next_checkpoint))
+        self.play(self.snapshot(store, self.the_session.next_checkpoint))
 
     @precondition(_may("snapshot"))
     @rule(data=st.data(), store=_STORES)
@@ -287,8 +301,12 @@ class CertifyMachine(RuleBasedStateMachine):
     @rule(store=_STORES)
     def checkpoint(self, store: int) -> None:
         """Take a whole snapshot and confirm it."""
+        self.checkpoint_of(store)
+
+    def checkpoint_of(self, store: int) -> None:
+        """Take a whole snapshot of a store and confirm it."""
         number = self.the_session.next_checkpoint
-        self.play(steps.Snapshot(store, number), steps.Run(store, number), steps.Confirm(store, number))
+        self.play(self.snapshot(store, number), steps.Run(store, number), steps.Confirm(store, number))
 
     @precondition(_may("background"))
     @rule(data=st.data(), store=_STORES, stop_at=st.integers(1, 4))
@@ -322,7 +340,7 @@ class CertifyMachine(RuleBasedStateMachine):
         """Cancel before the asynchronous part begins (0) or in its middle; then let it come to its end."""
         number = self.the_session.next_checkpoint
         cancel = [steps.Cancel(store, number)] * (1 + twice)
-        self.play(steps.Snapshot(store, number))
+        self.play(self.snapshot(store, number))
         if stop_at and not self.the_session.stores[store].under_way("started"):
             self.play(steps.Start(store, number, stop_at), *cancel, steps.Finish(store, number))
         else:
@@ -354,7 +372,7 @@ class CertifyMachine(RuleBasedStateMachine):
     def fail_snapshot(self, data: st.DataObject, store: int, fault: StorageTrouble) -> None:
         """Make storage fail during a whole snapshot; sometimes write before the runtime learns of the failure."""
         number = self.the_session.next_checkpoint
-        self.play(steps.Snapshot(store, number, fault))
+        self.play(self.snapshot(store, number, fault))
         if data.draw(st.booleans()):
             self.play(steps.Put(store, NAMES[0], RANGES[store][0], b"a", data.draw(st.binary(max_size=3))))
         self.play(steps.Run(store, number))
@@ -412,6 +430,42 @@ class CertifyMachine(RuleBasedStateMachine):
         self.play(steps.Restart((chosen[0], chosen[1]), how))
 
 
+class RedistributingMachine(CertifyMachine):
+    """Also lets stores go on with other key groups. It is apart, so that the examples of other properties stay."""
+
+    def _group(self, data: st.DataObject, store: int) -> int:
+        start, end = self.the_session.ranges[store]
+        return data.draw(st.sampled_from(sorted({start, (start + end) // 2, end - 1})))
+
+    @precondition(_may("redistribute"))
+    @rule(data=st.data(), middle=st.integers(1, 15), again=st.booleans())
+    def redistribute(self, data: st.DataObject, middle: int, again: bool) -> None:
+        """Close both stores and go on with other key groups, from new snapshots or from earlier ones.
+
+        ``again``: soon both are joined. What one of them has deleted meanwhile must not come back from the other.
+        """
+        self._checkpoint_both()
+        back, chosen = data.draw(st.sampled_from([0, 0, 0, 1])), []
+        for model in self.the_session.stores:
+            completed = model.completed()
+            chosen.append(completed[max(0, len(completed) - 1 - back)] if completed else 0)
+        self.play(steps.Redistribute((chosen[0], chosen[1]), ((0, middle), (middle, 16))))
+        if not again:
+            return
+        for store in (0, 1):
+            present = sorted(self.the_session.stores[store].entries)
+            for name, group, key in present[data.draw(st.integers(0, 1)) :: 2]:
+                self.play(steps.Delete(store, name, group, key))
+        self._checkpoint_both()
+        newest = [(model.completed() or [0])[-1] for model in self.the_session.stores]
+        self.play(steps.Rescale((newest[0], newest[1]), 0, 16))
+
+    def _checkpoint_both(self) -> None:
+        if self.concurrent or not self.unfinished():
+            for store in (0, 1):
+                self.checkpoint_of(store)
+
+
 def hunt_with_machine(
     hunt: Hunt,
     moves: frozenset[str],
@@ -431,8 +485,10 @@ def hunt_with_machine(
         "finale": finale,
         "capability": capability,
         "concurrent": concurrent,
+        "incremental": capability == INCREMENTAL and "promise" not in moves,
     }
-    machine: type[CertifyMachine] = type("Certify", (CertifyMachine,), members)
+    base = RedistributingMachine if "redistribute" in moves else CertifyMachine
+    machine: type[CertifyMachine] = type("Certify", (base,), members)
     hypothesis_seed(seed)(machine)
     chosen = settings(
         max_examples=examples,

@@ -13,6 +13,7 @@ from barrier_tck.harness.certify.suite import probe
 _MODULE = "barrier_tck.harness.reference.mutants.backend_bugs"
 _HELD_OUT = "barrier_tck.harness.reference.mutants.held_out_backend_bugs"
 _HELD_OUT_FILES = "barrier_tck.harness.reference.mutants.held_out_file_bugs"
+_ROCKSDB = "barrier_tck.harness.reference.mutants.rocksdb_bugs"
 _SMALL = 0.3
 """The scale of listed sequences: the share of their sizes and rounds that is played."""
 
@@ -284,6 +285,24 @@ BACKEND_MUTANTS: tuple[BackendMutant, ...] = (
         "A value with the length and the first 16 bytes of the old one is not written.",
         "what-differs-stays-apart",
         module=_HELD_OUT,
+    ),
+    _mutant(
+        "SB-17",
+        "ForgetsOldChanges",
+        "BCK-2",
+        "certified before this property was there",
+        "What changed before 64 snapshots that failed is missing in the next increment.",
+        "increments-go-on-after-many-failures",
+        module=_HELD_OUT,
+    ),
+    _mutant(
+        "SB-18",
+        "KeepsForeignGroups",
+        "BCK-2",
+        "certified before this property was there",
+        "A store keeps key groups above its own of the files from which it is restored, and stores them, too.",
+        "key-groups-part-and-meet",
+        module=_ROCKSDB,
     ),
 )
 """Every planted backend bug."""

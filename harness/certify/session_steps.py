@@ -72,6 +72,8 @@ class Snapshot(SessionStep, frozen=True, tag="snapshot"):
     store: int
     checkpoint: int
     fault: StorageTrouble | None = None
+    reuse_from: int = 0
+    """The oldest checkpoint whose files it may use if that was confirmed or restored; 0: it is a full snapshot."""
 
 
 class Run(SessionStep, frozen=True, tag="run"):
@@ -138,6 +140,16 @@ class Rescale(SessionStep, frozen=True, tag="rescale"):
     end: int
 
 
+class Redistribute(SessionStep, frozen=True, tag="redistribute"):
+    """Close both stores and restore both stores' snapshots into two stores with other key groups, which go on.
+
+    The checkpoint 0 means that this store's snapshot is left out. Earlier snapshots are dropped.
+    """
+
+    checkpoints: tuple[int, int]
+    ranges: tuple[tuple[int, int], tuple[int, int]]
+
+
 class Restart(SessionStep, frozen=True, tag="restart"):
     """End both stores and restore each from a checkpoint (0: empty). ``how``: ``close``: close them and continue in
     the same process; ``kill``: kill the process between two calls; ``call``: kill it in the middle of a call;
@@ -183,6 +195,8 @@ class Layout(SessionStep, frozen=True, tag="layout"):
     ranges: tuple[tuple[int, int], tuple[int, int]]
     files_wanted: int = 1
     """The scope's hint: the number of files into which a snapshot should be split."""
+    incremental: bool = False
+    """Whether these stores, and those restored from them, are asked for increments (SNP-5)."""
 
 
 class Fill(SessionStep, frozen=True, tag="fill"):
@@ -283,6 +297,7 @@ AnyStep = (
     | AbortSnapshot
     | Verify
     | Rescale
+    | Redistribute
     | Restart
     | Crowd
     | Resources

@@ -23,6 +23,7 @@ from barrier_tck.harness.certify.session_steps import (
     PutMany,
     Race,
     ReadAll,
+    Redistribute,
     Rescale,
     Resources,
     Restart,
@@ -59,12 +60,12 @@ def words(step: AnyStep) -> str:
         case GetMany():
             return f"{_at(step.store)}.get_many({step.name!r}, {list(step.groups)}, {_all_short(step.keys)})"
         case Snapshot(fault=None):
-            return f"{_at(step.store)}.snapshot({step.checkpoint})"
+            return f"{_at(step.store)}.snapshot({step.checkpoint}){_reusing(step)}"
         case Snapshot():
             assert step.fault is not None
             return (
-                f"{_at(step.store)}.snapshot({step.checkpoint})   [storage: {step.fault.kind} at operation "
-                f"{step.fault.at}]"
+                f"{_at(step.store)}.snapshot({step.checkpoint}){_reusing(step)}   [storage: {step.fault.kind} at "
+                f"operation {step.fault.at}]"
             )
         case Run():
             return f"{_at(step.store)}: run the asynchronous part of {step.checkpoint}"
@@ -89,6 +90,11 @@ def words(step: AnyStep) -> str:
                 f"restore the snapshots {list(step.checkpoints)} of both stores into one store of key groups "
                 f"[{step.start}, {step.end}) and read it"
             )
+        case Redistribute():
+            ranges = " and ".join(f"[{start}, {end})" for start, end in step.ranges)
+            return (
+                f"close both stores; restore the snapshots {list(step.checkpoints)} into stores of {ranges}"
+            )
         case Restart():
             sources = " and ".join(str(number) if number else "nothing" for number in step.checkpoints)
             return f"{_HOW[step.how]}; restore them from {sources}"
@@ -104,7 +110,8 @@ def words(step: AnyStep) -> str:
         case Layout():
             files = f", snapshots in {step.files_wanted} files" if step.files_wanted > 1 else ""
             ranges = " and ".join(f"[{start}, {end})" for start, end in step.ranges)
-            return f"open both stores empty, with the key groups {ranges}{files}"
+            increments = ", for increments" if step.incremental else ""
+            return f"open both stores empty, with the key groups {ranges}{files}{increments}"
         case Fill():
             return (
                 f"{_at(step.store)}.put_many({step.name!r}, ...): {step.count:,} keys of {step.key_bytes:,} bytes, "
@@ -138,6 +145,10 @@ def words(step: AnyStep) -> str:
             )
         case Resources():
             return f"open, write, snapshot and close stores, {step.rounds} times"
+
+
+def _reusing(step: Snapshot) -> str:
+    return f"   [may use files of checkpoints from {step.reuse_from} on]" if step.reuse_from else ""
 
 
 def _groups(groups: tuple[int, ...]) -> str:

@@ -46,6 +46,8 @@ class SnapshotModel:
     cancelled: bool = False
     confirmed: bool = False
     handles: tuple[wire.Handle, ...] = ()
+    reuse_from: int = 0
+    """The oldest checkpoint whose files it may use; 0: none."""
     writes_before: int = 0
     """How many writes its store had seen when it was taken."""
     writes_until_end: int = 0
@@ -58,6 +60,8 @@ class StoreModel:
 
     entries: Entries = field(default_factory=dict)
     snapshots: dict[int, SnapshotModel] = field(default_factory=dict)
+    restored: int = 0
+    """The checkpoint that this life began with, if a store with these key groups wrote it."""
     writes: list[tuple[Place, bytes | None]] = field(default_factory=list)
     """Every write of this life, oldest first; None: a deletion."""
 
@@ -69,14 +73,21 @@ class StoreModel:
             self.entries[place] = value
         self.writes.append((place, value))
 
-    def start_with(self, entries: Entries) -> None:
-        """Start a new life with these entries."""
+    def start_with(self, entries: Entries, restored: int = 0) -> None:
+        """Start a new life with these entries, those of an own checkpoint or not."""
         self.entries = dict(entries)
+        self.restored = restored
         self.writes = []
 
     def completed(self) -> list[int]:
         """Return the checkpoints from which it can be restored, in ascending order."""
         return sorted(number for number, one in self.snapshots.items() if one.phase == "completed")
+
+    def reusable(self, attempt: int) -> list[int]:
+        """Return the checkpoints of which a snapshot of a life may use files, in ascending order."""
+        confirmed = [n for n, one in self.snapshots.items() if one.confirmed and one.attempt == attempt]
+        own = [self.restored] if self.restored else []
+        return sorted(number for number in (*own, *confirmed) if self.snapshots[number].phase == "completed")
 
     def under_way(self, *phases: str) -> list[int]:
         """Return the checkpoints whose snapshots are in one of these phases, in ascending order."""

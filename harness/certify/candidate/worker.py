@@ -154,6 +154,7 @@ class Worker:
             self._working_directory(),
             request.files_wanted,
             incremental=request.incremental,
+            restored=CheckpointId(request.restored) if request.restored else None,
         )
         handles = [msgspec.msgpack.decode(handle.packed, type=StateHandle) for handle in request.restore]
         files = TroubledFiles(request.storage or self._storage)

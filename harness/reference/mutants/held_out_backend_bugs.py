@@ -17,8 +17,9 @@ from barrier_tck.reference_impl.state.backend import (
     StateWriter,
 )
 from barrier_tck.reference_impl.state.checks import require_in_range
-from barrier_tck.reference_impl.state.heap import HeapStateBackend, HeapStateStore
+from barrier_tck.reference_impl.state.heap import HeapStateBackend, HeapStateStore, IncrementalHeapStore
 from barrier_tck.reference_impl.state.heap_files import CapturedState, Table
+from barrier_tck.reference_impl.state.heap_increments import EPOCHS_MAX, ChangeLog
 from barrier_tck.reference_impl.state.snapshots import DeferredSnapshot
 
 Handles = tuple[StateHandle, ...]
@@ -263,3 +264,29 @@ class ComparesTheBeginning(Variant):
     """SB-16: a value with the length and the first bytes of the old one is not written."""
 
     store = _SkippingWritesStore
+
+
+# --- increments ----------------------------------------------------------------------------
+
+
+class _ForgetfulLog(ChangeLog):
+    """Keeps apart what changed before each of the newest 64 snapshots, and nothing of older ones."""
+
+    def begin(self, version: int) -> None:
+        super().begin(version)
+        if version > EPOCHS_MAX:
+            self._epochs.pop(min(self._epochs), None)
+
+
+class _ForgetfulStore(IncrementalHeapStore):
+    def __init__(self, scope: StateScope) -> None:
+        super().__init__(scope)
+        self._log = _ForgetfulLog()
+
+
+class ForgetsOldChanges(HeapStateBackend):
+    """SB-17: what changed before 64 snapshots that failed is missing in the next increment."""
+
+    def new_store(self, scope: StateScope) -> HeapStateStore:
+        """Return a store that remembers so much only."""
+        return _ForgetfulStore(scope) if scope.incremental else HeapStateStore(scope)
