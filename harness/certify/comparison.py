@@ -135,7 +135,7 @@ class Session(LiveStores):
         for handle in taken.handles:
             if f"/chk-{checkpoint}/" not in handle.path and handle.path not in theirs:
                 said = f"snapshot {checkpoint} refers to {handle.path}; of earlier ones it may use {usable or 'none'}"
-                raise Violation(said, clauses.DECLARED)
+                raise Violation(said, clauses.DECLARED if taken.reuse_from else clauses.RESTORED)
 
     def _race(self, step: steps.Race) -> None:
         if self._owns(step.store, *step.groups):

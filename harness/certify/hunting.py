@@ -11,7 +11,8 @@ from barrier_tck.harness.certify import session_steps as steps
 from barrier_tck.harness.certify.certificate import PropertyOutcome
 from barrier_tck.harness.certify.comparison import Session
 from barrier_tck.harness.certify.declared_capabilities import CONCURRENT
-from barrier_tck.harness.certify.machine import SHRINK_S_MAX, Hunt, hunt_with_machine
+from barrier_tck.harness.certify.machine import SHRINK_S_MAX, Hunt
+from barrier_tck.harness.certify.machine_hunt import hunt_with_machine
 from barrier_tck.harness.certify.pool import CandidateDied, CandidateRaised, Pool
 from barrier_tck.harness.certify.properties import Property
 from barrier_tck.harness.certify.smaller import make_smaller

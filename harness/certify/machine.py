@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import msgspec
-from hypothesis import HealthCheck, Phase, settings
-from hypothesis import seed as hypothesis_seed
 from hypothesis import strategies as st
-from hypothesis.errors import HypothesisException
-from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from barrier_tck.harness.certify import session_steps as steps
 from barrier_tck.harness.certify.candidate_wire import StorageTrouble
 from barrier_tck.harness.certify.comparison import Session
-from barrier_tck.harness.certify.declared_capabilities import INCREMENTAL
 from barrier_tck.harness.certify.pool import Candidate, Pool
 from barrier_tck.harness.certify.store_models import NAMES, RANGES, Violation
-from barrier_tck.harness.draw.strategies import PLAIN_BACKEND
 
 SHRINK_S_MAX = 2.0
 """For how many seconds, at most, a failing sequence is made smaller."""
@@ -117,13 +111,14 @@ def _size(sequence: tuple[steps.AnyStep, ...]) -> tuple[int, int]:
     return len(sequence), len(msgspec.json.encode(sequence))
 
 
-def _may(move: str) -> Callable[[CertifyMachine], bool]:
+def may(move: str) -> Callable[[CertifyMachine], bool]:
+    """Return the precondition of a move: its property has it, and the hunt goes on."""
     return lambda machine: move in machine.moves and not machine.over
 
 
 def _may_take(move: str) -> Callable[[CertifyMachine], bool]:
     """A backend that does not declare concurrent snapshots has one unfinished snapshot at a time in each store."""
-    return lambda machine: _may(move)(machine) and (machine.concurrent or not machine.unfinished())
+    return lambda machine: may(move)(machine) and (machine.concurrent or not machine.unfinished())
 
 
 class CertifyMachine(RuleBasedStateMachine):
@@ -237,13 +232,13 @@ class CertifyMachine(RuleBasedStateMachine):
 
     # --- reads and writes -----------------------------------------------------------------------------------
 
-    @precondition(_may("write"))
+    @precondition(may("write"))
     @rule(data=st.data(), store=_STORES, name=_NAMES, key=_KEYS, value=_VALUES)
     def put(self, data: st.DataObject, store: int, name: str, key: bytes, value: bytes) -> None:
         """Write."""
         self.play(steps.Put(store, name, self._group(data, store), key, value))
 
-    @precondition(_may("write"))
+    @precondition(may("write"))
     @rule(data=st.data(), store=_STORES, name=_NAMES, key=_KEYS)
     def delete(self, data: st.DataObject, store: int, name: str, key: bytes) -> None:
         """Delete a key, in most cases one that exists."""
@@ -255,7 +250,7 @@ class CertifyMachine(RuleBasedStateMachine):
             group = self._group(data, store)
         self.play(steps.Delete(store, name, group, key))
 
-    @precondition(_may("write"))
+    @precondition(may("write"))
     @rule(data=st.data(), store=_STORES, name=_NAMES, entries=st.lists(st.tuples(_KEYS, _VALUES), max_size=4))
     def put_many(
         self, data: st.DataObject, store: int, name: str, entries: list[tuple[bytes, bytes]]
@@ -265,7 +260,7 @@ class CertifyMachine(RuleBasedStateMachine):
         keys, values = tuple(key for key, _ in entries), tuple(value for _, value in entries)
         self.play(steps.PutMany(store, name, groups, keys, values))
 
-    @precondition(_may("read"))
+    @precondition(may("read"))
     @rule(data=st.data(), store=_STORES, name=_NAMES, keys=st.lists(_KEYS, min_size=1, max_size=3))
     def read(self, data: st.DataObject, store: int, name: str, keys: list[bytes]) -> None:
         """Read one key, several, or all; more often than not a key that exists."""
@@ -289,7 +284,7 @@ class CertifyMachine(RuleBasedStateMachine):
         """Run the synchronous part."""
         self.play(self.snapshot(store, self.the_session.next_checkpoint))
 
-    @precondition(_may("snapshot"))
+    @precondition(may("snapshot"))
     @rule(data=st.data(), store=_STORES)
     def run_snapshot(self, data: st.DataObject, store: int) -> None:
         """Run an asynchronous part, not always that of the oldest snapshot."""
@@ -308,7 +303,7 @@ class CertifyMachine(RuleBasedStateMachine):
         number = self.the_session.next_checkpoint
         self.play(self.snapshot(store, number), steps.Run(store, number), steps.Confirm(store, number))
 
-    @precondition(_may("background"))
+    @precondition(may("background"))
     @rule(data=st.data(), store=_STORES, stop_at=st.integers(1, 4))
     def start_snapshot(self, data: st.DataObject, store: int, stop_at: int) -> None:
         """Start an asynchronous part that stops in the middle; one at a time, as in the runtime."""
@@ -317,7 +312,7 @@ class CertifyMachine(RuleBasedStateMachine):
         if checkpoint is not None and not model.under_way("started"):
             self.play(steps.Start(store, checkpoint, stop_at))
 
-    @precondition(_may("background"))
+    @precondition(may("background"))
     @rule(data=st.data(), store=_STORES)
     def finish_snapshot(self, data: st.DataObject, store: int) -> None:
         """Let a stopped asynchronous part continue."""
@@ -325,7 +320,7 @@ class CertifyMachine(RuleBasedStateMachine):
         if checkpoint is not None:
             self.play(steps.Finish(store, checkpoint))
 
-    @precondition(_may("notify"))
+    @precondition(may("notify"))
     @rule(data=st.data(), store=_STORES, twice=st.booleans())
     def cancel(self, data: st.DataObject, store: int, twice: bool) -> None:
         """Cancel at any time, perhaps too late, perhaps twice."""
@@ -346,7 +341,7 @@ class CertifyMachine(RuleBasedStateMachine):
         else:
             self.play(*cancel, steps.Run(store, number))
 
-    @precondition(_may("notify"))
+    @precondition(may("notify"))
     @rule(data=st.data(), store=_STORES, twice=st.booleans())
     def abort(self, data: st.DataObject, store: int, twice: bool) -> None:
         """Abort, perhaps twice."""
@@ -356,7 +351,7 @@ class CertifyMachine(RuleBasedStateMachine):
         if checkpoint is not None:
             self.play(*[steps.AbortSnapshot(store, checkpoint)] * (1 + twice))
 
-    @precondition(_may("notify"))
+    @precondition(may("notify"))
     @rule(data=st.data(), store=_STORES, twice=st.booleans())
     def confirm(self, data: st.DataObject, store: int, twice: bool) -> None:
         """Confirm in any order, perhaps twice."""
@@ -380,7 +375,7 @@ class CertifyMachine(RuleBasedStateMachine):
             self.play(steps.Cancel(store, number))
         self.play(steps.AbortSnapshot(store, number))
 
-    @precondition(_may("promise"))
+    @precondition(may("promise"))
     @rule(keys=st.lists(_KEYS, min_size=1, max_size=6, unique=True))
     def promise(self, keys: list[bytes]) -> None:
         """Check that the backend keeps what it declares."""
@@ -388,7 +383,7 @@ class CertifyMachine(RuleBasedStateMachine):
 
     # --- restores -------------------------------------------------------------------------------------------
 
-    @precondition(_may("verify"))
+    @precondition(may("verify"))
     @rule(data=st.data(), store=_STORES)
     def verify(self, data: st.DataObject, store: int) -> None:
         """Restore a snapshot twice, while the live store is open."""
@@ -396,7 +391,7 @@ class CertifyMachine(RuleBasedStateMachine):
         if checkpoint is not None:
             self.play(*[steps.Verify(store, checkpoint)] * 2)
 
-    @precondition(_may("rescale"))
+    @precondition(may("rescale"))
     @rule(data=st.data(), bounds=st.tuples(st.integers(0, 16), st.integers(0, 16)))
     def rescale(self, data: st.DataObject, bounds: tuple[int, int]) -> None:
         """Restore snapshots of one store or of both into another range of key groups."""
@@ -406,13 +401,13 @@ class CertifyMachine(RuleBasedStateMachine):
         if any(chosen):
             self.play(steps.Rescale((chosen[0], chosen[1]), min(bounds), max(bounds)))
 
-    @precondition(_may("close"))
+    @precondition(may("close"))
     @rule(data=st.data())
     def close_and_restore(self, data: st.DataObject) -> None:
         """Close both stores in good order; continue from their snapshots."""
         self._restart(data, "close")
 
-    @precondition(_may("kill"))
+    @precondition(may("kill"))
     @rule(data=st.data(), how=st.sampled_from(["kill", "call"]))
     def kill_and_restore(self, data: st.DataObject, how: str) -> None:
         """Kill the process; continue from the snapshots in a new one."""
@@ -428,89 +423,3 @@ class CertifyMachine(RuleBasedStateMachine):
             completed = model.completed()
             chosen.append(completed[max(0, len(completed) - 1 - back)] if completed else 0)
         self.play(steps.Restart((chosen[0], chosen[1]), how))
-
-
-class RedistributingMachine(CertifyMachine):
-    """Also lets stores go on with other key groups. It is apart, so that the examples of other properties stay."""
-
-    def _group(self, data: st.DataObject, store: int) -> int:
-        start, end = self.the_session.ranges[store]
-        return data.draw(st.sampled_from(sorted({start, (start + end) // 2, end - 1})))
-
-    @precondition(_may("redistribute"))
-    @rule(data=st.data(), middle=st.integers(1, 15), again=st.booleans())
-    def redistribute(self, data: st.DataObject, middle: int, again: bool) -> None:
-        """Close both stores and go on with other key groups, from new snapshots or from earlier ones.
-
-        ``again``: soon both are joined. What one of them has deleted meanwhile must not come back from the other.
-        """
-        self._checkpoint_both()
-        back, chosen = data.draw(st.sampled_from([0, 0, 0, 1])), []
-        for model in self.the_session.stores:
-            completed = model.completed()
-            chosen.append(completed[max(0, len(completed) - 1 - back)] if completed else 0)
-        self.play(steps.Redistribute((chosen[0], chosen[1]), ((0, middle), (middle, 16))))
-        if not again:
-            return
-        for store in (0, 1):
-            present = sorted(self.the_session.stores[store].entries)
-            for name, group, key in present[data.draw(st.integers(0, 1)) :: 2]:
-                self.play(steps.Delete(store, name, group, key))
-        self._checkpoint_both()
-        newest = [(model.completed() or [0])[-1] for model in self.the_session.stores]
-        self.play(steps.Rescale((newest[0], newest[1]), 0, 16))
-
-    def _checkpoint_both(self) -> None:
-        if self.concurrent or not self.unfinished():
-            for store in (0, 1):
-                self.checkpoint_of(store)
-
-
-def hunt_with_machine(
-    hunt: Hunt,
-    moves: frozenset[str],
-    seed: int,
-    examples: int,
-    steps_max: int,
-    restarts_max: int,
-    finale: str,
-    capability: str = "",
-    concurrent: bool = True,
-) -> None:
-    """Run a machine until it fails or all examples have passed; the hunt holds what it found."""
-    members = {
-        "hunt": hunt,
-        "moves": moves,
-        "restarts_max": restarts_max,
-        "finale": finale,
-        "capability": capability,
-        "concurrent": concurrent,
-        "incremental": capability == INCREMENTAL and "promise" not in moves,
-    }
-    base = RedistributingMachine if "redistribute" in moves else CertifyMachine
-    machine: type[CertifyMachine] = type("Certify", (base,), members)
-    hypothesis_seed(seed)(machine)
-    chosen = settings(
-        max_examples=examples,
-        stateful_step_count=steps_max,
-        phases=(Phase.generate, Phase.shrink),
-        database=None,
-        deadline=None,
-        print_blob=False,
-        report_multiple_bugs=False,
-        suppress_health_check=tuple(HealthCheck),
-        backend=PLAIN_BACKEND,
-    )
-    # The smallest sequence of steps is printed instead of Hypothesis's own description.
-    with contextlib.suppress(Violation, HypothesisException, BaseExceptionGroup), _quiet():
-        run_state_machine_as_test(machine, settings=chosen)
-    hunt.close()
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep Hypothesis from printing each step of the last example."""
-    from hypothesis.reporting import with_reporter
-
-    with with_reporter(lambda _text: None):
-        yield
