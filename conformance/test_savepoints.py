@@ -102,6 +102,35 @@ def test_a_savepoint_is_taken_while_a_checkpoint_is_in_flight_and_is_not_subsume
         happened(len(_views(trial)) == 4, "all were taken", trial)
 
 
+def _waited_for_a_savepoint(trial: Trial) -> bool:
+    """Tell whether the last checkpoint began with the end of a savepoint."""
+    savepoints, ended = [], 0
+    for line in trial.history.operations:
+        match line.operation:
+            case CheckpointTriggered(final=True):
+                return ended in savepoints
+            case CheckpointTriggered(checkpoint=number, savepoint=str()):
+                savepoints.append(number)
+            case CheckpointCompleted(checkpoint=number) | CheckpointAborted(checkpoint=number):
+                ended = number
+    return False
+
+
+@pytest.mark.needs(Capability.SLOW_SNAPSHOTS)
+@pytest.mark.long_on_clusters
+@pytest.mark.clause("COO-5", "BAR-4", "REC-6")
+def test_the_last_checkpoint_waits_for_the_savepoints_in_flight(trials: Trials) -> None:
+    plan = msgspec.structs.replace(
+        varied(
+            workload=WorkloadPlan(batches=12, batch_records=3, records_per_second=600),
+            checkpoints=CheckpointPlan(interval_ms=31, async_ms_max=60, max_concurrent=2),
+        ),
+        savepoints=tuple(SavepointPlan(after_checkpoints=0, delay_ms=20 + 6 * number) for number in range(8)),
+    )
+    claim = "did the last checkpoint begin with the end of a savepoint"
+    trials.valid_until(plan, _waited_for_a_savepoint, claim)
+
+
 @pytest.mark.clause("COO-5", "SNK-1")
 @pytest.mark.parametrize("mode", ["exactly_once", "at_least_once"])
 def test_a_job_that_is_stopped_does_nothing_behind_the_barrier_and_a_second_one_goes_on_there(

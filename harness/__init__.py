@@ -54,7 +54,8 @@ if TYPE_CHECKING:  # isort: off
     from barrier_tck.harness.trial.trial_run import run_trial
     from barrier_tck.harness.campaign.configuration import CampaignConfiguration, read_configuration
     from barrier_tck.harness.campaign.runner import run_campaign
-    from barrier_tck.harness.support.errors import EnvironmentProblem, OperatingError, UsageProblem
+    from barrier_tck.harness.support.errors import EnvironmentProblem, OperatingError, SystemBroke
+    from barrier_tck.harness.support.errors import UsageProblem
     from barrier_tck.harness.reference.backend_kit import BatchedStateStore, CheckpointId, CorruptStateError
     from barrier_tck.harness.reference.backend_kit import DeferredSnapshot, FinishedSnapshot, JobUsageError
     from barrier_tck.harness.reference.backend_kit import KeyedStateStore, KeyGroupRange, LinkingStateWriter
@@ -79,9 +80,9 @@ __all__ = [
     "ScheduledFault", "SequentialSpec", "SharingStateWriter", "SnapshotCancelled", "SnapshotFuture", "SnapshotRecord",
     "SnapshotView", "SplitData", "Spread", "StartsSlowly", "StateBackend", "StateCapability", "StateHandle",
     "StateReader", "StateScope", "StateView", "StateWriter", "StorageError", "StorageUser", "StorageView",
-    "StreamingJob", "SubtaskView", "SystemUnderTest", "TakesSettings", "TargetGone", "Targets", "Transaction",
-    "TrialContext", "TrialOutcome", "TrialPlan", "TrialRecord", "UsageProblem", "UsesFieldsOfPlans", "Verdict",
-    "VertexPlan", "Workload", "WorkloadPlan", "read_configuration", "read_plan", "refuse_overlaps",
+    "StreamingJob", "SubtaskView", "SystemBroke", "SystemUnderTest", "TakesSettings", "TargetGone", "Targets",
+    "Transaction", "TrialContext", "TrialOutcome", "TrialPlan", "TrialRecord", "UsageProblem", "UsesFieldsOfPlans",
+    "Verdict", "VertexPlan", "Workload", "WorkloadPlan", "read_configuration", "read_plan", "refuse_overlaps",
     "register_workload", "require_in_range", "require_same_length", "run_campaign", "run_trial", "workload_names",
 ]
 # fmt: on

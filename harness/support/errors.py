@@ -1,6 +1,7 @@
 """The error families of the harness. The family says who has to act.
 
 * `UsageError`: the caller's input or machine; the message says what to change (exit code 3).
+* `SystemBroke`: the system under test broke a rule of its own while a trial ran; the trial is INVALID (exit code 1).
 * `OperatingError`: the world failed while a trial ran; the trial is UNKNOWN (exit code 2).
 * `NondeterminismError`: a rerun of the same plan differed (exit code 2).
 * `InternalError`: a bug of this project (exit code 4).
@@ -52,6 +53,15 @@ class AddressUnavailable(EnvironmentProblem):
 
 class ClusterDidNotStart(EnvironmentProblem):
     """A master or worker ended or stayed silent during start-up; the message holds the end of its log."""
+
+
+class SystemBroke(HarnessError):
+    """The system under test met what it holds to be impossible, and gave up; adapters raise this in ``run``.
+
+    Whoever runs such a system has a job that ended without having failed, so the trial is INVALID (REC-6).
+    """
+
+    exit_code: ClassVar[int] = 1
 
 
 class OperatingError(HarnessError):

@@ -32,7 +32,7 @@ from barrier_tck.harness.record.records import (
 )
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.support.environment import environment
-from barrier_tck.harness.support.errors import InternalError, NondeterminismError, UsageError
+from barrier_tck.harness.support.errors import InternalError, NondeterminismError, SystemBroke, UsageError
 from barrier_tck.harness.support.garbage_collection import no_collection
 from barrier_tck.harness.support.outside import what_happened, where_it_was
 from barrier_tck.harness.support.wall_clock import TooLate, limited
@@ -99,7 +99,7 @@ def _execute(
                 verdict, findings = compose(judges, context)
     except (UsageError, NondeterminismError, InternalError, KeyboardInterrupt):
         raise  # nothing was learnt about the system: this is for the caller, or a bug, or an interrupt
-    except BaseException as error:  # noqa: BLE001 - the trial is recorded as UNKNOWN, not lost
+    except BaseException as error:  # noqa: BLE001 - the trial is recorded, not lost
         finding = _not_run(error, plan)
         seconds = time.monotonic() - started
         return TrialResult(
@@ -215,10 +215,13 @@ def _not_run(error: BaseException, plan: TrialPlan) -> Finding:
     what = f"the trial could not be run: {what_happened(error)}"
     if isinstance(error, TrialOverran):
         what = f"the trial did not end within {plan.limits.wall_s} s of wall time; it was at {where_it_was(error)}"
+    broke = isinstance(error, SystemBroke)
+    if broke:
+        what = f"the system under test broke a rule of its own: {error}"
     return Finding(
         checker="trial-ran",
-        clauses=(),
-        verdict=Verdict.UNKNOWN,
+        clauses=("REC-6",) if broke else (),
+        verdict=Verdict.INVALID if broke else Verdict.UNKNOWN,
         summary=what,
         details={"traceback": "".join(traceback.format_exception(error)), "plan": to_builtins(plan)},
     )

@@ -88,7 +88,8 @@ def test_every_checker_has_a_planted_bug_that_it_catches_first() -> None:
     system = ReferenceSimulated()
     checkers = {checker.name for plan in plans for checker in checkers_for(plan, system.capabilities)}
     caught_by = {cells[5] for cells in documented().values()}
-    assert sorted(checkers - set(NEVER_INVALID)) == sorted(caught_by)
+    # No checker: what became of a run that gave no history to judge.
+    assert sorted(checkers - set(NEVER_INVALID)) == sorted(caught_by - {"trial-ran"})
 
 
 @pytest.mark.parametrize("mutant", MUTANTS.values(), ids=list(MUTANTS))

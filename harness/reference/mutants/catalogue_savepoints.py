@@ -218,6 +218,21 @@ def savepoint_mutants(product: Components) -> Iterator[Mutant]:
             ),
         ),
     )
+    yield Mutant(
+        "CO-13",
+        "REC-6",
+        "When all input is consumed, the last checkpoint is taken though a savepoint is still in flight.",
+        "planted by others into version 0.1.0",
+        replace(product, coordinator_machine=bugs.LastBesideASavepoint),
+        msgspec.structs.replace(
+            SIMULATED,
+            workload=WorkloadPlan(batches=12, records_per_second=600),
+            checkpoints=CheckpointPlan(interval_ms=31, async_ms_max=60, max_concurrent=2),
+            savepoints=tuple(
+                SavepointPlan(after_checkpoints=0, delay_ms=20 + 6 * number) for number in range(8)
+            ),
+        ),
+    )
 
 
 def _plan(

@@ -217,3 +217,15 @@ class AnyCommitIsTheLast(CoordinatorMachine):
         assert self._final is not None
         newest = CheckpointId(max(event.checkpoint, self._final))
         return super()._on_commit(msgspec.structs.replace(event, checkpoint=newest), now_ms)
+
+
+class LastBesideASavepoint(CoordinatorMachine):
+    """CO-13: when all input is consumed, the last checkpoint is taken though a savepoint is still in flight."""
+
+    def _after_progress(self, now_ms: float) -> Commands:
+        """Count no savepoint."""
+        beside = {number: one for number, one in self.pending.items() if one.savepoint is not None}
+        self.pending = {number: one for number, one in self.pending.items() if number not in beside}
+        commands = super()._after_progress(now_ms)
+        self.pending = {**beside, **self.pending}
+        return commands

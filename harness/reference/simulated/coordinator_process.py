@@ -13,6 +13,7 @@ from barrier_tck.harness.reference.simulated.file_system import SimulatedFileSys
 from barrier_tck.harness.reference.simulated.hosts import PrimaryFailures
 from barrier_tck.harness.reference.simulated.subtask_processes import ProcessKilled, SimulatedSubtask
 from barrier_tck.harness.reference.simulated.surroundings import Background, Surroundings
+from barrier_tck.harness.support.errors import SystemBroke
 from barrier_tck.reference_impl.config import JobConfig
 from barrier_tck.reference_impl.ids import CheckpointId, SubtaskId
 from barrier_tck.reference_impl.operators.graph import JobGraph
@@ -24,6 +25,7 @@ from barrier_tck.reference_impl.runtime.coordinator_driver import (
 )
 from barrier_tck.reference_impl.runtime.job_observer import JobObserver
 from barrier_tck.reference_impl.runtime.ports import RuntimePoint
+from barrier_tck.reference_impl.runtime_errors import ProtocolError
 
 DEPLOYMENT_TIMEOUT_MS = 200.0
 """A deployment for which slots are missing fails after this many virtual milliseconds."""
@@ -134,6 +136,8 @@ class SimulatedCoordinator:
             action(*arguments)
         except ProcessKilled:
             return
+        except ProtocolError as error:
+            raise SystemBroke(f"the coordinator met an illegal event: {error}") from error
         if self.driver.ended:
             self.world.stop_if_over()
 

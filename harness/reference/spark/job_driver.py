@@ -47,7 +47,12 @@ from barrier_tck.harness.reference.spark.repeating_runner import RepeatingRunner
 from barrier_tck.harness.reference.unsynced_files import JournaledFiles, journaled
 from barrier_tck.harness.workloads import flights
 from barrier_tck.reference_impl.protocol.messages import AcknowledgeCheckpoint, Savepoint
-from barrier_tck.reference_impl.runtime_errors import IncompatibleState, JobUsageError, StorageError
+from barrier_tck.reference_impl.runtime_errors import (
+    IncompatibleState,
+    JobUsageError,
+    ProtocolError,
+    StorageError,
+)
 from barrier_tck.reference_impl.spark.deployment import SparkJobRunner
 from barrier_tck.reference_impl.spark.routes import Routes
 from barrier_tck.reference_impl.spark.slot_count import slots_of
@@ -203,7 +208,8 @@ def _how_it_ended(runner: SparkJobRunner) -> JobOver:
     try:
         end = runner.wait()
     except (StorageError, IncompatibleState, RuntimeError) as error:
-        return JobOver(None, str(error), crash=type(error).__name__)
+        crash = error.__cause__ if isinstance(error.__cause__, ProtocolError) else error
+        return JobOver(None, str(error), crash=type(crash).__name__)
     assert end is not None, "without a timeout there is an end"
     return JobOver(end.state, end.reason, runner.stopped_with)
 
