@@ -97,31 +97,56 @@ class _Books:
             self.counts[count] += 1
 
 
+_PARTS = 2
+"""How often a process writes to one copy: the state, and the records in flight."""
+
+
 @dataclass
 class _WrittenLate:
-    """Copies that processes of older attempts wrote: a newer one may have tidied up before that, and does so again."""
+    """Copies that processes of older attempts wrote: a newer one may have tidied up before that, and does so again.
+
+    Such a process may acknowledge to nobody, because it is cut off or its coordinator is dead.
+    """
 
     attempt: int = 0
     completed_ms: dict[int, float] = field(default_factory=dict)
+    taken_by: dict[int, int] = field(default_factory=dict)
+    """Checkpoint -> the attempt that began it."""
     written_ms: dict[tuple[str, int], float] = field(default_factory=dict)
-    """Subtask and checkpoint -> when an older process of the subtask told of its copy."""
+    """Subtask and checkpoint -> when its process told of its copy; -inf if it was in time."""
+    seen: dict[tuple[str, int, int], dict[int | None, None]] = field(default_factory=dict)
+    """Subtask, attempt and checkpoint -> what the attempt's process knew to be complete whenever it told that files of
+    the checkpoint are there."""
 
     def follow(self, operation: object, time_ms: float) -> None:
         """Take the next operation."""
         match operation:
             case AttemptStarted(attempt=attempt):
                 self.attempt = attempt
+            case CheckpointTriggered(checkpoint=checkpoint, attempt=attempt):
+                self.taken_by[checkpoint] = attempt
             case CheckpointCompleted(checkpoint=checkpoint):
                 self.completed_ms[checkpoint] = time_ms
-            case Acknowledged(checkpoint=checkpoint, attempt=attempt, subtask=subtask) if (
-                attempt < self.attempt
-            ):
-                self.written_ms[subtask, checkpoint] = time_ms
+            case Acknowledged(checkpoint=checkpoint, attempt=attempt, subtask=subtask, forged=False):
+                if attempt < self.attempt:
+                    self.written_ms[subtask, checkpoint] = time_ms
+                else:
+                    self.written_ms.setdefault((subtask, checkpoint), -inf)
+                if operation.local is not None:
+                    for held in operation.local.held:
+                        self.seen.setdefault((subtask, attempt, held), {})[operation.local.confirmed] = None
 
-    def was_after(self, confirmed: int, subtask: str, left: Sequence[int]) -> bool:
+    def was_after(self, confirmed: int, told: Acknowledged, left: Sequence[int]) -> bool:
         """Tell whether all these copies may have been written after a checkpoint was known to be complete."""
-        known_ms = self.completed_ms.get(confirmed, inf)
-        return all(self.written_ms.get((subtask, held), -inf) >= known_ms for held in left)
+        return all(self._one_was_after(confirmed, told, held) for held in left)
+
+    def _one_was_after(self, confirmed: int, told: Acknowledged, held: int) -> bool:
+        written_ms = self.written_ms.get((told.subtask, held))
+        if written_ms is not None:
+            return written_ms >= self.completed_ms.get(confirmed, inf)
+        # Nobody heard of it. Whoever tidies up each time finds it again no more often than its writer adds to it.
+        older = self.taken_by.get(held, told.attempt) < told.attempt
+        return older and len(self.seen.get((told.subtask, told.attempt, held), {})) <= _PARTS
 
 
 class LocalRecovery:
@@ -193,7 +218,7 @@ class LocalRecovery:
             return
         books.seen("LOC-3")
         left = [held for held in local.held if held < confirmed]
-        if left and not late.was_after(confirmed, told.subtask, left):
+        if left and not late.was_after(confirmed, told, left):
             books.broken(
                 "LOC-3",
                 f"{told.subtask} knew at {time_ms:.1f} ms that checkpoint {confirmed} is complete, and still had "
