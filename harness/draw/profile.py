@@ -37,7 +37,8 @@ COORDINATOR_POINTS = (
     ProtocolPoint.CHECKPOINT_COMPLETED,
     ProtocolPoint.ATTEMPT_RUNNING,
 )
-_ALL_KINDS = tuple((kind.name, kind.drawn_as.weight) for kind in KINDS.values() if kind.drawn_as.weight)
+EVERY_KIND = tuple((kind.name, kind.drawn_as.weight) for kind in KINDS.values() if kind.drawn_as.weight)
+"""Every kind of fault that is drawn, with its weight."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,8 @@ class Profile:
     """Sizes of the buffers into which batches are cut, in modes whose barriers overtake."""
     slow_vertex_per_mille: int = 0
     """How many plans in 1,000 have a vertex that is slower than the others, most often a sink."""
+    slow_behind_ends_per_mille: int = 0
+    """How many of these vertices in 1,000 are behind a forward edge of sources that end early, if there is one."""
     slow_batch_ms: tuple[int, ...] = (3, 10, 30)
     """How much longer it takes there for each batch."""
     max_concurrent: Range = (1, 3)
@@ -137,7 +140,7 @@ class Profile:
     failures_counted_ms: Range = (5, 200)
     """The time in which failures are counted, or after which a row of failures is over."""
     faults: Range = (0, 4)
-    kinds: tuple[tuple[str, int], ...] = _ALL_KINDS
+    kinds: tuple[tuple[str, int], ...] = EVERY_KIND
     """Kinds of ``barrier_tck.faults.catalogue`` with their weights."""
     points: tuple[ProtocolPoint, ...] = SUBTASK_POINTS + COORDINATOR_POINTS
     restore_per_mille: int = 350
@@ -174,6 +177,8 @@ class Profile:
     """With how many savepoints in 1,000 the job is stopped, and another one is started from it."""
     claim_per_mille: int = 0
     """How many of these savepoints in 1,000 the other job takes over, so that it deletes them."""
+    failing_stops_per_mille: int = 0
+    """How many plans in 1,000 are made for savepoints and stops that fail while the job goes on (``stop_plans``)."""
     rescale_per_mille: int = 0
     """After how many such stops in 1,000 the job goes on with other widths, if the system can do that (RSC-2)."""
     chains_per_mille: int = 0

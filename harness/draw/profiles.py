@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from barrier_tck.faults.vocabulary import ProtocolPoint
-from barrier_tck.harness.draw.profile import COORDINATOR_POINTS, SUBTASK_POINTS, Profile
+from barrier_tck.harness.draw.profile import COORDINATOR_POINTS, EVERY_KIND, SUBTASK_POINTS, Profile
 from barrier_tck.harness.draw.spark_profiles import SPARK_PROFILES
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.strict_input import nearest
@@ -146,7 +146,8 @@ PROFILES: tuple[Profile, ...] = (
     ),
     Profile(
         name="savepoints",
-        description="Savepoints amid checkpoints, stops and second jobs, in both modes, with 0 to 3 faults.",
+        description="Savepoints amid checkpoints, stops that succeed or fail and second jobs, in every mode: 0 to 3 "
+        "faults.",
         workloads=("lineage", "keyed-totals"),
         sources=(1, 2),
         sinks=(1, 2),
@@ -154,12 +155,13 @@ PROFILES: tuple[Profile, ...] = (
         batches=(6, 24),
         tiny_inputs_per_mille=30,
         records_per_second=(300, 300, 600),
-        modes=("exactly_once", "exactly_once", "at_least_once"),
+        modes=("exactly_once", "unaligned", "aligned_timeout", "at_least_once"),
         drawn_jobs_per_mille=600,
         interval_ms=(6, 40),
         faults=(0, 3),
         late_async_part=40,
         savepoints_per_mille=1_000,
+        failing_stops_per_mille=350,
     ),
     Profile(
         name="rescale",
@@ -216,10 +218,15 @@ PROFILES: tuple[Profile, ...] = (
         async_ms_max=(0, 10),
         late_async_per_mille=0,
         latency_ms_max=(0, 5),
+        slow_vertex_per_mille=300,
+        slow_behind_ends_per_mille=700,
+        slow_batch_ms=(5, 15),
         faults=(0, 3),
+        kinds=tuple((name, 6 if name == "repeat" else weight) for name, weight in EVERY_KIND),
         restore_per_mille=600,
-        savepoints_per_mille=150,
-        savepoint_after=(2, 8),
+        savepoints_per_mille=400,
+        savepoints=(1, 4),
+        savepoint_after=(1, 8),
     ),
     Profile(
         name="incremental",

@@ -28,13 +28,14 @@ from barrier_tck.harness.draw.loss_plans import LOSSES_MIN, draw_losses, for_los
 from barrier_tck.harness.draw.profile import Profile, Range
 from barrier_tck.harness.draw.recovery_plans import can_recover_in_flight, for_recovery, with_meeting
 from barrier_tck.harness.draw.slow_checkpoints import in_time, that_completes
+from barrier_tck.harness.draw.stop_plans import for_failing_stops, with_failing_stops, with_short_timeout
 from barrier_tck.harness.draw.storage_faults import hits_copies, long_enough
 from barrier_tck.harness.draw.storage_profiles import (
     for_storage_faults,
     with_compression,
     with_copies_in_memory,
 )
-from barrier_tck.harness.plan.job_graph import SINK, SOURCE, JobPlan, VertexPlan
+from barrier_tck.harness.plan.job_graph import SINK, SOURCE, JobPlan, Spread, VertexPlan
 from barrier_tck.harness.plan.trial_plan import (
     OVERTAKING,
     CheckpointPlan,
@@ -118,6 +119,10 @@ def trial_plans(
     )
     if several:
         profile = for_losses(draw, profile)
+    apart = of_copies or in_recovery or in_chain or several
+    stops_fail = kinds is None and not apart and chance(draw, profile.failing_stops_per_mille)
+    if stops_fail:
+        profile = for_failing_stops(profile)
     plan = _with_job(draw, profile, around.fitted(_draw_without_faults(draw, profile)))
     if in_recovery:
         plan = with_meeting(draw, profile, plan)
@@ -133,9 +138,9 @@ def trial_plans(
     if of_copies:
         plan = long_enough(plan, profile.settle_ms)
     # What a campaign prescribes wins over what is drawn, also where the job decides what is drawn.
-    plan = filled(around.fitted(that_completes(plan)))
+    plan = filled(around.fitted(with_short_timeout(draw, plan) if stops_fail else that_completes(plan)))
     if Capability.SAVEPOINTS in around.capabilities:
-        asked = with_stops if in_chain else with_savepoints
+        asked = with_stops if in_chain else with_failing_stops if stops_fail else with_savepoints
         plan = filled(around.fitted(asked(draw, profile, plan)))
         if profile.rescale_per_mille and Capability.RESCALING in around.capabilities:
             plan = filled(around.fitted(with_rescales(draw, profile, plan)))
@@ -223,6 +228,9 @@ def _possible_in(profile: Profile, capabilities: frozenset[Capability]) -> Profi
         recovery_per_mille=profile.recovery_per_mille if can_recover_in_flight(profile) else 0,
         chains_per_mille=profile.chains_per_mille if chained and can_be_chained(profile) else 0,
         losses_per_mille=profile.losses_per_mille if elastic and profile.faults[1] >= LOSSES_MIN else 0,
+        failing_stops_per_mille=profile.failing_stops_per_mille
+        if Capability.SAVEPOINTS in capabilities
+        else 0,
     )
 
 
@@ -295,12 +303,22 @@ def _with_slow_vertex(draw: st.DrawFn, profile: Profile, plan: TrialPlan) -> Tri
         return plan
     receivers = [vertex.name for vertex in plan.job.vertices if vertex.kind != SOURCE]
     sinks = [vertex.name for vertex in plan.job.sinks]
+    behind = _behind_early_ends(plan) if chance(draw, profile.slow_behind_ends_per_mille) else []
     deployment = msgspec.structs.replace(
         plan.deployment,
-        slow_vertex=draw(st.sampled_from(sinks if draw(st.booleans()) else receivers)),
+        slow_vertex=draw(st.sampled_from(behind or (sinks if draw(st.booleans()) else receivers))),
         slow_batch_ms=draw(st.sampled_from(profile.slow_batch_ms)),
     )
     return msgspec.structs.replace(plan, deployment=deployment)
+
+
+def _behind_early_ends(plan: TrialPlan) -> list[str]:
+    """Return the vertices of which some subtasks read nothing but what ends early: they get no barrier then."""
+    if not plan.workload.early_ends:
+        return []
+    sources = [vertex.name for vertex in plan.job.sources]
+    edges = [edge for edge in plan.job.edges if edge.source in sources and edge.by is Spread.FORWARD]
+    return [edge.target for edge in edges]
 
 
 def _with_early_ends(draw: st.DrawFn, profile: Profile, plan: TrialPlan) -> TrialPlan:

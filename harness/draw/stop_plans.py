@@ -1,0 +1,86 @@
+"""Plans in which savepoints fail while the job goes on, the last one of a job that is to be stopped, too (COO-5).
+
+By chance that is next to never drawn: a savepoint fails only together with its attempt, as a rule. Here the timeout is
+just about as long as a checkpoint of the drawn job takes, so that some expire and others complete. No number of failed
+checkpoints ends an attempt. A stop is asked for again and again, now and then while an ordinary savepoint is pending,
+and newer checkpoints follow at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+from hypothesis import strategies as st
+
+from barrier_tck.harness.draw.choices import between, chance
+from barrier_tck.harness.draw.profile import Profile
+from barrier_tck.harness.plan.trial_plan import SavepointPlan, TrialPlan
+from barrier_tck.harness.workloads.barrier_jobs import is_stateful
+
+_FAULTS_MAX = 1
+_STOPS = (2, 4)
+_AFTER = (0, 2)
+"""After how many more completed checkpoints each stop is asked for."""
+_DELAY_MS = (0, 25)
+_PENDING_PER_MILLE = 500
+"""How many stops in 1,000 are asked for while an ordinary savepoint is likely to be pending."""
+_LATER_MS = (1, 12)
+_IN_TIME = (0.02, 0.1, 0.3)
+"""Which share of the checkpoints should be in time, at least, where all messages take as long as they may."""
+
+
+def for_failing_stops(profile: Profile) -> Profile:
+    """Return the profile of such plans: checkpoints are frequent, records come slowly for long, and faults are few."""
+    return replace(
+        profile,
+        tiny_inputs_per_mille=0,
+        batches=(25, 60),
+        batch_records=(1, 3),
+        records_per_second=(150, 300),
+        early_ends_per_mille=600,
+        interval_ms=(8, 20),
+        min_pause_ms=(0,),
+        max_concurrent=(1, 2),
+        alignment_timeouts_ms=(0, 5, 20),
+        tolerated_failures=(max(profile.tolerated_failures),),
+        late_async_per_mille=0,
+        async_ms_max=(10, 30),
+        latency_ms_max=(1, 6),
+        slow_channel_per_mille=400,
+        slow_factors=(4,),
+        # Others are given so much time that nothing expires, because they may start for ever.
+        restarts=("fixed_delay",),
+        faults=(min(_FAULTS_MAX, profile.faults[0]), min(_FAULTS_MAX, profile.faults[1])),
+    )
+
+
+def with_short_timeout(draw: st.DrawFn, plan: TrialPlan) -> TrialPlan:
+    """Return the plan with a timeout that some of its checkpoints outlast, also after the end of all input."""
+    checkpoints, network, job = plan.checkpoints, plan.network, plan.job
+    parts = sum(
+        vertex.parallelism
+        for vertex in job.vertices
+        if any(is_stateful(operator.kind) for operator in vertex.operators)
+    )
+    slow = 0 if network.slow_channel is None else network.slow_factor - 1
+    travels_ms = network.latency_ms_max * (2 + job.depth + slow)
+    share = draw(st.sampled_from(_IN_TIME)) ** (1 / max(1, parts))
+    timeout_ms = max(checkpoints.async_ms_max, travels_ms + int(checkpoints.async_ms_max * share)) + 1
+    return msgspec.structs.replace(
+        plan, checkpoints=msgspec.structs.replace(checkpoints, timeout_ms=timeout_ms)
+    )
+
+
+def with_failing_stops(draw: st.DrawFn, profile: Profile, plan: TrialPlan) -> TrialPlan:
+    """Return the plan with several stops, some of them with an ordinary savepoint just before."""
+    asked: list[SavepointPlan] = []
+    after = 0
+    for _ in range(between(draw, _STOPS)):
+        after += between(draw, _AFTER)
+        delay_ms = between(draw, _DELAY_MS)
+        if chance(draw, _PENDING_PER_MILLE):
+            asked.append(SavepointPlan(after, delay_ms))
+            delay_ms += between(draw, _LATER_MS)
+        asked.append(SavepointPlan(after, delay_ms, stop=True, claim=chance(draw, profile.claim_per_mille)))
+    return msgspec.structs.replace(plan, savepoints=tuple(asked))

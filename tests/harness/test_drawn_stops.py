@@ -1,0 +1,80 @@
+"""Drawn plans in which savepoints fail while the job goes on, the last one of a job that is to be stopped, too."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+from barrier_tck.harness.draw.profiles import profile_named
+from barrier_tck.harness.draw.strategies import Circumstances, draw_plan, draw_plans
+from barrier_tck.harness.record.history import History
+from barrier_tck.harness.record.operations import (
+    CheckpointAborted,
+    CheckpointTriggered,
+    SavepointAsked,
+    SavepointRefused,
+)
+from barrier_tck.harness.record.reasons import Reason
+from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
+from barrier_tck.harness.trial.trial_run import execute
+
+SEED = 991
+PLANS = 60
+OFTEN = replace(profile_named("savepoints"), failing_stops_per_mille=1_000, storage_per_mille=0)
+
+
+def failed(history: History) -> tuple[int, int]:
+    """Return how many stops failed while the attempt went on, and how many savepoints while a stop was waiting."""
+    stops: list[int] = []
+    savepoints: list[int] = []
+    waiting: list[str] = []
+    failed_stops = beside = 0
+    for line in history.operations:
+        match line.operation:
+            case SavepointAsked(savepoint=place, stops=True):
+                waiting.append(place)
+            case SavepointRefused(savepoint=place) if place in waiting:
+                waiting.remove(place)
+            case CheckpointTriggered(checkpoint=number, savepoint=str(place), stops=stop):
+                (stops if stop else savepoints).append(number)
+                waiting = [one for one in waiting if one != place]
+            case CheckpointAborted(checkpoint=number, reason=reason) if reason is not Reason.ATTEMPT_FAILED:
+                failed_stops += number in stops
+                beside += number in savepoints and bool(waiting)
+    return failed_stops, beside
+
+
+def test_stops_fail_in_every_mode_while_the_job_goes_on_and_savepoints_while_a_stop_waits(
+    tmp_path: Path,
+) -> None:
+    system = ReferenceSimulated()
+    around = Circumstances(system.job, system.capabilities)
+    failures: Counter[str] = Counter()
+    waited = 0
+    for number in range(PLANS):
+        plan = draw_plan(SEED + number, OFTEN, around)
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        trial = execute(plan, system, directory)
+        assert trial.record.verdict is Verdict.VALID, (plan, trial.record.findings)
+        stops, beside = failed(trial.history)
+        failures[plan.checkpoints.mode] += stops
+        waited += beside
+    assert all(failures[mode] >= 2 for mode in OFTEN.modes), failures
+    assert failures.total() >= 15, failures
+    assert waited >= 2
+
+
+def test_a_third_of_the_plans_of_savepoints_are_made_for_stops_that_fail() -> None:
+    plans = draw_plans(SEED, 120, profile_named("savepoints"))
+    of_them = [plan for plan in plans if plan.checkpoints.timeout_ms not in OFTEN.timeouts_ms]
+    assert 25 <= len(of_them) <= 55
+    assert {plan.checkpoints.mode for plan in of_them} == set(OFTEN.modes)
+
+
+def test_many_plans_with_early_ends_have_savepoints_and_some_a_slow_vertex() -> None:
+    plans = draw_plans(SEED, 100, profile_named("ends"))
+    assert sum(bool(plan.savepoints) for plan in plans) >= 30
+    assert sum(bool(plan.deployment.slow_vertex and plan.workload.early_ends) for plan in plans) >= 15
