@@ -161,7 +161,7 @@ PROFILES: tuple[Profile, ...] = (
         faults=(0, 3),
         late_async_part=40,
         savepoints_per_mille=1_000,
-        failing_stops_per_mille=350,
+        failing_stops_per_mille=500,
     ),
     Profile(
         name="rescale",
