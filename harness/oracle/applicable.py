@@ -109,7 +109,7 @@ def checkers_for(
         if Capability.EARLY_FINISH in capabilities:
             chosen.append(FinishedSubtasks(trial_input))
     if plan.savepoints and plan.checkpoints.enabled and Capability.SAVEPOINTS in capabilities:
-        chosen += [SavepointsAnswered(), StopWithSavepoint()]
+        chosen += [StopWithSavepoint(), SavepointsAnswered()]
         if inspects:
             chosen.append(Savepoints())
     if inspects and trial_input.plan.records_channels and Capability.MESSAGE_LOG in capabilities:
