@@ -255,7 +255,7 @@ class SubtaskWalk(ChannelWalk):
     def __init__(self, chance: random.Random) -> None:
         channels = chance.randint(0, 2)
         finished_before = chance.random() < 0.1
-        self.terminal = chance.choice((0, 0, 4, 5)) if channels else chance.choice((0, 5))
+        self.terminal = chance.choice((0, 0, 2, 3, 4, 5)) if channels else chance.choice((0, 5))
         """The checkpoint whose barrier is terminal, or 0. Who sends a newer barrier knows that it is aborted."""
         super().__init__(chance, channels)
         mode = chance.choice(list(CheckpointMode))
@@ -277,6 +277,12 @@ class SubtaskWalk(ChannelWalk):
                 self.channels.unannounced[channel] += closed
         self.outcomes: list[Any] = [NotifyCheckpointComplete(CheckpointId(1))]
         self.closed_reported = False
+        self.reached: dict[int, list[int]] = {}
+        """Checkpoint -> channels on which its barrier was read."""
+        self.delivered: dict[int, list[int]] = {}
+        """The same, with those on which it was announced."""
+        self.over: set[int] = set()
+        """Checkpoints of which the snapshot is taken, or given up."""
         self.early: list[tuple[StrEnum, type]] = []
         """Outcomes that were told in the middle of an event, and the state at that moment."""
 
@@ -308,6 +314,38 @@ class SubtaskWalk(ChannelWalk):
     def is_triggered(self) -> bool:
         return self.closed_reported and self.machine.state is not SubtaskState.HELD
 
+    def note(self, event: Any, commands: Sequence[Any]) -> None:
+        """Demand that a channel is held back from a barrier on, until the snapshot is taken, or given up (ALN-1)."""
+        match event:
+            case (
+                BarrierAnnounced(channel=channel, barrier=come)
+                | BarrierArrived(channel=channel, barrier=come)
+            ):
+                number = come.checkpoint
+                self.delivered.setdefault(number, []).append(channel)
+                # Whoever delivers a barrier without an older one has skipped that (BAR-2).
+                self.over |= {n for n in range(number) if channel not in self.delivered.get(n, ())}
+                if isinstance(event, BarrierArrived):
+                    self.reached.setdefault(number, []).append(channel)
+            case NotifyCheckpointAborted(checkpoint=checkpoint):
+                self.over.add(checkpoint)
+        for command in commands:
+            match command:
+                case TakeSnapshot(barrier=taken):
+                    self.over |= set(range(taken.checkpoint + 1))
+                case SendDecline(checkpoint=checkpoint):
+                    self.over.add(checkpoint)
+        if self.machine.mode is not CheckpointMode.AT_LEAST_ONCE:
+            held = {
+                channel
+                for number in self.reached
+                if number not in self.over
+                for channel in self.reached[number]
+            }
+            assert all(self.machine.blocked[channel] for channel in held), (
+                f"{event}: {held} wait for other channels"
+            )
+
     def announced_next(self, channel: int) -> Any:
         """Return the next barrier; the end of the input is not announced."""
         queue = self.channels.unannounced[channel]
@@ -320,6 +358,7 @@ class SubtaskWalk(ChannelWalk):
         commands = self.machine.handle(event)
         if self.machine.state is SubtaskState.HELD:
             assert all(self.machine.blocked), f"after {event}, nothing behind a terminal barrier is read"
+        self.note(event, commands)
         for command in commands:
             self.channels.carry_out(command)
             match command:
@@ -330,7 +369,7 @@ class SubtaskWalk(ChannelWalk):
                 case HoldInput():
                     self.outcomes += [
                         NotifyCheckpointComplete(CheckpointId(self.terminal - 1)),
-                        NotifyCheckpointAborted(CheckpointId(self.terminal), "late"),
+                        *(NotifyCheckpointAborted(CheckpointId(self.terminal), "late") for _ in range(2)),
                     ]
                     if self.closed_reported:  # who is triggered may be triggered again
                         again = TriggerCheckpoint(CheckpointId(self.terminal), 0, self.stop(self.terminal))

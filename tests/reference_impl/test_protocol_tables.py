@@ -23,7 +23,7 @@ from barrier_tck.reference_impl.protocol import coordinator_events as ev
 from barrier_tck.reference_impl.protocol.alignment import BarrierAligner
 from barrier_tck.reference_impl.protocol.coordinator import FENCED, CoordinatorMachine
 from barrier_tck.reference_impl.protocol.coordinator_states import JobState
-from barrier_tck.reference_impl.protocol.loop_commands import RestLoop, StartWave
+from barrier_tck.reference_impl.protocol.loop_commands import CloseLoop, RestLoop, StartWave
 from barrier_tck.reference_impl.protocol.loop_events import WaveDue
 from barrier_tck.reference_impl.protocol.loop_termination import LoopTermination
 from barrier_tck.reference_impl.protocol.messages import (
@@ -227,23 +227,44 @@ class LoopWalk(Walk):
         attempt = AttemptNumber(1)
         self.due: list[Any] = [SubtaskRunning(attempt, subtask) for subtask in SUBTASKS]
         self.due.append(LoopInputEnded(attempt, SUBTASKS[0], "loop"))
-        self.sent, self.taken = chance.randint(0, 4), 0
+        self.counts = {subtask: [0, 0] for subtask in SUBTASKS}
+        """What each member has sent and taken."""
+        self.to_come = chance.randint(0, 8)
+        """So many more elements are made at the most."""
+        self.under_way: list[SubtaskId] = []
+        self.send(SUBTASKS[0], chance.randint(0, 3))
+
+    def send(self, sender: SubtaskId, elements: int) -> None:
+        for _ in range(elements):
+            self.counts[sender][0] += 1
+            self.under_way.append(self.chance.choice(SUBTASKS))
+
+    def take(self) -> None:
+        """Let a member take an element, and send what follows from it."""
+        taker = self.under_way.pop(self.chance.randrange(len(self.under_way)))
+        self.counts[taker][1] += 1
+        made = min(self.to_come, self.chance.randint(0, 2))
+        self.to_come -= made
+        self.send(taker, made)
 
     def choose(self) -> Any:
-        return self.due.pop(self.chance.randrange(len(self.due))) if self.due else None
+        while self.under_way and (not self.due or self.chance.random() < 0.4):
+            self.take()
+        event = self.due.pop(self.chance.randrange(len(self.due))) if self.due else None
+        if isinstance(event, LoopCounted):  # it counts when it answers
+            sent, taken = self.counts[event.subtask]
+            return msgspec.structs.replace(event, sent=sent, taken=taken)
+        return event
 
     def tell(self, event: Any) -> None:
         for command in self.machine.handle(event):
             match command:
                 case StartWave(wave=wave):
-                    self.taken = self.chance.randint(self.taken, self.sent)
-                    counts = (self.sent, 0), (0, self.taken)
-                    self.due += [
-                        LoopCounted(AttemptNumber(1), subtask, "loop", wave, *count)
-                        for subtask, count in zip(SUBTASKS, counts, strict=True)
-                    ]
+                    self.due += [LoopCounted(AttemptNumber(1), one, "loop", wave, 0, 0) for one in SUBTASKS]
                 case RestLoop():
                     self.due.append(WaveDue(AttemptNumber(1), "loop"))
+                case CloseLoop():
+                    assert not self.under_way, "nothing is under way when a loop is closed (CHL-5)"
 
 
 WALKS: dict[type[TableMachine[Any, Any]], type[Any]] = {
