@@ -13,6 +13,7 @@ from barrier_tck.faults.kinds.pause_worker import PauseWorker
 from barrier_tck.faults.kinds.repeat_messages import RepeatMessages
 from barrier_tck.faults.targets import Direction
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
+from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import (
     CheckpointPlan,
     DeploymentPlan,
@@ -360,6 +361,46 @@ def test_who_has_stopped_goes_on_when_a_newer_barrier_comes_before_the_news_that
                 ]
                 overtaken += any(checkpoint > line.operation.checkpoint for checkpoint in begun)
     happened(overtaken, "a subtask began a newer part before it learned that the savepoint had failed")
+
+
+@pytest.mark.needs(
+    Capability.UNALIGNED_CHECKPOINTS,
+    Capability.EARLY_FINISH,
+    Capability.SLOW_SNAPSHOTS,
+    Capability.DETERMINISTIC_REPLAY,
+)
+@pytest.mark.clause("COO-5", "COO-2", "ALN-1", "REC-6")
+def test_a_job_goes_on_as_before_after_each_stop_that_expires(trials: Trials) -> None:
+    """Channels wait for each other as ever, and a source that has come to its end is not read again.
+
+    In real time checkpoints have seconds.
+    """
+    plan = msgspec.structs.replace(
+        varied(
+            workload=WorkloadPlan(
+                "lineage", batches=60, batch_records=3, keys=5, records_per_second=300, early_ends=1
+            ),
+            job=JobPlan("joined"),
+            checkpoints=CheckpointPlan(
+                mode="aligned_timeout",
+                interval_ms=15,
+                timeout_ms=32,
+                async_ms_max=30,
+                alignment_timeout_ms=20,
+            ),
+        ),
+        network=NetworkPlan(latency_ms_max=6, slow_channel=1, slow_factor=4),
+        savepoints=tuple(SavepointPlan(after_checkpoints=number, stop=True) for number in range(4)),
+    )
+    expired = 0
+    for trial in trials.all_valid(plan):
+        stops = {
+            line.operation.checkpoint
+            for line in trial.history.of(CheckpointTriggered)
+            if line.operation.stops
+        }
+        expired += sum(line.operation.checkpoint in stops for line in trial.history.of(CheckpointAborted))
+    happened(expired, "a stop expired", trial)
 
 
 @pytest.mark.needs(Capability.UNALIGNED_CHECKPOINTS, Capability.DETERMINISTIC_REPLAY)

@@ -10,6 +10,7 @@ import msgspec
 from barrier_tck.faults.kinds.repeat_messages import RepeatMessages
 from barrier_tck.faults.targets import Direction
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
+from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import (
     CheckpointPlan,
     DeploymentPlan,
@@ -21,6 +22,7 @@ from barrier_tck.harness.plan.trial_plan import (
 from barrier_tck.harness.reference.mutants import savepoint_bugs as bugs
 from barrier_tck.harness.reference.mutants.mutant import SIMULATED, Mutant, kill, pause
 from barrier_tck.harness.workloads.staged_jobs import short_cut
+from barrier_tck.harness.workloads.workload_names import job_of
 from barrier_tck.reference_impl.runtime.components import Components
 
 OURS = "planted here, no public report"
@@ -53,6 +55,19 @@ STOP_AFTER_AN_ABORT = msgspec.structs.replace(
     ),
 )
 """Checkpoints expire, and a source hears of each abort twice, the second time when it has stopped already."""
+
+
+STOPS_THAT_EXPIRE = msgspec.structs.replace(
+    SIMULATED,
+    workload=WorkloadPlan("lineage", batches=60, batch_records=3, records_per_second=300, early_ends=1),
+    job=job_of("lineage", JobPlan("joined")),
+    checkpoints=CheckpointPlan(
+        mode="aligned_timeout", interval_ms=15, timeout_ms=32, async_ms_max=30, alignment_timeout_ms=20
+    ),
+    network=NetworkPlan(latency_ms_max=6, slow_channel=1, slow_factor=4),
+    savepoints=tuple(SavepointPlan(after_checkpoints=number, stop=True) for number in range(4)),
+)
+"""Some stops expire, and the job goes on; one source has come to its end by then."""
 
 
 def _expires(delay_ms: int, slow_channel: int, latency_ms_max: int) -> TrialPlan:
@@ -186,6 +201,22 @@ def savepoint_mutants(product: Components) -> Iterator[Mutant]:
         OURS,
         replace(product, subtask_machine=bugs.ForgetsThatItStopped),
         _expires(25, 2, 6),
+    )
+    yield Mutant(
+        "SV-10",
+        "UNA-1",
+        "A subtask that was released remembers what had held it; each newer barrier releases its channels again.",
+        "planted by others into version 0.1.0",
+        replace(product, subtask_machine=bugs.KeepsWhatHeldIt),
+        STOPS_THAT_EXPIRE,
+    )
+    yield Mutant(
+        "SV-11",
+        "REC-6",
+        "A source that had read everything when it was stopped is read again when the savepoint fails.",
+        "planted by others into version 0.1.0",
+        replace(product, subtask_driver=bugs.ReadsAnEndedSourceAgain),
+        STOPS_THAT_EXPIRE,
     )
     yield Mutant(
         "SV-09",

@@ -229,3 +229,24 @@ class LastBesideASavepoint(CoordinatorMachine):
         commands = super()._after_progress(now_ms)
         self.pending = {**beside, **self.pending}
         return commands
+
+
+class KeepsWhatHeldIt(SubtaskMachine):
+    """SV-10: a subtask that was released remembers what had held it; each newer barrier releases its channels again."""
+
+    def _release(self) -> SubtaskCommands:
+        """Remember."""
+        held_by = self._held_by
+        commands = super()._release()
+        self._held_by = held_by
+        return commands
+
+
+class ReadsAnEndedSourceAgain(SubtaskDriver):
+    """SV-11: a source that had read everything when it was stopped is read again when the savepoint fails."""
+
+    def hold_input(self, held: bool) -> None:
+        """Forget that it had come to its end."""
+        super().hold_input(held)
+        if not held and self.is_source:
+            self.exhausted = self.deployment.stopped
