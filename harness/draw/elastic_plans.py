@@ -14,8 +14,6 @@ from hypothesis import strategies as st
 
 from barrier_tck.faults.catalogue import KINDS
 from barrier_tck.faults.drawing import Aim
-from barrier_tck.faults.kinds.kill_executor import KillExecutor
-from barrier_tck.faults.kinds.lose_executor import LoseExecutor
 from barrier_tck.faults.targets import TargetKind
 from barrier_tck.faults.vocabulary import After, At, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.draw.choices import DrawnChoices, between, chance
@@ -83,8 +81,12 @@ def with_late_replacements(
     wait_ms = plan.restart.delay_ms + max(_WAIT_MS_MIN, deployment.elastic_wait_ms)
     after_ms = plan.restart.delay_ms + between(draw, (1, wait_ms + wait_ms // 4))
     lost = [one for one in faults if one.fault.needs is TargetKind.CAPACITY]
-    if len(lost) > 1 and isinstance(lost[0].fault, LoseExecutor):
-        back = ScheduledFault(KillExecutor(lost[0].fault.subtask), lost[0].trigger)
+    if len(lost) > 1:
+        kill = next(
+            one.fault for one in KINDS.values() if one.fault.needs is TargetKind.EXECUTOR and one.fault.ends
+        )
+        (whose,) = lost[0].fault.subtasks
+        back = ScheduledFault(kill.drawn(DrawnChoices(draw), Aim(whose)), lost[0].trigger)
         faults = tuple(back if one is lost[0] else one for one in faults)
     late = msgspec.structs.replace(deployment, elastic_wait_ms=wait_ms, replaced_after_ms=after_ms)
     return msgspec.structs.replace(plan, deployment=late), faults
