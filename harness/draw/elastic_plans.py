@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from barrier_tck.faults.catalogue import KINDS
 from barrier_tck.faults.drawing import Aim
+from barrier_tck.faults.fault import Ends
 from barrier_tck.faults.targets import TargetKind
 from barrier_tck.faults.vocabulary import After, At, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.draw.choices import DrawnChoices, between, chance
@@ -73,13 +74,19 @@ def with_late_replacements(
     The slots are missing when the next attempt is to begin: most often they come back while the job waits for them, and
     now and then they come too late. If several executors are to be lost for good, the first one comes back now: whether
     the job waits again is seen at the second one. The job waits for longer than a restart is put off, because otherwise
-    nobody could tell who does not wait.
+    nobody could tell who does not wait. Where kills leave too few slots for any parallelism, the job has to wait for a
+    replacement however late it is. So none comes too late there, and none is late if kills may follow each other.
     """
     deployment = plan.deployment
     if deployment.elastic_wait_ms is None or not chance(draw, profile.replaced_late_per_mille):
         return plan, faults
     wait_ms = plan.restart.delay_ms + max(_WAIT_MS_MIN, deployment.elastic_wait_ms)
-    after_ms = plan.restart.delay_ms + between(draw, (1, wait_ms + wait_ms // 4))
+    latest_ms = wait_ms + wait_ms // 4
+    if not _has_room_after(plan, faults):
+        if sum(_takes_slots(one) for one in faults) > 1:
+            return plan, faults
+        latest_ms = wait_ms // 2
+    after_ms = plan.restart.delay_ms + between(draw, (1, latest_ms))
     lost = [one for one in faults if one.fault.needs is TargetKind.CAPACITY]
     if len(lost) > 1:
         kill = next(
@@ -90,6 +97,23 @@ def with_late_replacements(
         faults = tuple(back if one is lost[0] else one for one in faults)
     late = msgspec.structs.replace(deployment, elastic_wait_ms=wait_ms, replaced_after_ms=after_ms)
     return msgspec.structs.replace(plan, deployment=late), faults
+
+
+def _takes_slots(planned: ScheduledFault) -> bool:
+    return planned.fault.ends is Ends.SUBTASKS and planned.fault.needs in (
+        TargetKind.EXECUTOR,
+        TargetKind.HOST,
+        TargetKind.CAPACITY,
+    )
+
+
+def _has_room_after(plan: TrialPlan, faults: Sequence[ScheduledFault]) -> bool:
+    """Tell whether every job of the trial can go on if all executors that are killed are missing at once."""
+    deployment = plan.deployment
+    left = deployment.executors - sum(map(_takes_slots, faults))
+    jobs = [plan.after_stops(stops).job for stops in range(len(plan.rescales) + 1)]
+    least = max(least_subtasks(job, deployment.fixed_vertices) for job in jobs)
+    return left * (deployment.slots_per_executor or 0) >= least
 
 
 def _with_more_sinks(draw: st.DrawFn, plan: TrialPlan) -> TrialPlan:

@@ -10,6 +10,7 @@ import pytest
 
 from barrier_tck.faults.kinds.kill_executor import KillExecutor
 from barrier_tck.faults.kinds.lose_executor import LoseExecutor
+from barrier_tck.faults.kinds.lose_host import LoseHost
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.campaign.sometimes import SometimesNarrowed
 from barrier_tck.harness.draw.profiles import profile_named
@@ -343,6 +344,19 @@ def test_elastic_jobs_are_drawn_with_loops_which_have_room_after_the_loss() -> N
         in_loops = [name for loop in plan.job.loops for name in loop]
         needed = [v.parallelism if v.name in in_loops else 1 for v in plan.job.vertices]
         assert sum(needed) <= left
+
+
+def test_no_drawn_replacement_comes_too_late_for_a_job_that_has_no_room_without_it() -> None:
+    profile = replace(profile_named("rescale"), elastic_per_mille=1_000, replaced_late_per_mille=1_000)
+    late = [plan for plan in draw_plans(5, 120, profile) if plan.deployment.replaced_after_ms]
+    assert len(late) >= 15
+    for plan in late:
+        deployment, after_ms = plan.deployment, plan.deployment.replaced_after_ms
+        kills = [one for one in plan.faults if isinstance(one.fault, KillExecutor | LoseExecutor | LoseHost)]
+        left = (deployment.executors - len(kills)) * (deployment.slots_per_executor or 0)
+        if left < len(plan.job.vertices):
+            assert len(kills) == 1
+            assert after_ms <= plan.restart.delay_ms + (deployment.elastic_wait_ms or 0)
 
 
 @pytest.mark.long
