@@ -59,6 +59,12 @@ def _views(trial: Trial) -> list[SnapshotView]:
     return [view for view in trial.history.checkpoints if view.savepoint is not None]
 
 
+def _meant_to_stop(trial: Trial) -> list[int]:
+    """Return the savepoints with which the job was to be stopped, whatever became of them."""
+    triggered = [line.operation for line in trial.history.of(CheckpointTriggered)]
+    return [one.checkpoint for one in triggered if one.stops]
+
+
 def _stops(trial: Trial) -> list[int | None]:
     return [line.operation.checkpoint for line in trial.history.of(JobStopped)]
 
@@ -347,11 +353,7 @@ def test_who_has_stopped_goes_on_when_a_newer_barrier_comes_before_the_news_that
     """Only in virtual time is it certain that a barrier overtakes the coordinator's notice."""
     overtaken = 0
     for trial in trials.all_valid(_expires(delay_ms=40, slow_channel=1, latency_ms_max=10)):
-        stops = [
-            line.operation.checkpoint
-            for line in trial.history.of(CheckpointTriggered)
-            if line.operation.stops
-        ]
+        stops = _meant_to_stop(trial)
         for line in trial.history.of(AbortLearned):
             if line.operation.checkpoint in stops:
                 begun = [
@@ -394,11 +396,7 @@ def test_a_job_goes_on_as_before_after_each_stop_that_expires(trials: Trials) ->
     )
     expired = 0
     for trial in trials.all_valid(plan):
-        stops = {
-            line.operation.checkpoint
-            for line in trial.history.of(CheckpointTriggered)
-            if line.operation.stops
-        }
+        stops = _meant_to_stop(trial)
         expired += sum(line.operation.checkpoint in stops for line in trial.history.of(CheckpointAborted))
     happened(expired, "a stop expired", trial)
 
@@ -409,11 +407,7 @@ def test_who_has_stopped_reads_nothing_when_an_earlier_checkpoint_is_given_up(tr
     """Its channels are still being recorded for that one."""
     given_up = 0
     for trial in trials.all_valid(_expires(delay_ms=25, slow_channel=2, latency_ms_max=6)):
-        stops = [
-            line.operation.checkpoint
-            for line in trial.history.of(CheckpointTriggered)
-            if line.operation.stops
-        ]
+        stops = _meant_to_stop(trial)
         failed = {
             (line.operation.subtask, line.operation.checkpoint): line.time_ms
             for line in trial.history.of(AbortLearned)
