@@ -274,6 +274,7 @@ PROFILES: tuple[Profile, ...] = (
         modes=("exactly_once", "exactly_once", "unaligned", "at_least_once"),
         drawn_jobs_per_mille=160,
         incremental_per_mille=160,
+        late_async_part=40,
         faults=(0, 3),
         restore_per_mille=290,
     ),
