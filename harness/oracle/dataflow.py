@@ -20,7 +20,6 @@ from barrier_tck.harness.oracle.at_least_once_output import DUPLICATED
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.examples import chosen
 from barrier_tck.harness.oracle.in_flight import IN_FLIGHT, by_edge, in_flight_problems
-from barrier_tck.harness.oracle.jobs_of_trial import jobs_of_trial
 from barrier_tck.harness.oracle.opened_checkpoints import (
     going_back,
     misplaced,
@@ -191,8 +190,7 @@ class _Judge:
     @cached_property
     def replayed(self) -> ReplayedOrder:
         """Judges the order of records after restores."""
-        jobs = jobs_of_trial(self.context.plan, self.context.history)
-        return ReplayedOrder([plan.job for plan in jobs.plans])
+        return ReplayedOrder([plan.job for plan in self.context.jobs.plans])
 
     @cached_property
     def _form(self) -> RecordForm:

@@ -15,7 +15,6 @@ from itertools import pairwise
 from barrier_tck.faults.targets import TargetKind
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.examples import chosen
-from barrier_tck.harness.oracle.jobs_of_trial import jobs_of_trial
 from barrier_tck.harness.plan.job_graph import JobPlan, Spread
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.history import Recorded
@@ -42,7 +41,7 @@ class NarrowedJobs:
     def check(self, context: TrialContext) -> Finding:
         """Look at every attempt of one trial that was narrower than its job."""
         history = context.history
-        jobs = jobs_of_trial(context.plan, history)
+        jobs = context.jobs
         ran = {line.operation.attempt for line in history.of(AttemptRunning)}
         # By time: of what happens at one moment, a fault may be told after all that it causes.
         kills_ms = [

@@ -51,7 +51,7 @@ def arrivals_of(
 ) -> Iterator[tuple[TakenRecords, Place | None]]:
     """Yield the records that reached each state and each sink, and those on their way, with the place where they are;
     None if the system does not say."""
-    places = {one: _place_of(one, job) for one in _subtasks_of(view)}
+    places = {one: _place_of(one, job) for one in dict.fromkeys(_subtasks_of(view))}
     coming = _in_flight(plan, view)
     for arrivals in (*_in_states(plan, view, coming), *_at_sinks(view, coming), *coming):
         yield arrivals, places[arrivals.subtask]
@@ -137,6 +137,23 @@ def _place_of(subtask: str, job: JobView | None) -> Place | None:
     return view.vertex, job.like(subtask).index(subtask)
 
 
+Step = tuple[str, int, str]
+"""(vertex, number of its subtask, operator); no operator stands for the place where the record is."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Path:
+    """A path, read once for all records that came on it."""
+
+    steps: tuple[Step, ...]
+    hops: tuple[tuple[Step, Step, bool], ...]
+    """From each step to the next; and whether that is the next operator of a chain, and not along an edge."""
+    vertices: tuple[str, ...]
+    """The vertices in order; a vertex counts once for all operators of its chain."""
+    is_whole: bool
+    """Whether every part of the path names an operator of a subtask."""
+
+
 class RecordPaths:
     """What the edges of a job say about the paths of records; it also collects where keys were sent."""
 
@@ -163,18 +180,16 @@ class RecordPaths:
             self._edges[ends] = (*self._edges.get(ends, ()), edge)
         self._receivers: dict[tuple[str, str], dict[int, str]] = {}
         """(vertex, key) -> the subtasks that got the key over hash edges, each with a path that leads there."""
-        self._read: dict[tuple[str, Place | None], list[tuple[str, int, str]]] = {}
-        """(path, end) -> its steps."""
+        self._read: dict[tuple[str, Place | None], _Path] = {}
+        """(path, end) -> what it says."""
 
     def way_problems(self, path: str, end: Place | None) -> Iterator[str]:
         """Yield each step of a path that no edge allows; the last step leads to the place where the record is."""
-        way = self._way(path, end)
-        if way is None:
+        read = self._path(path, end)
+        if not read.is_whole:
             yield f"{path!r} is no path of subtasks"
             return
-        for ((sender, i), (receiver, j)), chained in zip(
-            pairwise(way), self._chained(path, end), strict=True
-        ):
+        for (sender, i, _), (receiver, j, _), chained in read.hops:
             edges = self._edges.get((sender, receiver), ())
             if chained:
                 if i != j:
@@ -210,10 +225,9 @@ class RecordPaths:
 
     def note_receivers(self, arrivals: TakenRecords, end: Place | None) -> None:
         """Remember to which subtasks hash edges sent each key."""
-        for _, _, path, last_key in arrivals.records:
-            key, way = last_key, self._steps(path, end)
-            hops = list(zip(pairwise(way), self._chained(path, end), strict=True))
-            for ((sender, _, operator), (receiver, j, _)), chained in reversed(hops):
+        for path, last_key in dict.fromkeys((path, key) for _, _, path, key in arrivals.records):
+            key = last_key
+            for (sender, _, operator), (receiver, j, _), chained in reversed(self._path(path, end).hops):
                 edges = self._edges.get((sender, receiver), ())
                 if not chained and edges and all(edge.by is Spread.HASH for edge in edges):
                     self._receivers.setdefault((receiver, key), {}).setdefault(j, path)
@@ -232,51 +246,48 @@ class RecordPaths:
 
     def vertices_on(self, path: str, end: Place | None) -> tuple[str, ...]:
         """Return the vertices on a path, in order; a vertex counts once for all operators of its chain."""
-        steps, chained = self._steps(path, end), self._chained(path, end)
-        starts = [True, *(not one for one in chained)]
-        return (
-            tuple(vertex for (vertex, _, _), start in zip(steps, starts, strict=True) if start)
-            if steps
-            else ()
-        )
+        return self._path(path, end).vertices
 
     def _edges_along(self, path: str, end: Place | None, number: int) -> int:
         """Return for how many combinations of edges one path of subtasks stands."""
-        way, found = self._way(path, end) or [], 1
-        hops = zip(pairwise(way), self._chained(path, end), strict=True) if way else ()
-        for position, (((sender, i), (receiver, j)), chained) in enumerate(hops, 1):
+        read, found = self._path(path, end), 1
+        hops = read.hops if read.is_whole else ()
+        for position, ((sender, i, _), (receiver, j, _), chained) in enumerate(hops, 1):
             if not chained:
-                last = end is not None and position == len(way) - 1
+                last = end is not None and position == len(hops)
                 found *= sum(
                     (edge.by is not Spread.FORWARD or i == j) and (not last or edge.input == number)
                     for edge in self._edges.get((sender, receiver), ())
                 )
         return found
 
-    def _chained(self, path: str, end: Place | None) -> list[bool]:
-        """Return for each hop of a path whether it leads to the next operator of a chain, and not along an edge."""
-        return [
-            sender == receiver
-            and (place := self._places.get(operator, -1)) < self._lengths.get(sender, 0) - 1
-            and self._places.get(next_one, place + 1) == place + 1
-            for (sender, _, operator), (receiver, _, next_one) in pairwise(self._steps(path, end))
-        ]
+    def _path(self, path: str, end: Place | None) -> _Path:
+        """Return what a path says; its last step is the place where the record is."""
+        if (path, end) not in self._read:
+            self._read[path, end] = self._read_path(path, end)
+        return self._read[path, end]
 
-    def _way(self, path: str, end: Place | None) -> list[Place] | None:
-        """Return the subtasks on a path; None if it is no path."""
-        steps = self._steps(path, end)
-        expected = (path.count(">") + 1 if path else 0) + (end is not None)
-        return [(vertex, index) for vertex, index, _ in steps] if len(steps) == expected else None
-
-    def _steps(self, path: str, end: Place | None) -> list[tuple[str, int, str]]:
-        """Return vertex, index and operator of each step; the last step is the place where the record is."""
-        if (path, end) in self._read:
-            return self._read[path, end]
-        found = [_STEP.fullmatch(step) for step in path.split(">")] if path else []
-        steps = [
+    def _read_path(self, path: str, end: Place | None) -> _Path:
+        parts = path.split(">") if path else []
+        found = [_STEP.fullmatch(part) for part in parts]
+        steps: list[Step] = [
             (self._vertex_of.get(step["operator"], ""), int(step["index"]), step["operator"])
             for step in found
             if step is not None
         ]
-        self._read[path, end] = [*steps, (*end, "")] if end is not None else steps
-        return self._read[path, end]
+        is_whole = len(steps) == len(parts)
+        if end is not None:
+            steps.append((*end, ""))
+        hops = tuple((step, after, self._is_chained(step, after)) for step, after in pairwise(steps))
+        starts = [steps[0], *(after for _, after, chained in hops if not chained)] if steps else []
+        return _Path(tuple(steps), hops, tuple(vertex for vertex, _, _ in starts), is_whole)
+
+    def _is_chained(self, step: Step, after: Step) -> bool:
+        """Tell whether a hop leads to the next operator of a chain, and not along an edge."""
+        (sender, _, operator), (receiver, _, next_one) = step, after
+        place = self._places.get(operator, -1)
+        return (
+            sender == receiver
+            and place < self._lengths.get(sender, 0) - 1
+            and self._places.get(next_one, place + 1) == place + 1
+        )

@@ -12,9 +12,10 @@ Nothing is said of what lies behind such an edge.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from operator import itemgetter
 
 from barrier_tck.harness.oracle.in_flight import edge_of
 from barrier_tck.harness.oracle.record_routes import SPLIT_IDS, Place, RecordPaths, TakenRecords, arrivals_of
@@ -38,6 +39,25 @@ class _Block:
     path: str
     places: dict[int, int]
     """Id -> its place in the channel."""
+
+
+class _Blocks:
+    """Blocks by their paths: a lane is compared with those alone whose records may have gone on in it."""
+
+    def __init__(self, blocks: Iterable[_Block]) -> None:
+        self._by_path: dict[str, list[tuple[int, _Block]]] = {}
+        for number, block in enumerate(blocks):
+            self._by_path.setdefault(block.path, []).append((number, block))
+
+    def __bool__(self) -> bool:
+        return bool(self._by_path)
+
+    def on_the_way(self, path: str) -> list[_Block]:
+        """Return the blocks whose paths are a beginning of a path, or all of it, in the order of the blocks."""
+        steps = path.split(">")
+        beginnings = ("", *(">".join(steps[:count]) for count in range(1, len(steps) + 1) if path))
+        found = [entry for beginning in beginnings for entry in self._by_path.get(beginning, ())]
+        return [block for _, block in sorted(found, key=itemgetter(0))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +98,14 @@ class ReplayedOrder:
 
         ``restored`` are the checkpoints from which its attempt descends, each with the plan of the job that took it.
         """
-        blocks = [block for before, plan in restored for block in _blocks(before, plan)]
+        blocks = _Blocks(block for before, plan in restored for block in _blocks(before, plan))
         if not blocks and len(self.jobs) == 1:
             return
         for arrivals, end in arrivals_of(self.jobs[0], job, view):
             for lane in self._lanes(arrivals, end):
                 if len(self.jobs) > 1:
                     yield from _read_later(lane)
-                for block in blocks:
+                for block in blocks.on_the_way(lane.path):
                     yield from self._replayed(lane, block)
 
     def _lanes(self, arrivals: TakenRecords, end: Place | None) -> Iterator[_Lane]:
@@ -105,10 +125,8 @@ class ReplayedOrder:
         return all(edges.count(hop) == 1 for hop in pairwise(vertices))
 
     def _replayed(self, lane: _Lane, block: _Block) -> Iterator[str]:
-        """Yield what of a block does not stand in a lane as it stood in its channel."""
+        """Yield what of a block on its way does not stand in a lane as it stood in its channel."""
         ends_here = lane.path == block.path
-        if not (ends_here or not block.path or lane.path.startswith(f"{block.path}>")):
-            return
         hop = len(self._routes.vertices_on(block.path, None))
         if lane.vertices[hop : hop + 1] != (block.target,) or (ends_here and lane.number != block.input):
             return
