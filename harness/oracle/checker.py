@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol, TypeVar, cast
 
 from barrier_tck.faults.vocabulary import ScheduledFault
 from barrier_tck.harness.oracle.jobs_of_trial import JobsOfTrial, jobs_of_trial
@@ -13,6 +14,9 @@ from barrier_tck.harness.record.history import History
 from barrier_tck.harness.record.records import FaultRecord
 from barrier_tck.harness.record.verdict import Finding
 from barrier_tck.harness.system.job_view import JobView
+
+
+FoundT = TypeVar("FoundT")
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,15 @@ class TrialContext:
     """Names of ``harness.system.system_under_test.Capability`` that the system declares, e.g. SNAPSHOT_INSPECTION."""
     later_jobs: tuple[JobView, ...] = ()
     """What the system says about the other jobs of the trial, in their order, as ``jobs_of_trial`` counts them."""
+    _found: dict[Callable[..., Any], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """What ``once`` has returned."""
+
+    def once(self, find: Callable[[TrialContext], FoundT]) -> FoundT:
+        """Return what a function finds in the trial. It is called once, for all checkers that ask; none may change
+        what it returns."""
+        if find not in self._found:
+            self._found[find] = find(self)
+        return cast("FoundT", self._found[find])
 
     @cached_property
     def jobs(self) -> JobsOfTrial:
