@@ -15,7 +15,6 @@ from barrier_tck.harness.record.records import FaultRecord
 from barrier_tck.harness.record.verdict import Finding
 from barrier_tck.harness.system.job_view import JobView
 
-
 FoundT = TypeVar("FoundT")
 
 

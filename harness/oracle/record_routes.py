@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -29,21 +29,21 @@ class TakenRecords:
     """(number of the input, id, full path, key on arrival)."""
 
 
-def route_problems(plan: JobPlan, job: JobView | None, view: SnapshotView, once: bool) -> Iterator[str]:
+def route_problems(paths: RecordPaths, job: JobView | None, view: SnapshotView, once: bool) -> Iterator[str]:
     """Yield which records of a checkpoint took a path that the graph does not have, or overtook another record.
 
     ``job`` is the plan's job, as its system sees it. ``once`` means that no record was read twice, so that their
     order is the order of reading, and each came at most as often as there are edges along its path.
     """
-    graph = RecordPaths(plan)
-    for arrivals, end in arrivals_of(plan, job, view):
+    receivers = _Receivers(paths)
+    for arrivals, end in arrivals_of(paths.job, job, view):
         for path in dict.fromkeys(path for _, _, path, _ in arrivals.records):
-            yield from graph.way_problems(path, end)
+            yield from paths.way_problems(path, end)
         if once:
-            yield from graph.overtaken(arrivals, end)
-            yield from graph.too_often(arrivals, end)
-        graph.note_receivers(arrivals, end)
-    yield from graph.split_keys()
+            yield from paths.overtaken(arrivals, end)
+            yield from paths.too_often(arrivals, end)
+        receivers.note(arrivals, end)
+    yield from receivers.split_keys()
 
 
 def arrivals_of(
@@ -145,21 +145,37 @@ Step = tuple[str, int, str]
 class _Path:
     """A path, read once for all records that came on it."""
 
-    steps: tuple[Step, ...]
     hops: tuple[tuple[Step, Step, bool], ...]
     """From each step to the next; and whether that is the next operator of a chain, and not along an edge."""
     vertices: tuple[str, ...]
     """The vertices in order; a vertex counts once for all operators of its chain."""
     is_whole: bool
     """Whether every part of the path names an operator of a subtask."""
+    problems: tuple[str, ...]
+    """Each step that no edge allows."""
+    backwards: tuple[_Hop, ...]
+    """Its hops, the last one first."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Hop:
+    """What a hop of a path says about the key of a record that came on it."""
+
+    target: str
+    """The vertex to which it leads."""
+    index: int
+    by_key: bool
+    """Whether it goes along hash edges alone."""
+    rekeyed: bool
+    """Whether the operator before it gives records new keys."""
 
 
 class RecordPaths:
-    """What the edges of a job say about the paths of records; it also collects where keys were sent."""
+    """What the edges of a job say about the paths of records. Each path is read once."""
 
     def __init__(self, job: JobPlan) -> None:
-        """Take the job; start without any record."""
-        self._job = job
+        """Take the job."""
+        self.job = job
         self._vertex_of = {
             operator.name: vertex.name for vertex in job.vertices for operator in vertex.operators
         }
@@ -178,18 +194,16 @@ class RecordPaths:
         for edge in job.edges:
             ends = edge.source, edge.target
             self._edges[ends] = (*self._edges.get(ends, ()), edge)
-        self._receivers: dict[tuple[str, str], dict[int, str]] = {}
-        """(vertex, key) -> the subtasks that got the key over hash edges, each with a path that leads there."""
         self._read: dict[tuple[str, Place | None], _Path] = {}
         """(path, end) -> what it says."""
 
     def way_problems(self, path: str, end: Place | None) -> Iterator[str]:
         """Yield each step of a path that no edge allows; the last step leads to the place where the record is."""
-        read = self._path(path, end)
-        if not read.is_whole:
-            yield f"{path!r} is no path of subtasks"
-            return
-        for (sender, i, _), (receiver, j, _), chained in read.hops:
+        return iter(self._path(path, end).problems)
+
+    def _problems(self, hops: Iterable[tuple[Step, Step, bool]]) -> Iterator[str]:
+        """Yield each hop that no edge allows."""
+        for (sender, i, _), (receiver, j, _), chained in hops:
             edges = self._edges.get((sender, receiver), ())
             if chained:
                 if i != j:
@@ -223,26 +237,9 @@ class RecordPaths:
                         f"along which {edges} edges lead"
                     )
 
-    def note_receivers(self, arrivals: TakenRecords, end: Place | None) -> None:
-        """Remember to which subtasks hash edges sent each key."""
-        for path, last_key in dict.fromkeys((path, key) for _, _, path, key in arrivals.records):
-            key = last_key
-            for (sender, _, operator), (receiver, j, _), chained in reversed(self._path(path, end).hops):
-                edges = self._edges.get((sender, receiver), ())
-                if not chained and edges and all(edge.by is Spread.HASH for edge in edges):
-                    self._receivers.setdefault((receiver, key), {}).setdefault(j, path)
-                if operator in self._rekeys:
-                    key = key.rpartition(".")[0]
-
-    def split_keys(self) -> Iterator[str]:
-        """Yield which keys were sent by hash edges to more than one subtask of a vertex (RSC-1)."""
-        for (vertex, key), found in self._receivers.items():
-            if len(found) > 1:
-                (one, path), (other, another), *_ = found.items()
-                yield (
-                    f"key {key!r} went to {vertex}[{one}] by way of {path or 'its source'} and to {vertex}[{other}] by "
-                    f"way of {another or 'its source'}, though records are sent there by key"
-                )
+    def hops_back(self, path: str, end: Place | None) -> tuple[_Hop, ...]:
+        """Return the hops of a path, the last one first."""
+        return self._path(path, end).backwards
 
     def vertices_on(self, path: str, end: Place | None) -> tuple[str, ...]:
         """Return the vertices on a path, in order; a vertex counts once for all operators of its chain."""
@@ -280,7 +277,15 @@ class RecordPaths:
             steps.append((*end, ""))
         hops = tuple((step, after, self._is_chained(step, after)) for step, after in pairwise(steps))
         starts = [steps[0], *(after for _, after, chained in hops if not chained)] if steps else []
-        return _Path(tuple(steps), hops, tuple(vertex for vertex, _, _ in starts), is_whole)
+        vertices = tuple(vertex for vertex, _, _ in starts)
+        problems = self._problems(hops) if is_whole else (f"{path!r} is no path of subtasks",)
+        return _Path(hops, vertices, is_whole, tuple(problems), tuple(map(self._hop, reversed(hops))))
+
+    def _hop(self, hop: tuple[Step, Step, bool]) -> _Hop:
+        (sender, _, operator), (receiver, index, _), chained = hop
+        edges = self._edges.get((sender, receiver), ())
+        by_key = not chained and bool(edges) and all(edge.by is Spread.HASH for edge in edges)
+        return _Hop(receiver, index, by_key, operator in self._rekeys)
 
     def _is_chained(self, step: Step, after: Step) -> bool:
         """Tell whether a hop leads to the next operator of a chain, and not along an edge."""
@@ -291,3 +296,32 @@ class RecordPaths:
             and place < self._lengths.get(sender, 0) - 1
             and self._places.get(next_one, place + 1) == place + 1
         )
+
+
+class _Receivers:
+    """To which subtasks hash edges sent each key, by the paths of the records of one checkpoint."""
+
+    def __init__(self, paths: RecordPaths) -> None:
+        self._paths = paths
+        self._found: dict[tuple[str, str], dict[int, str]] = {}
+        """(vertex, key) -> the subtasks that got the key over hash edges, each with a path that leads there."""
+
+    def note(self, arrivals: TakenRecords, end: Place | None) -> None:
+        """Take the paths of some records."""
+        for path, last_key in dict.fromkeys((path, key) for _, _, path, key in arrivals.records):
+            key = last_key
+            for hop in self._paths.hops_back(path, end):
+                if hop.by_key:
+                    self._found.setdefault((hop.target, key), {}).setdefault(hop.index, path)
+                if hop.rekeyed:
+                    key = key.rpartition(".")[0]
+
+    def split_keys(self) -> Iterator[str]:
+        """Yield which keys were sent by hash edges to more than one subtask of a vertex (RSC-1)."""
+        for (vertex, key), found in self._found.items():
+            if len(found) > 1:
+                (one, path), (other, another), *_ = found.items()
+                yield (
+                    f"key {key!r} went to {vertex}[{one}] by way of {path or 'its source'} and to {vertex}[{other}] by "
+                    f"way of {another or 'its source'}, though records are sent there by key"
+                )
