@@ -36,6 +36,7 @@ from barrier_tck.harness.certify.candidate.storage_bench import (
 )
 from barrier_tck.harness.certify.candidate.storage_churn import constant_data_never_fills_it
 from barrier_tck.harness.certify.candidate.storage_claims import what_is_needed_stays_and_nothing_else
+from barrier_tck.harness.certify.candidate.storage_failures import a_failed_request_leaves_all_with_the_same
 from barrier_tck.harness.certify.candidate.storage_kills import (
     killed_in_the_middle_of_a_write,
     killed_while_discarding,
@@ -425,6 +426,7 @@ CHECKS: dict[str, Callable[[StorageBench], None]] = {
         a_start_from_a_savepoint_is_remembered,
         what_is_needed_stays_and_nothing_else,
         constant_data_never_fills_it,
+        a_failed_request_leaves_all_with_the_same,
         what_was_written_survives_a_kill,
         what_was_published_survives_a_kill,
         killed_in_the_middle_of_a_write,

@@ -68,6 +68,16 @@ _ONE_BY_ONE = msgspec.structs.replace(
     ),
 )
 """Four sinks, then three, then two: who has prepared something is lost, and then who has taken it over."""
+_PAIR = msgspec.structs.replace(
+    _PLAN,
+    workload=WorkloadPlan("lineage", batches=40, batch_records=3, keys=20, records_per_second=600),
+    job=JobPlan("line", {"read": 4, "keep": 3, "out": 3}),
+    deployment=DeploymentPlan(executors=3, slots_per_executor=4, elastic_wait_ms=20),
+    faults=(ScheduledFault(LoseExecutor("out[0]"), After(ProtocolPoint.CHECKPOINT_COMPLETED, nth=2)),),
+)
+"""Ten subtasks, and eight slots after the loss: the pair gives up two, so the source, which had given up one, gets it
+back.
+"""
 _IN_TIME = msgspec.structs.replace(
     _PLAN,
     workload=WorkloadPlan("keyed-totals", batches=60, keys=20, records_per_second=600),
@@ -164,4 +174,11 @@ def elastic_mutants(product: Components) -> Iterator[Mutant]:
         _IN_TIME,
         _IN_TIME_ON_SPARK,
         elasticity=bugs.WaitsOnlyOnce,
+    )
+    yield bug(
+        "EL-10",
+        "RSC-2",
+        "When vertices that stay equally parallel gave up more than was missing, a slot stays empty.",
+        _PAIR,
+        narrow=bugs.LeavesSlotsEmpty(),
     )
