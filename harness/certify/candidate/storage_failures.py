@@ -33,6 +33,7 @@ from barrier_tck.reference_impl.runtime_errors import StorageError
 from barrier_tck.reference_impl.storage.checkpoint_storage import CheckpointStorage, MediumCheckpointStorage
 from barrier_tck.reference_impl.storage.whole_files import WholeFiles
 
+_READS = ("read", "list_files", "exists")
 _REQUESTS_MAX = 40
 """More requests nothing here makes."""
 
@@ -64,6 +65,8 @@ class _Failing:
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         request = getattr(self.inner, name)
+        if self._afterwards and name in _READS:
+            return request  # type: ignore[no-any-return]  # a read that fails is the same before and after
 
         def made(*values: Any) -> Any:
             self._left -= 1
@@ -109,7 +112,7 @@ class _Act(ABC):
         """Do it all; return whether a request failed, which it did not if there are not so many."""
         self.prepare()
         failing = _Failing(self.storage.medium, self._number, self._afterwards)
-        self.storage.reach_through(lambda _: failing)  # type: ignore[arg-type, return-value]  # it has them all
+        self.storage.reach_through(lambda _: failing)
         failed = False
         try:
             self.run()
@@ -120,7 +123,6 @@ class _Act(ABC):
             self.storage.reach_through(lambda _: failing.inner)
         self.same()
         self.judge(failed)
-        self.same()
         return failed
 
     def same(self) -> None:
@@ -155,15 +157,12 @@ class _Act(ABC):
 _ASKED = (
     ("ids and attempts reserved", COUNTERS),
     ("complete checkpoints", COMPLETE),
-    ("incomplete checkpoints", COMPLETE),
     ("claimed savepoints", SAVEPOINTS),
-    ("shared files", DELETED),
 )
 
 
 def _all_of(storage: CheckpointStorage) -> tuple[object, ...]:
-    found = storage.reserved(), storage.completed(), storage.incomplete(), storage.claimed()
-    return (*found, storage.shared_files())
+    return storage.reserved(), storage.completed(), storage.claimed()
 
 
 class _Reserves(_Act):
@@ -184,7 +183,7 @@ class _Reserves(_Act):
             COUNTERS, after == found, f"{found} were reserved, and {after} after (3, 1) was reserved"
         )
         self.run()
-        after = self._opened().reserved()
+        after = self.storage.reserved()
         self.require(COUNTERS, after == (5, 2), f"(5, 2) were reserved again, and {after} are")
 
 
@@ -241,15 +240,17 @@ class _SavesAll(_Act):
         there = self._is_there()
         self.require(SAVEPOINTS, there != failed, f"the savepoint {'is' if there else 'is not'} there")
         self.storage.discard_checkpoint(CheckpointId(8))
-        self.require(SAVEPOINTS, self._is_there() == there, "discarding its checkpoint changed the savepoint")
         free = self.storage.is_free(self.directory)
-        self.require(DELETED, free != there, "the directory of the savepoint is not free, or is too early")
+        told = f"its directory {'is' if free else 'is not'} free after its checkpoint was discarded"
+        self.require(
+            SAVEPOINTS, free != there, f"the savepoint {'was' if there else 'was not'} there, and {told}"
+        )
         left = [path for path in self.storage.files() if path not in self.listed]
         self.require(DELETED, not left, f"checkpoint 8, which was discarded, has left {left}")
 
     def _is_there(self) -> bool:
         try:
-            loaded = self.bench.open("another").load_savepoint(self.directory)
+            loaded = self.storage.load_savepoint(self.directory)
         except StorageError:
             return False
         for handle in handles_of(loaded):
@@ -270,8 +271,7 @@ class _Starts(_Act):
         found: tuple[int, int] = self.storage.reserved()
         self.require(COUNTERS, found[0] >= 2 and found[1] == 3, f"(2, 3) was reserved, and is {found}")
         self.run()
-        self.same()
-        found = self.storage.reserved()
+        found = self._opened().reserved()
         self.require(SAVEPOINTS, found == (8, 3), f"{found} are reserved, and not (8, 3)")
         self.require(SAVEPOINTS, self.above == 8, f"checkpoints up to {self.above} are older than the start")
         claimed = self.storage.claimed()
