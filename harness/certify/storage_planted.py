@@ -176,6 +176,13 @@ STORAGE_MUTANTS: tuple[StorageMutant, ...] = (
         "When a write of the counters has failed, those from before count, though the new ones may be there.",
         "a-failed-request-leaves-all-with-the-same",
     ),
+    StorageMutant(
+        "CS-22",
+        "EmptiesTheDirectory",
+        "STO-7",
+        "With a claimed savepoint everything goes that lies in its directory, whoever put it there.",
+        "a-savepoint-belongs-to-the-user",
+    ),
 )
 
 

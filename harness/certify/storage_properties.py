@@ -115,7 +115,8 @@ STORAGE_PROPERTIES: tuple[StorageProperty, ...] = (
         "contract",
         "STO-7",
         "A complete savepoint is read by another job, its directory is not free, and discarding the checkpoint or its "
-        "files does not touch it; an incomplete one goes with its checkpoint.",
+        "files does not touch it, nor does deleting a claimed one in whose directory it lies; an incomplete one goes "
+        "with its checkpoint.",
     ),
     _property(
         "a-start-from-a-savepoint-is-remembered",

@@ -327,3 +327,13 @@ class TrustsItsCounters(_FilesOf):
         except StorageError:
             self._reserved = known
             raise
+
+
+class EmptiesTheDirectory(_FilesOf):
+    """CS-22: with a claimed savepoint everything goes that lies in its directory, whoever put it there."""
+
+    def _remove_claimed(self, checkpoint: CheckpointId) -> None:
+        mine = [one.directory for one in self._counters().claimed if one.checkpoint == checkpoint]
+        super()._remove_claimed(checkpoint)
+        for directory in mine:
+            self._files.delete_tree(directory)
