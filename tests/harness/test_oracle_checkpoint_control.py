@@ -51,8 +51,44 @@ def a_trial(book: Book, plan: TrialPlan, repeatable: bool = True) -> TrialContex
 
 
 def judge(checker: Checker, book: Book, repeatable: bool = True, faults: Any = (), **config: Any) -> Finding:
+    """Judge a history, and demand the same verdict on it if another attempt was before it."""
     plan = a_plan(checkpoints=CheckpointPlan(**{"interval_ms": 1, **config}), faults=faults)
-    return checker.check(a_trial(book, plan, repeatable))
+    found = checker.check(a_trial(book, plan, repeatable))
+    again = checker.check(a_trial(behind_an_attempt(book, plan), plan, repeatable))
+    assert again.verdict is found.verdict, f"behind another attempt: {again.summary}"
+    return found
+
+
+def behind_an_attempt(book: Book, plan: TrialPlan) -> Book:
+    """Return the history after an attempt that took one checkpoint, in no time, and failed; so that one is restored."""
+    whole = Book().attempt(1).nothing(plan.checkpoints.interval_ms - 1)
+    taken_ms = len(whole.operations)
+    whole = whole.triggered(1).acknowledged(1).completed(1).attempt_failed(1)
+    whole.operations = [
+        msgspec.structs.replace(line, time_ms=min(line.time_ms, taken_ms)) for line in whole.operations
+    ]
+    before = len(whole.operations)
+    for line in book.operations:
+        operation = _of_the_next_attempt(line.operation)
+        index, time_ms = before + line.index, before + line.time_ms
+        whole.operations.append(
+            msgspec.structs.replace(line, index=index, time_ms=time_ms, operation=operation)
+        )
+    return whole
+
+
+def _of_the_next_attempt(operation: told.Operation) -> told.Operation:
+    """Return the operation with the attempt and the checkpoints that come one later; nobody's are 0 and stay."""
+    changed: dict[str, Any] = {}
+    for name in operation.__struct_fields__:
+        value = getattr(operation, name)
+        if name == "restored_checkpoint":
+            changed[name] = 1 + (value or 0)
+        elif name in ("attempt", "checkpoint", "passed_over_for") and value:
+            changed[name] = value + 1
+        elif name == "recorded":
+            changed[name] = tuple(number + 1 for number in value)
+    return msgspec.structs.replace(operation, **changed)
 
 
 def last(book: Book, checkpoint: int) -> Book:
@@ -153,6 +189,17 @@ def test_an_attempt_without_another_checkpoint_is_a_finding_however_it_ends() ->
         assert found.verdict is INVALID and "and no other was triggered" in found.summary
     assert judge(CheckpointsGoOn(), Book().attempt(1).nothing(9), interval_ms=4).verdict is INVALID
     assert judge(CheckpointsGoOn(), Book().started(1).nothing(9), interval_ms=4).verdict is VALID  # never ran
+
+
+@pytest.mark.parametrize(
+    ("between_ms", "after_ms", "verdict"), [(0, 0, VALID), (0, 1, INVALID), (1, 0, INVALID)]
+)
+def test_nothing_is_due_at_the_very_moment_at_which_another_one_ends_and_a_pause_begins(
+    between_ms: int, after_ms: int, verdict: Verdict
+) -> None:
+    both = failed(Book().attempt(1).triggered(1).triggered(2).nothing(5), 1).nothing(between_ms)
+    book = failed(both, 2).nothing(after_ms).triggered(3)
+    assert judge(CheckpointsGoOn(), book, max_concurrent=2, min_pause_ms=1).verdict is verdict
 
 
 def test_as_long_as_one_is_in_flight_nothing_is_due() -> None:
@@ -303,9 +350,12 @@ def test_a_forged_acknowledgement_is_not_the_subtasks() -> None:
     assert judge(AbortsObeyed(), forged.acknowledged(1, subtasks=SUBTASKS[2:3])).verdict is INVALID
 
 
-def test_every_subtask_learns_of_an_abort_in_time_unless_its_attempt_ends() -> None:
+@pytest.mark.parametrize(
+    "reason", [Reason.EXPIRED, Reason.DECLINED, Reason.STORAGE_FAILED, Reason.SUBSUMED], ids=lambda one: str(one.value)
+)
+def test_every_subtask_learns_of_an_abort_in_time_unless_its_attempt_ends(reason: Reason) -> None:
     within_ms = int(longest_ms(a_plan(checkpoints=CheckpointPlan(**QUICK)), final=True) + NOTICED_MS)
-    begun = Book().attempt(1).triggered(1).aborted(1)
+    begun = failed(Book().attempt(1).triggered(1), 1, reason)
     for subtask in SUBTASKS[1:]:
         begun = begun.tell(told.AbortLearned(1, 1, subtask))
     late = begun.nothing(within_ms + 10)
