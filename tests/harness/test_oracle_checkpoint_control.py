@@ -351,7 +351,9 @@ def test_a_forged_acknowledgement_is_not_the_subtasks() -> None:
 
 
 @pytest.mark.parametrize(
-    "reason", [Reason.EXPIRED, Reason.DECLINED, Reason.STORAGE_FAILED, Reason.SUBSUMED], ids=lambda one: str(one.value)
+    "reason",
+    [Reason.EXPIRED, Reason.DECLINED, Reason.STORAGE_FAILED, Reason.SUBSUMED],
+    ids=lambda one: str(one.value),
 )
 def test_every_subtask_learns_of_an_abort_in_time_unless_its_attempt_ends(reason: Reason) -> None:
     within_ms = int(longest_ms(a_plan(checkpoints=CheckpointPlan(**QUICK)), final=True) + NOTICED_MS)
