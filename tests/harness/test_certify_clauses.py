@@ -112,3 +112,25 @@ def test_steps_show_the_clauses_that_their_comparisons_could_have_broken_and_no_
         assert sorted(session.shown) == shown.split()
     finally:
         session.abandon()
+
+
+@pytest.mark.parametrize(
+    ("meetings", "rounds"), [([True] * 9, 4), ([False, True] * 9, 8), ([False] * 20, 12)]
+)
+def test_a_round_in_which_two_threads_did_not_meet_is_repeated_but_not_for_ever(
+    meetings: list[bool], rounds: int, heap: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine a race may not take place, and then it shows nothing."""
+    raced: list[int] = []
+
+    def race(session: Session, step: steps.Race, checkpoint: int) -> bool:
+        raced.append(checkpoint)
+        return meetings[len(raced) - 1]
+
+    monkeypatch.setattr(Session, "_raced", race)
+    session = Session(heap)
+    try:
+        session.apply(steps.Race(0, 5, NAMES[0], (1, 2), 4))
+    finally:
+        session.abandon()
+    assert raced == list(range(5, 5 + rounds))
