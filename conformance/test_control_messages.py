@@ -8,19 +8,21 @@ import msgspec
 import pytest
 
 from barrier_tck.conformance.plans import STATEFUL, varied, with_faults
-from barrier_tck.conformance.trials import Trial, Trials, happened, require
+from barrier_tck.conformance.trials import Trial, Trials, happened, require, the_only
 from barrier_tck.faults.kinds.fail_primary_writes import FailPrimaryWrites
 from barrier_tck.faults.kinds.forge_acknowledgement import ForgeAcknowledgement
 from barrier_tck.faults.kinds.repeat_messages import RepeatMessages
-from barrier_tck.faults.targets import Forgery
+from barrier_tck.faults.targets import Direction, Forgery
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
-from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan
+from barrier_tck.harness.plan.trial_plan import CheckpointPlan, SavepointPlan, TrialPlan
 from barrier_tck.harness.record.operations import (
     Acknowledged,
     AttemptEnded,
+    AttemptStarted,
     CheckpointAborted,
     CheckpointCompleted,
     CheckpointTriggered,
+    JobStopped,
 )
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.system.system_under_test import Capability
@@ -54,6 +56,41 @@ def test_messages_that_come_twice_complete_nothing_and_delete_nothing(trials: Tr
         twice = [subtask for (_, subtask), times in came.items() if times > 1]
         happened(twice, "acknowledgements came twice", trial)
         require(set(twice) == {trial.subtask(STATEFUL)}, "only acknowledgements of one subtask did", trial)
+
+
+@pytest.mark.needs(
+    Capability.MESSAGE_FAULTS, Capability.BARRIERS, Capability.SAVEPOINTS, Capability.DETERMINISTIC_REPLAY
+)
+@pytest.mark.clause("COO-3", "STA-3", "COO-5")
+def test_what_the_next_job_hears_again_about_an_older_checkpoint_takes_nothing_from_it(
+    trials: Trials,
+) -> None:
+    """The next job starts from a savepoint, and the older checkpoint is kept until a newer one is complete.
+
+    Only virtual time brings a message of the stopped job to the next one while it has no checkpoint of its own.
+    """
+    fault = RepeatMessages(STATEFUL, late_ms=60, duration_ms=1_000, direction=Direction.FORWARD)
+    plan = with_faults(
+        ScheduledFault(fault, After(ProtocolPoint.ATTEMPT_RUNNING)),
+        plan=varied(checkpoints=CheckpointPlan(interval_ms=30, retained=3)),
+    )
+    stop = SavepointPlan(after_checkpoints=2, stop=True)
+    for trial in trials.all_valid(msgspec.structs.replace(plan, savepoints=(stop,))):
+        stopped = the_only(
+            [line.operation.checkpoint for line in trial.history.of(JobStopped)], "the job was stopped", trial
+        )
+        own = [
+            line
+            for line in trial.history.of(CheckpointCompleted)
+            if line.operation.checkpoint > (stopped or 0)
+        ]
+        restored = [line.index for line in trial.history.of(AttemptStarted)][-1]
+        again = [
+            line
+            for line in trial.history.of(Acknowledged)
+            if restored < line.index < own[0].index and line.operation.checkpoint < (stopped or 0)
+        ]
+        happened(again, "the next job heard of an older checkpoint before it had one", trial)
 
 
 @pytest.mark.needs(Capability.MESSAGE_FAULTS, Capability.BARRIERS)

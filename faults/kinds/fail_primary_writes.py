@@ -12,7 +12,7 @@ from barrier_tck.faults.injectors.copies import refuse_writes
 from barrier_tck.faults.injectors.injection import Injection
 from barrier_tck.faults.targets import TargetKind, Targets
 
-_METADATA_PER_MILLE = 400
+_METADATA_PER_MILLE = 220
 """How many of 1,000 are about metadata."""
 
 

@@ -53,5 +53,5 @@ class RepeatMessages(Fault, frozen=True, tag="repeat_messages"):
     @classmethod
     def drawn(cls, choose: Chooser, aim: Aim) -> Self:
         """Draw how late the second one comes (every other time: at once), for how long, and which way."""
-        late_ms = choose.between(aim.latency_ms) if choose.chance(500) else 0
+        late_ms = choose.between(aim.latency_ms) if choose.chance(290) else 0
         return cls(aim.subtask, late_ms, choose.between(aim.duration_ms), choose.one_of(tuple(Direction)))

@@ -92,7 +92,7 @@ class Hand:
             return replace(profile, modes=(self.mode,))
         if self.mode in OVERTAKING:
             return replace(
-                profile, modes=(self.mode,), slow_channel_per_mille=1_000, slow_vertex_per_mille=500
+                profile, modes=(self.mode,), slow_channel_per_mille=1_000, slow_vertex_per_mille=290
             )
         return replace(
             profile,
@@ -102,7 +102,7 @@ class Hand:
             tiny_inputs_per_mille=0,
             slow_channel_per_mille=1_000,
             slow_channel_into_keyed=True,
-            restore_per_mille=900,
+            restore_per_mille=815,
         )
 
     def adjusted(self, plan: TrialPlan) -> TrialPlan:

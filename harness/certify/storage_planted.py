@@ -162,6 +162,27 @@ STORAGE_MUTANTS: tuple[StorageMutant, ...] = (
         "If two savepoints with the same id are deleted, the claim of the first one stays.",
         "what-is-needed-stays-and-nothing-else",
     ),
+    StorageMutant(
+        "CS-20",
+        "LeavesUploadsOfTheKept",
+        "STO-6",
+        "If a shared file of a discarded checkpoint is needed, what was being uploaded beside it stays.",
+        "killed-in-the-middle-of-a-write",
+    ),
+    StorageMutant(
+        "CS-21",
+        "TrustsItsCounters",
+        "STO-5",
+        "When a write of the counters has failed, those from before count, though the new ones may be there.",
+        "a-failed-request-leaves-all-with-the-same",
+    ),
+    StorageMutant(
+        "CS-22",
+        "EmptiesTheDirectory",
+        "STO-7",
+        "With a claimed savepoint everything goes that lies in its directory, whoever put it there.",
+        "a-savepoint-belongs-to-the-user",
+    ),
 )
 
 

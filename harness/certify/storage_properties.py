@@ -115,7 +115,8 @@ STORAGE_PROPERTIES: tuple[StorageProperty, ...] = (
         "contract",
         "STO-7",
         "A complete savepoint is read by another job, its directory is not free, and discarding the checkpoint or its "
-        "files does not touch it; an incomplete one goes with its checkpoint.",
+        "files does not touch it, nor does deleting a claimed one in whose directory it lies; an incomplete one goes "
+        "with its checkpoint.",
     ),
     _property(
         "a-start-from-a-savepoint-is-remembered",
@@ -138,6 +139,14 @@ STORAGE_PROPERTIES: tuple[StorageProperty, ...] = (
         "storage that tells its limit, up to 64 MiB, takes three times as much.",
     ),
     _property(
+        "a-failed-request-leaves-all-with-the-same",
+        "contract",
+        "STO-2 STO-4 STO-5 STO-6 STO-7",
+        "If any one request of its medium fails, before or after it was carried out, the instance that goes on finds "
+        "what a new one finds, and what it does next comes out as if nothing had failed. Asked of storage that derives "
+        "from MediumCheckpointStorage.",
+    ),
+    _property(
         "what-was-written-survives-a-kill",
         "crash",
         "STO-1 STO-5",
@@ -153,8 +162,9 @@ STORAGE_PROPERTIES: tuple[StorageProperty, ...] = (
         "killed-in-the-middle-of-a-write",
         "crash",
         "STO-4 STO-6",
-        "What a process that is killed between two chunks leaves is never complete, and is gone when its checkpoint is "
-        "discarded, unfinished uploads included.",
+        "What a process that is killed between two chunks of a file, also of a shared one or of a savepoint's, leaves "
+        "is never complete, and is gone when its checkpoint is discarded, unfinished uploads included; shared files "
+        "that others need stay.",
     ),
     _property(
         "killed-while-publishing",

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import TypeVar
 
 from hypothesis import strategies as st
+from hypothesis.internal.conjecture.data import ConjectureData
 
 from barrier_tck.harness.draw.profile import Range
 
@@ -25,9 +26,29 @@ def between(draw: st.DrawFn, bounds: Range) -> int:
     return draw(numbers(*bounds))
 
 
+class _Chance(st.SearchStrategy[bool]):
+    """Yes with a given probability. Hypothesis has no such strategy among its public ones.
+
+    A number that is compared with a limit would not do: Hypothesis prefers small ones, so that 400 of 1,000 were 220.
+    """
+
+    def __init__(self, per_mille: int) -> None:
+        super().__init__()
+        self._probability = per_mille / 1_000
+
+    def do_draw(self, data: ConjectureData) -> bool:
+        """Draw one answer."""
+        return data.draw_boolean(self._probability)
+
+
+@lru_cache(maxsize=1024)
+def _chances(per_mille: int) -> st.SearchStrategy[bool]:
+    return _Chance(per_mille)
+
+
 def chance(draw: st.DrawFn, per_mille: int) -> bool:
     """Draw yes or no, yes in ``per_mille`` of 1,000 cases; the simplest answer is no."""
-    return per_mille > 0 and draw(numbers(0, 999)) >= 1_000 - per_mille
+    return per_mille > 0 and draw(_chances(per_mille))
 
 
 @dataclass(frozen=True, slots=True)

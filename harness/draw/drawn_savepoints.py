@@ -72,11 +72,11 @@ def at_narrowest(plan: TrialPlan) -> TrialPlan:
     return msgspec.structs.replace(plan, job=plan.job.at_widths(widths), rescales=())
 
 
-_RESCALED_PER_MILLE = 600
+_RESCALED_PER_MILLE = 380
 """How many vertices in 1,000 get another width when a job is rescaled."""
-_BACK_PER_MILLE = 200
+_BACK_PER_MILLE = 105
 """How many of them in 1,000 get the width back that they had before the last stop."""
-_MOST_PER_MILLE = 150
+_MOST_PER_MILLE = 85
 """How many of them in 1,000 become as wide as is possible, if that is not too much."""
 
 

@@ -27,7 +27,7 @@ from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.system.job_view import JobView, Role
 
 LOSSES_MIN, _LOSSES_MAX = 2, 3
-_DRAWN_JOBS_PER_MILLE = 300
+_DRAWN_JOBS_PER_MILLE = 160
 """How many of these plans in 1,000 may have a drawn job. In most of them no vertex becomes narrower twice."""
 _WIDE, _NARROWER = (5, 6), (2, 4)
 """How wide the vertices are that become narrower each time, and the others."""
@@ -61,7 +61,7 @@ def for_losses(draw: st.DrawFn, profile: Profile) -> Profile:
         sinks=sinks,
         drawn_jobs_per_mille=min(_DRAWN_JOBS_PER_MILLE, profile.drawn_jobs_per_mille),
         on_unreadable=(*profile.on_unreadable, *older),
-        incremental_per_mille=max(500, profile.incremental_per_mille),
+        incremental_per_mille=max(290, profile.incremental_per_mille),
         savepoints_per_mille=0,
         elastic_per_mille=1_000,
         faults=(0, 0),

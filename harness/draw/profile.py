@@ -69,7 +69,7 @@ class Profile:
     batch_records: Range = (1, 4)
     keys: Range = (1, 8)
     start_offset: Range = (0, 5)
-    tiny_inputs_per_mille: int = 80
+    tiny_inputs_per_mille: int = 55
     """How many plans in 1,000 have an input of no record or of exactly one."""
     early_ends_per_mille: int = 0
     """In how many plans in 1,000 some source subtasks, but not all, have hardly any input (BAR-6)."""
@@ -77,7 +77,7 @@ class Profile:
     """Rates of a source. Without a rate, all input is read before the first barrier, and nothing is left to replay."""
     workloads: tuple[str, ...] = ("keyed-totals",)
     """Workloads; one that is listed more often is drawn more often."""
-    drawn_jobs_per_mille: int = 700
+    drawn_jobs_per_mille: int = 500
     """How many plans in 1,000 have a drawn job graph instead of a named shape, if their workload can draw one."""
     shapes_left_out: tuple[str, ...] = ("between",)
     """Named shapes that are not drawn, because they are wide; a plan may name them."""
@@ -107,9 +107,9 @@ class Profile:
     """Ids of the first checkpoint; those that follow have one more digit, or one more bit, than those before."""
     tolerated_failures: tuple[int, ...] = (1_000, 1_000, 1_000, 3, 1, 0)
     """How many checkpoints in a row may fail (COO-2); at least 3 if checkpoints are meant to expire."""
-    local_recovery_per_mille: int = 250
+    local_recovery_per_mille: int = 130
     """How many plans in 1,000 keep copies of state on the hosts, if the system can (LOC-1)."""
-    local_memory_per_mille: int = 300
+    local_memory_per_mille: int = 160
     """How many of these plans in 1,000 keep the copies in the executors' memory."""
     local_memory_bytes: tuple[int, ...] = (64 * 1024 * 1024, 64 * 1024 * 1024, 4_000, 700)
     """Sizes of this memory. The first one has room for all; the others are drawn if no fault is to hit a copy."""
@@ -122,12 +122,12 @@ class Profile:
     """How many plans in 1,000 have incremental checkpoints (SNP-5)."""
     compressed_per_mille: int = 0
     """How many plans in 1,000 have compressed snapshots (SNP-6)."""
-    late_async_per_mille: int = 150
+    late_async_per_mille: int = 85
     """How many plans in 1,000 have asynchronous parts that may outlast the timeout, so that checkpoints expire."""
     late_async_part: int = 10
     """Such a part may outlast the timeout by the timeout divided by this number, and by more in a wider job."""
     latency_ms_max: Range = (0, 10)
-    slow_channel_per_mille: int = 200
+    slow_channel_per_mille: int = 105
     slow_at_least_once_per_mille: int | None = None
     """How many plans in 1,000 in at-least-once mode have a slow channel; None: as many as in the other mode."""
     slow_channel_into_keyed: bool = False
@@ -143,18 +143,18 @@ class Profile:
     kinds: tuple[tuple[str, int], ...] = EVERY_KIND
     """Kinds of ``barrier_tck.faults.catalogue`` with their weights."""
     points: tuple[ProtocolPoint, ...] = SUBTASK_POINTS + COORDINATOR_POINTS
-    restore_per_mille: int = 350
+    restore_per_mille: int = 185
     """How many plans in 1,000 with several faults begin with one after which a checkpoint is restored."""
-    timed_per_mille: int = 250
+    timed_per_mille: int = 130
     """How many faults in 1,000 are timed and not aimed at a protocol point; all, where nobody is sure to pass one.
 
     0: none, for instance because the system has no clock. What cannot be aimed is left out then.
     """
     timed_ms: Range = (0, 25)
     """When timed faults strike, in ms after the first attempt ran. A job that may be over by then gets none."""
-    own_target_per_mille: int = 700
+    own_target_per_mille: int = 500
     """How many aimed faults in 1,000 hit the subtask that stands at the point, and not another one."""
-    storage_per_mille: int = 60
+    storage_per_mille: int = 45
     """How many plans in 1,000 are made for faults of copies of state (``storage_faults``), if the system suffers any.
 
     They are longer than others, most have local recovery, and their only other faults are kills.
@@ -173,7 +173,7 @@ class Profile:
     """Whether these are counted from the savepoint before, so that a job is stopped several times."""
     savepoint_delay_ms: Range = (0, 20)
     """How much later."""
-    stop_per_mille: int = 400
+    stop_per_mille: int = 220
     """With how many savepoints in 1,000 the job is stopped, and another one is started from it."""
     claim_per_mille: int = 0
     """How many of these savepoints in 1,000 the other job takes over, so that it deletes them."""
@@ -195,9 +195,9 @@ class Profile:
     """In how many plans in 1,000 with an elastic job an executor that died is replaced only after a while."""
     rescaled_subtasks_max: int = 30
     """How many subtasks the job has then, at most."""
-    lose_unsynced_per_mille: int = 250
+    lose_unsynced_per_mille: int = 130
     """How many executor kills and coordinator crashes in 1,000 also lose the unsynced writes of their host."""
-    unreadable_per_mille: int = 200
+    unreadable_per_mille: int = 105
     """How many coordinator crashes in 1,000 leave storage unreadable for a time when the coordinator starts again."""
     duration_ms: Range = (5, 120)
     """How long a fault lasts that should be over before the coordinator takes a silent subtask for lost."""

@@ -24,7 +24,7 @@ _STOPS = (2, 4)
 _AFTER = (0, 2)
 """After how many more completed checkpoints each stop is asked for."""
 _DELAY_MS = (0, 25)
-_PENDING_PER_MILLE = 500
+_PENDING_PER_MILLE = 290
 """How many stops in 1,000 are asked for while an ordinary savepoint is likely to be pending."""
 _LATER_MS = (1, 12)
 _FEW_TOLERATED = (2, 1)
@@ -42,7 +42,7 @@ def for_failing_stops(profile: Profile) -> Profile:
         batches=(25, 60),
         batch_records=(1, 3),
         records_per_second=(150, 300),
-        early_ends_per_mille=600,
+        early_ends_per_mille=380,
         interval_ms=(8, 20),
         min_pause_ms=(0,),
         max_concurrent=(1, 2),
@@ -51,7 +51,7 @@ def for_failing_stops(profile: Profile) -> Profile:
         late_async_per_mille=0,
         async_ms_max=(10, 30),
         latency_ms_max=(1, 6),
-        slow_channel_per_mille=400,
+        slow_channel_per_mille=220,
         slow_factors=(4,),
         # Others are given so much time that nothing expires, because they may start for ever.
         restarts=("fixed_delay",),

@@ -35,9 +35,9 @@ _WITH_STATE = 3
 _GROUPS_CUT = 8
 """With this many key groups, heap state with local copies is certain to be split into several files."""
 _IN_A_RESTORE = (ProtocolPoint.RESTORE_STARTED, ProtocolPoint.RESTORED)
-_TWICE_PER_MILLE = 800
+_TWICE_PER_MILLE = 650
 """How many refusals in 1,000 of which the last is still tolerated are told twice."""
-_AGAIN_PER_MILLE = 500
+_AGAIN_PER_MILLE = 290
 """How many plans in 1,000 continue with a kill if one fits: during the restore, or after the disk was full."""
 
 

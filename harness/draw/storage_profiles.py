@@ -48,7 +48,7 @@ def for_storage_faults(profile: Profile) -> Profile:
         late_async_per_mille=0,
         slow_channel_per_mille=profile.slow_channel_per_mille if profile.slow_channel_into_keyed else 0,
         retained=(max(_RETAINED_MIN, profile.retained[0]), max(_RETAINED_MIN, profile.retained[1])),
-        local_recovery_per_mille=max(750, profile.local_recovery_per_mille),
+        local_recovery_per_mille=max(570, profile.local_recovery_per_mille),
     )
 
 

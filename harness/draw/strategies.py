@@ -379,7 +379,7 @@ def _draw_checkpoints(draw: st.DrawFn, profile: Profile) -> CheckpointPlan:
 
 def _with_initiators(draw: st.DrawFn, profile: Profile, plan: TrialPlan) -> TrialPlan:
     """Return the plan with drawn initiators of up to three snapshots in turn, or with none: then all sources begin."""
-    if profile.protocol == "barriers" or not chance(draw, 700):
+    if profile.protocol == "barriers" or not chance(draw, 500):
         return plan
     subtasks = st.sampled_from(plan.job.subtasks)
     groups = [tuple(draw(subtasks) for _ in range(draw(numbers(1, 2)))) for _ in range(draw(numbers(1, 3)))]

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Protocol, TypeVar, cast
 
 from barrier_tck.faults.vocabulary import ScheduledFault
-from barrier_tck.harness.oracle.jobs_of_trial import jobs_of_trial
+from barrier_tck.harness.oracle.jobs_of_trial import JobsOfTrial, jobs_of_trial
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.history import History
 from barrier_tck.harness.record.records import FaultRecord
 from barrier_tck.harness.record.verdict import Finding
 from barrier_tck.harness.system.job_view import JobView
 
+FoundT = TypeVar("FoundT")
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True)
 class TrialContext:
     """Everything that a checker may look at: the plan, and what the trial left. Times in milliseconds."""
 
@@ -30,16 +34,30 @@ class TrialContext:
     """Names of ``harness.system.system_under_test.Capability`` that the system declares, e.g. SNAPSHOT_INSPECTION."""
     later_jobs: tuple[JobView, ...] = ()
     """What the system says about the other jobs of the trial, in their order, as ``jobs_of_trial`` counts them."""
+    _found: dict[Callable[..., Any], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """What ``once`` has returned."""
+
+    def once(self, find: Callable[[TrialContext], FoundT]) -> FoundT:
+        """Return what a function finds in the trial. It is called once, for all checkers that ask; none may change
+        what it returns."""
+        if find not in self._found:
+            self._found[find] = find(self)
+        return cast("FoundT", self._found[find])
+
+    @cached_property
+    def jobs(self) -> JobsOfTrial:
+        """The jobs of the trial, as plan and history tell."""
+        return jobs_of_trial(self.plan, self.history)
 
     def job_number(self, attempt: int | None) -> int:
         """Return which job of the trial an attempt ran, 0 for the first; 0 if the attempt is not known."""
         if not self.later_jobs or attempt is None:
             return 0
-        return min(jobs_of_trial(self.plan, self.history).of.get(attempt, 0), len(self.later_jobs))
+        return min(self.jobs.of.get(attempt, 0), len(self.later_jobs))
 
     def plan_of(self, attempt: int | None) -> TrialPlan:
         """Return the plan with the job of an attempt."""
-        return jobs_of_trial(self.plan, self.history).plan(self.job_number(attempt))
+        return self.jobs.plans[self.job_number(attempt)]
 
     def job_of(self, attempt: int | None) -> JobView | None:
         """Return what the system says about the job of an attempt; None if it says nothing."""

@@ -86,7 +86,11 @@ class AttemptLife:
 
 
 def lives_of(context: TrialContext) -> tuple[AttemptLife, ...]:
-    """Return the attempts of a trial in order, with the checkpoints that each of them triggered."""
+    """Return the attempts of a trial in order, with the checkpoints that each of them triggered; do not change them."""
+    return context.once(_lives_of)
+
+
+def _lives_of(context: TrialContext) -> tuple[AttemptLife, ...]:
     attempts: dict[int, AttemptLife] = {}
     checkpoints: dict[int, CheckpointLife] = {}
     subtasks = frozenset(context.every_subtask)
@@ -136,10 +140,12 @@ def coordinator_crashes(context: TrialContext) -> tuple[float, ...]:
     crashes = [
         index for index, entry in enumerate(context.plan.faults) if entry.fault.ends is Ends.COORDINATOR
     ]
+    if not crashes:
+        return ()
     return tuple(
         line.time_ms
         for line in context.history.operations
-        if isinstance(line.operation, FaultFired | FaultUnclear) and line.operation.fault in crashes
+        if isinstance(line.operation, (FaultFired, FaultUnclear)) and line.operation.fault in crashes
     )
 
 

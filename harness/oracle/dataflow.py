@@ -20,7 +20,6 @@ from barrier_tck.harness.oracle.at_least_once_output import DUPLICATED
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.examples import chosen
 from barrier_tck.harness.oracle.in_flight import IN_FLIGHT, by_edge, in_flight_problems
-from barrier_tck.harness.oracle.jobs_of_trial import jobs_of_trial
 from barrier_tck.harness.oracle.opened_checkpoints import (
     going_back,
     misplaced,
@@ -29,7 +28,7 @@ from barrier_tck.harness.oracle.opened_checkpoints import (
     opened_checkpoints,
     positions_of,
 )
-from barrier_tck.harness.oracle.record_routes import placement_problems, route_problems
+from barrier_tck.harness.oracle.record_routes import RecordPaths, placement_problems, route_problems
 from barrier_tck.harness.oracle.recoveries import ancestors, attempt_of, fell_back, restored_checkpoints
 from barrier_tck.harness.oracle.replayed_order import REPLAYED, ReplayedOrder
 from barrier_tck.harness.oracle.snapshot_formula import key_of_text
@@ -189,10 +188,13 @@ class _Judge:
         return DataflowModel(self.context.plan.job)
 
     @cached_property
+    def _paths(self) -> RecordPaths:
+        return RecordPaths(self.context.plan.job)
+
+    @cached_property
     def replayed(self) -> ReplayedOrder:
         """Judges the order of records after restores."""
-        jobs = jobs_of_trial(self.context.plan, self.context.history)
-        return ReplayedOrder([plan.job for plan in jobs.plans])
+        return ReplayedOrder([plan.job for plan in self.context.jobs.plans])
 
     @cached_property
     def _form(self) -> RecordForm:
@@ -264,7 +266,7 @@ class _Judge:
         # The paths of records name subtasks, and after a rescale those of several jobs.
         if not self.context.later_jobs:
             once = not self._fell_back if self.exact else not any(self._restored.values())
-            yield from route_problems(self.context.plan.job, job, view, once)
+            yield from route_problems(self._paths, job, view, once)
         if self.exact and not self._fell_back:
             yield from self.replayed.problems(view, job, self._ancestors(view))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.history import History
@@ -24,7 +25,7 @@ class _Job:
     """Vertex -> parallelism, if slots were missing; otherwise empty."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class JobsOfTrial:
     """The jobs in their order."""
 
@@ -33,19 +34,17 @@ class JobsOfTrial:
     of: Mapping[int, int]
     """Attempt -> the number of its job, 0 for the first."""
 
-    def plan(self, number: int) -> TrialPlan:
-        """Return the plan with one of the jobs; the plan's job must be filled in."""
-        plan, narrowed = self.meant(number), self.jobs[number].narrowed
-        return plan.at_widths(narrowed) if narrowed else plan
-
     def meant(self, number: int) -> TrialPlan:
         """Return the plan with one of the jobs, as parallel as it is if no slot is missing."""
         return self.planned.after_stops(self.jobs[number].stops)
 
-    @property
+    @cached_property
     def plans(self) -> tuple[TrialPlan, ...]:
-        """Return the plan with each of the jobs."""
-        return tuple(map(self.plan, range(len(self.jobs))))
+        """The plan with each of the jobs; the plan's job must be filled in."""
+        return tuple(
+            self.meant(number).at_widths(job.narrowed) if job.narrowed else self.meant(number)
+            for number, job in enumerate(self.jobs)
+        )
 
 
 def jobs_of_trial(plan: TrialPlan, history: History) -> JobsOfTrial:

@@ -9,19 +9,23 @@ missing without a break for as long as the job is to wait for them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from barrier_tck.faults.targets import TargetKind
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.examples import chosen
-from barrier_tck.harness.oracle.jobs_of_trial import jobs_of_trial
-from barrier_tck.harness.plan.job_graph import JobPlan, Spread
+from barrier_tck.harness.oracle.slots_seen import (
+    Seen,
+    equally_wide,
+    fixed_vertices,
+    slots_at_first,
+    slots_seen,
+)
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.history import Recorded
-from barrier_tck.harness.record.operations import AttemptRunning, FaultStarted, Narrowed, SlotsChanged
+from barrier_tck.harness.record.operations import AttemptRunning, FaultStarted, Narrowed
 from barrier_tck.harness.record.verdict import Finding, Verdict
-from barrier_tck.harness.system.system_under_test import Capability
 
 NARROWED = "narrowed"
 """The attempts that were narrower than the job, and ran."""
@@ -31,6 +35,9 @@ LOST_FOR_GOOD = "lost_for_good"
 
 _SEEN = 0.2
 """If slots are enough for longer than this part of the wait, a job that waits for them sees it."""
+_LATE = 0.1
+"""Where time is real, whoever counts slots may be held up between reading the clock and counting, for at most this part
+of the wait."""
 
 
 class NarrowedJobs:
@@ -42,7 +49,7 @@ class NarrowedJobs:
     def check(self, context: TrialContext) -> Finding:
         """Look at every attempt of one trial that was narrower than its job."""
         history = context.history
-        jobs = jobs_of_trial(context.plan, history)
+        jobs = context.jobs
         ran = {line.operation.attempt for line in history.of(AttemptRunning)}
         # By time: of what happens at one moment, a fault may be told after all that it causes.
         kills_ms = [
@@ -50,8 +57,9 @@ class NarrowedJobs:
             for line in history.of(FaultStarted)
             if context.planned_faults[line.operation.fault].fault.ends is not None
         ]
-        changes = [(one.index, one.time_ms, one.operation.slots) for one in history.of(SlotsChanged)]
-        there = _slots_at_first(context)
+        there = slots_at_first(context)
+        seen = slots_seen(context)
+        slack = 0.0 if there else _LATE
         problems: list[str] = []
         for line in history.of(Narrowed):
             attempt = line.operation.attempt
@@ -61,7 +69,7 @@ class NarrowedJobs:
                 )
             meant = jobs.meant(jobs.of.get(attempt, 0))
             problems += [f"attempt {attempt}: {what}" for what in _problems(meant, line.operation)]
-            problems += [f"attempt {attempt}: {what}" for what in _too_early(meant, line, changes, there)]
+            problems += [f"attempt {attempt}: {what}" for what in _too_early(meant, line, seen, slack)]
         lost = [
             record
             for record in context.faults
@@ -80,36 +88,29 @@ class NarrowedJobs:
         return Finding(self.name, self.clauses if counts[NARROWED] else (), Verdict.VALID, summary, counts)
 
 
-def _slots_at_first(context: TrialContext) -> int:
-    """Return how many slots the plan's executors have; 0 if that is not known for sure."""
-    planned = context.plan.deployment
-    exact = Capability.DETERMINISTIC_REPLAY.name in context.capabilities
-    return planned.executors * (planned.slots_per_executor or 0) if exact else 0
-
-
 def _too_early(
-    plan: TrialPlan, line: Recorded[Narrowed], changes: Sequence[tuple[int, float, int]], at_first: int
+    plan: TrialPlan, line: Recorded[Narrowed], seen: Sequence[Seen], slack: float
 ) -> Iterator[str]:
     """Yield what is wrong with the moment at which a job goes on narrower; nothing if nobody observed the slots.
 
-    ``plan`` has the job as it is meant to be; ``changes`` are index, time and number of slots of each change.
-    Nobody looks for slots all the time: if they were enough for a moment, the job may not have seen it.
+    ``plan`` has the job as it is meant to be; ``slack`` is by which part a wait may seem to be too short. Nobody looks
+    for slots all the time: if they were enough for a moment, the job may not have seen it.
     """
     needed, wait_ms = len(plan.job.subtasks), plan.deployment.elastic_wait_ms or 0
-    before = [(0.0, at_first), *((time_ms, slots) for index, time_ms, slots in changes if index < line.index)]
-    if not at_first or len(before) == 1:
+    before = [one for one in seen if one.index < line.index]
+    if not before:
         return
-    if line.operation.slots != before[-1][1]:
-        yield f"it found {line.operation.slots} slots, and there were {before[-1][1]}"
+    if line.operation.slots != before[-1].slots:
+        yield f"it found {line.operation.slots} slots, and there were {before[-1].slots}"
     seen_ms = max(1.0, wait_ms * _SEEN)
     missing_since: float | None = None
-    for (time_ms, slots), (until_ms, _) in pairwise([*before, (line.time_ms, 0)]):
-        if slots < needed:
-            missing_since = time_ms if missing_since is None else missing_since
-        elif until_ms - time_ms > seen_ms:
+    for one, following in pairwise([*before, Seen(line.index, line.time_ms, 0)]):
+        if one.slots < needed:
+            missing_since = one.time_ms if missing_since is None else missing_since
+        elif following.time_ms - one.time_ms > seen_ms:
             missing_since = None
     missing_ms = 0.0 if missing_since is None else line.time_ms - missing_since
-    if missing_ms < wait_ms:
+    if missing_ms < wait_ms * (1.0 - slack):
         yield (
             f"it is narrower, and of its {needed} slots some had been missing for {missing_ms:g} ms only; it is to "
             f"wait {wait_ms} ms for them"
@@ -131,10 +132,10 @@ def _problems(plan: TrialPlan, narrowed: Narrowed) -> Iterator[str]:
     for name, width in widths.items():
         if not 1 <= width <= meant[name]:
             yield f"{name} has {width} subtasks, and is meant to have {meant[name]}"
-    for names in _together(plan.job):
+    for names in equally_wide(plan.job):
         if len({widths[name] for name in names}) > 1:
             yield f"{' and '.join(names)} are not equally parallel"
-        elif any(name in _fixed(plan) for name in names):
+        elif any(name in fixed_vertices(plan) for name in names):
             yield from (
                 f"{name} has {widths[name]} subtasks, though it must keep its {meant[name]}"
                 for name in names
@@ -142,21 +143,3 @@ def _problems(plan: TrialPlan, narrowed: Narrowed) -> Iterator[str]:
             )
         elif widths[names[0]] < meant[names[0]] and total + len(names) <= slots:
             yield f"{' and '.join(names)} could have one subtask more: {slots - total} slots are left over"
-
-
-def _fixed(plan: TrialPlan) -> tuple[str, ...]:
-    told = [edge.target for edge in plan.job.edges if edge.by is Spread.BROADCAST]
-    return (*plan.deployment.fixed_vertices, *told, *(name for loop in plan.job.loops for name in loop))
-
-
-def _together(job: JobPlan) -> list[list[str]]:
-    """Return the vertices, those that are connected by forward edges together."""
-    leader = {vertex.name: vertex.name for vertex in job.vertices}
-    for edge in job.edges:
-        if edge.by is Spread.FORWARD:
-            old, new = leader[edge.target], leader[edge.source]
-            leader = {name: new if of == old else of for name, of in leader.items()}
-    found: Mapping[str, list[str]] = {of: [] for of in leader.values()}
-    for name, of in leader.items():
-        found[of].append(name)
-    return list(found.values())

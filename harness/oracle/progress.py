@@ -3,7 +3,8 @@
 A system that takes checkpoints must complete one; if a system takes none, a commit shows that it goes on. Lasting
 faults stop when they heal: from then on the job must go on, or end, within the plan's ``limits.progress_ms``. As long
 as a fault that may cut off the whole job lasts, nothing is required of the job; but a paused process or a slow
-connection is no excuse.
+connection is no excuse. Nor is anything required of an elastic job while the slots that are left are too few for it at
+any parallelism (RSC-2).
 
 Where runs are exactly repeatable, an attempt ends for a reason that the trial knows. A subtask that fails by itself,
 far from any fault, is a bug, even if the next attempt does better.
@@ -21,6 +22,7 @@ from barrier_tck.harness.oracle.checkpoint_lives import lives_of
 from barrier_tck.harness.oracle.damage import primaries_damaged
 from barrier_tck.harness.oracle.examples import chosen
 from barrier_tck.harness.oracle.held_up_checkpoints import NOTICED_MS
+from barrier_tck.harness.oracle.slots_seen import attempts_without_room, without_room_at_the_end
 from barrier_tck.harness.oracle.tolerated_failures import rows_of_failures
 from barrier_tck.harness.oracle.trial_input import TrialInput
 from barrier_tck.harness.record.history import End, History
@@ -76,6 +78,9 @@ class Progress:
             case End.STUCK if (blocking := _blocking_to_the_end(context)) is not None:
                 verdict = Verdict.UNKNOWN
                 summary = f"the trial was over before a fault healed, and nothing was required until then: {blocking}"
+            case End.STUCK if (missing := without_room_at_the_end(context)) is not None:
+                verdict = Verdict.UNKNOWN
+                summary = f"the trial was over before there was room for the job: {missing}"
             case End.STUCK if (lately := _advanced_lately(context, self._input)) is not None:
                 verdict = Verdict.UNKNOWN
                 summary = (
@@ -182,7 +187,7 @@ def _failures_explained(context: TrialContext) -> int:
     """Return how many failed attempts can be explained.
 
     A fault explains one attempt, a lasting fault every attempt that ran while it lasted, and more failed checkpoints in
-    a row than the plan tolerates explain an attempt, too.
+    a row than the plan tolerates explain an attempt, too. One that never had room needs no other explanation.
     """
     healed = {line.operation.fault: line.time_ms for line in context.history.of(FaultHealed)}
     fired = {line.operation.fault: line.time_ms for line in context.history.of(FaultFired)}
@@ -200,6 +205,7 @@ def _failures_explained(context: TrialContext) -> int:
         - taken
         - len(lasting)
         + _ended_by_failed_checkpoints(context)
+        + len(attempts_without_room(context))
         + sum(
             any(began <= until and since <= ended for since, until in lasting)
             for began, ended in _attempts(context.history)

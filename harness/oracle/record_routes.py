@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -29,21 +29,21 @@ class TakenRecords:
     """(number of the input, id, full path, key on arrival)."""
 
 
-def route_problems(plan: JobPlan, job: JobView | None, view: SnapshotView, once: bool) -> Iterator[str]:
+def route_problems(paths: RecordPaths, job: JobView | None, view: SnapshotView, once: bool) -> Iterator[str]:
     """Yield which records of a checkpoint took a path that the graph does not have, or overtook another record.
 
     ``job`` is the plan's job, as its system sees it. ``once`` means that no record was read twice, so that their
     order is the order of reading, and each came at most as often as there are edges along its path.
     """
-    graph = RecordPaths(plan)
-    for arrivals, end in arrivals_of(plan, job, view):
+    receivers = _Receivers(paths)
+    for arrivals, end in arrivals_of(paths.job, job, view):
         for path in dict.fromkeys(path for _, _, path, _ in arrivals.records):
-            yield from graph.way_problems(path, end)
+            yield from paths.way_problems(path, end)
         if once:
-            yield from graph.overtaken(arrivals, end)
-            yield from graph.too_often(arrivals, end)
-        graph.note_receivers(arrivals, end)
-    yield from graph.split_keys()
+            yield from paths.overtaken(arrivals, end)
+            yield from paths.too_often(arrivals, end)
+        receivers.note(arrivals, end)
+    yield from receivers.split_keys()
 
 
 def arrivals_of(
@@ -51,7 +51,7 @@ def arrivals_of(
 ) -> Iterator[tuple[TakenRecords, Place | None]]:
     """Yield the records that reached each state and each sink, and those on their way, with the place where they are;
     None if the system does not say."""
-    places = {one: _place_of(one, job) for one in _subtasks_of(view)}
+    places = {one: _place_of(one, job) for one in dict.fromkeys(_subtasks_of(view))}
     coming = _in_flight(plan, view)
     for arrivals in (*_in_states(plan, view, coming), *_at_sinks(view, coming), *coming):
         yield arrivals, places[arrivals.subtask]
@@ -137,12 +137,45 @@ def _place_of(subtask: str, job: JobView | None) -> Place | None:
     return view.vertex, job.like(subtask).index(subtask)
 
 
+Step = tuple[str, int, str]
+"""(vertex, number of its subtask, operator); no operator stands for the place where the record is."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Path:
+    """A path, read once for all records that came on it."""
+
+    hops: tuple[tuple[Step, Step, bool], ...]
+    """From each step to the next; and whether that is the next operator of a chain, and not along an edge."""
+    vertices: tuple[str, ...]
+    """The vertices in order; a vertex counts once for all operators of its chain."""
+    is_whole: bool
+    """Whether every part of the path names an operator of a subtask."""
+    problems: tuple[str, ...]
+    """Each step that no edge allows."""
+    backwards: tuple[_Hop, ...]
+    """Its hops, the last one first."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Hop:
+    """What a hop of a path says about the key of a record that came on it."""
+
+    target: str
+    """The vertex to which it leads."""
+    index: int
+    by_key: bool
+    """Whether it goes along hash edges alone."""
+    rekeyed: bool
+    """Whether the operator before it gives records new keys."""
+
+
 class RecordPaths:
-    """What the edges of a job say about the paths of records; it also collects where keys were sent."""
+    """What the edges of a job say about the paths of records. Each path is read once."""
 
     def __init__(self, job: JobPlan) -> None:
-        """Take the job; start without any record."""
-        self._job = job
+        """Take the job."""
+        self.job = job
         self._vertex_of = {
             operator.name: vertex.name for vertex in job.vertices for operator in vertex.operators
         }
@@ -161,20 +194,16 @@ class RecordPaths:
         for edge in job.edges:
             ends = edge.source, edge.target
             self._edges[ends] = (*self._edges.get(ends, ()), edge)
-        self._receivers: dict[tuple[str, str], dict[int, str]] = {}
-        """(vertex, key) -> the subtasks that got the key over hash edges, each with a path that leads there."""
-        self._read: dict[tuple[str, Place | None], list[tuple[str, int, str]]] = {}
-        """(path, end) -> its steps."""
+        self._read: dict[tuple[str, Place | None], _Path] = {}
+        """(path, end) -> what it says."""
 
     def way_problems(self, path: str, end: Place | None) -> Iterator[str]:
         """Yield each step of a path that no edge allows; the last step leads to the place where the record is."""
-        way = self._way(path, end)
-        if way is None:
-            yield f"{path!r} is no path of subtasks"
-            return
-        for ((sender, i), (receiver, j)), chained in zip(
-            pairwise(way), self._chained(path, end), strict=True
-        ):
+        return iter(self._path(path, end).problems)
+
+    def _problems(self, hops: Iterable[tuple[Step, Step, bool]]) -> Iterator[str]:
+        """Yield each hop that no edge allows."""
+        for (sender, i, _), (receiver, j, _), chained in hops:
             edges = self._edges.get((sender, receiver), ())
             if chained:
                 if i != j:
@@ -208,75 +237,91 @@ class RecordPaths:
                         f"along which {edges} edges lead"
                     )
 
-    def note_receivers(self, arrivals: TakenRecords, end: Place | None) -> None:
-        """Remember to which subtasks hash edges sent each key."""
-        for _, _, path, last_key in arrivals.records:
-            key, way = last_key, self._steps(path, end)
-            hops = list(zip(pairwise(way), self._chained(path, end), strict=True))
-            for ((sender, _, operator), (receiver, j, _)), chained in reversed(hops):
-                edges = self._edges.get((sender, receiver), ())
-                if not chained and edges and all(edge.by is Spread.HASH for edge in edges):
-                    self._receivers.setdefault((receiver, key), {}).setdefault(j, path)
-                if operator in self._rekeys:
-                    key = key.rpartition(".")[0]
-
-    def split_keys(self) -> Iterator[str]:
-        """Yield which keys were sent by hash edges to more than one subtask of a vertex (RSC-1)."""
-        for (vertex, key), found in self._receivers.items():
-            if len(found) > 1:
-                (one, path), (other, another), *_ = found.items()
-                yield (
-                    f"key {key!r} went to {vertex}[{one}] by way of {path or 'its source'} and to {vertex}[{other}] by "
-                    f"way of {another or 'its source'}, though records are sent there by key"
-                )
+    def hops_back(self, path: str, end: Place | None) -> tuple[_Hop, ...]:
+        """Return the hops of a path, the last one first."""
+        return self._path(path, end).backwards
 
     def vertices_on(self, path: str, end: Place | None) -> tuple[str, ...]:
         """Return the vertices on a path, in order; a vertex counts once for all operators of its chain."""
-        steps, chained = self._steps(path, end), self._chained(path, end)
-        starts = [True, *(not one for one in chained)]
-        return (
-            tuple(vertex for (vertex, _, _), start in zip(steps, starts, strict=True) if start)
-            if steps
-            else ()
-        )
+        return self._path(path, end).vertices
 
     def _edges_along(self, path: str, end: Place | None, number: int) -> int:
         """Return for how many combinations of edges one path of subtasks stands."""
-        way, found = self._way(path, end) or [], 1
-        hops = zip(pairwise(way), self._chained(path, end), strict=True) if way else ()
-        for position, (((sender, i), (receiver, j)), chained) in enumerate(hops, 1):
+        read, found = self._path(path, end), 1
+        hops = read.hops if read.is_whole else ()
+        for position, ((sender, i, _), (receiver, j, _), chained) in enumerate(hops, 1):
             if not chained:
-                last = end is not None and position == len(way) - 1
+                last = end is not None and position == len(hops)
                 found *= sum(
                     (edge.by is not Spread.FORWARD or i == j) and (not last or edge.input == number)
                     for edge in self._edges.get((sender, receiver), ())
                 )
         return found
 
-    def _chained(self, path: str, end: Place | None) -> list[bool]:
-        """Return for each hop of a path whether it leads to the next operator of a chain, and not along an edge."""
-        return [
-            sender == receiver
-            and (place := self._places.get(operator, -1)) < self._lengths.get(sender, 0) - 1
-            and self._places.get(next_one, place + 1) == place + 1
-            for (sender, _, operator), (receiver, _, next_one) in pairwise(self._steps(path, end))
-        ]
+    def _path(self, path: str, end: Place | None) -> _Path:
+        """Return what a path says; its last step is the place where the record is."""
+        if (path, end) not in self._read:
+            self._read[path, end] = self._read_path(path, end)
+        return self._read[path, end]
 
-    def _way(self, path: str, end: Place | None) -> list[Place] | None:
-        """Return the subtasks on a path; None if it is no path."""
-        steps = self._steps(path, end)
-        expected = (path.count(">") + 1 if path else 0) + (end is not None)
-        return [(vertex, index) for vertex, index, _ in steps] if len(steps) == expected else None
-
-    def _steps(self, path: str, end: Place | None) -> list[tuple[str, int, str]]:
-        """Return vertex, index and operator of each step; the last step is the place where the record is."""
-        if (path, end) in self._read:
-            return self._read[path, end]
-        found = [_STEP.fullmatch(step) for step in path.split(">")] if path else []
-        steps = [
+    def _read_path(self, path: str, end: Place | None) -> _Path:
+        parts = path.split(">") if path else []
+        found = [_STEP.fullmatch(part) for part in parts]
+        steps: list[Step] = [
             (self._vertex_of.get(step["operator"], ""), int(step["index"]), step["operator"])
             for step in found
             if step is not None
         ]
-        self._read[path, end] = [*steps, (*end, "")] if end is not None else steps
-        return self._read[path, end]
+        is_whole = len(steps) == len(parts)
+        if end is not None:
+            steps.append((*end, ""))
+        hops = tuple((step, after, self._is_chained(step, after)) for step, after in pairwise(steps))
+        starts = [steps[0], *(after for _, after, chained in hops if not chained)] if steps else []
+        vertices = tuple(vertex for vertex, _, _ in starts)
+        problems = self._problems(hops) if is_whole else (f"{path!r} is no path of subtasks",)
+        return _Path(hops, vertices, is_whole, tuple(problems), tuple(map(self._hop, reversed(hops))))
+
+    def _hop(self, hop: tuple[Step, Step, bool]) -> _Hop:
+        (sender, _, operator), (receiver, index, _), chained = hop
+        edges = self._edges.get((sender, receiver), ())
+        by_key = not chained and bool(edges) and all(edge.by is Spread.HASH for edge in edges)
+        return _Hop(receiver, index, by_key, operator in self._rekeys)
+
+    def _is_chained(self, step: Step, after: Step) -> bool:
+        """Tell whether a hop leads to the next operator of a chain, and not along an edge."""
+        (sender, _, operator), (receiver, _, next_one) = step, after
+        place = self._places.get(operator, -1)
+        return (
+            sender == receiver
+            and place < self._lengths.get(sender, 0) - 1
+            and self._places.get(next_one, place + 1) == place + 1
+        )
+
+
+class _Receivers:
+    """To which subtasks hash edges sent each key, by the paths of the records of one checkpoint."""
+
+    def __init__(self, paths: RecordPaths) -> None:
+        self._paths = paths
+        self._found: dict[tuple[str, str], dict[int, str]] = {}
+        """(vertex, key) -> the subtasks that got the key over hash edges, each with a path that leads there."""
+
+    def note(self, arrivals: TakenRecords, end: Place | None) -> None:
+        """Take the paths of some records."""
+        for path, last_key in dict.fromkeys((path, key) for _, _, path, key in arrivals.records):
+            key = last_key
+            for hop in self._paths.hops_back(path, end):
+                if hop.by_key:
+                    self._found.setdefault((hop.target, key), {}).setdefault(hop.index, path)
+                if hop.rekeyed:
+                    key = key.rpartition(".")[0]
+
+    def split_keys(self) -> Iterator[str]:
+        """Yield which keys were sent by hash edges to more than one subtask of a vertex (RSC-1)."""
+        for (vertex, key), found in self._found.items():
+            if len(found) > 1:
+                (one, path), (other, another), *_ = found.items()
+                yield (
+                    f"key {key!r} went to {vertex}[{one}] by way of {path or 'its source'} and to {vertex}[{other}] by "
+                    f"way of {another or 'its source'}, though records are sent there by key"
+                )

@@ -12,14 +12,16 @@ Nothing is said of what lies behind such an edge.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from operator import itemgetter
 
 from barrier_tck.harness.oracle.in_flight import edge_of
 from barrier_tck.harness.oracle.record_routes import SPLIT_IDS, Place, RecordPaths, TakenRecords, arrivals_of
 from barrier_tck.harness.plan.job_graph import JobPlan, Spread
-from barrier_tck.harness.record.history import SnapshotView
+from barrier_tck.harness.record.history import InFlight, SnapshotView
 from barrier_tck.harness.system.job_view import JobView
 
 REPLAYED = "replayed"
@@ -36,8 +38,29 @@ class _Block:
     """The vertex of the receiver."""
     input: int
     path: str
+    hop: int
+    """How many vertices lie on the path, so which vertex of a lane follows them."""
     places: dict[int, int]
     """Id -> its place in the channel."""
+
+
+class _Blocks:
+    """Blocks by their paths: a lane is compared with those alone whose records may have gone on in it."""
+
+    def __init__(self, blocks: Iterable[_Block]) -> None:
+        self._by_path: dict[str, list[tuple[int, _Block]]] = {}
+        for number, block in enumerate(blocks):
+            self._by_path.setdefault(block.path, []).append((number, block))
+
+    def __bool__(self) -> bool:
+        return bool(self._by_path)
+
+    def on_the_way(self, path: str) -> list[_Block]:
+        """Return the blocks whose paths are a beginning of a path, or all of it, in the order of the blocks."""
+        steps = path.split(">")
+        beginnings = ("", *(">".join(steps[:count]) for count in range(1, len(steps) + 1) if path))
+        found = [entry for beginning in beginnings for entry in self._by_path.get(beginning, ())]
+        return [block for _, block in sorted(found, key=itemgetter(0))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +87,18 @@ class ReplayedOrder:
     _routes: RecordPaths = field(init=False)
     _mixed: frozenset[str] = field(init=False)
     """The vertices in which a change of parallelism mixes the channels of one sender."""
+    _one_way: frozenset[tuple[str, str]] = field(init=False)
+    """The pairs of vertices between which one edge leads."""
+    _held: dict[int, list[_Block]] = field(default_factory=dict)
+    """Checkpoint that was restored -> what it held."""
 
     def __post_init__(self) -> None:
         """Look at the edges."""
         self._routes = RecordPaths(self.jobs[0])
         dealt = {edge.target for job in self.jobs for edge in job.edges if edge.by is Spread.REBALANCE}
         self._mixed = frozenset(dealt if len(self.jobs) > 1 else ())
+        edges = Counter((edge.source, edge.target) for edge in self.jobs[0].edges)
+        self._one_way = frozenset(ends for ends, count in edges.items() if count == 1)
 
     def problems(
         self, view: SnapshotView, job: JobView | None, restored: Sequence[tuple[SnapshotView, JobPlan]]
@@ -78,15 +107,35 @@ class ReplayedOrder:
 
         ``restored`` are the checkpoints from which its attempt descends, each with the plan of the job that took it.
         """
-        blocks = [block for before, plan in restored for block in _blocks(before, plan)]
+        blocks = _Blocks(block for before, plan in restored for block in self._blocks(before, plan))
         if not blocks and len(self.jobs) == 1:
             return
         for arrivals, end in arrivals_of(self.jobs[0], job, view):
             for lane in self._lanes(arrivals, end):
                 if len(self.jobs) > 1:
                     yield from _read_later(lane)
-                for block in blocks:
+                for block in blocks.on_the_way(lane.path):
                     yield from self._replayed(lane, block)
+
+    def _blocks(self, view: SnapshotView, plan: JobPlan) -> list[_Block]:
+        """Return what a checkpoint holds of each channel, path by path; ``plan`` is the job that took it."""
+        if view.checkpoint not in self._held:
+            self._held[view.checkpoint] = [
+                _Block(
+                    view.checkpoint,
+                    f"{one.sender}->{one.receiver}",
+                    edge.target,
+                    edge.input,
+                    path,
+                    len(self._routes.vertices_on(path, None)),
+                    places,
+                )
+                for one in view.in_flight
+                if (edge := edge_of(plan, one)) is not None
+                for path, places in _by_path(one).items()
+                if len(places) > 1
+            ]
+        return self._held[view.checkpoint]
 
     def _lanes(self, arrivals: TakenRecords, end: Place | None) -> Iterator[_Lane]:
         """Yield the records that have come on one way each; none if several edges may have brought them."""
@@ -101,16 +150,13 @@ class ReplayedOrder:
 
     def _is_one_way(self, vertices: Sequence[str]) -> bool:
         """Tell whether one edge leads from each of these vertices to the next."""
-        edges = [(edge.source, edge.target) for edge in self.jobs[0].edges]
-        return all(edges.count(hop) == 1 for hop in pairwise(vertices))
+        return self._one_way.issuperset(pairwise(vertices))
 
     def _replayed(self, lane: _Lane, block: _Block) -> Iterator[str]:
-        """Yield what of a block does not stand in a lane as it stood in its channel."""
+        """Yield what of a block on its way does not stand in a lane as it stood in its channel."""
         ends_here = lane.path == block.path
-        if not (ends_here or not block.path or lane.path.startswith(f"{block.path}>")):
-            return
-        hop = len(self._routes.vertices_on(block.path, None))
-        if lane.vertices[hop : hop + 1] != (block.target,) or (ends_here and lane.number != block.input):
+        follows = lane.vertices[block.hop] if block.hop < len(lane.vertices) else None
+        if follows != block.target or (ends_here and lane.number != block.input):
             return
         held = [(place, one) for place, one in enumerate(lane.ids) if one in block.places]
         if len(held) < 2:
@@ -129,19 +175,12 @@ class ReplayedOrder:
                 )
 
 
-def _blocks(view: SnapshotView, plan: JobPlan) -> Iterator[_Block]:
-    """Yield what a checkpoint holds of each channel, path by path."""
-    for one in view.in_flight:
-        edge = edge_of(plan, one)
-        if edge is None:
-            continue
-        paths: dict[str, dict[int, int]] = {}
-        for place, row in enumerate(one.rows):
-            paths.setdefault(row["path"], {})[row["id"]] = place
-        for path, places in paths.items():
-            if len(places) > 1:
-                channel = f"{one.sender}->{one.receiver}"
-                yield _Block(view.checkpoint, channel, edge.target, edge.input, path, places)
+def _by_path(one: InFlight) -> dict[str, dict[int, int]]:
+    """Return path -> id -> place of what is in flight on a channel."""
+    paths: dict[str, dict[int, int]] = {}
+    for place, row in enumerate(one.rows):
+        paths.setdefault(row["path"], {})[row["id"]] = place
+    return paths
 
 
 def _read_later(lane: _Lane) -> Iterator[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 
 from barrier_tck.harness.oracle.checker import TrialContext
-from barrier_tck.harness.oracle.jobs_of_trial import jobs_of_trial
 from barrier_tck.harness.record.operations import AttemptRunning
 
 RESCALED = "rescaled"
@@ -17,7 +16,7 @@ WIDER = "wider"
 
 def rescales_seen(context: TrialContext) -> Counter[str]:
     """Count the jobs of one trial that were rescaled by the plan and ran; slots that are missing do not count."""
-    jobs = jobs_of_trial(context.plan, context.history)
+    jobs = context.jobs
     seen = Counter({RESCALED: 0, NARROWER: 0, WIDER: 0})
     before: dict[str, int] | None = None
     for line in context.history.of(AttemptRunning):

@@ -4,7 +4,7 @@ SNK-1).
 Opening a checkpoint shows that its files are there. Only a real start shows whether an attempt can be started from
 it: operators must accept their state, and sinks must finish the prepared commits (SI-02). One attempt may fail
 because of what the last fault left behind; but if several attempts in a row fail, from the same checkpoint and with
-no fault in force, the checkpoint is the cause.
+no fault in force, the checkpoint is the cause. An attempt for which there were no slots says nothing.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.examples import chosen
+from barrier_tck.harness.oracle.slots_seen import attempts_without_room
 from barrier_tck.harness.record.history import History
 from barrier_tck.harness.record.operations import (
     AttemptEnded,
@@ -39,12 +40,13 @@ class Restorability:
     def check(self, context: TrialContext) -> Finding:
         """Judge the attempts of one trial."""
         attempts = _attempts(context.history)
-        disturbed = _disturbed(context)
+        disturbed, waiting = _disturbed(context), attempts_without_room(context)
         restored = [attempt for attempt in attempts if attempt.checkpoint is not None]
         counts = {"attempts": len(attempts), "restored": len(restored)}
         problems, row = [], list[_Attempt]()
         for attempt in attempts:
-            fails = attempt.fails and not any(attempt.overlaps(*times) for times in disturbed)
+            excused = attempt.number in waiting or any(attempt.overlaps(*times) for times in disturbed)
+            fails = attempt.fails and not excused
             goes_on = not row or row[-1].checkpoint == attempt.checkpoint
             row = [*(row if goes_on else ()), attempt] if fails else []
             if len(row) == FAILURES_IN_A_ROW:

@@ -39,9 +39,11 @@ class Narrowed(_Kind, frozen=True):
 
 class SlotsChanged(_Kind, frozen=True):
     """The executors that are there have room for another number of subtasks from now on, as observed at the executors;
-    told of changes only."""
+    told of changes only. Where nothing but the cluster knows how many there are at first, that is told, too."""
 
     slots: int
+    seen_ms_ago: float = 0.0
+    """How long before the time of this line it was seen."""
 
 
 class AttemptStarted(_Kind, frozen=True):

@@ -98,9 +98,11 @@ class InputObservingDrivers:
     def __call__(
         self, deployment: SubtaskDeployment, graph: Any, plane: Any, ports: Any, components: Components
     ) -> SubtaskDriver:
-        """Return a driver. Its reader is observed directly, below any wrappers of the components."""
-        wrap = partial(_wrapped, components.wrap_reader, self.keep, deployment, self.ends)
-        driver = self.make(deployment, graph, plane, ports, replace(components, wrap_reader=wrap))
+        """Return a driver. Its reader, if it has one, is observed directly, below any wrappers of the components."""
+        if graph.vertex(deployment.subtask.vertex).source is not None:
+            wrap = partial(_wrapped, components.wrap_reader, self.keep, deployment, self.ends)
+            components = replace(components, wrap_reader=wrap)
+        driver = self.make(deployment, graph, plane, ports, components)
         if self.ends:
             _observe_stops(driver, self.keep)
         return driver

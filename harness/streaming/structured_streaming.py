@@ -91,11 +91,11 @@ PROFILE = Profile(
     points=(*POINTS, *(ProtocolPoint.ALL_ACKNOWLEDGED, ProtocolPoint.SNAPSHOT_TAKEN) * 4),
     restore_per_mille=0,
     storage_per_mille=0,
-    unreadable_per_mille=200,
-    timed_per_mille=80,
+    unreadable_per_mille=105,
+    timed_per_mille=55,
     timed_ms=(0, 1_500),
     # Every change of settings costs a new driver.
-    settings=(DrawnSetting("retries", 150, ("none",)),),
+    settings=(DrawnSetting("retries", 85, ("none",)),),
     wall_s=300,
     progress_ms=120_000,
 )
@@ -152,7 +152,7 @@ class StructuredStreaming:
         """Return the ranges of trials of this job."""
         named = (self._job.input,) if isinstance(self._job.input, str) else PROFILE.workloads
         fewer = tuple(range(1, self._config.workers))
-        again = DrawnSetting("executors_again", 250, fewer, matters_after=Ends.COORDINATOR)
+        again = DrawnSetting("executors_again", 130, fewer, matters_after=Ends.COORDINATOR)
         profile = replace(
             PROFILE,
             kinds=PROFILE.kinds + (_KINDS_OF_HOSTS if self._has_hosts else ()),

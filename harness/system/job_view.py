@@ -56,10 +56,15 @@ class SubtaskView(msgspec.Struct, frozen=True):
     """The first key group that it owns, and the first one after its range; None if it owns none or this is not
     known."""
 
-    def is_like(self, other: SubtaskView) -> bool:
-        """Tell whether two subtasks do the same: they belong to one vertex or, without a vertex, have the same
+    @property
+    def work(self) -> tuple[str, tuple[Role, ...]]:
+        """What it does: two subtasks do the same if they belong to one vertex or, without a vertex, have the same
         roles."""
-        return self.vertex == other.vertex and (bool(self.vertex) or self.roles == other.roles)
+        return self.vertex, () if self.vertex else self.roles
+
+    def is_like(self, other: SubtaskView) -> bool:
+        """Tell whether two subtasks do the same."""
+        return self.work == other.work
 
 
 class JobView(msgspec.Struct, frozen=True, dict=True):
@@ -105,8 +110,15 @@ class JobView(msgspec.Struct, frozen=True, dict=True):
 
     def like(self, name: str) -> tuple[str, ...]:
         """Return the subtasks that do the same as one of them, itself included."""
-        one = self.by_name[name]
-        return tuple(subtask.name for subtask in self.subtasks if subtask.is_like(one))
+        return self._at_work[self.by_name[name].work]
+
+    @cached_property
+    def _at_work(self) -> Mapping[tuple[str, tuple[Role, ...]], tuple[str, ...]]:
+        """What subtasks do -> those that do it."""
+        found: dict[tuple[str, tuple[Role, ...]], list[str]] = {}
+        for subtask in self.subtasks:
+            found.setdefault(subtask.work, []).append(subtask.name)
+        return {work: tuple(names) for work, names in found.items()}
 
     def points_of(self, subtask: str | None) -> tuple[ProtocolPoint, ...]:
         """Return the points at which a subtask (None: the coordinator) may be stopped."""

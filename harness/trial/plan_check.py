@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from barrier_tck.faults.schedule import ScheduleError, validate
 from barrier_tck.faults.vocabulary import After, ProtocolPoint
+from barrier_tck.harness.oracle.slots_seen import least_subtasks
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.reading import check_names
 from barrier_tck.harness.plan.trial_plan import TrialPlan
@@ -30,6 +31,7 @@ def check_plan(plan: TrialPlan, system: SystemUnderTest, source: str = "the plan
     _check_settings(plan, system, source)
     _check_fields(plan, system, source)
     _check_mode(plan, system, source)
+    _check_room(plan, source)
     view = _view_of(plan, system, source)
     try:
         validate(plan.faults, view.names, view.connections)
@@ -95,6 +97,23 @@ def _check_mode(plan: TrialPlan, system: SystemUnderTest, source: str) -> None:
             f"{source}: checkpoints.mode is {plan.checkpoints.mode!r}, but no barrier of {system.name} overtakes a "
             "record; choose exactly_once or at_least_once, or another system"
         )
+
+
+def _check_room(plan: TrialPlan, source: str) -> None:
+    """Raise UsageProblem if a job has no room though every executor is there; it could only wait until it fails."""
+    deployment = plan.deployment
+    if deployment.slots_per_executor is None or not plan.job.vertices:
+        return
+    slots = deployment.executors * deployment.slots_per_executor
+    for stops in range(len(plan.rescales) + 1):
+        later = plan.after_stops(stops)
+        elastic = deployment.elastic_wait_ms is not None
+        needed = least_subtasks(later) if elastic else len(later.job.subtasks)
+        if slots < needed:
+            raise UsageProblem(
+                f"{source}: the job needs {needed} slots{' at its narrowest' if elastic else ''}, and "
+                f"deployment.executors and slots_per_executor give {slots}; raise one of them"
+            )
 
 
 def _check_points(plan: TrialPlan, view: JobView, system: str, source: str) -> None:

@@ -297,10 +297,10 @@ class _Flow:
         """Take what was sent to an input of a vertex; what is in flight there does not arrive."""
         arrived, new = self._arrived[vertex][number], self._new[vertex][number]
         for record, times in bag.items():
-            before = arrived[record]
+            before = arrived.get(record, 0)
             arrived[record] = now = before + times * copies
             if now > 0:
-                new[record] += now - max(before, 0)
+                new[record] = new.get(record, 0) + now - max(before, 0)
 
     def pass_on(self) -> bool:
         """Pass what is new through every vertex, from the first to the last; tell whether there was anything."""

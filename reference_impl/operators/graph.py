@@ -284,7 +284,7 @@ class JobGraph:
 
     def inputs_of(self, subtask: SubtaskId) -> tuple[ChannelId, ...]:
         """Return the subtask's input channels; their position is the channel number in its input gate."""
-        return tuple(channel for channel, _ in self._inputs.get(subtask, ()))
+        return tuple([channel for channel, _ in self._inputs.get(subtask, ())])
 
     def input_numbers_of(self, subtask: SubtaskId) -> tuple[int, ...]:
         """Return for each of ``inputs_of`` which logical input of the vertex it feeds."""
@@ -300,11 +300,27 @@ class JobGraph:
 
     def outputs_of(self, subtask: SubtaskId) -> tuple[ChannelId, ...]:
         """Return the subtask's output channels; their position is the channel number of ``ChannelOutput``."""
-        return tuple(channel for channel in self.channels if channel.sender == subtask)
+        return tuple(self._outputs.get(subtask, ()))
+
+    @cached_property
+    def _outputs(self) -> dict[SubtaskId, list[ChannelId]]:
+        """Subtask -> the channels on which it sends."""
+        found: dict[SubtaskId, list[ChannelId]] = {}
+        for channel in self.channels:
+            found.setdefault(channel.sender, []).append(channel)
+        return found
 
     def output_edges_of(self, vertex: str) -> tuple[Edge, ...]:
         """Return a vertex's output edges, in the order in which ``outputs_of`` lists their channels."""
-        return tuple(edge for edge in self.edges if edge.source == vertex)
+        return tuple(self._output_edges.get(vertex, ()))
+
+    @cached_property
+    def _output_edges(self) -> dict[str, list[Edge]]:
+        """Vertex -> the edges that leave it."""
+        found: dict[str, list[Edge]] = {}
+        for edge in self.edges:
+            found.setdefault(edge.source, []).append(edge)
+        return found
 
     def is_terminal(self, vertex: str) -> bool:
         """Tell whether nothing is sent on from a vertex, except round a loop.

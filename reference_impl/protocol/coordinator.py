@@ -163,6 +163,7 @@ class CoordinatorMachine(JobCheckpoints):
         self.completed = sorted(event.completed, key=lambda checkpoint: checkpoint.checkpoint)
         self._last_checkpoint = event.last_checkpoint
         self.attempt = AttemptNumber(event.last_attempt)
+        self._superseded = event.superseded
         self._abandoned = [*self._of_dead_coordinator(event), *event.superseded]
         self.shared = SharedFiles(event.shared, self.completed)
         return (*(self.discard(checkpoint) for checkpoint in event.incomplete), *self._deploy())

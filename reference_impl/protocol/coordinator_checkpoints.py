@@ -108,6 +108,8 @@ class JobCheckpoints(TableMachine[JobState, CoordinatorCommand]):
         self._abandoned: list[CheckpointId] = []
         """Checkpoints that failed attempts aborted. A process of such an attempt may write on until it learns of its
         end, so they are discarded once more when a later checkpoint completes."""
+        self._superseded: tuple[CheckpointId, ...] = ()
+        """Complete ones from before the savepoint that the job was started from, until a newer one is complete."""
 
     # --- what the other half decides ------------------------------------------------------------------------
 
@@ -275,7 +277,13 @@ class JobCheckpoints(TableMachine[JobState, CoordinatorCommand]):
         return self.shared.unknown(checkpoint, part)
 
     def _classify(self, event: AcknowledgeCheckpoint, pending: PendingCheckpoint | None) -> AcknowledgeResult:
-        """An acknowledgement is accepted, a duplicate, unknown, or late; what the last two wrote is removed (COO-3)."""
+        """An acknowledgement is accepted, a duplicate, unknown, or late; what the last two wrote is removed (COO-3).
+
+        A job that starts from a savepoint keeps the complete checkpoints from before it for a while. It does not know
+        their parts, so any acknowledgement of them counts as a duplicate; their files go together later.
+        """
+        if event.checkpoint in self._superseded:
+            return AcknowledgeResult.DUPLICATE
         for completed in self.completed:
             if completed.checkpoint == event.checkpoint:
                 # A repeated one of a checkpoint that completed names files in use; any other names nobody's.
@@ -412,6 +420,7 @@ class JobCheckpoints(TableMachine[JobState, CoordinatorCommand]):
         """Drop older pending checkpoints and the completed ones beyond retention (COO-4)."""
         commands: list[CoordinatorCommand] = [self.discard(abandoned) for abandoned in self._abandoned]
         self._abandoned.clear()
+        self._superseded = ()
         # Now that a newer one is complete, those that nobody can read are of no use.
         for unreadable in [c for c in self.completed if c.checkpoint in self._unreadable]:
             self.completed.remove(unreadable)

@@ -50,8 +50,10 @@ class WriteTask:
     def write(self) -> tuple[StateHandle, ...]:
         """Write a file per slice, and if the writer wants it the same state in another format beside each (LOC-7)."""
         writer = self._writer
-        if isinstance(writer, TwoFormatStateWriter) and writer.second_compression is not None:
-            return self._write_twice(writer, writer.second_compression)
+        # Few writers have a second format; the question whether one is such a writer takes long.
+        second = getattr(writer, "second_compression", None)
+        if second is not None and isinstance(writer, TwoFormatStateWriter):
+            return self._write_twice(writer, second)
         return self.write_full(writer.write)
 
     def _write_twice(self, writer: TwoFormatStateWriter, second: Compression) -> tuple[StateHandle, ...]:

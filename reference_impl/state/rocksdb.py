@@ -294,12 +294,15 @@ class _Upload:
             self._started = True
         handles: list[StateHandle] = []
         names = []
+        # Asked once and not for each file, because such a question takes long.
+        sharing = self._writer if isinstance(self._writer, SharingStateWriter) else None
+        linking = self._writer if isinstance(self._writer, LinkingStateWriter) else None
         try:
             self._check_cancelled()
             self._capture.require()
             for file in sorted(self._directory.iterdir()):
                 self._check_cancelled()
-                handles.append(self._upload(file))
+                handles.append(self._upload(file, sharing, linking))
                 names.append((file.name, handles[-1].path))
             self._check_cancelled()
             first = self._writer.write("index", [encoded_index(names)], self._key_groups)
@@ -311,14 +314,17 @@ class _Upload:
         finally:
             self._release()
 
-    def _upload(self, file: Path) -> StateHandle:
-        if isinstance(self._writer, SharingStateWriter) and file.name.endswith(TABLE):
+    def _upload(
+        self, file: Path, sharing: SharingStateWriter | None, linking: LinkingStateWriter | None
+    ) -> StateHandle:
+        """Store one file; the writer is given again as what else it is."""
+        if sharing is not None and file.name.endswith(TABLE):
             known = self._reusable.get(file.name)
             if known is not None:
-                return self._writer.reuse(known)
-            return self._writer.write_shared(file.name, self._chunks(file), self._key_groups, file)
-        if isinstance(self._writer, LinkingStateWriter):
-            return self._writer.write_file(file.name, file, self._chunks(file), self._key_groups)
+                return sharing.reuse(known)
+            return sharing.write_shared(file.name, self._chunks(file), self._key_groups, file)
+        if linking is not None:
+            return linking.write_file(file.name, file, self._chunks(file), self._key_groups)
         return self._writer.write(file.name, self._chunks(file), self._key_groups)
 
     def cancel(self) -> None:

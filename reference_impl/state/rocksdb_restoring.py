@@ -118,13 +118,10 @@ def _read_index(handle: StateHandle, content: bytes) -> list[tuple[str, str]]:
 
 def _download(snapshot: Snapshot, reader: StateReader, target: Path) -> None:
     make_directory(target)
+    linking = reader if isinstance(reader, LocalStateReader) else None
     for name, handle in snapshot[1]:
         # Only table files are linked: RocksDB never changes them, and may well write to the others.
-        local = (
-            reader.local_file(handle)
-            if name.endswith(TABLE) and isinstance(reader, LocalStateReader)
-            else None
-        )
+        local = linking.local_file(handle) if linking is not None and name.endswith(TABLE) else None
         if local is None:
             _copy(handle, reader, target / name)
             continue

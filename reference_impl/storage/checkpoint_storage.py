@@ -348,14 +348,13 @@ class MediumCheckpointStorage:
     def reserve(self, checkpoint: CheckpointId, attempt: AttemptNumber) -> None:
         """Make durable that ids and attempts up to these are used; without a sync if they were already."""
         last_checkpoint, last_attempt = self.reserved()
-        known = self._counters()
-        self._count(
-            replace(known, checkpoint=max(checkpoint, last_checkpoint), attempt=max(attempt, last_attempt))
-        )
+        used, tried = max(checkpoint, last_checkpoint), max(attempt, last_attempt)
+        self._count(replace(self._counters(), checkpoint=used, attempt=tried))
 
     def _count(self, wanted: JobCounters) -> None:
         if wanted == self._reserved:
             return
+        self._reserved = None  # if this fails, they were put or not: whoever goes on has to read them
         self._replace(self._counters_path, counters.encode(wanted))
         self._reserved = wanted
 

@@ -274,9 +274,4 @@ class ObjectCheckpointStorage(MediumCheckpointStorage):
         """Make counters durable, with the ids that have to be asked for: not those of which nothing is kept."""
         announced = dict.fromkeys((*wanted.announced, self._announcing))
         kept = tuple(each for each in announced if each and CheckpointId(each) not in self._gone)
-        try:
-            super()._count(replace(wanted, announced=kept))
-        except StorageError:
-            # They may have been put or not; whoever goes on has to read them.
-            self._reserved = None
-            raise
+        super()._count(replace(wanted, announced=kept))

@@ -23,7 +23,9 @@ from barrier_tck.harness.plan.reading import read_plan
 from barrier_tck.harness.plan.trial_plan import (
     CheckpointPlan,
     DeploymentPlan,
+    LimitsPlan,
     RescalePlan,
+    RestartPlan,
     TrialPlan,
     WorkloadPlan,
 )
@@ -31,7 +33,9 @@ from barrier_tck.harness.record import operations as told
 from barrier_tck.harness.record.records import FaultRecord, TrialSummary
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
+from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.system.system_under_test import Capability
+from barrier_tck.harness.trial.plan_check import check_plan
 from barrier_tck.harness.trial.trial_run import execute, run_trial
 from barrier_tck.harness.workloads.barrier_jobs import barrier_view
 from tests.harness.oracle_histories import Book, a_context, a_plan
@@ -151,6 +155,102 @@ def test_slots_must_have_been_missing_for_as_long_as_the_job_is_to_wait(
     found = judged_after(*slots)
     assert found.verdict is (Verdict.INVALID if words else Verdict.VALID), found.summary
     assert words in " ".join(found.examples)
+
+
+@pytest.mark.parametrize(
+    ("slots", "words"),
+    [
+        (((9, 0, 5), (6, 0, 1_000)), ""),
+        (((9, 0, 5), (6, 0, 950)), ""),  # whoever counts may have been held up
+        (((9, 0, 5), (6, 0, 850)), "missing for 850 ms only; it is to wait 1000 ms"),
+        (((9, 0, 5), (6, 200, 850)), ""),  # it was seen 200 ms before it was told
+        (((9, 0, 5), (6, 0, 2_500), (9, 0, 3_000), (6, 0, 3)), "missing for 3 ms only"),
+        (((6, 0, 1_000),), ""),
+        (((6, 0, 10),), "missing for 10 ms only"),
+    ],
+)
+def test_on_a_real_cluster_the_slots_are_those_that_it_tells(
+    slots: tuple[tuple[int, int, int], ...], words: str
+) -> None:
+    deployment = msgspec.structs.replace(PLAN.deployment, elastic_wait_ms=1_000)
+    plan = msgspec.structs.replace(PLAN, deployment=deployment)
+    book = Book().tell(told.FaultStarted(0), "nemesis")
+    for number, ago_ms, for_ms in slots:
+        book.tell(told.SlotsChanged(number, float(ago_ms)), "executors").nothing(for_ms - 1)
+    book.tell(told.Narrowed(1, 6, the_job(2, 3))).attempt(1)
+    found = NarrowedJobs().check(TrialContext(plan, a_context(plan, book).history, faults=(FIRED,)))
+    assert found.verdict is (Verdict.INVALID if words else Verdict.VALID), found.summary
+    assert words in " ".join(found.examples)
+
+
+ALONE = a_plan(
+    workload=WorkloadPlan("keyed-totals", batches=60, keys=20, records_per_second=600),
+    job=JobPlan("", {"source": 2, "totals": 2, "sink": 1}),
+    checkpoints=CheckpointPlan(interval_ms=15, async_ms_max=4),
+    deployment=DeploymentPlan(executors=1, slots_per_executor=6, elastic_wait_ms=20, replaced_after_ms=1_000),
+    restart=RestartPlan(attempts_max=20, delay_ms=10),
+    faults=(ScheduledFault(KillExecutor("totals[0]"), After(ProtocolPoint.CHECKPOINT_COMPLETED, nth=2)),),
+)
+"""A job that has nothing at all until a second executor is there, which takes longer than it waits."""
+
+
+@pytest.mark.parametrize(
+    ("plan", "verdict"),
+    [
+        (ALONE, Verdict.VALID),
+        (msgspec.structs.replace(ALONE, restart=RestartPlan(attempts_max=3, delay_ms=10)), Verdict.VALID),
+        (msgspec.structs.replace(ALONE, limits=LimitsPlan(virtual_ms=900)), Verdict.UNKNOWN),
+        (msgspec.structs.replace(ALONE, mutant="EL-01"), Verdict.VALID),
+    ],
+    ids=[
+        "it goes on",
+        "it gives up",
+        "the trial is over before",
+        "what is wrong with narrower jobs is not seen here",
+    ],
+)
+def test_a_job_without_room_is_not_blamed_for_attempts_that_wait_in_vain(
+    plan: TrialPlan, verdict: Verdict, tmp_path: Path
+) -> None:
+    record = run_trial(plan, ReferenceSimulated(), tmp_path)
+    assert record.verdict is verdict, record.findings
+    assert len(record.attempts) > 3
+
+
+def test_a_job_that_could_be_narrower_is_blamed_for_attempts_that_wait_in_vain(tmp_path: Path) -> None:
+    deployment = msgspec.structs.replace(ALONE.deployment, executors=2, slots_per_executor=3)
+    plan = msgspec.structs.replace(ALONE, deployment=deployment, mutant="EL-01")
+    record = run_trial(plan, ReferenceSimulated(), tmp_path)
+    assert {one.checker for one in record.findings if one.verdict is Verdict.INVALID} >= {
+        "progress",
+        "restorability",
+    }
+
+
+@pytest.mark.parametrize(
+    ("deployment", "words"),
+    [
+        (
+            DeploymentPlan(executors=1, slots_per_executor=2, elastic_wait_ms=1),
+            "needs 3 slots at its narrowest",
+        ),
+        (DeploymentPlan(executors=2, slots_per_executor=2), "needs 5 slots, and"),
+        (
+            DeploymentPlan(executors=1, slots_per_executor=3, elastic_wait_ms=1, fixed_vertices=("totals",)),
+            "needs 4 slots at its narrowest",
+        ),
+        (DeploymentPlan(executors=1, slots_per_executor=3, elastic_wait_ms=1), ""),
+    ],
+)
+def test_a_plan_whose_job_has_no_room_though_every_executor_is_there_is_refused(
+    deployment: DeploymentPlan, words: str
+) -> None:
+    plan = msgspec.structs.replace(ALONE, deployment=deployment)
+    if not words:
+        check_plan(plan, ReferenceSimulated())
+        return
+    with pytest.raises(UsageProblem, match=words):
+        check_plan(plan, ReferenceSimulated())
 
 
 def test_nothing_is_said_about_the_wait_where_nobody_observed_the_slots() -> None:

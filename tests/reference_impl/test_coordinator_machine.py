@@ -148,6 +148,24 @@ def test_an_acknowledgement_of_an_older_attempt_is_fenced_and_its_files_removed(
     assert not job.machine.pending[CheckpointId(2)].parts
 
 
+def test_what_is_repeated_about_a_checkpoint_from_before_the_savepoint_leaves_its_files_until_a_newer_one() -> (
+    None
+):
+    """The job before it had completed checkpoint 2, and was stopped with savepoint 3; its process is not yet gone."""
+    first = running()
+    for checkpoint in (1, 2, 3):
+        first.tick(10)
+        first.complete(checkpoint)
+    job = Job()
+    job.tell(ev.JobStarted(tuple(first.machine.completed[2:]), 3, 1, superseded=(CheckpointId(2),)))
+    job.run()
+    assert job.ack(2, SOURCE, attempt=1) == ()
+    assert kinds(job.ack(1, SOURCE, attempt=1)) == ["DiscardSnapshot"], "of which nothing is kept"
+    job.tick(10)
+    assert do.DiscardCheckpoint(CheckpointId(2)) in job.complete(4)
+    assert kinds(job.ack(2, SOURCE, attempt=1)) == ["DiscardSnapshot"]
+
+
 def test_a_failure_aborts_every_pending_checkpoint_and_redeploys_from_the_latest_completed() -> None:
     job = running()
     job.tick(10)

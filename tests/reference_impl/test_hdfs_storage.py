@@ -69,6 +69,7 @@ QUICK = (
     "complete-means-published",
     "counters-never-fall",
     "a-discarded-checkpoint-is-gone",
+    "a-failed-request-leaves-all-with-the-same",
     "killed-in-the-middle-of-a-write",
     "killed-while-publishing",
 )

@@ -24,11 +24,13 @@ from barrier_tck.harness.certify.candidate.storage_bench import (
 from barrier_tck.harness.plan.storage_targets import storage_target
 from barrier_tck.harness.support.outside import imported, look_where_run
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId
+from barrier_tck.reference_impl.protocol.messages import StateHandle
 from barrier_tck.reference_impl.storage.checkpoint_storage import CheckpointStorage
 
 WRITTEN_BYTES = 100_000
 LONG_BYTES = 9 * 1024 * 1024
 """Longer than a part of an upload."""
+BASE = b"shared"
 MANY_FILES = 30
 PUBLISHED = 6
 MANY_SPLITS = 20_000
@@ -59,18 +61,42 @@ def publish(storage: CheckpointStorage) -> None:
     _die()
 
 
+def _chunks_until_death() -> Iterator[bytes]:
+    yield content_of(LONG_BYTES)
+    yield content_of(LONG_BYTES, 1)
+    _die()
+
+
 def write_half(storage: CheckpointStorage) -> None:
     """Reserve checkpoint 4, write one file of it, and die in the middle of another one."""
     _begin()
     storage.reserve(CheckpointId(4), ATTEMPT)
     write(storage, 4)
+    storage.writer(CheckpointId(4), ATTEMPT, COUNT, "aggregate").write("half", _chunks_until_death(), GROUPS)
 
-    def chunks() -> Iterator[bytes]:
-        yield content_of(LONG_BYTES)
-        yield content_of(LONG_BYTES, 1)
-        _die()
 
-    storage.writer(CheckpointId(4), ATTEMPT, COUNT, "aggregate").write("half", chunks(), GROUPS)
+def write_half_shared(storage: CheckpointStorage) -> None:
+    """Reserve checkpoint 5, write one shared file of it, and die in the middle of another one."""
+    _begin()
+    storage.reserve(CheckpointId(5), ATTEMPT)
+    write_base(storage)
+    writer = storage.shared_writer(CheckpointId(5), ATTEMPT, COUNT, "aggregate")
+    writer.write("half", _chunks_until_death(), GROUPS)
+
+
+def write_base(storage: CheckpointStorage) -> StateHandle:
+    """Write that shared file."""
+    return storage.shared_writer(CheckpointId(5), ATTEMPT, COUNT, "aggregate").write("base", [BASE], GROUPS)
+
+
+def write_half_savepoint(storage: CheckpointStorage, directory: str) -> None:
+    """Reserve savepoint 7, write one file of it, and die in the middle of another one."""
+    _begin()
+    storage.reserve(CheckpointId(7), ATTEMPT)
+    storage.begin_savepoint(CheckpointId(7), directory)
+    write(storage, 7, savepoint=directory)
+    writer = storage.writer(CheckpointId(7), ATTEMPT, COUNT, "aggregate", directory)
+    writer.write("half", _chunks_until_death(), GROUPS)
 
 
 def publish_many(storage: CheckpointStorage, first: str) -> None:
@@ -95,7 +121,16 @@ def discard(storage: CheckpointStorage, checkpoint: str) -> None:
 
 
 ACTS: dict[str, Callable[..., None]] = {
-    act.__name__: act for act in (write_and_reserve, publish, write_half, publish_many, discard)
+    act.__name__: act
+    for act in (
+        write_and_reserve,
+        publish,
+        write_half,
+        write_half_shared,
+        write_half_savepoint,
+        publish_many,
+        discard,
+    )
 }
 
 

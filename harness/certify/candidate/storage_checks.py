@@ -36,6 +36,7 @@ from barrier_tck.harness.certify.candidate.storage_bench import (
 )
 from barrier_tck.harness.certify.candidate.storage_churn import constant_data_never_fills_it
 from barrier_tck.harness.certify.candidate.storage_claims import what_is_needed_stays_and_nothing_else
+from barrier_tck.harness.certify.candidate.storage_failures import a_failed_request_leaves_all_with_the_same
 from barrier_tck.harness.certify.candidate.storage_kills import (
     killed_in_the_middle_of_a_write,
     killed_while_discarding,
@@ -381,6 +382,26 @@ def a_savepoint_belongs_to_the_user(bench: StorageBench) -> None:
     bench.require(SAVEPOINTS, free, "files of an incomplete savepoint are left when it is discarded")
     nothing = partial(bench.open().load_savepoint, "savepoints/half")
     bench.refused(SAVEPOINTS, StorageError, nothing, "to load a savepoint that is not there")
+    _a_claimed_savepoint_takes_nothing_along(bench)
+
+
+def _a_claimed_savepoint_takes_nothing_along(bench: StorageBench) -> None:
+    """Put another savepoint below the directory of one that a job claims and deletes."""
+    outer, inner = "savepoints/outer", "savepoints/outer/inner"
+    for job, directory in (("first", outer), ("second", inner)):
+        origin = bench.open(job)
+        origin.reserve(CheckpointId(8), ATTEMPT)
+        origin.begin_savepoint(CheckpointId(8), directory)
+        handle = write(origin, 8, savepoint=directory)
+        origin.publish(completed_of(8, [handle], savepoint=Savepoint(directory)))
+    storage = bench.open("claims")
+    storage.start_from(storage.load_savepoint(outer), claim=True)
+    storage.discard_checkpoint(CheckpointId(8))
+    gone = partial(bench.open().load_savepoint, outer)
+    bench.refused(SAVEPOINTS, StorageError, gone, "to load a savepoint that was claimed and discarded")
+    require_savepoint(
+        bench, inner, SAVEPOINTS, f"below {outer}, which a job had claimed, after that was deleted"
+    )
 
 
 def a_start_from_a_savepoint_is_remembered(bench: StorageBench) -> None:
@@ -425,6 +446,7 @@ CHECKS: dict[str, Callable[[StorageBench], None]] = {
         a_start_from_a_savepoint_is_remembered,
         what_is_needed_stays_and_nothing_else,
         constant_data_never_fills_it,
+        a_failed_request_leaves_all_with_the_same,
         what_was_written_survives_a_kill,
         what_was_published_survives_a_kill,
         killed_in_the_middle_of_a_write,

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from barrier_tck.harness.certify.candidate import storage_acts
 from barrier_tck.harness.certify.candidate.storage_bench import (
+    ATTEMPT,
     COMPLETE,
     COUNTERS,
     DELETED,
@@ -16,6 +17,7 @@ from barrier_tck.harness.certify.candidate.storage_bench import (
     Broken,
     StorageBench,
     complete,
+    completed_of,
     content_of,
     handles_of,
     write,
@@ -65,7 +67,47 @@ def killed_in_the_middle_of_a_write(bench: StorageBench) -> None:
     bench.open().discard_checkpoint(CheckpointId(4))
     left = [path for path in bench.open().files() if path not in before]
     bench.require(DELETED, not left, f"a process that was killed while it wrote left {left}")
-    require_whole(bench, kept, DELETED, "after another one was discarded")
+    _killed_while_writing_a_shared_file(bench)
+    _killed_while_writing_a_savepoint(bench)
+    require_whole(bench, kept, DELETED, "after others were discarded")
+
+
+def _killed_while_writing_a_shared_file(bench: StorageBench) -> None:
+    """What was whole before, somebody else needs."""
+    storage = bench.open()
+    before = storage.files()
+    bench.dies(storage_acts.write_half_shared.__name__)
+    handle = storage_acts.write_base(bench.open("twin"))
+    base = replace(handle, path=handle.path.replace("twin/", "job/", 1))
+    with_half = bench.open().files()
+    storage = bench.open()
+    storage.reserve(CheckpointId(6), ATTEMPT)
+    user = completed_of(6, [write(storage, 6), base])
+    storage.publish(user)
+    of_user = [path for path in storage.files() if path not in with_half]
+    bench.open().discard_checkpoint(CheckpointId(5), (base.path,))
+    left = [path for path in bench.open().files() if path not in before and path not in of_user]
+    told = f"a process that was killed while it wrote a shared file left {left}, and {base.path} is needed"
+    bench.require(DELETED, len(left) == 1, told)
+    require_whole(bench, user, DELETED, "after the checkpoint was discarded whose shared file it needs")
+    bench.open().discard_checkpoint(CheckpointId(6))
+    bench.open().discard_shared([base.path])
+    left = [path for path in bench.open().files() if path not in before]
+    bench.require(DELETED, not left, f"a process that was killed while it wrote a shared file left {left}")
+
+
+def _killed_while_writing_a_savepoint(bench: StorageBench) -> None:
+    directory = "savepoints/half"
+    before = bench.open().files()
+    bench.dies(storage_acts.write_half_savepoint.__name__, directory)
+    bench.refused(
+        COMPLETE, StorageError, lambda: bench.open().load_savepoint(directory), "to load half a savepoint"
+    )
+    bench.open().discard_checkpoint(CheckpointId(7))
+    left = [path for path in bench.open().files() if path not in before]
+    bench.require(DELETED, not left, f"a process that was killed while it wrote a savepoint left {left}")
+    free = bench.open().is_free(directory)
+    bench.require(DELETED, free, f"a process that was killed while it wrote a savepoint left {directory}")
 
 
 def killed_while_publishing(bench: StorageBench) -> None:

@@ -23,7 +23,7 @@ from barrier_tck.harness.plan.trial_plan import (
 )
 from barrier_tck.harness.reference.mutants import elastic_bugs as bugs
 from barrier_tck.harness.reference.mutants.data_bugs import with_sink
-from barrier_tck.harness.reference.mutants.mutant import SIMULATED, Mutant
+from barrier_tck.harness.reference.mutants.mutant import SIMULATED, SPARK, Mutant
 from barrier_tck.reference_impl.runtime.components import Components
 
 OURS = "planted here, no public report"
@@ -68,6 +68,16 @@ _ONE_BY_ONE = msgspec.structs.replace(
     ),
 )
 """Four sinks, then three, then two: who has prepared something is lost, and then who has taken it over."""
+_PAIR = msgspec.structs.replace(
+    _PLAN,
+    workload=WorkloadPlan("lineage", batches=40, batch_records=3, keys=20, records_per_second=600),
+    job=JobPlan("line", {"read": 4, "keep": 3, "out": 3}),
+    deployment=DeploymentPlan(executors=3, slots_per_executor=4, elastic_wait_ms=20),
+    faults=(ScheduledFault(LoseExecutor("out[0]"), After(ProtocolPoint.CHECKPOINT_COMPLETED, nth=2)),),
+)
+"""Ten subtasks, and eight slots after the loss: the pair gives up two, so the source, which had given up one, gets it
+back.
+"""
 _IN_TIME = msgspec.structs.replace(
     _PLAN,
     workload=WorkloadPlan("keyed-totals", batches=60, keys=20, records_per_second=600),
@@ -78,13 +88,32 @@ _IN_TIME = msgspec.structs.replace(
     ),
 )
 """Each executor that dies is replaced before the job has waited for long enough."""
+_IN_TIME_ON_SPARK = msgspec.structs.replace(
+    SPARK,
+    workload=WorkloadPlan("keyed-totals", batches=120, batch_records=200, keys=40, records_per_second=4_000),
+    job=JobPlan("", {"source": 2, "totals": 5, "sink": 1}),
+    deployment=DeploymentPlan(executors=3, slots_per_executor=3, elastic_wait_ms=5_000),
+    checkpoints=CheckpointPlan(interval_ms=300, timeout_ms=20_000, retained=3),
+    faults=tuple(
+        ScheduledFault(KillExecutor("totals[0]"), After(ProtocolPoint.CHECKPOINT_COMPLETED, nth=nth))
+        for nth in (2, 12)
+    ),
+)
+"""Spark itself replaces an executor, after two or three seconds. The second one dies more than five after the first."""
 
 
 def elastic_mutants(product: Components) -> Iterator[Mutant]:
     """Yield the bugs of elastic jobs."""
 
-    def bug(name: str, clause: str, what: str, plan: TrialPlan = _PLAN, **changed: Any) -> Mutant:
-        return Mutant(name, clause, what, OURS, replace(product, **changed), plan)
+    def bug(
+        name: str,
+        clause: str,
+        what: str,
+        plan: TrialPlan = _PLAN,
+        on_spark: TrialPlan | None = None,
+        **changed: Any,
+    ) -> Mutant:
+        return Mutant(name, clause, what, OURS, replace(product, **changed), plan, on_spark)
 
     yield bug(
         "EL-01",
@@ -143,5 +172,13 @@ def elastic_mutants(product: Components) -> Iterator[Mutant]:
         "RSC-2",
         "A job that once waited for slots, and got them in time, does not wait the next time, and goes on narrower.",
         _IN_TIME,
+        _IN_TIME_ON_SPARK,
         elasticity=bugs.WaitsOnlyOnce,
+    )
+    yield bug(
+        "EL-10",
+        "RSC-2",
+        "When vertices that stay equally parallel gave up more than was missing, a slot stays empty.",
+        _PAIR,
+        narrow=bugs.LeavesSlotsEmpty(),
     )

@@ -219,6 +219,24 @@ def savepoint_mutants(product: Components) -> Iterator[Mutant]:
         STOPS_THAT_EXPIRE,
     )
     yield Mutant(
+        "SV-12",
+        "STA-3",
+        "A job that starts from a savepoint takes a repeated acknowledgement of an older, complete checkpoint for a "
+        "late one, and deletes its files.",
+        OURS,
+        replace(product, coordinator_machine=bugs.RemovesWhatIsSuperseded),
+        _plan(
+            SavepointPlan(after_checkpoints=2, stop=True),
+            checkpoints=CheckpointPlan(interval_ms=25, retained=3),
+            faults=(
+                ScheduledFault(
+                    RepeatMessages("totals[0]", direction=Direction.FORWARD, late_ms=45, duration_ms=1_000),
+                    After(ProtocolPoint.ATTEMPT_RUNNING),
+                ),
+            ),
+        ),
+    )
+    yield Mutant(
         "SV-09",
         "COO-5",
         "When a savepoint fails, a stop that was asked for meanwhile is forgotten with it.",

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Timer
 
+from barrier_tck.harness.reference.object_store_model import ObjectsOnDisk
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
 from barrier_tck.reference_impl.paths import join
 from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint, StateHandle
@@ -21,6 +22,7 @@ from barrier_tck.reference_impl.storage.checkpoint_storage import (
 from barrier_tck.reference_impl.storage.counters import JobCounters
 from barrier_tck.reference_impl.storage.filesystem import LocalFileSystem
 from barrier_tck.reference_impl.storage.memory_files import MemoryCheckpointStorage, MemoryFiles
+from barrier_tck.reference_impl.storage.object_files import ObjectCheckpointStorage
 from barrier_tck.reference_impl.storage.savepoints import SavepointDirectory
 from barrier_tck.reference_impl.storage.state_files import FileStateWriter
 from barrier_tck.reference_impl.storage.whole_files import DurableFiles
@@ -298,3 +300,40 @@ class LeavesAClaimOfTwo(_FilesOf):
         for mine in [one for one in known.claimed if one.checkpoint == checkpoint]:
             SavepointDirectory(self._files, mine.directory).remove(mine.files)
             self._count(replace(known, claimed=tuple(one for one in known.claimed if one != mine)))
+
+
+class LeavesUploadsOfTheKept(ObjectCheckpointStorage):
+    """CS-20: if a shared file of a discarded checkpoint is needed, what else was being uploaded beside it stays."""
+
+    def __init__(self, location: str, job: str) -> None:
+        """Take where it is, and the job's name."""
+        super().__init__(ObjectsOnDisk(LocalFileSystem(location)), job)
+
+    def discard_checkpoint(self, checkpoint: CheckpointId, kept: Collection[str] = ()) -> None:
+        """Delete objects only."""
+        if kept:
+            MediumCheckpointStorage.discard_checkpoint(self, checkpoint, kept)
+        else:
+            super().discard_checkpoint(checkpoint)
+
+
+class TrustsItsCounters(_FilesOf):
+    """CS-21: when counters could not be written, those from before count for who goes on; storage may have the new."""
+
+    def _count(self, wanted: JobCounters) -> None:
+        known = self._reserved
+        try:
+            super()._count(wanted)
+        except StorageError:
+            self._reserved = known
+            raise
+
+
+class EmptiesTheDirectory(_FilesOf):
+    """CS-22: with a claimed savepoint everything goes that lies in its directory, whoever put it there."""
+
+    def _remove_claimed(self, checkpoint: CheckpointId) -> None:
+        mine = [one.directory for one in self._counters().claimed if one.checkpoint == checkpoint]
+        super()._remove_claimed(checkpoint)
+        for directory in mine:
+            self._files.delete_tree(directory)

@@ -67,6 +67,20 @@ class NarrowsToOne(_Narrowing):
         return {name: wanted[name] if name in fixed else 1 for name in wanted} if found is not None else None
 
 
+class LeavesSlotsEmpty(_Narrowing):
+    """EL-10: when vertices that stay equally parallel gave up more than was missing, nobody gets the slot back."""
+
+    def __call__(
+        self, wanted: Mapping[str, int], joined: _Joined, fixed: Collection[str], slots: int
+    ) -> dict[str, int] | None:
+        """Take away in the same order, one step after the other, until there is room."""
+        for missing in range(sum(wanted.values()) - slots, 0, -1):
+            step = narrowed(wanted, joined, fixed, slots + missing)
+            if step is not None:
+                wanted = step
+        return narrowed(wanted, joined, fixed, slots)
+
+
 class LeavesStateOfLostSubtasks(Redistribution):
     """EL-04: of a vertex that is narrower, the key groups of the subtasks that are gone are left to nobody."""
 

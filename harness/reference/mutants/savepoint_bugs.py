@@ -17,7 +17,7 @@ from barrier_tck.reference_impl.protocol.causes import Cause
 from barrier_tck.reference_impl.protocol.coordinator import CoordinatorMachine
 from barrier_tck.reference_impl.protocol.coordinator_checkpoints import Commands
 from barrier_tck.reference_impl.protocol.coordinator_commands import NotifyComplete
-from barrier_tck.reference_impl.protocol.coordinator_events import MetadataWritten
+from barrier_tck.reference_impl.protocol.coordinator_events import JobStarted, MetadataWritten
 from barrier_tck.reference_impl.protocol.coordinator_states import JobState
 from barrier_tck.reference_impl.protocol.messages import (
     CheckpointBarrier,
@@ -217,6 +217,15 @@ class AnyCommitIsTheLast(CoordinatorMachine):
         assert self._final is not None
         newest = CheckpointId(max(event.checkpoint, self._final))
         return super()._on_commit(msgspec.structs.replace(event, checkpoint=newest), now_ms)
+
+
+class RemovesWhatIsSuperseded(CoordinatorMachine):
+    """SV-12: what is repeated about a complete checkpoint from before the savepoint counts as late."""
+
+    def _on_started(self, event: JobStarted, now_ms: float) -> Commands:
+        commands = super()._on_started(event, now_ms)
+        self._superseded = ()
+        return commands
 
 
 class LastBesideASavepoint(CoordinatorMachine):

@@ -81,7 +81,7 @@ class Background:
     def die_with(self, storage: object) -> None:
         """Let the tasks die in the middle, together with their owner: their uploads stay unfinished (STA-2)."""
         waiting, self._waiting = self._waiting, []
-        if isinstance(storage, DiesInUploads):
+        if waiting and isinstance(storage, DiesInUploads):
             for task, _ in waiting:
                 storage.die_in(task)
 

@@ -111,5 +111,9 @@ class JobDoors(Protocol):
 class JobReports(SparkJobObserver):
     """What the driver's process tells, in order; it stands still until it was taken."""
 
+    def slots_changed(self, slots: int, at_ms: float) -> None:
+        """The executors have room for so many subtasks, as was seen at a time of the coordinator's clock; told at the
+        start of an elastic job, and when it is another number than before."""
+
     def job_over(self, over: JobOver) -> None:
         """The job ended, and everything that belonged to it."""

@@ -44,6 +44,7 @@ from barrier_tck.harness.reference.spark.job_doors import (
 from barrier_tck.harness.reference.spark.job_parts import graph_of, parts_of
 from barrier_tck.harness.reference.spark.planned_options import options_of
 from barrier_tck.harness.reference.spark.repeating_runner import RepeatingRunner
+from barrier_tck.harness.reference.spark.watched_slots import SlotsTellingRunner
 from barrier_tck.harness.reference.unsynced_files import JournaledFiles, journaled
 from barrier_tck.harness.workloads import flights
 from barrier_tck.reference_impl.protocol.messages import AcknowledgeCheckpoint, Savepoint
@@ -145,7 +146,7 @@ class JobDriver:
             components = messages_observed(components, MessagesDirectory(order.messages))
         if order.journals is not None:
             components = journaled(components, order.journals)
-        runner = RepeatingRunner(
+        runner = SlotsTellingRunner(
             self._session(),
             graph_of(plan, Path(order.source)),
             started_from(job_config(plan), plan, order.start_from),
@@ -156,6 +157,7 @@ class JobDriver:
             routes=self._routes if order.proxied else None,
             watched=order.watched,
             repeats=self._repeats,
+            tell_slots=self._observer.slots_changed,
         )
         runner.open_files = partial(_opened, order)
         self._runner = runner

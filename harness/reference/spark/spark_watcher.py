@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from barrier_tck.faults.vocabulary import ProtocolPoint
-from barrier_tck.harness.record.operations import ReadsObserved
+from barrier_tck.harness.record.operations import ReadsObserved, SlotsChanged
 from barrier_tck.harness.reference.observed_reads import ReadsDirectory
 from barrier_tck.harness.reference.planned_savepoints import PlannedSavepoint
 from barrier_tck.harness.reference.recorder import RunRecorder
@@ -89,6 +89,10 @@ class SparkWatcher(RunRecorder, JobReports):
         """A subtask finished its first batch."""
         at_ms -= self.epoch_ms
         self.first_records_ms[attempt] = min(at_ms, self.first_records_ms.get(attempt, at_ms))
+
+    def slots_changed(self, slots: int, at_ms: float) -> None:
+        """There are so many slots; it was seen earlier than it is told."""
+        self.note(SlotsChanged(slots, max(0.0, self.now_ms() - (at_ms - self.epoch_ms))), process="executors")
 
     def attempt_ended(self, attempt: int, cause: Cause, reason: str) -> None:
         """An attempt ended."""

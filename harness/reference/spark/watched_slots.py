@@ -1,0 +1,49 @@
+"""A job on Spark that tells how many slots there are, so that it can be judged how long an elastic job waited for them.
+
+Slots are counted whenever the coordinator asks for them, and five times a second besides. What is counted is the
+cluster, not what the job makes of it. All of this is on the coordinator's event loop: nothing changes between a look of
+the coordinator's and what follows from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from barrier_tck.harness.reference.spark.repeating_runner import RepeatingRunner
+from barrier_tck.reference_impl.spark.slot_count import slots_of
+
+_LOOK_AGAIN_MS = 200.0
+
+
+class SlotsTellingRunner(RepeatingRunner):
+    """Runs one job once, as its base does; of a job that is not elastic it tells no slots."""
+
+    def __init__(self, *arguments: Any, tell_slots: Callable[[int, float], None], **options: Any) -> None:
+        """Take who is told that there are so many slots since a time of the runner's clock, and what the base takes."""
+        super().__init__(*arguments, **options)
+        self._tell_slots = tell_slots
+        self._slots_told: int | None = None
+
+    def start(self) -> None:
+        """Start, and count slots from now on."""
+        super().start()
+        if self._config.elastic is not None:
+            self._loop.post(self._look)
+
+    def slots(self) -> int:
+        """Deployer: ask Spark, and tell what it says."""
+        at_ms = self.now_ms()
+        found = super().slots()
+        self._tell(found, at_ms)
+        return found
+
+    def _look(self) -> None:
+        at_ms = self.now_ms()
+        self._tell(slots_of(self._context), at_ms)
+        self._loop.set_timer("slots-seen", self.now_ms() + _LOOK_AGAIN_MS, self._look)
+
+    def _tell(self, found: int, at_ms: float) -> None:
+        if found != self._slots_told:
+            self._slots_told = found
+            self._tell_slots(found, at_ms)
