@@ -119,7 +119,7 @@ def after_close(session: CandidateCalls, rounds: int, groups: tuple[int, int], c
         checkpoint += 4
         if not number:
             before = session.resources()
-    left = _left_behind(before, session.resources())
+    left = left_behind(before, session.resources())
     if left:
         partial = all("storage" in what for what in left)
         said = "after every store was closed, these are left: " + "; ".join(left)
@@ -155,7 +155,8 @@ def _life(session: CandidateCalls, groups: tuple[int, int], base: int) -> None:
     call(wire.CloseRequest(CHECKED_STORE, times=2))
 
 
-def _left_behind(before: wire.Held, after: wire.Held) -> list[str]:
+def left_behind(before: wire.Held, after: wire.Held) -> list[str]:
+    """Return what a process holds after close that it did not hold before."""
     left = []
     new = list(after.descriptors)
     for known in before.descriptors:

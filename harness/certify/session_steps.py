@@ -251,7 +251,7 @@ class Race(SessionStep, frozen=True, tag="race"):
 
     store: int
     checkpoint: int
-    """Id of the first snapshot; each round uses the next one."""
+    """Id of the first snapshot; each round uses the next one, and so does a round that is run again."""
     name: str
     groups: tuple[int, ...]
     rounds: int

@@ -1,9 +1,10 @@
 """Plans in which savepoints fail while the job goes on, the last one of a job that is to be stopped, too (COO-5).
 
 By chance that is next to never drawn: a savepoint fails only together with its attempt, as a rule. Here the timeout is
-just about as long as a checkpoint of the drawn job takes, so that some expire and others complete. No number of failed
-checkpoints ends an attempt. A stop is asked for again and again, now and then while an ordinary savepoint is pending,
-and newer checkpoints follow at once.
+just about as long as a checkpoint of the drawn job takes, so that some expire and others complete. In most of these
+plans no number of failed checkpoints ends an attempt; in the others few do, and savepoints count for nothing in that
+row (COO-2). A stop is asked for again and again, now and then while an ordinary savepoint is pending, and newer
+checkpoints follow at once.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ _DELAY_MS = (0, 25)
 _PENDING_PER_MILLE = 290
 """How many stops in 1,000 are asked for while an ordinary savepoint is likely to be pending."""
 _LATER_MS = (1, 12)
+_FEW_TOLERATED = (2, 1)
+_NEVER_TOO_MANY = 6
+"""So many plans tolerate any number of failed checkpoints in a row, for one that tolerates each of these numbers."""
 _IN_TIME = (0.02, 0.1, 0.3)
 """Which share of the checkpoints should be in time, at least, where all messages take as long as they may."""
 
@@ -43,7 +47,7 @@ def for_failing_stops(profile: Profile) -> Profile:
         min_pause_ms=(0,),
         max_concurrent=(1, 2),
         alignment_timeouts_ms=(0, 5, 20),
-        tolerated_failures=(max(profile.tolerated_failures),),
+        tolerated_failures=(*[max(profile.tolerated_failures)] * _NEVER_TOO_MANY, *_FEW_TOLERATED),
         late_async_per_mille=0,
         async_ms_max=(10, 30),
         latency_ms_max=(1, 6),

@@ -104,6 +104,7 @@ def _due_ms(
         ]
         paused_ms = max(pauses) + checkpoints.min_pause_ms if pauses else running_ms
         due_ms = max(moment_ms, begun_ms + checkpoints.interval_ms, paused_ms)
-        if due_ms <= next_ms:
+        # If another one ends at that very moment, its end may come first, and a new pause begins.
+        if due_ms < next_ms - ROUNDING_MS:
             return due_ms
     return None

@@ -18,18 +18,18 @@ from math import inf
 from barrier_tck.faults.fault import CopyPlace, OnProgress
 from barrier_tck.harness.oracle.advance import advanced_since, covers_the_input, input_is_empty, restored_last
 from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.checkpoint_lives import lives_of
 from barrier_tck.harness.oracle.damage import primaries_damaged
 from barrier_tck.harness.oracle.examples import chosen
 from barrier_tck.harness.oracle.held_up_checkpoints import NOTICED_MS
 from barrier_tck.harness.oracle.slots_seen import attempts_without_room, without_room_at_the_end
+from barrier_tck.harness.oracle.tolerated_failures import rows_of_failures
 from barrier_tck.harness.oracle.trial_input import TrialInput
 from barrier_tck.harness.record.history import End, History
 from barrier_tck.harness.record.operations import (
     AttemptEnded,
     AttemptStarted,
-    CheckpointAborted,
     CheckpointCompleted,
-    CheckpointTriggered,
     Committed,
     FaultFired,
     FaultHealed,
@@ -249,23 +249,11 @@ def _times_of_faults(context: TrialContext) -> Iterator[tuple[float, float]]:
 
 def _ended_by_failed_checkpoints(context: TrialContext) -> int:
     """Return how many attempts ended, as the plan says, because too many checkpoints in a row had failed (COO-2)."""
-    tolerated, failed, ended = context.plan.checkpoints.tolerated_failures, 0, 0
-    savepoints = [
-        line.operation.checkpoint
-        for line in context.history.of(CheckpointTriggered)
-        if line.operation.savepoint is not None
-    ]
-    for line in context.history.operations:
-        match line.operation:
-            case AttemptStarted() | CheckpointCompleted():
-                failed = 0
-            case CheckpointAborted(
-                checkpoint=checkpoint, reason=Reason.DECLINED | Reason.EXPIRED | Reason.STORAGE_FAILED
-            ):
-                failed += checkpoint not in savepoints
-            case AttemptEnded(reason=Reason.CHECKPOINTS_FAILED):
-                ended += failed > tolerated
-    return ended
+    tolerated = context.plan.checkpoints.tolerated_failures
+    return sum(
+        attempt.reason is Reason.CHECKPOINTS_FAILED and max(rows_of_failures(attempt), default=0) > tolerated
+        for attempt in lives_of(context)
+    )
 
 
 def _attempts(history: History) -> list[tuple[float, float]]:

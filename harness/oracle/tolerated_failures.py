@@ -25,7 +25,7 @@ class ToleratedFailures:
         """Count the failures of each attempt of one trial."""
         tolerated = context.plan.checkpoints.tolerated_failures
         lives = lives_of(context)
-        rows = [row for attempt in lives for row in _rows(attempt)]
+        rows = [row for attempt in lives for row in rows_of_failures(attempt)]
         gave_up = sum(attempt.reason is Reason.CHECKPOINTS_FAILED for attempt in lives)
         problems = [problem for attempt in lives for problem in _problems(attempt, tolerated)]
         counts = {"longest_row": max(rows, default=0), "gave_up": gave_up, "violations": len(problems)}
@@ -45,8 +45,8 @@ def _ended(attempt: AttemptLife) -> list[CheckpointLife]:
     )
 
 
-def _rows(attempt: AttemptLife) -> list[int]:
-    """Return how many checkpoints had failed in a row after each of these ends."""
+def rows_of_failures(attempt: AttemptLife) -> list[int]:
+    """Return how many checkpoints had failed in a row after each end of a checkpoint; savepoints do not count."""
     row, rows = 0, []
     for life in _ended(attempt):
         if life.completed:
@@ -58,7 +58,7 @@ def _rows(attempt: AttemptLife) -> list[int]:
 
 
 def _problems(attempt: AttemptLife, tolerated: int) -> Iterator[str]:
-    rows = _rows(attempt)
+    rows = rows_of_failures(attempt)
     longest = max(rows, default=0)
     if attempt.reason is Reason.CHECKPOINTS_FAILED and longest <= tolerated:
         yield f"attempt {attempt.number} gave up after {longest} (COO-2)"

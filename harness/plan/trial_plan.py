@@ -120,7 +120,10 @@ class CheckpointPlan(Bounded, frozen=True, forbid_unknown_fields=True):
     max_concurrent: _Some = 1
     retained: _Some = 2
     first_id: Annotated[int, msgspec.Meta(ge=1, le=2**53)] = 1
-    """The least id that a checkpoint may get: those below count as given out, by an earlier job (COO-4)."""
+    """The least id that a checkpoint may get: those below count as given out, by an earlier job (COO-4).
+
+    The first attempt has the next number, or 1 if this is 1.
+    """
     tolerated_failures: _Count = 1_000
     async_ms_max: _Duration = 10
     """The asynchronous part takes up to this long in the simulator, and at least this long on Spark."""

@@ -181,7 +181,7 @@ class TrialRecord(msgspec.Struct, frozen=True):
     @property
     def recoveries(self) -> int:
         """Return how many attempts after the first one reached the running state."""
-        return sum(attempt.attempt > 1 and attempt.running_at_ms is not None for attempt in self.attempts)
+        return sum(attempt.running_at_ms is not None for attempt in self.attempts[1:])
 
     @property
     def checkpoints_completed(self) -> int:

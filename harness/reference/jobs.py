@@ -93,9 +93,13 @@ def _restart_config(restart: RestartPlan) -> AnyRestart:
 
 
 def give_out_ids(plan: TrialPlan, storage: CheckpointStorage) -> None:
-    """Let durable storage say that the ids below the plan's first one were given out by an earlier job (COO-4)."""
-    if plan.checkpoints.first_id > 1:
-        storage.reserve(CheckpointId(plan.checkpoints.first_id - 1), AttemptNumber(0))
+    """Let durable storage say that an earlier job had the ids below the plan's first one, and its attempts (COO-4).
+
+    Attempts go on above that first id, so that the second one has one more digit where the third id has (REC-2).
+    """
+    first = plan.checkpoints.first_id
+    if first > 1:
+        storage.reserve(CheckpointId(first - 1), AttemptNumber(first))
 
 
 def _checkpoint_config(plan: TrialPlan) -> CheckpointConfig:

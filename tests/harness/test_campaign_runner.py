@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from barrier_tck.faults.kinds.kill_worker import KillWorker
-from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
+from barrier_tck.faults.vocabulary import After, At, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.campaign.configuration import CampaignConfiguration, configuration_from
+from barrier_tck.harness.campaign.failures import shrink_failure
 from barrier_tck.harness.campaign.interrupts import Interrupts
 from barrier_tck.harness.campaign.replay import first_difference, replay, sources_of
 from barrier_tck.harness.campaign.runner import VALID_KEPT, run_campaign
@@ -18,11 +21,11 @@ from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.faults_fired import FaultsFired
 from barrier_tck.harness.oracle.judging import compose
 from barrier_tck.harness.plan.reading import read_plan
-from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.plan.trial_plan import TrialPlan, WorkloadPlan
 from barrier_tck.harness.record.history import End, History
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.run_reader import open_run
-from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.support.errors import NondeterminismError, OperatingError, UsageProblem
 from barrier_tck.harness.trial.trial_run import run_trial
@@ -59,6 +62,48 @@ def test_failing_trials_are_kept_listed_and_shrunk_to_plans_that_fail_likewise(t
         plan = read_plan(tmp_path / "run" / name)
         assert len(plan.faults) == 2
         assert run_trial(plan, system, tmp_path, TABLE).verdict is Verdict.INVALID
+
+
+class TooMany:
+    """Calls a plan with too many of something INVALID, for a clause of its own."""
+
+    def __init__(self, name: str, clause: str, count: Callable[[TrialPlan], int], most: int) -> None:
+        self.name = name
+        self.clauses = (clause,)
+        self._count = count
+        self._most = most
+
+    def check(self, context: TrialContext) -> Finding:
+        verdict = Verdict.INVALID if self._count(context.plan) > self._most else Verdict.VALID
+        return Finding(self.name, self.clauses, verdict, "counted")
+
+
+OTHERWISE = TooMany("batches", "BAR-1", lambda plan: plan.workload.batches, 0)
+FAULTS_OF_PLAN = TooMany("faults", "REC-1", lambda plan: len(plan.faults), 1)
+SUBTASKS_OF_PLAN = TooMany("faults", "ALN-2", lambda plan: len(plan.job.subtasks), 3)
+
+
+@pytest.mark.parametrize(
+    ("checkers", "clause", "left"),
+    [
+        ((FAULTS_OF_PLAN, OTHERWISE), None, (2, 0)),
+        ((OTHERWISE, FAULTS_OF_PLAN), None, (0, 1)),
+        ((OTHERWISE, FAULTS_OF_PLAN), "REC-1", (2, 0)),
+        ((SUBTASKS_OF_PLAN, FAULTS_OF_PLAN), "REC-1", (2, 0)),
+    ],
+    ids=["the first checker", "another first checker", "a clause", "a clause of two checkers of one name"],
+)
+def test_a_failure_is_shrunk_to_the_smallest_plan_that_fails_in_the_same_way(
+    checkers: tuple[TooMany, ...], clause: str | None, left: tuple[int, int], tmp_path: Path
+) -> None:
+    """Other failures, which may need less, do not count: the smallest plan must show what the trial showed."""
+    kills = tuple(ScheduledFault(KillWorker("totals[0]"), At(5 + number)) for number in range(3))
+    plan = TrialPlan(workload=WorkloadPlan(batches=6), faults=kills)
+    system = FakeSystem()
+    record = run_trial(plan, system, tmp_path, checkers)
+    smallest = shrink_failure(record, system, tmp_path, checkers, clause=clause)
+    assert smallest is not None
+    assert (len(smallest.plan.faults), smallest.plan.workload.batches) == left
 
 
 def test_a_trial_that_could_not_run_is_unknown_and_the_campaign_goes_on(tmp_path: Path) -> None:
@@ -231,6 +276,19 @@ def test_a_drawn_fault_whose_moment_never_came_is_dropped_from_its_plan_but_a_wr
     assert fitted.faults == ()
     assert "1 drawn fault" in fitted.note
     assert without_unreachable_faults(fitted, run_trial(fitted, ReferenceSimulated(), Path())) is None
+
+
+@pytest.mark.parametrize("outcome", ["fired", "skipped", "unclear"])
+def test_a_drawn_fault_that_came_due_is_never_dropped_whatever_became_of_it(outcome: str) -> None:
+    """What had no target or could not be proved is a finding about the system or the nemesis (CAM-3)."""
+    late = After(ProtocolPoint.RESTORED, "totals[0]")
+    plan = TrialPlan(faults=tuple(ScheduledFault(KillWorker("totals[0]"), late) for _ in range(2)))
+    record = run_trial(plan, ReferenceSimulated(), Path())
+    came = msgspec.structs.replace(record.faults[0], outcome=outcome)
+    fitted = without_unreachable_faults(
+        plan, msgspec.structs.replace(record, faults=(came, record.faults[1]))
+    )
+    assert fitted is not None and len(fitted.faults) == 1
 
 
 def test_a_job_without_a_shuffle_owes_no_duplicates_in_either_mode(tmp_path: Path) -> None:

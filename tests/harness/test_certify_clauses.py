@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
-import msgspec
+from collections.abc import Iterator
 
+import msgspec
+import pytest
+
+from barrier_tck.harness.certify import session_steps as steps
+from barrier_tck.harness.certify.candidate_wire import StorageTrouble
 from barrier_tck.harness.certify.certificate import PropertyOutcome, clause_results
+from barrier_tck.harness.certify.comparison import Session
 from barrier_tck.harness.certify.hunting import check
 from barrier_tck.harness.certify.pool import Limits, Pool
 from barrier_tck.harness.certify.properties import PROPERTIES
+from barrier_tck.harness.certify.store_models import NAMES
 
 QUICK = Limits(call_s=8.0)
+
+
+@pytest.fixture(scope="module", name="heap")
+def _heap() -> Iterator[Pool]:
+    """Processes of a right backend."""
+    pool = Pool("heap", Limits(call_s=30.0))
+    yield pool
+    pool.close()
 
 
 def outcome(name: str, level: str, status: str, *clauses: str) -> PropertyOutcome:
@@ -58,3 +73,64 @@ def test_a_bug_of_scans_breaks_the_clause_of_reads_and_no_other() -> None:
     finally:
         pool.close()
     assert [(one.status, one.violated) for one in found] == [("failed", "BCK-1")] * 4
+
+
+PUT = steps.Put(0, NAMES[0], 1, b"key", b"value")
+TAKEN = (steps.Snapshot(0, 1), steps.Run(0, 1))
+TORN = (steps.Snapshot(0, 1, StorageTrouble(2)), steps.Run(0, 1))
+
+
+@pytest.mark.parametrize(
+    ("played", "shown"),
+    [
+        ((), ""),
+        ((PUT,), ""),
+        ((PUT, steps.Get(0, NAMES[0], 1, b"key")), "BCK-1"),
+        ((PUT, *TAKEN), ""),
+        ((*TAKEN, steps.Verify(0, 1)), "BCK-1"),
+        ((*TAKEN, steps.Rescale((1, 0), 0, 4)), "BCK-1"),
+        ((PUT, *TAKEN, steps.Verify(0, 1)), "BCK-1 BCK-2"),
+        ((PUT, *TAKEN, steps.Rescale((1, 0), 2, 4)), "BCK-1"),
+        ((PUT, *TAKEN, steps.Rescale((1, 0), 0, 4)), "BCK-1 BCK-2"),
+        ((PUT, *TAKEN, PUT, steps.Verify(0, 1)), "BCK-1 BCK-2"),
+        ((PUT, TAKEN[0], PUT, TAKEN[1], steps.Verify(0, 1)), "BCK-1 BCK-2 SNP-1"),
+        ((PUT, *TORN), "BCK-3"),
+        ((PUT, *TAKEN, steps.Cancel(0, 1)), ""),
+        ((PUT, TAKEN[0], steps.Cancel(0, 1), TAKEN[1]), "SNP-2"),
+        ((PUT, *TAKEN, steps.Restart((1, 0))), ""),
+        ((PUT, *TAKEN, steps.Damaged(0, 1, 0, "empty")), "BCK-4"),
+    ],
+)
+def test_steps_show_the_clauses_that_their_comparisons_could_have_broken_and_no_others(
+    played: tuple[steps.AnyStep, ...], shown: str, heap: Pool
+) -> None:
+    """What was empty shows no restore, what nobody wrote meanwhile no isolation, and what was not read nothing."""
+    session = Session(heap)
+    try:
+        for step in played:
+            session.apply(step)
+        assert sorted(session.shown) == shown.split()
+    finally:
+        session.abandon()
+
+
+@pytest.mark.parametrize(
+    ("meetings", "rounds"), [([True] * 9, 4), ([False, True] * 9, 8), ([False] * 20, 12)]
+)
+def test_a_round_in_which_two_threads_did_not_meet_is_repeated_but_not_for_ever(
+    meetings: list[bool], rounds: int, heap: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine a race may not take place, and then it shows nothing."""
+    raced: list[int] = []
+
+    def race(session: Session, step: steps.Race, checkpoint: int) -> bool:
+        raced.append(checkpoint)
+        return meetings[len(raced) - 1]
+
+    monkeypatch.setattr(Session, "_raced", race)
+    session = Session(heap)
+    try:
+        session.apply(steps.Race(0, 5, NAMES[0], (1, 2), 4))
+    finally:
+        session.abandon()
+    assert raced == list(range(5, 5 + rounds))

@@ -24,7 +24,8 @@ SEEDS = range(7_000_000, 42_000_000, 7_000_000)
 WITHIN = 200
 """Most plans until a bug is caught, in the median over the seeds."""
 DRAWN = {
-    "standard": "CO-02 CO-11 SO-04 SO-05 SI-05 SI-06 SI-07 SI-17 SI-08",
+    "standard": "CO-02 CO-11 SO-04 SO-05 SI-05 SI-06 SI-07 SI-17 SI-08 "
+    "SR-01 SR-02 SR-03 SR-04 SR-05 DU-01 FA-01 FA-02 TF-01 AB-01 AD-01 AD-02 CA-01 CA-02 ID-01 ID-02 RK-02",
     "savepoints": "AL-05",
     "modes": "UC-01 UC-13 UC-04 UC-14 UC-05 UR-01 UR-02 UR-03 UR-04",
     "ends": "FI-01 FI-02 FI-03 FI-04 FI-05",

@@ -7,16 +7,21 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
+from barrier_tck.harness.campaign.configuration import AimedTrial, CampaignConfiguration, configuration_from
+from barrier_tck.harness.campaign.mix import MixSection
 from barrier_tck.harness.certify.hunting import Failure
 from barrier_tck.harness.cli import main as cli
+from barrier_tck.harness.cli.named_code import code_of_campaign
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan, WorkloadPlan, write
 from barrier_tck.harness.record.run_reader import open_run
+from barrier_tck.harness.support.errors import UsageProblem
 from tests.harness.test_cli import last_json
 
 EVIL = """
@@ -133,3 +138,51 @@ def test_a_replay_file_of_a_certification_runs_no_backend_that_only_it_names(
     assert not (here / "it-ran").exists()
     assert cli.run(["certify", "heap", "--replay", "failure.json"]) == 0
     assert not (here / "it-ran").exists()
+
+
+# --- wherever a campaign may name code ----------------------------------------------------------------------
+
+TARGET = "evil:Thing"
+PARTS = ("workload", "job", "deployment", "checkpoints", "restart", "network", "limits")
+"""Sections of a campaign file that are parts of a plan."""
+ONLY_WORDS = (
+    *("name", "note", "profile", "mutant", "job.shape", "deployment.slow_vertex"),
+    *("mode", "local_recovery"),  # of a mix, whose words are checked when its system is known
+)
+"""Fields whose texts are compared or printed, and never imported."""
+
+
+def places(fields: Iterable[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield what may stand in a campaign or in one of its trials, with the target in one place, by that place."""
+    for field in fields:
+        yield field, {field: TARGET}
+    for part in PARTS:
+        for field in type(getattr(TrialPlan(), part)).__struct_fields__:
+            yield f"{part}.{field}", {part: {field: TARGET}}
+
+
+def accepted(values: dict[str, Any]) -> CampaignConfiguration | None:
+    try:
+        return configuration_from(values, "test")
+    except UsageProblem:
+        return None
+
+
+def test_a_campaign_is_asked_for_all_the_code_that_it_may_name() -> None:
+    """A stored campaign is data: whatever it names, wherever the file may name it, must be named again."""
+    everywhere = {
+        f"campaign: {place}": values for place, values in places(CampaignConfiguration.__struct_fields__)
+    }
+    everywhere |= {
+        f"trial: {place}": {"trial": [values]} for place, values in places(AimedTrial.__struct_fields__)
+    }
+    everywhere |= {f"mix: {field}": {"mix": {field: {TARGET: 1}}} for field in MixSection.__struct_fields__}
+    named: list[str] = []
+    for place, values in everywhere.items():
+        configuration = accepted(values)
+        if configuration is not None and place.partition(": ")[2] not in ONLY_WORDS:
+            assert TARGET in [code.target for code in code_of_campaign(configuration)], place
+            named.append(place)
+    assert {"campaign: system", "mix: workload", "trial: state_backend", "trial: checkpoints.storage"} <= {
+        *named
+    }

@@ -15,7 +15,7 @@ from barrier_tck.faults.kinds.pause_worker import PauseWorker
 from barrier_tck.faults.kinds.repeat_messages import RepeatMessages
 from barrier_tck.faults.vocabulary import At, ScheduledFault
 from barrier_tck.harness.oracle.aborts_obeyed import AbortsObeyed
-from barrier_tck.harness.oracle.checker import Checker, TrialContext
+from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.checkpoint_admission import AdmittedTriggers
 from barrier_tck.harness.oracle.checkpoint_expiry import CheckpointExpiry
 from barrier_tck.harness.oracle.checkpoints_go_on import BUSY_MS, CheckpointsGoOn
@@ -34,34 +34,13 @@ from barrier_tck.harness.plan.trial_plan import CheckpointPlan, NetworkPlan, Tri
 from barrier_tck.harness.record import operations as told
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.verdict import Finding, Verdict
-from barrier_tck.harness.system.system_under_test import Capability
 from barrier_tck.harness.workloads.workload_names import filled
-from tests.harness.oracle_histories import CRASH, KILL, SUBTASKS, Book, a_context, a_plan
+from tests.harness.control_histories import a_trial, failed, judge, last
+from tests.harness.oracle_histories import CRASH, KILL, SUBTASKS, Book, a_plan
 
 VALID, INVALID = Verdict.VALID, Verdict.INVALID
-REPEATABLE = Capability.DETERMINISTIC_REPLAY.name
 QUICK: dict[str, Any] = {"timeout_ms": 100_000, "async_ms_max": 5}
 PAUSE = ScheduledFault(PauseWorker("totals[0]", 5), At(1))
-
-
-def a_trial(book: Book, plan: TrialPlan, repeatable: bool = True) -> TrialContext:
-    context = a_context(plan, book)
-    capabilities = context.capabilities | ({REPEATABLE} if repeatable else set())
-    return TrialContext(plan, context.history, subtasks=SUBTASKS, capabilities=frozenset(capabilities))
-
-
-def judge(checker: Checker, book: Book, repeatable: bool = True, faults: Any = (), **config: Any) -> Finding:
-    plan = a_plan(checkpoints=CheckpointPlan(**{"interval_ms": 1, **config}), faults=faults)
-    return checker.check(a_trial(book, plan, repeatable))
-
-
-def last(book: Book, checkpoint: int) -> Book:
-    """Add the checkpoint that follows the end of all input."""
-    return book.tell(told.CheckpointTriggered(checkpoint, 1, final=True))
-
-
-def failed(book: Book, checkpoint: int, reason: Reason = Reason.EXPIRED) -> Book:
-    return book.tell(told.CheckpointAborted(checkpoint, 1, reason))
 
 
 # --- BAR-4 --------------------------------------------------------------------------------------------------
@@ -153,6 +132,17 @@ def test_an_attempt_without_another_checkpoint_is_a_finding_however_it_ends() ->
         assert found.verdict is INVALID and "and no other was triggered" in found.summary
     assert judge(CheckpointsGoOn(), Book().attempt(1).nothing(9), interval_ms=4).verdict is INVALID
     assert judge(CheckpointsGoOn(), Book().started(1).nothing(9), interval_ms=4).verdict is VALID  # never ran
+
+
+@pytest.mark.parametrize(
+    ("between_ms", "after_ms", "verdict"), [(0, 0, VALID), (0, 1, INVALID), (1, 0, INVALID)]
+)
+def test_nothing_is_due_at_the_very_moment_at_which_another_one_ends_and_a_pause_begins(
+    between_ms: int, after_ms: int, verdict: Verdict
+) -> None:
+    both = failed(Book().attempt(1).triggered(1).triggered(2).nothing(5), 1).nothing(between_ms)
+    book = failed(both, 2).nothing(after_ms).triggered(3)
+    assert judge(CheckpointsGoOn(), book, max_concurrent=2, min_pause_ms=1).verdict is verdict
 
 
 def test_as_long_as_one_is_in_flight_nothing_is_due() -> None:
@@ -303,9 +293,14 @@ def test_a_forged_acknowledgement_is_not_the_subtasks() -> None:
     assert judge(AbortsObeyed(), forged.acknowledged(1, subtasks=SUBTASKS[2:3])).verdict is INVALID
 
 
-def test_every_subtask_learns_of_an_abort_in_time_unless_its_attempt_ends() -> None:
+@pytest.mark.parametrize(
+    "reason",
+    [Reason.EXPIRED, Reason.DECLINED, Reason.STORAGE_FAILED, Reason.SUBSUMED],
+    ids=lambda one: str(one.value),
+)
+def test_every_subtask_learns_of_an_abort_in_time_unless_its_attempt_ends(reason: Reason) -> None:
     within_ms = int(longest_ms(a_plan(checkpoints=CheckpointPlan(**QUICK)), final=True) + NOTICED_MS)
-    begun = Book().attempt(1).triggered(1).aborted(1)
+    begun = failed(Book().attempt(1).triggered(1), 1, reason)
     for subtask in SUBTASKS[1:]:
         begun = begun.tell(told.AbortLearned(1, 1, subtask))
     late = begun.nothing(within_ms + 10)

@@ -15,9 +15,16 @@ from barrier_tck.faults.kinds.pause_worker import PauseWorker
 from barrier_tck.faults.targets import Damage
 from barrier_tck.faults.vocabulary import At, ScheduledFault
 from barrier_tck.harness.oracle.progress import Progress
+from barrier_tck.harness.oracle.tolerated_failures import ToleratedFailures
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, LimitsPlan
 from barrier_tck.harness.record.history import End
-from barrier_tck.harness.record.operations import AttemptEnded, CheckpointAborted, JobCut, JobFinished
+from barrier_tck.harness.record.operations import (
+    AttemptEnded,
+    CheckpointAborted,
+    CheckpointTriggered,
+    JobCut,
+    JobFinished,
+)
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.records import FaultRecord
 from barrier_tck.harness.record.verdict import Finding, Verdict
@@ -87,6 +94,22 @@ def test_a_completed_checkpoint_ends_a_row_of_failed_ones() -> None:
     plan = a_plan(checkpoints=CheckpointPlan(tolerated_failures=1))
     context = replace(a_context(plan, book), capabilities=frozenset({"DETERMINISTIC_REPLAY"}))
     assert Progress(input_of(plan)).check(context).verdict is Verdict.INVALID
+
+
+def test_a_completed_savepoint_ends_no_row_of_failed_checkpoints() -> None:
+    book = Book().attempt(1).triggered(1).aborted(1)
+    book = (
+        book.tell(CheckpointTriggered(2, 1, savepoint="kept"))
+        .acknowledged(2)
+        .completed(2)
+        .triggered(3)
+        .aborted(3)
+    )
+    book = book.tell(AttemptEnded(1, Reason.CHECKPOINTS_FAILED)).attempt(2, 2).checkpoint(4, 2)
+    plan = a_plan(checkpoints=CheckpointPlan(tolerated_failures=1))
+    context = replace(a_context(plan, book), capabilities=frozenset({"DETERMINISTIC_REPLAY"}))
+    assert Progress(input_of(plan)).check(context).verdict is Verdict.VALID
+    assert ToleratedFailures().check(context).verdict is Verdict.VALID
 
 
 def test_no_checkpoint_after_the_last_fault_is_invalid() -> None:

@@ -10,11 +10,20 @@ import msgspec
 from barrier_tck.faults.kinds.fail_primary_writes import FailPrimaryWrites
 from barrier_tck.faults.kinds.forge_acknowledgement import ForgeAcknowledgement
 from barrier_tck.faults.kinds.kill_worker import KillWorker
+from barrier_tck.faults.kinds.partition_halves import PartitionHalves
 from barrier_tck.faults.kinds.repeat_messages import RepeatMessages
 from barrier_tck.faults.targets import Direction, Forgery
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.plan.job_graph import JobPlan
-from barrier_tck.harness.plan.trial_plan import CheckpointPlan, RestartPlan, TrialPlan, WorkloadPlan
+from barrier_tck.harness.plan.trial_plan import (
+    CheckpointPlan,
+    DeploymentPlan,
+    NetworkPlan,
+    RestartPlan,
+    SavepointPlan,
+    TrialPlan,
+    WorkloadPlan,
+)
 from barrier_tck.harness.reference.mutants import control_bugs as control
 from barrier_tck.harness.reference.mutants.mutant import SIMULATED, SPARK, WITH_ZOMBIE, Mutant, kill
 from barrier_tck.reference_impl.runtime.components import Components
@@ -132,6 +141,30 @@ def control_mutants(product: Components) -> Iterator[Mutant]:
         replace(product, coordinator_machine=control.ForgivesStorage),
         _failing(0, metadata=True),
     )
+    expiring = CheckpointPlan(timeout_ms=60, async_ms_max=80, tolerated_failures=1)
+    yield Mutant(
+        "TF-04",
+        "COO-2",
+        "A savepoint that completes ends a row of failed checkpoints.",
+        OURS,
+        replace(product, coordinator_machine=control.EndsTheRowWithASavepoint),
+        msgspec.structs.replace(
+            _with(expiring),
+            savepoints=tuple(SavepointPlan(delay_ms=delay_ms) for delay_ms in range(20, 260, 40)),
+            restart=RestartPlan(attempts_max=200),
+        ),
+    )
+    yield Mutant(
+        "TF-05",
+        "COO-2",
+        "A checkpoint that a newer one subsumed counts as failed.",
+        OURS,
+        replace(product, coordinator_machine=control.CountsTheSubsumed),
+        msgspec.structs.replace(
+            _with(msgspec.structs.replace(expiring, interval_ms=6, max_concurrent=3)),
+            restart=RestartPlan(attempts_max=200),
+        ),
+    )
     yield Mutant(
         "AB-01",
         "COO-2",
@@ -207,6 +240,14 @@ def control_mutants(product: Components) -> Iterator[Mutant]:
             faults=kill(ProtocolPoint.COMPLETION_NOTIFIED, "sink[0]", nth=2, worker=True),
         ),
     )
+    yield Mutant(
+        "ID-03",
+        "REC-6",
+        "Attempts are compared by their names, so what attempt 9 sends late still counts in attempt 10.",
+        OURS,
+        replace(product, coordinator_machine=control.ComparesAttemptsAsText),
+        _with_late_news(CheckpointPlan(first_id=8)),
+    )
     yield from _restart_mutants(product)
 
 
@@ -262,6 +303,19 @@ def _restarting(restart: RestartPlan, *completions: int) -> TrialPlan:
 def _with(checkpoints: CheckpointPlan) -> TrialPlan:
     workload = WorkloadPlan(batches=40, records_per_second=600)
     return msgspec.structs.replace(SIMULATED, workload=workload, checkpoints=checkpoints)
+
+
+def _with_late_news(checkpoints: CheckpointPlan) -> TrialPlan:
+    """Return a plan in which a subtask tells that its attempt failed when the next one may have begun."""
+    cut_off = PartitionHalves(("totals[0]",), 44)
+    return msgspec.structs.replace(
+        WITH_ZOMBIE,
+        checkpoints=checkpoints,
+        deployment=DeploymentPlan(executors=2),
+        network=NetworkPlan(latency_ms_max=20),
+        restart=RestartPlan(delay_ms=5),
+        faults=(ScheduledFault(cut_off, After(ProtocolPoint.SNAPSHOT_STORED, "totals[0]")),),
+    )
 
 
 def _failing(tolerated: int, *faults: ScheduledFault, metadata: bool = False) -> TrialPlan:

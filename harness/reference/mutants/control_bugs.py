@@ -12,7 +12,7 @@ from barrier_tck.reference_impl.ids import CheckpointId, SubtaskId
 from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.protocol.admission import Admission, CheckpointAdmission
 from barrier_tck.reference_impl.protocol.causes import Cause
-from barrier_tck.reference_impl.protocol.coordinator import CoordinatorMachine
+from barrier_tck.reference_impl.protocol.coordinator import FENCED, CoordinatorMachine
 from barrier_tck.reference_impl.protocol.coordinator_checkpoints import Commands
 from barrier_tck.reference_impl.protocol.coordinator_events import (
     CheckpointExpired,
@@ -77,6 +77,31 @@ class ComparesIdsAsText(CoordinatorMachine):
     def _recovery(self) -> RecoveryPlan:
         last = max(self.completed, key=lambda completed: str(completed.checkpoint), default=None)
         return plan_recovery([last] if last else [], self._unreadable, self.config.on_unreadable)
+
+
+class ComparesAttemptsAsText(CoordinatorMachine):
+    """ID-03: attempts are compared by their names, so what attempt 9 sends late still counts in attempt 10."""
+
+    def is_of_another_attempt(self, event: CoordinatorEvent) -> bool:
+        """Fence off what is before the current attempt in the dictionary."""
+        return isinstance(event, FENCED) and str(event.attempt) < str(self.attempt)
+
+
+class EndsTheRowWithASavepoint(CoordinatorMachine):
+    """TF-04: a savepoint that completes ends a row of failed checkpoints."""
+
+    def _completed(self, completed: CompletedCheckpoint, now_ms: float) -> Commands:
+        commands = super()._completed(completed, now_ms)
+        self._failures_in_row = 0
+        return commands
+
+
+class CountsTheSubsumed(CoordinatorMachine):
+    """TF-05: a checkpoint that a newer one subsumed counts as failed, after the newer one has ended the row."""
+
+    def _abort(self, pending: PendingCheckpoint, now_ms: float, cause: Cause, reason: str) -> Commands:
+        self._failures_in_row += cause is Cause.SUBSUMED
+        return super()._abort(pending, now_ms, cause, reason)
 
 
 class DeletesWhatCameTwice(CoordinatorMachine):
