@@ -161,9 +161,12 @@ def faults_fired(context: TrialContext) -> int:
 
 
 def attempts_failed(context: TrialContext) -> int:
-    """Return how many attempts ended without finishing the job, including those that a crash cut off."""
-    started = dict.fromkeys(line.operation.attempt for line in context.history.of(AttemptStarted))
-    stopped = sum(line.operation.reason is Reason.STOPPED for line in context.history.of(AttemptEnded))
+    """Return how many attempts ended without finishing the job, including those that a crash cut off, and those whose
+    number could not be made durable, which never started."""
+    ended = [line.operation for line in context.history.of(AttemptEnded)]
+    began = [line.operation.attempt for line in context.history.of(AttemptStarted)]
+    started = dict.fromkeys((*began, *(operation.attempt for operation in ended)))
+    stopped = sum(operation.reason is Reason.STOPPED for operation in ended)
     return len(started) - stopped - (1 if context.history.end is End.FINISHED and started else 0)
 
 
@@ -257,13 +260,20 @@ def _ended_by_failed_checkpoints(context: TrialContext) -> int:
 
 
 def _attempts(history: History) -> list[tuple[float, float]]:
-    """Return when each deployment began and ended; one without a reported end ended with the next one, or never."""
+    """Return when each deployment began and ended; one without a reported end ended with the next one, or never.
+
+    One that never started, because its number could not be made durable, ended when it was to begin.
+    """
     began = [(line.operation.attempt, line.time_ms) for line in history.of(AttemptStarted)]
     ended = {line.operation.attempt: line.time_ms for line in history.of(AttemptEnded)}
     nexts = [*(time_ms for _, time_ms in began), float("inf")][1:]
+    started = dict(began)
     return [
-        (time_ms, ended.get(attempt, following))
-        for (attempt, time_ms), following in zip(began, nexts, strict=True)
+        *(
+            (time_ms, ended.get(attempt, following))
+            for (attempt, time_ms), following in zip(began, nexts, strict=True)
+        ),
+        *((time_ms, time_ms) for attempt, time_ms in ended.items() if attempt not in started),
     ]
 
 

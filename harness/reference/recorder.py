@@ -135,9 +135,10 @@ class RunRecorder(JobObserver, ABC):
 
     def attempt_ended(self, attempt: int, cause: Cause, reason: str) -> None:
         """An attempt ended."""
-        entry = self._attempt(attempt)
-        entry.ended_at_ms, entry.reason = self.now_ms(), reason
-        entry.end = "finished" if cause is Cause.FINISHED else "failed"
+        began = [entry for entry in self._attempts if entry.attempt == attempt]
+        for entry in began[-1:]:  # none if its number could not be made durable
+            entry.ended_at_ms, entry.reason = self.now_ms(), reason
+            entry.end = "finished" if cause is Cause.FINISHED else "failed"
         self.note(told.AttemptEnded(attempt, reason_of(cause), reason))
 
     def subtasks_assigned(self, attempt: int, placement: Placement) -> None:

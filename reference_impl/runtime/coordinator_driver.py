@@ -127,6 +127,8 @@ class CoordinatorDriver:
         self._loops = LoopEnds(graph, components.loop_termination)
         self._redistribute = components.redistribute
         self._timers: dict[str, TimerEvent | WaveDue | JobStarted] = {}
+        self._undone: list[DiscardSnapshot | DiscardCheckpoint | DiscardShared] = []
+        """Deletions that failed."""
         self.reason = ""
         """Why the job failed, once it has."""
         self.stopped_with: Savepoint | None = None
@@ -325,6 +327,8 @@ class CoordinatorDriver:
             if command.savepoint is not None:
                 self.ports.storage.begin_savepoint(command.checkpoint, command.savepoint.directory)
         except RuntimeFailure as error:
+            if command.savepoint is not None:
+                self.ports.observer.savepoint_refused(command.savepoint, f"it could not be begun: {error}")
             self._cannot_reserve(command.attempt, "checkpoint id", error)
             return
         self.ports.observer.checkpoint_triggered(
@@ -368,6 +372,7 @@ class CoordinatorDriver:
             self.ports.probe.reach(
                 RuntimePoint.CHECKPOINT_COMPLETED, completed.checkpoint, attempt=completed.attempt
             )
+            self._discard_again()
             self.feed(MetadataWritten(completed))
 
     def _notify_complete(self, command: NotifyComplete) -> None:
@@ -380,23 +385,28 @@ class CoordinatorDriver:
         self.ports.probe.reach(RuntimePoint.CHECKPOINT_ABORTED, command.checkpoint, attempt=command.attempt)
         self._send(self._graph.subtasks, NotifyCheckpointAborted(command.checkpoint, command.reason))
 
-    def _discard_snapshot(self, command: DiscardSnapshot) -> None:
+    def _discard(self, command: DiscardSnapshot | DiscardCheckpoint | DiscardShared) -> None:
+        """Delete what nobody needs; if storage fails, again when the next checkpoint completes, or in the end."""
+        storage = self.ports.storage
         try:
-            self.ports.storage.discard(command.files)
+            match command:
+                case DiscardSnapshot(snapshot=snapshot, files=files):
+                    what = f"snapshot of {snapshot.subtask}"
+                    storage.discard(files)
+                case DiscardCheckpoint(checkpoint=checkpoint, kept=kept):
+                    what = f"checkpoint {checkpoint}"
+                    storage.discard_checkpoint(checkpoint, kept)
+                case DiscardShared(paths=paths):
+                    what = "shared files"
+                    storage.discard_shared(paths)
         except RuntimeFailure as error:
-            self.ports.observer.discard_failed(f"snapshot of {command.snapshot.subtask}", str(error))
+            self._undone.append(command)
+            self.ports.observer.discard_failed(what, str(error))
 
-    def _discard_checkpoint(self, command: DiscardCheckpoint) -> None:
-        try:
-            self.ports.storage.discard_checkpoint(command.checkpoint, command.kept)
-        except RuntimeFailure as error:
-            self.ports.observer.discard_failed(f"checkpoint {command.checkpoint}", str(error))
-
-    def _discard_shared(self, command: DiscardShared) -> None:
-        try:
-            self.ports.storage.discard_shared(command.paths)
-        except RuntimeFailure as error:
-            self.ports.observer.discard_failed("shared files", str(error))
+    def _discard_again(self) -> None:
+        undone, self._undone = self._undone, []
+        for command in undone:
+            self._discard(command)
 
     def _set_timer(self, command: SetTimer) -> None:
         self._timers[command.timer.name] = command.timer
@@ -416,6 +426,7 @@ class CoordinatorDriver:
                     self._send(loop.members, EndLoop(loop.name))
 
     def _finish(self, command: FinishJob) -> None:
+        self._discard_again()
         self._send(self._graph.subtasks, FinishSubtask())
         self.stopped_with = command.stopped_with
         stopped = command.stopped_with is not None
@@ -443,9 +454,9 @@ class CoordinatorDriver:
         WriteMetadata: _write_metadata,
         NotifyComplete: _notify_complete,
         NotifyAborted: _notify_aborted,
-        DiscardSnapshot: _discard_snapshot,
-        DiscardCheckpoint: _discard_checkpoint,
-        DiscardShared: _discard_shared,
+        DiscardSnapshot: _discard,
+        DiscardCheckpoint: _discard,
+        DiscardShared: _discard,
         SetTimer: _set_timer,
         FinishJob: _finish,
         FailJob: _fail,

@@ -34,7 +34,10 @@ class JobObserver:
         """Every subtask runs."""
 
     def attempt_ended(self, attempt: int, cause: Cause, reason: str) -> None:
-        """An attempt ended; ``reason`` says it in words (empty if it finished)."""
+        """An attempt ended; ``reason`` says it in words (empty if it finished).
+
+        One whose number could not be made durable has ended, and never started.
+        """
 
     def subtasks_assigned(self, attempt: int, placement: Placement) -> None:
         """With local recovery on: where every subtask of an attempt goes, and where it could have gone (LOC-9)."""

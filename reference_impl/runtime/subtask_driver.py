@@ -266,12 +266,12 @@ class SubtaskDriver:
         If a newer attempt has taken over, nobody else can remove what this process wrote too late (REC-2).
         """
         for snapshot in self._snapshots.values():
-            snapshot.cancel()
+            with contextlib.suppress(RuntimeFailure):  # if the disk refuses, the files stay: the process ends
+                snapshot.cancel()
             if not snapshot.is_stored:
                 # What is stored may still become part of a completed checkpoint: its copy stays.
                 self.copies.drop(snapshot.checkpoint)
         self._snapshots.clear()
-        # If the disk refuses, the files stay: the process ends in any case.
         with contextlib.suppress(RuntimeFailure):
             self._promises.break_if_superseded(self.operators)
         try:

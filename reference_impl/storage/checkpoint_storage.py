@@ -37,7 +37,7 @@ from barrier_tck.reference_impl.storage.directory_sync import DirectorySync
 from barrier_tck.reference_impl.storage.filesystem import FileSystem, LocalFileSystem
 from barrier_tck.reference_impl.storage.savepoints import SavepointDirectory, decode_place, encode_place
 from barrier_tck.reference_impl.storage.state_files import FileStateWriter
-from barrier_tck.reference_impl.storage.whole_files import DurableFiles, WholeFiles, remove_after
+from barrier_tck.reference_impl.storage.whole_files import DurableFiles, WholeFiles, take_back
 
 _METADATA = "_metadata"
 _PLACE = "_savepoint"
@@ -255,7 +255,10 @@ class MediumCheckpointStorage:
             self._syncs.sync(self._directory)
         except Exception as error:
             for each in reversed(ours):
-                self._unpublish(each, error)
+                take_back(self._files, each, error)
+            if place is not None and place.metadata_path in ours:
+                place.failed = True
+                self._savepoints[completed.checkpoint] = place
             raise
 
     def _put_new(self, path: str, content: bytes, ours: list[str]) -> None:
@@ -458,14 +461,6 @@ class MediumCheckpointStorage:
         if not self._files.exists(path):
             return JobCounters(0, 0)
         return counters.decode(self._files.read(path), path)
-
-    def _unpublish(self, path: str, error: Exception) -> None:
-        """Take back a publication that failed: the rename may have happened, and must not look complete."""
-        remove_after(self._files, path, error)
-        try:
-            self._files.sync_directory(parent(path))
-        except StorageError as second:
-            error.add_note(f"and {path} may be found after a crash: {second}")
 
     def _replace(self, path: str, content: bytes) -> None:
         """Write a small file so that a reader finds the old content or the new one, also after a crash."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 import uuid
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from barrier_tck.reference_impl.paths import join, parent
 from barrier_tck.reference_impl.runtime_errors import JobUsageError, StorageError
@@ -32,15 +32,25 @@ _SCHEMES = {"webhdfs://": "http", "swebhdfs://": "https"}
 _TEMPORARY = ".tmp-"
 
 
+def _fresh_name() -> str:
+    return uuid.uuid4().hex
+
+
 class HdfsFiles:
     """Whole files below a directory of HDFS."""
 
-    def __init__(self, hdfs: WebHdfs, directory: str = "") -> None:
-        """Take the client and the directory; it is made when something is written."""
+    def __init__(
+        self, hdfs: WebHdfs, directory: str = "", fresh_name: Callable[[], str] = _fresh_name
+    ) -> None:
+        """Take the client and the directory, which is made when something is written.
+
+        ``fresh_name`` returns what nobody else has ever been given.
+        """
         self._hdfs = hdfs
+        self._fresh_name = fresh_name
         self._directory = directory.strip("/")
         self._tidied: dict[str, None] = {}
-        """What this process has put before, so that nothing of a dead process lies beside it any more."""
+        """What this process has put without failing; so nothing lies beside it, of a dead process or of its own."""
 
     def read(self, path: str) -> bytes:
         """Return the whole content."""
@@ -81,8 +91,9 @@ class HdfsFiles:
         """Put a small file in place of what is there."""
         if path not in self._tidied:
             self._remove_temporaries(path)
-            self._tidied[path] = None
+        self._tidied.pop(path, None)
         self._put(path, content, replace=True)
+        self._tidied[path] = None
 
     def put_new(self, path: str, content: bytes) -> bool:
         """Put a small file where there is none."""
@@ -93,7 +104,7 @@ class HdfsFiles:
 
     def _put(self, path: str, content: bytes, replace: bool) -> bool:
         # Nobody else knows this name. So if it is gone, our own rename was carried out.
-        temporary = f"{path}{_TEMPORARY}{uuid.uuid4().hex}"
+        temporary = f"{path}{_TEMPORARY}{self._fresh_name()}"
         try:
             self._hdfs.make_directory(self._absolute(parent(path)))
             self._hdfs.create(self._absolute(temporary), content)
@@ -106,7 +117,7 @@ class HdfsFiles:
         return put
 
     def _remove_temporaries(self, path: str) -> None:
-        """Delete what a process that was killed while it put a file has left beside it."""
+        """Delete what a process that was killed while it put a file has left beside it, or that nobody could delete."""
         directory = parent(path)
         for entry in self._hdfs.entries(self._absolute(directory)):
             beside = join(directory, entry.name)
@@ -158,9 +169,19 @@ class HdfsCheckpointStorage(MediumCheckpointStorage):
     request has done is not known.
     """
 
-    def __init__(self, hdfs: WebHdfs, directory: str, job: str, root: str = "checkpoints") -> None:
-        """Take the client, a directory of HDFS, the job's name and the directory of checkpoint storage below it."""
-        super().__init__(HdfsFiles(hdfs, directory), job, root)
+    def __init__(
+        self,
+        hdfs: WebHdfs,
+        directory: str,
+        job: str,
+        root: str = "checkpoints",
+        fresh_name: Callable[[], str] = _fresh_name,
+    ) -> None:
+        """Take the client, a directory of HDFS, the job's name and the directory of checkpoint storage below it.
+
+        ``fresh_name`` returns what nobody else has ever been given: for what is written beside.
+        """
+        super().__init__(HdfsFiles(hdfs, directory, fresh_name), job, root)
 
 
 def hdfs_storage(location: str, job: str) -> HdfsCheckpointStorage:

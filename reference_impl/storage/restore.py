@@ -70,7 +70,10 @@ class RestoreReader:
         self._no_copy = _Refused("local recovery is off")
         self._served: dict[str, RestoredFile] = {}
         self.unreadable: str | None = None
-        """Why a file could be read from no copy; None as long as all could."""
+        """Why a file can be read from no copy; None as long as all can.
+
+        A storage that does not answer says nothing about its files: then the attempt fails, and another one follows.
+        """
         if local is not None and self._operators:
             try:
                 self._copy = local.find(checkpoint, snapshot.attempt)
@@ -92,7 +95,8 @@ class RestoreReader:
         try:
             content = self._primary.read(handle)
         except StorageError as error:
-            self.unreadable = f"{handle.name}: {error}; and its local copy: {found}"
+            if error.cause is not StorageCause.FAILED:
+                self.unreadable = f"{handle.name}: {error}; and its local copy: {found}"
             error.add_note(f"the local copy could not be read either: {found}")
             raise
         self._note(handle, ServedBy.PRIMARY, found)

@@ -42,6 +42,8 @@ class SavepointDirectory:
             )
         self.directory = directory
         self._files = files
+        self.failed = False
+        """Whether it was told that it failed, although its metadata may have been put and not been taken back."""
 
     @property
     def metadata_path(self) -> str:
@@ -87,6 +89,8 @@ class SavepointDirectory:
 
     def remove_incomplete(self) -> None:
         """Delete what a savepoint that failed has left; does nothing if the savepoint is complete."""
+        if self.failed:
+            self._files.delete(self.metadata_path)
         if not self.is_complete:
             self._files.delete_tree(self.directory)
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 from urllib.parse import quote, urlsplit
 
 import msgspec
@@ -44,6 +44,28 @@ class Patience:
     connect_s: float = 10.0
     """Also how long a data node may take no more bytes."""
     answer_s: float = 60.0
+
+
+class Time(Protocol):
+    """What passes while a request is repeated."""
+
+    def now_s(self) -> float:
+        """Return the time in seconds; only differences mean anything."""
+
+    def pause(self, seconds: float) -> None:
+        """Return so many seconds later."""
+
+
+class RealTime:
+    """The time of this machine."""
+
+    def now_s(self) -> float:
+        """Return the time in seconds."""
+        return time.monotonic()
+
+    def pause(self, seconds: float) -> None:
+        """Sleep."""
+        time.sleep(seconds)
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -109,17 +131,24 @@ class WebHdfs:
     """
 
     def __init__(
-        self, name_nodes: Sequence[str], user: str | None = None, patience: Patience | None = None
+        self,
+        name_nodes: Sequence[str],
+        user: str | None = None,
+        patience: Patience | None = None,
+        session: requests.Session | None = None,
+        time: Time | None = None,
     ) -> None:
         """Take the name nodes' addresses, as ``http://host:port``, and the user; None: as other programs do.
 
         That is ``HADOOP_USER_NAME``, or else the user of this process. HDFS believes it (simple authentication).
+        A world of its own brings the ``session``, through which requests go, and the ``time``.
         """
         self._name_nodes = tuple(name_nodes)
         self._user = user or os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
         self._patience = patience if patience is not None else Patience()
         self._active = 0
-        self._session = requests.Session()
+        self._session = session if session is not None else requests.Session()
+        self._time = time if time is not None else RealTime()
 
     def entry(self, path: str) -> Entry | None:
         """Return what is at a path; None if nothing is."""
@@ -219,20 +248,20 @@ class WebHdfs:
 
     def _repeated(self, request: Callable[[], ResultT], repeatable: Callable[[], bool]) -> ResultT:
         """Make a request until there is an answer, and no longer than its patience lasts."""
-        ends = time.monotonic() + self._patience.repeat_s
+        ends = self._time.now_s() + self._patience.repeat_s
         unanswered = False
         while True:
             try:
                 return request()
             except (requests.ConnectionError, requests.Timeout, _Passing) as error:
                 unanswered = unanswered or not isinstance(error, _Passing)
-                if time.monotonic() >= ends or not repeatable():
+                if self._time.now_s() >= ends or not repeatable():
                     raise
             except _Refused as error:
                 error.unanswered = unanswered
                 raise
             self._active = (self._active + 1) % len(self._name_nodes)
-            time.sleep(self._patience.pause_s)
+            self._time.pause(self._patience.pause_s)
 
     def _ask(self, method: str, path: str, operation: str, parameters: dict[str, str]) -> requests.Response:
         url = f"{self._name_nodes[self._active]}/webhdfs/v1{quote(path)}"

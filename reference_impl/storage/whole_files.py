@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Iterable
 from typing import Protocol
 
+from barrier_tck.reference_impl.paths import parent
 from barrier_tck.reference_impl.runtime_errors import StorageError
 from barrier_tck.reference_impl.storage.filesystem import FileSystem, OutputStream
 
@@ -150,6 +151,15 @@ def _close_after(stream: OutputStream, error: Exception) -> None:
         stream.close()
     except StorageError as second:
         error.add_note(f"and closing the file failed: {second}")
+
+
+def take_back(files: WholeFiles, path: str, error: Exception) -> None:
+    """Delete what a publication that failed may have put all the same: it must not look complete."""
+    remove_after(files, path, error)
+    try:
+        files.sync_directory(parent(path))
+    except StorageError as second:
+        error.add_note(f"and {path} may be found after a crash: {second}")
 
 
 def remove_after(files: ReadableFiles, path: str, error: Exception) -> None:
