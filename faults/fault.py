@@ -75,6 +75,8 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The names under which campaigns draw it."""
     ends: ClassVar[Ends | None] = None
     on_progress: ClassVar[OnProgress] = OnProgress.FAILS_AN_ATTEMPT
+    waits_for_upload: ClassVar[bool] = False
+    """Whether it strikes in what somebody stores afterwards; so it is drawn where something is sure to be stored."""
     shown_as: ClassVar[str] = ""
     """What a report calls whoever is hit while the fault lasts, for instance ``paused``; for faults that last."""
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import ClassVar, Protocol, runtime_checkable
 
+from barrier_tck.faults.upload_moment import UploadMoment
+
 COORDINATOR = "coordinator"
 """Names the coordinator as a ``receiver``: the connection is then the subtask's control connection."""
 
@@ -35,7 +37,7 @@ class TargetKind(StrEnum):
     MESSAGES = "messages"
     """Messages about checkpoints between a subtask and the coordinator."""
     OBJECT_STORE = "object_store"
-    """The server of an object store that holds checkpoints."""
+    """The service that holds checkpoints: the server of an object store, or the nodes of HDFS."""
     WRITES = "writes"
     """Writes of single files of checkpoints, whoever writes."""
     MEMORY = "memory"
@@ -286,25 +288,20 @@ class MessagesTarget(Protocol):
         """Tell whether the coordinator has been handed a forged acknowledgement: the proof that the fault fired."""
 
 
-class UploadMoment(StrEnum):
-    """When in an upload in parts a server dies."""
-
-    PART = "part"
-    """It has got a part, but not the whole of it: a torn part."""
-    COMPLETION = "completion"
-    """It has got every part, but not yet the request that makes an object of them: a partial upload."""
-
-
 @runtime_checkable
 class ObjectStoreTarget(Protocol):
-    """The server of an object store that holds the checkpoints."""
+    """The service that holds the checkpoints: the server of an object store, or the nodes of HDFS."""
+
+    strikes_later: bool
+    """Whether the next request comes only when the fault has been injected, because the world stands still meanwhile.
+    Then nothing can be proved before the end of the run (``has_struck``)."""
 
     @property
     def description(self) -> str:
         """Return a phrase for the fault log, for instance ``versitygw (pid 4711)``."""
 
     def kill_in_upload(self, moment: UploadMoment) -> None:
-        """Kill the server (SIGKILL) at this moment of the next upload; raises TargetGone if it is dead already."""
+        """Kill whoever serves the next upload (SIGKILL) at this moment; raises TargetGone if it is dead already."""
 
     def is_dead(self) -> bool:
         """Tell whether it was killed in an upload: the proof that the fault fired."""
@@ -313,7 +310,7 @@ class ObjectStoreTarget(Protocol):
         """Start it with what it has stored and return when it answers; stop waiting for an upload. Harmless twice."""
 
     def throttle(self) -> None:
-        """Let every request be refused with 503, SlowDown, from now on."""
+        """Let every request be refused from now on, as a service does that has too much to do."""
 
     def has_throttled(self) -> bool:
         """Tell whether a request was refused: the proof that the fault fired."""
@@ -321,9 +318,12 @@ class ObjectStoreTarget(Protocol):
     def stop_throttling(self) -> None:
         """Refuse no more requests. Stopping twice is harmless."""
 
+    def has_struck(self) -> bool:
+        """Tell, also when the fault is healed, whether somebody was killed or a request refused."""
+
     @property
     def link(self) -> LinkTarget:
-        """Return the connections of everybody with the store."""
+        """Return the connections of everybody with the service."""
 
 
 class WriteTrouble(StrEnum):
@@ -413,7 +413,7 @@ class Targets(Protocol):
         """Return the messages about checkpoints between a subtask and the coordinator."""
 
     def object_store(self) -> ObjectStoreTarget | None:
-        """Return the server of the object store that holds the checkpoints."""
+        """Return the service that holds the checkpoints, as the target of one fault."""
 
     def writes(self) -> DisturbableWrites | None:
         """Return the writes of all files of checkpoints."""
@@ -475,7 +475,7 @@ class NoTargets:
         return None
 
     def object_store(self) -> ObjectStoreTarget | None:
-        """Return None: no object store is exposed."""
+        """Return None: no such service is exposed."""
         return None
 
     def writes(self) -> DisturbableWrites | None:

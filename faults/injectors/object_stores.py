@@ -1,4 +1,6 @@
-"""Injects faults of an object store's server: kills it in an upload or lets it refuse requests, and proves it."""
+"""Injects faults of the service that holds checkpoints: kills who serves an upload or lets requests be refused, and
+proves it. Where the world stands still meanwhile, the fault lies in wait, and the proof is asked for in the end.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +9,10 @@ from collections.abc import Callable
 
 from barrier_tck.faults.injectors.connections import disturb
 from barrier_tck.faults.injectors.injection import Injection, proved, skipped, unproved
-from barrier_tck.faults.targets import Impairment, ObjectStoreTarget, TargetGone, UploadMoment
+from barrier_tck.faults.targets import Impairment, ObjectStoreTarget, TargetGone
+from barrier_tck.faults.upload_moment import UploadMoment
 
-_WHAT = "object store"
+_WHAT = "service that holds checkpoints"
 
 
 def kill_in_upload(
@@ -23,6 +26,8 @@ def kill_in_upload(
         store.kill_in_upload(moment)
     except TargetGone as gone:
         return Injection("not_fired", description, f"there was no server to kill: {gone}")
+    if store.strikes_later:
+        return Injection("fired", description, heal=store.start_again, met=store.has_struck)
     if not proved(store.is_dead, wait):
         store.start_again()
         return unproved(description, "nobody had uploaded anything in parts, and the server was still alive")
@@ -34,6 +39,8 @@ def throttle(store: ObjectStoreTarget | None, wait: Callable[[float], None] = ti
     if store is None:
         return skipped(_WHAT)
     store.throttle()
+    if store.strikes_later:
+        return Injection("fired", store.description, heal=store.stop_throttling, met=store.has_struck)
     if not proved(store.has_throttled, wait):
         store.stop_throttling()
         return unproved(store.description, "nobody had asked for anything, so nothing was refused,")
@@ -43,5 +50,5 @@ def throttle(store: ObjectStoreTarget | None, wait: Callable[[float], None] = ti
 def disturb_connections(
     store: ObjectStoreTarget | None, impairment: Impairment, wait: Callable[[float], None] = time.sleep
 ) -> Injection:
-    """Disturb everybody's connections with the store."""
+    """Disturb everybody's connections with the service."""
     return skipped(_WHAT) if store is None else disturb((store.link,), impairment, wait)

@@ -1,4 +1,4 @@
-"""Cut everybody off from the object store."""
+"""Cut everybody off from the storage service, an object store or HDFS."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from barrier_tck.faults.targets import TargetKind, Targets
 
 
 class CutObjectStore(Fault, frozen=True, tag="cut_object_store"):
-    """Close every connection with the object store, and let none be opened until ``duration_ms`` have passed.
+    """Close every connection with the object store or the HDFS that holds the checkpoints, and let none be opened
+    until ``duration_ms`` have passed.
 
     Contract: a request whose answer was lost is repeated, and finds what it has put itself (COO-1); what still fails
     fails its checkpoint, and checkpoints complete afterwards (REC-6).
@@ -23,16 +24,16 @@ class CutObjectStore(Fault, frozen=True, tag="cut_object_store"):
 
     duration_ms: Duration
 
-    label = "cut off object store"
+    label = "cut off storage service"
     colour = "#a02860"
     needs = TargetKind.OBJECT_STORE
     drawn_as = (DrawnAs("cut-object-store", package="object-store"),)
     on_progress = OnProgress.STOPS
-    shown_as = "object store cut off"
+    shown_as = "storage service cut off"
 
     def told(self) -> str:
         """Return the fault as a phrase."""
-        return f"cut off object store for {self.duration_ms} ms"
+        return f"cut off storage service for {self.duration_ms} ms"
 
     def inject(self, targets: Targets, wait: Wait = time.sleep) -> Injection:
         """Close the connections."""

@@ -1,4 +1,4 @@
-"""Make the object store slow."""
+"""Make the storage service, an object store or HDFS, slow."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from barrier_tck.faults.targets import Direction, TargetKind, Targets
 
 
 class DelayObjectStore(Fault, frozen=True, tag="delay_object_store"):
-    """Make everything that the object store answers late by ``latency_ms``, for a time.
+    """Make everything late by ``latency_ms`` that the object store or the HDFS answers which holds the checkpoints, for
+    a time.
 
     Contract: processing does not wait for uploads (SNP-2); the output stays as promised.
     """
@@ -23,16 +24,16 @@ class DelayObjectStore(Fault, frozen=True, tag="delay_object_store"):
     latency_ms: Duration
     duration_ms: Duration
 
-    label = "delay object store"
+    label = "delay storage service"
     colour = "#5f8f6f"
     needs = TargetKind.OBJECT_STORE
     drawn_as = (DrawnAs("delay-object-store", package="object-store"),)
     on_progress = OnProgress.SLOWS
-    shown_as = "object store slow"
+    shown_as = "storage service slow"
 
     def told(self) -> str:
         """Return the fault as a phrase."""
-        return f"object store late by {self.latency_ms} ms for {self.duration_ms} ms"
+        return f"storage service late by {self.latency_ms} ms for {self.duration_ms} ms"
 
     def inject(self, targets: Targets, wait: Wait = time.sleep) -> Injection:
         """Make it slow."""

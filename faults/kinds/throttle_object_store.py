@@ -1,4 +1,4 @@
-"""Let the object store refuse requests because there are too many."""
+"""Let the storage service, an object store or HDFS, refuse requests because there are too many."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from barrier_tck.faults.targets import TargetKind, Targets
 
 
 class ThrottleObjectStore(Fault, frozen=True, tag="throttle_object_store"):
-    """Let the object store answer every request with 503, SlowDown, for a time.
+    """Let whoever holds the checkpoints refuse every request for a time: an object store with 503, SlowDown, and the
+    name nodes of HDFS because they have too much to do.
 
     Contract: requests are repeated, later and later, and not for ever. What still fails fails its checkpoint; the job
     goes on, and checkpoints complete afterwards (REC-6).
@@ -22,16 +23,17 @@ class ThrottleObjectStore(Fault, frozen=True, tag="throttle_object_store"):
 
     duration_ms: Duration
 
-    label = "throttle object store"
+    label = "throttle storage service"
     colour = "#cc8a1f"
     needs = TargetKind.OBJECT_STORE
     drawn_as = (DrawnAs("throttle-object-store", package="object-store"),)
     on_progress = OnProgress.STOPS
-    shown_as = "object store throttles"
+    waits_for_upload = True
+    shown_as = "storage service throttles"
 
     def told(self) -> str:
         """Return the fault as a phrase."""
-        return f"object store answers 503 for {self.duration_ms} ms"
+        return f"storage service refuses requests for {self.duration_ms} ms"
 
     def inject(self, targets: Targets, wait: Wait = time.sleep) -> Injection:
         """Refuse requests, and prove it by one that was refused."""

@@ -35,6 +35,15 @@ from barrier_tck.harness.system.job_view import JobView
 from barrier_tck.harness.system.system_under_test import Capability
 
 _SINK_ONLY = frozenset({ProtocolPoint.COMPLETION_NOTIFIED, ProtocolPoint.TRANSACTIONS_COMMITTED})
+_BEFORE_UPLOADS = frozenset(
+    {
+        ProtocolPoint.CHECKPOINT_TRIGGERED,
+        ProtocolPoint.BARRIER_RECEIVED,
+        ProtocolPoint.ALIGNMENT_STARTED,
+        ProtocolPoint.ALIGNMENT_COMPLETED,
+        ProtocolPoint.SNAPSHOT_TAKEN,
+    }
+)
 _RESTORE = frozenset({ProtocolPoint.RESTORE_STARTED, ProtocolPoint.RESTORED})
 
 
@@ -128,6 +137,8 @@ def _draw_fault(
     # A second timed fault might come while nothing runs, because the first has just struck.
     already_timed = any(isinstance(earlier.trigger, At) for earlier in before)
     possible = _possible_points(profile, job, before)
+    if kind.fault.waits_for_upload:
+        possible = tuple(point for point in possible if point in _BEFORE_UPLOADS) or possible
     times = _times(profile, job)
     if times and (not possible or (chance(draw, profile.timed_per_mille) and not already_timed)):
         trigger, standing = At(time_ms=between(draw, times)), None

@@ -9,7 +9,7 @@ from barrier_tck.faults.drawing import Aim, Plainest
 from barrier_tck.faults.fault import CopyPlace
 from barrier_tck.faults.targets import COORDINATOR, Direction, Peers, TargetKind
 from barrier_tck.faults.vocabulary import ProtocolPoint
-from barrier_tck.harness.plan.storage_targets import OF_THE_TRIAL
+from barrier_tck.harness.plan.storage_targets import OF_THE_TRIAL, SERVED
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.system.job_view import JobView, Role
 
@@ -96,7 +96,7 @@ class DrawnJob:
                     return ()  # nobody but the storage itself knows where its files are
                 return view.in_role(Role.STATEFUL)  # only subtasks with state have copies of it
             case TargetKind.OBJECT_STORE:
-                return view.names if self.plan.checkpoints.storage == "s3" else ()
+                return view.names if self.plan.checkpoints.storage in SERVED else ()
             case _:
                 return view.names
 

@@ -10,6 +10,14 @@ from barrier_tck.harness.draw.spark_profiles import SPARK_PROFILES
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.strict_input import nearest
 
+_OF_SERVICES = (
+    ("kill-object-store", 30),
+    ("cut-object-store", 12),
+    ("throttle-object-store", 8),
+    ("delay-object-store", 6),
+)
+"""The faults of whoever holds the checkpoints, with weights beside those of all other faults."""
+
 _LOOPS = Profile(
     name="loops",
     description="Generated job graphs with loops, some of them elastic, in the exact modes, with every kind of fault: "
@@ -258,8 +266,11 @@ PROFILES: tuple[Profile, ...] = (
     ),
     Profile(
         name="object-store",
-        description="As standard, with increments and savepoints, for storage to which files are uploaded in parts.",
+        description="As standard, with increments and savepoints, for checkpoints in an object store or in HDFS, whose "
+        "servers die in uploads, refuse requests, are slow and are cut off: 1 to 4 faults.",
         keys=(4, 40),
+        faults=(1, 4),
+        kinds=(*EVERY_KIND, *_OF_SERVICES),
         incremental_per_mille=380,
         savepoints_per_mille=130,
         claim_per_mille=160,

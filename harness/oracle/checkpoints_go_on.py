@@ -13,10 +13,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+from barrier_tck.faults.targets import TargetKind
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.checkpoint_lives import AttemptLife, CheckpointLife, end_of, lives_of
 from barrier_tck.harness.oracle.examples import chosen
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan
+from barrier_tck.harness.record.operations import FaultFired, FaultHealed
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
 
@@ -24,6 +26,11 @@ ROUNDING_MS = 1e-6
 """The largest rounding error when virtual times are added, in milliseconds."""
 BUSY_MS = 5_000.0
 """On a real machine a coordinator may be this late (ms): it stands still while a fault strikes at its own point."""
+
+
+STORAGE_MS = 15_000.0
+"""On a real machine a client goes on asking a service that does not answer for a while (ms), and the coordinator waits
+for it before it triggers a checkpoint."""
 
 
 class CheckpointsGoOn:
@@ -35,7 +42,7 @@ class CheckpointsGoOn:
     def check(self, context: TrialContext) -> Finding:
         """Judge every pause between two checkpoints of one trial, and the time after the last one of each attempt."""
         repeatable = Capability.DETERMINISTIC_REPLAY.name in context.capabilities
-        slack_ms = ROUNDING_MS if repeatable else BUSY_MS
+        slack_ms = ROUNDING_MS if repeatable else BUSY_MS + _waits_for_storage_ms(context)
         over_ms, triggers = end_of(context.history), 0
         stops = {life.number for attempt in lives_of(context) for life in attempt.checkpoints if life.stops}
         problems: list[str] = []
@@ -50,6 +57,19 @@ class CheckpointsGoOn:
         summary = f"{triggers} checkpoints were triggered, and none was due earlier"
         spoken = self.clauses if context.plan.checkpoints.max_concurrent > 1 else self.clauses[:1]
         return Finding(self.name, spoken if triggers else (), Verdict.VALID, summary, counts)
+
+
+def _waits_for_storage_ms(context: TrialContext) -> float:
+    """Return how long a coordinator may wait for the service that holds the checkpoints, because of faults."""
+    history = context.history
+    fired = {
+        line.operation.fault: line.time_ms
+        for line in history.of(FaultFired)
+        if context.planned_faults[line.operation.fault].fault.needs is TargetKind.OBJECT_STORE
+    }
+    healed = {line.operation.fault: line.time_ms for line in history.of(FaultHealed)}
+    lasted = [healed[fault] - fired_ms for fault, fired_ms in fired.items() if fault in healed]
+    return sum(lasted) + STORAGE_MS if fired else 0.0
 
 
 def _gaps(

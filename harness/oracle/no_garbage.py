@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from math import inf
+
+from barrier_tck.faults.targets import TargetKind
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.damage import primaries_damaged
 from barrier_tck.harness.oracle.examples import chosen
 from barrier_tck.harness.record.history import End, History, StorageView
-from barrier_tck.harness.record.operations import CheckpointCompleted, CheckpointTriggered, JobStopped
+from barrier_tck.harness.record.operations import (
+    CheckpointCompleted,
+    CheckpointTriggered,
+    FaultFired,
+    FaultHealed,
+    JobFinished,
+    JobStopped,
+)
 from barrier_tck.harness.record.verdict import Finding, Verdict
 
 
@@ -15,7 +25,8 @@ class NoGarbage:
 
     And nothing is deleted too early: as many of the newest completed checkpoints are retained as configured (COO-4).
 
-    A job that did not finish may have been cut off in the middle of cleaning up; it is not judged.
+    A job that did not finish may have been cut off in the middle of cleaning up, and one that finished while nobody
+    could reach the storage may have tried in vain; what they left is not judged.
     """
 
     name = "no-garbage"
@@ -29,6 +40,9 @@ class NoGarbage:
         counts = {"retained": len(storage.retained), "orphans": len(storage.orphans)}
         if context.history.end is not End.FINISHED:
             summary = f"the job ended {context.history.end.value}; what it left is not judged"
+            return Finding(self.name, (), Verdict.VALID, summary, counts)
+        if _unreachable_in_the_end(context):
+            summary = "nobody could reach the storage when the job finished; what it left is not judged"
             return Finding(self.name, (), Verdict.VALID, summary, counts)
         bound = max(1, context.plan.checkpoints.retained)
         problems = [f"orphan: {path}" for path in storage.orphans]
@@ -45,6 +59,18 @@ class NoGarbage:
             return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
         summary = f"{counts['retained']} retained checkpoints and nothing else are left"
         return Finding(self.name, self.clauses, Verdict.VALID, summary, counts)
+
+
+def _unreachable_in_the_end(context: TrialContext) -> bool:
+    """Tell whether a fault of the service that holds the checkpoints lasted until the job had finished."""
+    history = context.history
+    finished = min((line.time_ms for line in history.of(JobFinished)), default=inf)
+    healed = {line.operation.fault: line.time_ms for line in history.of(FaultHealed)}
+    return any(
+        context.planned_faults[line.operation.fault].fault.needs is TargetKind.OBJECT_STORE
+        and line.time_ms <= finished <= healed.get(line.operation.fault, inf)
+        for line in history.of(FaultFired)
+    )
 
 
 def _completed_since_the_last_start(history: History) -> list[int]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from barrier_tck.faults.fault import Ends
+from barrier_tck.faults.targets import TargetKind
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.examples import chosen
 from barrier_tck.harness.plan.trial_plan import RestartPlan, TrialPlan
@@ -30,6 +31,8 @@ CLOCK_MS = 100.0
 """On a real machine, what is told of a failure is written down up to this much later than it was counted."""
 BUSY_MS = 20_000.0
 """On a real machine it may take this long to end an attempt."""
+_REQUESTS = 20
+"""A write of metadata, with what it tidies up if it fails, takes at most so many requests."""
 GIVE_UP = None
 
 
@@ -175,10 +178,12 @@ def _delay_in_row(restart: RestartPlan, failures: int) -> float | None:
 
 def _preparations_ms(plan: TrialPlan) -> float:
     """Return how long the end of an attempt and the wait for slots take at most in virtual time. An attempt ends with
-    a message and a write of metadata.
+    a message and a write of metadata, which takes some requests to the service that holds the checkpoints.
     """
+    services = [one.fault for one in plan.faults if one.fault.needs is TargetKind.OBJECT_STORE]
+    late_ms = _REQUESTS * sum(getattr(fault, "latency_ms", 0) for fault in services)
     lasting_ms = sum(planned.fault.heals_after_ms or 0 for planned in plan.faults)
-    end_ms = 2.0 * plan.network.latency_ms_max + plan.checkpoints.async_ms_max + lasting_ms + 1.0
+    end_ms = 2.0 * plan.network.latency_ms_max + plan.checkpoints.async_ms_max + lasting_ms + late_ms + 1.0
     # An elastic job waits for slots that are missing, and looks at them ten times meanwhile.
     wait_ms = plan.deployment.elastic_wait_ms or 0
     return end_ms + wait_ms + max(1.0, wait_ms / 10)

@@ -15,8 +15,11 @@ SHIPPED_STORAGES = {
 }
 """Short name -> target, for the checkpoint storages that come with the project."""
 
-OF_THE_TRIAL = ("files", "s3")
-"""The storages that a trial starts for itself; the simulator has both on its disk, where every fault reaches them."""
+SERVED = ("s3", "hdfs")
+"""The storages for which a trial has a service of its own, which faults hit: a model of it in the simulator."""
+
+OF_THE_TRIAL = ("files", *SERVED)
+"""The storages that a trial starts for itself; the simulator has all on its disk, where every fault reaches them."""
 
 WITHOUT_A_PLACE = (*OF_THE_TRIAL, "memory")
 """The storages that need no place outside the trial. Any other is given a directory of the trial as its location."""

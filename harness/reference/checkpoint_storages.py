@@ -4,20 +4,27 @@ those of simulated trials (STA-2)."""
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from barrier_tck.faults.fault import Ends
 from barrier_tck.harness.plan.storage_targets import OF_THE_TRIAL, WITHOUT_A_PLACE, storage_target
 from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.reference.hdfs_model import ModelHdfsStorage
+from barrier_tck.harness.reference.object_store_model import ModelObjectStorage
 from barrier_tck.harness.reference.stored_elsewhere import StoredElsewhere, watched
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.outside import look_where_run, make
 from barrier_tck.harness.support.work_directories import temporary_work_directory
+from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.storage.checkpoint_storage import CheckpointStorage, MediumCheckpointStorage
 from barrier_tck.reference_impl.storage.filesystem import FileSystem, LocalFileSystem
+from barrier_tck.reference_impl.storage.hdfs import LOCATION
 from barrier_tck.reference_impl.storage.memory_files import MemoryCheckpointStorage, MemoryFiles
 
+MODELS: dict[str, type[MediumCheckpointStorage]] = {"s3": ModelObjectStorage, "hdfs": ModelHdfsStorage}
+"""The storages whose services the simulator has models of."""
 _IN_MEMORY = "memory"
 
 
@@ -34,6 +41,29 @@ def require_checkpoint_storage(name: str) -> None:
     with temporary_work_directory("storage") as directory:
         make(target, "checkpoint storage", CheckpointStorage, directory, "job")
         StoredElsewhere(target, directory)(LocalFileSystem(directory), "job")
+
+
+def storage_of(
+    plan: TrialPlan, components: Components, elsewhere: Callable[..., CheckpointStorage] | None = None
+) -> Callable[..., CheckpointStorage]:
+    """Return what makes the storage of a plan whose checkpoints are not in files: ``elsewhere``, or a model.
+
+    Raises UsageProblem if nobody does, or if a planted bug is a storage itself and the plan asks for another one.
+    """
+    name, own = plan.checkpoints.storage, components.checkpoint_storage
+    model = MODELS.get(name)
+    if own is not Components().checkpoint_storage:
+        if elsewhere is None and model is not None and isinstance(own, type) and issubclass(own, model):
+            return own
+        fitting = [name for name, model in MODELS.items() if isinstance(own, type) and issubclass(own, model)]
+        raise UsageProblem(
+            f"mutant {plan.mutant!r} is a broken storage, on {(*fitting, 'files')[0]}; checkpoints.storage must be "
+            f"{(*fitting, 'files')[0]!r} in the simulator"
+        )
+    made = elsewhere if elsewhere is not None else model
+    if made is None:
+        raise UsageProblem(f"nobody keeps checkpoints in {name!r} here")
+    return made
 
 
 def require_outliving(plan: TrialPlan) -> None:
@@ -56,10 +86,19 @@ def require_shared(plan: TrialPlan) -> None:
         )
 
 
+def is_given(name: str) -> bool:
+    """Tell whether trials on a cluster use a service that the user has: then no fault may strike it."""
+    return name == "hdfs" and bool(os.environ.get(LOCATION))
+
+
 def stored_below(directory: Path, plan: TrialPlan) -> StoredElsewhere | None:
     """Return what makes a storage outside the trial, whose place is named by a directory; None if a plan names none."""
     name = plan.checkpoints.storage
-    return None if name in WITHOUT_A_PLACE else StoredElsewhere(storage_target(name), str(directory))
+    return (
+        None
+        if name in WITHOUT_A_PLACE and not is_given(name)
+        else StoredElsewhere(storage_target(name), str(directory))
+    )
 
 
 @contextlib.contextmanager

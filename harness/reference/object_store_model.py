@@ -9,9 +9,17 @@ The store itself is durable: an object that it has acknowledged survives any hos
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
-from typing import Any
+import random
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
+from barrier_tck.faults.upload_moment import UploadMoment
+from barrier_tck.harness.reference.storage_service import (
+    Fate,
+    Server,
+    StorageService,
+    service_of,
+)
 from barrier_tck.reference_impl.paths import parent
 from barrier_tck.reference_impl.runtime_errors import SnapshotCancelled, StorageError
 from barrier_tck.reference_impl.storage import metadata
@@ -19,6 +27,8 @@ from barrier_tck.reference_impl.storage.directory_sync import DirectorySync
 from barrier_tck.reference_impl.storage.filesystem import FileSystem
 from barrier_tck.reference_impl.storage.object_files import ObjectCheckpointStorage, Upload
 from barrier_tck.reference_impl.storage.whole_files import DurableFiles
+
+ResultT = TypeVar("ResultT")
 
 _PART = ";"
 """Separates a key from the number of a part of its upload; names of files never have it (``paths.safe_name``)."""
@@ -52,10 +62,6 @@ class ObjectsOnDisk:
         self._durable.put(key, content)
         self._syncs.sync(parent(key))
         return metadata.checksum_of(content)
-
-    def upload(self, key: str) -> Upload:
-        """Begin an upload in parts."""
-        return _UploadToDisk(self, key)
 
     def put_part(self, key: str, number: int, part: bytes) -> None:
         """Keep a part of an upload, where no reader looks."""
@@ -95,7 +101,7 @@ class ObjectsOnDisk:
 class _UploadToDisk:
     """An upload in parts."""
 
-    def __init__(self, store: ObjectsOnDisk, key: str) -> None:
+    def __init__(self, store: _ReachedStore, key: str) -> None:
         self._store = store
         self._key = key
         self._sent = 0
@@ -115,35 +121,106 @@ class _Died(BaseException):
     """The process is dead: whoever is told of an error by it is dead, too."""
 
 
-class _DyingStore(ObjectsOnDisk):
-    """The store, as a process sees it that dies when it has sent the first part of an upload."""
+class ObjectStoreService(StorageService):
+    """The server of the store, and what is wrong with it; what it has stored is on the disk, whoever asks."""
 
-    dying = False
+    def __init__(self, files: FileSystem, choices: random.Random) -> None:
+        """Take the disk, and whence to draw."""
+        super().__init__("object store", files, choices)
+        self._server = Server(self.name)
+
+    def carry_out(
+        self,
+        what: str,
+        request: Callable[[], ResultT],
+        before: Sequence[UploadMoment] = (),
+        afterwards: Sequence[UploadMoment] = (),
+    ) -> ResultT:
+        """Carry out a request, and answer it; raises StorageError if nobody does.
+
+        The server may die before it, with half of what was sent, which it does not keep; or afterwards.
+        """
+        fate = self.fate()
+        if fate is Fate.REFUSED:
+            raise StorageError(f"cannot {what}: 503, SlowDown")
+        if fate is Fate.LOST or not self._server.alive:
+            raise StorageError(f"cannot {what}: the object store does not answer")
+        self._strike(what, before)
+        result = request()
+        self._strike(what, afterwards)
+        if fate is Fate.UNANSWERED:
+            raise StorageError(
+                f"cannot tell whether it could {what}: the object store does not answer any more"
+            )
+        return result
+
+    def _strike(self, what: str, moments: Sequence[UploadMoment]) -> None:
+        for moment in moments:
+            strike = self.due(moment)
+            if strike is not None:
+                self._server.die(strike)
+                raise StorageError(f"cannot {what}: the object store has died")
+
+
+class _ReachedStore:
+    """The store as a process reaches it; the process may die when it has sent the first part of an upload."""
+
+    def __init__(self, files: FileSystem) -> None:
+        self._store = ObjectsOnDisk(files)
+        service = service_of(files)
+        self._service = (
+            service
+            if isinstance(service, ObjectStoreService)
+            else ObjectStoreService(files, random.Random(0))
+        )
+        self.dying = False
+
+    def get(self, key: str) -> tuple[bytes, str]:
+        return self._service.carry_out(f"get {key}", lambda: self._store.get(key))
+
+    def version(self, key: str) -> str:
+        return self._service.carry_out(f"look for {key}", lambda: self._store.version(key))
 
     def put(self, key: str, content: bytes, expected: str | None = None) -> str | None:
-        """Put an object, if anybody is there to ask for it."""
         self._live()
-        return super().put(key, content, expected)
+        return self._service.carry_out(
+            f"put {key}",
+            lambda: self._store.put(key, content, expected),
+            (UploadMoment.PART, UploadMoment.COMPLETION),
+            (UploadMoment.ANSWER,),
+        )
+
+    def upload(self, key: str) -> Upload:
+        return _UploadToDisk(self, key)
 
     def put_part(self, key: str, number: int, part: bytes) -> None:
-        """Keep a part of an upload; a dying process dies after its first one."""
-        super().put_part(key, number, part)
+        self._service.carry_out(
+            f"put a part of {key}", lambda: self._store.put_part(key, number, part), (UploadMoment.PART,)
+        )
         self._live()
 
     def join_parts(self, key: str) -> None:
-        """Make an object of its parts, if anybody is there to ask for it."""
         self._live()
-        super().join_parts(key)
+        self._service.carry_out(
+            f"complete {key}",
+            lambda: self._store.join_parts(key),
+            (UploadMoment.COMPLETION,),
+            (UploadMoment.ANSWER,),
+        )
 
     def delete(self, key: str) -> None:
-        """Delete an object, if anybody is there to ask for it."""
         self._live()
-        super().delete(key)
+        self._service.carry_out(f"delete {key}", lambda: self._store.delete(key))
+
+    def keys(self, prefix: str) -> list[str]:
+        return self._service.carry_out(f"list {prefix}", lambda: self._store.keys(prefix))
+
+    def uploads(self, prefix: str) -> list[tuple[str, str]]:
+        return self._service.carry_out(f"list {prefix}", lambda: self._store.uploads(prefix))
 
     def abort_upload(self, key: str, upload: str) -> None:
-        """Delete the parts of an upload, if anybody is there to ask for it."""
         self._live()
-        super().abort_upload(key, upload)
+        self._service.carry_out(f"abort {key}", lambda: self._store.abort_upload(key, upload))
 
     def _live(self) -> None:
         if self.dying:
@@ -155,11 +232,11 @@ class ModelObjectStorage(ObjectCheckpointStorage):
 
     def __init__(self, files: FileSystem, job: str, root: str = "checkpoints") -> None:
         """Take the file system of the world, the job's name and the directory of checkpoint storage."""
-        self._dying_store = _DyingStore(files)
-        super().__init__(self._dying_store, job, root, PART_BYTES)
+        self._reached = _ReachedStore(files)
+        super().__init__(self._reached, job, root, PART_BYTES)
 
     def die_in(self, task: Callable[[], Any]) -> None:
         """Run a task until the process has sent a part of an upload, and let nothing more come from the process."""
-        self._dying_store.dying = True
+        self._reached.dying = True
         with contextlib.suppress(_Died, SnapshotCancelled, StorageError):
             task()

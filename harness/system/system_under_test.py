@@ -48,7 +48,7 @@ class Capability(StrEnum):
     LOCAL_RECOVERY = "It can keep copies of state on its hosts, and reports which copy a restore read."
     STORAGE_FAULTS = "Copies of its state can be damaged, and writes of such copies refused."
     OBJECT_STORE_FAULTS = (
-        "Its checkpoints can be in an object store, whose server can be killed and throttled."
+        "Its checkpoints can be in an object store or in HDFS, whose servers can be killed and throttled."
     )
     WRITE_FAULTS = "Single writes of files of its checkpoints can fail, find no room, or be late."
     MESSAGE_FAULTS = (

@@ -217,11 +217,18 @@ class Nemesis:
             self._heal(lambda entry: True)
 
     def _heal(self, due: Callable[[_Entry], bool]) -> None:
-        """Heal the lasting faults that are due, each once, in the order of the plan."""
+        """Heal the lasting faults that are due, each once, in the order of the plan.
+
+        One that still lies in wait goes on for as long again, unless the run is over.
+        """
         with self._lock:
             claimed: list[tuple[_Entry, Heal]] = []
             for entry in self._lasting:
-                if entry.heal is not None and due(entry):
+                if entry.heal is None or not due(entry):
+                    continue
+                if entry.met is not None and not self._over and not entry.met():
+                    entry.heal_at_ms += entry.planned.fault.heals_after_ms or 0
+                else:
                     claimed.append((entry, entry.heal))
                     entry.heal = None
         for entry, heal in claimed:
@@ -246,6 +253,7 @@ class Nemesis:
                 entry.met = None
                 if not met():
                     entry.outcome, entry.fired_at_ms, entry.attempt = "not_fired", None, None
+                    entry.healed_at_ms = None
                     entry.reason = (
                         "it lay in wait, and until the end of the run nothing came that it could hit"
                     )

@@ -48,7 +48,6 @@ from barrier_tck.faults.targets import (
     Impairment,
     Peers,
     ProcessTarget,
-    UploadMoment,
     WriteTrouble,
 )
 from tests.harness.fake_system import (
@@ -58,7 +57,6 @@ from tests.harness.fake_system import (
     FakePausable,
     FakeProcess,
     FakeStorageUser,
-    FakeStore,
     FakeTargets,
 )
 
@@ -350,68 +348,6 @@ def test_a_forged_acknowledgement_is_proved_by_asking_and_does_not_heal() -> Non
 def test_a_forged_acknowledgement_that_is_not_handed_over_did_not_fire() -> None:
     found = FORGED.inject(OneSubtask(FakeMessages("the messages", stubborn=True)), lambda seconds: None)
     assert found.outcome == "not_fired" and "not handed over" in found.reason
-
-
-# --- object stores ------------------------------------------------------------------------------------------
-
-
-class OneStore(FakeTargets):
-    """Exposes the same object store."""
-
-    def __init__(self, store: FakeStore) -> None:
-        super().__init__()
-        self.store = store
-
-    def object_store(self) -> FakeStore:
-        return self.store
-
-
-@pytest.mark.parametrize("moment", UploadMoment)
-def test_a_server_that_died_in_an_upload_is_proved_dead_and_heals_by_starting(moment: UploadMoment) -> None:
-    store = FakeStore("the store")
-    found = KillObjectStore(20, moment).inject(OneStore(store))
-    assert found.fired and found.target == "the store" and store.dies_at is moment and found.heal is not None
-    found.heal()
-    assert not store.is_dead() and store.started == 1
-
-
-def test_throttling_is_proved_by_a_refused_request_and_heals() -> None:
-    store = FakeStore("the store")
-    found = ThrottleObjectStore(20).inject(OneStore(store))
-    assert found.fired and store.throttles and found.heal is not None
-    found.heal()
-    assert not store.throttles
-
-
-@pytest.mark.parametrize(
-    ("fault", "impairment"),
-    [
-        (DelayObjectStore(30, 20), Latency(latency_ms=30, direction=Direction.BACKWARD)),
-        (CutObjectStore(20), Closure()),
-    ],
-)
-def test_connections_with_a_store_are_disturbed_and_healed(fault: Fault, impairment: Impairment) -> None:
-    store = FakeStore("the store")
-    found = fault.inject(OneStore(store))
-    assert found.fired and store.link.impairment == impairment and found.heal is not None
-    found.heal()
-    assert store.link.impairment is None
-
-
-def test_what_no_upload_and_no_request_met_did_not_fire_and_is_undone() -> None:
-    store = FakeStore("the store", stubborn=True)
-    found = KillObjectStore(20).inject(OneStore(store), lambda seconds: None)
-    assert found.outcome == "not_fired" and "still alive" in found.reason and store.started == 1
-    found = ThrottleObjectStore(20).inject(OneStore(store), lambda seconds: None)
-    assert found.outcome == "not_fired" and "nothing was refused" in found.reason and not store.throttles
-    found = KillObjectStore(20).inject(OneStore(FakeStore("the store", gone=True)))
-    assert found.outcome == "not_fired" and "no server" in found.reason
-
-
-@pytest.mark.parametrize("fault", STORE)
-def test_a_store_that_is_not_exposed_is_skipped_with_the_reason(fault: Fault) -> None:
-    found = fault.inject(FakeTargets(missing=("object store",)))
-    assert found.outcome == "skipped" and "object store" in found.reason
 
 
 @pytest.mark.parametrize("fault", [MESSAGES, FORGED])

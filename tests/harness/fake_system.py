@@ -19,9 +19,9 @@ from barrier_tck.faults.targets import (
     Peers,
     ProcessTarget,
     TargetGone,
-    UploadMoment,
     WriteTrouble,
 )
+from barrier_tck.faults.upload_moment import UploadMoment
 from barrier_tck.faults.vocabulary import After, ProtocolPoint
 from barrier_tck.harness.oracle.checker import Checker, TrialContext
 from barrier_tck.harness.plan.trial_plan import TrialPlan
@@ -183,12 +183,16 @@ class FakeWrites:
 
 
 class FakeStore:
-    """The server of an object store to which every fault can be done, unless it is gone or told to be stubborn."""
+    """A service that holds checkpoints, to which every fault can be done, unless it is gone or told to be stubborn."""
 
-    def __init__(self, description: str, gone: bool = False, stubborn: bool = False) -> None:
+    def __init__(
+        self, description: str, gone: bool = False, stubborn: bool = False, strikes_later: bool = False
+    ) -> None:
         self.description = description
         self.gone = gone
         self.stubborn = stubborn
+        self.strikes_later = strikes_later
+        self.struck = False
         self.link = FakeLink(description)
         self.dies_at: UploadMoment | None = None
         self.throttles = False
@@ -214,6 +218,9 @@ class FakeStore:
 
     def stop_throttling(self) -> None:
         self.throttles = False
+
+    def has_struck(self) -> bool:
+        return self.struck
 
 
 class FakeTargets(NoTargets):

@@ -12,6 +12,7 @@ from barrier_tck.faults.kinds.crash_coordinator import CrashCoordinator
 from barrier_tck.faults.kinds.cut_channel import CutChannel
 from barrier_tck.faults.kinds.disturb_writes import DisturbWrites
 from barrier_tck.faults.kinds.kill_executor import KillExecutor
+from barrier_tck.faults.kinds.kill_object_store import KillObjectStore
 from barrier_tck.faults.kinds.kill_worker import KillWorker
 from barrier_tck.faults.kinds.pause_worker import PauseWorker
 from barrier_tck.faults.targets import Targets, WriteTrouble
@@ -228,6 +229,48 @@ def test_a_fault_that_lay_in_wait_has_fired_only_if_something_came(came: bool) -
         assert (record.outcome, record.fired_at_ms) == (("fired", 1.0) if came else ("not_fired", None))
         assert ("nothing came" in record.reason) is not came
         assert len(nemesis.operations()) == (2 if came else 0)
+
+
+def test_a_fault_that_lies_in_wait_lasts_on_until_something_has_met_it_or_the_run_is_over() -> None:
+    met: list[bool] = []
+    healed: list[float] = []
+    now = [1.0]
+    nemesis = Nemesis(
+        [ScheduledFault(KillObjectStore(20), After(TAKEN))],
+        lambda fault, targets: Injection(
+            "fired", "the store", heal=lambda: healed.append(now[0]), met=lambda: bool(met)
+        ),
+    )
+    nemesis.bind(FakeTargets(), lambda: now[0])
+    nemesis.point_reached(TAKEN, "a[0]", 1)
+    for due in (21.0, 41.0):
+        assert nemesis.next_time_ms() == due
+        now[0] = due
+        nemesis.time_reached(due)
+    assert healed == []
+    met.append(True)
+    now[0] = 61.0
+    nemesis.time_reached(61.0)
+    assert healed == [61.0] and nemesis.next_time_ms() is None
+    nemesis.heal_all()
+    (record,) = nemesis.records()
+    assert (record.outcome, record.fired_at_ms, record.healed_at_ms) == ("fired", 1.0, 61.0)
+
+
+def test_a_fault_that_met_nothing_is_healed_in_the_end_and_neither_fired_nor_healed_in_the_books() -> None:
+    healed: list[str] = []
+    nemesis = Nemesis(
+        [ScheduledFault(KillObjectStore(20), After(TAKEN))],
+        lambda fault, targets: Injection(
+            "fired", "the store", heal=lambda: healed.append("the store"), met=lambda: False
+        ),
+    )
+    nemesis.bind(FakeTargets(), lambda: 1.0)
+    nemesis.point_reached(TAKEN, "a[0]", 1)
+    nemesis.heal_all()
+    (record,) = nemesis.records()
+    assert healed == ["the store"]
+    assert (record.outcome, record.fired_at_ms, record.healed_at_ms) == ("not_fired", None, None)
 
 
 def test_only_the_points_that_faults_wait_for_are_watched() -> None:

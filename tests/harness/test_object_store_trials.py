@@ -14,6 +14,7 @@ from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan, Workl
 from barrier_tck.harness.record import operations as told
 from barrier_tck.harness.record.history import History
 from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.harness.reference import checkpoint_storages
 from barrier_tck.harness.reference.mutants import mutant_catalogue
 from barrier_tck.harness.reference.object_store_model import PART_BYTES, ModelObjectStorage
 from barrier_tck.harness.reference.simulated.file_system import SimulatedDisk
@@ -59,7 +60,7 @@ def test_jobs_recover_from_an_object_store_whose_listings_are_late(tmp_path: Pat
 def test_a_storage_that_trusts_listings_loses_checkpoints_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mutant_catalogue, "ModelObjectStorage", TrustsListings)
+    monkeypatch.setitem(checkpoint_storages.MODELS, "s3", TrustsListings)
     assert run(tmp_path)[0] is Verdict.INVALID
 
 
@@ -86,7 +87,7 @@ KILLED = msgspec.structs.replace(
 def test_who_is_killed_while_it_uploads_leaves_a_part_and_the_job_aborts_that_upload(
     storage: type[ModelObjectStorage], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mutant_catalogue, "ModelObjectStorage", storage)
+    monkeypatch.setitem(checkpoint_storages.MODELS, "s3", storage)
     record = run_trial(KILLED, ReferenceSimulated(), tmp_path)
     wrong = [finding.checker for finding in record.findings if finding.verdict is Verdict.INVALID]
     assert wrong == ([] if storage is ModelObjectStorage else ["no-garbage"])
@@ -110,5 +111,5 @@ def test_nothing_comes_from_a_process_that_died_in_an_upload() -> None:
 
 def test_a_planted_bug_of_files_is_not_mixed_with_an_object_store() -> None:
     plan = TrialPlan(mutant="MD-01", checkpoints=CheckpointPlan(storage="s3"))
-    with pytest.raises(UsageProblem, match=r"leave checkpoints\.storage at 'files'"):
+    with pytest.raises(UsageProblem, match=r"checkpoints\.storage must be 'files'"):
         mutant_catalogue.components_of(plan)

@@ -9,19 +9,27 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from barrier_tck.faults.targets import TargetGone, UploadMoment
-from barrier_tck.harness.cluster.object_store.object_gate import Gate, moment_of
+from barrier_tck.faults.targets import TargetGone
+from barrier_tck.faults.upload_moment import UploadMoment
+from barrier_tck.harness.cluster.hdfs.hdfs_nodes import HdfsNodes
+from barrier_tck.harness.cluster.hdfs.webhdfs_requests import WebHdfsRequests
+from barrier_tck.harness.cluster.object_store.s3_requests import S3Requests
+from barrier_tck.harness.cluster.request_gate import Gate
+from barrier_tck.harness.plan.storage_targets import storage_target
 from barrier_tck.harness.record.operations import FileRead, ServedFrom
 from barrier_tck.harness.reference import served_storage
 from barrier_tck.harness.reference.observed_reads import ObservedFiles
 from barrier_tck.harness.reference.spark.job_driver import HiddenFiles
-from barrier_tck.harness.reference.spark.object_store import StoreLink, TrialStore
+from barrier_tck.harness.reference.spark.storage_services import StoreLink, TrialStore
 from barrier_tck.harness.reference.stored_elsewhere import FilesAndMedium, StoredElsewhere
-from barrier_tck.harness.support.errors import UsageProblem
+from barrier_tck.harness.support.errors import EnvironmentProblem, UsageProblem
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
+from barrier_tck.reference_impl.paths import safe_name
 from barrier_tck.reference_impl.runtime_errors import StorageError
 from barrier_tck.reference_impl.storage.checkpoint_storage import MediumCheckpointStorage
 from barrier_tck.reference_impl.storage.filesystem import LocalFileSystem
+from barrier_tck.reference_impl.storage.hdfs import HdfsCheckpointStorage
+from barrier_tck.reference_impl.storage.webhdfs import Patience, WebHdfs
 from tests.reference_impl.object_stores import VersityServer
 from tests.waiting import eventually
 
@@ -29,6 +37,7 @@ GROUPS = KeyGroupRange(0, 8)
 ON_FILES = "barrier_tck.reference_impl.storage.checkpoint_storage:file_storage"
 IN_MEMORY = "barrier_tck.reference_impl.storage.memory_files:memory_storage"
 CONTENT = bytes(range(256))
+SERVED_STORAGE = "barrier_tck.harness.reference.served_storage:served_storage"
 
 
 def write(storage: MediumCheckpointStorage, name: str = "state") -> str:
@@ -85,19 +94,47 @@ def test_judges_see_the_trials_files_and_those_that_are_elsewhere(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("method", "target", "moment"),
+    ("method", "target", "moments"),
     [
-        ("PUT", "/b/key?partNumber=2&uploadId=u", UploadMoment.PART),
-        ("POST", "/b/key?uploadId=u", UploadMoment.COMPLETION),
-        ("POST", "/b/key?uploads", None),
-        ("DELETE", "/b/key?uploadId=u", None),
-        ("PUT", "/b/key", None),
+        ("PUT", "/b/key?partNumber=2&uploadId=u", [UploadMoment.PART]),
+        ("POST", "/b/key?uploadId=u", [UploadMoment.COMPLETION, UploadMoment.ANSWER]),
+        ("POST", "/b/key?uploads", []),
+        ("DELETE", "/b/key?uploadId=u", []),
+        ("PUT", "/b/key", []),
     ],
 )
 def test_requests_of_an_upload_in_parts_are_told_apart(
-    method: str, target: str, moment: UploadMoment | None
+    method: str, target: str, moments: list[UploadMoment]
 ) -> None:
-    assert moment_of(method, target) is moment
+    assert list(S3Requests(("server", 1)).moments(method, target)) == moments
+
+
+NAMES, CONTENTS = ("names", 1), ("contents", 2)
+
+
+@pytest.mark.parametrize(
+    ("method", "query", "node", "moments"),
+    [
+        ("PUT", "op=CREATE&overwrite=true", NAMES, []),
+        ("PUT", "op=CREATE&namenoderpcaddress=n:1&overwrite=true", CONTENTS, [UploadMoment.PART]),
+        ("GET", "op=OPEN&namenoderpcaddress=n:1", CONTENTS, []),
+        ("PUT", "op=RENAME&destination=/b", NAMES, [UploadMoment.COMPLETION, UploadMoment.ANSWER]),
+        ("GET", "op=LISTSTATUS", NAMES, []),
+        ("DELETE", "op=DELETE&recursive=true", NAMES, []),
+    ],
+)
+def test_requests_to_name_nodes_and_data_nodes_are_told_apart(
+    method: str, query: str, node: tuple[str, int], moments: list[UploadMoment]
+) -> None:
+    requests = WebHdfsRequests(NAMES, CONTENTS)
+    assert requests.upstream(f"/webhdfs/v1/a?{query}") == node
+    assert list(requests.moments(method, f"/webhdfs/v1/a?{query}")) == moments
+
+
+def test_a_client_that_is_sent_to_the_data_node_comes_to_the_gate_again() -> None:
+    sent = [("Location", "http://contents:2/webhdfs/v1/a?op=OPEN"), ("Server", "http://contents:2/")]
+    led = WebHdfsRequests(NAMES, CONTENTS).led_here(sent, "gate:7")
+    assert led == [("Location", "http://gate:7/webhdfs/v1/a?op=OPEN"), ("Server", "http://contents:2/")]
 
 
 # --- on a real server -------------------------------------------------------------------------------------
@@ -114,9 +151,11 @@ def server(tmp_path: Path) -> Iterator[VersityServer]:
 
 @pytest.fixture
 def store(server: VersityServer) -> Iterator[TrialStore]:
-    gate = Gate("127.0.0.1", server.address)
+    gate = Gate("127.0.0.1", S3Requests(server.address))
     gate.start()
-    yield TrialStore(server, gate, gate.address, StoreLink(None, ""))
+    host, port = gate.address
+    of_job = StoredElsewhere(SERVED_STORAGE, f"http://{host}:{port}")
+    yield TrialStore(server, gate, StoreLink(None, ""), of_job, StoredElsewhere(SERVED_STORAGE, server.url))
     gate.close()
 
 
@@ -166,3 +205,75 @@ def test_a_dead_server_is_not_killed_again(server: VersityServer, store: TrialSt
     server.kill()
     with pytest.raises(TargetGone):
         store.kill_in_upload(UploadMoment.PART)
+
+
+# --- on real nodes of HDFS --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsNodes]:
+    try:
+        real = HdfsNodes(tmp_path_factory.mktemp("hdfs") / "nodes")
+    except EnvironmentProblem as problem:
+        pytest.skip(str(problem))
+    try:
+        real.start()
+        yield real
+    finally:
+        real.close()
+
+
+@pytest.fixture
+def hdfs(nodes: HdfsNodes, request: pytest.FixtureRequest) -> Iterator[TrialStore]:
+    gate = Gate("127.0.0.1", WebHdfsRequests(nodes.name_node, nodes.data_node))
+    gate.start()
+    host, port = gate.address
+    of_job, of_judges = (
+        StoredElsewhere(storage_target("hdfs"), f"{url}/{safe_name(request.node.name)}")
+        for url in (f"webhdfs://{host}:{port}", nodes.url)
+    )
+    yield TrialStore(nodes, gate, StoreLink(None, ""), of_job, of_judges)
+    gate.close()
+    nodes.start()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("moment", UploadMoment)
+def test_nodes_that_die_in_an_upload_and_start_again_lose_nothing_and_leave_nothing(
+    moment: UploadMoment, hdfs: TrialStore, tmp_path: Path
+) -> None:
+    storage = patient(hdfs)
+    kept = write(storage, "kept")
+    hdfs.kill_in_upload(moment)
+    assert not hdfs.is_dead(), "nobody has uploaded anything yet"
+    back = threading.Thread(target=start_again_when_dead, args=(hdfs,))
+    back.start()
+    stored = [f"checkpoints/{kept}"]
+    if moment is UploadMoment.PART:
+        with pytest.raises(StorageError, match="cannot write"):
+            write(storage, "torn")
+    else:
+        stored.append("checkpoints/job/counters")
+        assert storage.medium.put_new(stored[-1], CONTENT), "its own rename is not taken for another's"
+    back.join()
+    assert hdfs.has_struck() and not hdfs.is_dead()
+    assert hdfs.of_judges(LocalFileSystem(tmp_path), "job").files() == sorted(stored)
+
+
+def patient(hdfs: TrialStore) -> HdfsCheckpointStorage:
+    """Return the job's storage, with a client that waits until a JVM has started, however busy the machine is."""
+    scheme, _, place = hdfs.of_job.location.partition("://")
+    host, _, directory = place.partition("/")
+    assert scheme == "webhdfs"
+    return HdfsCheckpointStorage(WebHdfs([f"http://{host}"], "tck", Patience(repeat_s=300)), directory, "job")
+
+
+@pytest.mark.long
+def test_name_nodes_that_refuse_are_asked_again_until_they_answer(hdfs: TrialStore, tmp_path: Path) -> None:
+    hdfs.throttle()
+    relief = threading.Thread(target=stop_throttling_when_felt, args=(hdfs,))
+    relief.start()
+    path = write(hdfs.of_job(LocalFileSystem(tmp_path), "job"))
+    relief.join()
+    assert hdfs.has_struck()
+    assert hdfs.of_judges(LocalFileSystem(tmp_path), "job").files() == [f"checkpoints/{path}"]

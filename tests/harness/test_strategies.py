@@ -206,7 +206,7 @@ def test_exploration_on_spark_draws_every_kind_of_fault_that_spark_can_suffer(
     explored: tuple[TrialPlan, ...],
 ) -> None:
     drawn = {type(scheduled.fault) for plan in explored for scheduled in plan.faults}
-    # Only a trial with its checkpoints in an object store has one to hit: campaigns/object_store_spark.toml.
+    # Only a trial with its checkpoints in an object store or in HDFS has a service to hit: object_store_spark.toml.
     # Only an elastic job owes anything when an executor is gone for good: the profile spark-elastic.
     exposed = targets_of(ReferenceSpark()) - {TargetKind.OBJECT_STORE, TargetKind.CAPACITY}
     assert drawn == {fault for fault in FAULTS if fault.needs in exposed}

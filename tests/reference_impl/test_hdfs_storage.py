@@ -12,19 +12,20 @@ from barrier_tck.faults.kinds.crash_coordinator import CrashCoordinator
 from barrier_tck.faults.kinds.kill_worker import KillWorker
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.certify.storage_suite import certify_storage
+from barrier_tck.harness.cluster.hdfs.hdfs_nodes import DATA_NODE, NAME_NODE, HdfsNodes
+from barrier_tck.harness.plan.storage_targets import storage_target
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan, WorkloadPlan
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.reference.checkpoint_storages import require_checkpoint_storage
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.reference.spark.spark_system import ReferenceSpark
-from barrier_tck.harness.support.errors import UsageProblem
+from barrier_tck.harness.support.errors import EnvironmentProblem, UsageProblem
 from barrier_tck.harness.trial.trial_run import execute
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
 from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint, StateHandle
 from barrier_tck.reference_impl.runtime_errors import JobUsageError, StorageCause, StorageError
 from barrier_tck.reference_impl.storage.hdfs import LOCATION, HdfsCheckpointStorage, hdfs_storage
 from barrier_tck.reference_impl.storage.webhdfs import Patience, WebHdfs
-from tests.reference_impl.hdfs_cluster import DATA_NODE, NAME_NODE, Hdfs
 from tests.reference_impl.hdfs_model import ModelHdfs, Refusal
 from tests.reference_impl.storage_fakes import completed_checkpoint
 from tests.waiting import eventually
@@ -290,19 +291,21 @@ def test_a_location_that_is_none_is_refused(location: str, monkeypatch: pytest.M
 # --- trials -----------------------------------------------------------------------------------------------
 
 COMPLETED = ProtocolPoint.CHECKPOINT_COMPLETED
+GIVEN = storage_target("hdfs")
 
 
-def test_simulated_trials_keep_their_checkpoints_in_hdfs(
+def test_simulated_trials_keep_their_checkpoints_in_an_hdfs_that_is_given(
     hdfs: ModelHdfs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(LOCATION, raising=False)
-    with pytest.raises(UsageProblem, match=LOCATION):
-        require_checkpoint_storage("hdfs")
-    monkeypatch.setenv(LOCATION, f"webhdfs://{hdfs.host}/trials/")
     require_checkpoint_storage("hdfs")
+    with pytest.raises(UsageProblem, match=LOCATION):
+        require_checkpoint_storage(GIVEN)
+    monkeypatch.setenv(LOCATION, f"webhdfs://{hdfs.host}/trials/")
+    require_checkpoint_storage(GIVEN)
     plan = TrialPlan(
         workload=WorkloadPlan("keyed-totals", batches=60, keys=10),
-        checkpoints=CheckpointPlan(interval_ms=15, storage="hdfs"),
+        checkpoints=CheckpointPlan(interval_ms=15, storage=GIVEN),
         faults=(
             ScheduledFault(CrashCoordinator(), After(COMPLETED)),
             ScheduledFault(KillWorker("totals[0]"), After(COMPLETED, nth=2)),
@@ -316,8 +319,11 @@ def test_simulated_trials_keep_their_checkpoints_in_hdfs(
 
 
 @pytest.fixture(scope="module")
-def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
-    real = Hdfs(tmp_path_factory.mktemp("hdfs") / "nodes")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsNodes]:
+    try:
+        real = HdfsNodes(tmp_path_factory.mktemp("hdfs") / "nodes")
+    except EnvironmentProblem as problem:
+        pytest.skip(str(problem))
     try:
         real.start()
         yield real
@@ -325,35 +331,37 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
         real.close()
 
 
-def on_real(nodes: Hdfs, directory: str) -> HdfsCheckpointStorage:
+def on_real(nodes: HdfsNodes, directory: str) -> HdfsCheckpointStorage:
     """Return storage that waits for nodes as long as it takes them to start."""
     name_node = nodes.url.replace("webhdfs", "http")
     return HdfsCheckpointStorage(WebHdfs([name_node], "tck", Patience(repeat_s=300)), directory, "job")
 
 
 @pytest.mark.long
-def test_the_hdfs_storage_has_the_properties_on_real_nodes(nodes: Hdfs) -> None:
+def test_the_hdfs_storage_has_the_properties_on_real_nodes(nodes: HdfsNodes) -> None:
     outcomes = certify_storage("hdfs", f"{nodes.url}/quick", only=QUICK, property_s=PROPERTY_S).outcomes
     assert {one.name: one.reason for one in outcomes if one.status != "passed"} == {}
     assert len(outcomes) == len(QUICK)
 
 
 @pytest.mark.nightly
-def test_the_hdfs_storage_is_certified_on_real_nodes(nodes: Hdfs) -> None:
+def test_the_hdfs_storage_is_certified_on_real_nodes(nodes: HdfsNodes) -> None:
     certificate = certify_storage("hdfs", f"{nodes.url}/full", property_s=PROPERTY_S)
     assert {one.name: one.reason for one in certificate.outcomes if one.status != "passed"} == {}
     assert (certificate.verdict, certificate.level) == ("certified", "crash")
 
 
 @pytest.mark.long
-def test_a_data_node_syncs_what_it_has_before_the_file_is_closed(nodes: Hdfs) -> None:
+def test_a_data_node_syncs_what_it_has_before_the_file_is_closed(nodes: HdfsNodes) -> None:
     before = nodes.syncs()
     write(hdfs_storage(f"{nodes.url}/synced", "job"), 1)
     eventually("its counters show the syncs", lambda: nodes.syncs() > before)
 
 
 @pytest.mark.long
-def test_a_data_node_killed_in_the_middle_of_an_upload_loses_nothing_and_leaves_nothing(nodes: Hdfs) -> None:
+def test_a_data_node_killed_in_the_middle_of_an_upload_loses_nothing_and_leaves_nothing(
+    nodes: HdfsNodes,
+) -> None:
     def storage() -> HdfsCheckpointStorage:
         return on_real(nodes, "killed")
 
@@ -379,7 +387,7 @@ def test_a_data_node_killed_in_the_middle_of_an_upload_loses_nothing_and_leaves_
 
 
 @pytest.mark.long
-def test_a_name_node_that_was_killed_and_is_in_safe_mode_is_waited_for(nodes: Hdfs) -> None:
+def test_a_name_node_that_was_killed_and_is_in_safe_mode_is_waited_for(nodes: HdfsNodes) -> None:
     storage = on_real(nodes, "restarted")
     kept = complete(storage, 1)
     nodes.kill(NAME_NODE)
@@ -393,7 +401,7 @@ def test_a_name_node_that_was_killed_and_is_in_safe_mode_is_waited_for(nodes: Hd
 @pytest.mark.nightly
 @pytest.mark.spark
 def test_a_job_on_spark_recovers_from_hdfs(
-    nodes: Hdfs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    nodes: HdfsNodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(LOCATION, f"{nodes.url}/spark")
     plan = TrialPlan(

@@ -1,1 +1,1 @@
-"""A real object store on this machine that can be killed, and what stands before it to throttle it."""
+"""A real object store on this machine that can be killed, and what its requests are."""

@@ -21,6 +21,7 @@ from pathlib import Path
 import psutil
 
 from barrier_tck.faults.toxiproxy import leash
+from barrier_tck.faults.upload_moment import UploadMoment
 from barrier_tck.harness.cluster.installation import import_path
 from barrier_tck.harness.support.errors import EnvironmentProblem
 
@@ -108,6 +109,10 @@ class ObjectServer:
                 server.kill()
                 server.wait(_END_S)
         self._end_leash()
+
+    def strike(self, moment: UploadMoment) -> None:
+        """Kill it: it serves every moment of an upload."""
+        self.kill()
 
     def close(self) -> None:
         """End it. Closing twice is harmless."""

@@ -22,6 +22,7 @@ from barrier_tck.harness.plan.trial_plan import (
     TrialPlan,
     WorkloadPlan,
 )
+from barrier_tck.harness.reference.checkpoint_storages import storage_of
 from barrier_tck.harness.reference.mutants import data_bugs as data
 from barrier_tck.harness.reference.mutants import protocol_bugs as protocol
 from barrier_tck.harness.reference.mutants import storage_bugs as storage
@@ -50,7 +51,6 @@ from barrier_tck.harness.reference.mutants.mutant import (
     pause,
     spark,
 )
-from barrier_tck.harness.reference.object_store_model import ModelObjectStorage
 from barrier_tck.harness.reference.state_backends import require_state_backend
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.reference_impl.runtime.components import Components
@@ -471,13 +471,7 @@ def components_of(plan: TrialPlan, elsewhere: Callable[..., CheckpointStorage] |
             f"mutant {plan.mutant!r} is not known; known mutants: {', '.join((*MUTANTS, *FLOW_BUGS))}"
         )
     if plan.checkpoints.storage != "files":
-        if components.checkpoint_storage is not Components().checkpoint_storage:
-            raise UsageProblem(
-                f"mutant {plan.mutant!r} is a broken storage on files; leave checkpoints.storage at 'files'"
-            )
-        if elsewhere is None and plan.checkpoints.storage != "s3":
-            raise UsageProblem(f"nobody keeps checkpoints in {plan.checkpoints.storage!r} here")
-        components = replace(components, checkpoint_storage=elsewhere or ModelObjectStorage)
+        components = replace(components, checkpoint_storage=storage_of(plan, components, elsewhere))
     if plan.state_backend == _OWN_BACKEND:
         return components
     if components.state_backend is not Components().state_backend:

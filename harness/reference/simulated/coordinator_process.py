@@ -10,7 +10,7 @@ from barrier_tck.faults.targets import Direction
 from barrier_tck.harness.reference.repeated_messages import RepeatedMessages
 from barrier_tck.harness.reference.simulated.executors import SimulatedExecutors
 from barrier_tck.harness.reference.simulated.file_system import SimulatedFileSystem
-from barrier_tck.harness.reference.simulated.hosts import PrimaryFailures
+from barrier_tck.harness.reference.simulated.storage_troubles import StorageTroubles
 from barrier_tck.harness.reference.simulated.subtask_processes import ProcessKilled, SimulatedSubtask
 from barrier_tck.harness.reference.simulated.surroundings import Background, Surroundings
 from barrier_tck.harness.support.errors import SystemBroke
@@ -59,8 +59,8 @@ class CoordinatorWorld(Protocol):
         """The observer that is told what happens."""
 
     @property
-    def primary_failures(self) -> PrimaryFailures | None:
-        """Which writes of durable storage fail; None if the plan lets none fail."""
+    def storage_troubles(self) -> StorageTroubles:
+        """What can go wrong with the storage of checkpoints."""
 
     @property
     def processes(self) -> Mapping[SubtaskId, SimulatedSubtask]:
@@ -110,9 +110,8 @@ class SimulatedCoordinator:
         self._timers: dict[str, int] = {}
         self._timer_count = 0
         background = Background(surroundings, self, surroundings.async_ms_max / 2)
-        failures = world.primary_failures
         self.storage = world.components.checkpoint_storage(
-            failures.wrapped(files) if failures is not None else files,
+            world.storage_troubles.way_to_storage(files),
             world.job.name,
             world.config.storage_root,
         )

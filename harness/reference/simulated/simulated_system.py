@@ -94,6 +94,7 @@ class ReferenceSimulated:
             Capability.LOOPS,
             Capability.CHANDY_LAMPORT,
             Capability.MESSAGE_FAULTS,
+            Capability.OBJECT_STORE_FAULTS,
         }
     )
 

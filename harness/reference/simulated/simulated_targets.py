@@ -13,6 +13,7 @@ from barrier_tck.harness.reference.repeated_messages import RepeatableMessages
 from barrier_tck.harness.reference.simulated.executors import Lost
 from barrier_tck.harness.reference.simulated.subtask_processes import SimulatedExecutor, SimulatedSubtask
 from barrier_tck.harness.reference.simulated.world import SimulatedWorld
+from barrier_tck.harness.reference.storage_service import ServiceTarget
 from barrier_tck.reference_impl.ids import SubtaskId
 from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
 from barrier_tck.reference_impl.storage.local_copies import directory_of
@@ -203,7 +204,7 @@ class SimulatedTargets(NoTargets):
         world = self._world
         if world.plan.checkpoints.storage not in OF_THE_TRIAL:
             return None
-        files, failures = world.disk.host(), world.primary_failures
+        files, failures = world.disk.host(), world.storage_troubles.failures
         root = world.config.storage_root
         return PrimaryCopies(
             SubtaskId.parse(subtask),
@@ -216,7 +217,7 @@ class SimulatedTargets(NoTargets):
 
     def metadata(self) -> MetadataWrites | None:
         """Return the writes that make checkpoints complete; None if the plan lets none of them fail."""
-        failures = self._world.primary_failures
+        failures = self._world.storage_troubles.failures
         return (
             MetadataWrites(failures.refuse_metadata, failures.refuses_metadata)
             if failures is not None
@@ -235,6 +236,10 @@ class SimulatedTargets(NoTargets):
             world.receive_forged,
         )
         return RepeatableMessages(world.repeats, subtask, forger)
+
+    def object_store(self) -> ServiceTarget | None:
+        """Return the service that holds the checkpoints; None if they are in files, or outside the trial."""
+        return self._world.storage_troubles.target()
 
     def coordinator(self) -> _CoordinatorTarget | None:
         """Return the coordinator, if it is alive."""

@@ -23,6 +23,8 @@ class Surroundings:
     """The asynchronous part of a snapshot takes up to this many virtual milliseconds."""
     network_random: random.Random
     storage_random: random.Random
+    take_late_ms: Callable[[], float] = lambda: 0.0
+    """Returns by how much longer than usual storage took since it was asked last (virtual ms)."""
 
     def after_latency(
         self, action: Callable[..., None], argument: Any = None, not_before_ms: float = 0.0
@@ -96,11 +98,12 @@ class Background:
         world = self._surroundings
         world.trace.add((world.scheduler.now, self._owner.name, "background", None))
         result, error = None, None
+        world.take_late_ms()
         try:
             result = task()
         except Exception as problem:  # noqa: BLE001 - the owner's driver decides what an error means
             error = problem
-        delay = world.storage_random.random() * world.latency_ms
+        delay = world.storage_random.random() * world.latency_ms + world.take_late_ms()
         world.scheduler.at(world.scheduler.now + delay, self._report, (on_done, result, error))
 
     def _report(self, outcome: tuple[Callable[..., None], Any, BaseException | None]) -> None:

@@ -32,12 +32,13 @@ from barrier_tck.harness.reference.simulated.coordinator_process import Simulate
 from barrier_tck.harness.reference.simulated.disturbances import Disturbances
 from barrier_tck.harness.reference.simulated.executors import Lost, SimulatedExecutors
 from barrier_tck.harness.reference.simulated.file_system import SimulatedDisk, SimulatedFileSystem
-from barrier_tck.harness.reference.simulated.hosts import memory_for_copies, planned_failures
+from barrier_tck.harness.reference.simulated.hosts import memory_for_copies
 from barrier_tck.harness.reference.simulated.network import UNBOUNDED, DataChannel, Link
 from barrier_tck.harness.reference.simulated.randomness import stream
 from barrier_tck.harness.reference.simulated.scheduler import Scheduler
 from barrier_tck.harness.reference.simulated.silence import HEARTBEAT_TIMEOUT_MS, Heartbeats
 from barrier_tck.harness.reference.simulated.simulated_placement import placed_on
+from barrier_tck.harness.reference.simulated.storage_troubles import StorageTroubles
 from barrier_tck.harness.reference.simulated.subtask_processes import (
     SimulatedExecutor,
     SimulatedSubtask,
@@ -60,7 +61,6 @@ from barrier_tck.reference_impl.runtime.subtask_deployment import SubtaskDeploym
 from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver
 from barrier_tck.reference_impl.runtime_errors import StorageError
 from barrier_tck.reference_impl.state.backend import StateCapability
-from barrier_tck.reference_impl.storage.filesystem import FileSystem
 
 _FAULT_POINTS = {point: ProtocolPoint(point.value) for point in RuntimePoint}
 COORDINATOR_RESTART_MS = 15.0
@@ -96,6 +96,8 @@ class SimulatedWorld:
         self.nemesis = nemesis
         self.scheduler = Scheduler()
         self.trace = Trace()
+        self.disk = disk if disk is not None else SimulatedDisk()
+        self.storage_troubles = StorageTroubles(plan, self.disk)
         self.surroundings = Surroundings(
             self.scheduler,
             self.trace,
@@ -103,11 +105,9 @@ class SimulatedWorld:
             async_ms_max=float(plan.checkpoints.async_ms_max),
             network_random=stream(plan.seed, "network"),
             storage_random=stream(plan.seed, "storage"),
+            take_late_ms=self.storage_troubles.take_late_ms,
         )
         self._choices = stream(plan.seed, "choices")
-        self.disk = disk if disk is not None else SimulatedDisk()
-        self.primary_failures = planned_failures(plan)
-        """Which writes of durable storage fail; None if the plan has no such fault."""
         self.disturbances = Disturbances(self, plan.seed)
         self.repeats = RepeatedMessages()
         self.heartbeats = Heartbeats(
@@ -309,9 +309,7 @@ class SimulatedWorld:
             restored_checkpoint=restore.checkpoint if restore is not None else None,
             stopped=restore is not None and restore.stops_the_job,
         )
-        files: FileSystem = process.executor.files
-        if self.primary_failures is not None:
-            files = self.primary_failures.wrapped(files)
+        shared, troubles = process.executor.files, self.storage_troubles
         host = process.executor.host
         ports = SubtaskPorts(
             clock=self.scheduler,
@@ -319,8 +317,10 @@ class SimulatedWorld:
             output=process,
             coordinator=process,
             background=process.background,
-            storage=self.components.checkpoint_storage(files, self.graph.name, self.config.storage_root),
-            files=files,
+            storage=self.components.checkpoint_storage(
+                troubles.way_to_storage(shared), self.graph.name, self.config.storage_root
+            ),
+            files=troubles.disk_of(shared),
             buffered_bytes=process.buffered_bytes,
             working_root=self._working.name if self._working is not None else None,
             local_files=host.local if self.config.local_recovery else None,

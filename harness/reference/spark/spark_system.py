@@ -57,12 +57,12 @@ from barrier_tck.harness.reference.spark.executor_memories import ExecutorMemori
 from barrier_tck.harness.reference.spark.job_doors import JobOrder, JobReports
 from barrier_tck.harness.reference.spark.job_parts import graph_of, name_of, parts_of
 from barrier_tck.harness.reference.spark.judge import SparkJudge
-from barrier_tck.harness.reference.spark.object_store import TrialStore, store_of
 from barrier_tck.harness.reference.spark.proxied_network import ProxyNetwork
 from barrier_tck.harness.reference.spark.proxies import ProxyServers
 from barrier_tck.harness.reference.spark.remote_job import JobDrivers, RemoteJob, doors_of
 from barrier_tck.harness.reference.spark.spark_targets import SparkTargets
 from barrier_tck.harness.reference.spark.spark_watcher import FAULT_POINTS, SparkWatcher
+from barrier_tck.harness.reference.spark.storage_services import StorageServices, TrialStore
 from barrier_tck.harness.reference.stored_elsewhere import FilesAndMedium
 from barrier_tck.harness.reference.unsynced_files import lose_unsynced
 from barrier_tck.harness.support.errors import OperatingError
@@ -162,6 +162,7 @@ class ReferenceSpark:
         self._config = config or config_for_trials(ClusterKind.LOCAL, WORKERS, CORES_PER_WORKER, 512)
         self._stack = contextlib.ExitStack()
         self._proxies = ProxyServers(self._stack)
+        self._services = StorageServices(self._stack, self._proxies)
         self._drivers: JobDrivers | None = None
         self._cluster: Cluster | None = None
         self._judge: SparkJudge | None = None
@@ -216,6 +217,7 @@ class ReferenceSpark:
         self._cluster = None
         self._judge = None
         self._proxies.forget()
+        self._services.forget()
         self._stack.close()
 
     def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
@@ -241,7 +243,7 @@ class ReferenceSpark:
         with (
             _scratch(self._cluster.directory) as scratch,
             self._proxies.network(plan, self._cluster.worker_hosts(), self._cluster.driver_host) as network,
-            store_of(plan, self._proxies, scratch / "objects", self._cluster.driver_host) as store,
+            self._services.of(plan, scratch, self._cluster.driver_host) as store,
         ):
             source = _input_directory(driver, workload, plan, scratch)
             return self._run_job(drivers, plan, workload, source, scratch, nemesis, network, store)

@@ -19,9 +19,9 @@ from barrier_tck.harness.reference.copy_targets import LocalCopies, MetadataWrit
 from barrier_tck.harness.reference.repeated_messages import RepeatableMessages
 from barrier_tck.harness.reference.spark.disks import JobDisks
 from barrier_tck.harness.reference.spark.executor_memories import ExecutorMemories
-from barrier_tck.harness.reference.spark.object_store import TrialStore
 from barrier_tck.harness.reference.spark.proxied_network import ProxiedLink, ProxyNetwork
 from barrier_tck.harness.reference.spark.remote_job import RemoteJob
+from barrier_tck.harness.reference.spark.storage_services import TrialStore
 from barrier_tck.reference_impl.ids import SubtaskId
 from barrier_tck.reference_impl.spark.spark_observer import SubtaskProcess
 
@@ -106,7 +106,7 @@ class SparkTargets(NoTargets):
         return self._metadata() if self._metadata is not None else None
 
     def object_store(self) -> TrialStore | None:
-        """Return the store that holds the checkpoints; None if they are in files."""
+        """Return the service that holds the checkpoints; None if they are in files, or elsewhere."""
         return self._store
 
     def messages_of(self, subtask: str) -> RepeatableMessages | None:

@@ -1,34 +1,68 @@
-"""An HTTP proxy in front of an object store's server: it can refuse requests with 503, and strike in an upload.
+"""An HTTP proxy in front of the service that holds checkpoints: it can refuse requests, and strike in an upload.
 
-Toxiproxy knows bytes, not requests; what is told apart here are requests.
+Toxiproxy knows bytes, not requests; what is told apart here are requests. ``Requests`` knows those of one protocol.
 """
 
 from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from typing import Any, Protocol
 
-from barrier_tck.faults.targets import UploadMoment
+from barrier_tck.faults.upload_moment import UploadMoment
 
 _TIMEOUT_S = 60.0
 _HOP_BY_HOP = ("connection", "expect", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding")
-_SLOW_DOWN = (
-    b'<?xml version="1.0" encoding="UTF-8"?>\n'
-    b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
-)
+Headers = list[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is answered to a request."""
+
+    status: int
+    reason: str
+    headers: Headers
+    content: bytes
+
+
+class Requests(Protocol):
+    """The requests of one protocol to the servers of one service."""
+
+    refusal: Answer
+    """What a server answers that has too much to do."""
+
+    def upstream(self, target: str) -> tuple[str, int]:
+        """Return the address of the server that a request is for."""
+
+    def moments(self, method: str, target: str) -> tuple[UploadMoment, ...]:
+        """Return which moments of an upload a request has; none if it belongs to no upload."""
+
+    def led_here(self, headers: Headers, host: str) -> Headers:
+        """Return the headers of an answer, changed so that a client that is sent to another server comes here again.
+
+        ``host`` is the address by which the client has reached this.
+        """
+
+
+class _BrokeOff(Exception):
+    """A client is gone before it had sent everything."""
+
+    def __init__(self, sent: bytes) -> None:
+        super().__init__()
+        self.sent = sent
 
 
 class Gate:
     """The proxy. ``start`` it; ``close`` it in every case. It may be used from any thread."""
 
-    def __init__(self, listen: str, upstream: tuple[str, int]) -> None:
-        """Take the address to listen at, and the server's."""
-        self.upstream = upstream
+    def __init__(self, listen: str, requests: Requests) -> None:
+        """Take the address to listen at, and whose requests pass."""
+        self.requests = requests
         self._lock = threading.Lock()
         self._throttles = False
         self._refused = 0
@@ -36,7 +70,7 @@ class Gate:
         self._server = _Server((listen, 0), _Request)
         self._server.gate = self
         self._thread = threading.Thread(
-            target=self._server.serve_forever, args=(0.05,), name="gate of the object store", daemon=True
+            target=self._server.serve_forever, args=(0.05,), name="gate of the storage service", daemon=True
         )
 
     @property
@@ -81,20 +115,10 @@ class Gate:
     def due(self, method: str, target: str) -> tuple[UploadMoment, Callable[[], None]] | None:
         """Return what is to strike in this request; it strikes once."""
         with self._lock:
-            if self._strike is None or moment_of(method, target) is not self._strike[0]:
+            if self._strike is None or self._strike[0] not in self.requests.moments(method, target):
                 return None
             strike, self._strike = self._strike, None
             return strike
-
-
-def moment_of(method: str, target: str) -> UploadMoment | None:
-    """Return which moment of an upload in parts a request is; None for any other request."""
-    query = parse_qs(urlsplit(target).query)
-    if "uploadId" not in query:
-        return None
-    if method == "PUT" and "partNumber" in query:
-        return UploadMoment.PART
-    return UploadMoment.COMPLETION if method == "POST" else None
 
 
 class _Server(ThreadingHTTPServer):
@@ -119,31 +143,65 @@ class _Request(BaseHTTPRequestHandler):
         """Say nothing: the server itself has logs."""
 
     def _pass_on(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        gate = self.server.gate
+        gate, requests = self.server.gate, self.server.gate.requests
+        try:
+            body, whole = b"".join(self._body()), True
+        except _BrokeOff as broken:
+            body, whole = broken.sent, False
         if gate.refuses():
-            self._answer(503, "Slow Down", [("Content-Type", "application/xml")], _SLOW_DOWN)
+            self._answer(requests.refusal)
             return
-        strike = gate.due(self.command, self.path)
-        upstream = HTTPConnection(*gate.upstream, timeout=_TIMEOUT_S)
+        strike = gate.due(self.command, self.path) if whole else None
+        upstream = HTTPConnection(*requests.upstream(self.path), timeout=_TIMEOUT_S)
         try:
             upstream.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
             for name, value in self.headers.items():
-                if name.lower() not in _HOP_BY_HOP:
+                if name.lower() not in (*_HOP_BY_HOP, "content-length"):
                     upstream.putheader(name, value)
             upstream.putheader("Connection", "close")
-            if strike is not None:
+            if body or not whole or self.command in ("PUT", "POST"):
+                upstream.putheader("Content-Length", str(len(body) if whole else len(body) + 1))
+            if strike is not None and strike[0] is not UploadMoment.ANSWER:
                 self._struck(upstream, body, *strike)
                 return
             upstream.endheaders(body)
-            answer = upstream.getresponse()
-            content = answer.read()
+            if not whole:
+                self.close_connection = True  # the server has got as much as the client has sent
+                return
+            got = upstream.getresponse()
+            content = got.read()
         except (OSError, HTTPException):
             self.close_connection = True  # as the server did, or as if there were none
             return
         finally:
             upstream.close()
-        self._answer(answer.status, answer.reason, answer.getheaders(), content)
+        if strike is not None:
+            self.close_connection = True
+            strike[1]()
+            return
+        headers = requests.led_here(got.getheaders(), self.headers.get("Host", ""))
+        self._answer(Answer(got.status, got.reason, headers, content))
+
+    def _body(self) -> Iterator[bytes]:
+        """Yield what the client sends; raises _BrokeOff, with what has come, if it is gone before the end."""
+        if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
+            expected = int(self.headers.get("Content-Length", 0))
+            content = self.rfile.read(expected)
+            if len(content) < expected:
+                raise _BrokeOff(content)
+            yield content
+            return
+        came = bytearray()
+        while True:
+            line = self.rfile.readline()
+            size = int(line.partition(b";")[0], 16) if line.strip() else -1
+            chunk = self.rfile.read(size) if size > 0 else b""
+            came += chunk
+            if size < 0 or len(chunk) < size or not self.rfile.readline():
+                raise _BrokeOff(bytes(came))
+            if not size:
+                yield bytes(came)
+                return
 
     def _struck(
         self, upstream: HTTPConnection, body: bytes, moment: UploadMoment, act: Callable[[], None]
@@ -155,15 +213,16 @@ class _Request(BaseHTTPRequestHandler):
             upstream.send(body[: len(body) // 2])
         act()
 
-    def _answer(self, status: int, reason: str, headers: list[tuple[str, str]], content: bytes) -> None:
-        self.send_response_only(status, reason)
-        for name, value in headers:
+    def _answer(self, answer: Answer) -> None:
+        self.send_response_only(answer.status, answer.reason)
+        for name, value in answer.headers:
             if name.lower() not in (*_HOP_BY_HOP, "content-length"):
                 self.send_header(name, value)
-        length = {name.lower(): value for name, value in headers}.get("content-length", "0")
-        self.send_header("Content-Length", length if self.command == "HEAD" else str(len(content)))
+        length = {name.lower(): value for name, value in answer.headers}.get("content-length", "0")
+        head = self.command == "HEAD"
+        self.send_header("Content-Length", length if head else str(len(answer.content)))
         self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(content)
+        if not head:
+            self.wfile.write(answer.content)
 
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _pass_on  # noqa: N815 - the names that http.server asks for

@@ -1,0 +1,329 @@
+"""A model of HDFS on the world's disk, behind the client and the storage that the product has for it (STA-2).
+
+Two name nodes share the names: one is active, the other one stands by and takes over when the first one dies, at once
+or not at all. Two data nodes keep the contents, and each block is on one of them only. So whoever dies takes away what
+nobody else has, and a client must ask again, elsewhere, and find out what became of a request that nobody answered:
+
+- A data node that dies in the middle of a file leaves the file as long as it had got it, and nobody closes it. It dies
+  with its machine: what it had not synced is lost, whoever has been told that it was written.
+- A name node that dies over a rename has carried it out and logged it, or has not.
+- A process that dies leaves the file that it was sending; the data node closes that with what it got.
+
+A file's path is that on the disk, so whoever judges or damages files finds it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import random
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
+
+import requests
+from requests.adapters import BaseAdapter
+
+from barrier_tck.faults.upload_moment import UploadMoment
+from barrier_tck.harness.reference.storage_service import Fate, Server, StorageService, Strike, service_of
+from barrier_tck.harness.reference.stored_elsewhere import watched
+from barrier_tck.reference_impl.paths import parent
+from barrier_tck.reference_impl.runtime_errors import SnapshotCancelled, StorageError
+from barrier_tck.reference_impl.storage.filesystem import FileSystem
+from barrier_tck.reference_impl.storage.hdfs import HdfsCheckpointStorage
+from barrier_tck.reference_impl.storage.webhdfs import Patience, WebHdfs
+
+PATIENCE = Patience(repeat_s=0.05, pause_s=0.01)
+"""In virtual seconds. Nothing that is broken is mended while a client waits, but another node may answer."""
+
+_NAMES = "/webhdfs/v1"
+_NAME_NODES = ("first-name-node:9870", "second-name-node:9870")
+_DATA_NODES = ("first-data-node:9864", "second-data-node:9864")
+_MISSING = "FileNotFoundException"
+_CREATED, _REDIRECTED, _FORBIDDEN, _NOT_FOUND, _DONE = 201, 307, 403, 404, 200
+
+Query = Mapping[str, str]
+Answer = tuple[int, dict[str, str], bytes]
+
+
+class _Refusal(Exception):
+    """What HDFS answers with a RemoteException."""
+
+    def __init__(self, exception: str, message: str) -> None:
+        super().__init__(message)
+        self.exception = exception
+
+    @property
+    def answer(self) -> Answer:
+        said = {"exception": self.exception, "javaClassName": self.exception, "message": str(self)}
+        status = _NOT_FOUND if self.exception == _MISSING else _FORBIDDEN
+        return status, {}, json.dumps({"RemoteException": said}).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """The content of a file: who has it, and whether it is on a disk there."""
+
+    node: Server
+    synced: bool
+
+
+class HdfsService(StorageService):
+    """The nodes, and what is wrong with them. Judges make one of their own on the same disk, which is in order."""
+
+    def __init__(self, files: FileSystem, choices: random.Random) -> None:
+        """Take the disk, and whence to draw."""
+        super().__init__("HDFS", files, choices)
+        self._name_nodes = tuple(map(Server, _NAME_NODES))
+        self._data_nodes = tuple(map(Server, _DATA_NODES))
+        self._nodes = {node.name: node for node in (*self._name_nodes, *self._data_nodes)}
+        self._active = self._name_nodes[0]
+        self._created = 0
+        self._names = 0
+        self._directories: dict[str, None] = {"": None}
+        """Those that were made; where a file is, there is a directory too."""
+        self._blocks: dict[str, _Block] = {}
+
+    def answer(self, host: str, path: str, query: Query, body: Iterable[bytes]) -> Answer:
+        """Answer a request to a node; raises ConnectionError if nobody does."""
+        node, fate = self._nodes[host], self.fate()
+        if fate is Fate.LOST or not node.alive:
+            raise requests.ConnectionError(f"{host} does not answer")
+        try:
+            if node in self._data_nodes:
+                answer = self._of_data_node(node, fate, path, query, body)
+            else:
+                answer = self._of_name_node(node, fate, path, query)
+        except _Refusal as refusal:
+            answer = refusal.answer
+        if fate is Fate.UNANSWERED:
+            raise requests.ConnectionError(f"{host} does not answer any more")
+        return answer
+
+    def fresh_name(self) -> str:
+        """Return what nobody else has been given."""
+        self._names += 1
+        return str(self._names)
+
+    def tear(self, host: str, path: str, body: Iterable[bytes]) -> None:
+        """Take half of a file from a client that dies then; the data node closes it."""
+        if self._nodes[host].alive:
+            self._store(self._nodes[host], path, _half(body), synced=True)
+
+    # --- name nodes -----------------------------------------------------------------------------------------
+
+    def _of_name_node(self, node: Server, fate: Fate, path: str, query: Query) -> Answer:
+        if node is not self._active:
+            raise _Refusal("StandbyException", "Operation category READ is not supported in state standby")
+        self._require_willing(fate)
+        operation = query["op"]
+        if operation in ("CREATE", "OPEN"):
+            location = f"http://{self._sent_to(path, query).name}{_NAMES}/{quote(path)}?{urlencode(query)}"
+            return _REDIRECTED, {"Location": location}, b""
+        if operation != "RENAME":
+            naming = {
+                "GETFILESTATUS": self._status,
+                "LISTSTATUS": self._listing,
+                "MKDIRS": self._make_directory,
+                "DELETE": self._delete,
+            }
+            return _DONE, {}, naming[operation](path, query)
+        self._strike_name_node(node, UploadMoment.COMPLETION)
+        self._rename(path, query)
+        self._strike_name_node(node, UploadMoment.ANSWER)
+        return _DONE, {}, b""
+
+    def _require_willing(self, fate: Fate) -> None:
+        if fate is Fate.REFUSED:
+            raise _Refusal("RetriableException", "Server is too busy")
+
+    def _strike_name_node(self, node: Server, moment: UploadMoment) -> None:
+        """Let the name node die if that is due; perhaps the other one takes over."""
+        strike = self.due(moment)
+        if strike is None:
+            return
+        node.die(strike)
+        other = next(one for one in self._name_nodes if one is not node)
+        if other.alive and self.choices.random() < 0.5:
+            self._active = other
+        raise requests.ConnectionError(f"{node.name} has died")
+
+    def _sent_to(self, path: str, query: Query) -> Server:
+        """Return the data node that a client is sent to; whether it is alive the name node learns much later."""
+        excluded = query.get("excludedatanodes", "").split(",")
+        if query["op"] == "OPEN":
+            self._require_file(path)
+        block = self._blocks.get(path) if query["op"] == "OPEN" else None
+        fitting = self._data_nodes if block is None else (block.node,)
+        left = [node for node in fitting if node.name not in excluded]
+        if not left:
+            raise _Refusal("IOException", "Failed to find datanode, suggest to check cluster health.")
+        if query["op"] == "CREATE":
+            self._created += 1
+        return left[self._created % len(left)]
+
+    def _require_file(self, path: str) -> None:
+        if not self.files.exists(path):
+            raise _Refusal(_MISSING, f"File does not exist: /{path}")
+
+    def _is_directory(self, path: str) -> bool:
+        return path in self._directories or bool(self.files.list_files(path))
+
+    def _status(self, path: str, query: Query) -> bytes:
+        if self.files.exists(path):
+            kind = "FILE"
+        elif self._is_directory(path):
+            kind = "DIRECTORY"
+        else:
+            raise _Refusal(_MISSING, f"File does not exist: /{path}")
+        return json.dumps({"FileStatus": {"pathSuffix": "", "type": kind}}).encode()
+
+    def _listing(self, path: str, query: Query) -> bytes:
+        if not self._is_directory(path):
+            raise _Refusal(_MISSING, f"File /{path} does not exist.")
+        start = len(path) + 1 if path else 0
+        found = {one[start:]: "DIRECTORY" for one in self._directories if one and parent(one) == path}
+        for file in self.files.list_files(path):
+            name, below, _ = file[start:].partition("/")
+            found[name] = "DIRECTORY" if below else "FILE"
+        entries = [{"pathSuffix": name, "type": kind} for name, kind in sorted(found.items())]
+        return json.dumps({"FileStatuses": {"FileStatus": entries}}).encode()
+
+    def _make_directory(self, path: str, query: Query) -> bytes:
+        while path not in self._directories:
+            self._directories[path] = None
+            path = parent(path)
+        return b'{"boolean": true}'
+
+    def _delete(self, path: str, query: Query) -> bytes:
+        self.files.delete(path)
+        self._blocks.pop(path, None)
+        if query["recursive"] == "true":
+            self.files.delete_tree(path)
+            for kept in (self._blocks, self._directories):
+                for one in [each for each in kept if each == path or each.startswith(f"{path}/")]:
+                    del kept[one]
+        return b'{"boolean": true}'
+
+    def _rename(self, path: str, query: Query) -> None:
+        target = query["destination"].strip("/")
+        self._require_file(path)
+        if not self._is_directory(parent(target)):
+            raise _Refusal(_MISSING, f"rename destination parent /{parent(target)} not found.")
+        if self.files.exists(target) and query["renameoptions"] != "OVERWRITE":
+            raise _Refusal("FileAlreadyExistsException", f"rename destination /{target} already exists")
+        self.files.rename(path, target)
+        self.files.sync_directory(parent(target))
+        block = self._blocks.pop(path, None)
+        if block is not None:
+            self._blocks[target] = block
+
+    # --- data nodes -----------------------------------------------------------------------------------------
+
+    def _of_data_node(
+        self, node: Server, fate: Fate, path: str, query: Query, body: Iterable[bytes]
+    ) -> Answer:
+        if not self._active.alive:
+            raise requests.ConnectionError(f"{node.name} waits for a name node")
+        self._require_willing(fate)
+        if query["op"] == "OPEN":
+            self._require_file(path)
+            return _DONE, {}, self.files.read(path)
+        if not self._is_directory(parent(path)):
+            raise _Refusal(_MISSING, f"Parent directory doesn't exist: /{parent(path)}")
+        strike = self.due(UploadMoment.PART)
+        if strike is not None:
+            self._store(node, path, _half(body), synced=True)
+            self._lose(node, strike)
+            raise requests.ConnectionError(f"{node.name} has died")
+        synced = "SYNC_BLOCK" in query.get("createflag", "")
+        self._store(node, path, b"".join(body), synced)
+        return _CREATED, {}, b""
+
+    def _store(self, node: Server, path: str, content: bytes, synced: bool) -> None:
+        self._blocks[path] = _Block(node, synced)
+        stream = self.files.create(path)
+        stream.write(content)
+        stream.sync()
+        stream.close()
+        self.files.sync_directory(parent(path))
+
+    def _lose(self, node: Server, strike: Strike) -> None:
+        """Let a data node die with its machine."""
+        node.die(strike)
+        for path, block in list(self._blocks.items()):
+            if block.node is node and not block.synced:
+                self._store(node, path, b"", synced=True)
+
+
+def _half(body: Iterable[bytes]) -> bytes:
+    content = b"".join(body)
+    return content[: len(content) // 2]
+
+
+class _Died(BaseException):
+    """The process is dead: whoever is told of an error by it is dead, too."""
+
+
+class _Wire(BaseAdapter):
+    """What passes the requests of one process to the nodes; in virtual time, so it waits for nobody."""
+
+    def __init__(self, service: HdfsService) -> None:
+        super().__init__()
+        self._service = service
+        self.dying = False
+        """Whether the process dies when it has sent a part of a file."""
+
+    def send(self, request: requests.PreparedRequest, *_: Any, **__: Any) -> requests.Response:
+        assert request.url is not None
+        url = urlsplit(request.url)
+        path, query = unquote(url.path).removeprefix(_NAMES).strip("/"), dict(parse_qsl(url.query))
+        sent: Any = request.body or b""
+        body: Iterable[bytes] = (sent,) if isinstance(sent, bytes) else sent
+        if self.dying:
+            self._die(url.netloc, path, query["op"], body)
+        status, headers, content = self._service.answer(url.netloc, path, query, body)
+        response = requests.Response()
+        response.status_code, response.url, response.request = status, request.url, request
+        response.headers.update(headers)
+        response.raw = io.BytesIO(content)
+        return response
+
+    def close(self) -> None:
+        pass
+
+    def _die(self, host: str, path: str, operation: str, body: Iterable[bytes]) -> None:
+        if operation == "CREATE" and host in _DATA_NODES:
+            self._service.tear(host, path, body)
+            raise _Died
+        if operation in ("RENAME", "DELETE"):
+            raise _Died
+
+
+class ModelHdfsStorage(HdfsCheckpointStorage):
+    """Checkpoint storage in that model; takes what the storage on a file system takes."""
+
+    client: type[WebHdfs] = WebHdfs
+    """Planted bugs have another one."""
+
+    def __init__(self, files: FileSystem, job: str, root: str = "checkpoints") -> None:
+        """Take the file system of a process, the job's name and the directory of checkpoint storage."""
+        service = service_of(files)
+        if not isinstance(service, HdfsService):
+            service = HdfsService(files, random.Random(0))
+        self._wire = _Wire(service)
+        session = requests.Session()
+        session.trust_env = False
+        session.mount("http://", self._wire)
+        name_nodes = [f"http://{name}" for name in _NAME_NODES]
+        client = self.client(name_nodes, "job", PATIENCE, session, service)
+        super().__init__(client, "", job, root, service.fresh_name)
+        watched(self, files)
+
+    def die_in(self, task: Callable[[], Any]) -> None:
+        """Run a task until the process has sent a part of a file, and let nothing more come from the process."""
+        self._wire.dying = True
+        with contextlib.suppress(_Died, SnapshotCancelled, StorageError):
+            task()

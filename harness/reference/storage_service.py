@@ -1,0 +1,234 @@
+"""The service that keeps the checkpoints of a simulated trial, and what is wrong with it: an object store, or HDFS.
+
+A model of such a service asks here what becomes of each request, and carries out what arrives. Nothing happens in the
+middle of a step of the simulator. So what is to strike in a request lies in wait for it. A client that gets no answer
+asks again at once, until its patience is over. If answers are late, whoever runs the task tells of its outcome later.
+"""
+
+from __future__ import annotations
+
+import random
+from enum import Enum
+
+from barrier_tck.faults.latency import Latency
+from barrier_tck.faults.targets import Impairment, TargetGone
+from barrier_tck.faults.upload_moment import UploadMoment
+from barrier_tck.harness.reference.delegating_files import DelegatingFileSystem
+from barrier_tck.reference_impl.storage.filesystem import FileSystem
+
+
+class Fate(Enum):
+    """What becomes of a request."""
+
+    ANSWERED = "it is carried out, and answered"
+    UNANSWERED = "it is carried out, and the answer is lost"
+    REFUSED = "it arrives, and is refused for the moment"
+    LOST = "it never arrives"
+
+
+class Trouble:
+    """One thing that is wrong with the service, from one fault."""
+
+    def __init__(self) -> None:
+        """Nobody has met it yet."""
+        self.in_force = True
+        self.met = False
+        """Whether a request has met it."""
+
+
+class Strike(Trouble):
+    """The death of whoever serves a request, at a moment of it."""
+
+    def __init__(self, moment: UploadMoment) -> None:
+        """Lie in wait for that moment."""
+        super().__init__()
+        self.moment = moment
+
+
+class Server:
+    """A process of the service, which strikes kill."""
+
+    def __init__(self, name: str) -> None:
+        """Take a name for the fault log."""
+        self.name = name
+        self._strikes: list[Strike] = []
+
+    @property
+    def alive(self) -> bool:
+        """Tell whether it was not killed, or is started again."""
+        return not any(strike.in_force for strike in self._strikes)
+
+    def die(self, strike: Strike) -> None:
+        """Die, until the strike is over."""
+        self._strikes.append(strike)
+
+
+class StorageService:
+    """One service, with all its troubles; it is also the clock of its clients."""
+
+    def __init__(self, name: str, files: FileSystem, choices: random.Random) -> None:
+        """Take its name, its own disk, on which nothing is lost that is synced, and whence it draws."""
+        self.name = name
+        self.files = files
+        self.choices = choices
+        self._strikes: list[Strike] = []
+        self._refusals: list[Trouble] = []
+        self._cuts: list[Trouble] = []
+        self._late: list[tuple[Trouble, Latency]] = []
+        self._waited_s = 0.0
+        self._late_ms = 0.0
+
+    # --- for models and clients -----------------------------------------------------------------------------
+
+    def fate(self) -> Fate:
+        """Return what becomes of a request that is made now; a dead server is the business of the model."""
+        for trouble, latency in self._late:
+            trouble.met = True
+            self._late_ms += latency.latency_ms
+        if self._cuts:
+            # What was under way when connections were closed had arrived, or had not.
+            under_way = not any(cut.met for cut in self._cuts)
+            for cut in self._cuts:
+                cut.met = True
+            return Fate.UNANSWERED if under_way and self.choices.random() < 0.5 else Fate.LOST
+        for refusal in self._refusals:
+            refusal.met = True
+        return Fate.REFUSED if self._refusals else Fate.ANSWERED
+
+    def due(self, moment: UploadMoment) -> Strike | None:
+        """Return what strikes at this moment of a request; it strikes once."""
+        strike = next((one for one in self._strikes if one.moment is moment), None)
+        if strike is not None:
+            self._strikes.remove(strike)
+            strike.met = True
+        return strike
+
+    def now_s(self) -> float:
+        """Return how long clients have waited, in virtual seconds."""
+        return self._waited_s
+
+    def pause(self, seconds: float) -> None:
+        """Let a client ask again: nothing is mended meanwhile, so no time passes for anybody else."""
+        self._waited_s += seconds
+
+    def take_late_ms(self) -> float:
+        """Return how much longer than usual everything took since this was asked last (virtual ms)."""
+        late_ms, self._late_ms = self._late_ms, 0.0
+        return late_ms
+
+    # --- for faults -----------------------------------------------------------------------------------------
+
+    def await_moment(self, moment: UploadMoment) -> Strike:
+        """Let a strike lie in wait."""
+        self._strikes.append(Strike(moment))
+        return self._strikes[-1]
+
+    def refuse(self) -> Trouble:
+        """Refuse every request from now on."""
+        self._refusals.append(Trouble())
+        return self._refusals[-1]
+
+    def impair(self, impairment: Impairment) -> Trouble:
+        """Disturb the connections with the service; raises TargetGone for what is not known here."""
+        trouble = Trouble()
+        if impairment.closes:
+            self._cuts.append(trouble)
+        elif isinstance(impairment, Latency):
+            self._late.append((trouble, impairment))
+        else:
+            raise TargetGone(f"{self.name} suffers no {type(impairment).__name__}")
+        return trouble
+
+    def end(self, trouble: Trouble) -> None:
+        """End a trouble; servers that it has killed start again. Harmless twice."""
+        trouble.in_force = False
+        self._strikes = [one for one in self._strikes if one.in_force]
+        self._refusals = [one for one in self._refusals if one.in_force]
+        self._cuts = [one for one in self._cuts if one.in_force]
+        self._late = [one for one in self._late if one[0].in_force]
+
+
+class ThroughService(DelegatingFileSystem):
+    """The files of a process that reaches the service as the job does: with its troubles."""
+
+    def __init__(self, inner: FileSystem, service: StorageService) -> None:
+        """Take the files, and the service."""
+        super().__init__(inner)
+        self.service = service
+
+
+def service_of(files: FileSystem) -> StorageService | None:
+    """Return the service that these files lead to; None for judges, who ask what it has stored."""
+    while isinstance(files, DelegatingFileSystem):
+        if isinstance(files, ThroughService):
+            return files.service
+        files = files.inner
+    return None
+
+
+class ServiceTarget:
+    """The service as the target of one fault; implements ``barrier_tck.faults.targets.ObjectStoreTarget``."""
+
+    strikes_later = True
+
+    def __init__(self, service: StorageService) -> None:
+        """Take the service."""
+        self._service = service
+        self._trouble: Trouble | None = None
+        self.link = _ServiceLink(service)
+
+    @property
+    def description(self) -> str:
+        """Return which service it is."""
+        return self._service.name
+
+    def kill_in_upload(self, moment: UploadMoment) -> None:
+        """Kill whoever serves the next upload at this moment of it."""
+        self._trouble = self._service.await_moment(moment)
+
+    def is_dead(self) -> bool:
+        """Tell whether somebody was killed, and is dead."""
+        return self.has_struck() and self._trouble is not None and self._trouble.in_force
+
+    def start_again(self) -> None:
+        """Start who was killed, and wait for no upload."""
+        if self._trouble is not None:
+            self._service.end(self._trouble)
+
+    def throttle(self) -> None:
+        """Refuse every request."""
+        self._trouble = self._service.refuse()
+
+    def has_throttled(self) -> bool:
+        """Tell whether a request was refused."""
+        return self.has_struck()
+
+    def stop_throttling(self) -> None:
+        """Refuse no more."""
+        self.start_again()
+
+    def has_struck(self) -> bool:
+        """Tell whether a request has met the fault."""
+        return self._trouble is not None and self._trouble.met
+
+
+class _ServiceLink:
+    """The connections of everybody with the service; implements ``barrier_tck.faults.targets.LinkTarget``."""
+
+    def __init__(self, service: StorageService) -> None:
+        self._service = service
+        self._trouble: Trouble | None = None
+
+    @property
+    def description(self) -> str:
+        return f"connections with {self._service.name}"
+
+    def impair(self, impairment: Impairment) -> None:
+        self._trouble = self._service.impair(impairment)
+
+    def is_impaired(self) -> bool:
+        return self._trouble is not None and self._trouble.in_force
+
+    def heal(self) -> None:
+        if self._trouble is not None:
+            self._service.end(self._trouble)
