@@ -31,6 +31,7 @@ from barrier_tck.harness.reference.mutants.catalogue_control import control_muta
 from barrier_tck.harness.reference.mutants.catalogue_elastic import elastic_mutants
 from barrier_tck.harness.reference.mutants.catalogue_endings import ending_mutants
 from barrier_tck.harness.reference.mutants.catalogue_graphs import graph_mutants
+from barrier_tck.harness.reference.mutants.catalogue_hdfs import hdfs_mutants
 from barrier_tck.harness.reference.mutants.catalogue_increments import increment_mutants
 from barrier_tck.harness.reference.mutants.catalogue_local import local_mutants
 from barrier_tck.harness.reference.mutants.catalogue_loops import loop_mutants
@@ -273,6 +274,7 @@ def _mutants() -> Iterator[Mutant]:
     yield from channel_mutants(product)
     yield from loop_mutants(product)
     yield from ending_mutants(product)
+    yield from hdfs_mutants(product)
 
 
 def _of_faults(product: Components) -> Iterator[Mutant]:
