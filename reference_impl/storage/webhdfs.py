@@ -24,8 +24,12 @@ ResultT = TypeVar("ResultT")
 
 _MISSING = "FileNotFoundException"
 _EXISTS = "FileAlreadyExistsException"
-_PASSING = ("StandbyException", "SafeModeException", "RetriableException", "ObserverRetryOnActiveException")
-"""What a name node says that is not active, has just started, or has too much to do."""
+_PASSING = (
+    *("StandbyException", "SafeModeException", "RetriableException", "ObserverRetryOnActiveException"),
+    *("ConnectException", "EOFException", "SocketTimeoutException"),
+)
+"""What a name node says that is not active, has just started, or has too much to do; and a data node that has lost its
+connection with the name node."""
 _NO_DATA_NODE = "Failed to find datanode"
 _OVERLOADED = (429, 502, 503, 504)
 _NO_DETOUR = {"http": "", "https": "", "all": ""}

@@ -187,14 +187,18 @@ def test_a_name_that_was_taken_meanwhile_is_refused_by_the_name_node(hdfs: Model
         Refusal("StandbyException", "Operation category READ is not supported in state standby."),
         Refusal("RemoteException", "SafeModeException: Cannot create file. Name node is in safe mode."),
         Refusal("RetriableException", "Server is too busy."),
+        Refusal(
+            "EOFException", "End of File Exception between local host is: node; destination host is: names."
+        ),
+        Refusal(
+            "ConnectException", "Call From node to names failed on connection exception: Connection refused"
+        ),
         503,
     ],
 )
-def test_a_name_node_that_refuses_for_the_moment_is_asked_again(
-    hdfs: ModelHdfs, refusal: Refusal | int
-) -> None:
+def test_a_node_that_refuses_for_the_moment_is_asked_again(hdfs: ModelHdfs, refusal: Refusal | int) -> None:
     hdfs.refusals = [refusal] * 3
-    with pytest.raises(StorageError, match=r"Standby|SafeMode|Retriable|503"):
+    with pytest.raises(StorageError, match=r"Standby|SafeMode|Retriable|EOF|Connect|503"):
         write(on(hdfs), 1)
     hdfs.refusals = [refusal] * 3
     assert on(hdfs).read(write(on(hdfs, patience=PATIENT), 1)) == b"abcde"
