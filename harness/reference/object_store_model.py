@@ -63,6 +63,10 @@ class ObjectsOnDisk:
         self._syncs.sync(parent(key))
         return metadata.checksum_of(content)
 
+    def upload(self, key: str) -> Upload:
+        """Begin an upload in parts."""
+        return _UploadToDisk(self, key)
+
     def put_part(self, key: str, number: int, part: bytes) -> None:
         """Keep a part of an upload, where no reader looks."""
         self._durable.write(f"{key}{_PART}{number:06}", [part])
@@ -101,7 +105,7 @@ class ObjectsOnDisk:
 class _UploadToDisk:
     """An upload in parts."""
 
-    def __init__(self, store: _ReachedStore, key: str) -> None:
+    def __init__(self, store: ObjectsOnDisk | _ReachedStore, key: str) -> None:
         self._store = store
         self._key = key
         self._sent = 0
