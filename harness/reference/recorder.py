@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import msgspec
 
@@ -50,6 +50,16 @@ class _Attempt:
     reason: str = ""
 
 
+class _Job:
+    """The job of an attempt, and what it says about acknowledgements."""
+
+    def __init__(self, graph: JobGraph) -> None:
+        self.graph = graph
+        self.subtasks = frozenset(str(subtask) for subtask in graph.subtasks)
+        self.waits = frozenset(one.vertex for one in graph.subtasks if len(graph.inputs_of(one)) > 1)
+        """The vertices whose subtasks read several channels, and so may wait for barriers."""
+
+
 class RunRecorder(JobObserver, ABC):
     """Records what it is told; outlives crashes of the coordinator.
 
@@ -59,15 +69,12 @@ class RunRecorder(JobObserver, ABC):
     def __init__(self, opener: CheckpointOpener, savepoints: Sequence[PlannedSavepoint] = ()) -> None:
         """Start with an empty history; ``savepoints`` are those to ask for."""
         self._opener = opener
-        self._meant = graph = opener.graph
+        self._meant = _Job(opener.graph)
         """The job, as parallel as it is meant to be."""
         self._narrowed: int | None = None
         """The latest attempt that was narrower than that."""
-        self._subtasks = frozenset(str(subtask) for subtask in graph.subtasks)
-        self._waits = frozenset(
-            subtask.vertex for subtask in graph.subtasks if len(graph.inputs_of(subtask)) > 1
-        )
-        """The vertices whose subtasks read several channels, and so may wait for barriers."""
+        self._jobs: dict[int, _Job] = {}
+        """Attempt -> its job. What an attempt did may be heard of, and read, when a job of other widths runs."""
         self.epoch_ms = 0.0
         """The trial's start on the runtime's clock, which metrics use."""
         self.operations: list[Recorded[Operation]] = []
@@ -88,14 +95,19 @@ class RunRecorder(JobObserver, ABC):
 
     def rescaled(self, graph: JobGraph) -> None:
         """Learn that the job goes on from a savepoint, and with another parallelism."""
-        self._meant = graph
-        self._follow(graph)
+        self._meant = _Job(graph)
 
-    def _follow(self, graph: JobGraph) -> None:
-        """Expect the subtasks of a job from now on."""
-        self._opener = replace(self._opener, graph=graph)
-        self._subtasks = frozenset(str(subtask) for subtask in graph.subtasks)
-        self._waits = frozenset(one.vertex for one in graph.subtasks if len(graph.inputs_of(one)) > 1)
+    @property
+    def meant(self) -> JobGraph:
+        """Return the job, as parallel as it is meant to be."""
+        return self._meant.graph
+
+    def _job_of(self, attempt: int) -> _Job:
+        """Return the job of an attempt; the one that is meant if nobody has told of the attempt."""
+        return self._jobs.get(attempt, self._meant)
+
+    def _graph_of(self, attempt: int) -> JobGraph:
+        return self._job_of(attempt).graph
 
     @abstractmethod
     def now_ms(self) -> float:
@@ -114,18 +126,18 @@ class RunRecorder(JobObserver, ABC):
     def attempt_narrowed(self, attempt: int, slots: int, widths: Mapping[str, int]) -> None:
         """A deployment is about to begin that has fewer subtasks than the job is meant to have."""
         self._narrowed = attempt
-        self._follow(self._meant.at_widths(widths))
+        self._jobs[attempt] = _Job(self.meant.at_widths(widths))
         self.note(told.Narrowed(attempt, slots, dict(widths)))
 
     def attempt_started(self, attempt: int, restored_checkpoint: int | None) -> None:
         """A deployment begins."""
-        if self._narrowed != attempt and self._opener.graph is not self._meant:
-            self._follow(self._meant)
+        if self._narrowed != attempt:
+            self._jobs[attempt] = self._meant
         self._attempts.append(_Attempt(attempt, self.now_ms(), restored_checkpoint))
         self.note(told.AttemptStarted(attempt, restored_checkpoint))
         seen = any(view.checkpoint == restored_checkpoint for view in self.views)
         if restored_checkpoint is not None and not seen:
-            self.views.append(self._opener.open_restored(restored_checkpoint))
+            self.views.append(self._opener.open_restored(restored_checkpoint, self._graph_of))
 
     def attempt_running(self, attempt: int) -> None:
         """Every subtask runs."""
@@ -181,10 +193,10 @@ class RunRecorder(JobObserver, ABC):
 
     def acknowledged(self, message: AcknowledgeCheckpoint) -> None:
         """An acknowledgement arrived."""
-        metrics, subtask = message.metrics, str(message.subtask)
+        metrics, subtask, job = message.metrics, str(message.subtask), self._job_of(message.attempt)
         local = _local_copy(metrics.local) if metrics.local is not None else None
         prepared = _prepared_for(message)
-        held = metrics.alignment_buffered_bytes if message.subtask.vertex in self._waits else None
+        held = metrics.alignment_buffered_bytes if message.subtask.vertex in job.waits else None
         self.note(
             told.Acknowledged(
                 message.checkpoint, message.attempt, subtask, local, prepared, held, is_forged(message)
@@ -192,7 +204,7 @@ class RunRecorder(JobObserver, ABC):
         )
         part = (int(message.checkpoint), int(message.attempt), subtask)
         triggered = self._triggered.get(part[0])
-        known = triggered is not None and triggered[0] == part[1] and subtask in self._subtasks
+        known = triggered is not None and triggered[0] == part[1] and subtask in job.subtasks
         if not known or part in self._measured:
             return  # it is a repetition, or forged
         self._measured.add(part)
@@ -216,7 +228,7 @@ class RunRecorder(JobObserver, ABC):
         checkpoint, attempt = int(completed.checkpoint), int(completed.attempt)
         self.note(told.CheckpointCompleted(checkpoint, attempt))
         self._end_checkpoint(checkpoint, attempt, "completed", "")
-        opened = self._opener.open(completed)
+        opened = self._opener.open(completed, self._graph_of(attempt))
         lacking = self._opener.lacking((*self.views, opened))
         self.views.append(msgspec.structs.replace(opened, lacking=lacking) if lacking else opened)
         self._ask_for_savepoints(completed=1)

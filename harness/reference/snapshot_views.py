@@ -59,6 +59,7 @@ class CheckpointOpener:
     """Opens completed checkpoints of one job."""
 
     graph: JobGraph
+    """The job as it was started first; later ones may differ in their parallelism."""
     kinds: Mapping[str, str]
     """Operator -> its kind, as the plan names it."""
     components: Components
@@ -78,9 +79,11 @@ class CheckpointOpener:
         """Return the job's checkpoint storage, to read from it as the job itself would."""
         return self.components.checkpoint_storage(self.files(), self.graph.name, self.root)
 
-    def open(self, completed: CompletedCheckpoint) -> SnapshotView:
+    def open(self, completed: CompletedCheckpoint, job: JobGraph) -> SnapshotView:
         """Restore every stateful operator of a completed checkpoint into fresh stores and read them out.
 
+        ``job`` is the job that took it, not one of another parallelism that starts from it: it says which key groups
+        a part holds. Which job that is must be known from the attempt, because a checkpoint can be wrong about it.
         A checkpoint that cannot be opened is a finding, not an error: the view says why in ``problem``.
         """
         checkpoint = int(completed.checkpoint)
@@ -96,7 +99,7 @@ class CheckpointOpener:
         writers: tuple[str, ...] = ()
         try:
             for part in completed.snapshots:
-                for spec in () if part.finished else self.graph.vertex(part.subtask.vertex).operators:
+                for spec in () if part.finished else job.vertex(part.subtask.vertex).operators:
                     states = STATES.get(self.kinds[spec.uid], ())
                     if not states:
                         continue
@@ -105,7 +108,8 @@ class CheckpointOpener:
                         missing = f"{part.subtask} has no snapshot of operator {spec.uid}"
                         problem = CheckpointProblem(checkpoint, Reason.INCOMPLETE, detail=missing)
                         continue
-                    state += self._states_of(part.subtask, states, snapshot, reader)
+                    groups = job.key_groups_of(part.subtask)
+                    state += self._states_of(part.subtask, groups, states, snapshot, reader)
             in_flight = self._in_flight(completed)
             if self.read_rows is not None:
                 rows, writers = rows_at_sinks(completed, self.files(), self.output, self.read_rows)
@@ -173,23 +177,27 @@ class CheckpointOpener:
         except StorageError:
             return ()
 
-    def open_restored(self, checkpoint: int) -> SnapshotView:
-        """Open a checkpoint by its number; one whose metadata cannot be read is a view with a ``problem``."""
+    def open_restored(self, checkpoint: int, job_of: Callable[[int], JobGraph]) -> SnapshotView:
+        """Open a checkpoint by its number; one whose metadata cannot be read is a view with a ``problem``.
+
+        ``job_of`` returns the job of an attempt.
+        """
         try:
             completed = self.storage.load(CheckpointId(checkpoint))
         except RuntimeFailure as error:
             return SnapshotView(checkpoint, None, {}, problem=problem_of(checkpoint, error, None))
-        return self.open(completed)
+        return self.open(completed, job_of(int(completed.attempt)))
 
     def _states_of(
         self,
         subtask: SubtaskId,
+        groups: KeyGroupRange,
         states: Sequence[KeptState],
         snapshot: OperatorSnapshot,
         reader: StateReader,
     ) -> list[StateView]:
         """Read one operator's states through the backend, as a restore would (ALN-2)."""
-        uid, groups = snapshot.operator, self.graph.key_groups_of(subtask)
+        uid = snapshot.operator
         backend = self.components.state_backend()
         working = WorkingDirectory(backend)
         try:

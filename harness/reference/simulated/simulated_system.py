@@ -230,7 +230,7 @@ class _Recorder(RunRecorder):
     def _next_graph(self) -> JobGraph:
         if self.rescaled_to:
             self.rescaled(self.rescaled_to.pop(0))
-        return self._meant
+        return self.meant
 
     def release(self) -> None:
         """Break the reference cycle with the world; later uses raise AttributeError."""
