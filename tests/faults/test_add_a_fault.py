@@ -75,7 +75,7 @@ def test_a_fault_is_added_with_one_file_and_its_line_and_then_drawn_run_and_told
     (directory,) = (run / "runs").iterdir()
     trials = [json.loads(line) for line in (directory / "trials.jsonl").read_text().splitlines()]
     faults = [fault for trial in trials for fault in trial["faults"]]
-    assert [(fault["kind"], fault["outcome"]) for fault in faults] == [("kill_workers", "fired")] * 5
+    assert [(fault["kind"], fault["outcome"]) for fault in faults] == [("kill_workers", "fired")] * 12
     assert any(", " in fault["label"] for fault in faults), "sometimes two are killed at once"
     page = (directory / "report.html").read_text()
     assert faults[0]["label"] in page and "kill workers" in page and "#a0522d" in page
