@@ -5,7 +5,9 @@ acyclic graph. For every completed checkpoint the records before its positions a
 graph. Its stateful operators, and the transactions that each of its sinks committed or prepared, must hold exactly
 the result (ALN-2, STA-1, SNK-1). In at-least-once mode a checkpoint is compared with the one from which its attempt
 started (ALO-2, ``at_least_once_flow``). Records in flight were sent and have not arrived: with them left out of what
-reaches a vertex, its state must be exact too (UNA-1). A finding shows the path that a record took, subtask by subtask.
+reaches a vertex, its state must be exact too (UNA-1). Where a damaged checkpoint was given up for an older one, sinks
+may also show what it had committed, once more or ahead of a later cut, but no more than that (REC-4). A finding shows
+the path that a record took, subtask by subtask.
 """
 
 from __future__ import annotations
@@ -28,8 +30,15 @@ from barrier_tck.harness.oracle.opened_checkpoints import (
     opened_checkpoints,
     positions_of,
 )
+from barrier_tck.harness.oracle.record_places import Positions, RecordPlace, SeenCut, Ways, how_often, surplus
 from barrier_tck.harness.oracle.record_routes import RecordPaths, placement_problems, route_problems
-from barrier_tck.harness.oracle.recoveries import ancestors, attempt_of, fell_back, restored_checkpoints
+from barrier_tck.harness.oracle.recoveries import (
+    ancestors,
+    attempt_of,
+    fell_back,
+    given_up,
+    restored_checkpoints,
+)
 from barrier_tck.harness.oracle.replayed_order import REPLAYED, ReplayedOrder
 from barrier_tck.harness.oracle.snapshot_formula import key_of_text
 from barrier_tck.harness.oracle.trial_input import TrialInput
@@ -46,11 +55,6 @@ from barrier_tck.harness.workloads.meaning import (
     union,
 )
 from barrier_tck.harness.workloads.record_forms import LINEAGE, RecordForm, form_of, without_input
-
-Positions = Mapping[str, int]
-"""Split -> number of its records before the barrier."""
-Ways = Mapping[Record, Sequence[str]]
-"""Record -> the full path of each of its copies, if the copies show one."""
 
 
 class Dataflow:
@@ -128,41 +132,6 @@ class Dataflow:
         return Finding(self.name, spoken, Verdict.VALID, summary, counts)
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """A place in which records are looked for, and how many copies of each record must and may be there."""
-
-    name: str
-    least: Bag
-    most: Bag
-
-    @classmethod
-    def of(cls, name: str, exactly: Bag) -> _Place:
-        """Return a place whose exact content is known."""
-        return cls(name, exactly, exactly)
-
-
-@dataclass(frozen=True, slots=True)
-class _Cut:
-    """What was seen in one checkpoint, or what holds at the beginning of the input."""
-
-    positions: Positions
-    held: Mapping[str, Ways]
-    """Stateful operator -> what it holds."""
-    at_sinks: Mapping[str, Ways] | None
-    """Sink -> what it committed or prepared; None if this was not read."""
-    in_flight: Mapping[tuple[str, str, int], Bag] = field(default_factory=dict)
-    """Edge -> the records on its channels."""
-
-    def holds(self, operator: str) -> Bag:
-        """Return what an operator holds."""
-        return _bag(self.held.get(operator, {}))
-
-    def reached(self, sink: str) -> Bag:
-        """Return what a sink committed or prepared."""
-        return _bag((self.at_sinks or {}).get(sink, {}))
-
-
 ANY_SINK = ""
 """Stands for all sinks if the system does not say which of them wrote what."""
 
@@ -180,7 +149,7 @@ class _Judge:
 
     Both show that at-least-once mode differs from exactly-once. In the output the cut is the whole input.
     """
-    _earlier: dict[int | None, _Cut] = field(default_factory=dict)
+    _earlier: dict[int | None, SeenCut] = field(default_factory=dict)
     """Attempt -> its newest checkpoint so far."""
 
     @cached_property
@@ -242,7 +211,7 @@ class _Judge:
         cut = self._cut_of(view)
         # Of a graph with loops this takes long, so it is computed once.
         content = self._model.at(self._read({}, cut.positions), cut.in_flight if self.exact else None)
-        places = self._exactly(cut, content) if self.exact else self._at_least_once(view, cut)
+        places = self._exactly(view, cut, content) if self.exact else self._at_least_once(view, cut)
         for name, place in places.items():
             seen = cut.held.get(name, {}) if name in self._stateful else (cut.at_sinks or {}).get(name, {})
             yield from self._compare(place, seen)
@@ -270,17 +239,44 @@ class _Judge:
         if self.exact and not self._fell_back:
             yield from self.replayed.problems(view, job, self._ancestors(view))
 
-    def _exactly(self, cut: _Cut, content: Content) -> dict[str, _Place]:
+    def _exactly(self, view: SnapshotView, cut: SeenCut, content: Content) -> dict[str, RecordPlace]:
         """Return what must be in each place if every record counts once (ALN-2): what was sent and is not in flight."""
-        places = {name: _Place.of(f"the state of {name}", content.kept[name]) for name in self._stateful}
+        places = {name: RecordPlace.of(f"the state of {name}", content.kept[name]) for name in self._stateful}
         if cut.at_sinks is not None:
+            again = self._committed_again(attempt_of(self.context.history, view), cut.at_sinks)
             places |= {
-                name: self._sink_place(name, "committed or prepared", bag, bag)
+                name: self._sink_place(name, "committed or prepared", bag, _plus(bag, again, name))
                 for name, bag in self._by_sink(content.held, cut.at_sinks).items()
             }
         return places
 
-    def _at_least_once(self, view: SnapshotView, cut: _Cut) -> dict[str, _Place]:
+    def _committed_again(self, attempt: int | None, seen: Mapping[str, Ways]) -> Mapping[str, Bag] | None:
+        """Return what sinks may show in an attempt beyond its cuts: what checkpoints had committed that were given up.
+
+        Every stretch that was given up for an older checkpoint can have committed its records once (REC-4). None means
+        that a stretch could not be opened.
+        """
+        whole = self._by_sink(self._whole, seen)
+        again: dict[str, Bag] = {name: Counter() for name in whole}
+        for stretch in given_up(self.context, attempt):
+            first = self._came_to_sinks(stretch.start, seen) or {}
+            last = self._came_to_sinks(stretch.end, seen) or (whole if self.exact else None)
+            if last is None:
+                return None
+            for name, bag in again.items():
+                bag.update(last[name] - first.get(name, Counter()))
+        return again
+
+    def _came_to_sinks(self, checkpoint: int | None, seen: Mapping[str, Ways]) -> Mapping[str, Bag] | None:
+        """Return what had come to each sink at a checkpoint, in at-least-once mode as was seen; None if unknown."""
+        cut = self._cut_at(checkpoint)
+        if cut is None or (not self.exact and cut.at_sinks is None):
+            return None
+        if not self.exact:
+            return {name: cut.reached(name) for name in self._by_sink(self._whole, seen)}
+        return self._by_sink(self._model.at(self._read({}, cut.positions), cut.in_flight).held, seen)
+
+    def _at_least_once(self, view: SnapshotView, cut: SeenCut) -> dict[str, RecordPlace]:
         """Return what must and what may be in each place, given from where the attempt started (ALO-1, ALO-2)."""
         base = self._base_of(view)
         if base is None:
@@ -296,7 +292,7 @@ class _Judge:
         # A later checkpoint of the attempt contains everything that an earlier one contains.
         earlier = self._earlier.get(view.attempt, base)
         places = {
-            name: _Place(
+            name: RecordPlace(
                 f"the state of {name}",
                 before[name] + added[name].least | earlier.holds(name),
                 before[name] + added[name].most,
@@ -306,27 +302,31 @@ class _Judge:
         if cut.at_sinks is not None and base.at_sinks is not None:
             least = self._by_sink({name: stretch.least for name, stretch in added.items()}, cut.at_sinks)
             most = self._by_sink({name: stretch.most for name, stretch in added.items()}, cut.at_sinks)
+            again = self._committed_again(attempt_of(self.context.history, view), cut.at_sinks)
             places |= {
                 name: self._sink_place(
                     name,
                     "committed or prepared",
                     base.reached(name) + bag | earlier.reached(name),
-                    base.reached(name) + most[name],
+                    _plus(base.reached(name) + most[name], again, name),
                 )
                 for name, bag in least.items()
             }
         return places
 
-    def _base_of(self, view: SnapshotView) -> _Cut | None:
+    def _base_of(self, view: SnapshotView) -> SeenCut | None:
         """Return the cut from which the view's attempt started; None if its checkpoint could not be opened."""
         return self._restored_cut(attempt_of(self.context.history, view))
 
-    def _restored_cut(self, attempt: int | None) -> _Cut | None:
+    def _restored_cut(self, attempt: int | None) -> SeenCut | None:
         """Return the cut from which an attempt started; None if its checkpoint could not be opened."""
-        restored = self._restored.get(attempt) if attempt is not None else None
-        if restored is None:
-            return _Cut(dict.fromkeys(self._ends, 0), {}, {})
-        view = opened_checkpoint(self.context, restored)
+        return self._cut_at(self._restored.get(attempt) if attempt is not None else None)
+
+    def _cut_at(self, checkpoint: int | None) -> SeenCut | None:
+        """Return a checkpoint as a cut, or the beginning of the input; None if it could not be opened."""
+        if checkpoint is None:
+            return SeenCut(dict.fromkeys(self._ends, 0), {}, {})
+        view = opened_checkpoint(self.context, checkpoint)
         return self._cut_of(view) if view and view.problem is None and self._is_whole(view) else None
 
     def _ancestors(self, view: SnapshotView) -> list[tuple[SnapshotView, JobPlan]]:
@@ -345,9 +345,11 @@ class _Judge:
             return
         seen = self._by_writer(history.output, history.output_by)
         due = self._whole
-        begun: _Cut | None = None
+        begun: SeenCut | None = None
+        last = max(self._restored, default=None)
+        again = self._committed_again(last, seen)
         if not self.exact:
-            begun = self._restored_cut(max(self._restored, default=None))
+            begun = self._restored_cut(last)
             if begun is None or begun.at_sinks is None:
                 return
             read = {
@@ -355,36 +357,37 @@ class _Judge:
                 for vertex, rest in self._read(begun.positions, self._ends).items()
             }
             before = {name: begun.holds(name) for name in self._stateful}
-            job = self.context.plan_of(max(self._restored, default=None)).job
+            job = self.context.plan_of(last).job
             added = added_by_attempt(job, read, before, None)
             due = {name: stretch.ever for name, stretch in added}
         for name, bag in self._by_sink(due, seen).items():
             whole = bag if begun is None else begun.reached(name) + bag
-            place = self._sink_place(name, "committed", whole, whole)
+            place = self._sink_place(name, "committed", whole, _plus(whole, again, name))
             yield from self._compare(place, seen.get(name, {}), history.end is not End.FINISHED)
             self._count_duplicates(self._whole, name, seen.get(name, {}))
         yield from self._strange_sinks(seen)
 
     # --- comparing ------------------------------------------------------------------------------------------
 
-    def _sink_place(self, name: str, did: str, least: Bag, most: Bag) -> _Place:
+    def _sink_place(self, name: str, did: str, least: Bag, most: Bag | None) -> RecordPlace:
         who = name if name != ANY_SINK else "sinks"
-        return _Place(f"what {who} {did}", least, most)
+        return RecordPlace(f"what {who} {did}", least, most)
 
-    def _compare(self, place: _Place, seen: Ways, may_lack: bool = False) -> Iterator[str]:
+    def _compare(self, place: RecordPlace, seen: Ways, may_lack: bool = False) -> Iterator[str]:
         """Yield which records are missing from a place, and which are there although they must not be."""
-        of_sink = not place.name.startswith("the state of")
         for record, times in place.least.items():
             self.compared += times
             found = len(seen.get(record, ()))
             if found < times and not may_lack:
                 count = f": {found} of {times} are there" if times > 1 else ""
                 yield f"{self._told(record)} is missing from {place.name}{count}"
+        if place.most is None:
+            return
         for record, paths in seen.items():
             leave = place.most.get(record, 0)
-            if len(paths) > leave and not (of_sink and self._fell_back and leave):
-                surplus = _surplus(len(paths), leave, place.name, leave == place.least.get(record, 0))
-                yield f"{self._told(record, paths)} {surplus}"
+            if len(paths) > leave:
+                too_many = surplus(len(paths), leave, place.name, leave == place.least.get(record, 0))
+                yield f"{self._told(record, paths)} {too_many}"
 
     def _count_duplicates(self, once: Mapping[str, Bag], name: str, seen: Ways) -> None:
         """Count the copies beyond those that the records before a cut give if each counts once."""
@@ -422,7 +425,7 @@ class _Judge:
         """Yield the records that are in flight although nothing before the cut was sent there as often."""
         for vertex, bag in content.unsent.items():
             for record, times in bag.items():
-                yield f"{self._told(record)} is in flight to {vertex} {_times(times)} more than it was sent there"
+                yield f"{self._told(record)} is in flight to {vertex} {how_often(times)} more than it was sent there"
 
     def _read(self, start: Positions, end: Positions) -> dict[str, Bag]:
         """Return what each source vertex reads between two cuts."""
@@ -439,11 +442,11 @@ class _Judge:
 
     # --- what was seen --------------------------------------------------------------------------------------
 
-    def _cut_of(self, view: SnapshotView) -> _Cut:
+    def _cut_of(self, view: SnapshotView) -> SeenCut:
         at_sinks = (
             None if view.reached_sinks is None else self._by_writer(view.reached_sinks, view.reached_by)
         )
-        return _Cut(positions_of(view), self._held(view), at_sinks, by_edge(view, self._form))
+        return SeenCut(positions_of(view), self._held(view), at_sinks, by_edge(view, self._form))
 
     def _held(self, view: SnapshotView) -> dict[str, dict[Record, list[str]]]:
         """Return stateful operator -> record (with the number of its input) -> the full paths on which it came."""
@@ -474,18 +477,6 @@ class _Judge:
         return told or {subtask: vertex.name for vertex in plan.sinks for subtask in vertex.subtasks}
 
 
-def _bag(ways: Ways) -> Bag:
-    return Counter({record: len(paths) for record, paths in ways.items()})
-
-
-def _surplus(found: int, most: int, place: str, exactly: bool) -> str:
-    """Return a phrase that says that a record is somewhere too often."""
-    if most:
-        bound = _times(most) if exactly else f"{_times(most)} at most"
-        return f"is in {place} {_times(found)} instead of {bound}"
-    often = "" if found == 1 else f" {_times(found)}"
-    return f"is in {place}{often}, where it does not belong"
-
-
-def _times(count: int) -> str:
-    return {1: "once", 2: "twice"}.get(count, f"{count} times")
+def _plus(bag: Bag, again: Mapping[str, Bag] | None, sink: str) -> Bag | None:
+    """Return a bag with what a sink may show again; None if that is not known."""
+    return bag + again[sink] if again is not None else None

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.damage import primaries_damaged
 from barrier_tck.harness.oracle.snapshot_formula import key_of_text
 from barrier_tck.harness.oracle.trial_input import InputRecord, TrialInput
 from barrier_tck.harness.record.history import History, SnapshotView
-from barrier_tck.harness.record.operations import AttemptRunning, AttemptStarted, CheckpointCompleted
+from barrier_tck.harness.record.operations import (
+    AttemptRunning,
+    AttemptStarted,
+    CheckpointCompleted,
+    CheckpointTriggered,
+)
 from barrier_tck.harness.workloads.sequential_model import Key, Totals
 from barrier_tck.harness.workloads.workload import split_name
 
@@ -78,6 +84,57 @@ def attempts_that_ran(history: History) -> frozenset[int]:
     return frozenset(running.operation.attempt for running in history.of(AttemptRunning))
 
 
+class GivenUp(NamedTuple):
+    """A stretch of a job that was given up: checkpoints completed in it, and the job went on from an older one."""
+
+    start: int | None
+    """The checkpoint after which it began; None: the beginning of the input."""
+    end: int
+    """The newest checkpoint that completed in it."""
+
+
+def given_up(context: TrialContext, attempt: int | None) -> tuple[GivenUp, ...]:
+    """Return what was given up before an attempt, in order, because primaries were damaged (REC-4).
+
+    Sinks may have committed it, each record once. Nothing is given up unless the plan allows it and a primary was
+    damaged.
+    """
+    if attempt is None or fell_back(context) is None:
+        return ()
+    restored, owners = restored_checkpoints(context.history), _owners(context.history)
+    kept: dict[int, int] = {}
+    """Attempt among the ancestors -> its checkpoint from which the job went on."""
+    heir: int | None = attempt
+    while heir is not None and (checkpoint := restored.get(heir)) is not None:
+        heir = owners.get(checkpoint)
+        if heir is None or heir in kept:
+            break
+        kept[heir] = checkpoint
+    newest = {owner: checkpoint for checkpoint, owner in sorted(owners.items())}
+    return tuple(
+        GivenUp(start, newest[one])
+        for one, begun in restored.items()
+        if one < attempt and one in newest and (start := kept.get(one, begun)) != newest[one]
+    )
+
+
+def _owners(history: History) -> dict[int, int]:
+    """Return complete checkpoint -> the attempt that took it, if the system says so."""
+    triggered: dict[int, int] = {}
+    owners: dict[int, int] = {}
+    for line in history.operations:
+        match line.operation:
+            case CheckpointTriggered(checkpoint=checkpoint, attempt=attempt):
+                triggered[checkpoint] = attempt
+            # A coordinator that died may not have told that a checkpoint was complete; its successor restores it.
+            case (
+                CheckpointCompleted(checkpoint=checkpoint)
+                | AttemptStarted(restored_checkpoint=int(checkpoint))
+            ) if checkpoint in triggered:
+                owners[checkpoint] = triggered[checkpoint]
+    return owners
+
+
 def fell_back(context: TrialContext) -> str | None:
     """Say which attempt went back behind a completed checkpoint, because the plan allows it and a primary was damaged.
 
@@ -98,6 +155,8 @@ def fell_back(context: TrialContext) -> str | None:
                         f"attempt {attempt} went back to {where} although {completed} had completed, whose state "
                         "was damaged; what that checkpoint had committed comes twice"
                     )
+                # A coordinator that died may not have told that it was complete.
+                completed = restored
     return None
 
 
