@@ -129,7 +129,10 @@ def test_every_choice_that_a_fault_has_is_drawn(fault: type[Fault]) -> None:
             assert options <= values, f"{name} is never {options - values}"
 
 
-NOT_DRAWN = {TargetKind.CAPACITY: "elastic plans add that fault themselves"}
+NOT_DRAWN = {
+    TargetKind.CAPACITY: "elastic plans add that fault themselves",
+    TargetKind.OBJECT_STORE: "it needs checkpoints in a service; the profile object-store draws it",
+}
 """What a fault needs -> why no profile draws it beside the others."""
 
 
@@ -138,6 +141,13 @@ def test_every_kind_of_fault_that_the_simulator_can_suffer_has_a_weight() -> Non
     for kind in KINDS.values():
         if kind.fault.needs in exposed and kind.fault.needs not in NOT_DRAWN:
             assert kind.drawn_as.weight > 0, f"{kind.name} is drawn by no profile that draws everything"
+
+
+def test_every_fault_of_a_storage_service_is_drawn_by_the_profile_that_is_there_for_it() -> None:
+    weights = dict(profile_named("object-store").kinds)
+    of_services = [kind.name for kind in KINDS.values() if kind.fault.needs is TargetKind.OBJECT_STORE]
+    assert len(of_services) == 4
+    assert [name for name in of_services if weights.get(name, 0) == 0] == []
 
 
 AIMED_BY_NOBODY = {
