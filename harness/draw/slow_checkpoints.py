@@ -42,23 +42,29 @@ def that_completes(plan: TrialPlan) -> TrialPlan:
 
 
 def in_time(plan: TrialPlan) -> TrialPlan:
-    """Return a plan whose checkpoints are in time if its job may be started again for ever.
+    """Return a plan whose checkpoints are in time if its job would else be started again without end.
 
-    A budget of restarts ends a job in which every checkpoint expires. A strategy that only counts failures that are
-    close to each other starts it again and again, from the same checkpoint. It gets a timeout that suffices, or, if
-    that would be too long to see any progress, a budget. If few failed checkpoints end an attempt, a slow vertex and
-    the wider jobs of a rescaled trial need time, too. Otherwise the job goes on while its checkpoints expire.
+    A strategy that only counts failures that are close to each other starts a job in which every checkpoint expires
+    again and again, from the same checkpoint. A budget ends it, but faults that last are given a large one. So if few
+    failed checkpoints end an attempt, or if no budget ends the job, it gets a timeout that suffices. If that would be
+    too long to see any progress, it gets a budget, and no failed checkpoint ends an attempt: the job goes on while its
+    checkpoints expire. A slow vertex and the wider jobs of a rescaled trial need time only where attempts end.
     """
     checkpoints = plan.checkpoints
-    if plan.restart.strategy not in ("failure_rate", "exponential_delay"):
+    few = checkpoints.tolerated_failures < MANY_TOLERATED
+    if not few and plan.restart.strategy not in ("failure_rate", "exponential_delay"):
         return plan
     needed_ms = _needed_ms(plan, slow_batch_ms=0)
-    if checkpoints.tolerated_failures < MANY_TOLERATED:
+    if few:
         jobs = [plan.after_stops(stops) for stops in range(len(plan.rescales) + 1)]
         needed_ms = max(_needed_ms(one, plan.deployment.slow_batch_ms) for one in jobs)
     if needed_ms > max(checkpoints.timeout_ms, plan.limits.progress_ms // 2):
         return msgspec.structs.replace(
-            plan, restart=msgspec.structs.replace(plan.restart, strategy="fixed_delay")
+            plan,
+            restart=msgspec.structs.replace(plan.restart, strategy="fixed_delay"),
+            checkpoints=msgspec.structs.replace(
+                checkpoints, tolerated_failures=max(checkpoints.tolerated_failures, MANY_TOLERATED)
+            ),
         )
     timeout_ms = max(checkpoints.timeout_ms, needed_ms)
     longer = msgspec.structs.replace(

@@ -168,9 +168,15 @@ DRAWN = sorted((Path(__file__).parents[1] / "plans" / "drawn").glob("*.json"))
 """Plans as they could be drawn. In some job every checkpoint of every attempt expired, so each was INVALID: stuck."""
 
 
+@pytest.mark.parametrize("budget", [None, 5_000])
 @pytest.mark.parametrize("path", DRAWN, ids=lambda path: path.stem)
-def test_a_drawn_job_does_not_start_for_ever_without_any_checkpoint(path: Path, tmp_path: Path) -> None:
+def test_a_drawn_job_does_not_start_for_ever_without_any_checkpoint(
+    path: Path, budget: int | None, tmp_path: Path
+) -> None:
     plan = read_plan(path)
+    if budget is not None:
+        restart = msgspec.structs.replace(plan.restart, strategy="fixed_delay", attempts_max=budget)
+        plan = msgspec.structs.replace(plan, restart=restart)
     assert in_time(plan) != plan
     assert run_trial(in_time(plan), ReferenceSimulated(), tmp_path).verdict is not Verdict.INVALID
 
