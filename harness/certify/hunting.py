@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import zlib
 from collections.abc import Callable
 
 import msgspec
@@ -21,6 +22,8 @@ from barrier_tck.harness.certify.store_models import Violation
 
 DELETION_FACTOR = 4.0
 """After Hypothesis, needless steps are removed for this many times as long."""
+ROUNDS_MAX = 5
+"""Examples are drawn again, with another seed, up to this number of times, if they do not show what they should."""
 _KNOWN_SHARE = 0.1
 """A sequence that breaks a clause that another property broke before is made smaller for this share of the time."""
 NOT_DRAWN = "the drawn examples had no step of kind"
@@ -61,11 +64,14 @@ def check(
         _play_fixed(one.fixed(scale), hunt)
     else:
         examples = max(1, round(one.examples * scale))
-        hunt_with_machine(
-            *(hunt, one.moves, seed, examples, one.steps_max, one.restarts_max, one.finale),
-            capability=one.capability,
-            concurrent=CONCURRENT in declared,
-        )
+        for seed_of_round in seeds_of_rounds(seed):
+            hunt_with_machine(
+                *(hunt, one.moves, seed_of_round, examples, one.steps_max, one.restarts_max, one.finale),
+                capability=one.capability,
+                concurrent=CONCURRENT in declared,
+            )
+            if hunt.failure is not None or hunt.give_up or not _lacking(one, hunt):
+                break
     failure, violated = None, ""
     if hunt.failure is not None:
         known = hunt.failure[1].clause in broken
@@ -100,13 +106,22 @@ def _undisturbed(one: Property, hunt: Hunt) -> tuple[str, str]:
     """Return the status of a property without a violation, and the reason."""
     if hunt.pool.remaining_s < 0:
         return "unknown", "the total time was used up before all examples had run"
+    lacking = _lacking(one, hunt)
+    return ("unknown", lacking) if lacking else ("passed", "")
+
+
+def _lacking(one: Property, hunt: Hunt) -> str:
+    """Return what the examples have not shown, in words; empty if nothing is lacking."""
     missing = [kind for kind in one.needs if not hunt.kinds.get(kind)]
     if missing or not hunt.steps_played:
-        return "unknown", f"{NOT_DRAWN} {', '.join(missing)}"
+        return f"{NOT_DRAWN} {', '.join(missing)}"
     unshown = [clause for clause in one.clauses if not hunt.shown.get(clause)]
-    if unshown:
-        return "unknown", f"{NOT_SHOWN} {', '.join(unshown)}"
-    return "passed", ""
+    return f"{NOT_SHOWN} {', '.join(unshown)}" if unshown else ""
+
+
+def seeds_of_rounds(seed: int) -> tuple[int, ...]:
+    """Return the seed of each round of examples: the given one first."""
+    return (seed, *(zlib.crc32(f"{seed} round {number}".encode()) for number in range(2, ROUNDS_MAX + 1)))
 
 
 def skipped(one: Property, reason: str, optional: bool = False) -> PropertyOutcome:

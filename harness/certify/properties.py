@@ -302,7 +302,7 @@ PROPERTIES: tuple[Property, ...] = (
         "SNP-1 BCK-3",
         "After a failed snapshot the store is usable and the next snapshots are isolated (BE-07).",
         "write fail snapshot background verify",
-        examples=60,
+        examples=150,
         needs=("snapshot", "abort", "run"),
     ),
     _listed(

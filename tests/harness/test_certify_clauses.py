@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 
 import msgspec
@@ -73,6 +74,22 @@ def test_a_bug_of_scans_breaks_the_clause_of_reads_and_no_other() -> None:
     finally:
         pool.close()
     assert [(one.status, one.violated) for one in found] == [("failed", "BCK-1")] * 4
+
+
+def test_examples_that_show_too_little_are_followed_by_others(heap: Pool) -> None:
+    """A certificate of a right backend must not depend on the seed."""
+    one = next(entry for entry in PROPERTIES if entry.name == "all-at-once")
+    few = [check(one, heap, seed, 0.4, declared=("concurrent-snapshots",))[0] for seed in range(8)]
+    assert {outcome.status for outcome in few} == {"passed"}
+    assert max(outcome.examples for outcome in few) > 1.5 * min(outcome.examples for outcome in few)
+
+
+def test_examples_are_not_drawn_for_ever_if_they_cannot_show_what_they_should(heap: Pool) -> None:
+    one = next(entry for entry in PROPERTIES if entry.name == "reads-see-the-writes")
+    idle = dataclasses.replace(one, needs=("cancel",))
+    found, enough = (check(entry, heap, 1, 0.1)[0] for entry in (idle, one))
+    assert (found.status, enough.status) == ("unknown", "passed") and found.reason.endswith(" cancel")
+    assert found.examples > 2 * enough.examples
 
 
 PUT = steps.Put(0, NAMES[0], 1, b"key", b"value")

@@ -13,7 +13,7 @@ from hypothesis import seed as hypothesis_seed
 from hypothesis.errors import HypothesisException
 
 from barrier_tck.harness.certify.certificate import PropertyOutcome
-from barrier_tck.harness.certify.hunting import NOT_DRAWN, NOT_SHOWN
+from barrier_tck.harness.certify.hunting import NOT_DRAWN, NOT_SHOWN, seeds_of_rounds
 from barrier_tck.harness.certify.spark_stores import store_steps as steps
 from barrier_tck.harness.certify.spark_stores.layouts import LAYOUTS, StoreLayout
 from barrier_tck.harness.certify.spark_stores.session import StoreSession
@@ -128,7 +128,10 @@ def check_store(
     if one.listed:
         _fails(hunt, one.listed)
     else:
-        _play_drawn(one, hunt, seed, max(1, round(one.examples * scale)))
+        for seed_of_round in seeds_of_rounds(seed):
+            _play_drawn(one, hunt, seed_of_round, max(1, round(one.examples * scale)))
+            if hunt.smallest is not None or hunt.over or not _lacking(one, hunt):
+                break
     if hunt.smallest is not None:
         _make_smaller(hunt)
     failure, violated = None, ""
@@ -233,10 +236,16 @@ def _undisturbed(one: StoreProperty, hunt: _Hunt) -> tuple[str, str]:
     """Return the status of a property without a violation, and the reason."""
     if hunt.processes.remaining_s < 0:
         return "unknown", "the total time is used up"
+    lacking = _lacking(one, hunt)
+    return ("unknown", lacking) if lacking else ("passed", "")
+
+
+def _lacking(one: StoreProperty, hunt: _Hunt) -> str:
+    """Return the first thing that the examples have not shown, in words; empty if nothing is lacking."""
     for kind in one.needs:
         if not hunt.kinds[kind]:
-            return "unknown", f"{NOT_DRAWN} {kind}"
+            return f"{NOT_DRAWN} {kind}"
     for promise in one.promises:
         if not hunt.shown[promise]:
-            return "unknown", f"{NOT_SHOWN} {promise}"
-    return "passed", ""
+            return f"{NOT_SHOWN} {promise}"
+    return ""
