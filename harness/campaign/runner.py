@@ -268,6 +268,8 @@ class _Campaign:
         self, plans: Iterator[TrialPlan], runs: TrialRuns, interrupts: Interrupts, progress: CampaignProgress
     ) -> bool:
         """Run trials until the budget is used up; return False if they were interrupted."""
+        if self._configuration.fail_fast and self._tally.invalid:
+            return True  # it was interrupted after its last trial
         with progress, contextlib.closing(runs.run(self._planned(plans))) as tried:
             try:
                 while True:

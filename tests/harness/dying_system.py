@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from pathlib import Path
 
 import msgspec
@@ -12,10 +13,13 @@ import msgspec
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.support.errors import UsageProblem
+from barrier_tck.harness.system.broken_recovery import BrokenRecovery
 from barrier_tck.harness.system.system_under_test import NemesisHooks, TrialOutcome
 
 DIES, REFUSED, SLEEPS = 1_002, 1_003, 1_004
 """Seeds of the trials that are special."""
+SLOW_S = 1.0
+"""How long a slow trial takes longer than others."""
 
 
 class DyingSystem(ReferenceSimulated):
@@ -44,3 +48,24 @@ class BuggySystem(ReferenceSimulated):
     def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
         """Run the plan with the bug."""
         return super().run(msgspec.structs.replace(plan, mutant="AL-01"), nemesis, directory)
+
+
+class UnevenSystem(ReferenceSimulated):
+    """The reference runtime, but by their seeds some trials are slow and invalid, invalid, or end in an error."""
+
+    name = "uneven-system"
+
+    def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
+        """Run the plan in the way that its seed says."""
+        kind = plan.seed % 8
+        if kind == 2:
+            time.sleep(SLOW_S)  # whoever takes results as they come takes those of later trials first
+        if kind in (2, 4):
+            buggy = self.broken(plan, BrokenRecovery.READ_AGAIN)
+            assert buggy is not None
+            return super().run(buggy, nemesis, directory)
+        if kind == 5:
+            raise SystemExit(0)
+        if kind == 6:
+            raise ZeroDivisionError("nothing to divide by")
+        return super().run(plan, nemesis, directory)
