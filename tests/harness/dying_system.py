@@ -40,6 +40,26 @@ class DyingSystem(ReferenceSimulated):
         return super().run(plan, nemesis, directory)
 
 
+class MortalSystem(ReferenceSimulated):
+    """The reference runtime, but half of the trials end their process, each in another way."""
+
+    name = "mortal-system"
+
+    def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
+        """Run the plan, if its seed is even."""
+        match plan.seed % 8:
+            case 1:
+                os.kill(os.getpid(), signal.SIGKILL)
+            case 3:
+                os._exit(0)
+            case 5:
+                os.abort()
+            case 7:
+                threading.Thread(target=os._exit, args=(3,)).start()
+                threading.Event().wait()
+        return super().run(plan, nemesis, directory)
+
+
 class BuggySystem(ReferenceSimulated):
     """The reference runtime with a planted bug, whatever the plan says."""
 

@@ -20,7 +20,7 @@ import pytest
 from barrier_tck.harness.campaign.configuration import configuration_from
 from barrier_tck.harness.campaign.runner import run_campaign
 from barrier_tck.harness.cli import main as cli
-from barrier_tck.harness.cli.printing import VerdictConsole
+from barrier_tck.harness.cli.printing import VerdictConsole, emit
 from barrier_tck.harness.record.verdict import Verdict
 from tests.harness.fake_system import TABLE, FakeSystem, interrupting, slowly
 from tests.harness.forked_command import Stream, forked
@@ -71,6 +71,18 @@ def test_a_verdict_is_printed_in_whatever_encoding(encoding: str, sign: str, tmp
     assert done.code == 0, done.err
     assert f"{sign} VALID  standard on reference-simulated" in done.err
     assert json.loads(done.out.splitlines()[-1])["verdict"] == "valid"
+
+
+def test_the_object_for_machines_is_ascii_and_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    value = {
+        "name": "Zürich → 東京 ✓ …",
+        "path": "/tmp/\U0001f600/\x85\u2028",
+        "details": ["“×”", {"é": "\x1b[1m"}],
+    }
+    emit(True, value)
+    (line, end) = capsys.readouterr().out.split("\n")
+    assert line.isascii() and line.isprintable() and not end
+    assert json.loads(line) == value
 
 
 def test_names_from_elsewhere_are_neither_markup_nor_emoji(capsys: pytest.CaptureFixture[str]) -> None:

@@ -101,7 +101,8 @@ def test_only_a_code_that_was_said_is_believed(work: Callable[[], int], code: in
     assert (done.code, words in done.err) == (code, True), done.err
 
 
-def test_a_signal_to_the_command_interrupts_the_campaign_in_its_child(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+def test_a_signal_to_the_command_interrupts_the_campaign_in_its_child(number: int, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "barrier_tck.harness.cli.main", "campaign", "--trials", "100000"]
     process = subprocess.Popen([*command, "--out", tmp_path], stdout=subprocess.PIPE, text=True, cwd=ROOT)
     deadline = time.monotonic() + 60
@@ -110,7 +111,7 @@ def test_a_signal_to_the_command_interrupts_the_campaign_in_its_child(tmp_path: 
     ):
         assert time.monotonic() < deadline and process.poll() is None
         time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     out, _ = process.communicate(timeout=120)
     assert process.returncode == 2
     assert "interrupted after" in out

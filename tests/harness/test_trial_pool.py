@@ -30,6 +30,7 @@ from barrier_tck.harness.trial.trial_run import execute
 from tests.harness.dying_system import DIES, REFUSED, SLEEPS
 
 BUGGY = "tests.harness.dying_system:BuggySystem"
+MORTAL = "tests.harness.dying_system:MortalSystem"
 DYING = "tests.harness.dying_system:DyingSystem"
 OF_THE_CLOCK = ("started_at", "wall_seconds")
 
@@ -82,6 +83,15 @@ def test_a_trial_whose_process_dies_is_unknown_and_the_campaign_goes_on(tmp_path
     [finding] = run.record(2).findings
     assert finding.summary == "the process that ran it ended: killed by signal 9"
     assert record.failing == (2,)
+
+
+def test_however_a_process_ends_only_its_trial_is_lost_and_another_takes_its_place(tmp_path: Path) -> None:
+    record = run_campaign(listed(*range(8, 17)), open_system(MORTAL), tmp_path / "run", jobs=2)
+    assert (record.verdict, record.trials, record.failing) == (Verdict.UNKNOWN, 9, (1, 3, 5, 7))
+    run = open_run(tmp_path / "run")
+    told = [finding.summary for number in record.failing for finding in run.record(number).findings]
+    endings = ("killed by signal 9", "exit code 0", "killed by signal 6", "exit code 3")
+    assert told == [f"the process that ran it ended: {ending}" for ending in endings]
 
 
 def test_a_refused_plan_ends_the_campaign_as_it_does_in_one_process(tmp_path: Path) -> None:
