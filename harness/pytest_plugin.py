@@ -6,6 +6,7 @@ Loading it imports neither PySpark nor a system; this happens when the first tes
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -90,6 +91,44 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="LOCATION",
         help="directory, or beginning of a URL, below which it may write (default: a directory for each test)",
     )
+
+
+_supervised = pytest.StashKey[bool]()
+"""Set where the tests run in a child process already."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> int | None:
+    """Run the tests in a child process if they run a third party's code.
+
+    Such code may end its process, for instance with ``os._exit(0)``. This must not look as if all tests had passed.
+    Processes of pytest-xdist need no other parent: it reports one that ends as a failed test.
+    """
+    from barrier_tck.harness.cli.supervision import supervised
+    from barrier_tck.harness.support.outside import is_target
+
+    named = (config.getoption("--system"), config.getoption("--state-backend") or "")
+    if _supervised in config.stash or hasattr(config, "workerinput") or not any(map(is_target, named)):
+        return None
+    config.stash[_supervised] = True
+    return supervised(lambda: _tested(config), _ended_early)
+
+
+def _tested(config: pytest.Config) -> int:
+    """Let pytest do what it would have done."""
+    try:
+        return int(config.hook.pytest_cmdline_main(config=config))
+    except pytest.UsageError as error:
+        sys.stderr.write(f"ERROR: {error}\n")
+        return int(pytest.ExitCode.USAGE_ERROR)
+
+
+def _ended_early(how: str) -> int:
+    sys.stderr.write(
+        f"barrier-tck: pytest's process ended {how} before the tests were over: something that they ran, for "
+        "instance the system under test or its state backend, ended or crashed it\n"
+    )
+    return int(pytest.ExitCode.INTERRUPTED)
 
 
 def pytest_configure(config: pytest.Config) -> None:

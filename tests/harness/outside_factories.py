@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.system.job_view import JobView
 from barrier_tck.reference_impl.protocol.messages import StateHandle
 from barrier_tck.reference_impl.state.backend import KeyedStateStore, StateBackend, StateReader, StateScope
@@ -90,6 +91,10 @@ class Vanishing(FakeSystem):
 
     def __init__(self) -> None:
         super().__init__(lambda plan: os._exit(0) if self.runs > 1 else Verdict.VALID)
+
+
+class Right(ReferenceSimulated):
+    """Does nothing wrong."""
 
 
 class Aborting(FakeSystem):

@@ -148,3 +148,38 @@ def test_queries_are_judged_in_tests(tmp_path: Path) -> None:
     assert "1 failed, 2 passed" in result.stdout, result.stdout + result.stderr
     assert "exactly-once-output: invalid" in result.stdout
     assert "kill worker of echo[0]" in result.stdout
+
+
+ONE_TRIAL = """
+from barrier_tck.harness import TrialPlan, Verdict
+
+def test_one_trial(run_trial, pytestconfig):
+    backend = pytestconfig.getoption("--state-backend") or "heap"
+    assert run_trial(TrialPlan(state_backend=backend)).verdict is Verdict.VALID
+
+def test_nothing():
+    pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("option", "name", "code", "told"),
+    [
+        ("--system", "vanishes", 2, "pytest's process ended with exit code 0 before the tests were over"),
+        ("--state-backend", "VanishingBackend", 2, "pytest's process ended with exit code 0"),
+        ("--system", "Exiting", 1, "1 failed, 1 passed"),
+        ("--system", "Right", 0, "2 passed"),
+        ("--system", "nowhere", 4, "has no 'nowhere'"),
+    ],
+)
+def test_whatever_ends_the_process_pytest_exits_with_0_only_if_all_tests_passed(
+    option: str, name: str, code: int, told: str, tmp_path: Path
+) -> None:
+    (tmp_path / "test_one.py").write_text(ONE_TRIAL)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+    target = f"tests.harness.outside_factories:{name}"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_one.py", option, target]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert (done.returncode, told in done.stdout + done.stderr) == (code, True), done.stdout + done.stderr
