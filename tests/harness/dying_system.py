@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -70,8 +71,24 @@ class BuggySystem(ReferenceSimulated):
         return super().run(msgspec.structs.replace(plan, mutant="AL-01"), nemesis, directory)
 
 
+class _Deaf:
+    """A nemesis that learns of nothing, as if the system passed no point and no time."""
+
+    def __init__(self, nemesis: NemesisHooks) -> None:
+        self._nemesis = nemesis
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("point_reached", "time_reached"):
+            return lambda *_, **__: None
+        if name == "next_time_ms":
+            return lambda: None
+        return getattr(self._nemesis, name)
+
+
 class UnevenSystem(ReferenceSimulated):
-    """The reference runtime, but by their seeds some trials are slow and invalid, invalid, or end in an error."""
+    """The reference runtime, but by their seeds some trials are slow and invalid, invalid, or end in an error, and the
+    moment of no fault comes in others.
+    """
 
     name = "uneven-system"
 
@@ -84,6 +101,8 @@ class UnevenSystem(ReferenceSimulated):
             buggy = self.broken(plan, BrokenRecovery.READ_AGAIN)
             assert buggy is not None
             return super().run(buggy, nemesis, directory)
+        if kind == 3:
+            return super().run(plan, _Deaf(nemesis), directory)
         if kind == 5:
             raise SystemExit(0)
         if kind == 6:
