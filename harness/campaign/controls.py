@@ -17,6 +17,7 @@ from pathlib import Path
 
 import msgspec
 
+from barrier_tck.harness.campaign.chosen_clauses import judges_of
 from barrier_tck.harness.campaign.failures import failed_checker
 from barrier_tck.harness.campaign.interrupts import Interrupts
 from barrier_tck.harness.oracle.checker import Checker
@@ -93,6 +94,8 @@ class Controls:
     """How many controls are to run; None: as many as ``controls_by_default`` says."""
     recovered_min: int = RECOVERED_MIN_DRAWN
     """If this many trials recovered and none of them could have failed, the campaign is UNKNOWN."""
+    only: tuple[str, ...] = ()
+    """Clauses for which the campaign's trials, and so its controls, are judged; empty: all."""
     trials: int = 0
     invalid: int = 0
     """Invalid trials. The campaign runs no control after one: its verdict is settled."""
@@ -113,6 +116,8 @@ class Controls:
         could = []
         for how in BrokenRecovery:
             reason = trial.could_show.get(how.value, NoChance.NOT_COMPARED.value)
+            if not reason and not self._judges(how):
+                reason = NoChance.NOT_COMPARED.value
             self._no_chance[how][reason] += 1
             if not reason:
                 could.append(how)
@@ -124,6 +129,10 @@ class Controls:
         ]
         for clause in dict.fromkeys(clauses):
             self._could_have_failed[clause] += 1
+
+    def _judges(self, how: BrokenRecovery) -> bool:
+        """Tell whether the campaign judges a clause that this breaks."""
+        return not self.only or not set(self.only).isdisjoint(how.clauses)
 
     @property
     def number(self) -> int:
@@ -175,6 +184,8 @@ class Controls:
         plan = msgspec.structs.replace(plan, note=note)
         name = f"controls/{trial:05d}-{how.value}.json"
         directory.write_plan(name, plan)
+        if self.only and checkers is None:  # others than those of the trials must not answer for these
+            checkers = judges_of(plan, self.system, self.only)
         with tempfile.TemporaryDirectory(dir=directory.path, prefix=SCRATCH) as scratch:
             record = run_trial(plan, self.system, Path(scratch), checkers)
         if record.verdict is Verdict.INVALID:
@@ -214,6 +225,8 @@ class Controls:
             return f"{self.system.name} cannot be broken on purpose, so there were no controls"
         if self.wanted == 0:
             return "controls were switched off"
+        if not any(map(self._judges, BrokenRecovery)):
+            return f"controls break no clause that is judged, which are {', '.join(self.only)}"
         if not self.number:
             return "the campaign is too short for a control; ask for some with --controls"
         if self.invalid and not self.ran:
@@ -255,7 +268,7 @@ class Controls:
     def _vacuous(self) -> Iterator[str]:
         """Yield a reason if recovery was not tested at all."""
         reasons = self._no_chance[BrokenRecovery.READ_AGAIN]
-        if self.recovered < self.recovered_min or reasons[""]:
+        if self.recovered < self.recovered_min or reasons[""] or not self._judges(BrokenRecovery.READ_AGAIN):
             return
         told = ", ".join(
             f"in {trials} of them {NoChance(reason).told}"

@@ -227,7 +227,8 @@ class _Campaign:
         self._keep_all = system.world != "simulated"
         self._tally = Tally(judged_clauses=JudgedClauses(configuration.only))
         recovered_min = RECOVERED_MIN_DRAWN if configuration.draws else RECOVERED_MIN_LISTED
-        self._controls = Controls(system, configuration.seed, configuration.the_controls(), recovered_min)
+        wanted = configuration.the_controls()
+        self._controls = Controls(system, configuration.seed, wanted, recovered_min, configuration.only)
         self._dropped = 0
         self._begun: dict[int, None] = {}
         """Trials that have a directory but are not counted yet."""

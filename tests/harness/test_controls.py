@@ -17,6 +17,7 @@ from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.plan.reading import read_plan
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.records import CampaignRecord, summary_of
+from barrier_tck.harness.record.run_reader import open_run
 from barrier_tck.harness.record.verdict import CHANCES, Finding, Verdict
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.system.broken_recovery import BrokenRecovery
@@ -105,6 +106,32 @@ def test_the_same_kills_in_the_midst_of_the_input_could_have_failed(tmp_path: Pa
     assert record.controls is not None
     assert record.controls.could_have_failed["REC-1"] == 12
     assert [control.checker for control in record.controls.ran] == ["exactly-once-output"] * 2
+
+
+@pytest.mark.parametrize(
+    ("clause", "breaks"),
+    [
+        ("REC-1", {"read-again", "state-dropped"}),
+        ("REC-2", {"unfenced"}),
+        ("SNK-1", {"committed-early"}),
+        ("COO-4", set()),
+    ],
+)
+def test_controls_of_a_campaign_for_few_clauses_break_these_and_are_judged_as_its_trials_are(
+    clause: str, breaks: set[str], tmp_path: Path
+) -> None:
+    record = campaign(tmp_path, trials=20, controls=2, only=[clause])
+    assert record.verdict is Verdict.VALID, record.findings
+    judges = {finding.checker for trial in open_run(tmp_path / "run").trials for finding in trial.findings}
+    assert record.controls is not None
+    assert {control.broken for control in record.controls.ran} == breaks
+    for control in record.controls.ran:
+        assert (control.verdict, control.checker in judges) == (Verdict.INVALID, True), control
+    could = record.controls.could_have_failed
+    assert bool(could.get(clause)) == bool(breaks)
+    assert (record.controls.note == "controls break no clause that is judged, which are COO-4") == (
+        not breaks
+    )
 
 
 class DeafChecker:

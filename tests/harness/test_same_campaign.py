@@ -16,6 +16,7 @@ import pytest
 
 from barrier_tck.harness.campaign import runner
 from barrier_tck.harness.campaign.configuration import configuration_from
+from barrier_tck.harness.campaign.failures import shrink_failure
 from barrier_tck.harness.campaign.runner import resume_campaign, run_campaign
 from barrier_tck.harness.cli.exit_codes import exit_code_of
 from barrier_tck.harness.plan.trial_plan import TrialPlan
@@ -67,7 +68,7 @@ def left_by(run: Path) -> dict[str, Any]:
     """Return everything below a run directory, with the empty directories, but only what can be the same."""
     found: dict[str, Any] = {}
     for path in sorted(run.rglob("*")):
-        text = path.read_text() if path.is_file() else ""
+        text: Any = path.read_text() if path.is_file() else ""
         if path.suffix == ".json":
             text = timeless(json.loads(text))
         elif path.suffix == ".jsonl":
@@ -117,7 +118,7 @@ def _small_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "VALID_KEPT", 2)
     monkeypatch.setattr(runner, "DROPPED_ONE_IN", 1)
     monkeypatch.setattr(runner, "SHRUNK_MAX", 1)
-    monkeypatch.setattr(runner, "shrink_failure", partial(runner.shrink_failure, runs_max=6))
+    monkeypatch.setattr(runner, "shrink_failure", partial(shrink_failure, runs_max=6))
 
 
 @pytest.mark.parametrize("name", CAMPAIGNS)
