@@ -34,7 +34,13 @@ from barrier_tck.harness import (
 from barrier_tck.harness.cluster.rendezvous import met
 from barrier_tck.harness.record.history import OutputComparison, OutputCounts
 from barrier_tck.harness.streaming import query_run, structured_streaming
-from barrier_tck.harness.streaming.query_doors import JudgeOrder, QueryOrder, QueryReports, TaskReports
+from barrier_tck.harness.streaming.query_doors import (
+    JudgeOrder,
+    QueryOrder,
+    QueryReports,
+    TaskReports,
+    TaskRun,
+)
 from barrier_tck.harness.streaming.query_targets import TASKS
 from barrier_tck.harness.streaming.structured_streaming import POINTS, StructuredStreaming
 from barrier_tck.harness.trial.trial_run import execute
@@ -139,7 +145,11 @@ class PretendedDriver:
         self.batches_run.append(number)
         self._at(lambda: self.reports.sink_called(number))
         with met(order.rendezvous, TaskReports) as harness:  # type: ignore[type-abstract]
-            self._at(lambda: harness.task_began(self.pid, number, 0))
+            self._at(
+                lambda: harness.task_began(
+                    self.pid, number, TaskRun(stage=number, partition=0, run=number, retry=0)
+                )
+            )
             self._at(lambda: harness.rows_passed(self.pid, number))
             self._at(lambda: harness.all_rows_passed(self.pid, number))
         type(self).sink(Path(order.place.output), number, pq.read_table(file)["id"].to_pylist())
