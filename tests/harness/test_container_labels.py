@@ -236,7 +236,7 @@ class HostNetwork:
 STEPS = ("kill", "start", "disconnect", "reconnect")
 
 
-@pytest.mark.parametrize("steps", itertools.product(STEPS, repeat=3), ids="-".join)
+@pytest.mark.parametrize("steps", list(itertools.product(STEPS, repeat=3)), ids="-".join)
 def test_a_host_is_as_it_was_left_whatever_was_done_to_it_before(steps: tuple[str, ...]) -> None:
     """Faults come one after the other, also on a host that is down or off the network; each may come twice."""
     container = HostContainer()
