@@ -6,10 +6,8 @@ then seen by nobody, or laid at the door of another promise.
 
 from __future__ import annotations
 
-import json
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import cast
 
 import pytest
 
@@ -17,362 +15,55 @@ from barrier_tck.faults.targets import WriteTrouble
 from barrier_tck.harness.certify.spark_stores import promises
 from barrier_tck.harness.certify.spark_stores import store_steps as steps
 from barrier_tck.harness.certify.spark_stores.damaged_files import HOW
-from barrier_tck.harness.certify.spark_stores.executor import Pair
-from barrier_tck.harness.certify.spark_stores.java_process import Died, Raised
 from barrier_tck.harness.certify.spark_stores.layouts import (
-    LAYOUTS,
     MANY,
     PLAIN,
     PREFIXED,
     RANGED,
-    Family,
-    Key,
 )
 from barrier_tck.harness.certify.spark_stores.session import StoreSession
-from barrier_tck.harness.certify.spark_stores.store_hunting import play
-from barrier_tck.harness.certify.spark_stores.store_model import Content
-from barrier_tck.harness.certify.spark_stores.store_processes import StoreProcesses
+from barrier_tck.harness.certify.spark_stores.store_hunting import check_store, play, replay_store
+from barrier_tck.harness.certify.spark_stores.store_properties import STORE_PROPERTIES, StoreProperty
 from barrier_tck.harness.certify.store_models import Violation
-from barrier_tck.harness.streaming.disturbed_writes import DisturbedWrites
+from barrier_tck.harness.certify.suite import DEFAULT_SEED
+from tests.harness.pretended_stores import (
+    MISTAKES,
+    AbortsNothing,
+    CountsWrongly,
+    DeletesOneTooMany,
+    DiesAndDeletes,
+    EvictsTwice,
+    GetsFromAnotherFamily,
+    GetsNothing,
+    GetsWhatIsNotThere,
+    GivesAnotherValue,
+    GivesARowTwice,
+    GivesUpForGood,
+    GivesWhatWasRemoved,
+    HasNoOrder,
+    KeepsADroppedFamily,
+    KeepsItToItself,
+    LeavesAHalf,
+    Machine,
+    MergesInFront,
+    MergesOnce,
+    MissesARow,
+    OpensTheNewest,
+    RangesBehindTheStart,
+    RangesToTheEnd,
+    RangesTwice,
+    RangesWithoutOrder,
+    ScansEverything,
+    ScansNothing,
+    ScansTwice,
+    ServesAnOlderOne,
+    SpoilsTheBase,
+    Store,
+    TakesItForDone,
+)
 
+SEEDS = (DEFAULT_SEED, 1, 2)
 A, B, C, OTHER = (0, "a"), (0, "b"), (5, "a"), (-1, "a")
-
-
-class Store:
-    """A right store: a file with everything for each version, of which maintenance keeps those that are retained."""
-
-    def __init__(self, machine: Machine) -> None:
-        self.machine = machine
-        self.files = machine.checkpoints
-        self.families = machine.families
-        self.version, self.content = 0, self.nothing()
-
-    def nothing(self) -> Content:
-        return {family.name: {} for family in self.families}
-
-    # --- versions -------------------------------------------------------------------------------------------
-
-    def begin(self, version: int, to_write: bool = True) -> None:
-        self.version, self.content = version, self.load(version)
-
-    def load(self, version: int) -> Content:
-        if not version:
-            return self.nothing()
-        try:
-            saved = json.loads((self.files / f"{version}.json").read_text())
-        except (OSError, ValueError) as error:
-            raise Raised(f"version {version}: {error}") from error
-        return {
-            family: {(number, text): tuple(values) for (number, text), values in entries}
-            for family, entries in saved
-        }
-
-    def save(self, version: int, content: Content) -> None:
-        saved = [[family, list(map(list, entries.items()))] for family, entries in content.items()]
-        self.machine.write(self.files / f"{version}.json", json.dumps(saved))
-
-    def commit(self) -> int:
-        self.save(self.version + 1, self.content)
-        return self.version + 1
-
-    def abort(self) -> None:
-        self.content = self.nothing()
-
-    def maintain(self) -> None:
-        for file in sorted(self.files.iterdir(), key=lambda one: int(one.stem))[:-2]:
-            file.unlink()
-
-    def close(self) -> None: ...
-
-    # --- rows -----------------------------------------------------------------------------------------------
-
-    def put(self, family: Family, key: Key, value: str) -> None:
-        self.content[family.name][key] = (value,)
-
-    def merge(self, family: Family, key: Key, value: str) -> None:
-        self.content[family.name][key] = (*self.content[family.name].get(key, ()), value)
-
-    def remove(self, family: Family, key: Key) -> None:
-        self.content[family.name].pop(key, None)
-
-    def drop(self, family: Family) -> None:
-        self.content[family.name].clear()
-
-    def get(self, family: Family, key: Key) -> str | None:
-        return self.content[family.name].get(key, (None,))[0]
-
-    def values(self, family: Family, key: Key) -> tuple[str, ...]:
-        return self.content[family.name].get(key, ())
-
-    def iterate(self, family: Family) -> list[Pair]:
-        return sorted((key, values[0]) for key, values in self.content[family.name].items())
-
-    def scan(self, family: Family, first: int) -> list[Pair]:
-        return [pair for pair in self.iterate(family) if pair[0][0] == first]
-
-    def range(self, family: Family, start: Key, end: Key) -> list[Pair]:
-        return [pair for pair in self.iterate(family) if start <= pair[0] < end]
-
-    def evict(self, family: Family, every: int) -> list[Pair]:
-        given = self.iterate(family)
-        for key, _ in given[every - 1 :: every]:
-            self.remove(family, key)
-        return given
-
-
-class Machine:
-    """Stands for the JVM in which executors run, and for the storage below them."""
-
-    def __init__(self, store: type[Store], layout: str, directory: Path) -> None:
-        self.store, self.families = store, LAYOUTS[layout].families
-        self.checkpoints = directory / "checkpoints"
-        self.checkpoints.mkdir()
-        self.dies = False
-        self.memory: dict[str, Content] = {}
-        """What executors of one JVM could share, and should not."""
-        self.writes = DisturbedWrites(directory / "writes", lambda path: "")
-
-    def session(self) -> StoreSession:
-        processes = SimpleNamespace(
-            executor=lambda *_: self.store(self),
-            disturbed_writes=lambda checkpoints: self.writes,
-            kill=self.memory.clear,
-            kill_after=self.kill_after,
-            replace=lambda: None,
-        )
-        layout = next(one for one in LAYOUTS.values() if one.families == self.families)
-        return StoreSession(cast("StoreProcesses", processes), layout, self.checkpoints, disturbed=True)
-
-    def kill_after(self, delay_s: float) -> SimpleNamespace:
-        self.dies = True
-        return SimpleNamespace(join=lambda: None)
-
-    def write(self, file: Path, text: str) -> None:
-        """Write a file into storage: whole, or not at all."""
-        for token in sorted(self.writes.directory.glob("token-*")):
-            token.unlink()
-            with open(self.writes.directory / "struck", "a") as struck:
-                struck.write(f"full {file}\n")
-            raise Raised("No space left on device")
-        if self.dies:
-            self.dies = False
-            raise Died("the JVM is gone")
-        file.write_text(text)
-
-
-# --- mistakes ----------------------------------------------------------------------------------------------
-
-
-class GivesARowTwice(Store):
-    def iterate(self, family: Family) -> list[Pair]:
-        return [*super().iterate(family), *super().iterate(family)[:1]]
-
-
-class MissesARow(Store):
-    def iterate(self, family: Family) -> list[Pair]:
-        return super().iterate(family)[1:]
-
-
-class GivesAnotherValue(Store):
-    def iterate(self, family: Family) -> list[Pair]:
-        return [(key, "other") for key, _ in super().iterate(family)]
-
-
-class GivesWhatWasRemoved(Store):
-    def remove(self, family: Family, key: Key) -> None: ...
-
-
-class GetsNothing(Store):
-    def get(self, family: Family, key: Key) -> str | None:
-        return None
-
-
-class GetsWhatIsNotThere(Store):
-    def get(self, family: Family, key: Key) -> str | None:
-        return super().get(family, key) or "default"
-
-
-class GetsFromAnotherFamily(Store):
-    def get(self, family: Family, key: Key) -> str | None:
-        return super().get(family, key) or super().get(self.families[0], key)
-
-
-class EvictsTwice(Store):
-    def evict(self, family: Family, every: int) -> list[Pair]:
-        given = super().evict(family, every)
-        return [*given, *given[:1]]
-
-
-class HasNoOrder(Store):
-    def iterate(self, family: Family) -> list[Pair]:
-        return super().iterate(family)[::-1]
-
-
-class RangesWithoutOrder(Store):
-    def range(self, family: Family, start: Key, end: Key) -> list[Pair]:
-        return super().range(family, start, end)[::-1]
-
-
-class RangesToTheEnd(Store):
-    def range(self, family: Family, start: Key, end: Key) -> list[Pair]:
-        return [pair for pair in self.iterate(family) if start[0] <= pair[0][0] <= end[0]]
-
-
-class RangesBehindTheStart(Store):
-    def range(self, family: Family, start: Key, end: Key) -> list[Pair]:
-        return [pair for pair in super().range(family, start, end) if pair[0][0] != start[0]]
-
-
-class RangesTwice(Store):
-    def range(self, family: Family, start: Key, end: Key) -> list[Pair]:
-        found = super().range(family, start, end)
-        return sorted([*found, *found[:1]])
-
-
-class ScansEverything(Store):
-    def scan(self, family: Family, first: int) -> list[Pair]:
-        return self.iterate(family)
-
-
-class ScansTwice(Store):
-    def scan(self, family: Family, first: int) -> list[Pair]:
-        return super().scan(family, first) * 2
-
-
-class ScansNothing(Store):
-    def scan(self, family: Family, first: int) -> list[Pair]:
-        return []
-
-
-class MergesInFront(Store):
-    def merge(self, family: Family, key: Key, value: str) -> None:
-        self.content[family.name][key] = (value, *self.content[family.name].get(key, ()))
-
-
-class MergesOnce(Store):
-    def merge(self, family: Family, key: Key, value: str) -> None:
-        self.content[family.name][key] = tuple(dict.fromkeys((*self.values(family, key), value)))
-
-
-class KeepsADroppedFamily(Store):
-    def drop(self, family: Family) -> None: ...
-
-
-class CountsWrongly(Store):
-    def commit(self) -> int:
-        return super().commit() + 1
-
-
-class OpensTheNewest(Store):
-    def load(self, version: int) -> Content:
-        numbers = [int(file.stem) for file in self.files.iterdir()]
-        return super().load(max(numbers) if version else 0)
-
-
-class KeepsItToItself(Store):
-    """Commits are in the memory of the executor that made them."""
-
-    def __init__(self, machine: Machine) -> None:
-        super().__init__(machine)
-        self.own: dict[int, Content] = {}
-
-    def load(self, version: int) -> Content:
-        return self.own.get(version) or {family: {} for family in super().load(version)}
-
-    def commit(self) -> int:
-        self.own[self.version + 1] = self.content
-        return super().commit()
-
-
-class AbortsNothing(Store):
-    """What was aborted is in the next batch of the executor."""
-
-    left: Content | None = None
-
-    def begin(self, version: int, to_write: bool = True) -> None:
-        super().begin(version, to_write)
-        for family, entries in (self.left or {}).items():
-            self.content[family].update(entries)
-        self.left = None
-
-    def put(self, family: Family, key: Key, value: str) -> None:
-        super().put(family, key, value)
-        self.left = self.left or self.nothing()
-        self.left[family.name][key] = (value,)
-
-    def commit(self) -> int:
-        self.left = None
-        return super().commit()
-
-
-class DeletesOneTooMany(Store):
-    def maintain(self) -> None:
-        for file in sorted(self.files.iterdir(), key=lambda one: int(one.stem))[:-1]:
-            file.unlink()
-
-
-class ServesAnOlderOne(Store):
-    def load(self, version: int) -> Content:
-        try:
-            return super().load(version)
-        except Raised:
-            return self.load(version - 1)
-
-
-class GivesUpForGood(Store):
-    """What could not be loaded once is refused for ever."""
-
-    def load(self, version: int) -> Content:
-        refused = self.files.with_name("refused")
-        if refused.exists():
-            raise Raised("it could not be loaded before")
-        try:
-            return super().load(version)
-        except Raised:
-            refused.touch()
-            raise
-
-
-class TakesItForDone(Store):
-    def commit(self) -> int:
-        try:
-            return super().commit()
-        except Raised:
-            return self.version + 1
-
-
-class SpoilsTheBase(Store):
-    """If a commit fails, the version on which it is based is gone."""
-
-    def commit(self) -> int:
-        try:
-            return super().commit()
-        except (Raised, Died):
-            (self.files / f"{self.version}.json").unlink()
-            raise
-
-
-class DiesAndDeletes(Store):
-    """If maintenance is ended, the newest version is gone."""
-
-    def maintain(self) -> None:
-        if self.machine.dies:
-            max(self.files.iterdir(), key=lambda one: int(one.stem)).unlink()
-        super().maintain()
-
-
-class LeavesAHalf(Store):
-    """If a commit fails, the first of its rows are there."""
-
-    def commit(self) -> int:
-        try:
-            return super().commit()
-        except (Raised, Died):
-            half = {name: dict(list(entries.items())[:-1]) for name, entries in self.content.items()}
-            super().save(self.version + 1, half)
-            raise
-
-
 WRITES = (steps.PutRow(0, 0, A, "x"), steps.PutRow(0, 0, B, "y"), steps.PutRow(0, 0, C, "z"))
 BATCH = (*WRITES, steps.CommitBatch(0))
 NEXT = (steps.PutRow(0, 0, OTHER, "v"), steps.RemoveRow(0, 0, A), steps.CommitBatch(0))
@@ -459,13 +150,68 @@ def apply_all(session: StoreSession, played: steps.Steps) -> None:
 def test_a_mistake_of_a_store_is_seen_and_a_right_store_plays_the_same_steps(
     store: type[Store], layout: str, played: steps.Steps, promise: str, tmp_path: Path
 ) -> None:
-    places = [tmp_path / name for name in ("right", "wrong")]
-    for place in places:
-        place.mkdir()
-    right = Machine(Store, layout, places[0]).session()
+    right = Machine(Store, tmp_path / "right").session(layout)
     play(right, played)
     assert right.shown.total() > 0, "nothing was compared"
-    wrong = Machine(store, layout, places[1]).session()
+    wrong = Machine(store, tmp_path / "wrong").session(layout)
     with pytest.raises(Violation) as found:
         apply_all(wrong, played)
     assert found.value.clause == promise, found.value
+
+
+# --- whole properties --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("one", STORE_PROPERTIES, ids=lambda one: one.name)
+def test_a_right_store_has_every_property_and_each_shows_what_it_is_for(
+    one: StoreProperty, tmp_path: Path
+) -> None:
+    for number, seed in enumerate(SEEDS):
+        processes = Machine(Store, tmp_path / str(number)).as_processes()
+        outcome, failure = check_store(one, processes, seed)
+        assert (outcome.status, outcome.reason, failure) == ("passed", "", None)
+        assert set(outcome.shown) == set(one.promises)
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda one: one.__name__)
+def test_drawn_and_listed_sequences_meet_each_mistake_whatever_the_seed(
+    mistake: type[Store], tmp_path: Path
+) -> None:
+    promised = {promise for store, _, _, promise in CASES if store is mistake}
+    assert promised, "no case shows it"
+    likely = sorted(STORE_PROPERTIES, key=lambda one: (not promised & set(one.promises), not one.listed))
+    for seed in SEEDS:
+        for one in likely:
+            processes = Machine(mistake, tmp_path / f"{seed}-{one.name}").as_processes()
+            if check_store(one, processes, seed, shrink_s=0.0)[0].status == "failed":
+                break
+        else:
+            pytest.fail(f"no property has met it with the seed {seed}")
+
+
+def test_a_property_whose_steps_or_promises_were_not_met_is_unknown(tmp_path: Path) -> None:
+    one = next(one for one in STORE_PROPERTIES if one.name == "versions-are-exact")
+    for number, (lacking, told) in enumerate(
+        [
+            (replace(one, needs=("kill",)), "no step of kind kill"),
+            (replace(one, promises=(*one.promises, promises.KILLS)), "too few to show kills"),
+        ]
+    ):
+        machine = Machine(Store, tmp_path / str(number))
+        outcome, _ = check_store(lacking, machine.as_processes(), SEEDS[0], scale=0.1)
+        assert outcome.status == "unknown" and told in outcome.reason, outcome.reason
+    late = Machine(Store, tmp_path / "late")
+    late.remaining_s = -1.0
+    assert check_store(one, late.as_processes(), SEEDS[0])[0].status == "unknown"
+
+
+@pytest.mark.parametrize("mistake", [GivesARowTwice, KeepsItToItself])
+def test_a_failing_sequence_is_made_smaller_and_fails_again_for_the_same_reason(
+    mistake: type[Store], tmp_path: Path
+) -> None:
+    one = next(one for one in STORE_PROPERTIES if one.name == "versions-are-exact")
+    _, failure = check_store(one, Machine(mistake, tmp_path / "first").as_processes(), SEEDS[0])
+    assert failure is not None and len(failure.steps) <= 3, failure
+    for store, violated in ((mistake, failure.violation), (Store, "None")):
+        machine = Machine(store, tmp_path / store.__name__)
+        assert str(replay_store(failure, machine.as_processes(), lambda number, step: None)) == violated
