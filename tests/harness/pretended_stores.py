@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -124,6 +125,7 @@ class Machine:
         return cast("StoreProcesses", self)
 
     def new_checkpoints(self) -> Path:
+        shutil.rmtree(self.directory, ignore_errors=True)
         place = self.directory / str(next(self._numbers))
         place.mkdir(parents=True)
         self.checkpoints = place / "checkpoints"

@@ -20,6 +20,8 @@ from barrier_tck.harness.certify.spark_stores.layouts import (
     PLAIN,
     PREFIXED,
     RANGED,
+    Family,
+    Key,
 )
 from barrier_tck.harness.certify.spark_stores.session import StoreSession
 from barrier_tck.harness.certify.spark_stores.store_hunting import check_store, play, replay_store
@@ -215,3 +217,30 @@ def test_a_failing_sequence_is_made_smaller_and_fails_again_for_the_same_reason(
     for store, violated in ((mistake, failure.violation), (Store, "None")):
         machine = Machine(store, tmp_path / store.__name__)
         assert str(replay_store(failure, machine.as_processes(), lambda number, step: None)) == violated
+
+
+class CountsWronglyOrForgets(Store):
+    """Its commits count wrongly; once it has aborted a batch they do not, but it finds nothing any more."""
+
+    aborted = False
+
+    def abort(self) -> None:
+        self.aborted = True
+        super().abort()
+
+    def commit(self) -> int:
+        return super().commit() + (not self.aborted)
+
+    def get(self, family: Family, key: Key) -> str | None:
+        return None if self.aborted else super().get(family, key)
+
+
+def test_a_failing_sequence_is_not_made_smaller_into_another_failure(tmp_path: Path) -> None:
+    found = (steps.PutRow(0, 0, A, "never"), steps.AbortBatch(0), *BATCH, steps.ReadRow(0, 0, A))
+    one = next(one for one in STORE_PROPERTIES if one.name == "batches-read-their-writes")
+    machine = Machine(CountsWronglyOrForgets, tmp_path)
+    outcome, failure = check_store(replace(one, listed=found), machine.as_processes(), SEEDS[0])
+    assert failure is not None
+    kinds = [type(step) for step in failure.steps]
+    assert kinds == [steps.PutRow, steps.AbortBatch, steps.PutRow, steps.ReadRow]
+    assert outcome.violated == promises.READS, outcome.reason
