@@ -53,11 +53,26 @@ class QueryReports(Protocol):
         """The query has ended: all input is consumed, or ``problem`` says what went wrong."""
 
 
+@dataclass(frozen=True)
+class TaskRun:
+    """One run of a task, in Spark's numbers.
+
+    If shuffle files are lost, Spark runs a stage again: the same stage and partition, another run, and ``retry`` is 0.
+    """
+
+    stage: int
+    partition: int
+    run: int
+    """Another number for each run of any task."""
+    retry: int
+    """How often the task failed before in this run of its stage."""
+
+
 class TaskReports(Protocol):
     """What a task of a micro-batch reports. It stands still until the report has been taken."""
 
-    def task_began(self, worker: int, batch: int, retry: int) -> None:
-        """A task begins in a Python worker, given by its pid; ``retry`` is 0 the first time."""
+    def task_began(self, worker: int, batch: int, task: TaskRun) -> None:
+        """A task begins in a Python worker, given by its pid."""
 
     def rows_passed(self, worker: int, batch: int) -> None:
         """Some rows of a task have been passed on, maybe not all."""

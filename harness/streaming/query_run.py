@@ -34,7 +34,7 @@ from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.records import AttemptRecord
 from barrier_tck.harness.streaming.checkpoint_outages import CheckpointOutages
 from barrier_tck.harness.streaming.disturbed_writes import DisturbedWrites
-from barrier_tck.harness.streaming.query_doors import QueryDoors, QueryOrder, QueryReports
+from barrier_tck.harness.streaming.query_doors import QueryDoors, QueryOrder, QueryReports, TaskRun
 from barrier_tck.harness.streaming.query_targets import TASKS, QueryTargets
 from barrier_tck.harness.support.errors import OperatingError
 from barrier_tck.harness.system.system_under_test import NemesisHooks
@@ -206,6 +206,10 @@ class QueryRun:
         """The newest micro-batch that began: those before it are committed."""
         self._attempt = 0
         self._run_again: dict[int, None] = {}
+        self._first_attempts: dict[int, int] = {}
+        """Micro-batch -> the attempt in which a task of it began first."""
+        self._task_runs: dict[tuple[int, int, int], int] = {}
+        """Attempt, stage and partition -> the first run of that task."""
         self.operations: list[Recorded[Operation]] = []
         self.attempts: list[AttemptRecord] = []
 
@@ -322,11 +326,15 @@ class QueryRun:
 
     # --- TaskReports ----------------------------------------------------------------------------------------
 
-    def task_began(self, worker: int, batch: int, retry: int) -> None:
+    def task_began(self, worker: int, batch: int, task: TaskRun) -> None:
         """Stand at the beginning of a task."""
         self._committed_before(batch)
-        if retry:
-            with self._lock:
+        with self._lock:
+            # Spark's own sinks tell nothing of micro-batches, so tasks have to tell of those that come again.
+            first = self._first_attempts.setdefault(batch, self._attempt) == self._attempt
+            place = (self._attempt, task.stage, task.partition)
+            alone = self._task_runs.setdefault(place, task.run) == task.run
+            if task.retry or not first or not alone:
                 self._run_again[batch] = None
         self._stand(ProtocolPoint.BARRIER_RECEIVED, worker)
 

@@ -92,3 +92,28 @@ remembered = StreamingJob(query=plain, sink=remembers_in_memory)
 right = StreamingJob(query=plain, sink=overwrite)
 PLANTED = ("appended", "appended_rows", "kept", "taken", "noted", "remembered")
 """The names of the wrong ones."""
+
+
+def shuffled(rows: DataFrame) -> DataFrame:
+    """Keep the same, after a shuffle: if its files are lost, Spark runs a stage again, and not a task of it."""
+    return plain(rows).repartition(2, "id")
+
+
+def appends_rows_and_says_so(batch: DataFrame, batch_id: int, place: QueryPlace) -> None:
+    """Append row after row, with the number of the micro-batch."""
+
+    def write(rows: Iterable[Row]) -> None:
+        with open(place.output, "a", buffering=1) as file:
+            file.writelines(json.dumps({**row.asDict(), "batch_id": batch_id}) + "\n" for row in rows)
+
+    batch.foreachPartition(write)
+
+
+def of_numbered_lines(spark: SparkSession, place: QueryPlace) -> DataFrame:
+    """Read lines of JSON with the number of their micro-batch."""
+    return spark.read.schema("id LONG, key STRING, value LONG, batch_id LONG").json(place.output)
+
+
+at_least_once = StreamingJob(
+    query=shuffled, sink=appends_rows_and_says_so, read=of_numbered_lines, delivery="at_least_once"
+)

@@ -9,11 +9,24 @@ from pathlib import Path
 
 import pytest
 
-from barrier_tck.harness import StreamingJob, TrialRecord, Verdict, run_trial
+from barrier_tck.harness import (
+    After,
+    KillExecutor,
+    LimitsPlan,
+    ProtocolPoint,
+    ScheduledFault,
+    StreamingJob,
+    TrialPlan,
+    TrialRecord,
+    Verdict,
+    WorkloadPlan,
+    run_trial,
+)
 from barrier_tck.harness.campaign.configuration import CampaignConfiguration, SystemSection
 from barrier_tck.harness.campaign.planned_trials import campaign_plans
-from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.record.verdict import CHANCES
 from barrier_tck.harness.streaming.committed_output import CommittedOutput
+from barrier_tck.harness.streaming.query_targets import TASKS
 from barrier_tck.harness.streaming.structured_streaming import StructuredStreaming
 from tests.harness import planted_sinks
 
@@ -43,6 +56,23 @@ def tried(system: StructuredStreaming, name: str, plan: TrialPlan, directory: Pa
     assert isinstance(job, StreamingJob)
     system._job = job
     return run_trial(plan, system, directory)
+
+
+@pytest.mark.spark
+@pytest.mark.long
+def test_copies_of_a_stage_that_ran_again_are_those_of_a_micro_batch_that_did(
+    cluster: StructuredStreaming, tmp_path: Path
+) -> None:
+    """The executor has shuffle files, too: without them its tasks are not tried again, but their whole stage is."""
+    plan = TrialPlan(
+        workload=WorkloadPlan(batches=3, batch_records=6),
+        faults=(ScheduledFault(KillExecutor(TASKS), After(ProtocolPoint.SNAPSHOT_TAKEN, TASKS, nth=3)),),
+        limits=LimitsPlan(wall_s=300),
+    )
+    record = tried(cluster, "at_least_once", plan, tmp_path / "trial")
+    assert record.verdict is Verdict.VALID, record.findings
+    counts = next(found.counts for found in record.findings if found.checker == CommittedOutput.name)
+    assert counts[CHANCES] > 0
 
 
 @pytest.mark.spark

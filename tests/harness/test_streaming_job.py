@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from itertools import islice
@@ -38,6 +39,7 @@ from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.verdict import CHANCES, Verdict
 from barrier_tck.harness.streaming import structured_streaming
 from barrier_tck.harness.streaming.committed_output import CommittedOutput
+from barrier_tck.harness.streaming.driver.batch_judge import last_watermark_ms
 from barrier_tck.harness.streaming.driver.state_judge import rows_read
 from barrier_tck.harness.streaming.query_definition import QueryPlace, QueryState
 from barrier_tck.harness.streaming.query_targets import TASKS, QueryTargets
@@ -224,6 +226,26 @@ def test_files_that_were_read_are_those_of_the_log_up_to_an_offset(tmp_path: Pat
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("\n".join(lines))
     assert rows_read(tmp_path, 3) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("batches", range(1, 13))
+def test_micro_batches_are_numbers_and_the_last_is_the_one_that_was_committed_last(
+    tmp_path: Path, batches: int
+) -> None:
+    """As text, 10 comes before 9. One more micro-batch has its offsets, and is not committed."""
+    for name in ("offsets", "sources/0", "commits"):
+        (tmp_path / name).mkdir(parents=True)
+    for batch in range(batches + 1):
+        offsets = ["v1", json.dumps({"batchWatermarkMs": 1_000 * batch}), json.dumps({"logOffset": batch})]
+        (tmp_path / "offsets" / str(batch)).write_text("\n".join(offsets))
+        read = ["v1", json.dumps({"path": f"file-{batch}", "batchId": batch})]
+        (tmp_path / "sources" / "0" / str(batch)).write_text("\n".join(read))
+    assert last_watermark_ms(tmp_path) == 0
+    for batch in range(batches):
+        (tmp_path / "commits" / str(batch)).write_text("v1\n{}")
+        (tmp_path / "commits" / f".{batch + 1}.tmp").touch()
+    assert last_watermark_ms(tmp_path) == 1_000 * (batches - 1)
+    assert rows_read(tmp_path, batches - 1) == [f"file-{batch}" for batch in range(batches)]
 
 
 def state_judged(comparison: StateComparison | None) -> tuple[Verdict, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -26,6 +27,7 @@ from barrier_tck.harness.streaming.disturbed_writes import (
 )
 from barrier_tck.harness.streaming.driver import task_points
 from barrier_tck.harness.streaming.driver.task_points import TaskPoints
+from barrier_tck.harness.streaming.query_doors import TaskRun
 from barrier_tck.harness.streaming.query_run import QueryDrivers, QueryRun
 from barrier_tck.harness.streaming.query_targets import TASKS, QueryTargets
 
@@ -315,11 +317,11 @@ def test_a_run_knows_what_is_committed_and_what_ran_again() -> None:
     nothing: Any = None
     run = QueryRun(nothing, nothing, nothing, nemesis, nothing, 0)
     run.sink_called(0)
-    run.task_began(worker=7, batch=0, retry=0)
+    run.task_began(7, 0, TaskRun(stage=0, partition=0, run=0, retry=0))
     run.sink_returned(0)
     run.sink_called(1)
     assert list(run.run_again) == []
-    run.task_began(worker=7, batch=1, retry=1)
+    run.task_began(7, 1, TaskRun(stage=1, partition=0, run=2, retry=1))
     run.sink_called(2)
     run.sink_called(2)
     assert run.run_again == (1, 2)
@@ -334,24 +336,64 @@ def test_a_run_knows_what_is_committed_and_what_ran_again() -> None:
     ]
 
 
+FIRST = TaskRun(stage=4, partition=1, run=7, retry=0)
+
+
+@pytest.mark.parametrize(
+    ("second", "attempt", "again"),
+    [
+        (FIRST, 1, False),  # a task that reads several partitions of what was observed begins with each
+        (replace(FIRST, partition=0, run=8), 1, False),
+        (replace(FIRST, stage=5, run=8), 1, False),  # the sink asks for the rows once more
+        (replace(FIRST, run=8, retry=1), 1, True),
+        (replace(FIRST, run=8), 1, True),  # its stage runs again, because shuffle files were lost
+        (FIRST, 2, True),
+        (replace(FIRST, stage=0, partition=0, run=0), 2, True),
+    ],
+)
+def test_a_micro_batch_ran_again_if_a_task_of_it_did_or_if_it_begins_in_a_later_attempt(
+    second: TaskRun, attempt: int, again: bool
+) -> None:
+    nemesis: Any = NoNemesis()
+    nothing: Any = None
+    run = QueryRun(nothing, nothing, nothing, nemesis, nothing, 0)
+    run._attempt = 1
+    run.task_began(7, 0, replace(FIRST, stage=1, run=1))
+    run.task_began(7, 3, replace(FIRST, stage=3, run=6))
+    run.task_began(7, 4, FIRST)
+    run._attempt = attempt
+    run.task_began(7, 4, second)
+    assert run.run_again == ((4,) if again else ())
+
+
 @pytest.mark.parametrize("writes", [False, True])
 def test_a_task_has_one_end_which_is_that_of_a_function_that_writes_its_rows(
     writes: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If the sink's function writes them, rows pass through two Python workers, and only the second is at the end."""
     told: list[str] = []
+    tasks: list[object] = []
     properties = {"streaming.sql.batchId": "7", "barrier_tck.task.writes": "true" if writes else None}
-    context = SimpleNamespace(getLocalProperty=properties.get, attemptNumber=lambda: 0)
+    numbers = {"stageId": 4, "partitionId": 1, "taskAttemptId": 7, "attemptNumber": 0}
+    context = SimpleNamespace(
+        getLocalProperty=properties.get,
+        **{name: lambda value=value: value for name, value in numbers.items()},
+    )
 
     class Harness:
         def __getattr__(self, name: str) -> Any:
-            return lambda *_: told.append(name)
+            def tell(worker: int, batch: int, *task: object) -> None:
+                told.append(name)
+                tasks.extend(task)
+
+            return tell
 
     monkeypatch.setattr(task_points, "_context", lambda: context)
     monkeypatch.setattr(task_points, "met", lambda *_: nullcontext(Harness()))
     points = TaskPoints("nowhere")
     rows: Any = [1, 2]
     assert list(points.pass_on(iter(rows))) == rows
+    assert tasks == [FIRST]
     if writes:
         points.around(lambda passed: told.extend(f"row {row}" for row in passed))(iter(rows))
         assert told == [

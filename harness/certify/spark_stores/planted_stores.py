@@ -161,6 +161,22 @@ PLANTED_STORES: tuple[PlantedStore, ...] = (
         "merged-values-are-kept",
     ),
     PlantedStore(
+        "SS-17",
+        "KeepsARemovedFamily",
+        VERSIONS,
+        _OURS,
+        "A column family that is removed keeps its keys.",
+        "removed-families-are-empty",
+    ),
+    PlantedStore(
+        "SS-18",
+        "MergesEqualValuesOnce",
+        VALUES,
+        _OURS,
+        "Of equal values that are merged only one is kept.",
+        "equal-values-are-merged",
+    ),
+    PlantedStore(
         "IN-01",
         "PublishesBeforeItsFiles",
         VERSIONS,

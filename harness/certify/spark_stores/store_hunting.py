@@ -210,7 +210,7 @@ def _make_smaller(hunt: _Hunt) -> None:
     while size and not hunt.over:
         kept = hunt.smallest[0]
         fewer = (kept[:start] + kept[start + size :] for start in range(0, len(kept), size))
-        if not any(_fails(hunt, sequence) for sequence in fewer):
+        if not any(_is_smaller(hunt, sequence) for sequence in fewer):
             size //= 2
     for place in range(len(hunt.smallest[0])):
         kept = hunt.smallest[0]
@@ -222,6 +222,13 @@ def _plainer(step: steps.AnyStep) -> Iterator[steps.AnyStep]:
     if isinstance(step, (steps.PutRow, steps.MergeRow)):
         yield msgspec.structs.replace(step, family=0, key=_PLAIN_KEY, value="x")
         yield msgspec.structs.replace(step, value="x")
+
+
+def _is_smaller(hunt: _Hunt, sequence: steps.Steps) -> bool:
+    """Play fewer steps; tell whether they fail for the same reason, and are the smallest now."""
+    before = hunt.smallest
+    _fails(hunt, sequence)
+    return hunt.smallest is not before
 
 
 def _fails(hunt: _Hunt, sequence: steps.Steps) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 from hypothesis import strategies as st
@@ -187,6 +188,75 @@ def _many_rows() -> steps.Steps:
     )
 
 
+def _everywhere(*back: int) -> steps.Steps:
+    """Compare versions, each so many before the newest, on both executors and on a fresh one."""
+    return tuple(steps.CompareVersion(executor, one) for one in back for executor in (0, 1, steps.FRESH))
+
+
+def _ranges() -> steps.Steps:
+    """Many keys on both sides of zero, scanned between each two of them, before and after a commit."""
+    numbers = (5, -(2**40), 0, 256, -1, 1)
+    scans = tuple(
+        steps.ScanFamily(0, 0, first, last) for first, last in itertools.combinations(sorted(numbers), 2)
+    )
+    return (
+        *(steps.PutRow(0, 0, (number, text), "x") for number in numbers for text in ("", "a")),
+        *scans,
+        steps.CommitBatch(0),
+        steps.RemoveRow(0, 0, (0, "")),
+        *scans,
+        steps.CommitBatch(0),
+        *_everywhere(0, 1),
+    )
+
+
+def _dropped_families() -> steps.Steps:
+    """Families with the same keys are removed, by a batch that is aborted and by one that is not, and come back."""
+    fill = tuple(steps.PutRow(0, family, (number, "a"), "x") for number in range(3) for family in range(3))
+    played: list[steps.AnyStep] = []
+    for dropped in (1, 2):
+        played += [
+            *fill,
+            steps.CommitBatch(0),
+            steps.DropFamily(0, dropped),
+            steps.AbortBatch(0),
+            *_everywhere(0),
+            steps.RemoveRow(0, dropped, (2, "a")),
+            steps.DropFamily(0, dropped),
+            steps.CommitBatch(0),
+            *_everywhere(0, 1),
+            steps.MaintainStore(0),
+            steps.PutRow(1, dropped, (1, "b"), "y"),
+            steps.CommitBatch(1),
+            *_everywhere(0, 1),
+        ]
+    return tuple(played)
+
+
+def _merges() -> steps.Steps:
+    """Values are merged, equal ones too, in one batch and in later ones, on other executors, and after a removal."""
+    played: list[steps.AnyStep] = []
+    for executor, values in ((0, "xyzx"), (1, "xx"), (0, "yx")):
+        played += [
+            *(steps.MergeRow(executor, 1, (0, "a"), value) for value in values),
+            *(steps.MergeRow(executor, 1, (0, "b"), value) for value in reversed(values)),
+            steps.ReadRow(executor, 1, (0, "a")),
+            steps.CommitBatch(executor),
+            steps.MaintainStore(executor),
+            *_everywhere(0),
+        ]
+    return (
+        *played,
+        steps.PutRow(0, 1, (0, "a"), "y"),
+        steps.RemoveRow(0, 1, (0, "b")),
+        *(steps.MergeRow(0, 1, (0, text), "x") for text in "abab"),
+        steps.ReadRow(0, 1, (0, "a")),
+        steps.ReadRow(0, 1, (0, "b")),
+        steps.CommitBatch(0),
+        *_everywhere(0, 1),
+    )
+
+
 STORE_PROPERTIES: tuple[StoreProperty, ...] = (
     _property(
         "batches-read-their-writes",
@@ -285,6 +355,16 @@ STORE_PROPERTIES: tuple[StoreProperty, ...] = (
         needs=("put", "scan", "commit"),
     ),
     _property(
+        "ranges-of-many-keys-are-ordered",
+        "contract",
+        promises.SCANS,
+        "Keys on both sides of zero come in their order from a scan of each range, before a commit and after it.",
+        listed=_ranges(),
+        layout=LAYOUTS[RANGED],
+        capability=RANGE_SCAN,
+        needs=("scan", "commit"),
+    ),
+    _property(
         "families-stay-apart",
         "contract",
         promises.FAMILIES,
@@ -296,11 +376,31 @@ STORE_PROPERTIES: tuple[StoreProperty, ...] = (
         needs=("put", "drop", "commit"),
     ),
     _property(
+        "removed-families-are-empty",
+        "contract",
+        promises.FAMILIES,
+        "A family that a batch removed is empty, and those beside it are not; older versions still have it.",
+        listed=_dropped_families(),
+        layout=LAYOUTS["families"],
+        capability=COLUMN_FAMILIES,
+        needs=("drop", "abort", "commit"),
+    ),
+    _property(
         "merged-values-are-kept",
         "contract",
         promises.VALUES,
         "All merged values of a key are given in their order, in this version and later ones.",
         "merge merge merge put remove read commit commit check maintain reopen",
+        layout=LAYOUTS[MANY],
+        capability=MULTIPLE_VALUES,
+        needs=("merge", "read", "commit"),
+    ),
+    _property(
+        "equal-values-are-merged",
+        "contract",
+        promises.VALUES,
+        "Values that are equal are all kept, in their order, whichever batches and executors merged them.",
+        listed=_merges(),
         layout=LAYOUTS[MANY],
         capability=MULTIPLE_VALUES,
         needs=("merge", "read", "commit"),

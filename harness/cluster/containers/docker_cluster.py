@@ -37,7 +37,7 @@ from barrier_tck.harness.cluster.containers.labelled import (
 )
 from barrier_tck.harness.cluster.java import find_java
 from barrier_tck.harness.cluster.settings import bind_problem
-from barrier_tck.harness.support.errors import EnvironmentProblem, PortInUse, UsageError
+from barrier_tck.harness.support.errors import EnvironmentProblem, OperatingError, PortInUse, UsageError
 
 __all__ = ["DockerCluster", "DockerClusterConfig"]
 
@@ -205,7 +205,10 @@ class DockerCluster(Cluster):
         if client is None:
             return []
         with contextlib.closing(client):
-            return remove_cluster(client, self._id)
+            try:
+                return remove_cluster(client, self._id)
+            except OperatingError as error:  # the engine is gone, for instance; all else must go nevertheless
+                return [f"its hosts ({error})"]
 
 
 class _Taken(Exception):

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 from barrier_tck.harness.cluster.rendezvous import met
-from barrier_tck.harness.streaming.query_doors import TaskReports
+from barrier_tck.harness.streaming.query_doors import TaskReports, TaskRun
 
 _BATCH_ID = "streaming.sql.batchId"
 """The local property in which Spark tells tasks their micro-batch."""
@@ -50,8 +50,11 @@ class TaskPoints:
 
     def _through_points(self, items: Iterable[Any], begins: bool) -> Iterator[Any]:
         if begins:
-            retry = _context().attemptNumber()
-            self._tell(lambda harness, batch: harness.task_began(os.getpid(), batch, retry))
+            context = _context()
+            task = TaskRun(
+                context.stageId(), context.partitionId(), context.taskAttemptId(), context.attemptNumber()
+            )
+            self._tell(lambda harness, batch: harness.task_began(os.getpid(), batch, task))
         stood = False
         for item in items:
             yield item

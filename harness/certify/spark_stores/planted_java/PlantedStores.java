@@ -418,6 +418,40 @@ public final class PlantedStores {
     }
   }
 
+  /** A column family that is removed keeps its keys. */
+  public static final class KeepsARemovedFamily extends RocksDBStateStoreProvider {
+    @Override
+    public StateStore getStore(long version, Option<String> id, boolean snapshot, boolean empty) {
+      return between(
+          super.getStore(version, id, snapshot, empty),
+          (store, method, arguments) ->
+              is(method, "removeColFamilyIfExists") ? false : unchanged(store, method, arguments));
+    }
+  }
+
+  /** Of equal values that are merged only one is kept. */
+  public static final class MergesEqualValuesOnce extends RocksDBStateStoreProvider {
+    @Override
+    public StateStore getStore(long version, Option<String> id, boolean snapshot, boolean empty) {
+      return between(
+          super.getStore(version, id, snapshot, empty),
+          (store, method, arguments) -> {
+            if (is(method, "merge")) {
+              Iterator<UnsafeRow> values =
+                  store.valuesIterator((UnsafeRow) arguments[0], (String) arguments[2]);
+              boolean known = false;
+              while (values.hasNext()) {
+                known |= values.next().equals(arguments[1]);
+              }
+              if (known) {
+                return null;
+              }
+            }
+            return unchanged(store, method, arguments);
+          });
+    }
+  }
+
   /** IN-01: a snapshot is published before the files to which it refers; they follow with the next batch. */
   public static final class PublishesBeforeItsFiles extends RocksDBStateStoreProvider {
     private final Map<File, byte[]> late = new TreeMap<>();

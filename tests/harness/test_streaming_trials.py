@@ -1,0 +1,366 @@
+"""Whole trials of a query without Spark; grain: a Structured Streaming of a few lines, whose driver is really killed.
+
+Everything of the harness is the product's own: plan, nemesis, rendezvous, restart, and what the judge is told.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import psutil
+import pyarrow.parquet as pq
+import pytest
+
+from barrier_tck.harness import (
+    After,
+    CrashCoordinator,
+    LimitsPlan,
+    ProtocolPoint,
+    QueryPlace,
+    ScheduledFault,
+    StreamingJob,
+    TrialPlan,
+    TrialRecord,
+    Verdict,
+    WorkloadPlan,
+)
+from barrier_tck.harness.cluster.rendezvous import met
+from barrier_tck.harness.record.history import OutputComparison, OutputCounts
+from barrier_tck.harness.streaming import query_run, structured_streaming
+from barrier_tck.harness.streaming.query_doors import (
+    JudgeOrder,
+    QueryOrder,
+    QueryReports,
+    TaskReports,
+    TaskRun,
+)
+from barrier_tck.harness.streaming.query_targets import TASKS
+from barrier_tck.harness.streaming.structured_streaming import POINTS, StructuredStreaming
+from barrier_tck.harness.trial.trial_run import execute
+from barrier_tck.harness.workloads.workload_names import filled, workload_named
+
+ROWS = 24
+"""Three micro-batches, two sources, four rows each."""
+
+
+def same(frame: Any) -> Any:
+    return frame
+
+
+def written(batch: Any, batch_id: int, place: QueryPlace) -> None:
+    raise AssertionError("no Spark runs here")
+
+
+job = StreamingJob(query=same, sink=written)
+at_least_once = StreamingJob(query=same, sink=written, delivery="at_least_once")
+Sink = Callable[[Path, int, list[int]], None]
+
+
+def append(output: Path, batch: int, rows: list[int]) -> None:
+    with open(output, "a") as file:
+        file.writelines(f"{batch} {row}\n" for row in rows)
+
+
+def overwrite(output: Path, batch: int, rows: list[int]) -> None:
+    output.with_name(f"output-{batch}").write_text("".join(f"{batch} {row}\n" for row in rows))
+
+
+class PretendedDriver:
+    """A driver's process: it is a real one, which can be killed, and what it does is done by a thread of ours.
+
+    It keeps the order that Spark keeps: offsets, tasks, sink, commit. Its tasks come to the real rendezvous.
+    """
+
+    made: ClassVar[list[PretendedDriver]] = []
+    sink: ClassVar[Sink]
+    batches_run: ClassVar[list[int]]
+
+    def __init__(
+        self, module: str, log: Path, environment: object, offers: Mapping[str, tuple[type, Any]]
+    ) -> None:
+        self.peer = self
+        self.process = psutil.Process(subprocess.Popen(["sleep", "600"]).pid)
+        self.pid = self.process.pid
+        self.conf: dict[str, str] | None = None
+        self.reports: QueryReports = offers["reports"][1]
+        self._over = threading.Event()
+        self._on_over: list[Callable[[], None]] = []
+        self._thread: threading.Thread | None = None
+        self.made.append(self)
+
+    @property
+    def gone(self) -> bool:
+        return not self.process.is_running() or self.process.status() == psutil.STATUS_ZOMBIE
+
+    def remote(self, name: str, interface: type) -> PretendedDriver:
+        return self
+
+    def when_over(self, call: Callable[[], None]) -> None:
+        self._on_over.append(call)
+
+    def open_session(self, place: object, conf: Mapping[str, str]) -> str:
+        if self.conf is None:
+            self.conf = dict(conf)
+        return f"application {self.made.index(self)}"
+
+    def start_query(self, order: QueryOrder) -> None:
+        self._thread = threading.Thread(target=self._run, args=(order,), daemon=True)
+        self._thread.start()
+
+    def stop_query(self) -> None: ...
+
+    def close(self, patience_s: float = 20.0) -> None:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            self.process.kill()
+        if self._thread is not None:
+            self._thread.join(20)
+
+    def _run(self, order: QueryOrder) -> None:
+        try:
+            problem = ""
+            with contextlib.suppress(_Killed):
+                try:
+                    for number, file in enumerate(sorted(Path(order.place.input).iterdir())):
+                        self._run_batch(order, number, file)
+                except OSError as error:
+                    problem = str(error)
+                self.reports.query_over(problem)
+        finally:
+            if self.gone:
+                for call in self._on_over:
+                    call()
+
+    def _run_batch(self, order: QueryOrder, number: int, file: Path) -> None:
+        commits = Path(order.place.checkpoint, "commits")
+        commits.mkdir(parents=True, exist_ok=True)
+        if (commits / str(number)).exists():
+            return
+        self.batches_run.append(number)
+        self._at(lambda: self.reports.sink_called(number))
+        with met(order.rendezvous, TaskReports) as harness:  # type: ignore[type-abstract]
+            self._at(
+                lambda: harness.task_began(
+                    self.pid, number, TaskRun(stage=number, partition=0, run=number, retry=0)
+                )
+            )
+            self._at(lambda: harness.rows_passed(self.pid, number))
+            self._at(lambda: harness.all_rows_passed(self.pid, number))
+        type(self).sink(Path(order.place.output), number, pq.read_table(file)["id"].to_pylist())
+        self._at(lambda: self.reports.sink_returned(number))
+        (commits / str(number)).touch()
+
+    def _at(self, point: Callable[[], None]) -> None:
+        point()
+        if self.gone:
+            raise _Killed
+
+
+class _Killed(Exception):
+    """What a killed process does not do any more."""
+
+
+class PretendedJudge:
+    """Compares ids in plain Python, and notes what it was told."""
+
+    orders: ClassVar[list[JudgeOrder]] = []
+    conf: ClassVar[dict[str, str]] = {}
+
+    def __init__(self, *arguments: object) -> None:
+        self.peer = self
+
+    def remote(self, name: str, interface: type) -> PretendedJudge:
+        return self
+
+    def open_session(self, conf: Mapping[str, str]) -> None:
+        self.conf.update(conf)
+
+    def judge(self, order: JudgeOrder) -> OutputComparison:
+        self.orders.append(order)
+        expected, committed = Counter[int](), Counter[int]()
+        for file in sorted(Path(order.place.input).iterdir()):
+            expected.update(pq.read_table(file)["id"].to_pylist())
+        copies = 0
+        seen = set[str]()
+        for file in sorted(Path(order.place.output).parent.glob("output*")):
+            for line in file.read_text().splitlines():
+                batch, row = map(int, line.split())
+                if line in seen and "at_least_once" in order.job and batch in order.run_again:
+                    copies += 1
+                else:
+                    committed[row] += 1
+                seen.add(line)
+        lost, more = expected - committed, committed - expected
+        counts = OutputCounts(expected.total(), committed.total(), lost.total(), more.total(), 0, 0, 0, 0)
+        return OutputComparison(counts, checks={"copies": {"output": copies}} if copies else {})
+
+    def close(self) -> None: ...
+
+
+@pytest.fixture
+def system(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[StructuredStreaming]:
+    """The product's system on a cluster that is pretended."""
+    cluster = SimpleNamespace(
+        directory=tmp_path,
+        driver_environment=dict,
+        session_place=lambda: None,
+        wait_for_executors=lambda *_: (),
+        executors=lambda *_: (),
+        log_files=tuple,
+        host=lambda *_: None,
+    )
+    monkeypatch.setattr(structured_streaming, "cluster_of", lambda config: contextlib.nullcontext(cluster))
+    monkeypatch.setattr(structured_streaming, "jar_of_writes", lambda directory: None)
+    monkeypatch.setattr(structured_streaming, "DriverProcess", PretendedJudge)
+    monkeypatch.setattr(query_run, "DriverProcess", PretendedDriver)
+    PretendedDriver.made.clear()
+    PretendedDriver.batches_run = []
+    PretendedDriver.sink = staticmethod(append)
+    PretendedJudge.orders.clear()
+    PretendedJudge.conf.clear()
+    made = StructuredStreaming(job)
+    yield made
+    made.close()
+    for driver in PretendedDriver.made:
+        driver.close()
+
+
+KILLED = CrashCoordinator()
+
+
+def tried(
+    system: StructuredStreaming,
+    directory: Path,
+    *faults: ScheduledFault,
+    settings: Mapping[str, Any] | None = None,
+) -> TrialRecord:
+    directory = directory / "record"
+    directory.mkdir(exist_ok=True)
+    plan = TrialPlan(
+        workload=WorkloadPlan(batches=3, batch_records=4),
+        faults=faults,
+        system=dict(settings or {}),
+        limits=LimitsPlan(wall_s=30),
+    )
+    record = execute(plan, system, directory).record
+    assert all(fault.outcome == "fired" for fault in record.faults), record.faults
+    return record
+
+
+def killed_at(point: ProtocolPoint, nth: int = 2) -> ScheduledFault:
+    of_tasks = point not in (ProtocolPoint.CHECKPOINT_TRIGGERED, ProtocolPoint.ALL_ACKNOWLEDGED)
+    return ScheduledFault(KILLED, After(point, TASKS if of_tasks else None, nth=nth))
+
+
+@pytest.mark.parametrize(
+    ("settings", "first", "later"),
+    [
+        ({}, {}, {}),
+        ({"retries": "stock", "executors_again": 2}, {}, {}),
+        ({"retries": "none"}, {"spark.task.maxFailures": "1"}, {"spark.task.maxFailures": "1"}),
+        ({"executors_again": 1}, {}, {"spark.cores.max": "1"}),
+        (
+            {"executors_again": 1, "retries": "none"},
+            {"spark.task.maxFailures": "1"},
+            {"spark.task.maxFailures": "1", "spark.cores.max": "1"},
+        ),
+    ],
+    ids=["nothing", "stock", "no retries", "fewer executors", "both"],
+)
+def test_settings_of_a_trial_are_those_of_its_first_session_and_of_the_one_after_a_kill(
+    system: StructuredStreaming,
+    tmp_path: Path,
+    settings: dict[str, Any],
+    first: dict[str, str],
+    later: dict[str, str],
+) -> None:
+    record = tried(system, tmp_path, killed_at(ProtocolPoint.ALL_ACKNOWLEDGED), settings=settings)
+    assert len(record.attempts) == 2
+    small = {"spark.sql.shuffle.partitions": "2"}
+    used = [driver.conf for driver in PretendedDriver.made if driver._thread is not None]
+    assert used == [small | first, small | later]
+    assert PretendedJudge.conf == small, "who judges is not disturbed"
+
+
+@pytest.mark.parametrize("nth", [1, 2, 3])
+@pytest.mark.parametrize("point", POINTS, ids=str)
+def test_a_driver_that_is_killed_at_any_point_is_replaced_and_its_micro_batch_is_known_to_have_run_again(
+    system: StructuredStreaming, tmp_path: Path, point: ProtocolPoint, nth: int
+) -> None:
+    PretendedDriver.sink = staticmethod(overwrite)
+    record = tried(system, tmp_path, killed_at(point, nth))
+    assert record.verdict is Verdict.VALID, record.findings
+    batch = nth - 1
+    assert PretendedDriver.batches_run == [*range(batch), batch, batch, *range(batch + 1, 3)]
+    assert [order.run_again for order in PretendedJudge.orders] == [(batch,)]
+    assert finding(record, "committed-output").counts["expected"] == ROWS
+    assert [attempt.end for attempt in record.attempts] == ["failed", "finished"]
+    assert record.batches_committed == 3
+
+
+@pytest.mark.parametrize(
+    ("tested", "sink", "point", "verdict"),
+    [
+        (job, append, ProtocolPoint.ALL_ACKNOWLEDGED, Verdict.INVALID),
+        (job, append, ProtocolPoint.CHECKPOINT_TRIGGERED, Verdict.VALID),
+        (job, overwrite, ProtocolPoint.ALL_ACKNOWLEDGED, Verdict.VALID),
+        (at_least_once, append, ProtocolPoint.ALL_ACKNOWLEDGED, Verdict.VALID),
+    ],
+    ids=["naive", "naive, before it wrote", "idempotent", "at least once"],
+)
+def test_a_sink_is_judged_by_what_it_does_when_its_driver_is_killed(
+    system: StructuredStreaming,
+    tmp_path: Path,
+    tested: StreamingJob,
+    sink: Sink,
+    point: ProtocolPoint,
+    verdict: Verdict,
+) -> None:
+    system._job, PretendedDriver.sink = tested, staticmethod(sink)
+    record = tried(system, tmp_path, killed_at(point))
+    assert record.verdict is verdict, record.findings
+    if tested is at_least_once:
+        assert finding(record, "committed-output").counts["copies_excused"] == ROWS // 3
+
+
+def test_trials_after_one_another_know_nothing_of_each_other(
+    system: StructuredStreaming, tmp_path: Path
+) -> None:
+    PretendedDriver.sink = staticmethod(overwrite)
+    tried(system, tmp_path, killed_at(ProtocolPoint.ALL_ACKNOWLEDGED), settings={"executors_again": 1})
+    quiet = tried(system, tmp_path)
+    assert PretendedJudge.orders[-1].run_again == ()
+    assert quiet.verdict is Verdict.VALID, quiet.findings
+    assert (len(quiet.attempts), quiet.batches_committed) == (1, 3)
+    last = [driver for driver in PretendedDriver.made if not driver.gone and driver._thread is not None]
+    assert [driver.conf for driver in last] == [{"spark.sql.shuffle.partitions": "2"}]
+    assert not list(tmp_path.glob("trial-*")), "files of a trial go with it"
+
+
+@pytest.mark.parametrize("name", ["keyed-totals", "money", "passthrough"])
+@pytest.mark.parametrize("early_ends", [0, 1])
+def test_the_input_has_each_row_of_the_workload_once_in_files_whose_times_are_their_order(
+    tmp_path: Path, name: str, early_ends: int
+) -> None:
+    """Rows that are missing here are missing for the query and for its judge, who would agree."""
+    made = StructuredStreaming(StreamingJob(query=same, sink=written, input=name))
+    plan = filled(TrialPlan(workload=WorkloadPlan(name, batches=3, batch_records=5, early_ends=early_ends)))
+    made._write_input(plan, tmp_path / "input")
+    files = sorted((tmp_path / "input").iterdir(), key=lambda file: file.stat().st_mtime)
+    assert [file.name for file in files] == ["00000.parquet", "00001.parquet", "00002.parquet"]
+    tables = [pq.read_table(file) for file in files]
+    assert max(table.num_rows for table in tables) - min(table.num_rows for table in tables) <= 1
+    found = [row for table in tables for row in table.to_pylist()]
+    times = [row.pop("at").timestamp() for row in found]
+    assert found == [row for split in workload_named(name).splits(plan) for row in split.input]
+    assert times == [times[0] + second for second in range(len(times))]
+
+
+def finding(record: TrialRecord, checker: str) -> Any:
+    return next(found for found in record.findings if found.checker == checker)
