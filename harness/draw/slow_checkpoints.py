@@ -11,6 +11,9 @@ from barrier_tck.harness.workloads.barrier_jobs import is_stateful
 MANY_TOLERATED = 100
 """If so many checkpoints in a row may fail, the input of a drawn plan ends before they have."""
 
+MANY_RESTARTS = 40
+"""A budget above this is hardly used up by checkpoints that expire. Faults that last are given such budgets."""
+
 COMPLETE_AT_LEAST = 0.25
 """If asynchronous parts may outlast the timeout, at least this number of checkpoints should complete."""
 
@@ -44,15 +47,16 @@ def that_completes(plan: TrialPlan) -> TrialPlan:
 def in_time(plan: TrialPlan) -> TrialPlan:
     """Return a plan whose checkpoints are in time if its job would else be started again without end.
 
-    A strategy that only counts failures that are close to each other starts a job in which every checkpoint expires
-    again and again, from the same checkpoint. A budget ends it, but faults that last are given a large one. So if few
-    failed checkpoints end an attempt, or if no budget ends the job, it gets a timeout that suffices. If that would be
-    too long to see any progress, it gets a budget, and no failed checkpoint ends an attempt: the job goes on while its
-    checkpoints expire. A slow vertex and the wider jobs of a rescaled trial need time only where attempts end.
+    A budget of restarts ends a job in which every checkpoint expires. A strategy that only counts failures that are
+    close to each other starts it again and again, from the same checkpoint; and so does a large budget, if few failed
+    checkpoints end an attempt. Such a job gets a timeout that suffices. If that would be too long to see any progress,
+    it gets a budget, and no failed checkpoint ends an attempt: the job goes on while its checkpoints expire. A slow
+    vertex and the wider jobs of a rescaled trial need time only where failed checkpoints end attempts.
     """
     checkpoints = plan.checkpoints
     few = checkpoints.tolerated_failures < MANY_TOLERATED
-    if not few and plan.restart.strategy not in ("failure_rate", "exponential_delay"):
+    endless = plan.restart.strategy in ("failure_rate", "exponential_delay")
+    if not endless and not (few and plan.restart.attempts_max > MANY_RESTARTS):
         return plan
     needed_ms = _needed_ms(plan, slow_batch_ms=0)
     if few:
