@@ -170,7 +170,7 @@ def trial_plans(
         plan, schedule = with_late_replacements(draw, profile, plan, (*schedule, *lost))
     restart = _enough_restarts(plan, schedule)
     # The budget may be a large one now, after which the job needs time.
-    plan = filled(around.fitted(in_time(msgspec.structs.replace(plan, faults=schedule, restart=restart))))
+    plan = in_time(msgspec.structs.replace(plan, faults=schedule, restart=restart))
     # Drawn last, because what else is drawn does not depend on it.
     stored = with_compression(draw, profile, with_copies_in_memory(draw, profile, plan))
     prescribed = around.adjust(stored)
