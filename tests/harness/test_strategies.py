@@ -181,7 +181,7 @@ def test_a_drawn_job_does_not_start_for_ever_without_any_checkpoint(
     assert run_trial(in_time(plan), ReferenceSimulated(), tmp_path).verdict is not Verdict.INVALID
 
 
-@pytest.mark.parametrize("name", ["modes", "rescale"])
+@pytest.mark.parametrize("name", ["modes", "rescale", "graphs", "object-store"])
 def test_slow_vertices_and_later_jobs_of_drawn_plans_have_time_for_their_checkpoints(name: str) -> None:
     plans = draw_plans(3, 100, profile_named(name))
     assert [plan for plan in plans if in_time(plan) != plan] == []
