@@ -154,7 +154,7 @@ class Profile:
     """When timed faults strike, in ms after the first attempt ran. A job that may be over by then gets none."""
     own_target_per_mille: int = 500
     """How many aimed faults in 1,000 hit the subtask that stands at the point, and not another one."""
-    storage_per_mille: int = 45
+    storage_per_mille: int = 70
     """How many plans in 1,000 are made for faults of copies of state (``storage_faults``), if the system suffers any.
 
     They are longer than others, most have local recovery, and their only other faults are kills.

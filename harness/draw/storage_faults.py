@@ -37,6 +37,8 @@ _GROUPS_CUT = 8
 _IN_A_RESTORE = (ProtocolPoint.RESTORE_STARTED, ProtocolPoint.RESTORED)
 _TWICE_PER_MILLE = 650
 """How many refusals in 1,000 of which the last is still tolerated are told twice."""
+_TOO_MANY_PER_MILLE = 500
+"""How many refusals in 1,000 last for one checkpoint more than may fail in a row, if that many are certain to come."""
 _AGAIN_PER_MILLE = 290
 """How many plans in 1,000 continue with a kill if one fits: during the restore, or after the disk was full."""
 
@@ -243,17 +245,37 @@ def _refused_writes(
     room: int,
 ) -> tuple[ScheduledFault, ...]:
     """Draw refused writes for checkpoints that are still to come, and a kill when those are over, or declines that
-    come twice.
+    come twice; or refuse the writes of too many checkpoints.
 
     If several are in flight, it is not known which one completes next, so there is no kill.
     """
     refusal = _one(draw, job, kind, subtask)
+    too_many = _too_many_refusals(draw, job, kind, refusal)
+    if too_many is not None:
+        return (too_many,)
     declines = _repeated_declines(draw, job, kind, refusal, exposed) if room > 1 else ()
     if declines or not killers or job.plan.checkpoints.max_concurrent > 1:
         return declines or (refusal,)
     sink = draw(st.sampled_from(job.committing))
     nth = 3 if _hit_of(kind).place is CopyPlace.LOCAL else 2
     return (refusal, _kill(draw, killers, sink, After(ProtocolPoint.COMPLETION_NOTIFIED, sink, nth)))
+
+
+def _too_many_refusals(
+    draw: st.DrawFn, job: DrawnJob, kind: FaultKind, refusal: ScheduledFault
+) -> ScheduledFault | None:
+    """Draw refusals for one checkpoint more than may fail in a row: after the last one, the attempt must end (COO-2).
+
+    None if failures of those writes do not count, or if the job is not certain to see as many checkpoints.
+    """
+    failing = job.plan.checkpoints.tolerated_failures + 1
+    if _hit_of(kind).place is not CopyPlace.DURABLE or not 1 < failing <= SURE_CHECKPOINTS - 2:
+        return None
+    if not chance(draw, _TOO_MANY_PER_MILLE):
+        return None
+    (subtask,) = refusal.fault.subtasks
+    refused = kind.fault.drawn(DrawnChoices(draw), Aim(subtask, checkpoints=failing))
+    return ScheduledFault(refused, refusal.trigger)
 
 
 def _repeated_declines(
