@@ -151,6 +151,76 @@ def test_records_of_one_key_and_channel_keep_their_order_at_another_width(trials
     )
 
 
+LISTS = msgspec.structs.replace(
+    CALM,
+    job=JobPlan("lists", {"read": 1}),
+    workload=WorkloadPlan("lineage", batches=60, batch_records=2, keys=3, records_per_second=400),
+    deployment=DeploymentPlan(max_parallelism=MOST),
+)
+"""A job of ``lineage`` whose vertices ``dealt`` and ``shared`` keep what reached them in lists without keys."""
+DEALT = "dealt[0]"
+
+
+def _with_entries(view: SnapshotView, vertex: str) -> list[str]:
+    """Return the subtasks of a vertex whose lists have entries in a checkpoint."""
+    return [one.subtask for one in view.state if one.operator == vertex and any(one.entries.values())]
+
+
+@pytest.mark.clause("STA-1", "RSC-3")
+@pytest.mark.needs(Capability.OPERATOR_LISTS)
+@pytest.mark.parametrize("mode", ["exactly_once", "unaligned", "at_least_once"])
+@pytest.mark.parametrize(
+    "widths", [{"dealt": 4, "shared": 3}, {"dealt": 1, "shared": 1}], ids=["wider", "narrower"]
+)
+def test_lists_without_keys_are_dealt_out_or_given_to_all_at_another_width(
+    trials: Trials, mode: CheckpointingMode, widths: dict[str, int]
+) -> None:
+    """The job is stopped when both vertices have entries. None may be lost, and none may have two owners."""
+    plan = msgspec.structs.replace(
+        LISTS,
+        checkpoints=CheckpointPlan(mode=mode, interval_ms=20),
+        savepoints=(SavepointPlan(after_checkpoints=2, stop=True),),
+        rescales=(RescalePlan(widths),),
+    )
+    trial = trials.valid(plan)
+    stop = the_only(_stopped_with(trial), "the job was stopped once", trial)
+    for vertex in ("dealt", "shared"):
+        happened(_with_entries(stop, vertex), f"{vertex} had entries when the job was stopped", trial)
+    own = [
+        view for view in trial.history.checkpoints if view.checkpoint > stop.checkpoint and not view.finished
+    ]
+    happened(own, "the job that went on completed a checkpoint of its own", trial)
+    found = {vertex: _width(own[0], vertex) for vertex in widths}
+    require(found == widths, f"the widths were {found}", trial)
+    dealt = len(_with_entries(own[0], "dealt"))
+    require(
+        dealt == widths["dealt"],
+        f"entries were dealt out to each of {widths['dealt']} subtasks, not {dealt}",
+        trial,
+    )
+
+
+@pytest.mark.clause("STA-1", "REC-1")
+@pytest.mark.needs(Capability.OPERATOR_LISTS, Capability.WORKER_KILL, Capability.ATTEMPTS)
+@pytest.mark.parametrize("mode", ["exactly_once", "unaligned", "at_least_once"])
+def test_after_a_failure_each_subtask_has_its_own_list_again(trials: Trials, mode: CheckpointingMode) -> None:
+    """All records have one key, so one subtask has all the entries, and the lists of the others are empty."""
+    plan = msgspec.structs.replace(
+        LISTS,
+        workload=msgspec.structs.replace(LISTS.workload, keys=1),
+        checkpoints=CheckpointPlan(mode=mode, interval_ms=20),
+        faults=(kill_worker(DEALT, After(ProtocolPoint.CHECKPOINT_COMPLETED, nth=2)),),
+    )
+    trial = trials.valid(plan)
+    restored = next((number for number in reversed(_restored(trial)) if number is not None), None)
+    views = {view.checkpoint: view for view in trial.history.checkpoints}
+    happened(
+        restored in views and _with_entries(views[restored], "dealt"),
+        "a list with entries was restored",
+        trial,
+    )
+
+
 def _taken_while_replayed(trial: Trial) -> bool:
     """Tell whether a checkpoint of the job that went on was restored, and had records in flight."""
     stop = max(view.checkpoint for view in _stopped_with(trial))

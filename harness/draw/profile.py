@@ -181,6 +181,8 @@ class Profile:
     """How many plans in 1,000 are made for savepoints and stops that fail while the job goes on (``stop_plans``)."""
     rescale_per_mille: int = 0
     """After how many such stops in 1,000 the job goes on with other widths, if the system can do that (RSC-2)."""
+    lists_per_mille: int = 0
+    """In how many jobs in 1,000 operators without keyed state keep lists, if the system and the workload have any."""
     chains_per_mille: int = 0
     """How many plans in 1,000 are made for chains of recover, checkpoint, rescale, recover again (``chain_plans``)."""
     rescaled_width_max: int = 7

@@ -16,6 +16,7 @@ _SPARK_GRAPHS = Profile(
     keyed=(1, 2),
     sinks=(1, 2),
     subtasks_max=10,
+    lists_per_mille=500,
     executors=(3, 3),
     batches=(40, 60),
     batch_records=(20, 20),
@@ -169,6 +170,7 @@ _SPARK_ELASTIC = replace(
 _SPARK_RESCALE = replace(
     _SPARK_SAVEPOINTS,
     name="spark-rescale",
+    lists_per_mille=300,
     description="For a real cluster: jobs stopped with savepoints that go on wider or narrower, with kills.",
     max_parallelism=(16, 16, 5, 128),
     modes=("unaligned", "unaligned", "aligned_timeout", "exactly_once", "at_least_once"),

@@ -16,6 +16,7 @@ from barrier_tck.faults.vocabulary import ScheduledFault
 from barrier_tck.harness.draw.chain_plans import can_be_chained, for_chains, with_stops
 from barrier_tck.harness.draw.choices import between, chance, numbers
 from barrier_tck.harness.draw.drawn_faults import draw_faults
+from barrier_tck.harness.draw.drawn_lists import shapes_for, with_lists
 from barrier_tck.harness.draw.drawn_network import draw_network
 from barrier_tck.harness.draw.drawn_savepoints import at_narrowest, with_rescales, with_savepoints
 from barrier_tck.harness.draw.elastic_plans import (
@@ -227,6 +228,7 @@ def _possible_in(profile: Profile, capabilities: frozenset[Capability]) -> Profi
         on_unreadable=profile.on_unreadable if damaged else (TrialPlan().on_unreadable,),
         storage_per_mille=profile.storage_per_mille if damaged and of_copies else 0,
         recovery_per_mille=profile.recovery_per_mille if can_recover_in_flight(profile) else 0,
+        lists_per_mille=profile.lists_per_mille if Capability.OPERATOR_LISTS in capabilities else 0,
         chains_per_mille=profile.chains_per_mille if chained and can_be_chained(profile) else 0,
         losses_per_mille=profile.losses_per_mille if elastic and profile.faults[1] >= LOSSES_MIN else 0,
         failing_stops_per_mille=profile.failing_stops_per_mille
@@ -250,8 +252,8 @@ def _with_job(draw: st.DrawFn, profile: Profile, plan: TrialPlan) -> TrialPlan:
     workload = workload_named(plan.workload.name)
     if isinstance(workload, DrawsJobs) and chance(draw, profile.drawn_jobs_per_mille):
         job = workload.draw_job(lambda least, most: draw(numbers(least, most)), profile.subtasks_max)
-        return filled(msgspec.structs.replace(plan, job=job))
-    shape = draw(st.sampled_from([name for name in workload.shapes if name not in profile.shapes_left_out]))
+        return filled(msgspec.structs.replace(plan, job=with_lists(draw, profile, job)))
+    shape = draw(st.sampled_from(shapes_for(draw, profile, workload)))
     wished = workload.job(shape, {})
     widths = {vertex.name: between(draw, _width_of(profile, vertex)) for vertex in wished.vertices}
     if plan.workload.batches * plan.workload.batch_records == 1:  # exactly one record: one source only

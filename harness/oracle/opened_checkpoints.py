@@ -63,7 +63,7 @@ def _filled(context: TrialContext) -> Iterator[tuple[SnapshotView, list[Snapshot
     for view in sorted(context.history.checkpoints, key=lambda one: one.checkpoint):
         before, number = number, context.job_number(view.attempt)
         if newest is not None and number != before:
-            gone = tuple(state for state in newest.state if state.subtask in newest.finished)
+            gone = tuple(state for state in newest.state if state.keyed and state.subtask in newest.finished)
             # Who has these names now owns other key groups.
             kept_apart += tuple(msgspec.structs.replace(state, groups={}) for state in gone)
             last_own = {}
@@ -74,13 +74,13 @@ def _filled(context: TrialContext) -> Iterator[tuple[SnapshotView, list[Snapshot
 
 
 def _with_finished(view: SnapshotView, last_own: Mapping[str, SnapshotView]) -> SnapshotView:
-    """Return a checkpoint with the state of the subtasks that had finished: nothing of it can have changed since."""
+    """Return a checkpoint with the keyed state of the subtasks that had finished: none of it can have changed since."""
     kept = [
         state
         for subtask in view.finished
         if subtask in last_own
         for state in last_own[subtask].state
-        if state.subtask == subtask
+        if state.keyed and state.subtask == subtask
     ]
     return msgspec.structs.replace(view, state=(*view.state, *kept)) if kept else view
 

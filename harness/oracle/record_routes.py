@@ -27,6 +27,8 @@ class TakenRecords:
     subtask: str
     records: tuple[Arrival, ...]
     """(number of the input, id, full path, key on arrival)."""
+    keyed: bool = True
+    """Whether who has a key has all of its records. Lists without keys are dealt out, whatever is in them."""
 
 
 def route_problems(paths: RecordPaths, job: JobView | None, view: SnapshotView, once: bool) -> Iterator[str]:
@@ -90,7 +92,7 @@ def _in_states(plan: JobPlan, view: SnapshotView, coming: Sequence[TakenRecords]
         for text, kept in part.entries.items():
             key = str(key_of_text(text)[0])
             records = [(number, identifier, path, key) for number, identifier, path in kept]
-            yield TakenRecords(part.subtask, (*records, *following.get(key, ())))
+            yield TakenRecords(part.subtask, (*records, *following.get(key, ())), part.keyed)
 
 
 def _at_sinks(view: SnapshotView, coming: Sequence[TakenRecords]) -> Iterator[TakenRecords]:

@@ -7,7 +7,7 @@ between them that was sent later. And of one key and split, no record comes befo
 job of a trial sent it: what is replayed comes before everything newer.
 
 Where a rebalance edge becomes narrower or wider, records of one key from several channels meet in one, in any order.
-Nothing is said of what lies behind such an edge.
+Nothing is said of what lies behind such an edge. Nor does a list without keys tell an order once it was dealt out.
 """
 
 from __future__ import annotations
@@ -111,6 +111,8 @@ class ReplayedOrder:
         if not blocks and len(self.jobs) == 1:
             return
         for arrivals, end in arrivals_of(self.jobs[0], job, view):
+            if len(self.jobs) > 1 and not arrivals.keyed:
+                continue
             for lane in self._lanes(arrivals, end):
                 if len(self.jobs) > 1:
                     yield from _read_later(lane)

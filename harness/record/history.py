@@ -62,6 +62,8 @@ class StateView(msgspec.Struct, frozen=True):
     """Key (JSON text of the list of key values) -> what is kept: the accumulator values, in order, or a list."""
     groups: dict[str, int] = {}
     """Key -> the key group in which it lies; empty if the system has no key groups or does not report them."""
+    keyed: bool = True
+    """Whether it is state by key. What is not stays in checkpoints when its subtask has finished (BAR-6)."""
 
 
 class NamedFile(msgspec.Struct, frozen=True):

@@ -11,11 +11,17 @@ from barrier_tck.harness.plan.job_graph import OperatorPlan
 from barrier_tck.reference_impl.operators.functions import PerSubtask, Place, Row
 from barrier_tck.reference_impl.operators.graph import OperatorSpec
 from barrier_tck.reference_impl.operators.keyed_process import KeyedCoProcess, KeyedProcess
+from barrier_tck.reference_impl.operators.list_process import KeptList, ListProcess, OperatorLists
 from barrier_tck.reference_impl.operators.stateless import CoFlatMap, FlatMap
 from barrier_tck.reference_impl.state.keyed import KeyedStates, ListCell, NamedState
 
 SEEN = "seen"
 """Name of the state of ``keep``: per key, the (input, id, path) of each record, in the order of arrival."""
+
+Listed = tuple[int, int, str, str]
+"""(input, id, key, path) of a record in the list of ``list``."""
+Owned = tuple[int, int, int, str, str]
+"""The index of a subtask, and a record as above, in the list of ``union``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +86,65 @@ class _KeepAt:
 
     def __call__(self, place: Place) -> Keep:
         return Keep(self.operator.name, self.operator.parameters.get("every", 1), place.subtask.index)
+
+
+class KeepInList:
+    """It remembers every record that reached it in a list without keys, and passes all on."""
+
+    def __init__(self, name: str, index: int) -> None:
+        """Take the operator's name, and its subtask's index."""
+        self._step = f"{name}[{index}]"
+        self._list: KeptList[Listed] | None = None
+
+    def open(self, lists: OperatorLists) -> None:
+        """Get the list by its name."""
+        self._list = lists.dealt_out(SEEN, tuple[int, int, str, str])
+
+    def process(self, row: Row, number: int) -> Iterable[Row]:
+        """Remember a record that came from an input."""
+        assert self._list is not None, "open comes first"
+        self._list.add((number, row["id"], row["key"], row["path"]))
+        return ({**row, "path": _longer(row["path"], self._step)},)
+
+
+class KeepInUnion:
+    """It does the same with a list that every subtask gets whole. Each keeps the entries of the subtasks that it stands
+    for: those whose index is its own, or was before the job became narrower."""
+
+    def __init__(self, name: str, index: int, parallelism: int) -> None:
+        """Take the operator's name, its subtask's index, and the number of subtasks."""
+        self._step = f"{name}[{index}]"
+        self._index, self._parallelism = index, parallelism
+        self._list: KeptList[Owned] | None = None
+
+    def open(self, lists: OperatorLists) -> None:
+        """Get the list by its name, and keep one's own entries."""
+        self._list = lists.for_all(SEEN, tuple[int, int, int, str, str])
+        self._list.replace([one for one in self._list if one[0] % self._parallelism == self._index])
+
+    def process(self, row: Row, number: int) -> Iterable[Row]:
+        """Remember a record that came from an input."""
+        assert self._list is not None, "open comes first"
+        self._list.add((self._index, number, row["id"], row["key"], row["path"]))
+        return ({**row, "path": _longer(row["path"], self._step)},)
+
+
+@dataclass(frozen=True, slots=True)
+class _ListAt:
+    """Makes the function of one subtask."""
+
+    operator: OperatorPlan
+
+    def __call__(self, place: Place) -> KeepInList | KeepInUnion:
+        name, index = self.operator.name, place.subtask.index
+        if self.operator.kind == "list":
+            return KeepInList(name, index)
+        return KeepInUnion(name, index, place.parallelism)
+
+
+def listing(operator: OperatorPlan, inputs: int) -> OperatorSpec:
+    """Return the operator that keeps every record that reaches it, in a list without keys."""
+    return ListProcess(operator.name, PerSubtask(_ListAt(operator)), inputs)
 
 
 def marking(operator: OperatorPlan) -> OperatorSpec:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from barrier_tck.harness.plan.job_graph import SINK, JobPlan, OperatorPlan, VertexPlan
-from barrier_tck.harness.reference.lineage_operators import keeping, marking, merging
+from barrier_tck.harness.reference.lineage_operators import keeping, listing, marking, merging
 from barrier_tck.harness.reference.loop_operators import Account, Node, both_ends
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.strict_input import nearest
@@ -104,6 +104,8 @@ MAKERS: dict[str, Callable[[_Site], OperatorSpec]] = {
     "fork": lambda site: marking(site.operator),
     "merge": lambda site: merging(site.operator, len(site.keys)),
     "keep": lambda site: keeping(site.operator, site.keys),
+    "list": lambda site: listing(site.operator, len(site.keys)),
+    "union": lambda site: listing(site.operator, len(site.keys)),
     "both_ends": lambda site: FlatMap(site.operator.name, both_ends),
     "node": lambda site: KeyedProcess(site.operator.name, site.key, Node),
     "relay": lambda site: Map(site.operator.name, dict),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,14 +21,19 @@ from barrier_tck.harness.record.history import (
 )
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.reference.sink_files import ReadRows, is_committed, rows_at_sinks, transaction_of
-from barrier_tck.harness.reference.state_entries import STATES, KeptState
+from barrier_tck.harness.reference.state_entries import LISTS, STATES, KeptState
 from barrier_tck.harness.reference.state_fingerprints import fingerprint_of
 from barrier_tck.harness.reference.translated_reasons import reason_of_error
 from barrier_tck.reference_impl.ids import CheckpointId, KeyGroupRange, SubtaskId
 from barrier_tck.reference_impl.operators.encoding import decode_key
 from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.paths import join
-from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint, OperatorSnapshot, StateHandle
+from barrier_tck.reference_impl.protocol.messages import (
+    CompletedCheckpoint,
+    OperatorSnapshot,
+    StateHandle,
+    SubtaskSnapshot,
+)
 from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.runtime_errors import RuntimeFailure, StorageError
 from barrier_tck.reference_impl.state.backend import KeyedStateStore, StateReader, StateScope
@@ -110,6 +115,7 @@ class CheckpointOpener:
                         continue
                     groups = job.key_groups_of(part.subtask)
                     state += self._states_of(part.subtask, groups, states, snapshot, reader)
+            state += [view for part in completed.snapshots for view in self._lists_of(part)]
             in_flight = self._in_flight(completed)
             if self.read_rows is not None:
                 rows, writers = rows_at_sinks(completed, self.files(), self.output, self.read_rows)
@@ -133,6 +139,19 @@ class CheckpointOpener:
             savepoint=completed.savepoint.directory if completed.savepoint is not None else None,
             finished=tuple(str(subtask) for subtask in completed.finished),
         )
+
+    def _lists_of(self, part: SubtaskSnapshot) -> Iterator[StateView]:
+        """Yield the lists that operators of a subtask keep without keys; one that has finished has them still."""
+        for one in part.operators:
+            read = LISTS.get(self.kinds.get(one.operator, ""))
+            if read is None:
+                continue
+            for kept in one.lists or ():
+                entries: dict[str, list[Any]] = {}
+                for entry in kept.entries:
+                    key, value = read(entry)
+                    entries.setdefault(_key_text([key]).decode(), []).append(value)
+                yield StateView(one.operator, str(part.subtask), kept.name, entries, keyed=False)
 
     def _named(self, handle: StateHandle) -> NamedFile:
         """Return a state file as the checkpoint names it; one that cannot be read has no state to compare."""

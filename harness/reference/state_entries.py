@@ -41,3 +41,17 @@ STATES: dict[str, tuple[KeptState, ...]] = {
     "node": (KeptState(LABEL, _alone), KeptState(NEIGHBOURS, msgspec.msgpack.decode)),
 }
 """Kind of operator -> what it keeps; kinds without state are left out."""
+
+
+def _listed(entry: bytes) -> tuple[str, list[Any]]:
+    number, identifier, key, path = msgspec.msgpack.decode(entry)
+    return key, [number, identifier, path]
+
+
+def _owned(entry: bytes) -> tuple[str, list[Any]]:
+    _, number, identifier, key, path = msgspec.msgpack.decode(entry)
+    return key, [number, identifier, path]
+
+
+LISTS: dict[str, Callable[[bytes], tuple[str, list[Any]]]] = {"list": _listed, "union": _owned}
+"""Kind of operator that keeps a list without keys -> how to read an entry: a key, and what ``keep`` has for it."""

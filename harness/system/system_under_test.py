@@ -34,6 +34,9 @@ class Capability(StrEnum):
     )
     SAVEPOINTS = "A user can ask for a savepoint, stop the job with one, and start a job from one."
     RESCALING = "A job that is started from a savepoint may have another parallelism of any vertex (RSC-2)."
+    OPERATOR_LISTS = (
+        "Its operators can keep lists without keys, which restores deal out or give to all (RSC-3)."
+    )
     SNAPSHOT_INSPECTION = "A completed checkpoint can be opened and read."
     FIFO_CHANNELS = "Records that one of its processes sends to another arrive in order (BAR-2)."
     UNSYNCED_LOSS = "A dying host can lose what it wrote but did not sync."

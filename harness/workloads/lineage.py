@@ -44,14 +44,14 @@ class Lineage:
     name = "lineage"
     description = (
         "Read the splits; every vertex adds its subtask to the path of each record that it passes on; stateful ones "
-        "keep each record that reached them, by key and input; write what reaches a sink to an output that is visible "
-        "exactly once."
+        "keep each record that reached them, by key and input or in lists; write what reaches a sink to an output that "
+        "is visible exactly once."
     )
     spec = None
     record_form = LINEAGE
     shapes: tuple[str, ...] = (
         *("line", "union", "diamond", "shuffles", "joined"),
-        *("fan-in", "mixed", "apart", "between"),
+        *("fan-in", "mixed", "apart", "between", "lists"),
     )
 
     def shapes_made(self) -> Shapes:
@@ -233,6 +233,21 @@ def _between() -> Parts:
     )
 
 
+def _lists() -> Parts:
+    """Two vertices that keep lists without keys: one whose list is dealt out, one whose list is for all (RSC-3)."""
+    vertices = (
+        source("read"),
+        VertexPlan("dealt", "list", 3),
+        VertexPlan("shared", "union", 2),
+        VertexPlan("out", SINK, 1),
+    )
+    return vertices, (
+        hashed("read", "dealt"),
+        EdgePlan("dealt", "shared", Spread.REBALANCE),
+        EdgePlan("shared", "out", Spread.REBALANCE),
+    )
+
+
 _SHAPES: Shapes = {
     "line": _line,
     "union": _union,
@@ -243,4 +258,5 @@ _SHAPES: Shapes = {
     "mixed": _mixed,
     "apart": _apart,
     "between": _between,
+    "lists": _lists,
 }

@@ -175,9 +175,15 @@ STATELESS: dict[str, Stateless] = {
 
 STATEFUL: dict[str, Stateful] = {
     "keep": Stateful(_kept, _kept_and_passed, emits_one_by_one=True),
+    "list": Stateful(_kept, _kept_and_passed, emits_one_by_one=True),
+    "union": Stateful(_kept, _kept_and_passed, emits_one_by_one=True),
     "join": Stateful(_waiting, _paired, emits_one_by_one=False),
 }
 """Kind of operator with state -> what it means."""
+
+
+LISTING = ("list", "union")
+"""The kinds of operators that keep lists without keys: dealt out, or for all subtasks."""
 
 
 def _paid_on(_: OperatorPlan, record: Record) -> Sequence[Record]:

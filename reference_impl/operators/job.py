@@ -40,6 +40,7 @@ from barrier_tck.reference_impl.operators.keyed_process import (
     KeyedFunction,
     KeyedProcess,
 )
+from barrier_tck.reference_impl.operators.list_process import ListFunction, ListProcess
 from barrier_tck.reference_impl.operators.stateless import CoFlatMap, Combine, Filter, FlatMap, Map
 from barrier_tck.reference_impl.operators.steps import Back, Chaining, Feed, Step, graph_of
 from barrier_tck.reference_impl.runtime_errors import JobUsageError
@@ -105,6 +106,19 @@ class Stream:
     ) -> Stream:
         """Replace every record by the rows that ``function`` returns."""
         return self._then("flat_map", lambda own: FlatMap(own, function), name, parallelism, uid)
+
+    def process(
+        self,
+        function: Callable[[], ListFunction] | PerSubtask,
+        name: str = "process",
+        parallelism: int | None = None,
+    ) -> Stream:
+        """Give every record to a function that keeps lists without keys; ``function`` makes one per subtask.
+
+        ``name`` names the vertex and the operator; the lists are found under it after a restart. For state per key,
+        write ``.key_by(column, ...).process(...)``.
+        """
+        return self._then("process", lambda own: ListProcess(own, function), name, parallelism, name)
 
     def then(self, operator: OperatorSpec) -> Stream:
         """Chain any operator to the last vertex. A keyed operator sees the keys of its partitioning."""

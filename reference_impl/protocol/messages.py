@@ -102,6 +102,15 @@ class StateHandle(msgspec.Struct, frozen=True):
         return f"{self.savepoint}/{self.path}" if self.savepoint else self.path
 
 
+class StateList(msgspec.Struct, frozen=True):
+    """A list that an operator keeps without keys (STA-1). It is part of a checkpoint's metadata, and of no file."""
+
+    name: str
+    entries: tuple[bytes, ...]
+    to_all: bool = False
+    """Whether a restore gives each subtask the lists of all; else each entry goes to one subtask (RSC-3)."""
+
+
 class OperatorSnapshot(msgspec.Struct, frozen=True):
     """What one operator of a subtask contributes to a checkpoint."""
 
@@ -111,6 +120,8 @@ class OperatorSnapshot(msgspec.Struct, frozen=True):
     transactions: tuple[TransactionHandle, ...] = ()
     input_ended: bool = False
     """Whether the operator had already seen the end of its input (and emitted what it emits then)."""
+    lists: tuple[StateList, ...] | msgspec.UnsetType = msgspec.UNSET
+    """What it keeps without keys; unset if it keeps no list."""
 
 
 class ChannelContent(msgspec.Struct, frozen=True):

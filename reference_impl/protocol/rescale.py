@@ -1,9 +1,12 @@
 """Redistribution: what each subtask gets of a checkpoint that a job of another parallelism took (RSC-2, RSC-3).
 
-A vertex whose parallelism did not change gets exactly its own parts back. For any other vertex:
+A vertex whose parallelism did not change gets exactly its own parts back, and of a list that is for all subtasks the
+entries of all. For any other vertex:
 
 - keyed state goes to the owners of its key groups: a subtask gets every file that has some of its key groups. The next
   checkpoint of these subtasks refers to none of them (SNP-5);
+- entries of a list that an operator keeps without keys are dealt out in their order, so many to each subtask that their
+  numbers differ by one at most; a list that is for all goes to each subtask whole;
 - positions of splits are dealt out in turn, in the order of the source's list of splits, as at a first start;
 - a prepared transaction goes to one subtask, which commits it. Which one follows from the subtask that prepared it,
   whoever held it since then (``transactions``);
@@ -34,6 +37,7 @@ from barrier_tck.reference_impl.protocol.messages import (
     ReroutedChannel,
     SplitPosition,
     StateHandle,
+    StateList,
     SubtaskSnapshot,
 )
 from barrier_tck.reference_impl.protocol.transactions import TransactionHandle, owner_of
@@ -75,16 +79,15 @@ def new_index(index: int, before: int, now: int) -> int:
 
 
 def redistributed(completed: CompletedCheckpoint, job: NewJob) -> CompletedCheckpoint:
-    """Return the checkpoint with one part for each subtask of the job; unchanged if no parallelism changed.
+    """Return the checkpoint with one part for each subtask of the job; unchanged if no parallelism changed and no list
+    is for all subtasks.
 
     The checkpoint must fit the job otherwise: ``runtime.compatibility`` refuses those that do not.
     """
     if completed.job is None or widths_of(completed.job) == widths_of(job.shape):
-        return completed
+        return _with_lists_for_all(completed)
     rerouted = dict(_rerouted(completed, completed.job, job))
-    parts: dict[str, list[SubtaskSnapshot]] = {}
-    for part in completed.snapshots:
-        parts.setdefault(part.subtask.vertex, []).append(part)
+    parts = _by_vertex(completed)
     new = [
         _with_channels(part, rerouted)
         for vertex in job.shape.vertices
@@ -106,6 +109,13 @@ def redistributed(completed: CompletedCheckpoint, job: NewJob) -> CompletedCheck
     )
 
 
+def _by_vertex(completed: CompletedCheckpoint) -> dict[str, list[SubtaskSnapshot]]:
+    parts: dict[str, list[SubtaskSnapshot]] = {}
+    for part in completed.snapshots:
+        parts.setdefault(part.subtask.vertex, []).append(part)
+    return parts
+
+
 # --- what operators keep ----------------------------------------------------------------------------------------
 
 
@@ -114,7 +124,8 @@ def _spread(
 ) -> Iterator[SubtaskSnapshot]:
     """Yield the parts of a vertex, one for each of its present subtasks."""
     if len(parts) == now:
-        yield from parts
+        for part in parts:
+            yield _sharing_lists(part, parts)
         return
     assert completed.job is not None
     groups = completed.job.max_parallelism
@@ -122,6 +133,7 @@ def _spread(
     of = {uid: [_of(part, uid) for part in parts] for uid in uids}
     positions = {uid: dealt_out([one.positions for one in of[uid]], now) for uid in uids}
     finished = bool(parts) and all(part.finished for part in parts)
+    lists = {uid: dealt_lists(of[uid], now, finished) for uid in uids}
     for index in range(now):
         own = key_group_range(index, now, groups)
         operators = tuple(
@@ -131,6 +143,7 @@ def _spread(
                 files_of(own, [handle for one in of[uid] for handle in one.handles]),
                 tuple(_transactions(of[uid], index, now)),
                 _ended(of[uid], own, groups),
+                lists[uid][index],
             )
             for uid in uids
         )
@@ -154,6 +167,73 @@ def dealt_out(
     """
     listed = [position for position in chain(*zip_longest(*held)) if position is not None]
     return tuple(tuple(listed[index::parallelism]) for index in range(parallelism))
+
+
+Lists = tuple[StateList, ...] | msgspec.UnsetType
+
+
+def dealt_lists(of: Sequence[OperatorSnapshot], parallelism: int, finished: bool) -> tuple[Lists, ...]:
+    """Return the lists of each of ``parallelism`` subtasks, given an operator's parts of all former ones, by index.
+
+    Subtasks that have ``finished`` read none. They hand theirs on, so no entry may be given to two of them.
+    """
+    wholes = _lists_of(of)
+    if not wholes:
+        return (msgspec.UNSET,) * parallelism
+
+    def given(whole: StateList, index: int) -> StateList:
+        if whole.to_all and not finished:
+            return whole
+        return msgspec.structs.replace(whole, entries=_share(whole.entries, index, parallelism))
+
+    return tuple(tuple(given(whole, index) for whole in wholes) for index in range(parallelism))
+
+
+def _lists_of(of: Sequence[OperatorSnapshot]) -> tuple[StateList, ...]:
+    """Return each list of an operator with the entries of all its subtasks, in their order."""
+    found: dict[str, list[StateList]] = {}
+    for one in of:
+        for own in one.lists or ():
+            found.setdefault(own.name, []).append(own)
+    return tuple(
+        StateList(name, tuple(chain(*(own.entries for own in lists))), lists[0].to_all)
+        for name, lists in found.items()
+    )
+
+
+def _share(entries: Sequence[bytes], index: int, parallelism: int) -> tuple[bytes, ...]:
+    count = len(entries)
+    return tuple(entries[index * count // parallelism : (index + 1) * count // parallelism])
+
+
+def _with_lists_for_all(completed: CompletedCheckpoint) -> CompletedCheckpoint:
+    """Return the checkpoint with every list that is for all in each part; the same one if there is no such list."""
+    parts = _by_vertex(completed)
+    snapshots = tuple(_sharing_lists(part, parts[part.subtask.vertex]) for part in completed.snapshots)
+    return (
+        completed
+        if snapshots == completed.snapshots
+        else msgspec.structs.replace(completed, snapshots=snapshots)
+    )
+
+
+def _sharing_lists(part: SubtaskSnapshot, parts: Sequence[SubtaskSnapshot]) -> SubtaskSnapshot:
+    """Return a subtask's part with the lists that are for all; ``parts`` are those of its vertex.
+
+    One that has finished hands its own entries on, and reads none.
+    """
+    if part.finished:
+        return part
+
+    def with_all(one: OperatorSnapshot) -> OperatorSnapshot:
+        wholes = [whole for whole in _lists_of([_of(other, one.operator) for other in parts]) if whole.to_all]
+        if not wholes:
+            return one
+        own = tuple(kept for kept in one.lists or () if not kept.to_all)
+        return msgspec.structs.replace(one, lists=(*own, *wholes))
+
+    operators = tuple(map(with_all, part.operators))
+    return part if operators == part.operators else msgspec.structs.replace(part, operators=operators)
 
 
 def files_of(own: KeyGroupRange, handles: Sequence[StateHandle]) -> tuple[StateHandle, ...]:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from barrier_tck.reference_impl.operators.api import Operator, Payload, SourceReader
+from barrier_tck.reference_impl.operators.list_process import KeepsLists
 from barrier_tck.reference_impl.protocol.messages import (
     ChannelsClosed,
     EndOfChannel,
     EndOfInput,
     InputConsumed,
     OperatorSnapshot,
+    StateList,
     SubtaskFinished,
     SubtaskSnapshot,
 )
@@ -59,16 +63,23 @@ class SubtaskEnd:
     def finish(self, source: str, reader: SourceReader | None) -> None:
         """Close the output channels, and say that the subtask has finished (BAR-6).
 
-        What it says becomes its part of later checkpoints: how far its source was read, and no file, since nobody needs
-        its state again.
+        What it says becomes its part of later checkpoints: how far its source was read, the lists that others may need
+        (RSC-3), and no file, since nobody needs its keyed state again.
         """
         deployment, before = self._deployment, self._deployment.restore
         self._router.send_control(EndOfChannel())
         if before is not None and before.finished:
             operators = before.operators
         else:
-            own = tuple(OperatorSnapshot(operator.uid, input_ended=True) for operator in self._operators)
+            own = tuple(
+                OperatorSnapshot(operator.uid, input_ended=True, lists=_lists_of(operator))
+                for operator in self._operators
+            )
             read = (OperatorSnapshot(source, positions=reader.positions()),) if reader is not None else ()
             operators = (*read, *own)
         part = SubtaskSnapshot(deployment.subtask, deployment.attempt, operators, finished=True)
         self._coordinator.send(SubtaskFinished(deployment.attempt, deployment.subtask, part))
+
+
+def _lists_of(operator: Operator) -> tuple[StateList, ...] | msgspec.UnsetType:
+    return operator.stored_lists() if isinstance(operator, KeepsLists) else msgspec.UNSET

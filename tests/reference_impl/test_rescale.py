@@ -21,6 +21,7 @@ from barrier_tck.reference_impl.protocol.messages import (
     OperatorSnapshot,
     SplitPosition,
     StateHandle,
+    StateList,
     SubtaskSnapshot,
     VertexShape,
 )
@@ -110,6 +111,81 @@ def test_everything_has_exactly_one_owner_at_any_parallelism(
     # Transactions: each once.
     prepared = Counter(t.transaction for one in operators(found, "out") for t in one.transactions)
     assert prepared == Counter(f"t{index}" for index in range(before[2]))
+
+
+def listing(lists: list[list[bytes]], to_all: bool, finished: int = 0) -> CompletedCheckpoint:
+    """Return a checkpoint in which each subtask of ``count`` keeps a list; the first ones had finished before it."""
+    parts = [
+        part(
+            "count",
+            i,
+            OperatorSnapshot("count", lists=(StateList("l", tuple(own), to_all),)),
+            finished=i < finished,
+        )
+        for i, own in enumerate(lists)
+    ]
+    others = [
+        part("read", 0, OperatorSnapshot("read.source")),
+        part("out", 0, OperatorSnapshot("out")),
+    ]
+    parts = [others[0], *parts, others[1]]
+    return CompletedCheckpoint(CheckpointId(1), AttemptNumber(1), 0, 1, tuple(parts), shape(1, len(lists), 1))
+
+
+def entries(completed: CompletedCheckpoint) -> list[tuple[bytes, ...]]:
+    return [one.lists[0].entries if one.lists else () for one in operators(completed, "count")]
+
+
+LISTS = st.lists(st.lists(st.binary(max_size=2), max_size=5), min_size=1, max_size=GROUPS)
+
+
+@given(LISTS, WIDTHS)
+@settings(max_examples=150, deadline=None)
+def test_each_entry_of_a_list_has_one_owner_and_at_the_same_parallelism_the_one_it_had(
+    lists: list[list[bytes]], now: int
+) -> None:
+    found = entries(redistributed(listing(lists, to_all=False), NewJob(shape(1, now, 1), EDGES)))
+    if now == len(lists):
+        assert found == [tuple(own) for own in lists]
+        return
+    assert [entry for own in found for entry in own] == [entry for own in lists for entry in own]
+    assert max(map(len, found)) - min(map(len, found)) <= 1
+
+
+@given(LISTS, WIDTHS)
+@settings(max_examples=150, deadline=None)
+def test_each_subtask_gets_all_entries_of_a_list_for_all_at_any_parallelism(
+    lists: list[list[bytes]], now: int
+) -> None:
+    found = redistributed(listing(lists, to_all=True), NewJob(shape(1, now, 1), EDGES))
+    assert entries(found) == [tuple(entry for own in lists for entry in own)] * now
+    if now == len(lists):
+        assert not any(one.redistributed is True for one in found.snapshots)
+
+
+@given(LISTS, WIDTHS, st.booleans(), st.booleans())
+@settings(max_examples=150, deadline=None)
+def test_what_subtasks_that_had_finished_kept_is_handed_on_once(
+    lists: list[list[bytes]], now: int, to_all: bool, everyone: bool
+) -> None:
+    """If all had finished, no subtask reads the lists, so a list for all must not be multiplied."""
+    finished = len(lists) if everyone else len(lists) // 2
+    found = redistributed(listing(lists, to_all, finished), NewJob(shape(1, now, 1), EDGES))
+    whole = Counter(entry for own in lists for entry in own)
+    if everyone:
+        assert Counter(entry for own in entries(found) for entry in own) == whole
+    elif to_all:
+        counting = [one for one in found.snapshots if one.subtask.vertex == "count"]
+        reading = [Counter(one.operators[0].lists[0].entries) for one in counting if not one.finished]  # type: ignore[index]
+        assert all(one == whole for one in reading)
+    else:
+        assert Counter(entry for own in entries(found) for entry in own) == whole
+
+
+def test_lists_survive_in_metadata_and_checkpoints_without_any_hold_no_word_of_them() -> None:
+    kept = listing([[b"a", b"\x00\xff"], []], to_all=True)
+    assert metadata.decode(metadata.encode(kept), "chk-1/_metadata") == kept
+    assert b"lists" not in metadata.encode(checkpoint(1, 2, 1))
 
 
 @given(WIDTHS, WIDTHS, WIDTHS, WIDTHS)

@@ -51,6 +51,11 @@ _NARROWER = _plan({"first": 2, "last": 2})
 _MIDDLE = _plan({"between": 2}, slow="between")
 _SOURCES = _plan({"read": 2, "first": 2}, slow="first")
 _WIDER = _plan({"last": 16})
+_LISTS = msgspec.structs.replace(
+    _plan({"dealt": 5, "shared": 3}, slow="shared"),
+    job=JobPlan("lists"),
+    workload=WorkloadPlan("lineage", batches=20, keys=1, records_per_second=600),
+)
 
 
 def rescale_mutants(product: Components) -> Iterator[Mutant]:
@@ -66,6 +71,22 @@ def rescale_mutants(product: Components) -> Iterator[Mutant]:
         "FLINK-10809",
         bugs.GivesStateToHeadsOnly(),
         _NARROWER,
+    )
+    yield bug(
+        "RS-02",
+        "REC-1",
+        "Lists that subtasks keep without keys are given back without gaps, though the parallelism is the same.",
+        "FLINK-11618",
+        bugs.DealsWithoutGaps(),
+        msgspec.structs.replace(
+            _LISTS,
+            rescales=(),
+            savepoints=(),
+            checkpoints=CheckpointPlan(interval_ms=15),
+            faults=(
+                ScheduledFault(KillWorker("dealt[0]"), After(ProtocolPoint.CHECKPOINT_COMPLETED, nth=2)),
+            ),
+        ),
     )
     yield bug(
         "UC-07",
@@ -114,6 +135,22 @@ def rescale_mutants(product: Components) -> Iterator[Mutant]:
         OURS,
         bugs.BeginsSplitsAgain(),
         _plan({"read": 2}),
+    )
+    yield bug(
+        "RS-13",
+        "RSC-3",
+        "A list that is for all subtasks is dealt out as any other.",
+        OURS,
+        bugs.DealsOutListsForAll(),
+        _LISTS,
+    )
+    yield bug(
+        "RS-14",
+        "RSC-3",
+        "After a change of parallelism, each subtask gets the whole of a list that should be dealt out.",
+        OURS,
+        bugs.GivesListsToAll(),
+        _LISTS,
     )
     yield Mutant(
         "RS-10",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace as with_fields
 
 import msgspec
@@ -14,7 +14,9 @@ from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.protocol.key_groups import key_group_range
 from barrier_tck.reference_impl.protocol.messages import (
     CompletedCheckpoint,
+    OperatorSnapshot,
     ReroutedChannel,
+    StateList,
     SubtaskSnapshot,
 )
 from barrier_tck.reference_impl.protocol.rescale import NewJob, redistributed, widths_of
@@ -70,6 +72,69 @@ class ForgetsChannelsOfStateless(Redistribution):
         """Skip a vertex without state."""
         stateful = [vertex.name for vertex in job.shape.vertices if vertex.stateful]
         return part if part.subtask.vertex in stateful else _with(part, [])
+
+
+class DealsWithoutGaps(Redistribution):
+    """RS-02: lists are dealt out at any parallelism, one for each subtask, and those without an entry are left out."""
+
+    def changed(
+        self, part: SubtaskSnapshot, found: CompletedCheckpoint, before: CompletedCheckpoint, job: NewJob
+    ) -> SubtaskSnapshot:
+        """Take the list of the subtask that stands at the own index among those that have entries."""
+        peers = [other for other in found.snapshots if other.subtask.vertex == part.subtask.vertex]
+
+        def dealt(one: OperatorSnapshot) -> OperatorSnapshot:
+            held = [
+                own.lists or () for peer in peers for own in peer.operators if own.operator == one.operator
+            ]
+            filled = [lists for lists in held if any(kept.entries for kept in lists)]
+            if not one.lists or any(kept.to_all for kept in one.lists):
+                return one
+            index = part.subtask.index
+            return replace(one, lists=filled[index] if index < len(filled) else ())
+
+        return replace(part, operators=tuple(map(dealt, part.operators)))
+
+
+class DealsOutListsForAll(Redistribution):
+    """RS-13: a list that is for all subtasks is given back as any other, so each gets a part of it."""
+
+    def changed(
+        self, part: SubtaskSnapshot, found: CompletedCheckpoint, before: CompletedCheckpoint, job: NewJob
+    ) -> SubtaskSnapshot:
+        """Take every list as if its entries were dealt out."""
+        width, index = widths_of(job.shape)[part.subtask.vertex], part.subtask.index
+
+        def dealt(kept: StateList) -> StateList:
+            return replace(kept, entries=kept.entries[index::width]) if kept.to_all else kept
+
+        return _with_lists(part, dealt)
+
+
+class GivesListsToAll(Redistribution):
+    """RS-14: after a change of parallelism, each subtask gets the whole of every list."""
+
+    def changed(
+        self, part: SubtaskSnapshot, found: CompletedCheckpoint, before: CompletedCheckpoint, job: NewJob
+    ) -> SubtaskSnapshot:
+        """Take the entries of all."""
+        if not part.redistributed:
+            return part
+        peers = [other for other in found.snapshots if other.subtask.vertex == part.subtask.vertex]
+
+        def whole(kept: StateList) -> StateList:
+            lists = [one for peer in peers for own in peer.operators for one in own.lists or ()]
+            entries = [entry for one in lists if one.name == kept.name for entry in one.entries]
+            return kept if kept.to_all else replace(kept, entries=tuple(entries))
+
+        return _with_lists(part, whole)
+
+
+def _with_lists(part: SubtaskSnapshot, changed: Callable[[StateList], StateList]) -> SubtaskSnapshot:
+    operators = tuple(
+        replace(one, lists=tuple(map(changed, one.lists))) if one.lists else one for one in part.operators
+    )
+    return replace(part, operators=operators)
 
 
 class SendsToFormerOwners(Redistribution):

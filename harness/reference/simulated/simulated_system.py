@@ -76,6 +76,7 @@ class ReferenceSimulated:
             Capability.BARRIERS,
             Capability.SAVEPOINTS,
             Capability.RESCALING,
+            Capability.OPERATOR_LISTS,
             Capability.SNAPSHOT_INSPECTION,
             Capability.FIFO_CHANNELS,
             Capability.UNSYNCED_LOSS,

@@ -98,6 +98,7 @@ _CAPABILITIES = frozenset(
         Capability.STORAGE_OUTAGE,
         Capability.SAVEPOINTS,
         Capability.RESCALING,
+        Capability.OPERATOR_LISTS,
         Capability.UNALIGNED_CHECKPOINTS,
         Capability.LOOPS,
         Capability.CHANDY_LAMPORT,
