@@ -235,13 +235,15 @@ def test_a_fault_counts_as_fired_if_it_happened_and_never_otherwise(
 
     def try_write(path: str) -> str:
         if NOT_DISTURBED not in fails:
+            token = max(writes.directory.glob("token-*"))
+            token.unlink()
             with open(log, "a") as proofs:
-                proofs.write(f"full {path}\n")
+                proofs.write(f"{token.name.partition('.')[0]} full {path}\n")
         return ""
 
     writes = DisturbedWrites(tmp_path / "writes", try_write)
     log = writes.directory / "struck"
-    log.write_text("full offsets/0\n")  # an earlier fault of the same trial has left its proof
+    log.write_text("token-9999 full offsets/0\n")  # an earlier fault of the same trial has left its proof
     targets = targets_of(tmp_path, tasks, hosts, writes)
     if NOTHING_KILLS in fails:
         monkeypatch.setattr(psutil.Process, "kill", lambda process: None)
