@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 from barrier_tck.faults.targets import WriteTrouble
 from barrier_tck.harness.certify.spark_stores.java_process import JavaProcess, Raised
+from barrier_tck.harness.cluster.java import OLDEST_JAVA
 from barrier_tck.harness.cluster.java_compiler import has_java_compiler
 from barrier_tck.harness.streaming.disturbed_writes import FILE_MANAGER, DisturbedWrites, jar_of_writes
 from barrier_tck.harness.streaming.disturbed_writes import settings_of_writes as settings_of
@@ -96,3 +98,13 @@ def test_the_work_is_done_by_the_file_manager_that_its_user_set(jvm: JavaProcess
     told = settings_of(str(writes.directory), {FILE_MANAGER: "nobody.has.This"})
     with pytest.raises(Raised, match=r"nobody\.has\.This"):
         write(jvm, tmp_path / "file", told)
+
+
+def test_the_class_runs_in_the_oldest_java_whatever_compiled_it(tmp_path: Path) -> None:
+    """The compiler may be newer than the Java that Spark uses; a class file says which Java it needs."""
+    jar = jar_of_writes(tmp_path)
+    assert jar is not None
+    with zipfile.ZipFile(jar) as archive:
+        for name in archive.namelist():
+            # Java 17 reads version 61.
+            assert int.from_bytes(archive.read(name)[6:8], "big") <= OLDEST_JAVA + 44, name
