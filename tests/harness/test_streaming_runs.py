@@ -267,6 +267,12 @@ def test_starts_that_meet_disturbed_writes_are_not_failures_of_the_query(
     FailsWithoutStorage.run = run
     assert run.run(10.0)[0] is End.FINISHED
     assert len(run.attempts) == 10
+    (FailsAtDisturbedWrites.writes / "token-0001.full.0").touch()
+    run._driver = None
+    run.stop()
+    assert not list(FailsAtDisturbedWrites.writes.glob("token-*")), (
+        "a trial that is over disturbs nothing more"
+    )
 
 
 FEWER, MORE = {"spark.cores.max": "1"}, {"spark.cores.max": "2"}
