@@ -152,9 +152,12 @@ def check_temporary_directory() -> Diagnosis:
 
 def check_disk(free_gb: float | None = None) -> Diagnosis:
     """Free space where temporary files go, in gigabytes."""
-    if free_gb is None:
-        free_gb = shutil.disk_usage(tempfile.gettempdir()).free / 1e9
     advice = f"Free {_NEEDED_DISK_GB:g} GB, or set TMPDIR to a larger disk."
+    if free_gb is None:
+        try:
+            free_gb = shutil.disk_usage(tempfile.gettempdir()).free / 1e9
+        except OSError as error:  # on a full disk no directory can be written, so Python names none
+            return Diagnosis("free disk", DiagnosisStatus.WARNING, str(error), advice)
     return _amount("free disk", free_gb, _NEEDED_DISK_GB, "GB", advice)
 
 
@@ -169,7 +172,8 @@ def check_memory(free_gb: float | None = None) -> Diagnosis:
 def check_cores(cores: int | None = None) -> Diagnosis:
     """Cores that this process may use."""
     if cores is None:
-        cores = len(os.sched_getaffinity(0))
+        # Only some systems have an affinity; macOS has none.
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     advice = "Campaigns run on one core, but may exceed their time limits; raise the limits."
     return _amount("cores", cores, _NEEDED_CORES, "", advice)
 

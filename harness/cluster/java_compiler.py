@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from barrier_tck.harness.cluster.installation import spark_home
-from barrier_tck.harness.cluster.java import find_java, java_executable
+from barrier_tck.harness.cluster.java import OLDEST_JAVA, find_java, java_executable
 from barrier_tck.harness.support.errors import InternalError
 
 _COMPILES_S = 300.0
@@ -35,7 +35,9 @@ def has_java_compiler() -> bool:
 def compile_java(compiler: Path, sources: Sequence[Path], classes: Path) -> None:
     """Compile sources against Spark's jars into a directory; raises InternalError with what the compiler said."""
     jars = str(spark_home() / "jars" / "*")
-    command = [str(compiler), "-nowarn", "-encoding", "UTF-8", "-d", str(classes), "-cp", jars]
+    # A compiler on PATH may be newer than the Java that Spark uses.
+    release = ["--release", str(OLDEST_JAVA)]
+    command = [str(compiler), *release, "-nowarn", "-encoding", "UTF-8", "-d", str(classes), "-cp", jars]
     done = subprocess.run(
         [*command, *map(str, sources)],
         stdin=subprocess.DEVNULL,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from barrier_tck.faults.targets import TargetGone, WriteTrouble
@@ -50,9 +50,7 @@ def settings_of_writes(directory: str, conf: Mapping[str, str]) -> dict[str, str
 
 
 class DisturbedWrites:
-    """All writes to one checkpoint directory; implements ``barrier_tck.faults.targets.DisturbableWrites``."""
-
-    description = "writes to the checkpoint directory"
+    """All writes to one checkpoint directory."""
 
     def __init__(self, directory: Path, try_write: TryWrite) -> None:
         """Take a directory of our own, which is made, and what lets the driver write."""
@@ -60,7 +58,7 @@ class DisturbedWrites:
         self._try_write = try_write
         self._numbers = itertools.count()
         self._lock = threading.Lock()
-        self._struck_before = self._asked_before = 0
+        self._asked_before = 0
         self._proof = str(directory / "proof")
         directory.mkdir()
 
@@ -69,40 +67,27 @@ class DisturbedWrites:
         told = settings_of_writes(str(self.directory), {})
         return {name: value for name, value in told.items() if value is not None}
 
-    def disturb(self, trouble: WriteTrouble, times: int, latency_ms: int) -> None:
-        """Disturb a write that the driver makes for us, which is the proof, and as many of the query as asked for.
+    def of_one_fault(self) -> WritesOfOneFault:
+        """Return the same writes for one fault, which tells nothing of what other faults of the trial disturb."""
+        return WritesOfOneFault(self, self._proof, self._try_write)
 
-        Raises TargetGone if there is no driver.
-        """
-        with self._lock:
-            self._struck_before = len(self.struck())
-        self.disturb_next(trouble, times + 1, latency_ms)
-        try:
-            self._try_write(self._proof)
-        except (PeerGone, RemoteError) as error:
-            self.stop()
-            raise TargetGone(f"there is no driver with a session ({error})") from error
-
-    def disturb_next(self, trouble: WriteTrouble, times: int, latency_ms: int = 0) -> None:
-        """Disturb so many of the next writes, whoever writes."""
+    def disturb_next(self, trouble: WriteTrouble, times: int, latency_ms: int = 0) -> tuple[str, ...]:
+        """Disturb so many of the next writes, whoever writes; return the names of their tokens."""
+        names = []
         for _ in range(times):
-            (self.directory / f"token-{next(self._numbers):04d}.{trouble}.{latency_ms}").touch()
-
-    def is_struck(self) -> bool:
-        """Tell whether a write was disturbed."""
-        with self._lock:
-            return len(self.struck()) > self._struck_before
-
-    def has_met(self) -> bool:
-        """Tell whether a write of the query was disturbed."""
-        with self._lock:
-            since = self.struck()[self._struck_before :]
-        return any(line.partition(" ")[2] != self._proof for line in since)
+            names.append(f"token-{next(self._numbers):04d}")
+            (self.directory / f"{names[-1]}.{trouble}.{latency_ms}").touch()
+        return tuple(names)
 
     def struck(self) -> tuple[str, ...]:
         """Return every write that was disturbed, as trouble and path, in their order."""
+        return tuple(write for _, write in self.struck_by())
+
+    def struck_by(self) -> tuple[tuple[str, str], ...]:
+        """Return the same, each after the name of the token that it took."""
         log = self.directory / _STRUCK
-        return tuple(log.read_text().splitlines()) if log.is_file() else ()
+        lines = log.read_text().splitlines() if log.is_file() else ()
+        return tuple((token, write) for token, _, write in (line.partition(" ") for line in lines))
 
     def struck_since(self) -> bool:
         """Tell whether a write was disturbed since this was asked last."""
@@ -110,7 +95,44 @@ class DisturbedWrites:
             before, self._asked_before = self._asked_before, len(self.struck())
             return self._asked_before > before
 
-    def stop(self) -> None:
-        """Disturb nothing more. Twice is harmless."""
+    def stop(self, only: Collection[str] | None = None) -> None:
+        """Disturb nothing more, or take only some tokens back, given by their names. Twice is harmless."""
         for token in self.directory.glob("token-*"):
-            token.unlink(missing_ok=True)
+            if only is None or token.name.partition(".")[0] in only:
+                token.unlink(missing_ok=True)
+
+
+class WritesOfOneFault:
+    """The writes that one fault disturbs; implements ``barrier_tck.faults.targets.DisturbableWrites``."""
+
+    description = "writes to the checkpoint directory"
+
+    def __init__(self, writes: DisturbedWrites, proof: str, try_write: TryWrite) -> None:
+        """Take all writes, the file that is written as a proof, and what lets the driver write it."""
+        self._writes = writes
+        self._proof = proof
+        self._try_write = try_write
+        self._tokens: frozenset[str] = frozenset()
+
+    def disturb(self, trouble: WriteTrouble, times: int, latency_ms: int) -> None:
+        """Disturb a write that the driver makes for us, which is the proof, and as many of the query as asked for.
+
+        Raises TargetGone if there is no driver.
+        """
+        self._tokens = frozenset(self._writes.disturb_next(trouble, times + 1, latency_ms))
+        try:
+            self._try_write(self._proof)
+        except (PeerGone, RemoteError) as error:
+            self._writes.stop(self._tokens)
+            raise TargetGone(f"there is no driver with a session ({error})") from error
+
+    def is_struck(self) -> bool:
+        """Tell whether a write was disturbed."""
+        return any(token in self._tokens for token, _ in self._writes.struck_by())
+
+    def has_met(self) -> bool:
+        """Tell whether a write of the query was disturbed."""
+        return any(
+            token in self._tokens and write.partition(" ")[2] != self._proof
+            for token, write in self._writes.struck_by()
+        )

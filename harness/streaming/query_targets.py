@@ -19,7 +19,7 @@ from barrier_tck.harness.cluster.host_targets import (
 from barrier_tck.harness.cluster.process_identity import ExecutorProcess
 from barrier_tck.harness.cluster.signalled_process import SignalledProcess
 from barrier_tck.harness.streaming.checkpoint_outages import COMMITS, CheckpointOutages, RefusedWrites
-from barrier_tck.harness.streaming.disturbed_writes import DisturbedWrites
+from barrier_tck.harness.streaming.disturbed_writes import DisturbedWrites, WritesOfOneFault
 
 TASKS = "tasks"
 """The one subtask of a query: whichever task stands at a point, or began last."""
@@ -81,9 +81,9 @@ class QueryTargets(NoTargets):
         """Return the driver's notes of what is committed."""
         return self._storage.writes(COMMITS)
 
-    def writes(self) -> DisturbedWrites | None:
-        """Return all writes to the checkpoint directory."""
-        return self._writes
+    def writes(self) -> WritesOfOneFault | None:
+        """Return all writes to the checkpoint directory, for the fault that asks."""
+        return self._writes.of_one_fault() if self._writes is not None else None
 
     def executor_of(self, subtask: str) -> SignalledProcess | None:
         """Return the executor of the task that stands at a point, or began last; any executor if it is gone.

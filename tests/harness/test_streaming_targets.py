@@ -28,10 +28,13 @@ from barrier_tck.faults.kinds.pause_executor import PauseExecutor
 from barrier_tck.faults.kinds.pause_worker import PauseWorker
 from barrier_tck.faults.targets import Peers, WriteTrouble
 from barrier_tck.harness.cluster import signalled_process
+from barrier_tck.harness.cluster.host_targets import LastingLoss
 from barrier_tck.harness.cluster.process_identity import ExecutorProcess
+from barrier_tck.harness.cluster.signalled_process import SignalledProcess
 from barrier_tck.harness.streaming.checkpoint_outages import CheckpointOutages
 from barrier_tck.harness.streaming.disturbed_writes import DisturbedWrites
 from barrier_tck.harness.streaming.query_targets import TASKS, QueryTargets
+from tests.waiting import eventually
 
 APPLICATION = "app-1"
 # As Spark has it: the executor starts a daemon, and the daemon forks the Python worker of a task.
@@ -83,8 +86,11 @@ class Host:
     killed_for_memory: int = 0
     description: str = "a host"
     started: list[str] = field(default_factory=list)
+    hit: bool = False
+    """Whether anything was done to it that a fault does."""
 
     def kill(self) -> None:
+        self.hit = True
         if "kill" not in self.fails:
             self.task.kill()
 
@@ -95,6 +101,7 @@ class Host:
         return True
 
     def pause(self) -> None:
+        self.hit = True
         self.standing = "pause" not in self.fails
 
     def resume(self) -> None:
@@ -105,6 +112,7 @@ class Host:
 
     def exhaust_memory(self, victim: int) -> None:
         assert victim == self.task.process.pid
+        self.hit = True
         if "exhaust" not in self.fails:
             self.task.kill()
         self.killed_for_memory += not {"exhaust", "count"} & self.fails
@@ -113,6 +121,7 @@ class Host:
         return self.killed_for_memory
 
     def disconnect(self) -> None:
+        self.hit = True
         self.unplugged = "disconnect" not in self.fails
 
     def reconnect(self) -> None:
@@ -184,8 +193,9 @@ def test_between_tasks_the_one_that_began_last_is_hit_and_another_executor_if_it
     found = targets.executor_of(TASKS)
     assert found is not None and f"pid {tasks[2].process.pid}" in found.description
     tasks[2].kill()
-    worker, found = targets.worker_of(TASKS), targets.executor_of(TASKS)
-    assert worker is None or worker.is_dead()
+    # It is not our child: nobody can wait for its end.
+    eventually("its worker is gone", lambda: (last := targets.worker_of(TASKS)) is None or last.is_dead())
+    found = targets.executor_of(TASKS)
     assert found is not None and f"pid {tasks[0].process.pid}" in found.description
 
 
@@ -235,13 +245,15 @@ def test_a_fault_counts_as_fired_if_it_happened_and_never_otherwise(
 
     def try_write(path: str) -> str:
         if NOT_DISTURBED not in fails:
+            token = max(writes.directory.glob("token-*"))
+            token.unlink()
             with open(log, "a") as proofs:
-                proofs.write(f"full {path}\n")
+                proofs.write(f"{token.name.partition('.')[0]} full {path}\n")
         return ""
 
     writes = DisturbedWrites(tmp_path / "writes", try_write)
     log = writes.directory / "struck"
-    log.write_text("full offsets/0\n")  # an earlier fault of the same trial has left its proof
+    log.write_text("token-9999 full offsets/0\n")  # an earlier fault of the same trial has left its proof
     targets = targets_of(tmp_path, tasks, hosts, writes)
     if NOTHING_KILLS in fails:
         monkeypatch.setattr(psutil.Process, "kill", lambda process: None)
@@ -257,3 +269,17 @@ def test_a_fault_counts_as_fired_if_it_happened_and_never_otherwise(
     if injection.heal is not None:
         injection.heal()
     assert injection.outcome == ("fired" if struck else "not_fired"), injection
+    assert [host.task for host in hosts.values() if host.hit] == (tasks[1:2] if hosts else []), "its own host"
+    assert not [host for host in hosts.values() if host.standing or host.unplugged], (
+        "nothing stays as it was hit"
+    )
+
+
+def test_a_lasting_loss_ends_with_a_host_that_runs_again(tasks: list[Task]) -> None:
+    host, worker = Host(tasks[0]), SignalledProcess(tasks[1].process.pid, "a worker", lambda: None)
+    executor = SignalledProcess(tasks[0].process.pid, "an executor", lambda: None, with_children=True)
+    loss = LastingLoss(executor, worker, host)
+    loss.kill()
+    assert executor.is_dead() and host.started == []
+    loss.undo()
+    assert host.started == ["again"]

@@ -9,6 +9,7 @@ import java.nio.file.NoSuchFileException;
 import java.nio.file.NotDirectoryException;
 import java.nio.file.Paths;
 import java.nio.file.StandardOpenOption;
+import java.util.TreeSet;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FileStatus;
@@ -20,8 +21,9 @@ import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileMana
  * Spark's own file manager of checkpoints, except for the next few writes of any JVM of the query, which are disturbed.
  *
  * <p>What is to be done is told by files of one directory. Each file {@code token-N.TROUBLE.LATENCY} is one write that
- * is to be disturbed. Whoever manages to delete it disturbs a write, and adds a line to the file {@code struck}. So as
- * many writes are disturbed as there were tokens, whichever JVM writes, and each leaves a proof.
+ * is to be disturbed. Whoever manages to delete it disturbs a write, and adds a line to the file {@code struck}, with the
+ * token's name. So as many writes are disturbed as there were tokens, whichever JVM writes, and each leaves a proof. The
+ * newest token comes first: the write that proves a fault takes none of an earlier fault, which still lies in wait.
  */
 public final class DisturbedWrites implements CheckpointFileManager {
   private static final String CLASS = "spark.sql.streaming.checkpointFileManagerClass";
@@ -83,11 +85,13 @@ public final class DisturbedWrites implements CheckpointFileManager {
   }
 
   private String[] nextTrouble(Path path) {
-    try (DirectoryStream<java.nio.file.Path> tokens = Files.newDirectoryStream(directory, "token-*")) {
-      for (java.nio.file.Path token : tokens) {
+    try (DirectoryStream<java.nio.file.Path> found = Files.newDirectoryStream(directory, "token-*")) {
+      TreeSet<java.nio.file.Path> tokens = new TreeSet<>();
+      found.forEach(tokens::add);
+      for (java.nio.file.Path token : tokens.descendingSet()) {
         if (Files.deleteIfExists(token)) {
           String[] parts = token.getFileName().toString().split("\\.");
-          String line = parts[1] + " " + path.toUri().getPath() + "\n";
+          String line = parts[0] + " " + parts[1] + " " + path.toUri().getPath() + "\n";
           Files.writeString(directory.resolve("struck"), line, StandardOpenOption.CREATE, StandardOpenOption.APPEND);
           return new String[] {parts[1], parts[2]};
         }
