@@ -105,6 +105,8 @@ class Progress:
                     f"{counts['faults_fired']} faults, which {_strategy(context)} does not explain: "
                     f"{history.explanation}"
                 )
+                if not counts["faults_fired"]:
+                    summary += "; no fault had struck, so it fails by itself"
             case End.ERROR:
                 verdict, summary = (
                     Verdict.UNKNOWN,

@@ -9,6 +9,7 @@ import itertools
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -277,6 +278,10 @@ def host_of(processes: list[psutil.Process]) -> ContainerHost:
     )
 
 
+def stands_still(process: psutil.Process) -> bool:
+    return bool(process.status() == psutil.STATUS_STOPPED)
+
+
 @pytest.mark.parametrize("standing", list(itertools.product([False, True], repeat=3)))
 def test_a_host_is_paused_if_each_of_its_processes_stands_still_and_goes_on_with_all_of_them(
     processes: list[psutil.Process], standing: tuple[bool, ...]
@@ -285,7 +290,7 @@ def test_a_host_is_paused_if_each_of_its_processes_stands_still_and_goes_on_with
     for process, stands in zip(processes, standing, strict=True):
         if stands:
             process.suspend()
-            eventually("it stands still", lambda process=process: process.status() == psutil.STATUS_STOPPED)
+            eventually("it stands still", partial(stands_still, process))
     assert host.is_paused() == all(standing)
     host.pause()
     assert host.is_paused()

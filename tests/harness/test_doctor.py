@@ -8,6 +8,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
@@ -245,7 +246,7 @@ def last_loopback_address_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket.socket, "bind", refuses)
 
 
-WRONG = {
+WRONG: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], bool]] = {
     "pyspark": (lambda patch: old(patch, "pyspark", "3.5.6"), True),
     "pandas": (lambda patch: old(patch, "pandas", "2.1.4"), True),
     "pyarrow": (lambda patch: old(patch, "pyarrow", "17.0.0"), True),
