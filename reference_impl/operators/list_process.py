@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
-import msgspec
-
 from barrier_tck.reference_impl.ids import CheckpointId
 from barrier_tck.reference_impl.operators.api import DataPlane, OperatorContext, Payload
 from barrier_tck.reference_impl.operators.functions import PerSubtask, Row, function_at
 from barrier_tck.reference_impl.operators.stateless import flat_mapped
 from barrier_tck.reference_impl.protocol.messages import OperatorSnapshot, StateList
 from barrier_tck.reference_impl.runtime_errors import CorruptStateError, JobUsageError, ProtocolError
+from barrier_tck.reference_impl.state.keyed import Codec
 from barrier_tck.reference_impl.state.snapshots import FinishedSnapshot
 
 EntryT = TypeVar("EntryT")
@@ -29,28 +28,30 @@ class KeptList(Generic[EntryT]):
     """One list of one subtask. Entries are stored as MessagePack."""
 
     def __init__(self, name: str, to_all: bool, entry: type[EntryT], entries: Iterable[bytes]) -> None:
-        """Take what a checkpoint holds of it; raises CorruptStateError if an entry is of another type."""
+        """Take what a checkpoint holds of it.
+
+        Raises CorruptStateError if an entry is of another type, JobUsageError if msgspec cannot do the type.
+        """
         self.name = name
         self.to_all = to_all
-        self._encode = msgspec.msgpack.Encoder().encode
-        self._decoder = msgspec.msgpack.Decoder(entry)
+        self._codec: Codec[EntryT] = Codec(name, entry)
         self._entries = list(entries)
         try:
             list(self)
-        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        except CorruptStateError as error:
             raise CorruptStateError(f"list {name!r} has an entry that is no {entry}: {error}") from error
 
     def add(self, entry: EntryT) -> None:
-        """Append an entry."""
-        self._entries.append(self._encode(entry))
+        """Append an entry; raises JobUsageError if it is not of the type."""
+        self._entries.append(self._codec.encode(entry))
 
     def replace(self, entries: Iterable[EntryT]) -> None:
-        """Keep these entries and no others."""
-        self._entries = [self._encode(entry) for entry in entries]
+        """Keep these entries and no others; raises JobUsageError if one is not of the type."""
+        self._entries = [self._codec.encode(entry) for entry in entries]
 
     def __iter__(self) -> Iterator[EntryT]:
         """Yield the entries in their order."""
-        return map(self._decoder.decode, self._entries)
+        return map(self._codec.decode, self._entries)
 
     def __len__(self) -> int:
         """Return the number of entries."""

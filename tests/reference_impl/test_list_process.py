@@ -100,6 +100,20 @@ def test_mistakes_are_told() -> None:
         ListProcess("op", Numbered).build(RowPlane()).stored_lists()
 
 
+def test_an_entry_that_no_restore_could_read_is_refused_when_it_is_added() -> None:
+    lists = OperatorLists("op", None)
+    kept = lists.dealt_out("l", int)
+    kept.add(1)
+    for wrong in ("text", object(), 2**70):
+        with pytest.raises(JobUsageError, match="'l' cannot hold"):
+            kept.add(wrong)  # type: ignore[arg-type]
+        with pytest.raises(JobUsageError, match="'l' cannot hold"):
+            kept.replace([2, wrong])  # type: ignore[list-item]
+    assert list(kept) == [1], "what was kept before is kept still"
+    with pytest.raises(JobUsageError, match="cannot hold values of type"):
+        lists.dealt_out("none", object())  # type: ignore[arg-type]
+
+
 def test_a_step_of_a_job_keeps_lists_and_its_vertex_and_uid_have_its_name() -> None:
     def at(place: Place) -> Numbered:
         return Numbered()
