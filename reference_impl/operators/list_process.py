@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
+import msgspec
+
 from barrier_tck.reference_impl.ids import CheckpointId
 from barrier_tck.reference_impl.operators.api import DataPlane, OperatorContext, Payload
 from barrier_tck.reference_impl.operators.functions import PerSubtask, Row, function_at
@@ -88,8 +90,8 @@ class OperatorLists:
         return self._list(name, True, entry)
 
     def stored(self) -> tuple[StateList, ...]:
-        """Return what a checkpoint holds; lists that nobody has named are handed on as they are."""
-        untouched = (one for name, one in self._restored.items() if name not in self._named)
+        """Return what a checkpoint holds; lists that nobody has named are handed on, each entry by one subtask."""
+        untouched = (_handed_on(one) for name, one in self._restored.items() if name not in self._named)
         return (*(one.stored() for one in self._named.values()), *untouched)
 
     def _list(self, name: str, to_all: bool, entry: type[EntryT]) -> KeptList[EntryT]:
@@ -105,6 +107,14 @@ class OperatorLists:
         made = KeptList(name, to_all, entry, before.entries if before is not None else ())
         self._named[name] = made
         return made
+
+
+def _handed_on(unnamed: StateList) -> StateList:
+    """Return a subtask's own part of a list: what all of them kept of one that is for all would be more each time."""
+    if not unnamed.own:
+        return unnamed
+    start, stop = unnamed.own
+    return msgspec.structs.replace(unnamed, entries=unnamed.entries[start:stop], own=msgspec.UNSET)
 
 
 class ListFunction(Protocol):
