@@ -66,6 +66,15 @@ def test_a_function_finds_after_a_restore_what_it_kept() -> None:
     assert isinstance(again, KeepsLists)
 
 
+def test_equal_entries_stay_apart_and_in_their_order() -> None:
+    first = opened(Numbered)
+    first.process([{"v": value} for value in (2, 1, 2)])
+    again = opened(Numbered, first.snapshot(CheckpointId(1)).run())
+    assert again.stored_lists() == first.stored_lists()
+    (kept,) = again.stored_lists()
+    assert kept.entries == (b"\x02", b"\x01", b"\x02")
+
+
 def test_a_list_can_be_replaced_and_read() -> None:
     lists = OperatorLists("op", None)
     kept = lists.for_all("l", tuple[int, str])

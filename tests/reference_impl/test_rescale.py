@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -208,6 +209,46 @@ def test_a_list_that_no_function_names_is_handed_on_once_however_often_it_is_res
 def _kept(one: OperatorSnapshot, has_finished: bool) -> tuple[StateList, ...]:
     """Return what a subtask hands on whose function names no list."""
     return one.lists or () if has_finished else OperatorLists("count", one).stored()
+
+
+@pytest.mark.parametrize("lists", [[[b"a"], [], [b"b", b"c"]], [[], [b"a"]], [[b"a"]]])
+def test_at_the_same_parallelism_each_subtask_gets_all_entries_of_a_list_for_all(
+    lists: list[list[bytes]],
+) -> None:
+    found = redistributed(listing(lists, to_all=True), NewJob(shape(1, len(lists), 1), EDGES))
+    assert entries(found) == [tuple(entry for own in lists for entry in own)] * len(lists)
+
+
+def test_every_list_of_every_operator_of_a_chain_has_all_its_entries_after_a_change_of_parallelism() -> None:
+    def kept(index: int) -> SubtaskSnapshot:
+        head, behind = (
+            OperatorSnapshot(
+                uid,
+                lists=(
+                    StateList("dealt", (f"{uid} dealt {index}".encode(),)),
+                    StateList("shared", (f"{uid} shared {index}".encode(),), to_all=True),
+                ),
+            )
+            for uid in ("count", "behind")
+        )
+        return SubtaskSnapshot(SubtaskId("count", index), AttemptNumber(1), (head, behind))
+
+    parts = (
+        part("read", 0, OperatorSnapshot("read.source")),
+        kept(0),
+        kept(1),
+        part("out", 0, OperatorSnapshot("out")),
+    )
+    completed = CompletedCheckpoint(CheckpointId(1), AttemptNumber(1), 0, 1, parts, shape(1, 2, 1))
+    found = redistributed(completed, NewJob(shape(1, 3, 1), EDGES))
+    counting = [one.operators for one in found.snapshots if one.subtask.vertex == "count"]
+    for place, uid in enumerate(("count", "behind")):
+        dealt, shared = (
+            [{kept.name: kept.entries for kept in of[place].lists or ()}[name] for of in counting]
+            for name in ("dealt", "shared")
+        )
+        assert sorted(chain(*dealt)) == [f"{uid} dealt {index}".encode() for index in (0, 1)]
+        assert shared == [tuple(f"{uid} shared {index}".encode() for index in (0, 1))] * 3
 
 
 def test_lists_survive_in_metadata_and_checkpoints_without_any_hold_no_word_of_them() -> None:
