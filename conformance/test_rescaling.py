@@ -10,7 +10,8 @@ import pytest
 from barrier_tck.conformance.plans import CALM, SINK, STATEFUL, kill_worker
 from barrier_tck.conformance.trials import Trial, Trials, happened, require, the_only
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
-from barrier_tck.harness.plan.job_graph import JobPlan
+from barrier_tck.harness.plan.job_graph import SINK as SINK_KIND
+from barrier_tck.harness.plan.job_graph import SOURCE, EdgePlan, JobPlan, OperatorPlan, Spread, VertexPlan
 from barrier_tck.harness.plan.trial_plan import (
     CheckpointingMode,
     CheckpointPlan,
@@ -161,6 +162,24 @@ LISTS = msgspec.structs.replace(
 DEALT = "dealt[0]"
 
 
+CHAINED = JobPlan(
+    vertices=(
+        VertexPlan("read", SOURCE, 1, then=(OperatorPlan("read.mark", "pass"),)),
+        VertexPlan(
+            "dealt", "list", 3, then=(OperatorPlan("dealt.too", "list"), OperatorPlan("dealt.all", "union"))
+        ),
+        VertexPlan("shared", "union", 2, then=(OperatorPlan("shared.too", "list"),)),
+        VertexPlan("out", SINK_KIND, 1),
+    ),
+    edges=(
+        EdgePlan("read", "dealt", Spread.HASH, key=("key",)),
+        EdgePlan("dealt", "shared", Spread.REBALANCE),
+        EdgePlan("shared", "out", Spread.REBALANCE),
+    ),
+)
+"""The same job, with operators that keep lists chained behind others that do."""
+
+
 def _with_entries(view: SnapshotView, vertex: str) -> list[str]:
     """Return the subtasks of a vertex whose lists have entries in a checkpoint."""
     return [one.subtask for one in view.state if one.operator == vertex and any(one.entries.values())]
@@ -198,6 +217,27 @@ def test_lists_without_keys_are_dealt_out_or_given_to_all_at_another_width(
         f"entries were dealt out to each of {widths['dealt']} subtasks, not {dealt}",
         trial,
     )
+
+
+@pytest.mark.clause("STA-1", "RSC-3", "REC-1")
+@pytest.mark.needs(Capability.OPERATOR_LISTS)
+@pytest.mark.parametrize(
+    "widths", [{"dealt": 4, "shared": 3}, {"dealt": 1, "shared": 1}], ids=["wider", "narrower"]
+)
+def test_lists_of_operators_behind_others_in_a_chain_are_dealt_out_or_given_to_all_too(
+    trials: Trials, widths: dict[str, int]
+) -> None:
+    plan = msgspec.structs.replace(
+        LISTS,
+        job=CHAINED,
+        checkpoints=CheckpointPlan(interval_ms=20),
+        savepoints=(SavepointPlan(after_checkpoints=2, stop=True),),
+        rescales=(RescalePlan(widths),),
+    )
+    trial = trials.valid(plan)
+    stop = the_only(_stopped_with(trial), "the job was stopped once", trial)
+    for operator in ("dealt.too", "dealt.all", "shared.too"):
+        happened(_with_entries(stop, operator), f"{operator} had entries when the job was stopped", trial)
 
 
 @pytest.mark.clause("STA-1", "REC-1")

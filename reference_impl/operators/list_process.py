@@ -20,6 +20,7 @@ from barrier_tck.reference_impl.operators.functions import PerSubtask, Row, func
 from barrier_tck.reference_impl.operators.stateless import flat_mapped
 from barrier_tck.reference_impl.protocol.messages import OperatorSnapshot, StateList
 from barrier_tck.reference_impl.runtime_errors import CorruptStateError, JobUsageError, ProtocolError
+from barrier_tck.reference_impl.state.keyed import Codec
 from barrier_tck.reference_impl.state.snapshots import FinishedSnapshot
 
 EntryT = TypeVar("EntryT")
@@ -29,28 +30,30 @@ class KeptList(Generic[EntryT]):
     """One list of one subtask. Entries are stored as MessagePack."""
 
     def __init__(self, name: str, to_all: bool, entry: type[EntryT], entries: Iterable[bytes]) -> None:
-        """Take what a checkpoint holds of it; raises CorruptStateError if an entry is of another type."""
+        """Take what a checkpoint holds of it.
+
+        Raises CorruptStateError if an entry is of another type, JobUsageError if msgspec cannot do the type.
+        """
         self.name = name
         self.to_all = to_all
-        self._encode = msgspec.msgpack.Encoder().encode
-        self._decoder = msgspec.msgpack.Decoder(entry)
+        self._codec: Codec[EntryT] = Codec(name, entry)
         self._entries = list(entries)
         try:
             list(self)
-        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        except CorruptStateError as error:
             raise CorruptStateError(f"list {name!r} has an entry that is no {entry}: {error}") from error
 
     def add(self, entry: EntryT) -> None:
-        """Append an entry."""
-        self._entries.append(self._encode(entry))
+        """Append an entry; raises JobUsageError if it is not of the type."""
+        self._entries.append(self._codec.encode(entry))
 
     def replace(self, entries: Iterable[EntryT]) -> None:
-        """Keep these entries and no others."""
-        self._entries = [self._encode(entry) for entry in entries]
+        """Keep these entries and no others; raises JobUsageError if one is not of the type."""
+        self._entries = [self._codec.encode(entry) for entry in entries]
 
     def __iter__(self) -> Iterator[EntryT]:
         """Yield the entries in their order."""
-        return map(self._decoder.decode, self._entries)
+        return map(self._codec.decode, self._entries)
 
     def __len__(self) -> int:
         """Return the number of entries."""
@@ -87,8 +90,8 @@ class OperatorLists:
         return self._list(name, True, entry)
 
     def stored(self) -> tuple[StateList, ...]:
-        """Return what a checkpoint holds; lists that nobody has named are handed on as they are."""
-        untouched = (one for name, one in self._restored.items() if name not in self._named)
+        """Return what a checkpoint holds; lists that nobody has named are handed on, each entry by one subtask."""
+        untouched = (_handed_on(one) for name, one in self._restored.items() if name not in self._named)
         return (*(one.stored() for one in self._named.values()), *untouched)
 
     def _list(self, name: str, to_all: bool, entry: type[EntryT]) -> KeptList[EntryT]:
@@ -104,6 +107,14 @@ class OperatorLists:
         made = KeptList(name, to_all, entry, before.entries if before is not None else ())
         self._named[name] = made
         return made
+
+
+def _handed_on(unnamed: StateList) -> StateList:
+    """Return a subtask's own part of a list: what all of them kept of one that is for all would be more each time."""
+    if not unnamed.own:
+        return unnamed
+    start, stop = unnamed.own
+    return msgspec.structs.replace(unnamed, entries=unnamed.entries[start:stop], own=msgspec.UNSET)
 
 
 class ListFunction(Protocol):

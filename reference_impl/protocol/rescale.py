@@ -182,9 +182,10 @@ def dealt_lists(of: Sequence[OperatorSnapshot], parallelism: int, finished: bool
         return (msgspec.UNSET,) * parallelism
 
     def given(whole: StateList, index: int) -> StateList:
+        start, stop = _share(len(whole.entries), index, parallelism)
         if whole.to_all and not finished:
-            return whole
-        return msgspec.structs.replace(whole, entries=_share(whole.entries, index, parallelism))
+            return msgspec.structs.replace(whole, own=(start, stop))
+        return msgspec.structs.replace(whole, entries=whole.entries[start:stop])
 
     return tuple(tuple(given(whole, index) for whole in wholes) for index in range(parallelism))
 
@@ -201,9 +202,9 @@ def _lists_of(of: Sequence[OperatorSnapshot]) -> tuple[StateList, ...]:
     )
 
 
-def _share(entries: Sequence[bytes], index: int, parallelism: int) -> tuple[bytes, ...]:
-    count = len(entries)
-    return tuple(entries[index * count // parallelism : (index + 1) * count // parallelism])
+def _share(count: int, index: int, parallelism: int) -> tuple[int, int]:
+    """Return from where to where the entries are that fall to one of the subtasks."""
+    return index * count // parallelism, (index + 1) * count // parallelism
 
 
 def _with_lists_for_all(completed: CompletedCheckpoint) -> CompletedCheckpoint:
@@ -226,7 +227,15 @@ def _sharing_lists(part: SubtaskSnapshot, parts: Sequence[SubtaskSnapshot]) -> S
         return part
 
     def with_all(one: OperatorSnapshot) -> OperatorSnapshot:
-        wholes = [whole for whole in _lists_of([_of(other, one.operator) for other in parts]) if whole.to_all]
+        of = [_of(other, one.operator) for other in parts]
+        before = {kept.name: len(kept.entries) for kept in _lists_of(of[: parts.index(part)])}
+        held = {kept.name: len(kept.entries) for kept in one.lists or ()}
+
+        def marked(whole: StateList) -> StateList:
+            start = before.get(whole.name, 0)
+            return msgspec.structs.replace(whole, own=(start, start + held.get(whole.name, 0)))
+
+        wholes = [marked(whole) for whole in _lists_of(of) if whole.to_all]
         if not wholes:
             return one
         own = tuple(kept for kept in one.lists or () if not kept.to_all)

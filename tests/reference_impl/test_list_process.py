@@ -66,6 +66,15 @@ def test_a_function_finds_after_a_restore_what_it_kept() -> None:
     assert isinstance(again, KeepsLists)
 
 
+def test_equal_entries_stay_apart_and_in_their_order() -> None:
+    first = opened(Numbered)
+    first.process([{"v": value} for value in (2, 1, 2)])
+    again = opened(Numbered, first.snapshot(CheckpointId(1)).run())
+    assert again.stored_lists() == first.stored_lists()
+    (kept,) = again.stored_lists()
+    assert kept.entries == (b"\x02", b"\x01", b"\x02")
+
+
 def test_a_list_can_be_replaced_and_read() -> None:
     lists = OperatorLists("op", None)
     kept = lists.for_all("l", tuple[int, str])
@@ -98,6 +107,20 @@ def test_mistakes_are_told() -> None:
         lists.for_all("new", int)
     with pytest.raises(ProtocolError, match="before it was opened"):
         ListProcess("op", Numbered).build(RowPlane()).stored_lists()
+
+
+def test_an_entry_that_no_restore_could_read_is_refused_when_it_is_added() -> None:
+    lists = OperatorLists("op", None)
+    kept = lists.dealt_out("l", int)
+    kept.add(1)
+    for wrong in ("text", object(), 2**70):
+        with pytest.raises(JobUsageError, match="'l' cannot hold"):
+            kept.add(wrong)  # type: ignore[arg-type]
+        with pytest.raises(JobUsageError, match="'l' cannot hold"):
+            kept.replace([2, wrong])  # type: ignore[list-item]
+    assert list(kept) == [1], "what was kept before is kept still"
+    with pytest.raises(JobUsageError, match="cannot hold values of type"):
+        lists.dealt_out("none", object())  # type: ignore[arg-type]
 
 
 def test_a_step_of_a_job_keeps_lists_and_its_vertex_and_uid_have_its_name() -> None:

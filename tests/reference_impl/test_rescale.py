@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from barrier_tck.reference_impl.config import JobConfig
 from barrier_tck.reference_impl.ids import AttemptNumber, ChannelId, CheckpointId, KeyGroupRange, SubtaskId
+from barrier_tck.reference_impl.operators.list_process import OperatorLists
 from barrier_tck.reference_impl.protocol.key_groups import key_group_range, owner_of
 from barrier_tck.reference_impl.protocol.messages import (
     CHANNEL_STATE,
@@ -180,6 +182,73 @@ def test_what_subtasks_that_had_finished_kept_is_handed_on_once(
         assert all(one == whole for one in reading)
     else:
         assert Counter(entry for own in entries(found) for entry in own) == whole
+
+
+@given(LISTS, st.lists(st.none() | WIDTHS, min_size=1, max_size=3), st.booleans(), st.booleans())
+@settings(max_examples=150, deadline=None)
+def test_a_list_that_no_function_names_is_handed_on_once_however_often_it_is_restored(
+    lists: list[list[bytes]], widths: list[int | None], to_all: bool, some_finished: bool
+) -> None:
+    """Each restore gives all entries of a list for all to each subtask: who kept them all would multiply them."""
+    finished = len(lists) // 2 if some_finished else 0
+    completed = listing(lists, to_all, finished)
+    whole = sorted(entry for own in lists for entry in own)
+    held = lists
+    for width in widths:
+        now = width or len(held)
+        found = redistributed(completed, NewJob(shape(1, now, 1), EDGES))
+        finished = 0 if width and width != len(held) else finished
+        held = [
+            list(kept[0].entries) if (kept := _kept(one, has_finished=index < finished)) else []
+            for index, one in enumerate(operators(found, "count"))
+        ]
+        assert sorted(entry for own in held for entry in own) == whole
+        completed = listing(held, to_all, finished)
+
+
+def _kept(one: OperatorSnapshot, has_finished: bool) -> tuple[StateList, ...]:
+    """Return what a subtask hands on whose function names no list."""
+    return one.lists or () if has_finished else OperatorLists("count", one).stored()
+
+
+@pytest.mark.parametrize("lists", [[[b"a"], [], [b"b", b"c"]], [[], [b"a"]], [[b"a"]]])
+def test_at_the_same_parallelism_each_subtask_gets_all_entries_of_a_list_for_all(
+    lists: list[list[bytes]],
+) -> None:
+    found = redistributed(listing(lists, to_all=True), NewJob(shape(1, len(lists), 1), EDGES))
+    assert entries(found) == [tuple(entry for own in lists for entry in own)] * len(lists)
+
+
+def test_every_list_of_every_operator_of_a_chain_has_all_its_entries_after_a_change_of_parallelism() -> None:
+    def kept(index: int) -> SubtaskSnapshot:
+        head, behind = (
+            OperatorSnapshot(
+                uid,
+                lists=(
+                    StateList("dealt", (f"{uid} dealt {index}".encode(),)),
+                    StateList("shared", (f"{uid} shared {index}".encode(),), to_all=True),
+                ),
+            )
+            for uid in ("count", "behind")
+        )
+        return SubtaskSnapshot(SubtaskId("count", index), AttemptNumber(1), (head, behind))
+
+    parts = (
+        part("read", 0, OperatorSnapshot("read.source")),
+        kept(0),
+        kept(1),
+        part("out", 0, OperatorSnapshot("out")),
+    )
+    completed = CompletedCheckpoint(CheckpointId(1), AttemptNumber(1), 0, 1, parts, shape(1, 2, 1))
+    found = redistributed(completed, NewJob(shape(1, 3, 1), EDGES))
+    counting = [one.operators for one in found.snapshots if one.subtask.vertex == "count"]
+    for place, uid in enumerate(("count", "behind")):
+        dealt, shared = (
+            [{kept.name: kept.entries for kept in of[place].lists or ()}[name] for of in counting]
+            for name in ("dealt", "shared")
+        )
+        assert sorted(chain(*dealt)) == [f"{uid} dealt {index}".encode() for index in (0, 1)]
+        assert shared == [tuple(f"{uid} shared {index}".encode() for index in (0, 1))] * 3
 
 
 def test_lists_survive_in_metadata_and_checkpoints_without_any_hold_no_word_of_them() -> None:
