@@ -110,7 +110,7 @@ class StateList(msgspec.Struct, frozen=True):
     to_all: bool = False
     """Whether a restore gives each subtask the lists of all; else each entry goes to one subtask (RSC-3)."""
     own: tuple[int, int] | msgspec.UnsetType = msgspec.UNSET
-    """From where to where a subtask's own entries are in a list for all that was restored; unset in every stored part."""
+    """From where to where a subtask's own entries are in a restored list for all; unset in every stored part."""
 
 
 class OperatorSnapshot(msgspec.Struct, frozen=True):
