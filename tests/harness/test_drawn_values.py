@@ -25,11 +25,13 @@ from barrier_tck.faults.fault import Fault
 from barrier_tck.faults.fields import Number, meanings
 from barrier_tck.faults.targets import COORDINATOR, Damage, Peers, TargetKind
 from barrier_tck.faults.vocabulary import After, ProtocolPoint
+from barrier_tck.harness.draw.drawn_lists import keeps_lists
 from barrier_tck.harness.draw.profiles import profile_named
 from barrier_tck.harness.draw.strategies import Circumstances, draw_plans
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.system.exposed_targets import targets_of
+from barrier_tck.harness.system.system_under_test import Capability
 
 _Option = TypeVar("_Option")
 
@@ -250,3 +252,13 @@ def test_ids_cross_the_places_where_numbers_get_longer(longer: int) -> None:
 def test_jobs_are_drawn_with_more_than_ten_subtasks_of_a_vertex() -> None:
     graphs = draw_plans(12, 40, profile_named("graphs"))
     assert any(vertex.parallelism > 10 for plan in graphs for vertex in plan.job.vertices)
+
+
+def test_operators_keep_lists_only_in_systems_that_can() -> None:
+    system = ReferenceSimulated()
+    without = system.capabilities - {Capability.OPERATOR_LISTS}
+    for profile in ("graphs", "rescale"):
+        for capabilities, expected in ((system.capabilities, True), (without, False)):
+            around = Circumstances(system.job, capabilities)
+            plans = draw_plans(17, 60, profile_named(profile), around)
+            assert any(keeps_lists(plan.job) for plan in plans) is expected, (profile, expected)

@@ -202,6 +202,13 @@ def test_a_job_may_not_give_up_while_it_has_restarts_left() -> None:
     assert judge(book, End.FAILED, faults=(KILL,)).verdict is Verdict.INVALID
 
 
+def test_a_job_that_gives_up_without_any_fault_is_told_so() -> None:
+    alone = judge(Book().attempt(1).attempt_failed(1), End.FAILED)
+    hit = judge(Book().attempt(1).fault().attempt_failed(1), End.FAILED, faults=(KILL,))
+    assert alone.verdict is hit.verdict is Verdict.INVALID
+    assert "no fault had struck" in alone.summary and "no fault had struck" not in hit.summary
+
+
 def test_a_job_may_give_up_when_as_many_faults_as_restarts_used_the_budget_up() -> None:
     book = Book().attempt(1).fault(0).attempt_failed(1).attempt(2).fault(1).attempt_failed(2)
     once = restarts(attempts_max=1)
