@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +16,6 @@ from barrier_tck.harness.certify.spark_stores import planted_stores, promises, s
 from barrier_tck.harness.certify.spark_stores import store_steps as steps
 from barrier_tck.harness.certify.spark_stores.damaged_files import HOW, damaged, storage_files
 from barrier_tck.harness.certify.spark_stores.executor import Pair
-from barrier_tck.harness.certify.spark_stores.java_process import JavaProcess
 from barrier_tck.harness.certify.spark_stores.layouts import CAPABILITIES, LAYOUTS, PLAIN, Family, Key
 from barrier_tck.harness.certify.spark_stores.planted_stores import (
     NO_COMPILER,
@@ -345,15 +342,6 @@ def test_without_a_java_compiler_no_write_fails_and_the_certificate_says_why(
 
 
 # --- in a JVM -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.spark
-def test_a_jvm_that_is_killed_is_seen_to_be_killed_and_leaves_nothing(tmp_path: Path) -> None:
-    process = JavaProcess(tmp_path / "jvm", (), 20.0)
-    assert process.jvm.java.lang.Math.max(2, 3) == 3
-    assert process.kill() == -signal.SIGKILL
-    with pytest.raises(ProcessLookupError):
-        os.kill(process.pid, 0)
 
 
 @pytest.fixture(scope="module")

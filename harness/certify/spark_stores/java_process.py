@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from py4j.java_gateway import GatewayClient, GatewayParameters, JavaGateway
-from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError, get_return_value, is_error
 
 from barrier_tck.harness.cluster.class_archive import classes_for
 from barrier_tck.harness.cluster.java import find_java
@@ -56,6 +56,22 @@ class Died(Exception):
         """Take the sentence."""
         super().__init__(message)
         self.hung = hung
+
+
+class _Client(GatewayClient):  # type: ignore[misc]  # Py4J has no types
+    """A client that raises what Java raised by itself.
+
+    PySpark replaces the function of Py4J that does this, for every gateway of the process and for good, by one that
+    asks the JVM of the Spark session about the exception. That is another JVM than ours, or none.
+    """
+
+    def send_command(self, command: str, retry: bool = True, binary: bool = False) -> Any:
+        """Return the answer; raises Py4JJavaError or Py4JError if it is an error."""
+        answer = super().send_command(command, retry, binary)
+        text = answer[0] if binary else answer
+        if is_error(text)[0]:
+            get_return_value(text, self)
+        return answer
 
 
 class JavaProcess:
@@ -107,7 +123,7 @@ class JavaProcess:
         parameters = GatewayParameters(
             port=int(port), auth_token=token, auto_convert=True, read_timeout=call_s
         )
-        self._client = GatewayClient(gateway_parameters=parameters)
+        self._client = _Client(gateway_parameters=parameters)
         self.jvm: Any = JavaGateway(gateway_client=self._client, gateway_parameters=parameters).jvm
 
     @property
