@@ -31,6 +31,8 @@ from barrier_tck.harness.system.job_view import Role
 from barrier_tck.harness.system.role_aims import by_role
 from barrier_tck.harness.system.scale import Scale, scale_of
 from barrier_tck.harness.system.system_under_test import SystemUnderTest
+from barrier_tck.harness.workloads.lineage import SIZE_MS_MAX
+from barrier_tck.harness.workloads.meaning import WINDOW
 
 CALM = TrialPlan(
     workload=WorkloadPlan("keyed-totals", batches=20, batch_records=3, keys=5, records_per_second=600),
@@ -58,6 +60,7 @@ def scaled(plan: TrialPlan, scale: Scale) -> TrialPlan:
     return msgspec.structs.replace(
         plan,
         workload=_scaled_workload(plan.workload, scale),
+        job=_scaled_job(plan.job, factor),
         deployment=msgspec.structs.replace(
             deployment,
             executors=max(deployment.executors, scale.executors_min),
@@ -87,6 +90,23 @@ def scaled(plan: TrialPlan, scale: Scale) -> TrialPlan:
 def _scaled_restart(restart: RestartPlan, factor: int) -> RestartPlan:
     times = ("delay_ms", "delay_ms_max", "interval_ms", "reset_after_ms")
     return msgspec.structs.replace(restart, **{name: getattr(restart, name) * factor for name in times})
+
+
+def _scaled_job(job: JobPlan, factor: int) -> JobPlan:
+    """Return the job with windows that are longer by the factor, as far as they may be."""
+    vertices = tuple(
+        msgspec.structs.replace(
+            vertex,
+            parameters={
+                **vertex.parameters,
+                "size_ms": min(vertex.parameters["size_ms"] * factor, SIZE_MS_MAX),
+            },
+        )
+        if vertex.kind == WINDOW
+        else vertex
+        for vertex in job.vertices
+    )
+    return msgspec.structs.replace(job, vertices=vertices)
 
 
 def _scaled_workload(workload: WorkloadPlan, scale: Scale) -> WorkloadPlan:

@@ -183,6 +183,10 @@ class Profile:
     """After how many such stops in 1,000 the job goes on with other widths, if the system can do that (RSC-2)."""
     lists_per_mille: int = 0
     """In how many jobs in 1,000 operators without keyed state keep lists, if the system and the workload have any."""
+    windows_per_mille: int = 0
+    """In how many jobs in 1,000 operators with keyed state hold records back, if the system and the workload can."""
+    window_ms: tuple[int, ...] = (5, 20, 60)
+    """How long they do: until the window ends in which a record came."""
     chains_per_mille: int = 0
     """How many plans in 1,000 are made for chains of recover, checkpoint, rescale, recover again (``chain_plans``)."""
     rescaled_width_max: int = 7

@@ -19,6 +19,7 @@ from barrier_tck.harness.draw.drawn_faults import draw_faults
 from barrier_tck.harness.draw.drawn_lists import shapes_for, with_lists
 from barrier_tck.harness.draw.drawn_network import draw_network
 from barrier_tck.harness.draw.drawn_savepoints import at_narrowest, with_rescales, with_savepoints
+from barrier_tck.harness.draw.drawn_windows import with_windows
 from barrier_tck.harness.draw.elastic_plans import (
     draw_lost_executor,
     for_elastic,
@@ -176,7 +177,8 @@ def trial_plans(
     stored = with_compression(draw, profile, with_copies_in_memory(draw, profile, plan))
     prescribed = around.adjust(stored)
     plan = msgspec.structs.replace(plan, checkpoints=prescribed.checkpoints, deployment=prescribed.deployment)
-    return filled(around.fit(_with_settings(draw, profile, plan)))
+    plan = _with_settings(draw, profile, plan)
+    return filled(around.fit(plan if in_recovery else with_windows(draw, profile, plan)))
 
 
 _ELASTIC = frozenset({Capability.ELASTIC, Capability.EXECUTOR_LOSS})
@@ -228,6 +230,7 @@ def _possible_in(profile: Profile, capabilities: frozenset[Capability]) -> Profi
         on_unreadable=profile.on_unreadable if damaged else (TrialPlan().on_unreadable,),
         storage_per_mille=profile.storage_per_mille if damaged and of_copies else 0,
         recovery_per_mille=profile.recovery_per_mille if can_recover_in_flight(profile) else 0,
+        windows_per_mille=profile.windows_per_mille if Capability.OPERATOR_TIMERS in capabilities else 0,
         lists_per_mille=profile.lists_per_mille if Capability.OPERATOR_LISTS in capabilities else 0,
         chains_per_mille=profile.chains_per_mille if chained and can_be_chained(profile) else 0,
         losses_per_mille=profile.losses_per_mille if elastic and profile.faults[1] >= LOSSES_MIN else 0,

@@ -20,8 +20,26 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from barrier_tck.harness.oracle.record_places import SeenCut
 from barrier_tck.harness.plan.job_graph import SINK, SOURCE, JobPlan, OperatorPlan, Spread, VertexPlan
 from barrier_tck.harness.workloads.meaning import STATEFUL, Bag, Record, changed, union
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a stateful operator holds."""
+
+    all: Bag
+    passed_on: Bag
+    """That of it which does not wait for a timer."""
+
+    @classmethod
+    def at(cls, cut: SeenCut, operator: str) -> Kept:
+        """Return what an operator holds at a cut."""
+        return cls(cut.holds(operator), cut.passed_on(operator))
+
+
+_NOTHING = Kept(Counter(), Counter())
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +60,7 @@ class Stretch:
 
 
 def added_by_attempt(
-    job: JobPlan, read: Mapping[str, Stretch], before: Mapping[str, Bag], now: Mapping[str, Bag] | None
+    job: JobPlan, read: Mapping[str, Stretch], before: Mapping[str, Kept], now: Mapping[str, Kept] | None
 ) -> Iterator[tuple[str, Stretch]]:
     """Yield (stateful operator or sink, what the attempt added to it by its barrier), upstream first.
 
@@ -62,8 +80,8 @@ def added_by_attempt(
             elif operator.kind in STATEFUL:
                 added = _each(inputs, partial(STATEFUL[operator.kind].keeps, operator))
                 yield operator.name, added
-                held = None if now is None else now.get(operator.name, Counter())
-                inputs = [_emitted(operator, before.get(operator.name, Counter()), held, added)]
+                held = None if now is None else now.get(operator.name, _NOTHING)
+                inputs = [_emitted(operator, before.get(operator.name, _NOTHING), held, added)]
             elif operator.kind != SOURCE:
                 inputs = [_each(inputs, partial(changed, operator))]
         sent[vertex.name] = _union(inputs)
@@ -91,12 +109,12 @@ def _arriving(job: JobPlan, vertex: VertexPlan, sent: Mapping[str, Bag]) -> list
     return inputs
 
 
-def _emitted(operator: OperatorPlan, before: Bag, now: Bag | None, added: Stretch) -> Stretch:
+def _emitted(operator: OperatorPlan, before: Kept, now: Kept | None, added: Stretch) -> Stretch:
     """Return what a stateful operator emitted in the attempt, derived from what it holds."""
     emitted = STATEFUL[operator.kind].emitted
-    restored = emitted(operator, before)
-    ever = emitted(operator, before + added.ever) - restored
-    by_barrier = ever if now is None else emitted(operator, now) - restored
+    restored = emitted(operator, before.passed_on)
+    ever = emitted(operator, before.all + added.ever) - restored
+    by_barrier = ever if now is None else emitted(operator, now.passed_on) - restored
     return Stretch.certain(by_barrier, by_barrier | ever)
 
 

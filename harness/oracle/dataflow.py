@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from barrier_tck.harness.oracle.at_least_once_flow import Stretch, added_by_attempt
+from barrier_tck.harness.oracle.at_least_once_flow import Kept, Stretch, added_by_attempt
 from barrier_tck.harness.oracle.at_least_once_output import DUPLICATED
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.examples import chosen
@@ -41,6 +41,7 @@ from barrier_tck.harness.oracle.recoveries import (
 )
 from barrier_tck.harness.oracle.replayed_order import REPLAYED, ReplayedOrder
 from barrier_tck.harness.oracle.snapshot_formula import key_of_text
+from barrier_tck.harness.oracle.stored_timers import timer_problems
 from barrier_tck.harness.oracle.trial_input import TrialInput
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.record.history import End, Row, SnapshotView
@@ -48,6 +49,9 @@ from barrier_tck.harness.record.operations import AttemptStarted
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.workloads.meaning import (
     JUDGED_APART,
+    TIMERS,
+    WAITING,
+    WINDOW,
     Bag,
     Content,
     DataflowModel,
@@ -210,7 +214,8 @@ class _Judge:
             return
         cut = self._cut_of(view)
         # Of a graph with loops this takes long, so it is computed once.
-        content = self._model.at(self._read({}, cut.positions), cut.in_flight if self.exact else None)
+        in_flight = cut.in_flight if self.exact else None
+        content = self._model.at(self._read({}, cut.positions), in_flight, cut.waiting)
         places = self._exactly(view, cut, content) if self.exact else self._at_least_once(view, cut)
         for name, place in places.items():
             seen = cut.held.get(name, {}) if name in self._stateful else (cut.at_sinks or {}).get(name, {})
@@ -230,6 +235,7 @@ class _Judge:
         job = self.context.job_of(view.attempt)
         yield from placement_problems(job, view)
         yield from in_flight_problems(self.context.plan_of(view.attempt), view)
+        yield from timer_problems(view, self._windows)
         if self._form is not LINEAGE:
             return
         # The paths of records name subtasks, and after a rescale those of several jobs.
@@ -274,7 +280,9 @@ class _Judge:
             return None
         if not self.exact:
             return {name: cut.reached(name) for name in self._by_sink(self._whole, seen)}
-        return self._by_sink(self._model.at(self._read({}, cut.positions), cut.in_flight).held, seen)
+        return self._by_sink(
+            self._model.at(self._read({}, cut.positions), cut.in_flight, cut.waiting).held, seen
+        )
 
     def _at_least_once(self, view: SnapshotView, cut: SeenCut) -> dict[str, RecordPlace]:
         """Return what must and what may be in each place, given from where the attempt started (ALO-1, ALO-2)."""
@@ -285,8 +293,8 @@ class _Judge:
             vertex: Stretch.certain(self._read(base.positions, cut.positions)[vertex], rest)
             for vertex, rest in self._read(base.positions, self._ends).items()
         }
-        before = {name: base.holds(name) for name in self._stateful}
-        now = {name: cut.holds(name) for name in self._stateful}
+        before = {name: Kept.at(base, name) for name in self._stateful}
+        now = {name: Kept.at(cut, name) for name in self._stateful}
         job = self.context.plan_of(view.attempt).job
         added = dict(added_by_attempt(job, read, before, now))
         # A later checkpoint of the attempt contains everything that an earlier one contains.
@@ -294,8 +302,8 @@ class _Judge:
         places = {
             name: RecordPlace(
                 f"the state of {name}",
-                before[name] + added[name].least | earlier.holds(name),
-                before[name] + added[name].most,
+                before[name].all + added[name].least | earlier.holds(name),
+                before[name].all + added[name].most,
             )
             for name in self._stateful
         }
@@ -356,7 +364,7 @@ class _Judge:
                 vertex: Stretch.certain(rest, rest)
                 for vertex, rest in self._read(begun.positions, self._ends).items()
             }
-            before = {name: begun.holds(name) for name in self._stateful}
+            before = {name: Kept.at(begun, name) for name in self._stateful}
             job = self.context.plan_of(last).job
             added = added_by_attempt(job, read, before, None)
             due = {name: stretch.ever for name, stretch in added}
@@ -410,6 +418,12 @@ class _Judge:
         return f"{self._form.told(bare)}{read}{came}"
 
     @cached_property
+    def _windows(self) -> tuple[str, ...]:
+        """The operators that hold records back."""
+        operators = [one for vertex in self.context.plan.job.vertices for one in vertex.operators]
+        return tuple(operator.name for operator in operators if operator.kind == WINDOW)
+
+    @cached_property
     def _apart(self) -> tuple[str, ...]:
         """The operators whose state another checker judges."""
         operators = [one for vertex in self.context.plan.job.vertices for one in vertex.operators]
@@ -446,19 +460,19 @@ class _Judge:
         at_sinks = (
             None if view.reached_sinks is None else self._by_writer(view.reached_sinks, view.reached_by)
         )
-        return SeenCut(positions_of(view), self._held(view), at_sinks, by_edge(view, self._form))
-
-    def _held(self, view: SnapshotView) -> dict[str, dict[Record, list[str]]]:
-        """Return stateful operator -> record (with the number of its input) -> the full paths on which it came."""
-        found: dict[str, dict[Record, list[str]]] = {}
+        held: dict[str, dict[Record, list[str]]] = {}
+        waiting: dict[str, Bag] = {}
         for part in view.state:
-            if part.operator in self._apart:
+            if part.operator in self._apart or part.name == TIMERS:
                 continue
-            records = found.setdefault(part.operator, {})
+            records = held.setdefault(part.operator, {})
             for text, entry in part.entries.items():
                 for number, row in self._form.kept(part.name, key_of_text(text), entry):
-                    records.setdefault((number, self._form.read(row)), []).append(self._form.way(row))
-        return found
+                    record = number, self._form.read(row)
+                    records.setdefault(record, []).append(self._form.way(row))
+                    if part.operator in self._windows and part.name == WAITING:
+                        waiting.setdefault(part.operator, Counter())[record] += 1
+        return SeenCut(positions_of(view), held, at_sinks, by_edge(view, self._form), waiting)
 
     def _by_writer(self, rows: Sequence[Row], writers: Sequence[str]) -> dict[str, dict[Record, list[str]]]:
         """Return sink -> record -> the full paths on which it came."""

@@ -25,10 +25,16 @@ class SeenCut:
     """Sink -> what it committed or prepared; None if this was not read."""
     in_flight: Mapping[tuple[str, str, int], Bag] = field(default_factory=dict)
     """Edge -> the records on its channels."""
+    waiting: Mapping[str, Bag] = field(default_factory=dict)
+    """Operator -> which of the records that it holds wait for a timer, and were not passed on."""
 
     def holds(self, operator: str) -> Bag:
         """Return what an operator holds."""
         return _bag(self.held.get(operator, {}))
+
+    def passed_on(self, operator: str) -> Bag:
+        """Return what of it does not wait for a timer."""
+        return self.holds(operator) - self.waiting.get(operator, Counter())
 
     def reached(self, sink: str) -> Bag:
         """Return what a sink committed or prepared."""

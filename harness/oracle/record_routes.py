@@ -13,6 +13,7 @@ from barrier_tck.harness.oracle.snapshot_formula import key_of_text
 from barrier_tck.harness.plan.job_graph import EdgePlan, JobPlan, Spread
 from barrier_tck.harness.record.history import SnapshotView
 from barrier_tck.harness.system.job_view import JobView
+from barrier_tck.harness.workloads.meaning import TIMERS, WINDOW
 
 _STEP = re.compile(r"(?P<operator>[^\[\]/]+)(?:/[ab])?\[(?P<index>\d+)\]")
 
@@ -85,13 +86,15 @@ def _in_states(plan: JobPlan, view: SnapshotView, coming: Sequence[TakenRecords]
     """
     heads = [vertex.operators[0].name for vertex in plan.vertices]
     for part in view.state:
+        if part.name == TIMERS:
+            continue
         following: dict[str, list[Arrival]] = {}
         for channel in coming if part.operator in heads else ():
             for record in channel.records if channel.subtask == part.subtask else ():
                 following.setdefault(record[3], []).append(record)
         for text, kept in part.entries.items():
             key = str(key_of_text(text)[0])
-            records = [(number, identifier, path, key) for number, identifier, path in kept]
+            records = [(number, identifier, path, key) for number, identifier, path, *_ in kept]
             yield TakenRecords(part.subtask, (*records, *following.get(key, ())), part.keyed)
 
 
@@ -192,6 +195,8 @@ class RecordPaths:
             for operator in vertex.operators
             if operator.kind == "rekey"
         ]
+        operators = [operator for vertex in job.vertices for operator in vertex.operators]
+        self._windows = frozenset(operator.name for operator in operators if operator.kind == WINDOW)
         self._edges: dict[tuple[str, str], tuple[EdgePlan, ...]] = {}
         for edge in job.edges:
             ends = edge.source, edge.target
@@ -218,15 +223,20 @@ class RecordPaths:
 
     def overtaken(self, arrivals: TakenRecords, end: Place | None) -> Iterator[str]:
         """Yield which records come after others that were read later and came on the same channels (BAR-2)."""
-        latest: dict[tuple[int, str, int], int] = {}
-        for number, identifier, path, _ in arrivals.records:
-            lane = (number, path, identifier // SPLIT_IDS)
+        latest: dict[tuple[int, str, int, str], int] = {}
+        for number, identifier, path, key in arrivals.records:
+            lane = (number, path, identifier // SPLIT_IDS, key if self._passes_window(path, end) else "")
             if identifier < latest.get(lane, -1) and self._edges_along(path, end, number) == 1:
                 yield (
                     f"record {identifier} is behind record {latest[lane]} in {arrivals.subtask}, though both came by "
                     f"way of {path} and it was read first: one overtook the other"
                 )
             latest[lane] = identifier
+
+    def _passes_window(self, path: str, end: Place | None) -> bool:
+        """Tell whether records of one key alone are in order on a path, because a window let keys go one by one."""
+        hops = self._path(path, end).hops
+        return any(operator in self._windows for (_, _, operator), _, _ in hops)
 
     def too_often(self, arrivals: TakenRecords, end: Place | None) -> Iterator[str]:
         """Yield which records came on one path more often than there are edges along it."""

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import msgspec
 
 from barrier_tck.harness.plan.job_graph import OperatorPlan
+from barrier_tck.harness.workloads.meaning import WAITING
+from barrier_tck.reference_impl.operators.encoding import decode_key
 from barrier_tck.reference_impl.operators.functions import PerSubtask, Place, Row
 from barrier_tck.reference_impl.operators.graph import OperatorSpec
 from barrier_tck.reference_impl.operators.keyed_process import KeyedCoProcess, KeyedProcess
 from barrier_tck.reference_impl.operators.list_process import KeptList, ListProcess, OperatorLists
 from barrier_tck.reference_impl.operators.stateless import CoFlatMap, FlatMap
+from barrier_tck.reference_impl.operators.timed_process import KeyedTimers, TimedProcess
 from barrier_tck.reference_impl.state.keyed import KeyedStates, ListCell, NamedState
 
 SEEN = "seen"
@@ -76,6 +79,63 @@ class Keep:
         assert self._seen is not None, "open comes first"
         self._seen.of(group, key).add((number, row["id"], row["path"]))
         return ({**row, "path": _longer(row["path"], self._step)},) if row["id"] % self._every == 0 else ()
+
+
+class KeepInWindow:
+    """It remembers every record that reached it, too, but passes it on only when the window has ended.
+
+    The windows of a key lie one behind the other, each ``size_ms`` long. Between arrival and the end, a record lies in
+    the state ``WAITING``, with the end; after it in ``SEEN``. Within a key, records leave in the order of arrival.
+    """
+
+    def __init__(self, name: str, parameters: Mapping[str, int], index: int) -> None:
+        """Take the operator's name and parameters, and its subtask's index."""
+        self._step = f"{name}[{index}]"
+        self._every, self._size_ms = parameters.get("every", 1), parameters["size_ms"]
+        self._seen: NamedState[ListCell[tuple[int, int, str]]] | None = None
+        self._waiting: NamedState[ListCell[tuple[int, int, str, int]]] | None = None
+        self._timers: KeyedTimers | None = None
+
+    def open(self, states: KeyedStates, timers: KeyedTimers) -> None:
+        """Get the states by their names, and the timers."""
+        self._seen = states.list(SEEN, tuple[int, int, str])
+        self._waiting = states.list(WAITING, tuple[int, int, str, int])
+        self._timers = timers
+
+    def process(self, group: int, key: bytes, row: Row, number: int) -> Iterable[Row]:
+        """Hold a record back that came from an input."""
+        assert self._waiting is not None and self._timers is not None, "open comes first"
+        waiting = self._waiting.of(group, key)
+        end_ms = self._timers.now_ms // self._size_ms * self._size_ms + self._size_ms
+        # The clock of another host may be behind.
+        end_ms = max([end_ms, *(last for *_, last in waiting.get()[-1:])])
+        waiting.add((number, row["id"], row["path"], end_ms))
+        self._timers.set(group, key, end_ms)
+        return ()
+
+    def on_timer(self, group: int, key: bytes, at_ms: int) -> Iterable[Row]:
+        """Pass on what came in the window that ends now."""
+        assert self._waiting is not None and self._seen is not None, "open comes first"
+        waiting, kept = self._waiting.of(group, key), self._waiting.of(group, key).get()
+        gone = [(number, identifier, path) for number, identifier, path, end_ms in kept if end_ms == at_ms]
+        waiting.set([one for one in kept if one[-1] != at_ms])
+        self._seen.of(group, key).add(*gone)
+        (text,) = decode_key(key)
+        return [
+            {"id": identifier, "key": text, "path": _longer(path, self._step)}
+            for _, identifier, path in gone
+            if identifier % self._every == 0
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class _WindowAt:
+    """Makes the function of one subtask."""
+
+    operator: OperatorPlan
+
+    def __call__(self, place: Place) -> KeepInWindow:
+        return KeepInWindow(self.operator.name, self.operator.parameters, place.subtask.index)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +225,11 @@ def keeping(operator: OperatorPlan, keys: tuple[tuple[str, ...], ...]) -> Operat
     if len(keys) == 1:
         return KeyedProcess(operator.name, keys[0], make)
     return KeyedCoProcess(operator.name, keys, make)
+
+
+def windowing(operator: OperatorPlan, keys: tuple[tuple[str, ...], ...]) -> OperatorSpec:
+    """Return the operator that keeps every record that reaches it, and passes it on at the end of its window."""
+    return TimedProcess(operator.name, keys, PerSubtask(_WindowAt(operator)))
 
 
 def _longer(path: str, step: str) -> str:

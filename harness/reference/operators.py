@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from barrier_tck.harness.plan.job_graph import SINK, JobPlan, OperatorPlan, VertexPlan
-from barrier_tck.harness.reference.lineage_operators import keeping, listing, marking, merging
+from barrier_tck.harness.reference.lineage_operators import keeping, listing, marking, merging, windowing
 from barrier_tck.harness.reference.loop_operators import Account, Node, both_ends
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.strict_input import nearest
+from barrier_tck.harness.workloads.meaning import WINDOW
 from barrier_tck.harness.workloads.workload import Workload
 from barrier_tck.reference_impl.operators.aggregate import AggregateSpec
 from barrier_tck.reference_impl.operators.functions import Count, Emission, Row, Sum
@@ -104,6 +105,7 @@ MAKERS: dict[str, Callable[[_Site], OperatorSpec]] = {
     "fork": lambda site: marking(site.operator),
     "merge": lambda site: merging(site.operator, len(site.keys)),
     "keep": lambda site: keeping(site.operator, site.keys),
+    WINDOW: lambda site: windowing(site.operator, site.keys),
     "list": lambda site: listing(site.operator, len(site.keys)),
     "union": lambda site: listing(site.operator, len(site.keys)),
     "both_ends": lambda site: FlatMap(site.operator.name, both_ends),

@@ -11,9 +11,11 @@ import msgspec
 
 from barrier_tck.harness.reference.lineage_operators import SEEN
 from barrier_tck.harness.reference.loop_operators import BALANCE, LABEL, NEIGHBOURS
+from barrier_tck.harness.workloads.meaning import WAITING, WINDOW
 from barrier_tck.reference_impl.operators.aggregate import AGGREGATE_STATE
 from barrier_tck.reference_impl.operators.encoding import decode_accumulator
 from barrier_tck.reference_impl.operators.join import JOIN_STATES
+from barrier_tck.reference_impl.operators.timed_process import TIMERS
 
 WITNESSED = "seen"
 """Name of the state of ``witness``: how many records each key had."""
@@ -37,6 +39,7 @@ STATES: dict[str, tuple[KeptState, ...]] = {
     "witness": (KeptState(WITNESSED, _alone),),
     "join": tuple(KeptState(side, msgspec.msgpack.decode) for side in JOIN_STATES),
     "keep": (KeptState(SEEN, msgspec.msgpack.decode),),
+    WINDOW: tuple(KeptState(name, msgspec.msgpack.decode) for name in (SEEN, WAITING, TIMERS)),
     "account": (KeptState(BALANCE, _alone),),
     "node": (KeptState(LABEL, _alone), KeptState(NEIGHBOURS, msgspec.msgpack.decode)),
 }

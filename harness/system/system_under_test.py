@@ -37,6 +37,7 @@ class Capability(StrEnum):
     OPERATOR_LISTS = (
         "Its operators can keep lists without keys, which restores deal out or give to all (RSC-3)."
     )
+    OPERATOR_TIMERS = "Its operators can hold records back until a timer of their key goes off (STA-1)."
     SNAPSHOT_INSPECTION = "A completed checkpoint can be opened and read."
     FIFO_CHANNELS = "Records that one of its processes sends to another arrive in order (BAR-2)."
     UNSYNCED_LOSS = "A dying host can lose what it wrote but did not sync."

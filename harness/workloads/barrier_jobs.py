@@ -96,7 +96,7 @@ def is_stateful(kind: str) -> bool:
     return kind in STATEFUL_KINDS
 
 
-STATEFUL_KINDS = ("totals", "witness", "keep", "join", "account", "node")
+STATEFUL_KINDS = ("totals", "witness", "keep", "window", "join", "account", "node")
 """Kinds of operators that keep keyed state."""
 
 

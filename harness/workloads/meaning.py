@@ -36,6 +36,12 @@ ID, KEY, PATH = 0, 1, 2
 """Positions in a lineage record."""
 
 
+WINDOW = "window"
+"""The kind of operator that holds records back until a timer of their key goes off; it has kept them from the start."""
+
+WAITING, TIMERS = "window", "~timers"
+"""The names of two states of such an operator: the records that it holds back, and when the timers of a key are due."""
+
 AGAIN = "again"
 """The kind of operator that sends a record round a loop several times."""
 
@@ -177,6 +183,7 @@ STATEFUL: dict[str, Stateful] = {
     "keep": Stateful(_kept, _kept_and_passed, emits_one_by_one=True),
     "list": Stateful(_kept, _kept_and_passed, emits_one_by_one=True),
     "union": Stateful(_kept, _kept_and_passed, emits_one_by_one=True),
+    WINDOW: Stateful(_kept, _kept_and_passed, emits_one_by_one=True),
     "join": Stateful(_waiting, _paired, emits_one_by_one=False),
 }
 """Kind of operator with state -> what it means."""
@@ -255,12 +262,18 @@ class DataflowModel:
             raise ValueError(f"records would go round the loop of {endless!r} for ever")
         self._job = job
 
-    def at(self, read: Mapping[str, Bag], in_flight: OnEdges | None = None) -> Content:
+    def at(
+        self,
+        read: Mapping[str, Bag],
+        in_flight: OnEdges | None = None,
+        waiting: Mapping[str, Bag] | None = None,
+    ) -> Content:
         """Return the content of the graph after each source vertex emitted the given bag and all of it arrived.
 
-        All, but the records in flight: these were sent and did not arrive (UNA-1).
+        All, but the records in flight: these were sent and did not arrive (UNA-1). What is ``waiting`` in an operator,
+        with the number of its input, arrived there and was not passed on.
         """
-        flow = _Flow(self._job, in_flight or {})
+        flow = _Flow(self._job, in_flight or {}, waiting or {})
         for vertex in self._job.sources:
             flow.arrive(vertex.name, 0, read[vertex.name])
         while flow.pass_on():
@@ -271,8 +284,12 @@ class DataflowModel:
 class _Flow:
     """What has passed a graph so far. Each round passes on only what is new, so every record costs its own turns."""
 
-    def __init__(self, job: JobPlan, in_flight: OnEdges) -> None:
+    def __init__(self, job: JobPlan, in_flight: OnEdges, waiting: Mapping[str, Bag]) -> None:
         self._job = job
+        self._released = {
+            name: Counter({one: -times for one, times in bag.items()}) for name, bag in waiting.items()
+        }
+        """Operator -> what it kept, without what waits in it; below 0 if that was not kept."""
         self._outputs: dict[str, list[tuple[str, int, int]]] = {vertex.name: [] for vertex in job.vertices}
         """Vertex -> the vertex, the input and the number of copies for each of its edges."""
         self._arrived: dict[str, list[Bag]] = {}
@@ -301,12 +318,7 @@ class _Flow:
 
     def arrive(self, vertex: str, number: int, bag: Bag, copies: int = 1) -> None:
         """Take what was sent to an input of a vertex; what is in flight there does not arrive."""
-        arrived, new = self._arrived[vertex][number], self._new[vertex][number]
-        for record, times in bag.items():
-            before = arrived.get(record, 0)
-            arrived[record] = now = before + times * copies
-            if now > 0:
-                new[record] = new.get(record, 0) + now - max(before, 0)
+        _add(bag, copies, self._arrived[vertex][number], self._new[vertex][number])
 
     def pass_on(self) -> bool:
         """Pass what is new through every vertex, from the first to the last; tell whether there was anything."""
@@ -337,6 +349,10 @@ class _Flow:
         new = meaning.keeps(operator, inputs)
         kept.update(new)
         if meaning.emits_one_by_one:
+            released = self._released.get(operator.name)
+            if released is not None:
+                _add(new, 1, released, gone := Counter[Record]())
+                new = gone
             return meaning.emitted(operator, new)
         before, self._emitted[operator.name] = self._emitted[operator.name], meaning.emitted(operator, kept)
         return self._emitted[operator.name] - before
@@ -364,6 +380,15 @@ class Content:
     def held(self) -> dict[str, Bag]:
         """Return stateful operator or sink vertex -> what it holds."""
         return {**self.kept, **self.reached_sinks}
+
+
+def _add(bag: Bag, copies: int, balance: Bag, beyond: Bag) -> None:
+    """Add copies of a bag to a balance, and to another bag what of it is more than is owed there."""
+    for record, times in bag.items():
+        before = balance.get(record, 0)
+        balance[record] = now = before + times * copies
+        if now > 0:
+            beyond[record] = beyond.get(record, 0) + now - max(before, 0)
 
 
 def union(bags: Sequence[Bag]) -> Bag:

@@ -54,7 +54,8 @@ class LineageForm:
     def kept(self, state: str, key: tuple[Any, ...], entry: Any) -> Iterable[tuple[int, Row]]:
         """Return the records of an entry: a list of input, id and path."""
         return [
-            (number, {"id": identifier, "key": key[0], "path": path}) for number, identifier, path in entry
+            (number, {"id": identifier, "key": key[0], "path": path})
+            for number, identifier, path, *_ in entry
         ]
 
     def told(self, record: Record) -> str:

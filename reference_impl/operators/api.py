@@ -66,6 +66,8 @@ class OperatorContext:
     """How snapshots of keyed state are compressed (SNP-6)."""
     incremental: bool = False
     """Whether checkpoints are incremental (SNP-5)."""
+    now_ms: Callable[[], float] = lambda: 0.0
+    """Returns the time now, in milliseconds of the epoch."""
     restored: CheckpointId | None = None
     """The checkpoint that is restored; None if there is none, or if state was redistributed."""
 

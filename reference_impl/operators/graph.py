@@ -183,6 +183,12 @@ class JobGraph:
             raise JobUsageError(
                 f"vertex {vertex.name!r}: only the first operator of a chain has several inputs"
             )
+        timed = next((one.uid for one in vertex.operators if getattr(one, "has_timers", False)), None)
+        if timed is not None and leads_to(self.edges, vertex.name, vertex.name):
+            raise JobUsageError(
+                f"operator {timed!r} has timers and is in a loop; that ends when no record goes round, and what waits "
+                "for a timer is not counted: take it out"
+            )
         if not vertex.operators and not self.output_edges_of(vertex.name):
             raise JobUsageError(
                 f"the records of vertex {vertex.name!r} go nowhere: it has neither an operator nor an output edge"

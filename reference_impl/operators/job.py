@@ -34,15 +34,11 @@ from barrier_tck.reference_impl.operators.functions import (
 )
 from barrier_tck.reference_impl.operators.graph import JobGraph, OperatorSpec, Partitioning
 from barrier_tck.reference_impl.operators.join import Join
-from barrier_tck.reference_impl.operators.keyed_process import (
-    KeyedCoFunction,
-    KeyedCoProcess,
-    KeyedFunction,
-    KeyedProcess,
-)
+from barrier_tck.reference_impl.operators.keyed_process import KeyedCoProcess, KeyedProcess
 from barrier_tck.reference_impl.operators.list_process import ListFunction, ListProcess
 from barrier_tck.reference_impl.operators.stateless import CoFlatMap, Combine, Filter, FlatMap, Map
 from barrier_tck.reference_impl.operators.steps import Back, Chaining, Feed, Step, graph_of
+from barrier_tck.reference_impl.operators.timed_process import TimedProcess
 from barrier_tck.reference_impl.runtime_errors import JobUsageError
 
 
@@ -284,18 +280,20 @@ class KeyedStream:
 
     def process(
         self,
-        function: Callable[[], KeyedFunction] | PerSubtask,
+        function: Callable[[], Any] | PerSubtask,
         parallelism: int | None = None,
         name: str = "process",
         chain: bool = False,
+        timers: bool = False,
     ) -> Stream:
         """Give every record to a function with states of its own per key; ``function`` makes one per subtask.
 
-        ``name`` names the vertex and the operator; state is found under it after a restart. With ``chain`` it
-        joins the vertex before it, whose input must have the same keys: operators in between must leave the
-        key's columns as they are.
+        It is a ``KeyedFunction``; with ``timers`` a ``TimedFunction``, which may also act on a key later. ``name``
+        names the vertex and the operator; state is found under it after a restart. With ``chain`` it joins the vertex
+        before it, whose input must have the same keys: operators in between must leave the key's columns as they are.
         """
-        operator = KeyedProcess(name, self.key, function)
+        timed = TimedProcess(name, (self.key,), function)
+        operator: OperatorSpec = timed if timers else KeyedProcess(name, self.key, function)
         if not chain:
             return _meeting((self,), operator, parallelism)
         last = self.stream.ends[0].step
@@ -397,17 +395,21 @@ class ConnectedKeyedStreams:
 
     def process(
         self,
-        function: Callable[[], KeyedCoFunction] | PerSubtask,
+        function: Callable[[], Any] | PerSubtask,
         parallelism: int | None = None,
         name: str = "process",
+        timers: bool = False,
     ) -> Stream:
         """Give every record, with its input's number, to a function with states that all inputs share.
 
-        Inputs are numbered from 0, in the order of connecting; ``function`` makes one function per subtask.
-        ``name`` names the vertex and the operator; state is found under it after a restart.
+        Inputs are numbered from 0, in the order of connecting; ``function`` makes a ``KeyedCoFunction`` per subtask,
+        with ``timers`` a ``TimedFunction``. ``name`` names the vertex and the operator; state is found under it after
+        a restart.
         """
         keys = tuple(keyed.key for keyed in self.streams)
-        return _meeting(self.streams, KeyedCoProcess(name, keys, function), parallelism)
+        return _meeting(
+            self.streams, (TimedProcess if timers else KeyedCoProcess)(name, keys, function), parallelism
+        )
 
     def __getattr__(self, step: str) -> Any:
         """Refuse any other step, and say which ones may follow."""

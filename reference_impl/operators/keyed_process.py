@@ -88,7 +88,7 @@ def require_joinable(uid: str, keys: tuple[tuple[str, ...], ...]) -> None:
         raise JobUsageError(f"the inputs of {uid!r} need equally many key columns, not {keys!r}")
 
 
-class _KeyedFunctionOperator:
+class KeyedFunctionOperator:
     """What operators around keyed functions share: the function, the store and its snapshots."""
 
     def __init__(
@@ -109,11 +109,15 @@ class _KeyedFunctionOperator:
 
     def open(self, context: OperatorContext, restored: OperatorSnapshot | None) -> None:
         """Open the store with the restored files and let the function name its states (REC-1)."""
+        self._open_store(context, restored)
+        self._function.open(KeyedStates(self._opened()[1]))
+
+    def _open_store(self, context: OperatorContext, restored: OperatorSnapshot | None) -> None:
+        """Open the store with the restored files and make the function."""
         self._context = context
         self._store = context.open_store(self.uid, restored)
         make = self._make
         self._function = function_at(make, context.place) if isinstance(make, PerSubtask) else make()
-        self._function.open(KeyedStates(self._store))
 
     def before_barrier(self, checkpoint: CheckpointId) -> Iterable[Payload]:
         """Return nothing: nothing is held back."""
@@ -162,7 +166,7 @@ class _KeyedFunctionOperator:
         return self._context, self._store
 
 
-class KeyedProcessOperator(_KeyedFunctionOperator):
+class KeyedProcessOperator(KeyedFunctionOperator):
     """An ``Operator`` around a ``KeyedFunction``, on either plane, a record at a time."""
 
     def process(self, payload: Payload) -> Payload | None:
@@ -175,7 +179,7 @@ class KeyedProcessOperator(_KeyedFunctionOperator):
         return found
 
 
-class KeyedCoProcessOperator(_KeyedFunctionOperator):
+class KeyedCoProcessOperator(KeyedFunctionOperator):
     """A ``MultiInputOperator`` around a ``KeyedCoFunction``, on either plane, a record at a time."""
 
     def process(self, payload: Payload) -> Payload | None:

@@ -43,6 +43,7 @@ def context_of(
         files_wanted=FILES_WANTED if deployment.config.local_recovery else 1,
         compression=deployment.config.compression,
         incremental=deployment.config.checkpoints is not None and deployment.config.checkpoints.incremental,
+        now_ms=ports.clock.now_ms,
         restored=built_on(deployment),
     )
 

@@ -67,4 +67,4 @@ class SubtaskPorts:
     output_buffers: OutputBuffers | None = None
     """What was sent and is not yet on its way; None if there is no channel state."""
     timers: Timers | None = None
-    """Needed in mode ALIGNED_TIMEOUT; its ``set`` leads to the subtask driver's ``on_timer``."""
+    """Needed in mode ALIGNED_TIMEOUT, and by operators with timers; ``set`` leads to the driver's ``on_timer``."""

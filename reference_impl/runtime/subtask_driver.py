@@ -85,6 +85,7 @@ from barrier_tck.reference_impl.runtime.snapshotting import SnapshotInProgress
 from barrier_tck.reference_impl.runtime.state_copies import StateCopies
 from barrier_tck.reference_impl.runtime.subtask_deployment import SubtaskDeployment, SubtaskPorts
 from barrier_tck.reference_impl.runtime.subtask_end import SubtaskEnd
+from barrier_tck.reference_impl.runtime.subtask_timers import SubtaskTimers
 from barrier_tck.reference_impl.runtime_errors import RuntimeFailure
 from barrier_tck.reference_impl.state.working_directory import WorkingDirectory
 
@@ -145,7 +146,7 @@ class SubtaskDriver:
         self._router = Router(graph, deployment.subtask, plane, self._loop or ports.output)
         self._end = SubtaskEnd(deployment, self.operators, self._router, ports.coordinator, self.is_terminal)
         self._snapshots: dict[CheckpointId, SnapshotInProgress] = {}
-        self._timers: dict[str, CheckpointId] = {}
+        self._timers = SubtaskTimers(self.operators, ports.timers, ports.clock, self.run_chain)
         self._alignment_started_ms: dict[CheckpointId, float] = {}
         self._promises = Promises(ports.storage, deployment.attempt)
 
@@ -174,6 +175,7 @@ class SubtaskDriver:
             self.reader.restore(source_part.positions)
         if restore is not None:
             probe.reach(RuntimePoint.RESTORED, self.deployment.restored_checkpoint)
+        self._timers.arm()
         self.ports.coordinator.send(SubtaskRunning(self.deployment.attempt, self.deployment.subtask))
 
     def on_data(self, channel: int, payload: Payload) -> None:
@@ -186,6 +188,8 @@ class SubtaskDriver:
             self.run_chain(0, payload)
         else:
             self.run_chain(1, self._multi_input.process_input(payload, self._input_numbers[channel]))
+        if self._timers.used:
+            self._timers.arm()
         self.ports.probe.reach(RECORDS_PROCESSED)
 
     def on_control(self, channel: int, element: ChannelControl) -> None:
@@ -225,7 +229,7 @@ class SubtaskDriver:
 
     def on_timer(self, name: str) -> None:
         """Learn that a timer's time has come."""
-        if (checkpoint := self._timers.pop(name, None)) is not None:
+        if (checkpoint := self._timers.due(name)) is not None:
             self.feed(AlignmentTimedOut(checkpoint))
 
     def on_message(self, message: ToSubtask) -> None:
@@ -256,6 +260,8 @@ class SubtaskDriver:
             end_of_input(self._loop, len(self.blocked), self.feed)
             return None
         self.run_chain(0, payload)
+        if self._timers.used:
+            self._timers.arm()
         self.ports.probe.reach(RECORDS_PROCESSED)
         limit = self.reader.rate_limit
         return 0.0 if limit is None else 1000.0 * self._plane.length(payload) / limit
@@ -361,13 +367,11 @@ class SubtaskDriver:
         self.channels.overtake_input(command.checkpoint, command.channel)
 
     def _start_timer(self, command: StartAlignmentTimer) -> None:
-        assert self.ports.timers is not None, "mode ALIGNED_TIMEOUT needs timers"
-        name = f"alignment of checkpoint {command.checkpoint}"
-        self._timers[name] = command.checkpoint
-        self.ports.timers.set(name, self.ports.clock.now_ms() + self._alignment_timeout_ms)
+        self._timers.start_alignment(command.checkpoint, self._alignment_timeout_ms)
 
     def hold_input(self, held: bool) -> None:
-        """Read nothing from a source, or go on; the machine holds the channels."""
+        """Read nothing from a source and let no timer go off, or go on; the machine holds the channels."""
+        self._timers.hold(held)
         before, self._exhausted_before = self._exhausted_before, self.exhausted
         self.exhausted = held or before
         if self.ports.input_buffers is not None:
@@ -390,14 +394,8 @@ class SubtaskDriver:
         parts: tuple[OperatorSnapshot, ...] | None,
         error: BaseException | None,
     ) -> None:
-        if checkpoint not in self._snapshots:
-            return  # cancelled meanwhile
-        if isinstance(error, RuntimeFailure):
-            self._not_stored(checkpoint, error)
-        elif error is not None:
-            raise error
-        else:
-            snapshot = self._snapshots[checkpoint]
+        snapshot = self._going_on(checkpoint, error)
+        if snapshot is not None:
             snapshot.async_ended(self.ports.clock.now_ms(), parts or ())
             self.ports.probe.reach(RuntimePoint.SNAPSHOT_STORED, checkpoint)
             self.feed(SnapshotStored(checkpoint))
@@ -419,19 +417,21 @@ class SubtaskDriver:
     def _channels_stored(
         self, checkpoint: CheckpointId, state: ChannelState | None, error: BaseException | None
     ) -> None:
-        if checkpoint not in self._snapshots:
-            return  # cancelled meanwhile
-        if isinstance(error, RuntimeFailure):
-            self._not_stored(checkpoint, error)
-        elif error is not None:
-            raise error
-        else:
-            self._snapshots[checkpoint].channels_ended(self.ports.clock.now_ms(), state)
+        snapshot = self._going_on(checkpoint, error)
+        if snapshot is not None:
+            snapshot.channels_ended(self.ports.clock.now_ms(), state)
             self.feed(ChannelStateStored(checkpoint))
 
-    def _not_stored(self, checkpoint: CheckpointId, error: RuntimeFailure) -> None:
+    def _going_on(self, checkpoint: CheckpointId, error: BaseException | None) -> SnapshotInProgress | None:
+        """Return the snapshot of which a part was stored; None if it was cancelled meanwhile, or has failed now."""
+        snapshot = self._snapshots.get(checkpoint)
+        if snapshot is None or error is None:
+            return snapshot
+        if not isinstance(error, RuntimeFailure):
+            raise error
         self.cancel(self._snapshots.pop(checkpoint))
         self.feed(SnapshotFailed(checkpoint, str(error)))
+        return None
 
     def _cancel_snapshot(self, command: CancelSnapshot) -> None:
         if (snapshot := self._snapshots.pop(command.checkpoint, None)) is not None:

@@ -283,6 +283,8 @@ class KeyedStates:
     def _codec(self, name: str, of_type: Any) -> Codec[Any]:
         if not name:
             raise JobUsageError("a state needs a name")
+        if name.startswith("~"):
+            raise JobUsageError(f"the state name {name!r} begins with '~', which is reserved")
         if name in self._names:
             raise JobUsageError(f"the state {name!r} is named twice in one operator; give each its own name")
         codec: Codec[Any] = Codec(name, of_type)

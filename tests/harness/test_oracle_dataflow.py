@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from barrier_tck.faults.vocabulary import ProtocolPoint
-from barrier_tck.harness.oracle.at_least_once_flow import Stretch, added_by_attempt
+from barrier_tck.harness.oracle.at_least_once_flow import Kept, Stretch, added_by_attempt
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.dataflow import Dataflow
 from barrier_tck.harness.oracle.trial_input import TrialInput
@@ -360,7 +360,9 @@ def test_nothing_comes_early_where_a_subtask_reads_one_channel() -> None:
             vertices=(*vertices, VertexPlan("out", SINK, 2)),
             edges=(EdgePlan("read", "keep", Spread.HASH, KEY), EdgePlan("keep", "out", Spread.FORWARD)),
         )
-        added = dict(added_by_attempt(job, read, {}, {"keep": Counter({(0, (0, "k0", "")): 1})}))
+        added = dict(
+            added_by_attempt(job, read, {}, {"keep": Kept(held := Counter({(0, (0, "k0", "")): 1}), held)})
+        )
         assert added["keep"].least == Counter({(0, (0, "k0", "")): 1})
         assert added["out"].least == added["out"].most, "it is known what was sent before the barrier"
         return (added["keep"].most - added["keep"].least).total()

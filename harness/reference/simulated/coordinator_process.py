@@ -10,6 +10,7 @@ from barrier_tck.faults.targets import Direction
 from barrier_tck.harness.reference.repeated_messages import RepeatedMessages
 from barrier_tck.harness.reference.simulated.executors import SimulatedExecutors
 from barrier_tck.harness.reference.simulated.file_system import SimulatedFileSystem
+from barrier_tck.harness.reference.simulated.named_timers import NamedTimers
 from barrier_tck.harness.reference.simulated.storage_troubles import StorageTroubles
 from barrier_tck.harness.reference.simulated.subtask_processes import ProcessKilled, SimulatedSubtask
 from barrier_tck.harness.reference.simulated.surroundings import Background, Surroundings
@@ -95,7 +96,7 @@ class CoordinatorWorld(Protocol):
 
 
 class SimulatedCoordinator:
-    """The coordinator's process; also its probe, its timers and its directory of subtasks."""
+    """The coordinator's process; also its probe and its directory of subtasks."""
 
     def __init__(self, world: CoordinatorWorld, number: int, files: SimulatedFileSystem) -> None:
         """Make the process; ``start`` loads durable storage and deploys."""
@@ -107,8 +108,6 @@ class SimulatedCoordinator:
         self.files = files
         self._surroundings = surroundings = world.surroundings
         self._scheduler = surroundings.scheduler
-        self._timers: dict[str, int] = {}
-        self._timer_count = 0
         background = Background(surroundings, self, surroundings.async_ms_max / 2)
         self.storage = world.components.checkpoint_storage(
             world.storage_troubles.way_to_storage(files),
@@ -118,7 +117,7 @@ class SimulatedCoordinator:
         ports = CoordinatorPorts(
             clock=self._scheduler,
             probe=self,
-            timers=self,
+            timers=NamedTimers(self._scheduler, self._on_timer),
             subtasks=self,
             deployer=self,
             background=background,
@@ -146,16 +145,8 @@ class SimulatedCoordinator:
         if not self.alive:
             raise ProcessKilled
 
-    def set(self, name: str, at_ms: float) -> None:
-        """Timers."""
-        self._timer_count += 1
-        self._timers[name] = self._timer_count
-        self._scheduler.at(at_ms, self._fire, (name, self._timer_count))
-
-    def _fire(self, timer: tuple[str, int]) -> None:
-        name, number = timer
-        if self.alive and self._timers.get(name) == number:
-            del self._timers[name]
+    def _on_timer(self, name: str) -> None:
+        if self.alive:
             self._trace("timer", name)
             self.guarded(self.driver.on_timer, name)
 

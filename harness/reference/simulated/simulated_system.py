@@ -77,6 +77,7 @@ class ReferenceSimulated:
             Capability.SAVEPOINTS,
             Capability.RESCALING,
             Capability.OPERATOR_LISTS,
+            Capability.OPERATOR_TIMERS,
             Capability.SNAPSHOT_INSPECTION,
             Capability.FIFO_CHANNELS,
             Capability.UNSYNCED_LOSS,

@@ -23,6 +23,7 @@ from barrier_tck.faults.targets import COORDINATOR
 from barrier_tck.harness.reference.simulated.buffered_channels import BufferedChannel
 from barrier_tck.harness.reference.simulated.file_system import SimulatedFileSystem
 from barrier_tck.harness.reference.simulated.hosts import SimulatedHost
+from barrier_tck.harness.reference.simulated.named_timers import NamedTimers
 from barrier_tck.harness.reference.simulated.network import ChannelBroken, DataChannel, Link
 from barrier_tck.harness.reference.simulated.surroundings import Background, Surroundings
 from barrier_tck.reference_impl.ids import CheckpointId, SubtaskId
@@ -164,6 +165,8 @@ class SimulatedSubtask:
         self._draw = choices.random
         self._latency_ms = surroundings.latency_ms
         self._scheduler = surroundings.scheduler
+        self.timers = NamedTimers(surroundings.scheduler, self._on_timer)
+        """They go off when the process is resumed, if it is paused."""
         self._note = surroundings.trace.add
         self.due = NEVER
         """When its next step comes (virtual ms)."""
@@ -244,10 +247,6 @@ class SimulatedSubtask:
         if isinstance(channel, BufferedChannel):
             channel.number_out = len(self.outputs)
         self.outputs.append(channel)
-
-    def set(self, name: str, at_ms: float) -> None:
-        """Timers: call the driver's ``on_timer`` at a time, or when the process is resumed."""
-        self._scheduler.at(at_ms, self._on_timer, name)
 
     def _on_timer(self, name: str) -> None:
         if self.frozen and self.alive:

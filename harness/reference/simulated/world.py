@@ -327,7 +327,7 @@ class SimulatedWorld:
             host=host.name,
             input_buffers=InputSide(process.inputs) if process.buffered else None,
             output_buffers=OutputSide(process.outputs) if process.buffered else None,
-            timers=process,
+            timers=process.timers,
         )
         driver: SubtaskDriver = self._driver_type(deployment, self.graph, self.plane, ports, self.components)
         return driver

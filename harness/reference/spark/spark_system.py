@@ -99,6 +99,7 @@ _CAPABILITIES = frozenset(
         Capability.SAVEPOINTS,
         Capability.RESCALING,
         Capability.OPERATOR_LISTS,
+        Capability.OPERATOR_TIMERS,
         Capability.UNALIGNED_CHECKPOINTS,
         Capability.LOOPS,
         Capability.CHANDY_LAMPORT,

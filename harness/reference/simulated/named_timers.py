@@ -1,0 +1,30 @@
+"""The timers of one simulated process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from barrier_tck.harness.reference.simulated.scheduler import Scheduler
+
+
+class NamedTimers:
+    """A ``Timers`` port: a timer replaces the one of the same name that has not gone off."""
+
+    def __init__(self, scheduler: Scheduler, due: Callable[[str], None]) -> None:
+        """Take the time, and what is called with the name of a timer that is due."""
+        self._scheduler = scheduler
+        self._due = due
+        self._numbers: dict[str, int] = {}
+        self._count = 0
+
+    def set(self, name: str, at_ms: float) -> None:
+        """Have a timer go off at a time."""
+        self._count += 1
+        self._numbers[name] = self._count
+        self._scheduler.at(at_ms, self._fire, (name, self._count))
+
+    def _fire(self, timer: tuple[str, int]) -> None:
+        name, number = timer
+        if self._numbers.get(name) == number:
+            del self._numbers[name]
+            self._due(name)

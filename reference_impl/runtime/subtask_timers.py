@@ -1,0 +1,75 @@
+"""The timers of one subtask: those of barriers that wait for alignment, and those that its operators set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from barrier_tck.reference_impl.ids import CheckpointId
+from barrier_tck.reference_impl.operators.api import Operator, Payload
+from barrier_tck.reference_impl.operators.timed_process import HasTimers
+from barrier_tck.reference_impl.runtime.ports import Clock, Timers
+
+_OF_OPERATORS = "timers of operators"
+
+
+class SubtaskTimers:
+    """Sets the timers of the world, and knows what each is for."""
+
+    def __init__(
+        self,
+        operators: Sequence[Operator],
+        timers: Timers | None,
+        clock: Clock,
+        run_chain: Callable[[int, Payload | None], None],
+    ) -> None:
+        """Take the chain, the ports, and what passes a batch through the chain from a position on."""
+        self._timed = [
+            (place, operator) for place, operator in enumerate(operators) if isinstance(operator, HasTimers)
+        ]
+        self._timers = timers
+        self._clock = clock
+        self._run_chain = run_chain
+        self._alignments: dict[str, CheckpointId] = {}
+        self._set_for: int | None = None
+        """The time for which the world's timer of the operators is set."""
+        self._held = False
+        self.used = bool(self._timed)
+        """Whether an operator may set timers."""
+
+    def start_alignment(self, checkpoint: CheckpointId, timeout_ms: float) -> None:
+        """Have ``due`` return a checkpoint after a time, unless it is asked earlier."""
+        name = f"alignment of checkpoint {checkpoint}"
+        self._alignments[name] = checkpoint
+        self._set(name, self._clock.now_ms() + timeout_ms)
+
+    def due(self, name: str) -> CheckpointId | None:
+        """Learn that a timer of the world has gone off; return the checkpoint whose alignment has timed out, if any."""
+        if name != _OF_OPERATORS:
+            return self._alignments.pop(name, None)
+        self._set_for = None
+        if not self._held:
+            for place, operator in self._timed:
+                for payload in operator.fire_timers(self._clock.now_ms()):
+                    self._run_chain(place + 1, payload)
+            self.arm()
+        return None
+
+    def arm(self) -> None:
+        """Set the world's timer for the next one of the operators, which have opened or processed something."""
+        next_ms = min(
+            (at_ms for _, operator in self._timed if (at_ms := operator.next_timer_ms()) is not None),
+            default=None,
+        )
+        if next_ms is not None and next_ms != self._set_for and not self._held:
+            self._set_for = next_ms
+            self._set(_OF_OPERATORS, next_ms)
+
+    def hold(self, held: bool) -> None:
+        """Let no timer of an operator go off behind a terminal barrier; if the job goes on, they do so then."""
+        self._held = held
+        if not held:
+            self.arm()
+
+    def _set(self, name: str, at_ms: float) -> None:
+        assert self._timers is not None, "this job needs timers"
+        self._timers.set(name, at_ms)
