@@ -9,13 +9,7 @@ from barrier_tck.conformance.plans import CALM, kill_worker
 from barrier_tck.conformance.trials import Trial, Trials, happened, require, the_only
 from barrier_tck.faults.vocabulary import After, ProtocolPoint
 from barrier_tck.harness.plan.job_graph import (
-    SINK,
-    SOURCE,
-    EdgePlan,
     JobPlan,
-    OperatorPlan,
-    Spread,
-    VertexPlan,
 )
 from barrier_tck.harness.plan.trial_plan import (
     CheckpointingMode,
@@ -29,7 +23,8 @@ from barrier_tck.harness.plan.trial_plan import (
 from barrier_tck.harness.record.history import SnapshotView
 from barrier_tck.harness.record.operations import AttemptStarted, JobStopped
 from barrier_tck.harness.system.system_under_test import Capability
-from barrier_tck.harness.workloads.meaning import WAITING, WINDOW
+from barrier_tck.harness.workloads.meaning import WAITING
+from barrier_tck.harness.workloads.workload_names import job_of
 
 pytestmark = pytest.mark.needs(
     Capability.OPERATOR_TIMERS, Capability.CHECKPOINTS, Capability.SNAPSHOT_INSPECTION
@@ -47,21 +42,15 @@ def _plan(
     every: int = 1, size_ms: int = SIZE_MS, mode: CheckpointingMode = "exactly_once", windows: int = 2
 ) -> TrialPlan:
     """Return a plan of a job in which what ``first`` passes on waits in ``windows`` before it comes to ``last``."""
-    vertices = (
-        VertexPlan("read", SOURCE, 1, then=(OperatorPlan("read.mark", "pass"),)),
-        VertexPlan("first", "keep", 1, {"every": every}),
-        VertexPlan("windows", WINDOW, windows, {"size_ms": size_ms}),
-        VertexPlan("last", "keep", 1),
-        VertexPlan("out", SINK, 1),
-    )
-    edges = (
-        *(EdgePlan(*ends, Spread.HASH, ("key",)) for ends in (("read", "first"), ("first", "windows"))),
-        EdgePlan("windows", "last", Spread.HASH, ("key",)),
-        EdgePlan("last", "out", Spread.FORWARD),
+    job = job_of("lineage", JobPlan("windows", {"windows": windows}))
+    changed = {"first": {"every": every}, "windows": {"size_ms": size_ms}}
+    vertices = tuple(
+        msgspec.structs.replace(vertex, parameters=changed.get(vertex.name, vertex.parameters))
+        for vertex in job.vertices
     )
     return msgspec.structs.replace(
         CALM,
-        job=JobPlan(vertices=vertices, edges=edges),
+        job=msgspec.structs.replace(job, vertices=vertices),
         workload=WorkloadPlan("lineage", batches=60, batch_records=2, keys=20, records_per_second=400),
         checkpoints=CheckpointPlan(mode=mode, interval_ms=15),
         deployment=DeploymentPlan(max_parallelism=6),

@@ -30,7 +30,8 @@ def with_lists(draw: st.DrawFn, profile: Profile, job: JobPlan) -> JobPlan:
 
 def shapes_for(draw: st.DrawFn, profile: Profile, workload: Workload) -> list[str]:
     """Return the shapes of a workload of which one is drawn: either those that keep lists, or the others."""
-    allowed = [shape for shape in workload.shapes if shape not in profile.shapes_left_out]
+    left_out = (*profile.shapes_left_out, "windows")  # windows are drawn for any shape (``drawn_windows``)
+    allowed = [shape for shape in workload.shapes if shape not in left_out]
     listing = [shape for shape in allowed if keeps_lists(workload.job(shape, {}))]
     others = [shape for shape in allowed if shape not in listing]
     return listing if listing and chance(draw, profile.lists_per_mille) else others

@@ -53,6 +53,7 @@ PROFILES: tuple[Profile, ...] = (
         late_async_per_mille=0,
         slow_channel_per_mille=0,
         timeouts_ms=(2_000,),
+        windows_per_mille=300,
     ),
     Profile(
         name="standard",
@@ -143,6 +144,7 @@ PROFILES: tuple[Profile, ...] = (
         restore_per_mille=380,
         storage_per_mille=40,
         recovery_per_mille=130,
+        windows_per_mille=300,
     ),
     _LOOPS,
     replace(
@@ -153,6 +155,7 @@ PROFILES: tuple[Profile, ...] = (
         modes=("exactly_once",),
         protocol="chandy_lamport",
         interval_ms=(6, 30),
+        windows_per_mille=300,
     ),
     Profile(
         name="savepoints",
@@ -172,6 +175,7 @@ PROFILES: tuple[Profile, ...] = (
         late_async_part=40,
         savepoints_per_mille=1_000,
         failing_stops_per_mille=290,
+        windows_per_mille=300,
     ),
     Profile(
         name="rescale",
@@ -239,6 +243,7 @@ PROFILES: tuple[Profile, ...] = (
         savepoints_per_mille=220,
         savepoints=(1, 4),
         savepoint_after=(1, 8),
+        windows_per_mille=300,
     ),
     Profile(
         name="incremental",
@@ -267,6 +272,7 @@ PROFILES: tuple[Profile, ...] = (
         storage_per_mille=60,
         savepoints_per_mille=130,
         claim_per_mille=160,
+        windows_per_mille=300,
     ),
     Profile(
         name="object-store",

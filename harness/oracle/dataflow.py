@@ -41,7 +41,6 @@ from barrier_tck.harness.oracle.recoveries import (
 )
 from barrier_tck.harness.oracle.replayed_order import REPLAYED, ReplayedOrder
 from barrier_tck.harness.oracle.snapshot_formula import key_of_text
-from barrier_tck.harness.oracle.stored_timers import timer_problems
 from barrier_tck.harness.oracle.trial_input import TrialInput
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.record.history import End, Row, SnapshotView
@@ -235,7 +234,6 @@ class _Judge:
         job = self.context.job_of(view.attempt)
         yield from placement_problems(job, view)
         yield from in_flight_problems(self.context.plan_of(view.attempt), view)
-        yield from timer_problems(view, self._windows)
         if self._form is not LINEAGE:
             return
         # The paths of records name subtasks, and after a rescale those of several jobs.

@@ -53,7 +53,7 @@ class Lineage:
     record_form = LINEAGE
     shapes: tuple[str, ...] = (
         *("line", "union", "diamond", "shuffles", "joined"),
-        *("fan-in", "mixed", "apart", "between", "lists"),
+        *("fan-in", "mixed", "apart", "between", "lists", "windows"),
     )
 
     def shapes_made(self) -> Shapes:
@@ -266,6 +266,23 @@ def _lists() -> Parts:
     )
 
 
+def _windows() -> Parts:
+    """What one vertex passes on waits in windows before it comes to the next one."""
+    vertices = (
+        source("read", 1),
+        VertexPlan("first", "keep", 1),
+        VertexPlan("windows", WINDOW, 2, {"size_ms": 60}),
+        VertexPlan("last", "keep", 1),
+        VertexPlan("out", SINK, 1),
+    )
+    return vertices, (
+        hashed("read", "first"),
+        hashed("first", "windows"),
+        hashed("windows", "last"),
+        EdgePlan("last", "out", Spread.FORWARD),
+    )
+
+
 _SHAPES: Shapes = {
     "line": _line,
     "union": _union,
@@ -277,4 +294,5 @@ _SHAPES: Shapes = {
     "apart": _apart,
     "between": _between,
     "lists": _lists,
+    "windows": _windows,
 }

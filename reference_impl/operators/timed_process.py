@@ -151,13 +151,14 @@ class TimedProcess:
 class TimedProcessOperator(KeyedFunctionOperator):
     """A ``MultiInputOperator`` around a ``TimedFunction``, on either plane, a record at a time."""
 
+    _make_timers: ClassVar[type[KeyedTimers]] = KeyedTimers
     _timers: KeyedTimers | None = None
 
     def open(self, context: OperatorContext, restored: OperatorSnapshot | None) -> None:
         """Open the store with the restored files, and let the function name its states and have its timers (REC-1)."""
         self._open_store(context, restored)
         store = self._opened()[1]
-        self._timers = KeyedTimers(store, context.key_groups, context.now_ms)
+        self._timers = self._make_timers(store, context.key_groups, context.now_ms)
         self._function.open(KeyedStates(store), self._timers)
 
     def process(self, payload: Payload) -> Payload | None:

@@ -40,6 +40,7 @@ from barrier_tck.harness.reference.mutants.catalogue_rescale import rescale_muta
 from barrier_tck.harness.reference.mutants.catalogue_savepoints import savepoint_mutants
 from barrier_tck.harness.reference.mutants.catalogue_sources_and_sinks import source_and_sink_mutants
 from barrier_tck.harness.reference.mutants.catalogue_suite import FLOW_BUGS
+from barrier_tck.harness.reference.mutants.catalogue_timers import timer_mutants
 from barrier_tck.harness.reference.mutants.mutant import (
     AT_LEAST_ONCE,
     SIMULATED,
@@ -275,6 +276,7 @@ def _mutants() -> Iterator[Mutant]:
     yield from loop_mutants(product)
     yield from ending_mutants(product)
     yield from hdfs_mutants(product)
+    yield from timer_mutants(product)
 
 
 def _of_faults(product: Components) -> Iterator[Mutant]:

@@ -1,0 +1,112 @@
+"""Timers are state: what waits in a window has one, in every checkpoint, and it goes off in time (STA-1).
+
+Whether all that waited leaves, and leaves once, is judged by ``dataflow``. But at the end of the input all windows end:
+output alone does not show that timers went off before. So a record may not wait in two checkpoints of one attempt that
+are further apart than its window is long, by more than the trial allows for progress (``limits.progress_ms``) and for
+its faults. Between the end of a savepoint with which the job was to stop and its failure, no timer goes off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.examples import chosen
+from barrier_tck.harness.oracle.opened_checkpoints import opened_checkpoints
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.record.history import SnapshotView
+from barrier_tck.harness.record.operations import CheckpointCompleted, CheckpointTriggered
+from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.workloads.meaning import TIMERS, WAITING, WINDOW
+
+WAITED = "waited"
+"""The count of a finding that says how many records were seen waiting in checkpoints."""
+
+_Waiting = tuple[str, str, int, int, str]
+"""Operator, key, and number of the input, id and path of a record that waits."""
+
+
+class TimersKept:
+    """In every checkpoint timers and what waits for them belong together, and no timer is forgotten."""
+
+    name = "timers"
+    clauses: tuple[str, ...] = ("STA-1",)
+
+    def __init__(self, plan: TrialPlan) -> None:
+        """Take the plan, whose job is filled in and has windows."""
+        operators = [one for vertex in plan.job.vertices for one in vertex.operators if one.kind == WINDOW]
+        self._sizes = {operator.name: int(operator.parameters["size_ms"]) for operator in operators}
+        lasting_ms = sum(scheduled.fault.heals_after_ms or 0 for scheduled in plan.faults)
+        stops = any(savepoint.stop for savepoint in plan.savepoints)
+        self._late_ms = plan.limits.progress_ms + lasting_ms + (plan.checkpoints.timeout_ms if stops else 0)
+
+    def check(self, context: TrialContext) -> Finding:
+        """Judge every completed checkpoint of one trial."""
+        views = opened_checkpoints(context).judged
+        problems: list[str] = []
+        for view in views:
+            problems += [f"checkpoint {view.checkpoint}: {problem}" for problem in self._unlike(view)]
+        problems += self._late(views, context)
+        waited = sum(len(self._waiting(view)) for view in views)
+        counts = {"checkpoints": len(views), WAITED: waited, "violations": len(problems)}
+        if problems:
+            summary = f"timers or what waits for them went wrong {len(problems)} times"
+            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
+        if not waited:
+            summary = "no record waited in a checkpoint, so nothing is said about timers"
+            return Finding(self.name, (), Verdict.VALID, summary, counts)
+        summary = f"{waited} records that waited in checkpoints had their timers, and none waited too long"
+        return Finding(self.name, self.clauses, Verdict.VALID, summary, counts)
+
+    def _unlike(self, view: SnapshotView) -> Iterator[str]:
+        """Yield what waits without a timer, timers for which nothing waits, and those that are there twice."""
+        due: dict[tuple[str, str, str, int], bool] = {}
+        """Operator, subtask, key and time -> whether a timer is set."""
+        for part in view.state:
+            if part.operator in self._sizes and part.name == WAITING:
+                for key, entry in part.entries.items():
+                    for *_, end_ms in entry:
+                        due[part.operator, part.subtask, key, end_ms] = False
+        for part in view.state:
+            if part.operator not in self._sizes or part.name != TIMERS:
+                continue
+            for key, times in part.entries.items():
+                for at_ms in times:
+                    place = part.operator, part.subtask, key, at_ms
+                    where = f"key {key} of {part.operator} in {part.subtask}"
+                    if place not in due:
+                        yield f"{where} has a timer for {at_ms} ms, and nothing waits for it"
+                    elif due[place]:
+                        yield f"{where} has two timers for {at_ms} ms"
+                    due[place] = True
+        for (operator, subtask, key, end_ms), has_timer in due.items():
+            if not has_timer:
+                yield f"records of key {key} wait in {operator} until {end_ms} ms, and {subtask} has no timer for that"
+
+    def _late(self, views: tuple[SnapshotView, ...], context: TrialContext) -> Iterator[str]:
+        """Yield which records waited in two checkpoints of an attempt that are too far apart."""
+        times = context.history
+        begun = {line.operation.checkpoint: line.time_ms for line in times.of(CheckpointTriggered)}
+        ended = {line.operation.checkpoint: line.time_ms for line in times.of(CheckpointCompleted)}
+        first: dict[tuple[int | None, _Waiting], int] = {}
+        for view in views:
+            for record in self._waiting(view):
+                before = first.setdefault((view.attempt, record), view.checkpoint)
+                if before not in ended or view.checkpoint not in begun:
+                    continue
+                apart_ms = begun[view.checkpoint] - ended[before]
+                if apart_ms > self._sizes[record[0]] + self._late_ms:
+                    yield (
+                        f"record {record[3]} of key {record[1]} waits in {record[0]} in checkpoint {view.checkpoint} "
+                        f"as it did in checkpoint {before}, {apart_ms:.0f} ms before; the window is "
+                        f"{self._sizes[record[0]]} ms long"
+                    )
+
+    def _waiting(self, view: SnapshotView) -> list[_Waiting]:
+        return [
+            (part.operator, key, number, identifier, path)
+            for part in view.state
+            if part.operator in self._sizes and part.name == WAITING
+            for key, entry in part.entries.items()
+            for number, identifier, path, _ in entry
+        ]
