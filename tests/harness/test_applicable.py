@@ -13,6 +13,7 @@ from collections.abc import Callable
 import pytest
 
 from barrier_tck.harness.oracle.applicable import checkers_for
+from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.system.system_under_test import Capability
@@ -47,6 +48,10 @@ def barriers(plan: TrialPlan) -> bool:
     return plan.checkpoints.protocol == "barriers"
 
 
+def has_windows(job: JobPlan) -> bool:
+    return any(operator.kind == "window" for vertex in job.vertices for operator in vertex.operators)
+
+
 RULES: dict[str, Rule] = {
     "exactly-once-output": lambda plan: in_sequence(plan) and not early(plan),
     "at-least-once-output": lambda plan: in_sequence(plan) and early(plan),
@@ -55,6 +60,7 @@ RULES: dict[str, Rule] = {
     "at-least-once-snapshots": lambda plan: in_sequence(plan) and early(plan),
     "dataflow": lambda plan: not in_sequence(plan) and plan.workload.name != "components",
     "consistent-cut": lambda plan: bool(plan.job.loops) or not barriers(plan),
+    "timers": lambda plan: has_windows(plan.job),
     "conservation": lambda plan: plan.workload.name == "money",
     "labels": lambda plan: plan.workload.name == "components",
     "checkpoint-life-cycle": always,
@@ -109,7 +115,7 @@ def test_what_a_plan_asks_for_is_judged_whatever_else_it_says() -> None:
 
 OPENED = (
     "snapshot-formula at-least-once-snapshots conservation no-garbage reachability stored-checkpoints shared-files "
-    "savepoints restorability committed-transactions input-reads finished-subtasks consistent-cut"
+    "savepoints restorability committed-transactions input-reads finished-subtasks consistent-cut timers"
 )
 CONTROL = (
     "checkpoint-life-cycle checkpoint-admission checkpoints-go-on checkpoint-expiry tolerated-failures aborts-obeyed "
