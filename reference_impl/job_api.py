@@ -17,14 +17,17 @@ from barrier_tck.reference_impl.config import (
 from barrier_tck.reference_impl.operators.functions import Count, CountIf, Emission, FloatSum, Sum
 from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.operators.job import StreamJob
+from barrier_tck.reference_impl.operators.list_process import KeptList, OperatorLists
 from barrier_tck.reference_impl.operators.sinks import FileSink
 from barrier_tck.reference_impl.operators.sources import CollectionSource, ParquetSource
+from barrier_tck.reference_impl.operators.timed_process import KeyedTimers
 from barrier_tck.reference_impl.protocol.coordinator_states import JobState
 from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint
 from barrier_tck.reference_impl.spark.deployment import SparkJobRunner
 from barrier_tck.reference_impl.spark.running_attempt import JobEnd
 from barrier_tck.reference_impl.spark.spark_observer import SparkJobObserver
 from barrier_tck.reference_impl.spark.spark_options import SparkOptions, session_settings
+from barrier_tck.reference_impl.state.keyed import KeyedStates
 
 __all__ = [
     "CheckpointConfig",
@@ -43,7 +46,11 @@ __all__ = [
     "JobEnd",
     "JobGraph",
     "JobState",
+    "KeptList",
+    "KeyedStates",
+    "KeyedTimers",
     "OnUnreadable",
+    "OperatorLists",
     "ParquetSource",
     "RestartConfig",
     "SparkJobObserver",

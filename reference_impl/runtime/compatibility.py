@@ -2,10 +2,11 @@
 
 A vertex may have another parallelism than in the checkpoint: its state is redistributed (``protocol.rescale``, RSC-2).
 What cannot be redistributed is refused, before anything in storage is changed, because the job would run on with wrong
-results. With another maximum parallelism, keys belong to other key groups. A stateful operator that is gone would leave
-its state to nobody. Records in flight need an edge on which to go on. Those of a broadcast that some receivers have
-applied, and others not, belong to these receivers and no others. And an operator that emits its results at the end of
-its input must not emit them again for keys of a subtask that had reached the end, when others had not.
+results. With another maximum parallelism, keys belong to other key groups. A stateful operator that is gone, or keeps
+another form of state now, would leave its state to nobody. Records in flight need an edge on which to go on. Those of a
+broadcast that some receivers have applied, and others not, belong to these receivers and no others. And an operator
+that emits its results at the end of its input must not emit them again for keys of a subtask that had reached the end,
+when others had not.
 
 A vertex of a loop forwards its barrier round the loop to itself. In at-least-once mode it would wait for that barrier
 before it takes its snapshot, and forward it only then. No checkpoint would ever complete.
@@ -18,6 +19,7 @@ from collections.abc import Iterable, Iterator
 from barrier_tck.reference_impl.config import CheckpointMode, JobConfig
 from barrier_tck.reference_impl.operators.aggregate import emits_at_the_end
 from barrier_tck.reference_impl.operators.graph import JobGraph
+from barrier_tck.reference_impl.operators.list_process import ListProcess
 from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint, JobShape
 from barrier_tck.reference_impl.protocol.rescale import channels_held, half_ended, widths_of
 from barrier_tck.reference_impl.runtime.rescaling import new_job
@@ -47,6 +49,7 @@ def require_fitting(graph: JobGraph, completed: Iterable[CompletedCheckpoint]) -
             )
         problems = [
             *_misfits(checkpoint.job, graph.shape, where),
+            *_unread(checkpoint, graph, where),
             *_homeless(checkpoint, checkpoint.job, graph, where),
             *_half_ended(checkpoint, checkpoint.job, graph, where),
         ]
@@ -55,6 +58,19 @@ def require_fitting(graph: JobGraph, completed: Iterable[CompletedCheckpoint]) -
                 f"job {graph.name!r} cannot start from its stored state, and nothing was changed: "
                 f"{'; '.join(problems)}. Run the job as it was, or begin anew under another job name"
             )
+
+
+def _unread(checkpoint: CompletedCheckpoint, graph: JobGraph, where: str) -> Iterator[str]:
+    """Yield the operators whose state is of a form that the job's operator of the same name does not read."""
+    specs = {operator.uid: operator for vertex in graph.vertices for operator in vertex.operators}
+    found: dict[str, str] = {}
+    for part in (one for subtask in checkpoint.snapshots for one in subtask.operators):
+        spec = specs.get(part.operator)
+        if isinstance(spec, ListProcess) and part.handles:
+            found[part.operator] = "state by key, and the operator keeps lists without keys now"
+        elif spec is not None and part.lists and not isinstance(spec, ListProcess):
+            found[part.operator] = "lists without keys, and the operator keeps none now"
+    yield from (f"in {where}, operator {uid!r} has {problem}" for uid, problem in found.items())
 
 
 def _homeless(

@@ -1,4 +1,4 @@
-"""Records in flight that nobody could take over, or that belong to the receivers of before, are refused (RSC-3)."""
+"""State that nobody could take over is refused: records in flight, and what an operator does not read any more."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from barrier_tck.reference_impl.ids import AttemptNumber, ChannelId, CheckpointId, KeyGroupRange, SubtaskId
 from barrier_tck.reference_impl.operators.aggregate import AggregateSpec
-from barrier_tck.reference_impl.operators.functions import Emission, Sum
-from barrier_tck.reference_impl.operators.graph import Edge, JobGraph, Partitioning, Vertex
+from barrier_tck.reference_impl.operators.functions import Emission, PerSubtask, Sum
+from barrier_tck.reference_impl.operators.graph import Edge, JobGraph, OperatorSpec, Partitioning, Vertex
+from barrier_tck.reference_impl.operators.list_process import ListProcess
 from barrier_tck.reference_impl.operators.sources import CollectionSource
 from barrier_tck.reference_impl.protocol.messages import (
     CHANNEL_STATE,
@@ -18,6 +19,7 @@ from barrier_tck.reference_impl.protocol.messages import (
     CompletedCheckpoint,
     OperatorSnapshot,
     StateHandle,
+    StateList,
     SubtaskSnapshot,
 )
 from barrier_tck.reference_impl.runtime.compatibility import require_fitting
@@ -76,3 +78,39 @@ def test_records_on_an_edge_that_is_gone_are_refused(at_receiver: bool) -> None:
     present = job(1, 1, Partitioning.REBALANCE)
     with pytest.raises(IncompatibleState, match="the job has no such channel"):
         require_fitting(present, [checkpoint(present, second, at_receiver)])
+
+
+LISTED = OperatorSnapshot("totals", lists=(StateList("seen", (b"\x01",), False),))
+KEYED = OperatorSnapshot("totals", handles=(StateHandle("f", 1, "crc32:00000000", KeyGroupRange(0, 7)),))
+LISTS = ListProcess("totals", PerSubtask(lambda place: None))
+
+
+def with_operator(spec: OperatorSpec) -> JobGraph:
+    vertices = Vertex("read", 1, CollectionSource((), 1)), Vertex("totals", 1, None, (spec,))
+    return JobGraph("job", vertices, (Edge("read", "totals", Partitioning.REBALANCE),), max_parallelism=8)
+
+
+@pytest.mark.parametrize(
+    ("held", "now", "refused"),
+    [
+        (LISTED, TOTALS, "operator 'totals' has lists without keys, and the operator keeps none now"),
+        (KEYED, LISTS, "operator 'totals' has state by key, and the operator keeps lists without keys now"),
+        (LISTED, LISTS, None),
+        (KEYED, TOTALS, None),
+        (OperatorSnapshot("totals", lists=()), TOTALS, None),
+    ],
+)
+def test_state_of_a_form_that_the_operator_does_not_keep_any_more_is_refused_and_not_lost(
+    held: OperatorSnapshot, now: OperatorSpec, refused: str | None
+) -> None:
+    graph = with_operator(now)
+    parts = tuple(
+        SubtaskSnapshot(subtask, AttemptNumber(1), (held,) if subtask.vertex == "totals" else ())
+        for subtask in graph.subtasks
+    )
+    stored = CompletedCheckpoint(CheckpointId(1), AttemptNumber(1), 0, 1, parts, graph.shape)
+    if refused is None:
+        require_fitting(graph, [stored])
+    else:
+        with pytest.raises(IncompatibleState, match=refused):
+            require_fitting(graph, [stored])

@@ -33,6 +33,7 @@ from barrier_tck.reference_impl.runtime.subtask_timers import SubtaskTimers
 from barrier_tck.reference_impl.runtime_errors import JobUsageError, ProtocolError
 from barrier_tck.reference_impl.state.keyed import KeyedStates, ListCell, NamedState
 from tests.reference_impl.opened_operators import GROUPS, PLANES, Storage, listed, opened
+from tests.test_tidy import ROOT
 
 
 class Delay:
@@ -259,3 +260,21 @@ def test_alignments_have_timers_of_their_own() -> None:
     subtask.timers.start_alignment(CheckpointId(7), 10.0)
     subtask.take("a", 10)
     assert subtask.until(20) == [10] and subtask.timed_out == [CheckpointId(7)]
+
+
+# --- the guide ----------------------------------------------------------------------------------------------
+
+
+def test_the_example_of_the_guide_counts_by_key_and_minute() -> None:
+    page = (ROOT / "docs" / "guide" / "state-backend.md").read_text()
+    (code,) = [block for block in page.split("```") if "class PerMinute" in block]
+    names: dict[str, Any] = {}
+    exec(code.removeprefix("python"), names)
+    storage = Storage()
+    operator = opened(TimedProcess("op", (("key",),), names["PerMinute"]), RowPlane(), storage)
+    operator.process([{"key": "a"}, {"key": "b"}, {"key": "a"}])
+    part = operator.snapshot(CheckpointId(1)).run()
+    restored = opened(TimedProcess("op", (("key",),), names["PerMinute"]), RowPlane(), storage, part)
+    assert fired(restored, 59_999) == []
+    rows = fired(restored, 60_000)
+    assert sorted(row["records"] for row in rows) == [1, 2] and {row["until"] for row in rows} == {60_000}
