@@ -146,7 +146,7 @@ class SubtaskDriver:
         self._router = Router(graph, deployment.subtask, plane, self._loop or ports.output)
         self._end = SubtaskEnd(deployment, self.operators, self._router, ports.coordinator, self.is_terminal)
         self._snapshots: dict[CheckpointId, SnapshotInProgress] = {}
-        self._timers = SubtaskTimers(self.operators, ports.timers, ports.clock, self.run_chain)
+        self._timers = SubtaskTimers(self.operators, ports.timers, ports.clock)
         self._alignment_started_ms: dict[CheckpointId, float] = {}
         self._promises = Promises(ports.storage, deployment.attempt)
 
@@ -229,7 +229,7 @@ class SubtaskDriver:
 
     def on_timer(self, name: str) -> None:
         """Learn that a timer's time has come."""
-        if (checkpoint := self._timers.due(name)) is not None:
+        if (checkpoint := self._timers.due(name, self.run_chain)) is not None:
             self.feed(AlignmentTimedOut(checkpoint))
 
     def on_message(self, message: ToSubtask) -> None:

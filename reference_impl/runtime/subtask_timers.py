@@ -15,20 +15,13 @@ _OF_OPERATORS = "timers of operators"
 class SubtaskTimers:
     """Sets the timers of the world, and knows what each is for."""
 
-    def __init__(
-        self,
-        operators: Sequence[Operator],
-        timers: Timers | None,
-        clock: Clock,
-        run_chain: Callable[[int, Payload | None], None],
-    ) -> None:
-        """Take the chain, the ports, and what passes a batch through the chain from a position on."""
+    def __init__(self, operators: Sequence[Operator], timers: Timers | None, clock: Clock) -> None:
+        """Take the chain and the ports."""
         self._timed = [
             (place, operator) for place, operator in enumerate(operators) if isinstance(operator, HasTimers)
         ]
         self._timers = timers
         self._clock = clock
-        self._run_chain = run_chain
         self._alignments: dict[str, CheckpointId] = {}
         self._set_for: int | None = None
         """The time for which the world's timer of the operators is set."""
@@ -42,15 +35,18 @@ class SubtaskTimers:
         self._alignments[name] = checkpoint
         self._set(name, self._clock.now_ms() + timeout_ms)
 
-    def due(self, name: str) -> CheckpointId | None:
-        """Learn that a timer of the world has gone off; return the checkpoint whose alignment has timed out, if any."""
+    def due(self, name: str, run_chain: Callable[[int, Payload | None], None]) -> CheckpointId | None:
+        """Learn that a timer of the world has gone off; return the checkpoint whose alignment has timed out, if any.
+
+        ``run_chain`` passes a batch through the chain from a position on.
+        """
         if name != _OF_OPERATORS:
             return self._alignments.pop(name, None)
         self._set_for = None
         if not self._held:
             for place, operator in self._timed:
                 for payload in operator.fire_timers(self._clock.now_ms()):
-                    self._run_chain(place + 1, payload)
+                    run_chain(place + 1, payload)
             self.arm()
         return None
 

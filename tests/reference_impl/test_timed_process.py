@@ -213,14 +213,14 @@ class Subtask:
         self.passed_on: list[Row] = []
         self.timed_out: list[CheckpointId] = []
         port = NamedTimers(self.scheduler, self._due)
-        self.timers = SubtaskTimers([self.operator], port, self.scheduler, self._run_chain)
+        self.timers = SubtaskTimers([self.operator], port, self.scheduler)
 
     def take(self, key: str, at_ms: int) -> None:
         self.operator.process([{"k": key, "at": at_ms}])
         self.timers.arm()
 
     def _due(self, name: str) -> None:
-        checkpoint = self.timers.due(name)
+        checkpoint = self.timers.due(name, self._run_chain)
         if checkpoint is not None:
             self.timed_out.append(checkpoint)
 
