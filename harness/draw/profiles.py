@@ -37,6 +37,7 @@ _LOOPS = Profile(
     restore_per_mille=380,
     storage_per_mille=35,
     elastic_per_mille=105,
+    windows_per_mille=300,
 )
 
 PROFILES: tuple[Profile, ...] = (
@@ -53,7 +54,6 @@ PROFILES: tuple[Profile, ...] = (
         late_async_per_mille=0,
         slow_channel_per_mille=0,
         timeouts_ms=(2_000,),
-        windows_per_mille=300,
     ),
     Profile(
         name="standard",

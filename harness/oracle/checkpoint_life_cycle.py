@@ -43,7 +43,7 @@ class CheckpointLifeCycle:
 
     def check(self, context: TrialContext) -> Finding:
         """Judge the operations of one trial."""
-        may_be_older = context.plan.on_unreadable == "older" and primaries_damaged(context)
+        may_be_older = context.plan.on_unreadable == "older" and primaries_damaged(context) > 0
         first = context.plan.checkpoints.first_id
         given_out = first - 1 if first > 1 else None
         story = _Story(_subtasks(context), coordinator_crashes(context), may_be_older, given_out)

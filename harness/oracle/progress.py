@@ -19,7 +19,7 @@ from barrier_tck.faults.fault import CopyPlace, OnProgress
 from barrier_tck.harness.oracle.advance import advanced_since, covers_the_input, input_is_empty, restored_last
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.checkpoint_lives import lives_of
-from barrier_tck.harness.oracle.damage import primaries_damaged
+from barrier_tck.harness.oracle.damage import attempts_damaged, primaries_damaged
 from barrier_tck.harness.oracle.examples import chosen
 from barrier_tck.harness.oracle.held_up_checkpoints import NOTICED_MS
 from barrier_tck.harness.oracle.slots_seen import attempts_without_room, without_room_at_the_end
@@ -192,7 +192,8 @@ def _failures_explained(context: TrialContext) -> int:
     """Return how many failed attempts can be explained.
 
     A fault explains one attempt, a lasting fault every attempt that ran while it lasted, and more failed checkpoints in
-    a row than the plan tolerates explain an attempt, too. One that never had room needs no other explanation.
+    a row than the plan tolerates explain an attempt, too. A file that was damaged explains every attempt that started
+    from a checkpoint that shares it. One that never had room needs no other explanation.
     """
     healed = {line.operation.fault: line.time_ms for line in context.history.of(FaultHealed)}
     fired = {line.operation.fault: line.time_ms for line in context.history.of(FaultFired)}
@@ -211,6 +212,7 @@ def _failures_explained(context: TrialContext) -> int:
         - len(lasting)
         + _ended_by_failed_checkpoints(context)
         + len(attempts_without_room(context))
+        + max(0, attempts_damaged(context) - primaries_damaged(context))
         + sum(
             any(began <= until and since <= ended for since, until in lasting)
             for began, ended in _attempts(context.history)

@@ -23,7 +23,7 @@ class RestoredLatest:
 
     def check(self, context: TrialContext) -> Finding:
         """Judge the attempts of one trial."""
-        may_be_older = context.plan.on_unreadable == "older" and primaries_damaged(context)
+        may_be_older = context.plan.on_unreadable == "older" and primaries_damaged(context) > 0
         problems: list[str] = []
         attempts: list[int] = []
         completed: dict[int, None] = {}

@@ -249,6 +249,9 @@ class History(msgspec.Struct, frozen=True, dict=True):
     output_by: tuple[str, ...] = ()
     """The sink subtask of each row of the output, in the same order; empty if the system does not report it."""
 
+    epoch_ms: float = 0.0
+    """What the clock of the system's timers showed at the trial's start, from which the times here are counted."""
+
     def of(self, kind: type[KindT]) -> Iterator[Recorded[KindT]]:
         """Yield the operations of one kind, in order."""
         return iter(cast("list[Recorded[KindT]]", self._by_kind.get(kind, [])))

@@ -15,7 +15,7 @@ from barrier_tck.harness.workloads.meaning import WAITING, WINDOW
 from barrier_tck.reference_impl.operators.aggregate import AGGREGATE_STATE
 from barrier_tck.reference_impl.operators.encoding import decode_accumulator
 from barrier_tck.reference_impl.operators.join import JOIN_STATES
-from barrier_tck.reference_impl.operators.timed_process import TIMERS
+from barrier_tck.reference_impl.operators.keyed_process import TIMERS
 
 WITNESSED = "seen"
 """Name of the state of ``witness``: how many records each key had."""

@@ -18,6 +18,9 @@ from barrier_tck.reference_impl.state.backend import KeyedStateStore, SnapshotFu
 from barrier_tck.reference_impl.state.keyed import KeyedStates
 from barrier_tck.reference_impl.state.snapshots import MappedSnapshot
 
+TIMERS = "~timers"
+"""Name of the state that holds the timers of each key (``timed_process``): their times, in order."""
+
 
 class KeyedFunction(Protocol):
     """A user's function; one instance per subtask and attempt. What it must remember, it keeps in states."""
@@ -110,7 +113,17 @@ class KeyedFunctionOperator:
     def open(self, context: OperatorContext, restored: OperatorSnapshot | None) -> None:
         """Open the store with the restored files and let the function name its states (REC-1)."""
         self._open_store(context, restored)
+        self._require_no_timers(context)
         self._function.open(KeyedStates(self._opened()[1]))
+
+    def _require_no_timers(self, context: OperatorContext) -> None:
+        """Raise JobUsageError if the restored state has timers, which would never go off."""
+        store = self._opened()[1]
+        if any(True for group in context.key_groups for _ in store.scan(TIMERS, group)):
+            raise JobUsageError(
+                f"operator {self.uid!r} has timers in the checkpoint and none in the job, so they would never go off; "
+                "write process(..., timers=True), or give the operator another name"
+            )
 
     def _open_store(self, context: OperatorContext, restored: OperatorSnapshot | None) -> None:
         """Open the store with the restored files and make the function."""

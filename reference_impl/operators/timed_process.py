@@ -18,17 +18,21 @@ from typing import ClassVar, Protocol, runtime_checkable
 from barrier_tck.reference_impl.ids import KeyGroupRange
 from barrier_tck.reference_impl.operators.api import DataPlane, OperatorContext, Payload
 from barrier_tck.reference_impl.operators.functions import PerSubtask, Row
-from barrier_tck.reference_impl.operators.keyed_process import KeyedFunctionOperator, require_joinable
+from barrier_tck.reference_impl.operators.keyed_process import (
+    TIMERS,
+    KeyedFunctionOperator,
+    require_joinable,
+)
 from barrier_tck.reference_impl.operators.stateless import flat_mapped
 from barrier_tck.reference_impl.protocol.messages import OperatorSnapshot
 from barrier_tck.reference_impl.runtime_errors import JobUsageError, ProtocolError
 from barrier_tck.reference_impl.state.backend import KeyedStateStore
 from barrier_tck.reference_impl.state.keyed import Codec, KeyedStates, ListCell
 
-TIMERS = "~timers"
-"""Name of the state that holds the timers of each key: their times, in order."""
 AT_THE_END_MAX = 10_000
-"""So many timers of one key may go off at the end of the input; more means that they would never end."""
+"""So many timers of one key may be set at the end of the input; more means that they would never end."""
+_STALE_MAX = 1_000
+"""So many timers that were deleted may be in the queue beside as many as are set, before it is made anew."""
 
 _Due = tuple[int, int, bytes]
 """Time, key group and key of a timer."""
@@ -46,6 +50,8 @@ class KeyedTimers:
         """Whether the input has ended. Every timer goes off then, before its time; a timer that sets itself again must
         not do so any more.
         """
+        self.set_at_the_end: Counter[bytes] = Counter()
+        """Key -> how many of its timers were set since then."""
         self._queue: list[_Due] = [
             (at_ms, group, key)
             for group in groups
@@ -53,6 +59,8 @@ class KeyedTimers:
             for at_ms in self._codec.decode(data)
         ]
         """What may be due, the earliest first; what was deleted meanwhile is skipped."""
+        self._live = set(self._queue)
+        """The timers that are set: the same as in the state."""
         heapq.heapify(self._queue)
 
     @property
@@ -62,27 +70,33 @@ class KeyedTimers:
 
     def set(self, group: int, key: bytes, at_ms: int) -> None:
         """Have ``on_timer`` called for a key at a time; at once, behind the records at hand, if that is past."""
+        due = at_ms, group, key
+        if due in self._live:
+            return
         cell = self._cell(group, key)
-        times = cell.get()
-        if at_ms not in times:
-            cell.set(sorted([*times, at_ms]))
-            heapq.heappush(self._queue, (at_ms, group, key))
+        cell.set(sorted([*cell.get(), at_ms]))
+        self._live.add(due)
+        heapq.heappush(self._queue, due)
+        if self.ended:
+            self.set_at_the_end[key] += 1
 
     def delete(self, group: int, key: bytes, at_ms: int) -> None:
         """Remove a timer; it is no error if there is none."""
+        due = at_ms, group, key
+        if due not in self._live:
+            return
         cell = self._cell(group, key)
-        times = cell.get()
-        if at_ms in times:
-            cell.set([one for one in times if one != at_ms])
+        cell.set([one for one in cell.get() if one != at_ms])
+        self._live.discard(due)
+        if len(self._queue) > 2 * len(self._live) + _STALE_MAX:
+            self._queue = list(dict.fromkeys(one for one in self._queue if one in self._live))
+            heapq.heapify(self._queue)
 
     def next_ms(self) -> int | None:
         """Return the time of the earliest timer; None if none is set."""
-        while self._queue:
-            at_ms, group, key = self._queue[0]
-            if at_ms in self._cell(group, key).get():
-                return at_ms
+        while self._queue and self._queue[0] not in self._live:
             heapq.heappop(self._queue)
-        return None
+        return self._queue[0][0] if self._queue else None
 
     def take(self, until_ms: float | None) -> _Due | None:
         """Take out the earliest timer if it is due by a time, or at all if that is None; None if there is none."""
@@ -107,7 +121,11 @@ class TimedFunction(Protocol):
         """Take a record of an input and return what is passed on; ``group`` and ``key`` are for states and timers."""
 
     def on_timer(self, group: int, key: bytes, at_ms: int) -> Iterable[Row]:
-        """Learn that a timer of a key has gone off, and return what is passed on."""
+        """Learn that a timer of a key has gone off, and return what is passed on.
+
+        No batch says which types its columns have, so they follow from the values: on Arrow int64, double, text or
+        boolean.
+        """
 
 
 @runtime_checkable
@@ -117,8 +135,8 @@ class HasTimers(Protocol):
     def next_timer_ms(self) -> int | None:
         """Return when the next timer is due; None if none is set."""
 
-    def fire_timers(self, until_ms: float) -> Iterator[Payload]:
-        """Let timers go off that are due by a time, and yield what each emits, before the next one goes off."""
+    def fire_timers(self, until_ms: float, most: int) -> Iterator[Payload]:
+        """Let at most so many timers go off that are due by a time; yield what each emits, before the next goes off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,10 +191,13 @@ class TimedProcessOperator(KeyedFunctionOperator):
         """Return when the next timer is due; None if none is set."""
         return self._with_timers().next_ms()
 
-    def fire_timers(self, until_ms: float) -> Iterator[Payload]:
-        """Let timers go off that are due by a time, and yield what each emits, before the next one goes off."""
+    def fire_timers(self, until_ms: float, most: int) -> Iterator[Payload]:
+        """Let at most so many timers go off that are due by a time; yield what each emits, before the next goes off."""
         timers = self._with_timers()
-        while (due := timers.take(until_ms)) is not None:
+        for _ in range(most):
+            due = timers.take(until_ms)
+            if due is None:
+                return
             yield from self._fired(due)
 
     def end_of_input(self) -> Iterator[Payload]:
@@ -186,15 +207,13 @@ class TimedProcessOperator(KeyedFunctionOperator):
         """
         timers = self._with_timers()
         timers.ended = True
-        gone_off: Counter[bytes] = Counter()
         while (due := timers.take(None)) is not None:
-            gone_off[due[2]] += 1
-            if gone_off[due[2]] > AT_THE_END_MAX:
+            yield from self._fired(due)
+            if timers.set_at_the_end[due[2]] > AT_THE_END_MAX:
                 raise JobUsageError(
                     f"the input of {self.uid!r} has ended, and its timers do not: each sets another one; set none if "
                     "timers.ended"
                 )
-            yield from self._fired(due)
 
     def _fired(self, due: _Due) -> Iterator[Payload]:
         at_ms, group, key = due

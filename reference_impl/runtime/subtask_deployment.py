@@ -66,5 +66,7 @@ class SubtaskPorts:
     """The unread input; None if there is no channel state: the mode has none, and none is restored."""
     output_buffers: OutputBuffers | None = None
     """What was sent and is not yet on its way; None if there is no channel state."""
+    has_room: Callable[[], bool] = lambda: True
+    """Tells whether more may be sent now; as long as not, nothing is read, and no timer of an operator goes off."""
     timers: Timers | None = None
     """Needed in mode ALIGNED_TIMEOUT, and by operators with timers; ``set`` leads to the driver's ``on_timer``."""

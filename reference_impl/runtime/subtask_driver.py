@@ -146,7 +146,7 @@ class SubtaskDriver:
         self._router = Router(graph, deployment.subtask, plane, self._loop or ports.output)
         self._end = SubtaskEnd(deployment, self.operators, self._router, ports.coordinator, self.is_terminal)
         self._snapshots: dict[CheckpointId, SnapshotInProgress] = {}
-        self._timers = SubtaskTimers(self.operators, ports.timers, ports.clock)
+        self._timers = SubtaskTimers(self.operators, ports.timers, ports.clock, ports.has_room)
         self._alignment_started_ms: dict[CheckpointId, float] = {}
         self._promises = Promises(ports.storage, deployment.attempt)
 
@@ -188,8 +188,6 @@ class SubtaskDriver:
             self.run_chain(0, payload)
         else:
             self.run_chain(1, self._multi_input.process_input(payload, self._input_numbers[channel]))
-        if self._timers.used:
-            self._timers.arm()
         self.ports.probe.reach(RECORDS_PROCESSED)
 
     def on_control(self, channel: int, element: ChannelControl) -> None:
@@ -260,8 +258,6 @@ class SubtaskDriver:
             end_of_input(self._loop, len(self.blocked), self.feed)
             return None
         self.run_chain(0, payload)
-        if self._timers.used:
-            self._timers.arm()
         self.ports.probe.reach(RECORDS_PROCESSED)
         limit = self.reader.rate_limit
         return 0.0 if limit is None else 1000.0 * self._plane.length(payload) / limit
@@ -295,10 +291,12 @@ class SubtaskDriver:
         """Pass a batch through the operators from position ``start`` on, and emit what comes out."""
         for operator in self.operators[start:] if start else self.operators:
             if payload is None:
-                return
+                break
             payload = operator.process(payload)
         if payload is not None:
             self._router.emit(payload)
+        if self._timers.used:
+            self._timers.arm()  # whatever made the batch: a record, a barrier or a timer
 
     # --- commands -------------------------------------------------------------------------------------------
 

@@ -346,6 +346,7 @@ class _SubtaskRun:
             host=program.place_of_copies(self._host),
             input_buffers=self._mailbox,
             output_buffers=output,
+            has_room=lambda: not output.full,
             timers=self._timers,
         )
         factory = program.components.subtask_driver or SubtaskDriver
@@ -356,14 +357,16 @@ class _SubtaskRun:
         mailbox, blocked = self._mailbox, driver.blocked
         next_poll_s = time.monotonic()
         while not driver.finished:
+            timer_s = self._timers.due_in_s()
+            if timer_s is not None and timer_s <= 0:
+                driver.on_timer(self._timers.pop())
+                timer_s = (
+                    0.0  # however many timers there are: between two of them, what has arrived has its turn
+                )
             # Output that has to wait stops the data, never barriers and messages. Once there is room, a call wakes
             # the loop.
             flows = mailbox.reads_data = not output.full
             polls = flows and not driver.exhausted
-            timer_s = self._timers.due_in_s()
-            if timer_s is not None and timer_s <= 0:
-                driver.on_timer(self._timers.pop())
-                continue
             poll_s = max(0.0, next_poll_s - time.monotonic()) if polls else None
             taken = mailbox.take(blocked, min((s for s in (poll_s, timer_s) if s is not None), default=None))
             if taken is None:

@@ -302,3 +302,21 @@ def test_no_operator_in_a_loop_holds_records_back() -> None:
     for job in drawn:
         looped = [job.vertex(name) for loop in job.loops for name in loop]
         assert all(operator.kind != WINDOW for vertex in looped for operator in vertex.operators)
+
+
+def test_windows_are_drawn_wherever_an_operator_may_stand() -> None:
+    """At the head of a chain and behind it, twice in one chain, and over several inputs."""
+    jobs = [
+        plan.job for plan in draw_plans(20, 250, replace(profile_named("graphs"), windows_per_mille=1_000))
+    ]
+    chains = [[operator.kind for operator in vertex.operators] for job in jobs for vertex in job.vertices]
+    assert any(kinds[0] == WINDOW for kinds in chains)
+    assert any(WINDOW in kinds[1:] for kinds in chains)
+    assert any(kinds.count(WINDOW) > 1 for kinds in chains)
+    several = [
+        vertex
+        for job in jobs
+        for vertex in job.vertices
+        if vertex.kind == WINDOW and len({edge.input for edge in job.inputs_of(vertex.name)}) > 1
+    ]
+    assert several

@@ -18,6 +18,7 @@ from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.dataflow import Dataflow
 from barrier_tck.harness.oracle.jobs_of_trial import jobs_of_trial
 from barrier_tck.harness.oracle.opened_checkpoints import positions_of
+from barrier_tck.harness.oracle.progress import Progress
 from barrier_tck.harness.oracle.recoveries import GivenUp, given_up
 from barrier_tck.harness.oracle.trial_input import TrialInput
 from barrier_tck.harness.plan.reading import read_plan
@@ -30,6 +31,7 @@ from barrier_tck.harness.plan.trial_plan import (
 )
 from barrier_tck.harness.record.history import End, History, Recorded, Row, SnapshotView
 from barrier_tck.harness.record.operations import (
+    AttemptEnded,
     AttemptStarted,
     CheckpointCompleted,
     CheckpointTriggered,
@@ -41,6 +43,7 @@ from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.trial.trial_run import execute, run_trial
 from barrier_tck.harness.workloads.lineage import Lineage
+from barrier_tck.harness.workloads.workload_names import workload_named
 
 FAILED = After(ProtocolPoint.ATTEMPT_FAILED)
 COMPLETED = After(ProtocolPoint.CHECKPOINT_COMPLETED, nth=3)
@@ -258,3 +261,34 @@ def test_what_was_given_up_follows_from_the_restored_checkpoints(
         history = History(lines, End.FINISHED, Reason.FINISHED, "", ())
         context = TrialContext(plan, history, (fired,))
         assert given_up(context, newest) == (expected if policy == "older" else ())
+
+
+def test_a_damaged_file_explains_each_attempt_that_meets_it(tmp_path: Path) -> None:
+    """Checkpoints that share it are given up one after the other; nothing else is wrong with these attempts."""
+    plan, system = (
+        read_plan(PLANS / "one-damaged-file-is-shared-by-two-checkpoints.json"),
+        ReferenceSimulated(),
+    )
+    result = execute(plan, system, tmp_path)
+    assert result.history is not None
+    reasons = [line.operation.reason for line in result.history.of(AttemptEnded)]
+    assert reasons.count(Reason.CHECKPOINT_UNREADABLE) == 2
+    (judged,) = [finding for finding in result.record.findings if finding.checker == "progress"]
+    assert judged.verdict is Verdict.VALID
+    # The last of them, as if it had started from a checkpoint without the file.
+    changed = tuple(
+        msgspec.structs.replace(view, files={}) if view.checkpoint == 2 else view
+        for view in result.history.checkpoints
+    )
+    job = system.job(plan)
+    context = TrialContext(
+        plan,
+        msgspec.structs.replace(result.history, checkpoints=changed),
+        result.record.faults,
+        job.names,
+        job,
+        capabilities=frozenset(one.name for one in system.capabilities),
+    )
+    unexplained = Progress(TrialInput(workload_named(plan.workload.name), plan)).check(context)
+    assert unexplained.verdict is Verdict.INVALID
+    assert "failed attempts that no fault explains: 1" in unexplained.summary

@@ -10,26 +10,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barrier_tck.harness.reference.simulated.named_timers import NamedTimers
+from barrier_tck.harness.reference.simulated.named_timers import LATE_MS_MAX, NamedTimers
 from barrier_tck.harness.reference.simulated.scheduler import Scheduler
 from barrier_tck.harness.reference.slow_vertex import slowed_down
 from barrier_tck.reference_impl.ids import CheckpointId, KeyGroupRange
+from barrier_tck.reference_impl.operators import timed_process
 from barrier_tck.reference_impl.operators.api import DataPlane
 from barrier_tck.reference_impl.operators.encoding import decode_key
 from barrier_tck.reference_impl.operators.functions import Row
 from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.operators.job import Stream, StreamJob
+from barrier_tck.reference_impl.operators.keyed_process import KeyedProcess
 from barrier_tck.reference_impl.operators.rows import RowPlane
 from barrier_tck.reference_impl.operators.sinks import FileSink
 from barrier_tck.reference_impl.operators.sources import CollectionSource
 from barrier_tck.reference_impl.operators.timed_process import (
-    AT_THE_END_MAX,
     HasTimers,
     KeyedTimers,
     TimedProcess,
 )
 from barrier_tck.reference_impl.runtime.components import Components
-from barrier_tck.reference_impl.runtime.subtask_timers import SubtaskTimers
+from barrier_tck.reference_impl.runtime.subtask_timers import AT_ONCE_MAX, OF_OPERATORS, SubtaskTimers
 from barrier_tck.reference_impl.runtime_errors import JobUsageError, ProtocolError
 from barrier_tck.reference_impl.state.keyed import KeyedStates, ListCell, NamedState
 from tests.reference_impl.opened_operators import GROUPS, PLANES, Storage, listed, opened
@@ -60,7 +61,7 @@ DELAY = TimedProcess("op", (("k",),), Delay)
 
 
 def fired(operator: Any, until_ms: float) -> list[Row]:
-    return [row for payload in operator.fire_timers(until_ms) for row in listed(payload)]
+    return [row for payload in operator.fire_timers(until_ms, 1_000) for row in listed(payload)]
 
 
 @pytest.mark.parametrize("plane", PLANES, ids=["rows", "arrow"])
@@ -130,7 +131,9 @@ def test_at_the_end_of_the_input_every_timer_goes_off_also_those_that_are_set_th
     assert rows == [40, 50, 10**9]
 
 
-def test_timers_that_never_end_are_an_error_that_says_what_to_do() -> None:
+def test_timers_that_never_end_are_an_error_that_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timed_process, "AT_THE_END_MAX", 50)
+
     class Ever(Delay):
         gone_off = 0
 
@@ -140,10 +143,36 @@ def test_timers_that_never_end_are_an_error_that_says_what_to_do() -> None:
             return ()
 
     operator = opened(TimedProcess("op", (("k",),), Ever), RowPlane())
-    operator.process([{"k": "a", "at": 0}])
+    operator.process(
+        [{"k": "a", "at": at_ms} for at_ms in range(200)]
+    )  # those that are set before may be many
     with pytest.raises(JobUsageError, match=r"'op' has ended.*timers\.ended"):
         list(operator.end_of_input())
-    assert operator._function.gone_off == AT_THE_END_MAX
+    assert 50 < operator._function.gone_off < 300
+    many = opened(DELAY, RowPlane())
+    many.process([{"k": "a", "at": at_ms} for at_ms in range(200)])
+    assert sum(len(payload) for payload in many.end_of_input()) == 200
+
+
+def test_what_is_in_memory_does_not_grow_with_timers_that_were_deleted() -> None:
+    operator = opened(DELAY, RowPlane())
+    key = operator._key_of({"k": "a"}, ("k",))
+    timers = operator._function.timers
+    for at_ms in range(5_000):
+        timers.set(*key, 10_000 + at_ms)
+        timers.delete(*key, 10_000 + at_ms)
+        timers.set(*key, 10_000)
+        timers.delete(*key, 10_000)
+    timers.set(*key, 10_000)
+    assert len(timers._queue) <= 1_002
+    assert timers.take(None) == (10_000, *key) and timers.take(None) is None
+
+
+def test_only_so_many_go_off_at_once() -> None:
+    operator = opened(DELAY, RowPlane())
+    operator.process([{"k": "a", "at": at_ms} for at_ms in range(10)])
+    assert [payload[0]["at"] for payload in operator.fire_timers(100, 4)] == [0, 1, 2, 3]
+    assert [payload[0]["at"] for payload in operator.fire_timers(5, 4)] == [4, 5]
 
 
 def test_several_inputs_share_the_timers_of_a_key() -> None:
@@ -167,6 +196,24 @@ def test_the_name_of_the_timers_is_reserved() -> None:
 
     with pytest.raises(JobUsageError, match="begins with '~', which is reserved"):
         opened(TimedProcess("op", (("k",),), Taken), RowPlane())
+
+
+def test_timers_that_nobody_would_let_go_off_are_refused() -> None:
+    class Plain:
+        def open(self, states: KeyedStates) -> None:
+            pass
+
+        def process(self, group: int, key: bytes, row: Row) -> Iterable[Row]:
+            return ()
+
+    storage = Storage()
+    operator = opened(DELAY, RowPlane(), storage)
+    operator.process([{"k": "a", "at": 5}])
+    waits = operator.snapshot(CheckpointId(1)).run()
+    with pytest.raises(JobUsageError, match="'op' has timers in the checkpoint and none in the job"):
+        opened(KeyedProcess("op", ("k",), Plain), RowPlane(), storage, waits)
+    assert fired(operator, 5)
+    opened(KeyedProcess("op", ("k",), Plain), RowPlane(), storage, operator.snapshot(CheckpointId(2)).run())
 
 
 # --- in a job -----------------------------------------------------------------------------------------------
@@ -207,13 +254,14 @@ def test_a_slow_operator_still_has_timers() -> None:
 class Subtask:
     """A chain of an operator with timers and one that only notes what comes, with its timers."""
 
-    def __init__(self) -> None:
+    def __init__(self, spec: TimedProcess = DELAY) -> None:
         self.scheduler = Scheduler()
-        self.operator = opened(DELAY, RowPlane())
+        self.operator = opened(spec, RowPlane())
         self.passed_on: list[Row] = []
         self.timed_out: list[CheckpointId] = []
+        self.has_room = True
         port = NamedTimers(self.scheduler, self._due)
-        self.timers = SubtaskTimers([self.operator], port, self.scheduler)
+        self.timers = SubtaskTimers([self.operator], port, self.scheduler, lambda: self.has_room)
 
     def take(self, key: str, at_ms: int) -> None:
         self.operator.process([{"k": key, "at": at_ms}])
@@ -245,6 +293,15 @@ def test_the_world_is_asked_for_the_earliest_timer_whatever_is_set_later() -> No
     assert subtask.until(100) == [10, 20, 30]
 
 
+def test_a_simulated_world_lets_timers_of_operators_go_off_late_and_no_others() -> None:
+    scheduler, due = Scheduler(), list[tuple[str, float]]()
+    timers = NamedTimers(scheduler, lambda name: due.append((name, scheduler.now)), lambda: 0.5)
+    timers.set(OF_OPERATORS, 10.0)
+    timers.set("other", 10.0)
+    scheduler.run(50.0)
+    assert due == [("other", 10.0), (OF_OPERATORS, 10.0 + LATE_MS_MAX / 2)]
+
+
 def test_behind_a_terminal_barrier_no_timer_goes_off_until_the_job_goes_on() -> None:
     subtask = Subtask()
     subtask.take("a", 10)
@@ -260,6 +317,31 @@ def test_alignments_have_timers_of_their_own() -> None:
     subtask.timers.start_alignment(CheckpointId(7), 10.0)
     subtask.take("a", 10)
     assert subtask.until(20) == [10] and subtask.timed_out == [CheckpointId(7)]
+
+
+def test_as_long_as_there_is_no_room_for_output_no_timer_goes_off() -> None:
+    subtask = Subtask()
+    subtask.take("a", 10)
+    subtask.has_room = False
+    assert subtask.until(200) == []
+    subtask.has_room = True
+    assert subtask.until(230) == [10]
+
+
+class Again(Delay):
+    """Sets the timer anew that has just gone off."""
+
+    def on_timer(self, group: int, key: bytes, at_ms: int) -> Iterable[Row]:
+        self.timers.set(group, key, at_ms)
+        return ({"at": at_ms},)
+
+
+def test_time_goes_on_for_everybody_else_whatever_timers_do() -> None:
+    subtask = Subtask(TimedProcess("op", (("k",),), Again))
+    subtask.take("a", 10)
+    subtask.scheduler.at(15.0, lambda _: subtask.timed_out.append(CheckpointId(1)))
+    assert AT_ONCE_MAX <= len(subtask.until(20)) <= 11 * AT_ONCE_MAX
+    assert subtask.timed_out
 
 
 # --- the guide ----------------------------------------------------------------------------------------------

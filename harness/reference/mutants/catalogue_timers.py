@@ -91,3 +91,11 @@ def timer_mutants(product: Components) -> Iterator[Mutant]:
         bugs.FiresForTheLastKey,
         source="FLINK-39589",
     )
+    yield Mutant(
+        "TI-08",
+        "ALN-2",
+        "Timers that are due go off between the snapshot and the barrier.",
+        "planted by others into this version",
+        replace(product, subtask_driver=bugs.FiresBeforeTheBarrier),
+        msgspec.structs.replace(_PLAN, checkpoints=CheckpointPlan(interval_ms=6)),
+    )

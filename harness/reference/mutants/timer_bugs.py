@@ -9,6 +9,9 @@ from barrier_tck.reference_impl.operators.functions import Row
 from barrier_tck.reference_impl.operators.graph import OperatorSpec
 from barrier_tck.reference_impl.operators.timed_process import KeyedTimers, TimedProcess, TimedProcessOperator
 from barrier_tck.reference_impl.protocol.messages import OperatorSnapshot
+from barrier_tck.reference_impl.protocol.subtask_commands import ForwardBarrier
+from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver
+from barrier_tck.reference_impl.runtime.subtask_timers import OF_OPERATORS
 
 
 class NotWokenByARestore(TimedProcessOperator):
@@ -46,10 +49,6 @@ class _InMemory(KeyedTimers):
         super().set(group, key, at_ms)
         self._cell(group, key).set([])
 
-    def next_ms(self) -> int | None:
-        """Return the first of the queue."""
-        return self._queue[0][0] if self._queue else None
-
 
 class KeepsTimersInMemory(TimedProcessOperator):
     """TI-04: values are part of the snapshot, and timers are not."""
@@ -61,7 +60,8 @@ class _LeftInTheState(KeyedTimers):
     """Timers that stay in the state when they go off."""
 
     def delete(self, group: int, key: bytes, at_ms: int) -> None:
-        """Do nothing."""
+        """Forget it in memory alone."""
+        self._live.discard((at_ms, group, key))
 
 
 class LeavesTimersInTheState(TimedProcessOperator):
@@ -90,6 +90,15 @@ class FiresForTheLastKey(TimedProcessOperator):
     def _fired(self, due: tuple[int, int, bytes]) -> Iterator[Payload]:
         at_ms, group, key = due
         return super()._fired((at_ms, *(self._last or (group, key))))
+
+
+class FiresBeforeTheBarrier(SubtaskDriver):
+    """TI-08: timers that are due go off between the snapshot and the barrier."""
+
+    def forward_barrier(self, command: ForwardBarrier) -> None:
+        """Let them go off, then forward the barrier."""
+        self._timers.due(OF_OPERATORS, self.run_chain)
+        super().forward_barrier(command)
 
 
 def with_timers(operator: Callable[..., Operator], spec: OperatorSpec, plane: DataPlane) -> Operator:

@@ -165,7 +165,7 @@ class SimulatedSubtask:
         self._draw = choices.random
         self._latency_ms = surroundings.latency_ms
         self._scheduler = surroundings.scheduler
-        self.timers = NamedTimers(surroundings.scheduler, self._on_timer)
+        self.timers = NamedTimers(surroundings.scheduler, self._on_timer, choices.random)
         """They go off when the process is resumed, if it is paused."""
         self._note = surroundings.trace.add
         self.due = NEVER

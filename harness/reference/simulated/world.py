@@ -301,8 +301,8 @@ class SimulatedWorld:
         self, process: SimulatedSubtask, subtask: SubtaskId, attempt: int, restore: CompletedCheckpoint | None
     ) -> SubtaskDriver:
         deployment = SubtaskDeployment(
-            job=self.graph.name,
-            subtask=subtask,
+            self.graph.name,
+            subtask,
             attempt=AttemptNumber(attempt),
             config=self.config,
             restore=restore.snapshot_of(subtask) if restore is not None else None,
@@ -327,6 +327,7 @@ class SimulatedWorld:
             host=host.name,
             input_buffers=InputSide(process.inputs) if process.buffered else None,
             output_buffers=OutputSide(process.outputs) if process.buffered else None,
+            has_room=lambda: not process.full_outputs,
             timers=process.timers,
         )
         driver: SubtaskDriver = self._driver_type(deployment, self.graph, self.plane, ports, self.components)

@@ -389,6 +389,7 @@ class ReferenceSpark:
             storage=view_storage(opener.storage, files, CHECKPOINTS, OUTPUT, SAVEPOINTS),
             pending=pending,
             output_query=query,
+            epoch_ms=watcher.epoch_ms,
         )
         return TrialOutcome(
             history=history,
