@@ -178,7 +178,8 @@ def trial_plans(
     prescribed = around.adjust(stored)
     plan = msgspec.structs.replace(plan, checkpoints=prescribed.checkpoints, deployment=prescribed.deployment)
     plan = _with_settings(draw, profile, plan)
-    return filled(around.fit(plan if in_recovery else with_windows(draw, profile, plan)))
+    # Faults that hit copies need subtasks that have written state by then.
+    return filled(around.fit(plan if in_recovery or of_copies else with_windows(draw, profile, plan)))
 
 
 _ELASTIC = frozenset({Capability.ELASTIC, Capability.EXECUTOR_LOSS})

@@ -3,8 +3,8 @@
 Whether all that waited leaves, and leaves once, is judged by ``dataflow``. But at the end of the input all windows end:
 output alone does not show that timers went off before. So no record may wait in a checkpoint that was triggered long
 after the end of its window. Full buffers and faults hold timers up, and so does a savepoint with which the job was to
-stop, until it fails. How long is known in virtual time (``LATE_MS``); on a real machine it is what the trial allows for
-progress (``limits.progress_ms``).
+stop, until it fails. How long is known in virtual time if the plan makes nothing slow (``LATE_MS``); otherwise it is
+what the trial allows for progress (``limits.progress_ms``).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WAITED = "waited"
 """The count of a finding that says how many records were seen waiting in checkpoints."""
 
 LATE_MS = 500
-"""In virtual time, nothing but full buffers, faults and stops holds a timer up; buffers do for less than this (ms)."""
+"""Where only full buffers, faults and stops hold a timer up, in virtual time, buffers do for less than this (ms)."""
 
 _Waiting = tuple[str, str, int, int, int]
 """Operator, key, number of the input and id of a record that waits, and the end of its window."""
@@ -90,8 +90,10 @@ class TimersKept:
 
     def _late(self, views: tuple[SnapshotView, ...], context: TrialContext) -> Iterator[str]:
         """Yield which records wait in checkpoints that were triggered long after the end of their windows."""
-        history, repeats = context.history, Capability.DETERMINISTIC_REPLAY.name in context.capabilities
-        allowed_ms = self._held_up_ms + (LATE_MS if repeats else context.plan.limits.progress_ms)
+        history, plan = context.history, context.plan
+        slow = plan.network.slow_channel is not None or plan.deployment.slow_vertex is not None
+        known = Capability.DETERMINISTIC_REPLAY.name in context.capabilities and not slow
+        allowed_ms = self._held_up_ms + (LATE_MS if known else plan.limits.progress_ms)
         begun = {line.operation.checkpoint: line.time_ms for line in history.of(CheckpointTriggered)}
         for view in views:
             now_ms = begun.get(view.checkpoint, 0.0) + history.epoch_ms

@@ -32,7 +32,7 @@ DRAWN = {
     "loops": "LP-01",
     "chandy-lamport": "CL-01 CL-02 CL-03 CL-04 CL-05 CL-06 CL-07 CW-01",
     "large-state": "EV-01 EV-02",
-    "graphs": "TI-03 TI-04 TI-05 TI-06 TI-07 TI-08",
+    "graphs": "TI-04 TI-05 TI-06 TI-07 TI-08",
     "rescale": "EL-09 RS-13 RS-14",
     "incremental": "IN-01 IN-02 IN-03 IN-05 IN-06 IN-07 IN-09",
 }

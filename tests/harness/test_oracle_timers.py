@@ -16,7 +16,9 @@ from barrier_tck.harness.oracle.timers_kept import LATE_MS, WAITED, TimersKept
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import (
     CheckpointPlan,
+    DeploymentPlan,
     LimitsPlan,
+    NetworkPlan,
     SavepointPlan,
     TrialPlan,
     WorkloadPlan,
@@ -99,6 +101,16 @@ def test_nothing_waits_long_after_the_end_of_its_window(repeats: bool, allowed_m
     late = judged(view(1), at_ms=END_MS + allowed_ms + 20, repeats=repeats)
     assert (soon.verdict, late.verdict) == (Verdict.VALID, Verdict.INVALID)
     assert "ms before checkpoint 1 was triggered" in late.examples[0]
+
+
+def test_where_a_channel_or_a_vertex_is_slow_timers_may_be_as_late_as_progress() -> None:
+    limits = LimitsPlan(progress_ms=3 * LATE_MS)
+    for plan in (
+        msgspec.structs.replace(PLAN, limits=limits, network=NetworkPlan(slow_channel=0)),
+        msgspec.structs.replace(PLAN, limits=limits, deployment=DeploymentPlan(slow_vertex="last")),
+    ):
+        assert judged(view(1), plan=plan, at_ms=END_MS + 2 * LATE_MS).verdict is Verdict.VALID
+        assert judged(view(1), plan=plan, at_ms=END_MS + 4 * LATE_MS).verdict is Verdict.INVALID
 
 
 def test_the_clock_of_the_system_may_show_another_time_at_the_beginning() -> None:
