@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Protocol, runtime_checkable
@@ -135,8 +135,8 @@ class HasTimers(Protocol):
     def next_timer_ms(self) -> int | None:
         """Return when the next timer is due; None if none is set."""
 
-    def fire_timers(self, until_ms: float, most: int) -> Iterator[Payload]:
-        """Let at most so many timers go off that are due by a time; yield what each emits, before the next goes off."""
+    def fire_timer(self, until_ms: float) -> Sequence[Payload] | None:
+        """Let the next timer go off if it is due by a time; return what it emits, or None if none is due."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,14 +191,10 @@ class TimedProcessOperator(KeyedFunctionOperator):
         """Return when the next timer is due; None if none is set."""
         return self._with_timers().next_ms()
 
-    def fire_timers(self, until_ms: float, most: int) -> Iterator[Payload]:
-        """Let at most so many timers go off that are due by a time; yield what each emits, before the next goes off."""
-        timers = self._with_timers()
-        for _ in range(most):
-            due = timers.take(until_ms)
-            if due is None:
-                return
-            yield from self._fired(due)
+    def fire_timer(self, until_ms: float) -> Sequence[Payload] | None:
+        """Let the next timer go off if it is due by a time; return what it emits, or None if none is due."""
+        due = self._with_timers().take(until_ms)
+        return None if due is None else self._fired(due)
 
     def end_of_input(self) -> Iterator[Payload]:
         """Let all timers go off, in the order of their times: nobody waits for them any more.
@@ -215,11 +211,10 @@ class TimedProcessOperator(KeyedFunctionOperator):
                     "timers.ended"
                 )
 
-    def _fired(self, due: _Due) -> Iterator[Payload]:
+    def _fired(self, due: _Due) -> Sequence[Payload]:
         at_ms, group, key = due
         rows = list(self._function.on_timer(group, key, at_ms))
-        if rows:
-            yield self._plane.from_rows(rows)
+        return (self._plane.from_rows(rows),) if rows else ()
 
     def _process_row(self, number: int, row: Row) -> Iterable[Row]:
         group, key = self._key_of(row, self._keys[number])

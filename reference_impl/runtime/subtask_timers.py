@@ -11,8 +11,8 @@ from barrier_tck.reference_impl.runtime.ports import Clock, Timers
 
 OF_OPERATORS = "timers of operators"
 """The name of the world's timer for all that the operators set."""
-AT_ONCE_MAX = 100
-"""So many timers of an operator go off, and then others have their turn: messages, barriers and records."""
+AT_ONCE_MAX, AT_ONCE_MS = 100, 10.0
+"""After so many timers of an operator, or so much time, others have their turn: messages, barriers and records."""
 _LATER_MS = 5.0
 """After this time it is looked again whether there is room for what timers emit."""
 
@@ -58,8 +58,12 @@ class SubtaskTimers:
             self._set_at(now_ms + _LATER_MS)
             return None
         for place, operator in self._timed:
-            for payload in operator.fire_timers(now_ms, AT_ONCE_MAX):
-                run_chain(place + 1, payload)
+            for _ in range(AT_ONCE_MAX):
+                payloads = operator.fire_timer(now_ms)
+                for payload in payloads or ():
+                    run_chain(place + 1, payload)
+                if payloads is None or self._clock.now_ms() - now_ms > AT_ONCE_MS:
+                    break
         next_ms = self._next_ms()
         if next_ms is not None and next_ms <= now_ms:
             self._set_at(now_ms + 1)

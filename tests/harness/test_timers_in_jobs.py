@@ -5,7 +5,7 @@ That they survive failures and move with their keys is tried by the conformance 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -124,19 +124,19 @@ def test_behind_the_barrier_of_a_stop_no_timer_goes_off(
     )
     held: dict[int, bool] = {}
     behind: list[int] = []
-    hold, fire = SubtaskDriver.hold_input, TimedProcessOperator.fire_timers
+    hold, fire = SubtaskDriver.hold_input, TimedProcessOperator.fire_timer
 
     def hold_input(self: SubtaskDriver, now: bool) -> None:
         held.update((id(operator), now) for operator in self.operators)
         hold(self, now)
 
-    def fire_timers(self: TimedProcessOperator, until_ms: float, most: int) -> Iterable[Payload]:
-        for payload in fire(self, until_ms, most):
-            behind.extend([len(payload)] if held.get(id(self)) else [])
-            yield payload
+    def fire_timer(self: TimedProcessOperator, until_ms: float) -> Sequence[Payload] | None:
+        payloads = fire(self, until_ms)
+        behind.extend(len(payload) for payload in payloads or () if held.get(id(self)))
+        return payloads
 
     monkeypatch.setattr(SubtaskDriver, "hold_input", hold_input)
-    monkeypatch.setattr(TimedProcessOperator, "fire_timers", fire_timers)
+    monkeypatch.setattr(TimedProcessOperator, "fire_timer", fire_timer)
     for seed in range(4):
         record = run_trial(msgspec.structs.replace(plan, seed=seed), ReferenceSimulated(), tmp_path)
         assert record.verdict is Verdict.VALID

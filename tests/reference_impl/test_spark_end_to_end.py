@@ -6,7 +6,8 @@ import contextlib
 import os
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,11 +19,12 @@ from barrier_tck.harness.cluster.local_cluster import LocalCluster, LocalCluster
 from barrier_tck.harness.cluster.spark_session import spark_session
 from barrier_tck.reference_impl.config import CheckpointConfig, JobConfig, RestartConfig
 from barrier_tck.reference_impl.ids import AttemptNumber, SubtaskId
-from barrier_tck.reference_impl.operators.functions import Count, Emission, Sum
+from barrier_tck.reference_impl.operators.functions import Count, Emission, Row, Sum
 from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.operators.job import StreamJob
 from barrier_tck.reference_impl.operators.sinks import FileSink
 from barrier_tck.reference_impl.operators.sources import ParquetSource
+from barrier_tck.reference_impl.operators.timed_process import KeyedTimers
 from barrier_tck.reference_impl.protocol.causes import Cause
 from barrier_tck.reference_impl.protocol.coordinator_states import JobState
 from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint
@@ -33,6 +35,7 @@ from barrier_tck.reference_impl.spark.running_attempt import JobEnd
 from barrier_tck.reference_impl.spark.spark_observer import SparkJobObserver
 from barrier_tck.reference_impl.spark.spark_options import SparkOptions, session_settings
 from barrier_tck.reference_impl.spark.transport import ChannelServer
+from barrier_tck.reference_impl.state.keyed import KeyedStates
 
 pytestmark = pytest.mark.spark
 
@@ -81,11 +84,11 @@ def job(source: Path, rows_per_second: int) -> JobGraph:
     )
 
 
-def committed(files: Path) -> list[dict[str, int]]:
-    """Return every committed row, ordered by key; a row that was committed twice appears twice."""
+def committed(files: Path, column: str = "k") -> list[dict[str, int]]:
+    """Return every committed row, ordered by a column; a row that was committed twice appears twice."""
     names = sorted(path for path in (files / "out").rglob("*.parquet") if "pending" not in str(path))
     rows = [row for name in names for row in pq.read_table(name).to_pylist()]
-    return sorted(rows, key=lambda row: row["k"])
+    return sorted(rows, key=lambda row: row[column])
 
 
 class Killer(SparkJobObserver):
@@ -264,3 +267,32 @@ def test_an_observer_that_raises_is_reported_and_not_taken_for_a_failure_of_the_
         pytest.raises(RuntimeError, match="the coordinator crashed"),
     ):
         runner.wait(60)
+
+
+def test_timers_that_are_always_due_hold_up_neither_checkpoints_nor_the_end(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Each goes off 2 ms after it should, and sets the next one for 1 ms after its own time. So one is always due."""
+
+    class Ever:
+        def open(self, states: KeyedStates, timers: KeyedTimers) -> None:
+            self.timers = timers
+
+        def process(self, group: int, key: bytes, row: Row, number: int) -> Iterable[Row]:
+            self.timers.set(group, key, self.timers.now_ms)
+            return (row,) if row["v"] % 100 == 0 else ()
+
+        def on_timer(self, group: int, key: bytes, at_ms: int) -> Iterable[Row]:
+            time.sleep(0.002)
+            if not self.timers.ended:
+                self.timers.set(group, key, at_ms + 1)
+            return ()
+
+    source = ParquetSource((str(write_input(tmp_path / "in")),), batch_rows=200, rate_limit=3_000)
+    timed = StreamJob("timed", max_parallelism=16).source(source, FILES, "source").key_by("k")
+    graph = timed.process(Ever, 2, "ever", timers=True).sink(FileSink("out"), parallelism=1).build()
+    observer = Killer({})
+    end = run(spark, graph, tmp_path / "files", observer, [])
+    assert end == JobEnd(JobState.FINISHED, "")
+    assert len(observer.completed) > 2 and observer.attempts == [(1, None)]
+    assert [row["v"] for row in committed(tmp_path / "files", "v")] == list(range(0, FILES * ROWS, 100))

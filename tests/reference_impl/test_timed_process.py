@@ -61,7 +61,10 @@ DELAY = TimedProcess("op", (("k",),), Delay)
 
 
 def fired(operator: Any, until_ms: float) -> list[Row]:
-    return [row for payload in operator.fire_timers(until_ms, 1_000) for row in listed(payload)]
+    rows: list[Row] = []
+    while (payloads := operator.fire_timer(until_ms)) is not None:
+        rows += [row for payload in payloads for row in listed(payload)]
+    return rows
 
 
 @pytest.mark.parametrize("plane", PLANES, ids=["rows", "arrow"])
@@ -168,13 +171,6 @@ def test_what_is_in_memory_does_not_grow_with_timers_that_were_deleted() -> None
     assert timers.take(None) == (10_000, *key) and timers.take(None) is None
 
 
-def test_only_so_many_go_off_at_once() -> None:
-    operator = opened(DELAY, RowPlane())
-    operator.process([{"k": "a", "at": at_ms} for at_ms in range(10)])
-    assert [payload[0]["at"] for payload in operator.fire_timers(100, 4)] == [0, 1, 2, 3]
-    assert [payload[0]["at"] for payload in operator.fire_timers(5, 4)] == [4, 5]
-
-
 def test_several_inputs_share_the_timers_of_a_key() -> None:
     operator = opened(TimedProcess("op", (("k",), ("other",)), Delay), RowPlane())
     operator.process_input([{"k": "a", "at": 3}], 0)
@@ -245,7 +241,7 @@ def test_timers_in_a_loop_are_refused() -> None:
 def test_a_slow_operator_still_has_timers() -> None:
     """As any version of Python looks for them: a wrapper that passes attributes on would not do."""
     slow = slowed_down(Components(), "op", 1).build_operator(DELAY, RowPlane())
-    assert isinstance(slow, HasTimers) and inspect.getattr_static(slow, "fire_timers")
+    assert isinstance(slow, HasTimers) and inspect.getattr_static(slow, "fire_timer")
 
 
 # --- in a subtask -------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from barrier_tck.reference_impl.operators.api import DataPlane, Operator, OperatorContext, Payload
 from barrier_tck.reference_impl.operators.functions import Row
@@ -87,7 +87,7 @@ class FiresForTheLastKey(TimedProcessOperator):
         self._last = self._key_of(row, self._keys[number])
         return super()._process_row(number, row)
 
-    def _fired(self, due: tuple[int, int, bytes]) -> Iterator[Payload]:
+    def _fired(self, due: tuple[int, int, bytes]) -> Sequence[Payload]:
         at_ms, group, key = due
         return super()._fired((at_ms, *(self._last or (group, key))))
 
