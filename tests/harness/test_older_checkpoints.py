@@ -19,7 +19,7 @@ from barrier_tck.harness.oracle.dataflow import Dataflow
 from barrier_tck.harness.oracle.jobs_of_trial import jobs_of_trial
 from barrier_tck.harness.oracle.opened_checkpoints import positions_of
 from barrier_tck.harness.oracle.progress import Progress
-from barrier_tck.harness.oracle.recoveries import GivenUp, given_up
+from barrier_tck.harness.oracle.recoveries import GivenUp, given_up, restored_checkpoints
 from barrier_tck.harness.oracle.trial_input import TrialInput
 from barrier_tck.harness.plan.reading import read_plan
 from barrier_tck.harness.plan.trial_plan import (
@@ -271,13 +271,15 @@ def test_a_damaged_file_explains_each_attempt_that_meets_it(tmp_path: Path) -> N
     )
     result = execute(plan, system, tmp_path)
     assert result.history is not None
-    reasons = [line.operation.reason for line in result.history.of(AttemptEnded)]
-    assert reasons.count(Reason.CHECKPOINT_UNREADABLE) == 2
+    ended = [line.operation for line in result.history.of(AttemptEnded)]
+    unreadable = [one.attempt for one in ended if one.reason is Reason.CHECKPOINT_UNREADABLE]
+    began = restored_checkpoints(result.history)
+    assert len(unreadable) == 2
     (judged,) = [finding for finding in result.record.findings if finding.checker == "progress"]
     assert judged.verdict is Verdict.VALID
     # The last of them, as if it had started from a checkpoint without the file.
     changed = tuple(
-        msgspec.structs.replace(view, files={}) if view.checkpoint == 2 else view
+        msgspec.structs.replace(view, files={}) if view.checkpoint == began[unreadable[-1]] else view
         for view in result.history.checkpoints
     )
     job = system.job(plan)

@@ -14,7 +14,7 @@ PAGE = (ROOT / "docs" / "guide" / "state-backend.md").read_text()
 
 
 def test_the_page_shows_the_whole_example() -> None:
-    (shown,) = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
+    shown = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)[0]
     assert shown == (ROOT / "examples" / "minimal_backend" / "backend.py").read_text()
 
 

@@ -309,8 +309,7 @@ class SimulatedWorld:
             restored_checkpoint=restore.checkpoint if restore is not None else None,
             stopped=restore is not None and restore.stops_the_job,
         )
-        shared, troubles = process.executor.files, self.storage_troubles
-        host = process.executor.host
+        shared, troubles, host = process.executor.files, self.storage_troubles, process.executor.host
         ports = SubtaskPorts(
             clock=self.scheduler,
             probe=process,
