@@ -38,22 +38,23 @@ IN_TIME_MS = LATE_MS_MAX + 3
 class Echo:
     """Sets a timer for each record, and says how late it has gone off, and whether because the input had ended."""
 
-    def __init__(self, delay_ms: int) -> None:
-        self.delay_ms = delay_ms
+    def __init__(self, delay_ms: int, first_ms: int) -> None:
+        self.delay_ms, self.first_ms = delay_ms, first_ms
 
     def open(self, states: KeyedStates, timers: KeyedTimers) -> None:
         self.timers = timers
 
     def process(self, group: int, key: bytes, row: Row, number: int) -> Iterable[Row]:
-        self.timers.set(group, key, self.timers.now_ms + self.delay_ms)
+        self.timers.set(group, key, self.timers.now_ms + (self.first_ms if row["k"] == 0 else self.delay_ms))
         return ()
 
     def on_timer(self, group: int, key: bytes, at_ms: int) -> Iterable[Row]:
         return [{"k": group, "late": self.timers.now_ms - at_ms, "ended": self.timers.ended}]
 
 
-def echo(delay_ms: int) -> Callable[[], Echo]:
-    return lambda: Echo(delay_ms)
+def echo(delay_ms: int, first_ms: int | None = None) -> Callable[[], Echo]:
+    """Return what makes the function; ``first_ms`` is the delay of records whose ``k`` is 0, if it differs."""
+    return lambda: Echo(delay_ms, delay_ms if first_ms is None else first_ms)
 
 
 def few() -> Stream:
@@ -91,11 +92,20 @@ def the_second_one_is_later() -> Stream:
     return first.key_by("k").process(echo(40), name="behind", chain=True, timers=True)
 
 
+def one_timer_is_far_ahead() -> Stream:
+    """While it is, those of the other operator must go off."""
+    first = few().key_by("k").process(echo(10, first_ms=400), 1, "timed", timers=True)
+    return first.key_by("k").process(echo(10), name="behind", chain=True, timers=True)
+
+
+STREAMS = [
+    *(alone, set_ahead_of_a_barrier, over_several_inputs),
+    *(the_first_one_is_later, the_second_one_is_later, one_timer_is_far_ahead),
+]
+
+
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize(
-    "stream",
-    [alone, set_ahead_of_a_barrier, over_several_inputs, the_first_one_is_later, the_second_one_is_later],
-)
+@pytest.mark.parametrize("stream", STREAMS)
 def test_timers_go_off_in_time_whatever_has_set_them(stream: Callable[[], Stream], seed: int) -> None:
     graph: JobGraph = stream().sink(out(), 1).build()
     rows = committed(run(graph, None, seed)[0], "output")
