@@ -436,7 +436,7 @@ def test_drawn_jobs_become_narrower_again_and_again(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_elastic_jobs_are_drawn_with_loops_which_have_room_after_the_loss() -> None:
-    plans = draw_plans(3, 120, profile_named("loops"))
+    plans = draw_plans(3, 180, profile_named("loops"))
     elastic = [plan for plan in plans if plan.deployment.elastic_wait_ms is not None]
     assert len(elastic) > 10
     for plan in elastic:
