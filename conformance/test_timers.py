@@ -137,8 +137,9 @@ def test_what_waits_for_timers_is_part_of_a_checkpoint_and_comes_out_once(
 @pytest.mark.clause("STA-1", "RSC-1", "RSC-3")
 @pytest.mark.needs(Capability.RESCALING, Capability.SAVEPOINTS)
 @pytest.mark.long_on_clusters
-@pytest.mark.parametrize("mode", ["exactly_once", "unaligned"])
-@pytest.mark.parametrize("width", [4, 1], ids=["wider", "narrower"])
+@pytest.mark.parametrize(
+    ("width", "mode"), [(4, "unaligned"), (1, "exactly_once")], ids=["wider", "narrower"]
+)
 def test_timers_and_what_waits_for_them_move_with_their_keys(
     trials: Trials, mode: CheckpointingMode, width: int
 ) -> None:
