@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import msgspec
 from hypothesis import strategies as st
 
 from barrier_tck.harness.draw.choices import chance
 from barrier_tck.harness.draw.profile import Profile
-from barrier_tck.harness.plan.job_graph import JobPlan, VertexPlan
+from barrier_tck.harness.plan.job_graph import JobPlan, OperatorPlan, VertexPlan
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.workloads.meaning import WINDOW
+
+OperatorT = TypeVar("OperatorT", VertexPlan, OperatorPlan)
 
 
 def with_windows(draw: st.DrawFn, profile: Profile, plan: TrialPlan) -> TrialPlan:
@@ -34,18 +38,14 @@ def _keeping(vertex: VertexPlan) -> list[str]:
 
 
 def _with_kinds(job: JobPlan, windows: dict[str, int]) -> JobPlan:
-    vertices = []
-    for vertex in job.vertices:
-        if vertex.name in windows:
-            parameters = {**vertex.parameters, "size_ms": windows[vertex.name]}
-            vertex = msgspec.structs.replace(vertex, kind=WINDOW, parameters=parameters)
-        then = tuple(
-            msgspec.structs.replace(
-                one, kind=WINDOW, parameters={**one.parameters, "size_ms": windows[one.name]}
-            )
-            if one.name in windows
-            else one
-            for one in vertex.then
-        )
-        vertices.append(msgspec.structs.replace(vertex, then=then))
+    def changed(one: OperatorT) -> OperatorT:
+        if one.name not in windows:
+            return one
+        parameters = {**one.parameters, "size_ms": windows[one.name]}
+        return msgspec.structs.replace(one, kind=WINDOW, parameters=parameters)
+
+    vertices = (
+        msgspec.structs.replace(changed(vertex), then=tuple(map(changed, vertex.then)))
+        for vertex in job.vertices
+    )
     return msgspec.structs.replace(job, vertices=tuple(vertices))

@@ -42,11 +42,10 @@ from barrier_tck.harness.oracle.stored_checkpoints import StoredCheckpoints
 from barrier_tck.harness.oracle.timers_kept import TimersKept
 from barrier_tck.harness.oracle.tolerated_failures import ToleratedFailures
 from barrier_tck.harness.oracle.trial_input import TrialInput
-from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.system.system_under_test import Capability
 from barrier_tck.harness.workloads.connected_components import NODE
-from barrier_tck.harness.workloads.meaning import WINDOW
+from barrier_tck.harness.workloads.meaning import windows_of
 from barrier_tck.harness.workloads.money import banks_of
 from barrier_tck.harness.workloads.workload import Workload
 from barrier_tck.harness.workloads.workload_names import filled, workload_named
@@ -109,7 +108,7 @@ def checkers_for(
         ]
         if plan.checkpoints.incremental:
             chosen.append(SharedFilesKept())
-        if judges_output and _has_windows(trial_input.plan.job):
+        if judges_output and windows_of(trial_input.plan.job):
             chosen.append(TimersKept(trial_input.plan))
         if Capability.EARLY_FINISH in capabilities:
             chosen.append(FinishedSubtasks(trial_input))
@@ -127,10 +126,6 @@ def checkers_for(
         chosen.append(NarrowedJobs())
     chosen += [Progress(trial_input), FaultsFired()]
     return tuple(chosen)
-
-
-def _has_windows(job: JobPlan) -> bool:
-    return any(operator.kind == WINDOW for vertex in job.vertices for operator in vertex.operators)
 
 
 def is_exact(plan: TrialPlan) -> bool:

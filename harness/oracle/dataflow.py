@@ -50,12 +50,12 @@ from barrier_tck.harness.workloads.meaning import (
     JUDGED_APART,
     TIMERS,
     WAITING,
-    WINDOW,
     Bag,
     Content,
     DataflowModel,
     Record,
     union,
+    windows_of,
 )
 from barrier_tck.harness.workloads.record_forms import LINEAGE, RecordForm, form_of, without_input
 
@@ -416,12 +416,6 @@ class _Judge:
         return f"{self._form.told(bare)}{read}{came}"
 
     @cached_property
-    def _windows(self) -> tuple[str, ...]:
-        """The operators that hold records back."""
-        operators = [one for vertex in self.context.plan.job.vertices for one in vertex.operators]
-        return tuple(operator.name for operator in operators if operator.kind == WINDOW)
-
-    @cached_property
     def _apart(self) -> tuple[str, ...]:
         """The operators whose state another checker judges."""
         operators = [one for vertex in self.context.plan.job.vertices for one in vertex.operators]
@@ -459,7 +453,7 @@ class _Judge:
             None if view.reached_sinks is None else self._by_writer(view.reached_sinks, view.reached_by)
         )
         held: dict[str, dict[Record, list[str]]] = {}
-        waiting: dict[str, Bag] = {}
+        waiting: dict[str, Bag] = {name: Counter() for name in windows_of(self.context.plan.job)}
         for part in view.state:
             if part.operator in self._apart or part.name == TIMERS:
                 continue
@@ -468,8 +462,8 @@ class _Judge:
                 for number, row in self._form.kept(part.name, key_of_text(text), entry):
                     record = number, self._form.read(row)
                     records.setdefault(record, []).append(self._form.way(row))
-                    if part.operator in self._windows and part.name == WAITING:
-                        waiting.setdefault(part.operator, Counter())[record] += 1
+                    if part.operator in waiting and part.name == WAITING:
+                        waiting[part.operator][record] += 1
         return SeenCut(positions_of(view), held, at_sinks, by_edge(view, self._form), waiting)
 
     def _by_writer(self, rows: Sequence[Row], writers: Sequence[str]) -> dict[str, dict[Record, list[str]]]:

@@ -13,7 +13,7 @@ from barrier_tck.harness.oracle.snapshot_formula import key_of_text
 from barrier_tck.harness.plan.job_graph import EdgePlan, JobPlan, Spread
 from barrier_tck.harness.record.history import SnapshotView
 from barrier_tck.harness.system.job_view import JobView
-from barrier_tck.harness.workloads.meaning import TIMERS, WINDOW
+from barrier_tck.harness.workloads.meaning import TIMERS, windows_of
 
 _STEP = re.compile(r"(?P<operator>[^\[\]/]+)(?:/[ab])?\[(?P<index>\d+)\]")
 
@@ -195,8 +195,7 @@ class RecordPaths:
             for operator in vertex.operators
             if operator.kind == "rekey"
         ]
-        operators = [operator for vertex in job.vertices for operator in vertex.operators]
-        self._windows = frozenset(operator.name for operator in operators if operator.kind == WINDOW)
+        self._windows = windows_of(job)
         self._edges: dict[tuple[str, str], tuple[EdgePlan, ...]] = {}
         for edge in job.edges:
             ends = edge.source, edge.target

@@ -19,7 +19,7 @@ from barrier_tck.harness.record.history import SnapshotView
 from barrier_tck.harness.record.operations import CheckpointTriggered
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
-from barrier_tck.harness.workloads.meaning import TIMERS, WAITING, WINDOW
+from barrier_tck.harness.workloads.meaning import TIMERS, WAITING, windows_of
 
 WAITED = "waited"
 """The count of a finding that says how many records were seen waiting in checkpoints."""
@@ -39,8 +39,7 @@ class TimersKept:
 
     def __init__(self, plan: TrialPlan) -> None:
         """Take the plan, whose job is filled in and has windows."""
-        operators = [one for vertex in plan.job.vertices for one in vertex.operators]
-        self._windows = tuple(operator.name for operator in operators if operator.kind == WINDOW)
+        self._windows = windows_of(plan.job)
         lasting_ms = sum(scheduled.fault.heals_after_ms or 0 for scheduled in plan.faults)
         stops = any(savepoint.stop for savepoint in plan.savepoints)
         self._held_up_ms = lasting_ms + (plan.checkpoints.timeout_ms if stops else 0)

@@ -213,6 +213,11 @@ KINDS = (*STATELESS, *STATEFUL)
 """Every kind of operator that has a meaning as a function of bags."""
 
 
+def windows_of(job: JobPlan) -> tuple[str, ...]:
+    """Return the operators of a job that hold records back."""
+    return tuple(one.name for vertex in job.vertices for one in vertex.operators if one.kind == WINDOW)
+
+
 def require_meaning(job: JobPlan) -> None:
     """Raise ValueError for an operator whose kind has no meaning here."""
     for vertex in job.vertices:

@@ -28,12 +28,11 @@ from barrier_tck.faults.vocabulary import After, ProtocolPoint
 from barrier_tck.harness.draw.drawn_lists import keeps_lists
 from barrier_tck.harness.draw.profiles import profile_named
 from barrier_tck.harness.draw.strategies import Circumstances, draw_plan, draw_plans
-from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.system.exposed_targets import targets_of
 from barrier_tck.harness.system.system_under_test import Capability
-from barrier_tck.harness.workloads.meaning import WINDOW
+from barrier_tck.harness.workloads.meaning import WINDOW, windows_of
 
 _Option = TypeVar("_Option")
 
@@ -266,10 +265,6 @@ def test_operators_keep_lists_only_in_systems_that_can() -> None:
             assert any(keeps_lists(plan.job) for plan in plans) is expected, (profile, expected)
 
 
-def has_windows(job: JobPlan) -> bool:
-    return any(operator.kind == WINDOW for vertex in job.vertices for operator in vertex.operators)
-
-
 def test_operators_hold_records_back_only_in_systems_that_can() -> None:
     system = ReferenceSimulated()
     without = system.capabilities - {Capability.OPERATOR_TIMERS}
@@ -277,7 +272,7 @@ def test_operators_hold_records_back_only_in_systems_that_can() -> None:
         for capabilities, expected in ((system.capabilities, True), (without, False)):
             around = Circumstances(system.job, capabilities)
             plans = draw_plans(18, 60, profile_named(profile), around)
-            assert any(has_windows(plan.job) for plan in plans) is expected, (profile, expected)
+            assert any(windows_of(plan.job) for plan in plans) is expected, (profile, expected)
 
 
 def test_what_else_is_drawn_does_not_depend_on_windows() -> None:
@@ -298,7 +293,7 @@ def test_no_operator_in_a_loop_holds_records_back() -> None:
     around = Circumstances(system.job, system.capabilities)
     profile = replace(profile_named("loops"), windows_per_mille=1_000)
     drawn = [plan.job for plan in draw_plans(19, 80, profile, around) if plan.job.loops]
-    assert any(has_windows(job) for job in drawn)
+    assert any(windows_of(job) for job in drawn)
     for job in drawn:
         looped = [job.vertex(name) for loop in job.loops for name in loop]
         assert all(operator.kind != WINDOW for vertex in looped for operator in vertex.operators)
