@@ -181,6 +181,11 @@ _SPARK_RESCALE = replace(
     alignment_timeouts_ms=(0, 50, 200),
     slow_vertex_per_mille=380,
     slow_batch_ms=(5, 20),
+    # Few trials are in at-least-once mode. Without it these show no duplicate, and nothing is known of the mode.
+    latency_ms_max=(5, 20),
+    slow_at_least_once_per_mille=1_000,
+    slow_channel_into_keyed=True,
+    slow_factors=(5, 8),
     faults=(1, 2),
     kinds=(("executor", 2), ("worker", 3), ("coordinator", 1)),
     savepoints=(2, 4),
