@@ -53,10 +53,6 @@ BANNED_CALLS_BELOW_THE_LINE = {
     "print": "events",
 }
 
-LONGEST_MODULE = 500
-#: Modules that may be longer, each with its reason and its own limit.
-LONGER_MODULES: dict[str, tuple[int, str]] = {}
-
 #: Modules that nothing imports because something else starts them, and what starts them.
 STARTED_BY_OTHERS = {
     "barrier_tck.conformance.conftest": "pytest",
@@ -144,25 +140,6 @@ def test_protocol_core_uses_no_clock_randomness_thread_socket_or_file() -> None:
                     use = BANNED_CALLS_BELOW_THE_LINE[called]
                     found.append(f"{name(path)}:{node.lineno} calls {called}(): use {use}")
     assert not found, "\n".join(found)
-
-
-def test_modules_are_short_or_have_a_reason() -> None:
-    found = []
-    for path in python_files(*SOURCES):
-        lines = len(path.read_text().splitlines())
-        limit, _ = LONGER_MODULES.get(name(path), (LONGEST_MODULE, ""))
-        if lines > limit:
-            found.append(f"{name(path)} has {lines} lines, {limit} are allowed: split it by subject")
-    assert not found, "\n".join(found)
-
-
-def test_every_exception_is_still_needed() -> None:
-    for listed, (limit, reason) in LONGER_MODULES.items():
-        path = ROOT / listed
-        assert path.exists(), f"{listed} is gone: remove it from LONGER_MODULES"
-        assert len(path.read_text().splitlines()) > LONGEST_MODULE, f"{listed} is short now"
-        assert limit > LONGEST_MODULE
-        assert reason
 
 
 def test_every_module_has_a_docstring() -> None:
@@ -255,49 +232,6 @@ def test_a_circle_is_found_however_it_is_hidden(tmp_path: Path, monkeypatch: pyt
     ]
     (package / "second.py").write_text("")
     assert not circle_in(imports_within(python_files("harness")))
-
-
-def public_classes(paths: list[Path]) -> dict[str, list[str]]:
-    """Return the name of each public class -> every module that defines it."""
-    found: dict[str, list[str]] = {}
-    for path in paths:
-        for node in tree_of(path).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                found.setdefault(node.name, []).append(name(path))
-    return found
-
-
-def test_different_classes_have_different_names() -> None:
-    shared = {
-        shown: paths for shown, paths in public_classes(python_files(*FOLDERS)).items() if len(paths) > 1
-    }
-    assert not shared, f"give each class its own noun: {shared}"
-
-
-def test_different_modules_have_different_names() -> None:
-    named: dict[str, list[str]] = {}
-    for path in python_files(*FOLDERS, "benchmarks"):
-        if path.name not in ("__init__.py", "__main__.py", "conftest.py"):
-            named.setdefault(path.stem, []).append(name(path))
-    shared = {stem: paths for stem, paths in named.items() if len(paths) > 1}
-    assert not shared, f"give each module its own name: {shared}"
-
-
-def test_a_name_that_is_given_twice_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(globals(), "ROOT", tmp_path)
-    for folder, text in (
-        ("faults", "class Trial: ..."),
-        ("harness/plan", "class Trial: ...\nclass _Own: ..."),
-    ):
-        (tmp_path / folder).mkdir(parents=True)
-        (tmp_path / folder / "trial.py").write_text(text)
-    assert public_classes(python_files("faults", "harness")) == {
-        "Trial": ["faults/trial.py", "harness/plan/trial.py"]
-    }
-    with pytest.raises(AssertionError, match="trial"):
-        test_different_classes_have_different_names()
-    with pytest.raises(AssertionError, match="trial"):
-        test_different_modules_have_different_names()
 
 
 def test_no_module_is_unused() -> None:

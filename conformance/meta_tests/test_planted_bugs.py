@@ -1,6 +1,7 @@
 """A system with a planted bug fails the suite's own tests (CER-2).
 
-A checker catches each bug, and the product passes the same plan: ``tests/harness/test_mutants.py`` shows both.
+A checker catches each bug, and the product passes the same plan: ``tests/harness/reference/test_mutants.py`` shows
+both.
 """
 
 from __future__ import annotations

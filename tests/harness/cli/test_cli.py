@@ -1,0 +1,195 @@
+"""The command: exit codes, and one JSON object as the last line of standard output."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import barrier_tck.harness.campaign.runner
+import barrier_tck.harness.trial.trial_run
+from barrier_tck.harness.cli import main as cli
+from barrier_tck.harness.plan.trial_plan import TrialPlan, write
+from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.harness.support.errors import OperatingError
+from barrier_tck.harness.system import system_names as registry
+from barrier_tck.harness.system.system_under_test import SystemUnderTest
+from tests.harness.fake_system import TABLE, Behaviour, FakeSystem, interrupting
+
+
+def use(monkeypatch: pytest.MonkeyPatch, system: FakeSystem) -> FakeSystem:
+    def opened(name: str) -> SystemUnderTest:
+        registry.require_system(name)
+        return system
+
+    monkeypatch.setattr(registry, "open_system", opened)
+    monkeypatch.setattr(
+        barrier_tck.harness.trial.trial_run, "standard_checkers", lambda plan, deployed: TABLE
+    )
+    return system
+
+
+def last_json(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    value: dict[str, Any] = json.loads(capsys.readouterr().out.splitlines()[-1])
+    return value
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "code"),
+    [
+        (lambda plan: Verdict.VALID, 0),
+        (lambda plan: Verdict.INVALID, 1),
+        (lambda plan: Verdict.UNKNOWN, 2),
+        (interrupting(after=3), 2),
+    ],
+    ids=["valid", "invalid", "unknown", "interrupted"],
+)
+def test_a_campaign_exits_with_its_verdict(
+    behaviour: Behaviour,
+    code: int,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    system = use(monkeypatch, FakeSystem(behaviour))
+    assert cli.run(["campaign", "--trials", "5", "--out", str(tmp_path), "--json"]) == code
+    result = last_json(capsys)
+    for key in (
+        "trials",
+        "valid",
+        "invalid",
+        "unknown",
+        "faults_fired",
+        "recoveries",
+        "checkpoints_completed",
+    ):
+        assert isinstance(result[key], int)
+    assert result["verdict"] in ("valid", "invalid", "unknown") and system.closed == 1
+    assert (Path(result["run_directory"]) / "report.html").is_file()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["campain"], "campaign"),
+        (["campaign", "--trials", "many"], "--trials"),
+        (["campaign", "--trials", "0"], "trials is 0"),
+        (["campaign", "--trials", "3", "--budget", "5m"], "keep one"),
+        (["campaign", "--budget", "soon"], "'soon'"),
+        (["campaign", "--system", "reference-simulatd"], "did you mean 'reference-simulated'"),
+        (["campaign", "nowhere.toml"], "nowhere.toml does not exist"),
+        (["replay", "nowhere"], "nowhere does not exist"),
+        (["report", "nowhere"], "nowhere"),
+        (["bench", "thruput"], "did you mean 'throughput'"),
+        (["campaign", "--state-backend", "rocksbd"], "did you mean 'rocksdb'"),
+        (["campaign", "--state-backend", "no_such_module:Backend"], "No module named 'no_such_module'"),
+        (["mutants", "--world", "spork"], "did you mean 'spark'"),
+        (["mutants", "--only", "ZZ-99"], "ZZ-99"),
+        (["campaign", "--out", "/proc/nowhere", "--trials", "1"], "--out"),
+    ],
+)
+def test_bad_input_exits_with_3_and_says_what_to_change(
+    arguments: list[str], words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    use(monkeypatch, FakeSystem())
+    assert cli.run([*arguments, "--json"]) == 3
+    captured = capsys.readouterr()
+    assert words in captured.err
+    assert json.loads(captured.out.splitlines()[-1])["exit_code"] == 3
+
+
+def test_a_bug_of_ours_exits_with_4_and_keeps_the_traceback(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+
+    def broken(*_: object, **__: object) -> None:
+        raise AssertionError("cannot be")
+
+    use(monkeypatch, FakeSystem())
+    monkeypatch.setattr(barrier_tck.harness.campaign.runner, "run_campaign", broken)
+    assert cli.run(["campaign", "--trials", "1", "--out", str(tmp_path)]) == 4
+    message = capsys.readouterr().err
+    (crash,) = tmp_path.glob("barrier-tck-crash-*.txt")
+    assert "a bug in barrier-tck" in message and str(crash) in message and "cannot be" in crash.read_text()
+
+
+def test_a_system_that_fails_at_its_job_is_told_with_the_place(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(plan: TrialPlan) -> tuple[str, ...]:
+        raise KeyError("width")
+
+    system = use(monkeypatch, FakeSystem())
+    monkeypatch.setattr(system, "job", broken)
+    assert cli.run(["campaign", "--trials", "1", "--out", str(tmp_path / "out")]) == 3
+    message = capsys.readouterr().err
+    assert "fake fails when it is asked for its job: KeyError: 'width' (test_cli.py, line " in message
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_operating_error_outside_a_trial_exits_with_2(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(name: str) -> SystemUnderTest:
+        raise OperatingError("no cluster")
+
+    monkeypatch.setattr(registry, "open_system", failing)
+    assert cli.run(["campaign", "--trials", "1"]) == 2
+
+
+def test_a_failing_trial_leaves_one_line_that_repeats_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    use(monkeypatch, FakeSystem(lambda plan: Verdict.INVALID))
+    assert cli.run(["campaign", "--trials", "1", "--seed", "8", "--out", str(tmp_path)]) == 1
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("repeat trial 0:")]
+    plan = line.split()[5]
+    assert "shrunk/00000.json" in plan and "seed 8" in line
+    assert cli.run(["replay", plan]) == 1
+    assert cli.run(["report", str(tmp_path), "--json"]) == 1
+
+
+def test_a_trial_of_a_system_from_elsewhere_is_repeated_on_that_system(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    system = "barrier_tck.conformance.meta_tests.do_nothing:DoNothing"
+    assert cli.run(["campaign", "--system", system, "--trials", "1", "--out", str(tmp_path)]) == 1
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("repeat trial 0:")]
+    assert cli.run([*line.partition("barrier-tck ")[2].partition("   (")[0].split()]) == 1
+    assert "the job finished without a single checkpoint" in capsys.readouterr().out
+    (run,) = tmp_path.iterdir()
+    assert f" --system {system}" in (run / "report.html").read_text()
+    assert cli.run(["replay", str(run), "--trust"]) == 1
+
+
+def test_a_plan_alone_is_replayed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    use(monkeypatch, FakeSystem())
+    write(TrialPlan(), tmp_path / "plan.json")
+    assert cli.run(["replay", str(tmp_path / "plan.json")]) == 0
+    use(monkeypatch, FakeSystem(flaky=True))
+    assert cli.run(["replay", str(tmp_path / "plan.json")]) == 2
+
+
+def test_every_command_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ("campaign", "replay", "report", "doctor", "mutants", "bench"):
+        assert cli.run([command, "--help"]) == 0
+        assert "--json" in capsys.readouterr().out
+
+
+def test_the_command_starts_without_pyspark_or_hypothesis() -> None:
+    code = (
+        "import sys, barrier_tck.harness.cli.main, barrier_tck.harness.pytest_plugin; "
+        "print('pyspark' in sys.modules, 'hypothesis' in sys.modules)"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(__file__).parents[3],
+    )
+    assert found.stdout.split() == ["False", "False"]

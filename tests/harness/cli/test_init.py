@@ -1,0 +1,132 @@
+"""Files that ``init`` writes run unchanged; faults and campaign files can be listed.
+
+Grain: commands in this process, and skeletons as users get them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from barrier_tck.faults.catalogue import FAULTS, KINDS
+from barrier_tck.faults.fault import tag_of
+from barrier_tck.harness.campaign.configuration import read_configuration
+from barrier_tck.harness.certify.suite import certify
+from barrier_tck.harness.cli import main as cli
+from barrier_tck.harness.cli.shipped import SKELETONS, shipped_campaigns
+from tests.harness.cli.test_cli import last_json
+from tests.test_tidy import ROOT
+
+QUICK = 0.05
+"""The share of the examples that a quick certification runs."""
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.chdir(tmp_path)
+    before = list(sys.path)
+    yield tmp_path
+    sys.path[:] = before
+    for name in ("my_system", "my_backend", "other"):
+        sys.modules.pop(name, None)
+    importlib.invalidate_caches()
+
+
+def written(what: str, capsys: pytest.CaptureFixture[str], *file: str) -> list[str]:
+    """Write a first file; returns the words of the command that uses it."""
+    capsys.readouterr()
+    assert cli.run(["init", what, *file, "--json"]) == 0
+    use: str = last_json(capsys)["use"]
+    return use.removeprefix("barrier-tck ").split()
+
+
+@pytest.mark.parametrize("what", SKELETONS)
+def test_a_skeleton_runs_as_it_is(what: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = written(what, capsys)
+    assert cli.run([*words, "--trials", "12", "--json"]) == 0
+    result = last_json(capsys)
+    assert (result["valid"], result["faults_fired"] > 0) == (12, True)
+
+
+def test_a_skeleton_of_a_system_is_judged_and_not_only_run(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = written("system", capsys, "other.py")
+    honest = (here / "other.py").read_text()
+    point, step = "# The worker waits here, and may be killed.", "position += len(batch)"
+    assert (honest.count(point), honest.count(step)) == (1, 1)
+    # The position is moved first, so a worker that dies at the point loses its batch.
+    (here / "other.py").write_text(honest.replace(step, "pass").replace(point, step))
+    assert cli.run([*words[:-2], "--trials", "12"]) == 1
+
+
+def test_a_skeleton_of_a_backend_is_the_backend_of_the_guide(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (ROOT / "examples" / "minimal_backend" / "backend.py").read_text().replace(
+        "SortedDict", "My"
+    ).replace('"sorted-dict"', '"mine"').replace("a sorted dict", "this backend") == SKELETONS[
+        "backend"
+    ].text(), "the guide shows the same backend"
+    written("backend", capsys)
+    outcomes = certify("my_backend:MyBackend", "contract", scale=QUICK).outcomes
+    statuses = [outcome.status for outcome in outcomes if outcome.level == "contract"]
+    # With few examples, some kinds of steps may not be drawn.
+    assert set(statuses) <= {"passed", "unknown", "skipped"}
+    assert statuses.count("passed") > len(statuses) / 2
+
+
+@pytest.mark.long
+def test_a_skeleton_of_a_backend_is_certified_in_full(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    written("backend", capsys)
+    assert cli.run(["certify", "my_backend:MyBackend", "--level", "contract", "--no-strength"]) == 0
+
+
+def test_campaign_files_come_with_the_package_and_are_found_by_name(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = {file.stem: file for file in (ROOT / "campaigns").glob("*.toml")}
+    assert set(shipped_campaigns()) == set(files)
+    assert cli.run(["init"]) == 0
+    listed = capsys.readouterr().out
+    for name, file in files.items():
+        assert f"\n{name} " in listed
+        assert written(name, capsys) == ["campaign", f"{name}.toml"]
+        assert read_configuration(here / f"{name}.toml") == read_configuration(file)
+    (here / "ci.toml").unlink()
+    assert cli.run(["campaign", "ci", "--trials", "2"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["sistem"], "did you mean 'system'?"),
+        (["grafs"], "did you mean 'graphs'?"),
+        (["system", "taken.py"], "taken.py exists already"),
+        (["system", "my-system.py"], "could not be imported"),
+        (["backend", "mine.txt"], "could not be imported"),
+        (["campaign", "no/where.toml"], "no is not a directory; create it first"),
+        (["x" * 300], "there is no file 'xxx"),
+    ],
+)
+def test_what_cannot_be_written_is_told(
+    arguments: list[str], words: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "taken.py").touch()
+    assert cli.run(["init", *arguments]) == 3
+    assert words in capsys.readouterr().err
+
+
+def test_every_fault_is_listed_under_its_names(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["faults"]) == 0
+    printed = capsys.readouterr().out
+    assert "snapshot_taken" in printed
+    assert cli.run(["faults", "--json"]) == 0
+    listed = last_json(capsys)["faults"]
+    assert [one["kind"] for one in listed] and {one["kind"] for one in listed} == set(KINDS)
+    assert {one["type"] for one in listed} == {tag_of(fault) for fault in FAULTS}
+    assert all(one["about"] for one in listed)

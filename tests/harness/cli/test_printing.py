@@ -1,0 +1,164 @@
+"""What commands print: the verdict decides the exit code, whoever reads the output and in whatever encoding.
+
+Grain: commands in forked processes and one behind a real pipe, and commands called in this process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barrier_tck.harness.campaign.configuration import configuration_from
+from barrier_tck.harness.campaign.runner import run_campaign
+from barrier_tck.harness.cli import main as cli
+from barrier_tck.harness.cli.printing import VerdictConsole, emit
+from barrier_tck.harness.record.verdict import Verdict
+from tests.harness.cli.forked_command import Stream, forked
+from tests.harness.cli.test_cli import last_json, use
+from tests.harness.fake_system import TABLE, FakeSystem, interrupting, slowly
+from tests.test_tidy import ROOT, name, python_files
+
+CAMPAIGN = ("campaign", "--trials", "2", "--seed", "1", "--out")
+
+
+def nobody() -> int:
+    """Return the write end of a pipe whose reader is gone."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    return writer
+
+
+@pytest.mark.parametrize(
+    ("out", "err"),
+    [
+        (nobody, None),
+        (nobody, nobody),
+        (lambda: os.open("/dev/full", os.O_WRONLY), None),
+        (lambda: None, None),
+    ],
+    ids=["| true", "2>&1 | true", "> /dev/full", ">&-"],
+)
+def test_a_reader_that_leaves_does_not_change_the_exit_code(
+    out: Callable[[], Stream], err: Callable[[], Stream] | None, tmp_path: Path
+) -> None:
+    done = forked([*CAMPAIGN, str(tmp_path)], out=out(), err=-1 if err is None else err())
+    assert done.code == 0, done.err
+    assert (next(tmp_path.iterdir()) / "report.html").is_file(), "it went on to the end"
+
+
+def test_a_reader_that_leaves_in_a_real_pipe_does_not_change_the_exit_code(tmp_path: Path) -> None:
+    line = f"{sys.executable} -m barrier_tck.harness.cli.main {shlex.join([*CAMPAIGN, str(tmp_path)])} | head -n 1"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", line], cwd=ROOT, timeout=120, check=False)
+    assert done.returncode == 0
+
+
+def test_help_for_nobody_is_no_mistake_of_the_user() -> None:
+    assert forked(["--help"], out=nobody()).code == 141
+
+
+@pytest.mark.parametrize(("encoding", "sign"), [("ascii", "+"), ("latin-1", "+"), ("utf-8", "✓")])
+def test_a_verdict_is_printed_in_whatever_encoding(encoding: str, sign: str, tmp_path: Path) -> None:
+    done = forked([*CAMPAIGN, str(tmp_path), "--json"], encoding=encoding)
+    assert done.code == 0, done.err
+    assert f"{sign} VALID  standard on reference-simulated" in done.err
+    assert json.loads(done.out.splitlines()[-1])["verdict"] == "valid"
+
+
+def test_the_object_for_machines_is_ascii_and_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    value = {
+        "name": "Zürich → 東京 ✓ …",
+        "path": "/tmp/\U0001f600/\x85\u2028",
+        "details": ["“×”", {"é": "\x1b[1m"}],
+    }
+    emit(True, value)
+    (line, end) = capsys.readouterr().out.split("\n")
+    assert line.isascii() and line.isprintable() and not end
+    assert json.loads(line) == value
+
+
+def test_names_from_elsewhere_are_neither_markup_nor_emoji(capsys: pytest.CaptureFixture[str]) -> None:
+    VerdictConsole().print("system a:b:c, [red]bold[/red] :smile:")
+    assert capsys.readouterr().out == "system a:b:c, [red]bold[/red] :smile:\n"
+
+
+def test_every_console_of_the_product_is_of_that_kind() -> None:
+    users = [
+        name(path)
+        for path in python_files("harness", "reports", "faults", "conformance", "reference_impl")
+        if re.search(r"\bConsole\(", path.read_text())
+    ]
+    assert users == []
+
+
+def test_a_log_has_one_line_for_each_trial_with_its_verdict_its_time_and_what_remains(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    verdicts = {3: Verdict.VALID, 4: Verdict.INVALID, 5: Verdict.UNKNOWN}
+    listed = configuration_from({"seed": 3, "trial": [{"repeat": 3}]}, "test")
+    system = FakeSystem(lambda plan: verdicts[plan.seed])
+    run_campaign(listed, system, tmp_path / "run", TABLE, VerdictConsole(stderr=True))
+    told = [re.sub(r"\d+ ms", "N ms", line) for line in capsys.readouterr().err.splitlines()]
+    assert told == [
+        "trial 0: VALID, N ms; 1 of 3 done, about N ms left",
+        "trial 1: INVALID (table), N ms; 2 of 3 done, about N ms left",
+        "trial 2: UNKNOWN (table), N ms; 3 of 3 done",
+    ]
+
+
+def test_a_log_of_a_campaign_with_a_time_says_how_much_of_it_is_left(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    timed = configuration_from({"budget": "100ms"}, "test")
+    run_campaign(timed, FakeSystem(slowly(0.03)), tmp_path / "run", TABLE, VerdictConsole(stderr=True))
+    told = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(r"trial 0: VALID, \d+ ms; 1 done, \d+ ms left", told[0])
+
+
+def test_the_report_of_an_interrupted_run_exits_as_the_campaign_did(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    use(monkeypatch, FakeSystem(interrupting(after=2)))
+    assert cli.run(["campaign", "--trials", "5", "--out", str(tmp_path)]) == 2
+    capsys.readouterr()
+    assert cli.run(["report", str(tmp_path), "--json"]) == 2
+    result = last_json(capsys)
+    assert (result["verdict"], result["interrupted"]) == ("valid", True)
+
+
+def test_json_holds_the_findings_of_trials_that_were_not_valid(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    use(monkeypatch, FakeSystem(lambda plan: Verdict.INVALID))
+    assert cli.run(["campaign", "--trials", "2", "--out", str(tmp_path), "--json"]) == 1
+    findings: list[dict[str, Any]] = last_json(capsys)["findings"]
+    assert {finding["trial"] for finding in findings} == {0, 1}
+    for finding in findings:
+        assert (finding["checker"], finding["clauses"], finding["verdict"]) == ("table", ["ALN-2"], "invalid")
+        assert finding["summary"] == "the table says invalid"
+        assert finding["replay"].startswith("barrier-tck replay ")
+    plan = shlex.split(findings[0]["replay"])[2]
+    assert cli.run(["replay", plan, "--json"]) == 1
+    [again] = last_json(capsys)["replayed"]
+    assert [finding["summary"] for finding in again["findings"]] == ["the table says invalid"]
+
+
+def test_the_version_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["--version"]) == 0
+    assert re.fullmatch(r"barrier-tck \d+\.\d+\.\d+\S*\n", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_complete_commands(shell: str) -> None:
+    asked = {"COMP_WORDS": "barrier-tck camp", "COMP_CWORD": "1", "_TYPER_COMPLETE_ARGS": "barrier-tck camp"}
+    asked |= {"_BARRIER_TCK_COMPLETE": f"complete_{shell}", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+    done = forked([], variables=asked)
+    assert (done.code, "campaign" in done.out) == (0, True), done.err

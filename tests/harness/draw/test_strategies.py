@@ -1,0 +1,365 @@
+"""Drawn plans: deterministic, valid, and as varied as their profile says."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from barrier_tck.faults.catalogue import FAULTS
+from barrier_tck.faults.channel_fault import ChannelFault
+from barrier_tck.faults.kinds.partition_executor import PartitionExecutor
+from barrier_tck.faults.schedule import validate
+from barrier_tck.faults.targets import Peers, TargetKind
+from barrier_tck.faults.vocabulary import After, At, ProtocolPoint, ScheduledFault
+from barrier_tck.harness.draw.drawn_job import DrawnJob
+from barrier_tck.harness.draw.profile import Profile
+from barrier_tck.harness.draw.profiles import PROFILES, profile_named
+from barrier_tck.harness.draw.slow_checkpoints import in_time
+from barrier_tck.harness.draw.strategies import RESTARTS_PER_FAULT, Circumstances, draw_plans
+from barrier_tck.harness.oracle.recoveries import restored_checkpoints
+from barrier_tck.harness.oracle.trial_input import TrialInput
+from barrier_tck.harness.plan.job_graph import JobPlan, Spread
+from barrier_tck.harness.plan.reading import plan_from, read_plan
+from barrier_tck.harness.plan.trial_plan import DeploymentPlan, TrialPlan, WorkloadPlan, to_builtins
+from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.harness.reference.jobs import build_graph, collection_sources
+from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
+from barrier_tck.harness.reference.spark.planned_options import HEARTBEAT_TIMEOUT_MS
+from barrier_tck.harness.reference.spark.spark_system import ReferenceSpark
+from barrier_tck.harness.support.errors import UsageProblem
+from barrier_tck.harness.system.exposed_targets import targets_of
+from barrier_tck.harness.system.job_view import Role
+from barrier_tck.harness.system.system_under_test import Capability
+from barrier_tck.harness.trial.trial_run import execute, run_trial
+from barrier_tck.harness.workloads.barrier_jobs import barrier_view, is_stateful
+from barrier_tck.harness.workloads.workload_names import job_of, workload_named
+
+
+@cache
+def standard() -> tuple[TrialPlan, ...]:
+    """Enough plans to reach what is drawn seldom. Drawing them takes seconds, so no import does."""
+    return draw_plans(6, 600, profile_named("standard"))
+
+
+def _records(plan: TrialPlan) -> int:
+    return plan.workload.batches * plan.workload.batch_records * len(barrier_view(plan).in_role(Role.SOURCE))
+
+
+@pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.name)
+def test_drawn_plans_are_valid_and_within_their_profile(profile: Profile) -> None:
+    for plan in draw_plans(1, 40, profile):
+        assert plan_from(to_builtins(plan), "drawn") == plan
+        validate(plan.faults, barrier_view(plan).names)
+        assert profile.faults[0] <= len(plan.faults) <= profile.faults[1]
+        assert plan.restart.attempts_max >= RESTARTS_PER_FAULT * len(plan.faults)
+
+
+def test_the_same_seed_draws_the_same_plans_and_another_seed_others() -> None:
+    first = draw_plans(5, 40, profile_named("standard"))
+    assert draw_plans(5, 40, profile_named("standard")) == first
+    assert draw_plans(6, 40, profile_named("standard")) != first
+
+
+def test_plans_do_not_depend_on_the_hash_seed_or_on_what_else_is_loaded() -> None:
+    code = (
+        "import hashlib\nfrom barrier_tck.harness.draw.strategies import draw_plans\n"
+        "from barrier_tck.harness.draw.profiles import profile_named\n"
+        "print(hashlib.sha256(repr(draw_plans(5, 40, profile_named('standard'))).encode()).hexdigest())"
+    )
+    environment = {**os.environ, "PYTHONHASHSEED": "77"}
+    found = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    here = draw_plans(5, 40, profile_named("standard"))
+    assert found.stdout.strip() == hashlib.sha256(repr(here).encode()).hexdigest()
+
+
+def test_the_standard_profile_reaches_its_corners() -> None:
+    corners = {
+        "no record": lambda plan: _records(plan) == 0,
+        "exactly one record": lambda plan: _records(plan) == 1,
+        "an offset": lambda plan: plan.workload.start_offset > 0,
+        "snapshots beyond the timeout": lambda plan: (
+            plan.checkpoints.async_ms_max > plan.checkpoints.timeout_ms
+        ),
+        "a slow channel": lambda plan: plan.network.slow_channel is not None,
+        "no write-through": lambda plan: not plan.deployment.write_through,
+        "no fault": lambda plan: not plan.faults,
+        "four faults": lambda plan: len(plan.faults) == 4,
+        "a timed fault": lambda plan: "At(" in repr(plan.faults),
+        "a fault during a restore": lambda plan: "'restore_started'" in repr(plan.faults),
+        "lost writes": lambda plan: "lose_unsynced=True" in repr(plan.faults),
+        "a pause": lambda plan: "PauseWorker" in repr(plan.faults),
+        "a partition of halves": lambda plan: "PartitionHalves" in repr(plan.faults),
+        "a fault on the way to the coordinator": lambda plan: "receiver='coordinator'" in repr(plan.faults),
+        "a zombie": lambda plan: any((s.fault.heals_after_ms or 0) > 150 for s in plan.faults),
+        "two stateful operators in a chain": lambda plan: plan.job.shape == "chained",
+        "copies of state on the hosts": lambda plan: plan.local_recovery,
+        "ids that begin elsewhere": lambda plan: plan.checkpoints.first_id > 1,
+        "a damaged local copy": lambda plan: "DamageLocalCopy" in repr(plan.faults),
+        "a damaged durable copy": lambda plan: "DamagePrimary" in repr(plan.faults),
+        "a full local disk": lambda plan: "FailLocalWrites" in repr(plan.faults),
+        "copies in memory": lambda plan: plan.checkpoints.local_copies == "memory",
+        "too little memory for copies": lambda plan: plan.checkpoints.local_memory_bytes < 1_000,
+        "metadata that cannot be written": lambda plan: any(s.fault.fails_metadata for s in plan.faults),
+        "durable storage that refuses": lambda plan: "FailPrimaryWrites" in repr(plan.faults),
+        "an older checkpoint": lambda plan: (
+            plan.on_unreadable == "older" and "DamagePrimary" in repr(plan.faults)
+        ),
+        "no failed checkpoint tolerated": lambda plan: plan.checkpoints.tolerated_failures == 0,
+        "one key group for each subtask": lambda plan: (
+            plan.deployment.max_parallelism == max(v.parallelism for v in plan.job.vertices)
+        ),
+        "many key groups": lambda plan: plan.deployment.max_parallelism == 300,
+        "three by three": lambda plan: [v.parallelism for v in plan.job.vertices][:2] == [3, 3],
+    }
+    missed = [name for name, reached in corners.items() if not any(map(reached, standard()))]
+    assert missed == []
+
+
+def test_a_target_that_the_system_lacks_is_not_aimed_at() -> None:
+    plans = draw_plans(
+        1, 60, profile_named("heavy"), Circumstances(capabilities=frozenset({Capability.WORKER_KILL}))
+    )
+    assert {type(s.fault).__name__ for plan in plans for s in plan.faults} == {"KillWorker"}
+
+
+def test_an_unknown_profile_names_the_nearest() -> None:
+    with pytest.raises(UsageProblem, match="did you mean 'standard'"):
+        profile_named("standrad")
+
+
+def test_a_channel_that_a_drawn_fault_disturbs_exists() -> None:
+    disturbed = 0
+    for plan in standard():
+        graph = build_graph(plan, workload_named(plan.workload.name), collection_sources(plan, ()))
+        channels = tuple((str(channel.sender), str(channel.receiver)) for channel in graph.channels)
+        assert barrier_view(plan).links == channels
+        validate(plan.faults, barrier_view(plan).names, barrier_view(plan).connections)
+        disturbed += sum(isinstance(scheduled.fault, ChannelFault) for scheduled in plan.faults)
+    assert disturbed > 20
+
+
+def test_a_job_that_may_be_started_again_for_ever_has_time_for_its_checkpoints() -> None:
+    endless = [plan for plan in standard() if plan.restart.strategy in ("failure_rate", "exponential_delay")]
+    assert len(endless) > 100
+    slow = [plan for plan in endless if plan.network.slow_channel is not None]
+    assert slow
+    for plan in endless:
+        assert 2 * plan.checkpoints.async_ms_max <= plan.checkpoints.timeout_ms
+    for plan in slow:
+        assert plan.network.latency_ms_max * plan.network.slow_factor < plan.checkpoints.timeout_ms
+        assert plan.checkpoints.timeout_ms <= plan.limits.progress_ms // 2
+    bounded = [plan for plan in standard() if plan not in endless]
+    assert any(plan.checkpoints.async_ms_max > plan.checkpoints.timeout_ms for plan in bounded)
+
+
+DRAWN = sorted((Path(__file__).parents[2] / "plans" / "drawn").glob("*.json"))
+"""Plans as they could be drawn. In some job every checkpoint of every attempt expired, so each was INVALID: stuck."""
+
+
+@pytest.mark.parametrize("budget", [None, 5_000])
+@pytest.mark.parametrize("path", DRAWN, ids=lambda path: path.stem)
+def test_a_drawn_job_does_not_start_for_ever_without_any_checkpoint(
+    path: Path, budget: int | None, tmp_path: Path
+) -> None:
+    plan = read_plan(path)
+    if budget is not None:
+        restart = msgspec.structs.replace(plan.restart, strategy="fixed_delay", attempts_max=budget)
+        plan = msgspec.structs.replace(plan, restart=restart)
+    assert in_time(plan) != plan
+    assert run_trial(in_time(plan), ReferenceSimulated(), tmp_path).verdict is not Verdict.INVALID
+
+
+@pytest.mark.parametrize("name", ["modes", "rescale", "graphs", "object-store"])
+def test_slow_vertices_and_later_jobs_of_drawn_plans_have_time_for_their_checkpoints(name: str) -> None:
+    plans = draw_plans(3, 100, profile_named(name))
+    assert [plan for plan in plans if in_time(plan) != plan] == []
+
+
+def test_a_lasting_fault_leaves_enough_restarts_for_its_whole_duration() -> None:
+    for plan in standard():
+        lasting_ms = sum(scheduled.fault.heals_after_ms or 0 for scheduled in plan.faults)
+        assert plan.restart.attempts_max * max(1, plan.restart.delay_ms) >= lasting_ms
+
+
+@pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.name)
+def test_checkpoints_that_may_expire_do_not_all_expire_before_progress_is_demanded(profile: Profile) -> None:
+    for plan in draw_plans(5, 60, profile):
+        timeout_ms, async_ms_max = plan.checkpoints.timeout_ms, plan.checkpoints.async_ms_max
+        in_time = min(1.0, timeout_ms / max(1, async_ms_max)) ** len(barrier_view(plan).names)
+        assert (1 - in_time) ** (plan.limits.progress_ms / max(timeout_ms, async_ms_max)) < 1e-9
+
+
+@pytest.fixture(scope="module", name="explored")
+def _explored() -> tuple[TrialPlan, ...]:
+    """What is drawn for Spark; no cluster is started."""
+    around = Circumstances(ReferenceSpark().job, ReferenceSpark().capabilities)
+    return draw_plans(4, 160, profile_named("spark-explore"), around)
+
+
+def test_exploration_on_spark_draws_every_kind_of_fault_that_spark_can_suffer(
+    explored: tuple[TrialPlan, ...],
+) -> None:
+    drawn = {type(scheduled.fault) for plan in explored for scheduled in plan.faults}
+    # Only a trial with its checkpoints in an object store or in HDFS has a service to hit: object_store_spark.toml.
+    # Only an elastic job owes anything when an executor is gone for good: the profile spark-elastic.
+    exposed = targets_of(ReferenceSpark()) - {TargetKind.OBJECT_STORE, TargetKind.CAPACITY}
+    assert drawn == {fault for fault in FAULTS if fault.needs in exposed}
+    lasting = [s.fault.heals_after_ms or 0 for plan in explored for s in plan.faults]
+    assert max(lasting) > HEARTBEAT_TIMEOUT_MS, "some outlast the heartbeat timeout and make zombies"
+    rare = {
+        "an older checkpoint": lambda plan: (
+            plan.on_unreadable == "older" and "DamagePrimary" in repr(plan.faults)
+        ),
+        "two stateful operators in a chain": lambda plan: any(
+            sum(is_stateful(operator.kind) for operator in vertex.operators) > 1
+            for vertex in plan.job.vertices
+        ),
+        "no failed checkpoint tolerated": lambda plan: plan.checkpoints.tolerated_failures == 0,
+        "one key group for each subtask": lambda plan: (
+            plan.deployment.max_parallelism == max(v.parallelism for v in plan.job.vertices)
+        ),
+        "a generated graph": lambda plan: plan.job.shape == "generated",
+        "copies of state on the hosts": lambda plan: plan.local_recovery,
+    }
+    missed = [name for name, reached in rare.items() if not any(map(reached, explored))]
+    assert missed == []
+
+
+def test_exploration_on_spark_slows_a_channel_down_wherever_records_can_come_early(
+    explored: tuple[TrialPlan, ...],
+) -> None:
+    slow = 0
+    for plan in explored:
+        waiting = {
+            vertex.name
+            for vertex in plan.job.vertices
+            if plan.job.channels_into(vertex.name) > 1 and any(is_stateful(o.kind) for o in vertex.operators)
+        }
+        number = plan.network.slow_channel
+        if plan.checkpoints.mode == "at_least_once" and waiting:
+            assert number is not None
+            assert plan.job.channels[number][1].partition("[")[0] in waiting
+            slow += 1
+    assert slow > 20
+
+
+@pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.name)
+def test_no_fault_waits_for_more_passings_of_a_point_than_its_plan_is_sure_of(profile: Profile) -> None:
+    for plan in draw_plans(8, 25, profile):
+        view = barrier_view(plan)
+        for scheduled in plan.faults:
+            trigger = scheduled.trigger
+            if isinstance(trigger, After) and trigger.point is ProtocolPoint.RECORDS_PROCESSED:
+                assert trigger.nth <= view.times(trigger.point, trigger.subtask)
+
+
+def test_no_timed_fault_comes_after_a_job_that_may_be_over_by_then() -> None:
+    tiny = replace(profile_named("spark-graphs"), tiny_inputs_per_mille=500, timed_per_mille=1_000)
+    timed = Counter[bool]()
+    for plan in draw_plans(8, 100, tiny):
+        job = DrawnJob(plan, barrier_view(plan))
+        times = [s.trigger.time_ms for s in plan.faults if isinstance(s.trigger, At)]
+        reads_ms = (job.batches or 0) if job.reads_ms is None else job.reads_ms
+        assert max(times, default=0) <= reads_ms
+        timed[bool(times)] += 1
+    assert timed[False] and timed[True], "both kinds of jobs were drawn"
+
+
+def test_drawn_faults_of_copies_fire_and_are_met(tmp_path: Path) -> None:
+    often = replace(profile_named("standard"), storage_per_mille=1_000)
+    ends: Counter[str] = Counter()
+    for number, plan in enumerate(draw_plans(9, 25, often)):
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        record = execute(plan, ReferenceSimulated(), directory).record
+        assert record.verdict is Verdict.VALID, (plan, record.findings)
+        ends[record.end] += 1
+    assert ends["failed"] > 0, "no copy of some jobs can be read, and they say so"
+    assert ends["finished"] > ends["failed"]
+
+
+def test_some_plans_of_modes_take_checkpoints_while_a_broadcast_meets_what_was_restored() -> None:
+    often = replace(profile_named("modes"), recovery_per_mille=1_000, storage_per_mille=0)
+    drawn = draw_plans(3, 60, often)
+    assert all(plan.checkpoints.overtakes and len(plan.faults) >= 2 for plan in drawn)
+    met = 0
+    for plan in drawn:
+        slow = plan.deployment.slow_vertex
+        assert slow is not None
+        met += any(edge.by is Spread.BROADCAST for edge in plan.job.inputs_of(slow))
+    assert met > 40, "only jobs of a named shape have no broadcast"
+    kills = [plan for plan in drawn if plan.faults[0].fault.ends is not None]
+    assert len(kills) > 40, "a failure comes first"
+
+
+@pytest.mark.parametrize("changes", [{"faults": (0, 1)}, {"modes": ("exactly_once", "at_least_once")}])
+def test_a_profile_without_failures_or_without_barriers_that_overtake_draws_no_such_plan(
+    changes: dict[str, Any],
+) -> None:
+    without = replace(profile_named("modes"), **changes)
+    often = replace(without, recovery_per_mille=1_000)
+    assert draw_plans(3, 20, often) == draw_plans(3, 20, replace(without, recovery_per_mille=0))
+
+
+def test_a_job_that_a_campaign_prescribes_gets_no_broadcast_for_recovery() -> None:
+    job = job_of("lineage", JobPlan(shape="joined"))
+    around = Circumstances(adjust=lambda plan: msgspec.structs.replace(plan, job=job))
+    often = replace(profile_named("modes"), recovery_per_mille=1_000, workloads=("lineage",))
+    plans = draw_plans(3, 20, often, around)
+    assert {plan.job for plan in plans} == {job}
+    assert any(plan.deployment.slow_vertex for plan in plans)
+
+
+@pytest.mark.parametrize("local_recovery", [False, True])
+def test_an_executor_is_cut_off_from_others_only_if_data_is_sure_to_pass_between_them(
+    local_recovery: bool, tmp_path: Path
+) -> None:
+    """Two pipelines side by side: the forward one fits on one executor, which then has nobody to be cut off from."""
+    plan = TrialPlan(
+        workload=WorkloadPlan(name="lineage", batches=5, records_per_second=300),
+        job=job_of("lineage", JobPlan(shape="apart", widths={"long": 2, "short": 2, "out0": 2, "out1": 1})),
+        deployment=DeploymentPlan(executors=4),
+        local_recovery=local_recovery,
+    )
+    job = DrawnJob(plan, barrier_view(plan))
+    sure = {name: Peers.EXECUTORS in job.peers_of(name) for name in job.view.names}
+    assert [name for name, apart in sure.items() if apart] == ["short[0]", "short[1]", "out1[0]"]
+    for name, apart in sure.items():
+        cut = ScheduledFault(PartitionExecutor(name, Peers.EXECUTORS, 20), At(12))
+        record = execute(msgspec.structs.replace(plan, faults=(cut,)), ReferenceSimulated(), tmp_path).record
+        if apart:
+            assert record.faults_fired == 1, name
+        if not local_recovery and name in ("long[0]", "out0[0]"):
+            assert record.faults[0].reason == "there is no connection between the two sides"
+
+
+@pytest.mark.parametrize("profile", ["standard", "heavy", "at-least-once"])
+def test_drawn_trials_restore_checkpoints_taken_in_the_middle_of_the_input(
+    profile: str, tmp_path: Path
+) -> None:
+    """A checkpoint before or after all records tests nothing interesting: no record is replayed over restored state."""
+    system = ReferenceSimulated()
+    restoring = inside = 0
+    for plan in draw_plans(5, 60, profile_named(profile)):
+        history = execute(plan, system, tmp_path).history
+        assert history is not None
+        extents = TrialInput(workload_named(plan.workload.name), plan).extents.values()
+        begin, end = sum(extent.start for extent in extents), sum(extent.end for extent in extents)
+        restored = {number for number in restored_checkpoints(history).values() if number is not None}
+        reached = [sum(v.positions.values()) for v in history.checkpoints if v.checkpoint in restored]
+        restoring += bool(reached)
+        inside += any(begin < position < end for position in reached)
+    assert restoring > 0
+    assert inside >= restoring / 4

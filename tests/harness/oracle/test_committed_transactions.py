@@ -1,0 +1,68 @@
+"""Which transactions may be visible: those that a completed checkpoint covers, by the attempts that followed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from barrier_tck.harness.oracle.committed_transactions import CommittedTransactions
+from barrier_tck.harness.plan.job_graph import JobPlan
+from barrier_tck.harness.record.history import StorageView, Transaction
+from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.reference.mutants.mutant_catalogue import MUTANTS
+from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
+from barrier_tck.harness.trial.trial_run import run_trial
+from tests.harness.oracle.oracle_histories import Book, a_context, a_plan
+
+RECOVERED = Book().attempt(1).checkpoint(1).triggered(2).attempt_failed(1).attempt(2, 1).checkpoint(3, 2)
+
+
+def judge(*transactions: tuple[int | None, int | None], book: Book = RECOVERED) -> Finding:
+    shown = tuple(Transaction(f"part-{c}-{a}", c, a) for c, a in transactions)
+    context = a_context(a_plan(), book, storage=StorageView(transactions=shown))
+    return CommittedTransactions().check(context)
+
+
+def test_what_completed_checkpoints_cover_may_be_visible() -> None:
+    finding = judge((1, 1), (1, 1), (3, 2))
+    assert (finding.verdict, finding.clauses) == (Verdict.VALID, ("SNK-1",))
+    assert judge().clauses == (), "without any transaction nothing is shown"
+
+
+@pytest.mark.parametrize(
+    ("transaction", "why"),
+    [
+        ((2, 1), "nothing after checkpoint 1 may be visible"),
+        ((4, 2), "nothing after checkpoint 3 may be visible"),
+        ((1, 9), "attempt 9, which never started"),
+        ((None, None), "does not say which attempt prepared it"),
+    ],
+    ids=["of a failed attempt", "of the last attempt", "of no attempt", "of an unknown name"],
+)
+def test_anything_else_is_invalid(transaction: tuple[int | None, int | None], why: str) -> None:
+    finding = judge((1, 1), transaction)
+    assert finding.verdict is Verdict.INVALID
+    assert why in finding.examples[0]
+
+
+def test_after_a_start_from_the_beginning_no_earlier_transaction_may_be_visible() -> None:
+    anew = Book().attempt(1).attempt_failed(1).attempt(2).checkpoint(1, 2)
+    assert judge((1, 2), book=anew).verdict is Verdict.VALID
+    assert judge((1, 1), book=anew).verdict is Verdict.INVALID
+
+
+@pytest.mark.parametrize("sinks", [1, 2])
+def test_a_leak_among_allowed_duplicates_is_found(sinks: int, tmp_path: Path) -> None:
+    """AO-02 with kills after completed checkpoints, where extra rows alone prove nothing."""
+    base = next(MUTANTS["AO-02"].plans("simulated"))
+    caught = 0
+    for seed in range(4):
+        job = JobPlan(widths={"sink": sinks})
+        record = run_trial(msgspec.structs.replace(base, seed=seed, job=job), ReferenceSimulated(), tmp_path)
+        caught += any(
+            finding.checker == "committed-transactions" and finding.verdict is Verdict.INVALID
+            for finding in record.findings
+        )
+    assert caught > 0

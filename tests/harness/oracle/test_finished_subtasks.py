@@ -1,0 +1,147 @@
+"""Subtasks that finish: right histories pass, and each kind of mistake is found; grain: scripted histories."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from barrier_tck.harness.campaign.sometimes import SometimesAfterFinish
+from barrier_tck.harness.oracle.finished_subtasks import FinishedSubtasks
+from barrier_tck.harness.oracle.trial_input import TrialInput
+from barrier_tck.harness.plan.job_graph import JobPlan
+from barrier_tck.harness.plan.trial_plan import TrialPlan, WorkloadPlan
+from barrier_tck.harness.record import operations as told
+from barrier_tck.harness.record.history import SnapshotView
+from barrier_tck.harness.record.records import TrialSummary, summary_of
+from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
+from barrier_tck.harness.trial.trial_run import run_trial
+from barrier_tck.harness.workloads.barrier_jobs import barrier_view
+from barrier_tck.harness.workloads.keyed_totals import KeyedTotals
+from barrier_tck.harness.workloads.workload_names import filled
+from tests.harness.oracle.oracle_histories import Book, a_context, a_plan, right_view
+
+PLAN = a_plan()
+SPLITS = KeyedTotals().splits(PLAN)
+EVERYBODY = ("source[0]", "source[1]", "totals[0]", "totals[1]", "sink[0]")
+
+
+def view(checkpoint: int, *finished: str, attempt: int = 1, unread: int = 0) -> SnapshotView:
+    """Return a checkpoint behind all input but the last records of each split."""
+    at = {split.name: len(split.rows) - unread for split in SPLITS}
+    return msgspec.structs.replace(right_view(PLAN, checkpoint, at), attempt=attempt, finished=finished)
+
+
+def judge(book: Book, *views: SnapshotView) -> Finding:
+    context = replace(a_context(PLAN, book, views=views), job=barrier_view(PLAN))
+    return FinishedSubtasks(TrialInput(KeyedTotals(), PLAN)).check(context)
+
+
+def told_of(finding: Finding, words: str) -> bool:
+    return finding.verdict is Verdict.INVALID and any(words in example for example in finding.examples)
+
+
+def finish(book: Book, *subtasks: str, attempt: int = 1) -> Book:
+    for subtask in subtasks:
+        book.tell(told.Finished(subtask, attempt))
+    return book
+
+
+def committed(book: Book, checkpoint: int, attempt: int = 1) -> Book:
+    return book.tell(told.Committed("sink[0]", checkpoint, attempt))
+
+
+def early() -> Book:
+    """One source finishes after a checkpoint, and the next one completes without it."""
+    return finish(Book().attempt(1).checkpoint(1), "source[0]").checkpoint(2)
+
+
+def test_a_subtask_may_finish_when_a_checkpoint_is_complete_and_later_ones_say_so() -> None:
+    finding = judge(early(), view(1), view(2, "source[0]"))
+    assert (finding.verdict, finding.clauses) == (Verdict.VALID, ("BAR-6",))
+    assert (finding.counts["finished"], finding.counts["after_finish"]) == (1, 1)
+
+
+def test_a_trial_in_which_nobody_finished_early_shows_nothing() -> None:
+    finding = judge(Book().attempt(1).checkpoint(1), view(1))
+    assert (finding.verdict, finding.clauses) == (Verdict.VALID, ())
+
+
+def test_who_finishes_before_any_checkpoint_is_complete_is_told() -> None:
+    book = finish(Book().attempt(1), "source[0]").checkpoint(1)
+    assert told_of(judge(book, view(1, "source[0]")), "no checkpoint of the attempt was complete")
+
+
+def test_a_sink_that_finishes_without_a_commit_or_with_a_transaction_left_is_told() -> None:
+    begun = Book().attempt(1).checkpoint(1)
+    assert told_of(judge(finish(begun, *EVERYBODY), view(1)), "it had not committed anything")
+    book = committed(Book().attempt(1).checkpoint(1), 1).triggered(2)
+    book.tell(told.Acknowledged(2, 1, "sink[0]", prepared=3)).completed(2)
+    assert told_of(
+        judge(finish(book, "sink[0]"), view(1), view(2)), "prepared for checkpoint 2 was not committed"
+    )
+
+
+def test_a_checkpoint_that_counts_somebody_as_finished_who_had_not_is_told() -> None:
+    book = Book().attempt(1).checkpoint(1).checkpoint(2)
+    assert told_of(judge(book, view(1), view(2, "source[1]")), "source[1], which had never finished")
+
+
+def test_a_receiver_that_counts_as_finished_before_its_sender_is_told() -> None:
+    book = finish(Book().attempt(1).checkpoint(1), "source[0]", "totals[0]").checkpoint(2)
+    finding = judge(book, view(1), view(2, "source[0]", "totals[0]"))
+    assert told_of(finding, "totals[0], although source[1] before it had not finished")
+
+
+def test_a_restore_that_forgets_who_had_finished_is_told() -> None:
+    book = early().attempt_failed(1).attempt(2, 2).checkpoint(3, 2)
+    right = finish(early().attempt_failed(1).attempt(2, 2), "source[0]", attempt=2).checkpoint(3, 2)
+    views = (view(1), view(2, "source[0]"))
+    finding = judge(right, *views, view(3, "source[0]", attempt=2))
+    assert (finding.verdict, finding.counts["restored_after_finish"]) == (Verdict.VALID, 1)
+    assert told_of(judge(book, *views, view(3, attempt=2)), "has forgotten that source[0] had finished")
+
+
+def test_a_split_that_was_not_read_to_its_end_by_those_who_had_finished_is_told() -> None:
+    book = finish(Book().attempt(1).checkpoint(1), "source[0]", "source[1]").checkpoint(2)
+    finding = judge(book, view(1), view(2, "source[0]", "source[1]", unread=1))
+    assert told_of(finding, "had finished, which is at")
+
+
+# --- what a campaign must have seen -------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def summaries(tmp_path_factory: pytest.TempPathFactory) -> list[TrialSummary]:
+    """A trial with a source that ends early and many checkpoints, one with none of them, and one as any other."""
+    directory, made = tmp_path_factory.mktemp("trials"), []
+    for early_ends, batches in ((1, 16), (1, 1), (0, 16)):
+        workload = WorkloadPlan("lineage", batches=batches, records_per_second=300, early_ends=early_ends)
+        plan = filled(TrialPlan(seed=1, workload=workload, job=JobPlan("joined")))
+        record = run_trial(plan, ReferenceSimulated(), directory)
+        assert record.verdict is Verdict.VALID, record.findings
+        made.append(summary_of(record))
+    return made
+
+
+def seen(*trials: TrialSummary) -> Finding | None:
+    counted = SometimesAfterFinish()
+    for trial in trials:
+        counted.add(trial)
+    return counted.finding()
+
+
+def test_a_campaign_with_early_ends_must_have_seen_a_checkpoint_after_a_finish(
+    summaries: list[TrialSummary], tmp_path: Path
+) -> None:
+    shown, short, other = summaries
+    assert seen(other) is None
+    finding = seen(shown, short, other)
+    assert finding is not None and finding.verdict is Verdict.VALID
+    assert (finding.checker, finding.clauses) == ("sometimes-after-finish", ("BAR-6",))
+    assert finding.counts["trials"] == 2 and finding.counts["checkpoints"] > 3
+    nothing = seen(short)
+    assert nothing is not None and nothing.verdict is Verdict.UNKNOWN

@@ -1,0 +1,392 @@
+"""A user's streaming job without Spark: its definition, what it shows of itself, and what is drawn for it."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from barrier_tck.faults.fault import Ends
+from barrier_tck.faults.kinds.crash_coordinator import CrashCoordinator
+from barrier_tck.faults.kinds.disturb_writes import DisturbWrites
+from barrier_tck.faults.kinds.exhaust_memory import ExhaustMemory
+from barrier_tck.faults.kinds.kill_executor import KillExecutor
+from barrier_tck.faults.kinds.kill_worker import KillWorker
+from barrier_tck.faults.kinds.lose_host import LoseHost
+from barrier_tck.faults.kinds.partition_executor import PartitionExecutor
+from barrier_tck.faults.kinds.pause_executor import PauseExecutor
+from barrier_tck.faults.kinds.pause_worker import PauseWorker
+from barrier_tck.faults.targets import Direction, Peers, WriteTrouble
+from barrier_tck.faults.vocabulary import After, At, ProtocolPoint
+from barrier_tck.harness import StreamingJob, TrialPlan, UsageProblem, WorkloadPlan
+from barrier_tck.harness.campaign.configuration import CampaignConfiguration, SystemSection
+from barrier_tck.harness.campaign.planned_trials import campaign_plans
+from barrier_tck.harness.cli import campaign_command
+from barrier_tck.harness.cli.main import run as run_command
+from barrier_tck.harness.cluster.cluster_config import DockerClusterConfig
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.plan.reading import read_plan
+from barrier_tck.harness.record.history import End, History, OutputComparison, OutputCounts, StateComparison
+from barrier_tck.harness.record.reasons import Reason
+from barrier_tck.harness.record.verdict import CHANCES, Verdict
+from barrier_tck.harness.streaming import structured_streaming
+from barrier_tck.harness.streaming.committed_output import CommittedOutput
+from barrier_tck.harness.streaming.driver.batch_judge import last_watermark_ms
+from barrier_tck.harness.streaming.driver.state_judge import rows_read
+from barrier_tck.harness.streaming.query_definition import QueryPlace, QueryState
+from barrier_tck.harness.streaming.query_targets import TASKS, QueryTargets
+from barrier_tck.harness.streaming.state_in_between import StateInBetween
+from barrier_tck.harness.streaming.structured_streaming import POINTS, StructuredStreaming
+from barrier_tck.harness.system.system_names import open_system, reference_of
+from barrier_tck.harness.system.system_under_test import Capability
+from barrier_tck.harness.trial.plan_check import check_plan
+from barrier_tck.harness.trial.trial_run import checkers_of
+
+ROOT = Path(__file__).resolve().parents[3]
+EXAMPLES = ROOT / "examples" / "my_streaming_job"
+
+
+def same(frame: Any) -> Any:
+    return frame
+
+
+def written(batch: Any, batch_id: int, place: QueryPlace) -> None:
+    raise AssertionError("no Spark runs here")
+
+
+def started(spark: Any, place: QueryPlace) -> Any:
+    raise AssertionError("no Spark runs here")
+
+
+job = StreamingJob(query=same, sink=written)
+to_files = StreamingJob(query=same)
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"output_mode": "upsert"}, "output_mode is 'upsert'"),
+        ({"delivery": "maybe"}, "delivery is 'maybe'"),
+        ({"sink": "csv"}, "sink is 'csv'; name one of parquet, orc"),
+        ({"sink": "parquet", "output_mode": "complete"}, "a file sink only appends"),
+        ({"latest_by": ("key",)}, "latest_by is for output_mode 'update'"),
+        (
+            {"output_mode": "update", "sink": written, "final_by": "at"},
+            "final_by is for output_mode 'append'",
+        ),
+    ],
+)
+def test_a_job_that_contradicts_itself_is_refused(fields: dict[str, Any], told: str) -> None:
+    with pytest.raises(UsageProblem, match=told):
+        StreamingJob(query=same, **fields)
+
+
+def test_a_job_is_found_again_by_the_name_of_its_module() -> None:
+    assert job.address == f"{__name__}:job"
+    with pytest.raises(UsageProblem, match="must be bound to a name"):
+        _ = StreamingJob(query=same, sink=written).address
+
+
+def test_a_job_is_opened_by_its_name_and_opened_again_by_the_same_name() -> None:
+    for name in (f"{__name__}:job", "structured-streaming"):
+        system = open_system(name)
+        assert isinstance(system, StructuredStreaming)
+        assert reference_of(system) == name
+
+
+def test_a_view_has_the_points_that_the_sink_and_its_tasks_pass() -> None:
+    plan = TrialPlan(workload=WorkloadPlan(batches=3))
+    view = StructuredStreaming(job).job(plan)
+    assert set(view.shows) == set(POINTS)
+    assert view.times(ProtocolPoint.ALL_ACKNOWLEDGED, None) == 3
+    assert view.times(ProtocolPoint.SNAPSHOT_TAKEN, TASKS) == 3
+    # Spark's own sinks call nothing of ours in the driver.
+    assert StructuredStreaming(to_files).job(plan).coordinator_passes == {}
+
+
+def test_a_directory_gives_no_more_batches_than_it_has_files(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        pq.write_table(pa.table({"id": [1]}), tmp_path / f"{name}.parquet")
+    system = StructuredStreaming(StreamingJob(query=same, sink=written, input=tmp_path))
+    assert system.job(TrialPlan()).times(ProtocolPoint.ALL_ACKNOWLEDGED, None) == 2
+    assert system.profiles[0].batches == (2, 2)
+
+
+def test_the_output_is_judged_by_the_batch_and_by_no_model_of_the_workload() -> None:
+    names = [checker.name for checker in checkers_of(TrialPlan(), StructuredStreaming(job))]
+    assert names == ["progress", "faults-fired", "committed-output"]
+
+
+def test_state_is_judged_if_the_job_says_what_it_keeps() -> None:
+    keeps = replace(job, state=QueryState(of=same))
+    assert [checker.name for checker in checkers_of(TrialPlan(), StructuredStreaming(keeps))][-1] == (
+        StateInBetween.name
+    )
+
+
+def test_a_query_that_its_user_starts_is_hit_where_nothing_of_ours_stands() -> None:
+    system = StructuredStreaming(replace(to_files, start=started))
+    assert not system.job(TrialPlan()).shows
+    assert Capability.WORKER_KILL not in system.capabilities
+    kinds = [kind for kind, _ in system.profiles[0].kinds]
+    assert kinds == ["coordinator", "executor", "pause-executor", "disturb-writes"]
+    configuration = CampaignConfiguration(system=SystemSection(f"{__name__}:job"), trials=20)
+    for plan in islice(campaign_plans(configuration, system), 20):
+        check_plan(plan, system)
+        assert all(isinstance(one.trigger, At) for one in plan.faults)
+
+
+def test_drawn_trials_pause_processes_disturb_writes_and_hide_the_checkpoint_directory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(structured_streaming, "has_java_compiler", lambda: True)
+    system = StructuredStreaming(job)
+    configuration = CampaignConfiguration(system=SystemSection(f"{__name__}:job"), trials=60)
+    faults = [one.fault for plan in islice(campaign_plans(configuration, system), 60) for one in plan.faults]
+    assert {type(fault) for fault in faults} == {
+        CrashCoordinator, DisturbWrites, KillExecutor, KillWorker, PauseExecutor, PauseWorker
+    }  # fmt: skip
+    assert any(isinstance(fault, CrashCoordinator) and fault.unreadable_ms for fault in faults)
+    assert {fault.trouble for fault in faults if isinstance(fault, DisturbWrites)} == set(WriteTrouble)
+
+
+def test_without_a_java_compiler_no_write_is_disturbed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(structured_streaming, "has_java_compiler", lambda: False)
+    system = StructuredStreaming(job)
+    configuration = CampaignConfiguration(system=SystemSection(f"{__name__}:job"), trials=30)
+    faults = [one.fault for plan in islice(campaign_plans(configuration, system), 30) for one in plan.faults]
+    assert faults
+    assert not any(isinstance(fault, DisturbWrites) for fault in faults)
+    nothing: Any = None
+    targets = QueryTargets(nothing, lambda: None, lambda: None, nothing)
+    assert DisturbWrites(WriteTrouble.FULL).inject(targets).outcome == "skipped"
+
+
+def test_hosts_are_lost_unplugged_and_without_memory_only_where_they_are_containers() -> None:
+    system = StructuredStreaming(job)
+    of_hosts = {Capability.HOST_LOSS, Capability.PARTITION, Capability.MEMORY_LIMIT}
+    assert not of_hosts & system.capabilities
+    system.use_cluster(DockerClusterConfig(workers=2))
+    assert of_hosts <= system.capabilities
+
+
+def drawn(system: StructuredStreaming, number: int, **section: Any) -> list[TrialPlan]:
+    """Plans of a campaign, each of which the system accepts."""
+    settings = SystemSection(f"{__name__}:job", section)
+    configuration = CampaignConfiguration(system=settings, trials=number, seed=7)
+    plans = list(islice(campaign_plans(configuration, system), number))
+    for plan in plans:
+        check_plan(plan, system)
+    return plans
+
+
+def test_containers_are_lost_and_unplugged_in_drawn_trials_and_each_of_these_faults_can_be_carried_out() -> (
+    None
+):
+    system = StructuredStreaming(job)
+    faults = [one.fault for plan in drawn(system, 60) for one in plan.faults]
+    assert not any(isinstance(fault, LoseHost | PartitionExecutor | ExhaustMemory) for fault in faults)
+    system.use_cluster(DockerClusterConfig(workers=2))
+    faults = [one.fault for plan in drawn(system, 60) for one in plan.faults]
+    assert any(isinstance(fault, LoseHost) for fault in faults)
+    assert any(isinstance(fault, ExhaustMemory) for fault in faults)
+    cut_off = {(one.peers, one.direction) for one in faults if isinstance(one, PartitionExecutor)}
+    assert cut_off == {(Peers.EVERYONE, Direction.BOTH)}
+
+
+def test_drawn_trials_have_no_retries_and_fewer_executors_now_and_then_unless_the_campaign_says_which() -> (
+    None
+):
+    plans = drawn(StructuredStreaming(job), 60)
+    settings = [tuple(plan.system.items()) for plan in plans]
+    assert {(), (("retries", "none"),), (("executors_again", 1),)} <= set(settings)
+    for plan in plans:
+        ends = {one.fault.ends for one in plan.faults}
+        assert "executors_again" not in plan.system or Ends.COORDINATOR in ends
+    given = drawn(StructuredStreaming(job), 60, retries="stock", executors_again=2)
+    assert {tuple(plan.system.items()) for plan in given} == {(("retries", "stock"), ("executors_again", 2))}
+
+
+def test_files_that_were_read_are_those_of_the_log_up_to_an_offset(tmp_path: Path) -> None:
+    for name, lines in {
+        "offsets/3": ["v1", "{}", '{"logOffset":2}'],
+        "sources/0/1.compact": ["v1", '{"path":"a","batchId":0}', '{"path":"b","batchId":1}'],
+        "sources/0/2": ["v1", '{"path":"c","batchId":2}'],
+        "sources/0/3": ["v1", '{"path":"d","batchId":3}'],
+        "sources/0/1": ["v1", '{"path":"b","batchId":1}'],
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("\n".join(lines))
+    assert rows_read(tmp_path, 3) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("batches", range(1, 13))
+def test_micro_batches_are_numbers_and_the_last_is_the_one_that_was_committed_last(
+    tmp_path: Path, batches: int
+) -> None:
+    """As text, 10 comes before 9. One more micro-batch has its offsets, and is not committed."""
+    for name in ("offsets", "sources/0", "commits"):
+        (tmp_path / name).mkdir(parents=True)
+    for batch in range(batches + 1):
+        offsets = ["v1", json.dumps({"batchWatermarkMs": 1_000 * batch}), json.dumps({"logOffset": batch})]
+        (tmp_path / "offsets" / str(batch)).write_text("\n".join(offsets))
+        read = ["v1", json.dumps({"path": f"file-{batch}", "batchId": batch})]
+        (tmp_path / "sources" / "0" / str(batch)).write_text("\n".join(read))
+    assert last_watermark_ms(tmp_path) == 0
+    for batch in range(batches):
+        (tmp_path / "commits" / str(batch)).write_text("v1\n{}")
+        (tmp_path / "commits" / f".{batch + 1}.tmp").touch()
+    assert last_watermark_ms(tmp_path) == 1_000 * (batches - 1)
+    assert rows_read(tmp_path, batches - 1) == [f"file-{batch}" for batch in range(batches)]
+
+
+def state_judged(comparison: StateComparison | None) -> tuple[Verdict, str]:
+    history = History((), End.FINISHED, Reason.FINISHED, "", None, state_query=comparison)
+    found = StateInBetween().check(TrialContext(TrialPlan(), history, ()))
+    return found.verdict, found.summary
+
+
+def test_state_is_right_wrong_or_unreadable() -> None:
+    right = StateComparison(batches=3, entries=9)
+    assert state_judged(right)[0] is Verdict.VALID
+    assert state_judged(msgspec.structs.replace(right, missing=1, unexpected=2)) == (
+        Verdict.INVALID,
+        "1 missing and 2 unexpected of the entries that 3 micro-batches left",
+    )
+    assert state_judged(StateComparison(problem="no such file"))[0] is Verdict.UNKNOWN
+    assert state_judged(None)[0] is Verdict.UNKNOWN
+
+
+def test_settings_are_checked() -> None:
+    system = StructuredStreaming(job)
+    system.check_settings({"retries": "none"})
+    with pytest.raises(ValueError, match="retries is 'few'"):
+        system.check_settings({"retries": "few"})
+    with pytest.raises(ValueError, match="did you mean"):
+        system.check_settings({"retrys": "none"})
+    system.check_settings({"executors_again": 1})
+    for wrong in (0, 3, True, "1"):
+        with pytest.raises(ValueError, match=r"executors_again is .* not from 1 to 2"):
+            system.check_settings({"executors_again": wrong})
+
+
+def test_twenty_drawn_trials_kill_the_driver_after_the_sinks_write_and_an_executor_after_a_tasks() -> None:
+    """That is what a naive append, and a row-writing function, cannot survive: 20 trials catch both."""
+    system = StructuredStreaming(job)
+    for seed in range(10):
+        configuration = CampaignConfiguration(system=SystemSection(f"{__name__}:job"), seed=seed, trials=20)
+        plans = list(islice(campaign_plans(configuration, system), 20))
+        for plan in plans:
+            check_plan(plan, system)
+        struck = {
+            (type(one.fault), one.trigger.point)
+            for plan in plans
+            for one in plan.faults
+            if isinstance(one.trigger, After)
+        }
+        assert (CrashCoordinator, ProtocolPoint.ALL_ACKNOWLEDGED) in struck, seed
+        assert {
+            (KillExecutor, ProtocolPoint.SNAPSHOT_TAKEN),
+            (KillWorker, ProtocolPoint.SNAPSHOT_TAKEN),
+        } & struck, seed
+
+
+def test_code_in_the_chapter_is_code_of_the_examples() -> None:
+    files = [path.read_text() for path in sorted((EXAMPLES / "my_streaming_job").glob("*.py"))]
+    blocks = re.findall(
+        r"```python\n(.*?)```", (ROOT / "docs" / "guide" / "streaming-job.md").read_text(), re.DOTALL
+    )
+    assert len(blocks) == 2
+    for block in blocks:
+        assert any(block in file for file in files), block
+    assert max(len(file.splitlines()) for file in files) <= 25
+
+
+def judged(comparison: OutputComparison | None, end: End = End.FINISHED) -> tuple[Verdict, str]:
+    history = History((), end, Reason.FINISHED, "", None, output_query=comparison)
+    finding = CommittedOutput().check(TrialContext(TrialPlan(), history))
+    return finding.verdict, finding.summary
+
+
+RIGHT = OutputCounts(5, 5, 0, 0, 0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("wrong", ["lost", "duplicated", "unexpected"])
+def test_any_difference_is_invalid(wrong: str) -> None:
+    counts = msgspec.structs.replace(RIGHT, **{wrong: 2})
+    verdict, summary = judged(OutputComparison(counts, ("an example",)))
+    assert verdict is Verdict.INVALID
+    assert f"2 {wrong}" in summary
+
+
+def test_copies_that_are_excused_are_told() -> None:
+    excused = {"copies of rows of micro-batches that ran again": {"output": 3}}
+    assert judged(OutputComparison(RIGHT)) == (
+        Verdict.VALID,
+        "all 5 rows of the batch are in the output, and nothing else",
+    )
+    verdict, summary = judged(OutputComparison(RIGHT, checks=excused))
+    assert verdict is Verdict.VALID
+    assert "3 copies" in summary
+
+
+def test_a_trial_whose_micro_batches_ran_again_could_have_failed() -> None:
+    history = History((), End.FINISHED, Reason.FINISHED, "", None, output_query=OutputComparison(RIGHT))
+    quiet = CommittedOutput().check(TrialContext(TrialPlan(), history))
+    again = msgspec.structs.replace(history, output_query=OutputComparison(RIGHT, ran_again=2))
+    finding = CommittedOutput().check(TrialContext(TrialPlan(), again))
+    assert [quiet.counts[CHANCES], finding.counts[CHANCES]] == [0, 2]
+    assert "ran more than once" in finding.summary
+
+
+def test_what_cannot_be_compared_is_unknown() -> None:
+    assert judged(None)[0] is Verdict.UNKNOWN
+    assert judged(OutputComparison(None, problem="no such column"))[0] is Verdict.UNKNOWN
+
+
+def test_a_query_that_did_not_end_may_lack_rows_but_may_not_repeat_them() -> None:
+    lost, repeated = (msgspec.structs.replace(RIGHT, **{name: 1}) for name in ("lost", "duplicated"))
+    assert judged(OutputComparison(lost), End.STUCK)[0] is Verdict.UNKNOWN
+    assert judged(OutputComparison(repeated), End.STUCK)[0] is Verdict.INVALID
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--query", f"{__name__}:same"], "which is no StreamingJob, but function"),
+        (["--query", "my_job"], "name your job as package.module:job"),
+        (["--query", f"{__name__}:job", "--system", "reference-spark"], "keep one of the two"),
+    ],
+)
+def test_a_query_that_is_none_is_a_mistake_of_the_user(
+    options: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(["campaign", *options]) == 3
+    assert told in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_campaign_of_a_query_bears_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[CampaignConfiguration] = []
+
+    def run(configuration: CampaignConfiguration, *rest: object) -> None:
+        seen.append(configuration)
+        raise UsageProblem("that is enough")
+
+    monkeypatch.setattr(campaign_command, "_run", run)
+    assert run_command(["campaign", "--query", f"{__name__}:job"]) == 3
+    assert [(one.name, one.trials) for one in seen] == [(f"{__name__}.job", 20)]
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "tests" / "plans" / "streaming").iterdir()), ids=lambda path: path.stem
+)
+def test_plans_that_were_kept_can_be_run_again(path: Path) -> None:
+    check_plan(read_plan(path), StructuredStreaming(job))

@@ -1,0 +1,449 @@
+"""Streaming jobs with Spark; grain: the judge over files that tests write, then the examples under real kills."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+from barrier_tck.faults.fault import Fault
+from barrier_tck.faults.kinds.disturb_writes import DisturbWrites
+from barrier_tck.faults.kinds.fail_primary_writes import FailPrimaryWrites
+from barrier_tck.faults.kinds.pause_executor import PauseExecutor
+from barrier_tck.faults.kinds.pause_worker import PauseWorker
+from barrier_tck.faults.targets import TargetKind, WriteTrouble
+from barrier_tck.faults.vocabulary import At, Trigger
+from barrier_tck.harness import (
+    After,
+    CrashCoordinator,
+    KillExecutor,
+    LimitsPlan,
+    ProtocolPoint,
+    QueryPlace,
+    QueryState,
+    ScheduledFault,
+    StreamingJob,
+    TrialPlan,
+    TrialRecord,
+    Verdict,
+    WorkloadPlan,
+    run_trial,
+)
+from barrier_tck.harness.cluster.java_compiler import has_java_compiler
+from barrier_tck.harness.cluster.spark_session import spark_session
+from barrier_tck.harness.record.history import OutputComparison
+from barrier_tck.harness.streaming import stock_job
+from barrier_tck.harness.streaming.driver import stock_jobs
+from barrier_tck.harness.streaming.driver.batch_judge import judged
+from barrier_tck.harness.streaming.structured_streaming import StructuredStreaming
+
+pytestmark = pytest.mark.spark
+ROOT = Path(__file__).resolve().parents[3]
+EXAMPLES = ROOT / "examples" / "my_streaming_job"
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    with spark_session(
+        None, "judge-tests", {"spark.sql.shuffle.partitions": "2"}, quick_start=True
+    ) as session:
+        yield session
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> QueryPlace:
+    return QueryPlace(*(str(tmp_path / name) for name in ("input", "output", "checkpoint")))
+
+
+def same(frame: DataFrame) -> DataFrame:
+    return frame
+
+
+def nothing(batch: DataFrame, batch_id: int, place: QueryPlace) -> None:
+    """Stand for a sink."""
+
+
+APPENDS = StreamingJob(query=same, sink=nothing)
+COUNTS = StreamingJob(
+    query=lambda frame: frame.groupBy("key").count(), sink=nothing, output_mode="update", latest_by=("key",)
+)
+
+
+def compared(
+    spark: SparkSession,
+    job: StreamingJob,
+    place: QueryPlace,
+    given: list[dict[str, Any]],
+    committed: list[dict[str, Any]],
+    run_again: tuple[int, ...] = (),
+) -> OutputComparison:
+    spark.createDataFrame(given).write.parquet(place.input)
+    if committed:
+        spark.createDataFrame(committed).write.parquet(place.output)
+    return judged(spark, job, place, run_again)
+
+
+def wrong(comparison: OutputComparison) -> tuple[int, int, int]:
+    assert comparison.counts is not None, comparison.problem
+    return comparison.counts.lost, comparison.counts.duplicated, comparison.counts.unexpected
+
+
+ROWS = [{"key": "a", "n": 1}, {"key": "a", "n": 1}, {"key": "b", "n": 2}]
+
+
+@pytest.mark.parametrize(
+    ("committed", "expected"),
+    [
+        (ROWS, (0, 0, 0)),
+        (ROWS[1:], (1, 0, 0)),
+        ([*ROWS, ROWS[0]], (0, 1, 0)),
+        ([*ROWS, {"key": "c", "n": 1}], (0, 0, 1)),
+        ([], (3, 0, 0)),
+    ],
+    ids=["equal", "lost", "duplicated", "unexpected", "nothing"],
+)
+def test_multisets_are_compared_both_ways(
+    spark: SparkSession,
+    place: QueryPlace,
+    committed: list[dict[str, Any]],
+    expected: tuple[int, int, int],
+) -> None:
+    assert wrong(compared(spark, APPENDS, place, ROWS, committed)) == expected
+
+
+def test_a_row_that_came_twice_is_shown_twice_with_its_micro_batches(
+    spark: SparkSession, place: QueryPlace
+) -> None:
+    rows = [{"key": "a", "batch_id": 3}, {"key": "a", "batch_id": 3}]
+    found = compared(spark, APPENDS, place, [{"key": "a"}], rows)
+    assert found.examples == (
+        "2 times, and the batch gives it 1 times: key=a",
+        "  key=a of micro-batch 3",
+        "  key=a of micro-batch 3",
+    )
+
+
+def test_at_least_once_excuses_copies_of_what_ran_again_and_nothing_else(
+    spark: SparkSession, place: QueryPlace
+) -> None:
+    job = replace(APPENDS, delivery="at_least_once")
+    rows = [{"key": "a", "batch_id": 1}, {"key": "b", "batch_id": 2}]
+    doubled = [*rows, *rows]
+    found = compared(spark, job, place, [{"key": "a"}, {"key": "b"}, {"key": "c"}], doubled, run_again=(1,))
+    assert wrong(found) == (1, 1, 0)
+    assert found.checks == {"copies of rows of micro-batches that ran again": {"output": 1}}
+
+
+def test_a_changelog_is_reduced_to_its_latest_rows(spark: SparkSession, place: QueryPlace) -> None:
+    given = [{"key": "a"}, {"key": "a"}]
+    log = [{"key": "a", "count": 1, "batch_id": 0}, {"key": "a", "count": 2, "batch_id": 1}]
+    assert wrong(compared(spark, COUNTS, place, given, log)) == (0, 0, 0)
+
+
+def test_an_update_that_was_written_twice_is_told(spark: SparkSession, place: QueryPlace) -> None:
+    given = [{"key": "a"}, {"key": "a"}]
+    log = [
+        {"key": "a", "count": 1, "batch_id": 0},
+        {"key": "a", "count": 1, "batch_id": 0},
+        {"key": "a", "count": 2, "batch_id": 1},
+    ]
+    found = compared(spark, COUNTS, place, given, log)
+    assert wrong(found) == (0, 1, 0)
+    assert "more than once" in found.examples[0]
+
+
+def test_of_a_complete_output_the_last_micro_batch_counts(spark: SparkSession, place: QueryPlace) -> None:
+    job = replace(COUNTS, output_mode="complete", latest_by=())
+    log = [{"key": "a", "count": 1, "batch_id": 0}, {"key": "a", "count": 2, "batch_id": 1}]
+    assert wrong(compared(spark, job, place, [{"key": "a"}, {"key": "a"}], log)) == (0, 0, 0)
+
+
+def test_rows_beyond_the_watermark_are_not_expected_yet(spark: SparkSession, place: QueryPlace) -> None:
+    job = StreamingJob(
+        query=lambda frame: frame.selectExpr("timestamp_seconds(second) AS at"), sink=nothing, final_by="at"
+    )
+    for name, watermark_ms in (("0", 5_000), ("1", 9_000), ("2", 50_000)):
+        offsets = Path(place.checkpoint, "offsets", name)
+        offsets.parent.mkdir(parents=True, exist_ok=True)
+        offsets.write_text("v1\n" + json.dumps({"batchWatermarkMs": watermark_ms}) + "\n{}")
+    for name in ("0", "1"):  # the third micro-batch was not committed
+        Path(place.checkpoint, "commits").mkdir(exist_ok=True)
+        Path(place.checkpoint, "commits", name).write_text("v1\n{}")
+    given = [{"second": second} for second in (1, 9, 10, 60)]
+    spark.createDataFrame(given).write.parquet(place.input)
+    job.query(spark.createDataFrame([{"second": 1}, {"second": 10}])).write.parquet(place.output)
+    # 9 is final and missing; 10 is not final, and is there.
+    assert wrong(judged(spark, job, place, ())) == (1, 0, 1)
+
+
+def test_an_output_without_the_columns_cannot_be_compared(spark: SparkSession, place: QueryPlace) -> None:
+    found = compared(spark, APPENDS, place, [{"key": "a"}], [{"other": "a"}])
+    assert found.counts is None
+    assert found.problem == "the output that was read has no column key"
+
+
+# --- Spark itself -------------------------------------------------------------------------------------------
+
+EMPTY_AT_FIRST = "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart"
+
+
+@pytest.mark.long
+def test_spark_starts_no_query_whose_first_offsets_were_half_written_unless_it_is_told_to(
+    spark: SparkSession, place: QueryPlace
+) -> None:
+    """Told in the guide, because trials meet it: a temporary file is all that a driver leaves that is killed then."""
+    spark.createDataFrame(ROWS).write.parquet(place.input)
+    left = Path(place.checkpoint, "offsets", ".0.5d1c1a53-9d5c-4b6e-8f2b-0c5a4b7e6f10.tmp")
+    left.parent.mkdir(parents=True)
+    left.touch()
+    counts = COUNTS.query(
+        spark.readStream.schema(spark.read.parquet(place.input).schema).parquet(place.input)
+    )
+    writer = (
+        counts.writeStream.outputMode("update")
+        .format("noop")
+        .option("checkpointLocation", place.checkpoint)
+        .trigger(availableNow=True)
+    )
+    with pytest.raises(StreamingQueryException, match="STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY"):
+        writer.start().awaitTermination()
+    spark.conf.set(EMPTY_AT_FIRST, "false")
+    try:
+        writer.start().awaitTermination()
+    finally:
+        spark.conf.unset(EMPTY_AT_FIRST)
+    assert Path(place.checkpoint, "commits", "0").exists()
+
+
+# --- the examples -------------------------------------------------------------------------------------------
+
+AFTER_THE_WRITE = After(ProtocolPoint.ALL_ACKNOWLEDGED, None, nth=2)
+AFTER_THE_TASKS_WRITE = After(ProtocolPoint.SNAPSHOT_TAKEN, "tasks", nth=2)
+DRIVER, EXECUTOR = CrashCoordinator(), KillExecutor("tasks")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[StructuredStreaming]:
+    """One cluster for all examples: between two trials a test puts another job on it."""
+    sys.path.insert(0, str(EXAMPLES))
+    system = StructuredStreaming(example("idempotent"))
+    try:
+        yield system
+    finally:
+        system.close()
+        sys.path.remove(str(EXAMPLES))
+
+
+def example(name: str) -> StreamingJob:
+    found = importlib.import_module(f"my_streaming_job.{name}").job
+    assert isinstance(found, StreamingJob)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "fault", "trigger", "retries", "verdict"),
+    [
+        ("naive", DRIVER, AFTER_THE_WRITE, "stock", Verdict.INVALID),
+        *(
+            pytest.param(*case, marks=pytest.mark.long)
+            for case in (
+                ("idempotent", DRIVER, AFTER_THE_WRITE, "stock", Verdict.VALID),
+                ("row_by_row", EXECUTOR, AFTER_THE_TASKS_WRITE, "stock", Verdict.INVALID),
+            )
+        ),
+        *(
+            pytest.param(*case, marks=pytest.mark.nightly)
+            for case in (
+                ("at_least_once", DRIVER, AFTER_THE_WRITE, "stock", Verdict.VALID),
+                ("naive", EXECUTOR, AFTER_THE_TASKS_WRITE, "stock", Verdict.VALID),
+                ("idempotent", EXECUTOR, AFTER_THE_TASKS_WRITE, "none", Verdict.VALID),
+            )
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+def test_examples_keep_their_promise_or_do_not(
+    cluster: StructuredStreaming,
+    tmp_path: Path,
+    name: str,
+    fault: Fault,
+    trigger: After,
+    retries: str,
+    verdict: Verdict,
+) -> None:
+    record = run_one(cluster, tmp_path, example(name), fault, trigger, {"retries": retries})
+    assert record.verdict is verdict, finding(record, "committed-output")
+    if name == "at_least_once":
+        assert finding(record, "committed-output").counts["copies_excused"] == 8
+    if retries == "none":  # the query ended, and was started again
+        assert len(record.attempts) > 1
+
+
+# --- other kinds of queries, outputs and faults ---------------------------------------------------------------
+
+NEEDS_JAVAC = pytest.mark.skipif(
+    not has_java_compiler(), reason="there is no javac, which compiles the class that disturbs writes"
+)
+WITHIN_A_TASK = After(ProtocolPoint.RECORDS_PROCESSED, "tasks", nth=3)
+AT_THE_COMMIT = FailPrimaryWrites("tasks", metadata=True)
+
+
+@pytest.mark.parametrize(
+    ("job", "fault", "trigger", "settings"),
+    [
+        pytest.param(
+            stock_job.job,
+            CrashCoordinator(),
+            AFTER_THE_WRITE,
+            {"executors_again": 1},
+            marks=pytest.mark.nightly,
+        ),
+        pytest.param(stock_job.job, AT_THE_COMMIT, AFTER_THE_WRITE, {}, marks=pytest.mark.nightly),
+        pytest.param(
+            stock_jobs.windows,
+            CrashCoordinator(unreadable_ms=1_500),
+            AFTER_THE_WRITE,
+            {},
+            marks=pytest.mark.nightly,
+        ),
+        pytest.param(
+            stock_jobs.pairs, FailPrimaryWrites("tasks"), WITHIN_A_TASK, {}, marks=pytest.mark.nightly
+        ),
+        pytest.param(
+            stock_jobs.keys, PauseExecutor("tasks", 1_000), WITHIN_A_TASK, {}, marks=pytest.mark.nightly
+        ),
+        pytest.param(
+            stock_jobs.pairs,
+            DisturbWrites(WriteTrouble.FULL, 3),
+            WITHIN_A_TASK,
+            {},
+            marks=[pytest.mark.long, NEEDS_JAVAC],
+        ),
+        pytest.param(
+            stock_jobs.own_state,
+            DisturbWrites(WriteTrouble.FAILS, 2),
+            WITHIN_A_TASK,
+            {"retries": "none"},
+            marks=[pytest.mark.nightly, NEEDS_JAVAC],
+        ),
+        pytest.param(
+            stock_jobs.own_state,
+            KillExecutor("tasks"),
+            WITHIN_A_TASK,
+            {"retries": "none"},
+            marks=pytest.mark.nightly,
+        ),
+        pytest.param(
+            stock_jobs.whole, PauseWorker("tasks", 1_000), WITHIN_A_TASK, {}, marks=pytest.mark.nightly
+        ),
+        pytest.param(stock_jobs.files, KillExecutor("tasks"), WITHIN_A_TASK, {}, marks=pytest.mark.nightly),
+        pytest.param(stock_jobs.started, CrashCoordinator(), At(1_000), {}, marks=pytest.mark.nightly),
+    ],
+    ids=[
+        *("totals", "commit", "windows", "pairs", "keys", "full", "writes-fail", "own-state", "complete"),
+        *("files", "started"),
+    ],
+)
+def test_stock_jobs_keep_their_promise(
+    cluster: StructuredStreaming,
+    tmp_path: Path,
+    job: StreamingJob,
+    fault: Fault,
+    trigger: Trigger,
+    settings: dict[str, Any],
+) -> None:
+    record = run_one(cluster, tmp_path, job, fault, trigger, settings)
+    assert record.verdict is Verdict.VALID, record.findings
+    assert finding(record, "committed-output").counts["expected"] > 0
+    if job.state is not None:
+        assert finding(record, "state-in-between").counts["entries"] > 0
+    if (
+        not isinstance(fault, PauseExecutor | PauseWorker | KillExecutor)
+        and fault.needs is not TargetKind.WRITES
+    ):
+        assert len(record.attempts) > 1, "the query ended, and was started again"
+
+
+def swaps(batch: DataFrame, batch_id: int, place: QueryPlace) -> None:
+    """Plant a bug: the state of the third micro-batch is, on disk, that of the second."""
+    stock_job.overwrite(batch, batch_id, place)
+    for file in Path(place.checkpoint, "state", "0").glob("*/3.delta") if batch_id == 2 else ():
+        file.with_name(f".{file.name}.crc").unlink()
+        file.write_bytes(file.with_name("2.delta").read_bytes())
+
+
+swapped = StreamingJob(
+    query=stock_job.totals,
+    sink=swaps,
+    output_mode="update",
+    latest_by=("key",),
+    state=QueryState(of=stock_job.totals),
+)
+
+
+@pytest.mark.long
+def test_wrong_state_shows_only_in_the_state(cluster: StructuredStreaming, tmp_path: Path) -> None:
+    record = run_one(cluster, tmp_path, swapped, PauseWorker("tasks", 200), WITHIN_A_TASK, {})
+    assert finding(record, "committed-output").verdict is Verdict.VALID
+    found = finding(record, "state-in-between")
+    assert found.verdict is Verdict.INVALID
+    assert found.examples[0].startswith("after micro-batch 2, ")
+
+
+@NEEDS_JAVAC
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        pytest.param(WriteTrouble.UNSURE, marks=pytest.mark.long),
+        *(pytest.param(one, marks=pytest.mark.nightly) for one in WriteTrouble if one != "unsure"),
+    ],
+)
+def test_a_naive_append_shows_what_a_disturbed_commit_does(
+    cluster: StructuredStreaming, tmp_path: Path, trouble: WriteTrouble
+) -> None:
+    """The commit is not noted, and the micro-batch comes again; or it is, and the driver only believes otherwise."""
+    fault = DisturbWrites(trouble, 1, 700 if trouble is WriteTrouble.SLOW else 0)
+    record = run_one(cluster, tmp_path, example("naive"), fault, AFTER_THE_WRITE, {})
+    again = trouble in (WriteTrouble.FAILS, WriteTrouble.FULL)
+    assert finding(record, "committed-output").counts["duplicated"] == (8 if again else 0)
+    assert len(record.attempts) == (1 if trouble is WriteTrouble.SLOW else 2)
+
+
+@pytest.mark.long
+def test_a_naive_append_is_caught_without_any_kill(cluster: StructuredStreaming, tmp_path: Path) -> None:
+    """The commit log cannot be written once, so the micro-batch comes again."""
+    naive = example("naive")
+    record = run_one(cluster, tmp_path, naive, AT_THE_COMMIT, AFTER_THE_WRITE, {})
+    assert finding(record, "committed-output").counts["duplicated"] == 8
+
+
+def run_one(
+    cluster: StructuredStreaming,
+    directory: Path,
+    job: StreamingJob,
+    fault: Fault,
+    trigger: Trigger,
+    settings: dict[str, Any],
+) -> TrialRecord:
+    cluster._job = job
+    plan = TrialPlan(
+        workload=WorkloadPlan(batches=3, batch_records=4),
+        faults=(ScheduledFault(fault, trigger),),
+        system=settings,
+        limits=LimitsPlan(wall_s=300),
+    )
+    record = run_trial(plan, cluster, directory)
+    assert finding(record, "faults-fired").verdict is Verdict.VALID, record.findings
+    return record
+
+
+def finding(record: TrialRecord, checker: str) -> Any:
+    return next(found for found in record.findings if found.checker == checker)
