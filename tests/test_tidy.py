@@ -241,6 +241,11 @@ def test_no_module_is_unused() -> None:
         for module in imported_modules(path)
         if module != module_name(path)
     }
+    # The public names of the harness are imported lazily, as its stub says.
+    public = ast.parse((ROOT / "harness" / "__init__.pyi").read_text())
+    imported |= {
+        f"barrier_tck.harness.{node.module}" for node in ast.walk(public) if isinstance(node, ast.ImportFrom)
+    }
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     entry_points = [*project["scripts"].values()]
     for group in project["entry-points"].values():

@@ -1,0 +1,72 @@
+"""What third parties may import from ``barrier_tck.harness``, where each name is imported when it is first used."""
+
+# fmt: off
+# isort: off
+from .plan.trial_plan import CheckpointPlan, DeploymentPlan, LimitsPlan, NetworkPlan, RestartPlan
+from .plan.trial_plan import SavepointPlan, TrialPlan, WorkloadPlan
+from .plan.job_graph import EdgePlan, JobPlan, OperatorPlan, Spread, VertexPlan
+from .plan.reading import read_plan
+from .system.fault_kit import After, At, CopiesTarget, CrashCoordinator, Damage, Impairment, KillExecutor, KillWorker
+from .system.fault_kit import LinkTarget, NoTargets, PausableTarget, ProcessTarget, ProtocolPoint, ScheduledFault
+from .system.fault_kit import StorageUser, TargetGone, Targets
+# A system under test: the seam, what it may add, how it shows its job, its targets for faults, what a run leaves.
+from .system.system_under_test import Capability, NemesisHooks, SystemUnderTest, TrialOutcome
+from .system.additions import HasCluster, KeepsLogs, StartsSlowly, TakesSettings
+from .system.additions import BringsItsJob, CanBeBroken, NotesPassages, UsesFieldsOfPlans
+from .system.broken_recovery import BrokenRecovery
+from .system.job_view import JobView, Role, SubtaskView
+from .system.scale import HasScale, Scale
+from .record.history import CheckpointProblem, End, History, InFlight, NamedFile, Recorded, Row
+from .record.history import SnapshotView, StateView, StorageView, Transaction
+from .record.operations import AttemptEnded, AttemptRunning, AttemptStarted, CheckpointAborted
+from .record.operations import CheckpointCompleted, CheckpointTriggered, Committed, Operation
+from .record.operations import JobCut, JobFailed, JobFinished, JobStopped, Restored
+from .record.reasons import Reason
+from .record.records import AttemptRecord, CheckpointRecord, SnapshotRecord, TrialRecord
+# A workload, and what it or a system may bring to a campaign.
+from .workloads.workload import DrawsJobs, SplitData, Workload
+from .workloads.sequential_model import Aggregate, SequentialSpec
+from .workloads.workload_names import register_workload, workload_names
+from .draw.brought_profiles import BringsProfiles
+from .draw.profile import Profile
+from .oracle.brought_checkers import BringsCheckers
+# A user's own query of Structured Streaming.
+from .streaming.query_definition import QueryState, QueryPlace
+from .streaming.streaming_job import StreamingJob
+# A checker; running a plan, or a campaign; what goes wrong.
+from .oracle.checker import Checker, TrialContext
+from .record.verdict import Finding, Verdict
+from .trial.trial_run import run_trial
+from .campaign.configuration import CampaignConfiguration, read_configuration
+from .campaign.runner import run_campaign
+from .support.errors import EnvironmentProblem, OperatingError, SystemBroke
+from .support.errors import UsageProblem
+from .reference.backend_kit import BatchedStateStore, CheckpointId, CorruptStateError
+from .reference.backend_kit import DeferredSnapshot, FinishedSnapshot, JobUsageError
+from .reference.backend_kit import KeyedStateStore, KeyGroupRange, LinkingStateWriter
+from .reference.backend_kit import LocalStateReader, SharingStateWriter, SnapshotCancelled
+from .reference.backend_kit import SnapshotFuture
+from .reference.backend_kit import StateBackend, StateCapability, StateHandle, StateReader
+from .reference.backend_kit import StateScope, StateWriter, StorageError, refuse_overlaps
+from .reference.backend_kit import require_in_range, require_same_length
+
+__all__ = [
+    "After", "Aggregate", "At", "AttemptEnded", "AttemptRecord", "AttemptRunning", "AttemptStarted",
+    "BatchedStateStore", "BringsCheckers", "BringsItsJob", "BringsProfiles", "BrokenRecovery", "CampaignConfiguration",
+    "CanBeBroken", "Capability", "Checker", "CheckpointAborted", "CheckpointCompleted", "CheckpointId",
+    "CheckpointPlan", "CheckpointProblem", "CheckpointRecord", "CheckpointTriggered", "Committed", "CopiesTarget",
+    "CorruptStateError", "CrashCoordinator", "Damage", "DeferredSnapshot", "DeploymentPlan", "DrawsJobs", "EdgePlan",
+    "End", "EnvironmentProblem", "Finding", "FinishedSnapshot", "HasCluster", "HasScale", "History", "Impairment",
+    "InFlight", "JobCut", "JobFailed", "JobFinished", "JobPlan", "JobStopped", "JobUsageError", "JobView", "KeepsLogs",
+    "KeyGroupRange", "KeyedStateStore", "KillExecutor", "KillWorker", "LimitsPlan", "LinkTarget", "LinkingStateWriter",
+    "LocalStateReader", "NamedFile", "NemesisHooks", "NetworkPlan", "NoTargets", "NotesPassages", "OperatingError",
+    "Operation", "OperatorPlan", "PausableTarget", "ProcessTarget", "Profile", "ProtocolPoint", "QueryPlace",
+    "QueryState", "Reason", "Recorded", "RestartPlan", "Restored", "Role", "Row", "SavepointPlan", "Scale",
+    "ScheduledFault", "SequentialSpec", "SharingStateWriter", "SnapshotCancelled", "SnapshotFuture", "SnapshotRecord",
+    "SnapshotView", "SplitData", "Spread", "StartsSlowly", "StateBackend", "StateCapability", "StateHandle",
+    "StateReader", "StateScope", "StateView", "StateWriter", "StorageError", "StorageUser", "StorageView",
+    "StreamingJob", "SubtaskView", "SystemBroke", "SystemUnderTest", "TakesSettings", "TargetGone", "Targets",
+    "Transaction", "TrialContext", "TrialOutcome", "TrialPlan", "TrialRecord", "UsageProblem", "UsesFieldsOfPlans",
+    "Verdict", "VertexPlan", "Workload", "WorkloadPlan", "read_configuration", "read_plan", "refuse_overlaps",
+    "register_workload", "require_in_range", "require_same_length", "run_campaign", "run_trial", "workload_names",
+]
