@@ -18,7 +18,7 @@ import typer
 from barrier_tck.conformance.clauses import CLAUSES
 from barrier_tck.faults.vocabulary import ProtocolPoint
 from barrier_tck.harness.cli.exit_codes import EXIT_CODES
-from barrier_tck.harness.cli.main import app, run
+from barrier_tck.harness.cli.main import app
 from barrier_tck.harness.record.history import History, Recorded
 from barrier_tck.harness.record.operations import Operation
 from barrier_tck.harness.record.records import (
@@ -30,10 +30,13 @@ from barrier_tck.harness.record.records import (
 )
 from barrier_tck.harness.reference.mutants.mutant_catalogue import MUTANTS
 from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint, OperatorSnapshot, StateHandle
+from tests.sample_output import SAMPLES, Sample, shape
 from tests.test_tidy import FOLDERS, ROOT, markdown_files, name, python_files, tree_of
 
 README = (ROOT / "README.md").read_text()
 ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text()
+COMMANDS = (ROOT / "docs" / "commands.md").read_text()
+RUN_DIRECTORY = (ROOT / "docs" / "run-directory.md").read_text()
 DECISIONS = ROOT / "docs" / "decisions"
 _CODE = re.compile(r"(```|~~~).*?\1", re.DOTALL)
 
@@ -82,8 +85,8 @@ def _shell_text(text: str) -> str:
     return "\n".join([*re.findall(r"^\$? ?(barrier-tck .*)$", blocks, re.MULTILINE), *inline])
 
 
-def test_readme_lists_every_command_with_options_that_exist() -> None:
-    listed = rows(README, r"`barrier-tck .*`")
+def test_every_command_is_listed_with_options_that_exist() -> None:
+    listed = rows(COMMANDS, r"`barrier-tck .*`")
     assert sorted({row[0].split()[1].strip("`") for row in listed}) == sorted(commands())
     for row in listed:
         command = commands()[row[0].split()[1].strip("`")]
@@ -91,9 +94,12 @@ def test_readme_lists_every_command_with_options_that_exist() -> None:
         assert set(re.findall(r"--[a-z-]+", row[0])) <= known, row[0]
 
 
-def test_options_in_the_readmes_examples_exist() -> None:
-    for line in re.findall(r"barrier-tck ([a-z]+)((?: [^`\n]*)?)", _shell_text(README)):
+@pytest.mark.parametrize("document", markdown_files(), ids=name)
+def test_options_in_examples_exist(document: Path) -> None:
+    for line in re.findall(r"barrier-tck ([a-z-]+)((?: [^`\n]*)?)", _shell_text(document.read_text())):
         command, rest = line
+        if command not in commands():
+            continue  # the test above tells of it
         known = {option for parameter in commands()[command].params for option in parameter.opts}
         assert set(re.findall(r"--[a-z-]+", rest)) <= known, line
 
@@ -103,40 +109,33 @@ def test_readme_tells_the_exit_codes_of_the_verdicts() -> None:
         assert [row[-1] for row in rows(README, verdict.value.upper())] == [str(code)]
 
 
-def readme_block(command: str) -> list[str]:
-    """Return the output that the README shows below a command, except the mark for lines that it leaves out."""
-    (block,) = re.findall(rf"```console\n\$ {command}\n(.*?)```", README, re.DOTALL)
-    return [line for line in block.splitlines() if line.strip() not in ("", "…")]
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.begins)
+def test_sample_output_is_what_the_commands_print(sample: Sample, tmp_path: Path) -> None:
+    shown, made = sample.block(), sample.made_again(tmp_path)
+    assert shape(shown) == shape(made), f"{sample.document} is stale; run: python -m tests.update_docs"
 
 
-def test_campaign_in_the_readme_looks_as_it_is_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    # Which plans a seed draws is up to Hypothesis' version, so numbers are not compared.
-    monkeypatch.chdir(tmp_path)
-    assert run(["campaign", "--trials", "3", "--seed", "1"]) == 0
-    printed = [_shape(line) for line in capsys.readouterr().out.splitlines()]
-    shown = [_shape(line) for line in readme_block("barrier-tck campaign --trials 50 --seed 1")]
-    assert len(shown) > 10
-    assert not [line for line in shown if line not in printed]
+def test_a_stale_sample_output_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "page.md").write_text("Before.\n\n```console\n$ barrier-tck init\nold\n```\n\nAfter.\n")
+    sample = Sample("page.md", "barrier-tck init", (r"\s*flights",))
+    monkeypatch.setattr(Sample, "path", tmp_path / "page.md")
+    assert sample.update()
+    text = (tmp_path / "page.md").read_text()
+    assert text.startswith("Before.\n\n```console\n$ barrier-tck init\n") and text.endswith("```\n\nAfter.\n")
+    assert "old" not in text and "flights" in text
+    assert not sample.update()
 
 
-def _shape(line: str) -> str:
-    return re.sub(r"\d[\d.,]*( m?s\b)?", "N", " ".join(line.split()))
+def test_lines_of_a_sample_differ_if_more_than_numbers_do() -> None:
+    assert shape("10 of 12 fired; 1.28 s") == shape("9 of 9 fired; 853 ms")
+    assert shape("10 of 12 fired") != shape("10 of 12 struck")
 
 
-def test_replay_in_the_readme_finds_what_is_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert run(["mutants", "--only", "SO-02"]) == 0
-    (plan,) = tmp_path.glob("runs/mutants-*/SO-02.json")
-    capsys.readouterr()
-    assert run(["replay", str(plan)]) == 1
-    printed = capsys.readouterr().out.splitlines()
-    shown = readme_block(r"barrier-tck replay runs/mutants-[\d-]+/SO-02\.json")
-    assert "invalid" in shown[0] and "the same in both runs" in shown[1]
-    assert not [line for line in shown[2:] if line not in printed]
+@pytest.mark.parametrize(
+    ("text", "limit"), [(README, 85), (ARCHITECTURE, 110)], ids=["README", "ARCHITECTURE"]
+)
+def test_what_a_newcomer_reads_first_is_short(text: str, limit: int) -> None:
+    assert len(text.splitlines()) <= limit, "move what is new to a page of docs/"
 
 
 def test_names_in_the_glossary_exist_in_the_code() -> None:
@@ -202,12 +201,12 @@ def test_clauses_named_in_documents_exist(document: Path) -> None:
     ],
 )
 def test_columns_of_the_run_directory_are_those_of_the_records(file: str, kind: type[msgspec.Struct]) -> None:
-    (row,) = rows(ARCHITECTURE, re.escape(f"`{file}`"))
+    (row,) = rows(RUN_DIRECTORY, re.escape(f"`{file}`"))
     assert _fields(row[1]) == set(kind.__struct_fields__)
 
 
 def test_outcome_file_holds_the_history_without_its_operations() -> None:
-    (row,) = rows(ARCHITECTURE, re.escape("`trials/00000/outcome.json`"))
+    (row,) = rows(RUN_DIRECTORY, re.escape("`trials/00000/outcome.json`"))
     assert _fields(row[1]) == set(History.__struct_fields__) - {"operations"}
 
 

@@ -39,12 +39,15 @@ from barrier_tck.harness.reference.mutants.mutant_catalogue import MUTANTS
 from barrier_tck.harness.system.broken_recovery import BrokenRecovery
 from barrier_tck.harness.system.system_names import open_system
 from barrier_tck.harness.workloads.workload_names import workload_named, workload_names
-from tests.test_docs import ARCHITECTURE, README, commands, rows
+from tests.test_docs import ARCHITECTURE, COMMANDS, RUN_DIRECTORY, commands, rows
 from tests.test_tidy import FOLDERS, ROOT, markdown_files, name, python_files, tree_of
 
 CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
 CAMPAIGNS = (ROOT / "docs" / "campaigns.md").read_text()
 JUDGING = (ROOT / "docs" / "judging.md").read_text()
+IMPORT_RULES = (ROOT / "docs" / "import-rules.md").read_text()
+SEAMS = (ROOT / "docs" / "seams.md").read_text()
+SCOPE = (ROOT / "docs" / "scope.md").read_text()
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
 
 
@@ -169,34 +172,33 @@ def told_by_the_map(cell: str, folder: str) -> set[Arrow]:
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_the_import_rules_on_the_map_are_those_of_the_contracts(folder: str) -> None:
-    (row,) = rows(ARCHITECTURE, re.escape(f"`{folder}/`"))
+    (row,) = rows(IMPORT_RULES, re.escape(f"`{folder}/`"))
     assert told_by_the_map(row[1], folder) == allowed_by_contracts(folder)
 
 
 def test_contracts_are_listed_by_their_names() -> None:
-    section = ARCHITECTURE.partition("## Who may import whom")[2].partition("\n## ")[0]
-    assert re.findall(r"^- (.*)$", section, re.MULTILINE) == [contract["name"] for contract in CONTRACTS]
+    assert re.findall(r"^- (.*)$", IMPORT_RULES, re.MULTILINE) == [contract["name"] for contract in CONTRACTS]
 
 
 # --- seams --------------------------------------------------------------------------------------------------
 
 
 def test_seams_are_defined_where_the_map_says() -> None:
-    for row in table(ARCHITECTURE, "| seam |"):
+    for row in table(SEAMS, "| seam |"):
         (place,) = codes(row[1])
         there = defined(python_files(place) if place.endswith("/") else [ROOT / place])
         assert set(codes(row[0])) <= there, place
 
 
 def test_every_interface_behind_the_door_for_third_parties_is_on_the_map_of_seams() -> None:
-    listed = {seam for row in table(ARCHITECTURE, "| seam |") for seam in codes(row[0])}
+    listed = {seam for row in table(SEAMS, "| seam |") for seam in codes(row[0])}
     interfaces = {each for each in door.__all__ if getattr(getattr(door, each), "_is_protocol", False)}
     assert len(interfaces) > 10
     assert interfaces <= listed
 
 
 def test_ports_on_the_map_are_the_runtimes() -> None:
-    (row,) = [row for row in table(ARCHITECTURE, "| seam |") if "runtime/ports.py" in row[1]]
+    (row,) = [row for row in table(SEAMS, "| seam |") if "runtime/ports.py" in row[1]]
     ports = tree_of(ROOT / "reference_impl" / "runtime" / "ports.py").body
     assert codes(row[0]) == [
         node.name
@@ -237,8 +239,8 @@ def shipped_workloads() -> list[str]:
     ]
 
 
-def test_counts_in_the_readme_are_those_of_the_code() -> None:
-    counts = {row[0]: int(row[1]) for row in table(README, "| what | how many |")}
+def test_counts_of_what_is_here_are_those_of_the_code() -> None:
+    counts = {row[0]: int(row[1]) for row in table(SCOPE, "| what | how many |")}
     assert counts == {
         "clauses": len(CLAUSES),
         "checkers": len(checkers()),
@@ -346,8 +348,8 @@ def test_traits_of_faults_are_listed() -> None:
     assert listed == traits - derived
 
 
-def test_benchmarks_in_the_readme_are_those_of_the_command() -> None:
-    (listed,) = re.findall(r"`barrier-tck bench ([^`]+)`", README)
+def test_benchmarks_in_the_list_are_those_of_the_command() -> None:
+    (listed,) = re.findall(r"`barrier-tck bench ([^`]+)`", COMMANDS)
     assert listed.split("\\|") == list(BENCHMARKS)
 
 
@@ -359,12 +361,12 @@ def test_commands_in_contributing_exist_with_their_options() -> None:
             assert {each for each in rest if each.startswith("--")} <= known, line
 
 
-def test_files_of_a_run_directory_are_on_the_map(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_of_a_run_directory_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     run(["campaign", "--trials", "1", "--seed", "1", "--out", "runs"])
     (directory,) = (tmp_path / "runs").iterdir()
     written = {path.relative_to(directory).as_posix() for path in directory.rglob("*") if path.is_file()}
-    listed = {each for row in table(ARCHITECTURE, "| file | content |") for each in codes(row[0])}
+    listed = {each for row in table(RUN_DIRECTORY, "| file | content |") for each in codes(row[0])}
     assert "trials/00000/record.json" in written
     assert written <= listed
     sometimes = {"shrunk/00012.json", "controls/00012-read-again.json", "trials/00000/logs/"}
