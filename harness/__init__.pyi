@@ -29,7 +29,7 @@ from .workloads.sequential_model import Aggregate, SequentialSpec
 from .workloads.workload_names import register_workload, workload_names
 from .draw.brought_profiles import BringsProfiles
 from .draw.profile import Profile
-from .oracle.brought_checkers import BringsCheckers
+from .oracle.plug_in_checkers import BringsCheckers
 # A user's own query of Structured Streaming.
 from .streaming.query_definition import QueryState, QueryPlace
 from .streaming.streaming_job import StreamingJob

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from barrier_tck.harness.oracle.checker import Checker
-from barrier_tck.harness.oracle.faults_fired import FaultsFired
+from barrier_tck.harness.oracle.checkers.faults_fired import FaultsFired
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.support.errors import UsageProblem

@@ -1,9 +1,9 @@
 """Control trials: some plans of a campaign run again with recovery broken on purpose, and must then be INVALID.
 
 A campaign whose trials restore nothing is VALID whatever recovery does. So the history of each trial tells which
-broken recoveries it would have shown (``harness.oracle.could_fail``). A sample of those trials runs again, broken in
-each such way in turn. A control that is not INVALID makes the campaign UNKNOWN, with the plan and the reason. So does
-a campaign in which many trials recovered and none of them could have shown anything (decision 0027).
+broken recoveries it would have shown (``harness.oracle.broken_recoveries``). A sample of those trials runs again,
+broken in each such way in turn. A control that is not INVALID makes the campaign UNKNOWN, with the plan and the
+reason. So does a campaign in which many trials recovered and none of them could have shown anything (decision 0027).
 """
 
 from __future__ import annotations

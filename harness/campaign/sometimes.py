@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from barrier_tck.harness.campaign.mix import DEALT
-from barrier_tck.harness.oracle.at_least_once_output import DUPLICATED, NAME
-from barrier_tck.harness.oracle.consistent_cut import BEGUN_ANYWHERE
-from barrier_tck.harness.oracle.dataflow import Dataflow
-from barrier_tck.harness.oracle.finished_subtasks import AFTER_FINISH, DUE
-from barrier_tck.harness.oracle.in_flight import IN_FLIGHT
-from barrier_tck.harness.oracle.kept_shared_files import REUSED, SharedFilesKept
-from barrier_tck.harness.oracle.local_recovery import DONE, MET, LocalRecovery
-from barrier_tck.harness.oracle.narrowed_jobs import LOST_FOR_GOOD, NARROWED, NarrowedJobs
-from barrier_tck.harness.oracle.rescales_seen import NARROWER, RESCALED, WIDER
-from barrier_tck.harness.oracle.stopping import StopWithSavepoint
+from barrier_tck.harness.oracle.checkers.at_least_once_output import NAME
+from barrier_tck.harness.oracle.checkers.consistent_cut import BEGUN_ANYWHERE
+from barrier_tck.harness.oracle.checkers.dataflow import Dataflow
+from barrier_tck.harness.oracle.checkers.finished_subtasks import AFTER_FINISH, DUE
+from barrier_tck.harness.oracle.checkers.local_recovery import DONE, MET, LocalRecovery
+from barrier_tck.harness.oracle.checkers.narrowed_jobs import LOST_FOR_GOOD, NARROWED, NarrowedJobs
+from barrier_tck.harness.oracle.checkers.shared_files import REUSED, SharedFilesKept
+from barrier_tck.harness.oracle.checkers.stop_with_savepoint import StopWithSavepoint
+from barrier_tck.harness.oracle.evidence.duplicates import DUPLICATED
+from barrier_tck.harness.oracle.evidence.in_flight import IN_FLIGHT
+from barrier_tck.harness.oracle.evidence.rescales import NARROWER, RESCALED, WIDER
 from barrier_tck.harness.record.records import TrialSummary
 from barrier_tck.harness.record.verdict import Finding, Verdict
 

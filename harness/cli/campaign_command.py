@@ -376,11 +376,11 @@ def _print_options(
 
 def _said_of(system: SystemUnderTest, plan: TrialPlan, settings: dict[str, Any]) -> dict[str, object]:
     """Return what is special to this system: its settings, the checkers that are brought, and unused fields."""
-    from barrier_tck.harness.oracle.brought_checkers import with_brought
+    from barrier_tck.harness.oracle.plug_in_checkers import with_plug_ins
     from barrier_tck.harness.system.plan_fields import in_short, unused_by
     from barrier_tck.harness.workloads.workload_names import filled
 
-    brought = [checker.name for checker in with_brought((), filled(plan), system)]
+    brought = [checker.name for checker in with_plug_ins((), filled(plan), system)]
     unused = unused_by(system)
     return {
         **({"settings of the system": settings} if settings else {}),

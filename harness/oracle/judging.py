@@ -9,8 +9,8 @@ from __future__ import annotations
 import traceback
 from collections.abc import Iterable
 
-from barrier_tck.harness.oracle.chances import spoken_for
 from barrier_tck.harness.oracle.checker import Checker, TrialContext
+from barrier_tck.harness.oracle.vacuity import spoken_for
 from barrier_tck.harness.plan.trial_plan import to_builtins
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.support.wall_clock import TooLate

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from barrier_tck.harness.oracle.stored_channels import records_in_flight
-from barrier_tck.harness.oracle.stored_reader import read_stored_checkpoints, read_stored_savepoints
+from barrier_tck.harness.oracle.evidence.stored_channels import records_in_flight
+from barrier_tck.harness.oracle.evidence.stored_reader import read_stored_checkpoints, read_stored_savepoints
 from barrier_tck.harness.record.history import (
     CheckpointProblem,
     InFlight,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from barrier_tck.faults.schedule import ScheduleError, validate
 from barrier_tck.faults.vocabulary import After, ProtocolPoint
-from barrier_tck.harness.oracle.slots_seen import least_subtasks
+from barrier_tck.harness.oracle.evidence.slots import least_subtasks
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.reading import check_names
 from barrier_tck.harness.plan.trial_plan import TrialPlan

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import msgspec
 
-from barrier_tck.harness.oracle.brought_checkers import with_brought
+from barrier_tck.harness.oracle.broken_recoveries import could_show
 from barrier_tck.harness.oracle.checker import Checker, TrialContext
-from barrier_tck.harness.oracle.could_fail import could_show
 from barrier_tck.harness.oracle.jobs_of_trial import jobs_of_trial
 from barrier_tck.harness.oracle.judging import compose
+from barrier_tck.harness.oracle.plug_in_checkers import with_plug_ins
 from barrier_tck.harness.plan.trial_plan import TrialPlan, to_builtins
 from barrier_tck.harness.record.history import End, History, Recorded
 from barrier_tck.harness.record.operations import Operation
@@ -161,14 +161,14 @@ def lost_trial(
 
 def checkers_of(plan: TrialPlan, system: SystemUnderTest) -> tuple[Checker, ...]:
     """Return the standard checkers and those that system and workload bring."""
-    return with_brought(standard_checkers(plan, system), plan, system)
+    return with_plug_ins(standard_checkers(plan, system), plan, system)
 
 
 def standard_checkers(plan: TrialPlan, system: SystemUnderTest) -> tuple[Checker, ...]:
     """Return the checkers that apply to a plan on a system; the one of CAM-3 is always among them."""
     # Imported here: judges may import much, and a caller with checkers of its own needs none of these.
     from barrier_tck.harness.oracle.applicable import checkers_for
-    from barrier_tck.harness.oracle.faults_fired import FaultsFired
+    from barrier_tck.harness.oracle.checkers.faults_fired import FaultsFired
 
     modelled = not isinstance(system, BringsItsJob)
     chosen: tuple[Checker, ...] = tuple(checkers_for(plan, system.capabilities, judges_output=modelled))

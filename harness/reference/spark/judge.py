@@ -22,7 +22,7 @@ import msgspec
 from barrier_tck.harness.cluster.installation import import_path
 from barrier_tck.harness.cluster.json_lines import JsonLines
 from barrier_tck.harness.cluster.spark_session import spark_session
-from barrier_tck.harness.oracle.spark_batch import judge_output
+from barrier_tck.harness.oracle.evidence.spark_batch import judge_output
 from barrier_tck.harness.record.history import OutputComparison
 from barrier_tck.harness.workloads.workload_names import workload_named
 

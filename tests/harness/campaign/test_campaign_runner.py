@@ -18,7 +18,7 @@ from barrier_tck.harness.campaign.replay import first_difference, replay, source
 from barrier_tck.harness.campaign.runner import VALID_KEPT, run_campaign
 from barrier_tck.harness.campaign.tried_plans import without_unreachable_faults
 from barrier_tck.harness.oracle.checker import TrialContext
-from barrier_tck.harness.oracle.faults_fired import FaultsFired
+from barrier_tck.harness.oracle.checkers.faults_fired import FaultsFired
 from barrier_tck.harness.oracle.judging import compose
 from barrier_tck.harness.plan.reading import read_plan
 from barrier_tck.harness.plan.trial_plan import TrialPlan, WorkloadPlan

@@ -26,8 +26,8 @@ from barrier_tck.harness.draw.profile import Profile
 from barrier_tck.harness.draw.profiles import PROFILES, profile_named
 from barrier_tck.harness.draw.slow_checkpoints import in_time
 from barrier_tck.harness.draw.strategies import RESTARTS_PER_FAULT, Circumstances, draw_plans
-from barrier_tck.harness.oracle.recoveries import restored_checkpoints
-from barrier_tck.harness.oracle.trial_input import TrialInput
+from barrier_tck.harness.oracle.evidence.recoveries import restored_checkpoints
+from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
 from barrier_tck.harness.plan.job_graph import JobPlan, Spread
 from barrier_tck.harness.plan.reading import plan_from, read_plan
 from barrier_tck.harness.plan.trial_plan import DeploymentPlan, TrialPlan, WorkloadPlan, to_builtins

@@ -10,7 +10,7 @@ from barrier_tck.faults.kinds.crash_coordinator import CrashCoordinator
 from barrier_tck.faults.kinds.kill_executor import KillExecutor
 from barrier_tck.faults.vocabulary import At, ScheduledFault
 from barrier_tck.harness.oracle.checker import TrialContext
-from barrier_tck.harness.oracle.trial_input import TrialInput
+from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
 from barrier_tck.harness.plan.trial_plan import RestartPlan, TrialPlan, WorkloadPlan
 from barrier_tck.harness.record import operations as told
 from barrier_tck.harness.record.history import (

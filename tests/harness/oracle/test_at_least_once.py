@@ -14,10 +14,10 @@ import pytest
 from barrier_tck.faults.kinds.kill_worker import KillWorker
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.oracle.applicable import checkers_for
-from barrier_tck.harness.oracle.at_least_once_output import AtLeastOnceOutput
-from barrier_tck.harness.oracle.at_least_once_snapshots import AtLeastOnceSnapshots, add_up
 from barrier_tck.harness.oracle.checker import TrialContext
-from barrier_tck.harness.oracle.trial_input import TrialInput
+from barrier_tck.harness.oracle.checkers.at_least_once_output import AtLeastOnceOutput
+from barrier_tck.harness.oracle.checkers.at_least_once_snapshots import AtLeastOnceSnapshots, add_up
+from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import (
     CheckpointPlan,

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from barrier_tck.harness.oracle.applicable import checkers_for
-from barrier_tck.harness.oracle.channel_order import ChannelOrder
+from barrier_tck.harness.oracle.checkers.channel_order import ChannelOrder
 from barrier_tck.harness.plan.trial_plan import CheckpointingMode, CheckpointPlan, WorkloadPlan
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability

@@ -14,21 +14,21 @@ from barrier_tck.faults.kinds.fail_primary_writes import FailPrimaryWrites
 from barrier_tck.faults.kinds.pause_worker import PauseWorker
 from barrier_tck.faults.kinds.repeat_messages import RepeatMessages
 from barrier_tck.faults.vocabulary import At, ScheduledFault
-from barrier_tck.harness.oracle.aborts_obeyed import AbortsObeyed
 from barrier_tck.harness.oracle.checker import TrialContext
-from barrier_tck.harness.oracle.checkpoint_admission import AdmittedTriggers
-from barrier_tck.harness.oracle.checkpoint_expiry import CheckpointExpiry
-from barrier_tck.harness.oracle.checkpoints_go_on import BUSY_MS, CheckpointsGoOn
-from barrier_tck.harness.oracle.failures_explained import FailuresExplained
-from barrier_tck.harness.oracle.held_up_checkpoints import (
+from barrier_tck.harness.oracle.checkers.aborts_obeyed import AbortsObeyed
+from barrier_tck.harness.oracle.checkers.checkpoint_admission import AdmittedTriggers
+from barrier_tck.harness.oracle.checkers.checkpoint_expiry import CheckpointExpiry
+from barrier_tck.harness.oracle.checkers.checkpoints_go_on import BUSY_MS, CheckpointsGoOn
+from barrier_tck.harness.oracle.checkers.failures_explained import FailuresExplained
+from barrier_tck.harness.oracle.checkers.nothing_held_back import NothingHeldBack
+from barrier_tck.harness.oracle.checkers.snapshot_order import SnapshotOrder
+from barrier_tck.harness.oracle.checkers.tolerated_failures import ToleratedFailures
+from barrier_tck.harness.oracle.evidence.checkpoint_obstacles import (
     NOTICED_MS,
     batches_read,
     longest_ms,
     most_batches_read,
 )
-from barrier_tck.harness.oracle.nothing_held_back import NothingHeldBack
-from barrier_tck.harness.oracle.snapshot_order import SnapshotOrder
-from barrier_tck.harness.oracle.tolerated_failures import ToleratedFailures
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, NetworkPlan, TrialPlan, WorkloadPlan
 from barrier_tck.harness.record import operations as told

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barrier_tck.harness.oracle.checkpoint_life_cycle import CheckpointLifeCycle
+from barrier_tck.harness.oracle.checkers.checkpoint_life_cycle import CheckpointLifeCycle
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan
 from barrier_tck.harness.record import operations as told
 from barrier_tck.harness.record.reasons import Reason

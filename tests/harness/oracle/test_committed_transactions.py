@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from barrier_tck.harness.oracle.committed_transactions import CommittedTransactions
+from barrier_tck.harness.oracle.checkers.committed_transactions import CommittedTransactions
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.record.history import StorageView, Transaction
 from barrier_tck.harness.record.verdict import Finding, Verdict

@@ -12,10 +12,10 @@ import msgspec
 import pytest
 
 from barrier_tck.faults.vocabulary import ProtocolPoint
-from barrier_tck.harness.oracle.at_least_once_flow import Kept, Stretch, added_by_attempt
 from barrier_tck.harness.oracle.checker import TrialContext
-from barrier_tck.harness.oracle.dataflow import Dataflow
-from barrier_tck.harness.oracle.trial_input import TrialInput
+from barrier_tck.harness.oracle.checkers.dataflow import Dataflow
+from barrier_tck.harness.oracle.evidence.at_least_once_flow import Kept, Stretch, added_by_attempt
+from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
 from barrier_tck.harness.plan.job_graph import SINK, EdgePlan, JobPlan, OperatorPlan, Spread, VertexPlan
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, NetworkPlan, TrialPlan, WorkloadPlan
 from barrier_tck.harness.record.history import CheckpointProblem, History, SnapshotView, StateView

@@ -16,8 +16,8 @@ from barrier_tck.harness.campaign.sometimes import SometimesNarrowed
 from barrier_tck.harness.draw.profiles import profile_named
 from barrier_tck.harness.draw.strategies import draw_plans
 from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.checkers.narrowed_jobs import LOST_FOR_GOOD, NARROWED, NarrowedJobs
 from barrier_tck.harness.oracle.jobs_of_trial import jobs_of_trial
-from barrier_tck.harness.oracle.narrowed_jobs import LOST_FOR_GOOD, NARROWED, NarrowedJobs
 from barrier_tck.harness.plan.job_graph import SINK, JobPlan
 from barrier_tck.harness.plan.reading import read_plan
 from barrier_tck.harness.plan.trial_plan import (

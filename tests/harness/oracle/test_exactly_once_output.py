@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barrier_tck.harness.oracle.exactly_once_output import ExactlyOnceOutput
+from barrier_tck.harness.oracle.checkers.exactly_once_output import ExactlyOnceOutput
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import TrialPlan, WorkloadPlan
 from barrier_tck.harness.record.history import End, OutputComparison, OutputCounts

@@ -9,7 +9,7 @@ import pytest
 
 from barrier_tck.faults.kinds.pause_worker import PauseWorker
 from barrier_tck.faults.vocabulary import At, ScheduledFault
-from barrier_tck.harness.oracle.faults_fired import FaultsFired
+from barrier_tck.harness.oracle.checkers.faults_fired import FaultsFired
 from barrier_tck.harness.record.records import FaultRecord
 from barrier_tck.harness.record.verdict import Verdict
 from tests.harness.oracle.oracle_histories import KILL, a_context, a_plan

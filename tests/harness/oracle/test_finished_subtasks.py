@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from barrier_tck.harness.campaign.sometimes import SometimesAfterFinish
-from barrier_tck.harness.oracle.finished_subtasks import FinishedSubtasks
-from barrier_tck.harness.oracle.trial_input import TrialInput
+from barrier_tck.harness.oracle.checkers.finished_subtasks import FinishedSubtasks
+from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import TrialPlan, WorkloadPlan
 from barrier_tck.harness.record import operations as told

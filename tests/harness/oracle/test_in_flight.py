@@ -18,14 +18,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barrier_tck.harness.campaign.sometimes import SometimesDuplicates, SometimesInFlight
-from barrier_tck.harness.oracle import stored_channels
-from barrier_tck.harness.oracle.at_least_once_output import DUPLICATED, NAME
 from barrier_tck.harness.oracle.checker import TrialContext
-from barrier_tck.harness.oracle.dataflow import Dataflow
-from barrier_tck.harness.oracle.in_flight import IN_FLIGHT, in_flight_problems
-from barrier_tck.harness.oracle.snapshot_formula import SnapshotFormula
-from barrier_tck.harness.oracle.stored_channels import NotChannelState, records_in_flight
-from barrier_tck.harness.oracle.trial_input import TrialInput
+from barrier_tck.harness.oracle.checkers.at_least_once_output import NAME
+from barrier_tck.harness.oracle.checkers.dataflow import Dataflow
+from barrier_tck.harness.oracle.checkers.snapshot_formula import SnapshotFormula
+from barrier_tck.harness.oracle.evidence import stored_channels
+from barrier_tck.harness.oracle.evidence.duplicates import DUPLICATED
+from barrier_tck.harness.oracle.evidence.in_flight import IN_FLIGHT, in_flight_problems
+from barrier_tck.harness.oracle.evidence.stored_channels import NotChannelState, records_in_flight
+from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
 from barrier_tck.harness.plan.job_graph import SINK, EdgePlan, JobPlan, Spread, VertexPlan
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan
 from barrier_tck.harness.record.history import History, InFlight, Row, SnapshotView

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from barrier_tck.harness.oracle.input_reads import InputReads
+from barrier_tck.harness.oracle.checkers.input_reads import InputReads
 from barrier_tck.harness.plan.trial_plan import WorkloadPlan
 from barrier_tck.harness.record.operations import InputRead
 from barrier_tck.harness.record.verdict import Finding, Verdict

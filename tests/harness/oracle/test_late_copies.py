@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 import pytest
 
-from barrier_tck.harness.oracle.local_recovery import LocalRecovery
+from barrier_tck.harness.oracle.checkers.local_recovery import LocalRecovery
 from barrier_tck.harness.record.operations import Acknowledged, LocalCopyTold
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from tests.harness.oracle.oracle_histories import Book, a_context, a_plan

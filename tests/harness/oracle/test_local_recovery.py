@@ -17,8 +17,8 @@ from barrier_tck.faults.targets import Damage
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.campaign.sometimes import SometimesFallsBack
 from barrier_tck.harness.oracle.checker import TrialContext
-from barrier_tck.harness.oracle.local_recovery import LocalRecovery
-from barrier_tck.harness.oracle.record_routes import key_groups_of
+from barrier_tck.harness.oracle.checkers.local_recovery import LocalRecovery
+from barrier_tck.harness.oracle.evidence.record_routes import key_groups_of
 from barrier_tck.harness.plan.trial_plan import DeploymentPlan, RescalePlan
 from barrier_tck.harness.record.history import NamedFile, SnapshotView
 from barrier_tck.harness.record.operations import (

@@ -11,8 +11,8 @@ import pytest
 
 from barrier_tck.faults.vocabulary import ProtocolPoint
 from barrier_tck.harness.oracle.checker import TrialContext
-from barrier_tck.harness.oracle.conservation import Conservation
-from barrier_tck.harness.oracle.trial_input import TrialInput
+from barrier_tck.harness.oracle.checkers.conservation import Conservation
+from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, NetworkPlan, TrialPlan, WorkloadPlan
 from barrier_tck.harness.record.history import History, SnapshotView

@@ -14,8 +14,8 @@ from barrier_tck.faults.kinds.damage_primary import DamagePrimary
 from barrier_tck.faults.kinds.pause_worker import PauseWorker
 from barrier_tck.faults.targets import Damage
 from barrier_tck.faults.vocabulary import At, ScheduledFault
-from barrier_tck.harness.oracle.progress import Progress
-from barrier_tck.harness.oracle.tolerated_failures import ToleratedFailures
+from barrier_tck.harness.oracle.checkers.progress import Progress
+from barrier_tck.harness.oracle.checkers.tolerated_failures import ToleratedFailures
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, LimitsPlan
 from barrier_tck.harness.record.history import End
 from barrier_tck.harness.record.operations import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barrier_tck.harness.oracle.aborts_obeyed import AbortsObeyed
+from barrier_tck.harness.oracle.checkers.aborts_obeyed import AbortsObeyed
 from barrier_tck.harness.record.operations import AbortLearned
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from tests.harness.oracle.oracle_histories import SUBTASKS, Book, a_context, a_plan

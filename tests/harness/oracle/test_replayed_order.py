@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from barrier_tck.harness.oracle.replayed_order import ReplayedOrder
+from barrier_tck.harness.oracle.evidence.replayed_order import ReplayedOrder
 from barrier_tck.harness.plan.job_graph import SINK, EdgePlan, JobPlan, Spread, VertexPlan
 from barrier_tck.harness.plan.trial_plan import TrialPlan, WorkloadPlan
 from barrier_tck.harness.record.history import InFlight, Row, SnapshotView, StateView

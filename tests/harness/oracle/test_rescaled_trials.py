@@ -15,8 +15,8 @@ from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.campaign.sometimes import RESCALED_MIN, SometimesRescaled
 from barrier_tck.harness.draw.profiles import profile_named
 from barrier_tck.harness.draw.strategies import draw_plans
-from barrier_tck.harness.oracle.rescales_seen import NARROWER, RESCALED, WIDER
-from barrier_tck.harness.oracle.stopping import StopWithSavepoint
+from barrier_tck.harness.oracle.checkers.stop_with_savepoint import StopWithSavepoint
+from barrier_tck.harness.oracle.evidence.rescales import NARROWER, RESCALED, WIDER
 from barrier_tck.harness.plan.reading import read_plan
 from barrier_tck.harness.plan.trial_plan import (
     CheckpointPlan,

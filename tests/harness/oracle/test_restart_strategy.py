@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from barrier_tck.harness.oracle.checker import TrialContext
-from barrier_tck.harness.oracle.restart_strategy import RestartStrategyKept
+from barrier_tck.harness.oracle.checkers.restart_strategy import RestartStrategyKept
 from barrier_tck.harness.plan.trial_plan import NetworkPlan, RestartPlan
 from barrier_tck.harness.record import operations as told
 from barrier_tck.harness.record.reasons import Reason

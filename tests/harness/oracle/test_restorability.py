@@ -6,7 +6,7 @@ from typing import Any
 
 from barrier_tck.faults.kinds.pause_executor import PauseExecutor
 from barrier_tck.faults.vocabulary import At, ScheduledFault
-from barrier_tck.harness.oracle.restorability import Restorability
+from barrier_tck.harness.oracle.checkers.restorability import Restorability
 from barrier_tck.harness.record.operations import AttemptEnded
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.verdict import Finding, Verdict

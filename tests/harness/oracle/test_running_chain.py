@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from barrier_tck.harness.oracle import running_chain
-from barrier_tck.harness.oracle.recoveries import Cut
-from barrier_tck.harness.oracle.running_chain import ChainTooAmbiguous, OutputRow, chain_of, output_row
-from barrier_tck.harness.oracle.trial_input import InputRecord
+from barrier_tck.harness.oracle.evidence import running_chain
+from barrier_tck.harness.oracle.evidence.recoveries import Cut
+from barrier_tck.harness.oracle.evidence.running_chain import (
+    ChainTooAmbiguous,
+    OutputRow,
+    chain_of,
+    output_row,
+)
+from barrier_tck.harness.oracle.evidence.trial_input import InputRecord
 
 ZERO = (0, 0)
 

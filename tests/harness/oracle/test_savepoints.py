@@ -11,9 +11,9 @@ import pytest
 from barrier_tck.faults.kinds.crash_coordinator import CrashCoordinator
 from barrier_tck.faults.vocabulary import At, ScheduledFault
 from barrier_tck.harness.oracle.checker import TrialContext
-from barrier_tck.harness.oracle.kept_savepoints import Savepoints
-from barrier_tck.harness.oracle.savepoints_answered import SavepointsAnswered
-from barrier_tck.harness.oracle.stopping import StopWithSavepoint
+from barrier_tck.harness.oracle.checkers.savepoints import Savepoints
+from barrier_tck.harness.oracle.checkers.savepoints_answered import SavepointsAnswered
+from barrier_tck.harness.oracle.checkers.stop_with_savepoint import StopWithSavepoint
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record import operations as told
 from barrier_tck.harness.record.history import End, NamedFile, SnapshotView, StorageView

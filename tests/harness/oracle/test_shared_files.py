@@ -7,7 +7,7 @@ import pytest
 
 from barrier_tck.harness.campaign.sometimes import SometimesReused
 from barrier_tck.harness.oracle.applicable import checkers_for
-from barrier_tck.harness.oracle.kept_shared_files import REUSED, SharedFilesKept
+from barrier_tck.harness.oracle.checkers.shared_files import REUSED, SharedFilesKept
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan
 from barrier_tck.harness.record.history import End, NamedFile, SnapshotView, StorageView
 from barrier_tck.harness.record.records import TrialSummary

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barrier_tck.harness.oracle.snapshot_formula import SnapshotFormula
+from barrier_tck.harness.oracle.checkers.snapshot_formula import SnapshotFormula
 from barrier_tck.harness.plan.trial_plan import TrialPlan, WorkloadPlan
 from barrier_tck.harness.record.history import CheckpointProblem, SnapshotView, StateView
 from barrier_tck.harness.record.reasons import Reason

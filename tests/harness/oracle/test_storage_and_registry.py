@@ -11,8 +11,8 @@ from msgspec.structs import replace as replace_fields
 from barrier_tck.faults.kinds.damage_primary import DamagePrimary
 from barrier_tck.faults.vocabulary import At, ScheduledFault
 from barrier_tck.harness.oracle.applicable import checkers_for
-from barrier_tck.harness.oracle.no_garbage import NoGarbage
-from barrier_tck.harness.oracle.reachability import Reachability
+from barrier_tck.harness.oracle.checkers.no_garbage import NoGarbage
+from barrier_tck.harness.oracle.checkers.reachability import Reachability
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan, WorkloadPlan
 from barrier_tck.harness.record.history import CheckpointProblem, End, SnapshotView, StorageView
 from barrier_tck.harness.record.reasons import Reason

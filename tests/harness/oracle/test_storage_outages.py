@@ -13,10 +13,10 @@ import msgspec
 from barrier_tck.faults.kinds.delay_object_store import DelayObjectStore
 from barrier_tck.faults.kinds.kill_object_store import KillObjectStore
 from barrier_tck.faults.vocabulary import At, ScheduledFault
-from barrier_tck.harness.oracle.checkpoints_go_on import BUSY_MS, STORAGE_MS, CheckpointsGoOn
-from barrier_tck.harness.oracle.no_garbage import NoGarbage
-from barrier_tck.harness.oracle.progress import attempts_failed, declined_cleanly
-from barrier_tck.harness.oracle.restart_strategy import RestartStrategyKept
+from barrier_tck.harness.oracle.checkers.checkpoints_go_on import BUSY_MS, STORAGE_MS, CheckpointsGoOn
+from barrier_tck.harness.oracle.checkers.no_garbage import NoGarbage
+from barrier_tck.harness.oracle.checkers.restart_strategy import RestartStrategyKept
+from barrier_tck.harness.oracle.evidence.explained_failures import attempts_failed, declined_cleanly
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, NetworkPlan, RestartPlan
 from barrier_tck.harness.record import operations as told
 from barrier_tck.harness.record.history import End, StorageView

@@ -17,11 +17,11 @@ import pytest
 
 from barrier_tck.faults.kinds.damage_primary import DamagePrimary
 from barrier_tck.faults.vocabulary import At, ScheduledFault
-from barrier_tck.harness.oracle import stored_heap, stored_reader
 from barrier_tck.harness.oracle.checker import TrialContext
-from barrier_tck.harness.oracle.stored_checkpoints import StoredCheckpoints
-from barrier_tck.harness.oracle.stored_heap import packing_of
-from barrier_tck.harness.oracle.stored_reader import read_stored_checkpoints
+from barrier_tck.harness.oracle.checkers.stored_checkpoints import StoredCheckpoints
+from barrier_tck.harness.oracle.evidence import stored_heap, stored_reader
+from barrier_tck.harness.oracle.evidence.stored_heap import packing_of
+from barrier_tck.harness.oracle.evidence.stored_reader import read_stored_checkpoints
 from barrier_tck.harness.record.history import StateView, StorageView
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.records import FaultRecord
@@ -128,7 +128,7 @@ def test_the_reader_shares_no_code_with_what_writes() -> None:
     imported |= {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
     standard = {name for name in imported if name.partition(".")[0] in sys.stdlib_module_names}
     assert imported - standard == {
-        "barrier_tck.harness.oracle.stored_heap",
+        "barrier_tck.harness.oracle.evidence.stored_heap",
         "barrier_tck.harness.record.reasons",
         "barrier_tck.harness.record.stored",
     }

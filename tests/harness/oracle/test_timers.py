@@ -11,8 +11,8 @@ import pytest
 from barrier_tck.faults.kinds.pause_worker import PauseWorker
 from barrier_tck.faults.vocabulary import At, ScheduledFault
 from barrier_tck.harness.oracle.checker import TrialContext
-from barrier_tck.harness.oracle.record_routes import RecordPaths, TakenRecords
-from barrier_tck.harness.oracle.timers_kept import LATE_MS, WAITED, TimersKept
+from barrier_tck.harness.oracle.checkers.timers import LATE_MS, WAITED, TimersKept
+from barrier_tck.harness.oracle.evidence.record_routes import RecordPaths, TakenRecords
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import (
     CheckpointPlan,

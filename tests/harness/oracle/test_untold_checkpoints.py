@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from barrier_tck.harness.oracle.checkers.snapshot_formula import SnapshotFormula
 from barrier_tck.harness.oracle.jobs_of_trial import jobs_of_trial
-from barrier_tck.harness.oracle.snapshot_formula import SnapshotFormula
 from barrier_tck.harness.plan.reading import read_plan
 from barrier_tck.harness.record import operations as told
 from barrier_tck.harness.record.history import History

@@ -9,7 +9,7 @@ import pytest
 from barrier_tck.faults.kinds.crash_coordinator import CrashCoordinator
 from barrier_tck.faults.kinds.kill_worker import KillWorker
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
-from barrier_tck.harness.oracle.kept_shared_files import REUSED, SharedFilesKept
+from barrier_tck.harness.oracle.checkers.shared_files import REUSED, SharedFilesKept
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, SavepointPlan, TrialPlan, WorkloadPlan
 from barrier_tck.harness.record.history import History

@@ -15,12 +15,12 @@ from barrier_tck.faults.kinds.kill_worker import KillWorker
 from barrier_tck.faults.targets import Damage
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.oracle.checker import TrialContext
-from barrier_tck.harness.oracle.dataflow import Dataflow
+from barrier_tck.harness.oracle.checkers.dataflow import Dataflow
+from barrier_tck.harness.oracle.checkers.progress import Progress
+from barrier_tck.harness.oracle.evidence.opened_checkpoints import positions_of
+from barrier_tck.harness.oracle.evidence.recoveries import GivenUp, given_up, restored_checkpoints
+from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
 from barrier_tck.harness.oracle.jobs_of_trial import jobs_of_trial
-from barrier_tck.harness.oracle.opened_checkpoints import positions_of
-from barrier_tck.harness.oracle.progress import Progress
-from barrier_tck.harness.oracle.recoveries import GivenUp, given_up, restored_checkpoints
-from barrier_tck.harness.oracle.trial_input import TrialInput
 from barrier_tck.harness.plan.reading import read_plan
 from barrier_tck.harness.plan.trial_plan import (
     CheckpointingMode,

@@ -19,7 +19,7 @@ from barrier_tck.harness.campaign.configuration import configuration_from
 from barrier_tck.harness.campaign.planned_trials import campaign_plans
 from barrier_tck.harness.draw.profiles import profile_named
 from barrier_tck.harness.draw.strategies import Circumstances, draw_plan, draw_plans
-from barrier_tck.harness.oracle.faults_fired import FaultsFired
+from barrier_tck.harness.oracle.checkers.faults_fired import FaultsFired
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.support.errors import UsageError, UsageProblem

@@ -15,8 +15,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from barrier_tck.harness.cluster.spark_session import spark_session
-from barrier_tck.harness.oracle.prefix import ParquetPrefix
-from barrier_tck.harness.oracle.spark_batch import judge_output
+from barrier_tck.harness.oracle.evidence.prefix import ParquetPrefix
+from barrier_tck.harness.oracle.evidence.spark_batch import judge_output
 from barrier_tck.harness.plan.trial_plan import TrialPlan, WorkloadPlan
 from barrier_tck.harness.record.history import OutputComparison, OutputCounts
 from barrier_tck.harness.support.data_directory import DATA_VARIABLE, locked

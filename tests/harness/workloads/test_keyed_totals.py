@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barrier_tck.harness.oracle.prefix import ParquetPrefix, RowsPrefix, contributions_of
+from barrier_tck.harness.oracle.evidence.prefix import ParquetPrefix, RowsPrefix, contributions_of
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import TrialPlan, WorkloadPlan
 from barrier_tck.harness.support.errors import UsageError

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from barrier_tck.harness.oracle.dataflow import Dataflow
+from barrier_tck.harness.oracle.checkers.dataflow import Dataflow
 from barrier_tck.harness.plan.job_graph import SINK, EdgePlan, JobPlan, OperatorPlan, Spread, VertexPlan
 from barrier_tck.harness.plan.reading import plan_from
 from barrier_tck.harness.plan.trial_plan import (

@@ -9,8 +9,8 @@ import pytest
 
 from barrier_tck.harness.draw.profiles import profile_named
 from barrier_tck.harness.draw.strategies import Circumstances, draw_plans
-from barrier_tck.harness.oracle.exactly_once_output import ExactlyOnceOutput
-from barrier_tck.harness.oracle.trial_input import TrialInput
+from barrier_tck.harness.oracle.checkers.exactly_once_output import ExactlyOnceOutput
+from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan, WorkloadPlan
 from barrier_tck.harness.record.verdict import Verdict

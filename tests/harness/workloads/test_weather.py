@@ -10,8 +10,8 @@ import pytest
 
 from barrier_tck.faults.vocabulary import ProtocolPoint
 from barrier_tck.harness.oracle.checker import TrialContext
-from barrier_tck.harness.oracle.dataflow import Dataflow
-from barrier_tck.harness.oracle.trial_input import TrialInput
+from barrier_tck.harness.oracle.checkers.dataflow import Dataflow
+from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan, WorkloadPlan
 from barrier_tck.harness.record.history import History
 from barrier_tck.harness.record.verdict import Verdict

@@ -1,0 +1,193 @@
+"""Which broken recoveries a trial would have shown, derived from its history: whether its VALID means anything.
+
+A trial that restored nothing says nothing about restores. So for each way to break recovery
+(``harness.system.broken_recovery``) there is a condition here that is *sufficient* for the break to show: if a trial
+meets the condition and its recovery is broken in that way, it must be INVALID. Control trials are chosen by these
+conditions, and test whether the checkers find the break.
+
+* *Records are read again, state is dropped*: an attempt that reached running was restored from a checkpoint in the
+  middle of the input. Records were read before the checkpoint, and had an effect (for dropped state: on state). More
+  records were read after it, and a later checkpoint of this or a newer attempt holds them. If nothing was left to
+  read, what was restored was never used.
+* *A transaction is committed early*: a sink had prepared records for a checkpoint that did not complete, and the next
+  attempt starts from before it.
+* *An attempt is not fenced*: a checkpoint was pending when its attempt failed, and a later attempt reached running. A
+  crashed coordinator could not report what became of its checkpoints, so such a trial does not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from barrier_tck.faults.fault import Ends
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.evidence.storage_damage import primaries_damaged
+from barrier_tck.harness.record.history import SnapshotView
+from barrier_tck.harness.record.operations import (
+    Acknowledged,
+    AttemptRunning,
+    AttemptStarted,
+    CheckpointAborted,
+    CheckpointCompleted,
+    CheckpointTriggered,
+)
+from barrier_tck.harness.record.reasons import Reason
+from barrier_tck.harness.record.verdict import Finding
+from barrier_tck.harness.system.broken_recovery import BrokenRecovery, NoChance
+from barrier_tck.harness.workloads.workload_names import workload_named
+
+
+def could_show(context: TrialContext, findings: Sequence[Finding]) -> dict[str, str]:
+    """Return, for each ``BrokenRecovery``, an empty text if the trial would have shown it, else a ``NoChance``.
+
+    ``findings`` are those of the checkers that judged the trial, because what no checker compares does not show.
+    """
+    story = _told(context)
+    spoken = {clause for finding in findings for clause in finding.clauses}
+    reasons = {broken: _no_chance(broken, context, story, spoken) for broken in BrokenRecovery}
+    return {broken.value: reason.value if reason is not None else "" for broken, reason in reasons.items()}
+
+
+def _no_chance(
+    broken: BrokenRecovery, context: TrialContext, story: _Story, spoken: set[str]
+) -> NoChance | None:
+    if len(story.started) < 2 or not any(attempt in story.ran for attempt in list(story.started)[1:]):
+        return NoChance.NOT_RECOVERED
+    if context.plan.on_unreadable == "older" and primaries_damaged(context):
+        return NoChance.EXCUSED
+    match broken:
+        case BrokenRecovery.READ_AGAIN | BrokenRecovery.STATE_DROPPED:
+            reason = _of_restores(broken, context, story)
+        case BrokenRecovery.COMMITTED_EARLY:
+            reason = None if any(_uncovered(story)) else NoChance.NOTHING_PREPARED
+        case BrokenRecovery.UNFENCED:
+            reason = None if _left_pending(context, story) else NoChance.NOTHING_PENDING
+    if reason is None and not spoken.intersection(broken.clauses):
+        return NoChance.NOT_COMPARED
+    return reason
+
+
+@dataclass(slots=True)
+class _Story:
+    """What a history shows about attempts and checkpoints."""
+
+    started: dict[int, int | None] = field(default_factory=dict)
+    """Attempt -> the checkpoint from which it was restored, in order."""
+    ran: dict[int, None] = field(default_factory=dict)
+    triggered: dict[int, int] = field(default_factory=dict)
+    """Checkpoint -> the attempt that took it."""
+    completed: dict[int, None] = field(default_factory=dict)
+    aborted: dict[int, Reason] = field(default_factory=dict)
+    prepared: list[tuple[int, int]] = field(default_factory=list)
+    """(checkpoint, attempt) of every acknowledgement that reported prepared records."""
+
+
+def _told(context: TrialContext) -> _Story:
+    story = _Story()
+    for line in context.history.operations:
+        match line.operation:
+            case Acknowledged(checkpoint=checkpoint, attempt=attempt, prepared=prepared):
+                if prepared:
+                    story.prepared.append((checkpoint, attempt))
+            case CheckpointTriggered(checkpoint=checkpoint, attempt=attempt):
+                story.triggered[checkpoint] = attempt
+            case CheckpointCompleted(checkpoint=checkpoint):
+                story.completed[checkpoint] = None
+            case CheckpointAborted(checkpoint=checkpoint, reason=reason):
+                story.aborted[checkpoint] = reason
+            case AttemptStarted(attempt=attempt, restored_checkpoint=restored):
+                story.started[attempt] = restored
+            case AttemptRunning(attempt=attempt):
+                story.ran[attempt] = None
+    return story
+
+
+# --- restores ---------------------------------------------------------------------------------------------
+
+
+def _of_restores(broken: BrokenRecovery, context: TrialContext, story: _Story) -> NoChance | None:
+    """Return why no restore of the trial would have shown a break; None if one would have.
+
+    If there are several reasons, the one that came closest to a chance counts.
+    """
+    restores = [
+        (attempt, checkpoint)
+        for attempt, checkpoint in list(story.started.items())[1:]
+        if checkpoint is not None and attempt in story.ran
+    ]
+    views = {view.checkpoint: view for view in context.history.checkpoints if view.problem is None}
+    reasons = [
+        _of_restore(broken, context, attempt, views[checkpoint], list(views.values()))
+        for attempt, checkpoint in restores
+        if checkpoint in views
+    ]
+    if None in reasons:
+        return None
+    if restores and not reasons:
+        return NoChance.NOT_COMPARED  # the restored checkpoint was not opened
+    order = (NoChance.NOTHING_KEPT, NoChance.INPUT_WAS_READ, NoChance.NOT_COMPARED)
+    return next((reason for reason in order if reason in reasons), NoChance.TOO_EARLY)
+
+
+def _of_restore(
+    broken: BrokenRecovery,
+    context: TrialContext,
+    attempt: int,
+    restored: SnapshotView,
+    views: Sequence[SnapshotView],
+) -> NoChance | None:
+    start = context.plan.workload.start_offset
+    if not any(position > start for position in restored.positions.values()):
+        return NoChance.TOO_EARLY
+    later = [
+        view
+        for view in views
+        if view.checkpoint > restored.checkpoint and (view.attempt is None or view.attempt >= attempt)
+    ]
+    if not later:
+        return NoChance.NOT_COMPARED
+    if not any(_reads_on(restored, view) for view in later):
+        return NoChance.INPUT_WAS_READ
+    if any(part.entries for part in restored.state):
+        return None
+    if broken is BrokenRecovery.STATE_DROPPED:
+        return NoChance.NOTHING_KEPT
+    # A sequential model gives a row of output for every record.
+    in_output = restored.reached_sinks or workload_named(context.plan.workload.name).spec is not None
+    return None if in_output else NoChance.NOTHING_KEPT
+
+
+def _reads_on(before: SnapshotView, after: SnapshotView) -> bool:
+    return any(position > before.positions.get(split, 0) for split, position in after.positions.items())
+
+
+# --- what a failed attempt leaves -------------------------------------------------------------------------
+
+
+def _uncovered(story: _Story) -> Iterator[int]:
+    """Yield the checkpoints for which a sink had prepared records, if the next attempt starts from before them."""
+    attempts = list(story.started)
+    after = dict(pairwise(attempts))
+    for checkpoint, attempt in story.prepared:
+        following = after.get(attempt)
+        if following is None or checkpoint in story.completed:
+            continue
+        restored = story.started[following]
+        if restored is None or restored < checkpoint:
+            yield checkpoint
+
+
+def _left_pending(context: TrialContext, story: _Story) -> bool:
+    crashed = any(
+        record.outcome == "fired" and context.planned_faults[record.index].fault.ends is Ends.COORDINATOR
+        for record in context.faults
+    )
+    newest = max(story.ran)
+    return not crashed and any(
+        attempt < newest
+        and checkpoint not in story.completed
+        and story.aborted.get(checkpoint, Reason.ATTEMPT_FAILED) is Reason.ATTEMPT_FAILED
+        for checkpoint, attempt in story.triggered.items()
+    )

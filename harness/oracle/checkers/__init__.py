@@ -1,0 +1,1 @@
+"""The checkers, one property in each file; the catalogue finds every module in this folder."""

@@ -1,0 +1,109 @@
+"""Every subtask learns of an abort and gives up its part: it must not acknowledge that checkpoint any more (COO-2,
+SNP-2).
+
+The messages of a subtask arrive in order, so its report that it learned of the abort comes before everything that it
+sends later. An acknowledgement or a report that came before and is repeated does not count as a new one, and one that
+a fault forged was not sent by the subtask. With its report it says for which checkpoints it still keeps records in
+flight in memory. One that is over for it must not be among them: nobody would ever free them.
+
+A subtask that never learns of an abort goes on storing what nobody wants, and no result shows this. Only where time is
+virtual is it known how long the notice and the report may take. There everybody must have reported by then, unless it
+has finished (BAR-6), the attempt ended meanwhile, or a lasting fault held up what is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.evidence.checkpoint_lives import end_of, lives_of
+from barrier_tck.harness.oracle.evidence.checkpoint_obstacles import NOTICED_MS, longest_ms, obstacles
+from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.record.operations import AbortLearned, Acknowledged, Finished
+from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.system.system_under_test import Capability
+
+Part = tuple[int, int, str]
+"""(checkpoint, attempt, subtask)"""
+
+
+class AbortsObeyed:
+    """Every subtask learns of an abort, and then neither acknowledges the checkpoint nor keeps anything of it."""
+
+    name = "aborts-obeyed"
+    clauses = ("COO-2", "SNP-2")
+
+    def check(self, context: TrialContext) -> Finding:
+        """Compare what each subtask of one trial learned with what it acknowledged, and with what was aborted."""
+        learned: dict[Part, float] = {}
+        acknowledged: set[Part] = set()
+        problems: list[str] = []
+        reported: set[AbortLearned] = set()
+        for line in context.history.operations:
+            match line.operation:
+                case AbortLearned() as report if report in reported:
+                    pass  # an older one that came again: what it says was so when it was sent
+                case (
+                    AbortLearned(
+                        checkpoint=checkpoint, attempt=attempt, subtask=subtask, recorded=kept
+                    ) as report
+                ):
+                    reported.add(report)
+                    learned.setdefault((checkpoint, attempt, subtask), line.time_ms)
+                    problems += [
+                        f"at {line.time_ms:g} ms {subtask} of attempt {attempt} still kept records in flight of "
+                        f"checkpoint {number}, which was over for it (SNP-2)"
+                        for number in kept
+                        if (number, attempt, subtask) in learned or (number, attempt, subtask) in acknowledged
+                    ]
+                case Acknowledged(checkpoint=checkpoint, attempt=attempt, subtask=subtask, forged=False):
+                    part = (checkpoint, attempt, subtask)
+                    if part in learned and part not in acknowledged:
+                        problems.append(
+                            f"at {line.time_ms:g} ms {subtask} of attempt {attempt} acknowledged checkpoint "
+                            f"{checkpoint}, of whose abort it knew at {learned[part]:g} ms (COO-2)"
+                        )
+                    acknowledged.add(part)
+        due: tuple[tuple[Part, float, float], ...] = ()
+        if Capability.DETERMINISTIC_REPLAY.name in context.capabilities:
+            due = tuple(_due(context))
+            problems += [
+                f"at {due_ms:g} ms {part[2]} of attempt {part[1]} had not learned that checkpoint {part[0]} was "
+                f"aborted at {aborted_ms:g} ms (COO-2)"
+                for part, aborted_ms, due_ms in due
+                if part not in learned
+            ]
+        counts = {"learned": len(learned), "due": len(due), "violations": len(problems)}
+        if problems:
+            summary = (
+                f"{len(problems)} parts of aborted checkpoints were not given up; the first: {problems[0]}"
+            )
+            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
+        summary = f"subtasks learned of {len(learned)} aborts, and acknowledged none of these checkpoints afterwards"
+        return Finding(self.name, self.clauses if learned else (), Verdict.VALID, summary, counts)
+
+
+def _due(context: TrialContext) -> Iterator[tuple[Part, float, float]]:
+    """Yield whose report of an abort must have come, with the times of the abort and of the latest report."""
+    held_up = obstacles(context)
+    finished_ms = {
+        (line.operation.attempt, line.operation.subtask): line.time_ms
+        for line in context.history.of(Finished)
+    }
+    over_ms = end_of(context.history)
+    # By then the loss of a subtask that cannot report any more has ended the attempt.
+    within_ms = longest_ms(context.plan, final=True) + NOTICED_MS
+    for attempt in lives_of(context):
+        for life in attempt.checkpoints:
+            if life.failed is None or life.ended_ms is None:
+                continue
+            due_ms = life.ended_ms + within_ms
+            if due_ms >= min(attempt.ended_ms, over_ms):
+                continue
+            if any(one.refused is None and one.overlaps(life.ended_ms, due_ms) for one in held_up):
+                continue
+            yield from (
+                ((life.number, attempt.number, subtask), life.ended_ms, due_ms)
+                for subtask in context.subtasks_of(attempt.number)
+                if finished_ms.get((attempt.number, subtask), due_ms) >= due_ms
+            )

@@ -1,0 +1,109 @@
+"""Channels are FIFO: the records of one split and key take effect in the order of the split (BAR-2).
+
+Records that a restored checkpoint held in flight also take effect in the order of their channel, at another parallelism
+too (RSC-3).
+
+A record reaches its key's operator over only one channel, that of its source, and the operator numbers the rows of a
+key as it makes them. So with growing numbers of a key, the offsets of each split grow, even across a recovery, which
+also replays in order. Between splits any order is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from operator import itemgetter
+
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.oracle.evidence.recoveries import ancestors, restored_checkpoints
+from barrier_tck.harness.oracle.evidence.replayed_order import REPLAYED
+from barrier_tck.harness.oracle.evidence.trial_input import InputRecord, TrialInput
+from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.workloads.barrier_jobs import is_stateful
+from barrier_tck.harness.workloads.sequential_model import Key, values_of
+
+
+class ChannelOrder:
+    """Compares the order in which the records of each split took effect with the order of the split."""
+
+    name = "channel-order"
+    clauses: tuple[str, ...] = ("BAR-2",)
+
+    def __init__(self, trial_input: TrialInput) -> None:
+        """Take the input with which the output is compared; its job must number the rows of a key."""
+        self._input = trial_input
+        if trial_input.plan.rescales:
+            self.clauses = (*self.clauses, "RSC-3")
+
+    def check(self, context: TrialContext) -> Finding:
+        """Judge the rows of one trial; rows that were judged elsewhere say nothing about their order."""
+        if context.history.output is None:
+            summary = "the rows were not read one by one, so nothing is said about their order"
+            return Finding(self.name, (), Verdict.VALID, summary)
+        spec, records = self._input.spec, self._input.records
+        read = values_of((spec.id_column, spec.aggregates[spec.count_index].name))
+        known: list[tuple[int, InputRecord, int]] = []
+        for row in context.history.output:
+            try:
+                identifier, number = read(row)
+                record = records.get(identifier)
+            except (KeyError, TypeError):
+                continue  # another checker reports rows that are not the job's
+            if record is not None and isinstance(number, int):
+                known.append((number, record, identifier))
+        if len({identifier for _, _, identifier in known}) < len(known):
+            summary = "records took effect more than once, so there is no single order to judge"
+            return Finding(self.name, (), Verdict.VALID, summary)
+        known.sort(key=itemgetter(0))
+        latest: dict[tuple[Key, str], InputRecord] = {}
+        examples: list[str] = []
+        for number, record, identifier in known:
+            place = (record.key, record.split)
+            before = latest.get(place)
+            if before is not None and before.offset > record.offset:
+                examples.append(
+                    f"id {identifier} ({record}) has number {number}, after {before} of the same split"
+                )
+            latest[place] = record
+        numbers = {identifier: number for number, _, identifier in known}
+        replayed, reordered = self._replayed(context, numbers)
+        examples += reordered
+        counts = {"rows": len(known), REPLAYED: replayed, "out_of_order": len(examples)}
+        if examples:
+            summary = (
+                f"{len(examples)} records took effect before an earlier one of their split or channel and key"
+            )
+            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(examples))
+        summary = "records of one split and key took effect in the order of the split"
+        spoken = tuple(clause for clause in self.clauses if clause != "RSC-3" or context.later_jobs)
+        return Finding(self.name, spoken, Verdict.VALID, summary, counts)
+
+    def _replayed(self, context: TrialContext, numbers: Mapping[int, int]) -> tuple[int, list[str]]:
+        """Return how many records of restored checkpoints were in flight to the operator, each behind another of its
+        channel and key, and which of these took effect before the other.
+        """
+        last = max(restored_checkpoints(context.history), default=None)
+        seen, examples = 0, list[str]()
+        for view in ancestors(context.history, last):
+            job = context.plan_of(view.attempt).job
+            stateful = [one.name for one in job.vertices if any(is_stateful(o.kind) for o in one.operators)]
+            for channel in view.in_flight:
+                if channel.receiver.rpartition("[")[0] not in stateful:
+                    continue
+                latest: dict[Key, int] = {}
+                for row in channel.rows:
+                    identifier: int = row[self._input.spec.id_column]
+                    record = self._input.records.get(identifier)
+                    if record is None or identifier not in numbers:
+                        continue  # another checker reports records that are not the input's, or are lost
+                    before = latest.get(record.key)
+                    if before is not None:
+                        seen += 1
+                        if numbers[before] > numbers[identifier]:
+                            examples.append(
+                                f"id {identifier} ({record}) has number {numbers[identifier]}, and {before} has "
+                                f"{numbers[before]}: checkpoint {view.checkpoint} held them the other way round in "
+                                f"flight from {channel.sender} to {channel.receiver} (RSC-3)"
+                            )
+                    latest[record.key] = identifier
+        return seen, examples

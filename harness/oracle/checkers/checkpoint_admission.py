@@ -1,0 +1,92 @@
+"""The number of checkpoints in flight, the interval and the pause between two of them are as configured (BAR-4).
+
+All are judged at every trigger. The checkpoint after the end of all input need not wait for interval and pause, because
+waiting would gain nothing. But it must be the last checkpoint that completes in its attempt; otherwise it was wrongly
+reported as the last one. On a real machine a trigger is reported only when storage and nemesis have let the
+coordinator go on, so there the interval is not judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.evidence.checkpoint_lives import AttemptLife, CheckpointLife, lives_of
+from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.plan.trial_plan import CheckpointPlan
+from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.system.system_under_test import Capability
+
+ROUNDING_MS = 1e-6
+"""The largest rounding error when virtual times are added, in milliseconds."""
+TELLING_MS = 5.0
+"""On a real machine, an end or a trigger is reported up to this many milliseconds after it was decided."""
+
+
+class AdmittedTriggers:
+    """No checkpoint is triggered while too many are in flight, or too soon after the last one began or ended."""
+
+    name = "checkpoint-admission"
+    clauses = ("BAR-4",)
+
+    def check(self, context: TrialContext) -> Finding:
+        """Judge every trigger of one trial."""
+        checkpoints = context.plan.checkpoints
+        repeatable = Capability.DETERMINISTIC_REPLAY.name in context.capabilities
+        slack_ms = ROUNDING_MS if repeatable else TELLING_MS + 0.05 * checkpoints.min_pause_ms
+        problems: list[str] = []
+        triggers = most = 0
+        for attempt in lives_of(context):
+            triggers += len(attempt.checkpoints)
+            most = max([most, *(len(in_flight) for _, in_flight, _ in _triggers(attempt))])
+            problems += _problems(attempt, checkpoints, slack_ms)
+            if repeatable:
+                problems += _too_soon(attempt, checkpoints.interval_ms)
+        counts = {"triggers": triggers, "in_flight_max": most, "violations": len(problems)}
+        if problems:
+            summary = f"{len(problems)} checkpoints were triggered too early; the first: {problems[0]}"
+            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
+        summary = f"{triggers} triggers; at most {most} of {checkpoints.max_concurrent} were in flight"
+        return Finding(self.name, self.clauses if triggers else (), Verdict.VALID, summary, counts)
+
+
+def _problems(attempt: AttemptLife, checkpoints: CheckpointPlan, slack_ms: float) -> Iterator[str]:
+    for life, in_flight, ended in _triggers(attempt):
+        at = f"at {life.triggered_ms:g} ms checkpoint {life.number} was triggered"
+        if len(in_flight) > checkpoints.max_concurrent:
+            numbers = ", ".join(str(one.number) for one in in_flight)
+            yield f"{at} while {numbers} were in flight; at most {checkpoints.max_concurrent} may be (BAR-4)"
+        last_ms = max((one.ended_ms or 0.0 for one in ended), default=None)
+        pause_ms = checkpoints.min_pause_ms if last_ms is None else life.triggered_ms - last_ms
+        if pause_ms < checkpoints.min_pause_ms - slack_ms and not life.final:
+            yield f"{at} {pause_ms:g} ms after the last end, but the least pause is {checkpoints.min_pause_ms} (BAR-4)"
+        for last in ended:
+            if last.final and last.completed:
+                yield f"{at} after checkpoint {last.number}, which should have been the last one, had completed (BAR-4)"
+
+
+def _too_soon(attempt: AttemptLife, interval_ms: int) -> Iterator[str]:
+    """Yield the triggers before the interval was over. The start of an attempt counts as a trigger."""
+    last_ms = attempt.running_ms
+    for life in [one for one in attempt.checkpoints if one.savepoint is None]:
+        if last_ms is not None and life.triggered_ms < last_ms + interval_ms - ROUNDING_MS and not life.final:
+            yield (
+                f"at {life.triggered_ms:g} ms checkpoint {life.number} was triggered "
+                f"{life.triggered_ms - last_ms:g} ms after the last trigger, but the interval is {interval_ms} (BAR-4)"
+            )
+        last_ms = life.triggered_ms
+
+
+def _triggers(
+    attempt: AttemptLife,
+) -> Iterator[tuple[CheckpointLife, list[CheckpointLife], list[CheckpointLife]]]:
+    """Yield each checkpoint with those in flight when it was triggered, including itself, and those that had ended.
+
+    Savepoints are taken when a user asks for them; they wait for nothing, and no checkpoint waits for them.
+    """
+    in_flight: list[CheckpointLife] = []
+    ended: list[CheckpointLife] = []
+    for life in [one for one in attempt.checkpoints if one.savepoint is None]:
+        ended += [one for one in in_flight if one.ended_before(life)]
+        in_flight = [*(one for one in in_flight if not one.ended_before(life)), life]
+        yield life, in_flight, ended

@@ -1,0 +1,80 @@
+"""A checkpoint is aborted when its timeout is over, and no checkpoint is aborted as expired before that (COO-2).
+
+If every subtask acknowledged a checkpoint in time, only the coordinator's write of the metadata decides, and the
+timeout does not apply to it. A checkpoint whose attempt is over, or whose coordinator died, is aborted for that
+reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.evidence.checkpoint_lives import AttemptLife, CheckpointLife, end_of, lives_of
+from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.record.reasons import Reason
+from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.system.system_under_test import Capability
+
+ROUNDING_MS = 1e-6
+"""The largest rounding error when virtual times are added, in milliseconds."""
+BUSY_MS = 5_000.0
+"""On a real machine a coordinator may be this late (ms): it stands still while a fault strikes at its own point."""
+TELLING_PART = 0.1
+"""On a real machine, a trigger is reported up to this share of the timeout after its id was durable."""
+
+
+class CheckpointExpiry:
+    """Timeouts of checkpoints are kept, neither late nor early."""
+
+    name = "checkpoint-expiry"
+    clauses = ("COO-2",)
+
+    def check(self, context: TrialContext) -> Finding:
+        """Judge how long each checkpoint of one trial took."""
+        timeout_ms = float(context.plan.checkpoints.timeout_ms)
+        repeatable = Capability.DETERMINISTIC_REPLAY.name in context.capabilities
+        late_ms = ROUNDING_MS if repeatable else BUSY_MS
+        early_ms = ROUNDING_MS if repeatable else TELLING_PART * timeout_ms
+        over_ms = end_of(context.history)
+        checkpoints = expired = outlasted = 0
+        problems: list[str] = []
+        for attempt in lives_of(context):
+            everybody = len(context.subtasks_of(attempt.number))
+            for life in attempt.checkpoints:
+                checkpoints += 1
+                due_ms = life.triggered_ms - life.reserving_ms + timeout_ms
+                expired += life.failed is Reason.EXPIRED
+                problems += _too_early(life, due_ms, early_ms)
+                if _ended(life, attempt, over_ms) <= due_ms + late_ms:
+                    continue
+                outlasted += 1
+                if not life.acknowledged_by(due_ms + late_ms, everybody):
+                    problems.append(
+                        f"checkpoint {life.number}, triggered at {life.triggered_ms:g} ms, was in flight for more than "
+                        f"its {timeout_ms:g} ms, and {len(life.acknowledged)} of {everybody} acknowledgements had come "
+                        "(COO-2)"
+                    )
+        counts = {
+            "checkpoints": checkpoints,
+            "expired": expired,
+            "outlasted": outlasted,
+            "violations": len(problems),
+        }
+        if problems:
+            summary = f"{len(problems)} timeouts were not kept; the first: {problems[0]}"
+            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
+        summary = f"{expired} of {checkpoints} checkpoints expired, each when its time was over"
+        return Finding(self.name, self.clauses if expired else (), Verdict.VALID, summary, counts)
+
+
+def _ended(life: CheckpointLife, attempt: AttemptLife, over_ms: float) -> float:
+    return min(attempt.ended_ms, over_ms if life.ended_ms is None else life.ended_ms)
+
+
+def _too_early(life: CheckpointLife, due_ms: float, early_ms: float) -> Iterator[str]:
+    if life.failed is Reason.EXPIRED and life.ended_ms is not None and life.ended_ms < due_ms - early_ms:
+        yield (
+            f"checkpoint {life.number} was aborted as expired {life.ended_ms - life.triggered_ms:g} ms after its "
+            f"trigger was reported, {due_ms - life.ended_ms:g} ms before its time was over (COO-2)"
+        )

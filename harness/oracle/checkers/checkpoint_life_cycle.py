@@ -1,0 +1,304 @@
+"""The life of every checkpoint, as the coordinator's own operations show it (COO-1 to COO-4, COO-6, REC-1, REC-2).
+
+Nothing is assumed about how a coordinator works, only what it must never do: reuse an id, complete a checkpoint
+without the acknowledgement of a subtask that has not finished (BAR-6), complete a checkpoint that it aborted or that an
+older attempt left, give one up as subsumed when no newer one has completed, or as lost with an attempt that goes on, or
+restore anything but the latest completed checkpoint. If a coordinator dies while it makes a checkpoint durable, the
+checkpoint is undecided: if it has all acknowledgements, it may count as complete or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.evidence.checkpoint_lives import coordinator_crashes
+from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.oracle.evidence.storage_damage import primaries_damaged
+from barrier_tck.harness.record.history import Recorded
+from barrier_tck.harness.record.operations import (
+    Acknowledged,
+    AttemptRunning,
+    AttemptStarted,
+    CheckpointAborted,
+    CheckpointCompleted,
+    CheckpointTriggered,
+    Committed,
+    Finished,
+    Operation,
+)
+from barrier_tck.harness.record.reasons import Reason
+from barrier_tck.harness.record.verdict import Finding, Verdict
+
+OPEN, COMPLETED, ABORTED = "open", "completed", "aborted"
+
+
+class CheckpointLifeCycle:
+    """Follows all checkpoints and attempts through one history."""
+
+    name = "checkpoint-life-cycle"
+    clauses = ("COO-1", "COO-2", "COO-3", "COO-4", "COO-6", "REC-1", "REC-2")
+
+    def check(self, context: TrialContext) -> Finding:
+        """Judge the operations of one trial."""
+        may_be_older = context.plan.on_unreadable == "older" and primaries_damaged(context) > 0
+        first = context.plan.checkpoints.first_id
+        given_out = first - 1 if first > 1 else None
+        story = _Story(_subtasks(context), coordinator_crashes(context), may_be_older, given_out)
+        for line in context.history.operations:
+            story.follow(line)
+        states = [checkpoint.state for checkpoint in story.checkpoints.values()]
+        counts = {
+            "attempts": len(story.attempts),
+            "completed": states.count(COMPLETED),
+            "aborted": states.count(ABORTED),
+            "undecided": states.count(OPEN),
+            "violations": len(story.problems),
+        }
+        if story.problems:
+            summary = f"{len(story.problems)} violations; the first: {story.problems[0]}"
+            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(story.problems))
+        if context.plan.checkpoints.enabled and not story.attempts:
+            summary = "the history shows no attempt, so nothing can be said of its checkpoints"
+            return Finding(self.name, self.clauses, Verdict.UNKNOWN, summary, counts)
+        summary = (
+            f"{counts['completed']} completed and {counts['aborted']} aborted checkpoints followed the rules"
+        )
+        return Finding(self.name, self.clauses, Verdict.VALID, summary, counts)
+
+
+def _subtasks(context: TrialContext) -> Callable[[int], frozenset[str]]:
+    """Return what tells the subtasks of an attempt: a job that goes on from a savepoint may have others."""
+    if not context.later_jobs:
+        everybody = frozenset(context.subtasks)
+        return lambda attempt: everybody
+    return lambda attempt: frozenset(context.subtasks_of(attempt))
+
+
+@dataclass(slots=True)
+class _Checkpoint:
+    """What the history has shown about one checkpoint so far."""
+
+    number: int
+    attempt: int
+    since_ms: float
+    """When its attempt started. On a real machine the report of a trigger may come after the death of the coordinator
+    that triggered it, but not before its attempt; and a coordinator's death ends the attempt.
+    """
+    savepoint: bool = False
+    """Whether it is a savepoint, which no newer checkpoint ends (COO-5)."""
+    state: str = OPEN
+    acknowledged: set[str] = field(default_factory=set)
+    last_acknowledged: int = -1
+    """Index of the operation of the latest acknowledgement that counted; the same for the fields below."""
+    completed: int | None = None
+
+
+class _Story:
+    """Reads operations in order and notes every broken rule."""
+
+    def __init__(
+        self,
+        subtasks: Callable[[int], frozenset[str]],
+        crashes: tuple[float, ...],
+        may_be_older: bool = False,
+        given_out: int | None = None,
+    ) -> None:
+        self.problems: list[str] = []
+        self.checkpoints: dict[int, _Checkpoint] = {}
+        self.attempts: list[int] = []
+        self._subtasks = subtasks
+        self._finished: dict[int, set[str]] = {}
+        """Attempt -> its subtasks that have finished."""
+        self._crashes = crashes
+        self._may_be_older = may_be_older
+        """Whether an attempt may start from an older checkpoint: the latest was damaged and the plan allows it."""
+        self._given_out = given_out
+        """The newest id that was given out before the trial."""
+        self._started_ms = 0.0
+        """When the newest attempt started."""
+        self._given_up: dict[int, int] = {}
+        """Attempt -> a checkpoint that was aborted because the attempt had failed."""
+
+    def follow(self, line: Recorded[Operation]) -> None:
+        """Take the next operation."""
+        step = self._STEPS.get(type(line.operation))
+        if step is not None:
+            step(self, line)
+
+    def _attempt_started(self, line: Recorded[AttemptStarted]) -> None:
+        attempt, restored = line.operation.attempt, line.operation.restored_checkpoint
+        if self.attempts and attempt <= self.attempts[-1]:
+            self._problem(line, f"attempt {attempt} started after attempt {self.attempts[-1]} (REC-2)")
+        self.attempts.append(attempt)
+        self._started_ms = line.time_ms
+        latest = max((c.number for c in self.checkpoints.values() if c.state == COMPLETED), default=None)
+        if restored == latest:
+            return
+        if restored is not None:
+            what = self._why_not_restorable(restored)
+            if what is not None:
+                self._problem(line, f"attempt {attempt} restored checkpoint {restored}, which {what} (REC-1)")
+                return
+        if restored is not None and latest is not None and restored < latest and self._may_be_older:
+            return
+        if latest is not None and (restored is None or restored < latest):
+            start = "from the beginning" if restored is None else f"from checkpoint {restored}"
+            self._problem(
+                line,
+                f"attempt {attempt} started {start} although checkpoint {latest} had completed (REC-1)",
+            )
+
+    def _attempt_running(self, line: Recorded[AttemptRunning]) -> None:
+        attempt = line.operation.attempt
+        for checkpoint in self.checkpoints.values():
+            left_open = checkpoint.state == OPEN and checkpoint.attempt < attempt
+            if left_open and not self._crashed_between(checkpoint.since_ms, line.time_ms):
+                self._problem(
+                    line,
+                    f"checkpoint {checkpoint.number} of attempt {checkpoint.attempt} is still pending while "
+                    f"attempt {attempt} runs; it can never complete and should be aborted (COO-2)",
+                )
+
+    def _triggered(self, line: Recorded[CheckpointTriggered]) -> None:
+        number, attempt = line.operation.checkpoint, line.operation.attempt
+        newest = max(self.checkpoints, default=self._given_out)
+        if newest is not None and number <= newest:
+            self._problem(line, f"checkpoint id {number} was given out after id {newest} (COO-4)")
+        if self.attempts and attempt != self.attempts[-1]:
+            self._problem(
+                line,
+                f"checkpoint {number} was triggered for attempt {attempt} while attempt {self.attempts[-1]} "
+                "is the newest (REC-2)",
+            )
+        if attempt in self._given_up:
+            self._problem(
+                line,
+                f"checkpoint {number} was triggered in attempt {attempt}, although checkpoint "
+                f"{self._given_up[attempt]} had been aborted because that attempt had failed (COO-2)",
+            )
+        if number not in self.checkpoints:
+            self.checkpoints[number] = _Checkpoint(
+                number, attempt, self._started_ms, line.operation.savepoint is not None
+            )
+
+    def _acknowledged(self, line: Recorded[Acknowledged]) -> None:
+        told = line.operation
+        checkpoint = self.checkpoints.get(told.checkpoint)
+        # Late, unknown, foreign and forged acknowledgements may arrive, but they do not count (COO-3).
+        if checkpoint is not None and checkpoint.attempt == told.attempt and not told.forged:
+            if told.subtask not in checkpoint.acknowledged:
+                checkpoint.last_acknowledged = line.index
+            checkpoint.acknowledged.add(told.subtask)
+
+    def _subtask_finished(self, line: Recorded[Finished]) -> None:
+        self._finished.setdefault(line.operation.attempt, set()).add(line.operation.subtask)
+
+    def _completed(self, line: Recorded[CheckpointCompleted]) -> None:
+        number, attempt = line.operation.checkpoint, line.operation.attempt
+        checkpoint = self.checkpoints.get(number)
+        if checkpoint is None:
+            self._problem(line, f"checkpoint {number} completed without ever being triggered (COO-1)")
+            newest = self.attempts[-1] if self.attempts else 0
+            taken_by = newest if attempt is None else attempt
+            self.checkpoints[number] = _Checkpoint(number, taken_by, self._started_ms, state=COMPLETED)
+            return
+        if checkpoint.state != OPEN:
+            self._problem(line, f"checkpoint {number} completed after it had been {checkpoint.state} (COO-2)")
+        missing = self._missing(checkpoint)
+        if missing:
+            self._problem(
+                line,
+                f"checkpoint {number} completed without an acknowledgement of {', '.join(missing)} (COO-1)",
+            )
+        if attempt is not None and attempt != checkpoint.attempt:
+            self._problem(
+                line,
+                f"checkpoint {number} of attempt {checkpoint.attempt} was completed by attempt "
+                f"{attempt} (REC-2)",
+            )
+        if self.attempts and checkpoint.attempt < self.attempts[-1]:
+            self._problem(
+                line,
+                f"checkpoint {number} of attempt {checkpoint.attempt} completed after attempt "
+                f"{self.attempts[-1]} had started (REC-2)",
+            )
+        for newer in self.checkpoints.values() if not checkpoint.savepoint else ():
+            late = newer.completed is not None and newer.completed < checkpoint.last_acknowledged
+            if late and newer.number > number and newer.attempt == checkpoint.attempt:
+                self._problem(
+                    line,
+                    f"checkpoint {number} was acknowledged, and completed, after the newer checkpoint "
+                    f"{newer.number} had completed; that one should have ended it (COO-4)",
+                )
+        checkpoint.state, checkpoint.completed = COMPLETED, line.index
+
+    def _aborted(self, line: Recorded[CheckpointAborted]) -> None:
+        checkpoint = self.checkpoints.get(line.operation.checkpoint)
+        if checkpoint is None:
+            return  # refused before it was triggered: nothing happened
+        if checkpoint.state == COMPLETED:
+            self._problem(line, f"checkpoint {checkpoint.number} was aborted after it had completed (COO-2)")
+            return
+        checkpoint.state = ABORTED
+        if line.operation.reason is Reason.ATTEMPT_FAILED:
+            self._given_up.setdefault(checkpoint.attempt, checkpoint.number)
+        if line.operation.reason is Reason.SUBSUMED and not any(
+            newer.state == COMPLETED and newer.number > checkpoint.number
+            for newer in self.checkpoints.values()
+        ):
+            self._problem(
+                line,
+                f"checkpoint {checkpoint.number} was aborted as subsumed, and no newer one had completed (COO-4)",
+            )
+
+    def _committed(self, line: Recorded[Committed]) -> None:
+        number = line.operation.checkpoint
+        if number is None:
+            return  # a system may commit without checkpoints
+        what = self._why_not_restorable(number)
+        checkpoint = self.checkpoints.get(number)
+        if what is None and checkpoint is not None and checkpoint.state == OPEN:
+            # Only a coordinator that died at that moment may have known that it was complete without reporting it.
+            crashed = self._crashed_between(checkpoint.since_ms, line.time_ms)
+            what = None if crashed else "was not known to be complete and durable"
+        if what is not None:
+            who = line.operation.subtask
+            self._problem(line, f"{who} committed for checkpoint {number}, which {what} (COO-1)")
+
+    def _why_not_restorable(self, number: int) -> str | None:
+        """Return why a checkpoint cannot count as complete, or None if it can."""
+        checkpoint = self.checkpoints.get(number)
+        if checkpoint is None:
+            return "was never triggered"
+        if checkpoint.state == COMPLETED:
+            return None
+        if checkpoint.state == ABORTED:
+            return "had been aborted"
+        missing = self._missing(checkpoint)
+        if missing or not (checkpoint.acknowledged or self._finished.get(checkpoint.attempt)):
+            return f"was not complete: no acknowledgement of {', '.join(missing) or 'anybody'}"
+        return None
+
+    def _missing(self, checkpoint: _Checkpoint) -> list[str]:
+        finished = self._finished.get(checkpoint.attempt, set())
+        return sorted(self._subtasks(checkpoint.attempt) - checkpoint.acknowledged - finished)
+
+    def _crashed_between(self, start_ms: float, end_ms: float) -> bool:
+        return any(start_ms <= crash <= end_ms for crash in self._crashes)
+
+    def _problem(self, line: Recorded[Operation], text: str) -> None:
+        self.problems.append(f"at {line.time_ms:g} ms: {text}")
+
+    _STEPS: ClassVar[dict[type[Operation], Callable[[_Story, Recorded[Any]], None]]] = {
+        AttemptStarted: _attempt_started,
+        AttemptRunning: _attempt_running,
+        CheckpointTriggered: _triggered,
+        CheckpointCompleted: _completed,
+        CheckpointAborted: _aborted,
+        Acknowledged: _acknowledged,
+        Committed: _committed,
+        Finished: _subtask_finished,
+    }

@@ -1,0 +1,130 @@
+"""Checkpoints go on: whatever became of the last one, the next one is triggered when it is due (REC-6, BAR-4).
+
+Too early is judged by ``checkpoint-admission``, and what becomes of a checkpoint by other checkers. A checkpoint is due
+when interval and pause are over and fewer are in flight than may be; the first one of an attempt is due one interval
+after its start. When all input has been consumed, the last checkpoint waits for neither, but until nothing is in
+flight. The history does not say when the input was consumed. So if the last checkpoint follows, or none, one is due
+only when nothing is in flight. A job that was stopped with a savepoint, or whose last checkpoint completed, owes
+nothing more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from barrier_tck.faults.targets import TargetKind
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.evidence.checkpoint_lives import AttemptLife, CheckpointLife, end_of, lives_of
+from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.plan.trial_plan import CheckpointPlan
+from barrier_tck.harness.record.operations import FaultFired, FaultHealed
+from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.system.system_under_test import Capability
+
+ROUNDING_MS = 1e-6
+"""The largest rounding error when virtual times are added, in milliseconds."""
+BUSY_MS = 5_000.0
+"""On a real machine a coordinator may be this late (ms): it stands still while a fault strikes at its own point."""
+
+
+STORAGE_MS = 15_000.0
+"""On a real machine a client goes on asking a service that does not answer for a while (ms), and the coordinator waits
+for it before it triggers a checkpoint."""
+
+
+class CheckpointsGoOn:
+    """As long as an attempt runs, checkpoints are triggered when they are due."""
+
+    name = "checkpoints-go-on"
+    clauses = ("REC-6", "BAR-4")
+
+    def check(self, context: TrialContext) -> Finding:
+        """Judge every pause between two checkpoints of one trial, and the time after the last one of each attempt."""
+        repeatable = Capability.DETERMINISTIC_REPLAY.name in context.capabilities
+        slack_ms = ROUNDING_MS if repeatable else BUSY_MS + _waits_for_storage_ms(context)
+        over_ms, triggers = end_of(context.history), 0
+        stops = {life.number for attempt in lives_of(context) for life in attempt.checkpoints if life.stops}
+        problems: list[str] = []
+        for attempt in lives_of(context):
+            triggers += len(attempt.checkpoints)
+            if attempt.running_ms is not None and attempt.restored not in stops:
+                problems += _gaps(attempt, context.plan.checkpoints, over_ms, slack_ms)
+        counts = {"triggers": triggers, "gaps": len(problems)}
+        if problems:
+            summary = f"{len(problems)} times no checkpoint was triggered when one was due; the first: {problems[0]}"
+            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
+        summary = f"{triggers} checkpoints were triggered, and none was due earlier"
+        spoken = self.clauses if context.plan.checkpoints.max_concurrent > 1 else self.clauses[:1]
+        return Finding(self.name, spoken if triggers else (), Verdict.VALID, summary, counts)
+
+
+def _waits_for_storage_ms(context: TrialContext) -> float:
+    """Return how long a coordinator may wait for the service that holds the checkpoints, because of faults."""
+    history = context.history
+    fired = {
+        line.operation.fault: line.time_ms
+        for line in history.of(FaultFired)
+        if context.planned_faults[line.operation.fault].fault.needs is TargetKind.OBJECT_STORE
+    }
+    healed = {line.operation.fault: line.time_ms for line in history.of(FaultHealed)}
+    lasted = [healed[fault] - fired_ms for fault, fired_ms in fired.items() if fault in healed]
+    return sum(lasted) + STORAGE_MS if fired else 0.0
+
+
+def _gaps(
+    attempt: AttemptLife, checkpoints: CheckpointPlan, over_ms: float, slack_ms: float
+) -> Iterator[str]:
+    """Yield when a checkpoint was due, and none was triggered."""
+    assert attempt.running_ms is not None
+    before: list[CheckpointLife] = []
+    for following in (*attempt.checkpoints, None):
+        if any(life.completed and (life.final or life.stops) for life in before):
+            return
+        until_ms = following.triggered_ms if following is not None else min(attempt.ended_ms, over_ms)
+        ordinary = following is not None and following.savepoint is None and not following.final
+        at_once = checkpoints.max_concurrent if ordinary else 1
+        # No ordinary checkpoint waits for a savepoint, unless the job is to stop with it.
+        counted = [life for life in before if life.savepoint is None or life.stops or not ordinary]
+        due_ms = _due_ms(attempt.running_ms, counted, until_ms, at_once, checkpoints)
+        if due_ms is not None and until_ms > due_ms + slack_ms:
+            in_flight = "nothing was in flight" if at_once == 1 else f"fewer than {at_once} were in flight"
+            then = (
+                f"checkpoint {following.number} was triggered only at {until_ms:g} ms"
+                if following is not None
+                else f"no other was triggered until the end at {until_ms:g} ms"
+            )
+            yield f"in attempt {attempt.number} {in_flight}, a checkpoint was due at {due_ms:g} ms, and {then}"
+        if following is not None:
+            before.append(following)
+
+
+def _due_ms(
+    running_ms: float,
+    before: Sequence[CheckpointLife],
+    until_ms: float,
+    at_once: int,
+    checkpoints: CheckpointPlan,
+) -> float | None:
+    """Return when the next checkpoint after these was due; None if too many were in flight all the time."""
+    ordinary = [life for life in before if life.savepoint is None]
+    begun_ms = ordinary[-1].triggered_ms if ordinary else running_ms
+    since_ms = before[-1].triggered_ms if before else running_ms
+    ends = sorted(life.ended_ms for life in before if life.ended_ms is not None and life.ended_ms < until_ms)
+    moments = [since_ms, *(end_ms for end_ms in ends if end_ms > since_ms)]
+    for moment_ms, next_ms in pairwise([*moments, until_ms]):
+        if len(before) - sum(end_ms <= moment_ms for end_ms in ends) >= at_once:
+            continue
+        if any(
+            life.stops and not (life.ended_ms is not None and life.ended_ms <= moment_ms) for life in before
+        ):
+            continue  # the savepoint with which the job is to be stopped is taken alone
+        pauses = [
+            life.ended_ms for life in ordinary if life.ended_ms is not None and life.ended_ms <= moment_ms
+        ]
+        paused_ms = max(pauses) + checkpoints.min_pause_ms if pauses else running_ms
+        due_ms = max(moment_ms, begun_ms + checkpoints.interval_ms, paused_ms)
+        # If another one ends at that very moment, its end may come first, and a new pause begins.
+        if due_ms < next_ms - ROUNDING_MS:
+            return due_ms
+    return None

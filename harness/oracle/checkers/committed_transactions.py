@@ -1,0 +1,66 @@
+"""Committed transactions: a sink shows only what a completed checkpoint covers (SNK-1).
+
+What an attempt prepared for checkpoint n may become visible only if n completed; then the next attempt starts from n,
+or from a later checkpoint. So no committed transaction of an attempt is newer than the checkpoint from which the next
+attempt was restored, and none of the last attempt is newer than the newest completed checkpoint. This holds in both
+modes, with or without duplicates: at-least-once mode allows records to count twice, but it does not allow
+transactions to be visible whose checkpoint never completed.
+"""
+
+from __future__ import annotations
+
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.oracle.evidence.recoveries import fell_back, restored_checkpoints
+from barrier_tck.harness.record.operations import CheckpointCompleted
+from barrier_tck.harness.record.verdict import Finding, Verdict
+
+
+class CommittedTransactions:
+    """Compares each committed transaction with the checkpoints from which attempts started."""
+
+    name = "committed-transactions"
+    clauses: tuple[str, ...] = ("SNK-1",)
+
+    def check(self, context: TrialContext) -> Finding:
+        """Judge the transactions that one trial left."""
+        storage = context.history.storage
+        if storage is None:
+            return Finding(self.name, self.clauses, Verdict.UNKNOWN, "the system did not show its storage")
+        bounds = _newest_allowed(context)
+        problems: list[str] = []
+        for found in storage.transactions:
+            if found.attempt is None or found.checkpoint is None:
+                problems.append(
+                    f"{found.name} does not say which attempt prepared it and for which checkpoint"
+                )
+                continue
+            if found.attempt not in bounds:
+                problems.append(f"{found.name} is of attempt {found.attempt}, which never started")
+                continue
+            bound = bounds[found.attempt]
+            if bound is None or found.checkpoint > bound:
+                what = "nothing" if bound is None else f"nothing after checkpoint {bound}"
+                problems.append(
+                    f"{found.name} was prepared for checkpoint {found.checkpoint} in attempt {found.attempt}, of "
+                    f"which {what} may be visible"
+                )
+        counts = {"transactions": len(storage.transactions), "uncovered": len(problems)}
+        back = fell_back(context)
+        if problems and back is not None:
+            summary = f"{len(problems)} transactions are newer than the restored checkpoint, but {back}"
+            return Finding(self.name, (), Verdict.VALID, summary, counts)
+        if problems:
+            summary = f"{len(problems)} visible transactions are not covered by a completed checkpoint: {problems[0]}"
+            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
+        summary = f"a completed checkpoint covers each of {counts['transactions']} committed transactions"
+        spoken = self.clauses if storage.transactions else ()
+        return Finding(self.name, spoken, Verdict.VALID, summary, counts)
+
+
+def _newest_allowed(context: TrialContext) -> dict[int, int | None]:
+    """Return attempt -> the newest checkpoint whose transactions may be visible; None if none may be."""
+    completed = [told.operation.checkpoint for told in context.history.of(CheckpointCompleted)]
+    restored = restored_checkpoints(context.history)
+    after = list(restored.values())[1:]
+    return dict(zip(restored, [*after, max(completed, default=None)], strict=True)) if restored else {}

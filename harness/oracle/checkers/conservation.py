@@ -1,0 +1,111 @@
+"""Money is conserved: at every cut, accounts and channels together hold the same total, and each account what is due.
+
+The first part needs no model at all: whatever the run was, money was only moved. The second part is exact. What an
+order moves depends on the order alone, so each balance follows from the orders before the cut, less the payments that
+have yet to reach an account because they, or those that they follow from, are in a channel (CHL-2).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.oracle.evidence.in_flight import IN_FLIGHT, edge_of
+from barrier_tck.harness.oracle.evidence.keys import key_of_text
+from barrier_tck.harness.oracle.evidence.opened_checkpoints import misplaced, opened_checkpoints, positions_of
+from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
+from barrier_tck.harness.plan.job_graph import SINK
+from barrier_tck.harness.record.history import Row, SnapshotView
+from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.workloads.money import banks_of
+from barrier_tck.harness.workloads.payments import OPENING, postings
+
+
+class Conservation:
+    """Every checkpoint holds all the money, and the balances of the orders before it."""
+
+    name = "conservation"
+
+    def __init__(self, trial_input: TrialInput) -> None:
+        """Take the orders."""
+        self._input = trial_input
+        checkpoints = trial_input.plan.checkpoints
+        cut = "CHL-2" if checkpoints.records_all else "UNA-1" if checkpoints.overtakes else "ALN-2"
+        self.clauses = (cut, "CHL-5", "STA-1", "SNP-1", "STA-3")
+
+    def check(self, context: TrialContext) -> Finding:
+        """Judge every completed checkpoint that could be opened."""
+        job = self._input.plan.job
+        accounts = len(banks_of(job)) * self._input.plan.workload.keys
+        problems: list[str] = []
+        judged = compared = moving = 0
+        for view in opened_checkpoints(context).judged:
+            unfit = list(misplaced(view, self._input.extents, self._input.start_offset))
+            if view.problem is not None or unfit:
+                problems.append(f"checkpoint {view.checkpoint}: {view.problem or unfit[0]}")
+                continue
+            judged += 1
+            under_way = list(self._under_way(view))
+            moving += sum(1 for row in under_way if row["carries"])
+            held = _balances(view)
+            compared += len(held)
+            found = [*self._lost(held, under_way, accounts), *self._wrong(view, held, under_way)]
+            problems += [f"checkpoint {view.checkpoint}: {problem}" for problem in found]
+        counts = {
+            "checkpoints": judged,
+            "balances": compared,
+            IN_FLIGHT: moving,
+            "violations": len(problems),
+        }
+        if problems:
+            summary = f"money is made or lost: {problems[0]}"
+            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
+        if not judged:
+            summary = "no checkpoint was completed and opened, so no money was counted"
+            return Finding(self.name, (), Verdict.VALID, summary, counts)
+        summary = (
+            f"each of {judged} checkpoints holds {accounts * OPENING}, with {moving} payments in channels"
+        )
+        return Finding(self.name, self.clauses, Verdict.VALID, summary, counts)
+
+    def _under_way(self, view: SnapshotView) -> Iterator[Row]:
+        """Yield the rows in the channels that do not lead to a sink: what sinks are sent is a copy."""
+        job = self._input.plan.job
+        for one in view.in_flight:
+            edge = edge_of(job, one)
+            if edge is not None and job.vertex(edge.target).kind != SINK:
+                yield from one.rows
+
+    @staticmethod
+    def _lost(held: Mapping[str, int], under_way: list[Row], accounts: int) -> Iterator[str]:
+        untouched = accounts - len(held)
+        carried = sum(row["carries"] for row in under_way)
+        total = sum(held.values()) + untouched * OPENING + carried
+        if total != accounts * OPENING:
+            yield (
+                f"accounts and channels hold {total} instead of {accounts * OPENING}; {carried} of it is in channels"
+            )
+
+    def _wrong(self, view: SnapshotView, held: Mapping[str, int], under_way: list[Row]) -> Iterator[str]:
+        """Yield the accounts whose balance is not what the orders before the cut give."""
+        changes: Counter[str] = Counter()
+        positions = positions_of(view)
+        for split in self._input.splits:
+            for row in split.rows[split.start_offset : positions[split.name]]:
+                for account, change in postings(row):
+                    changes[account] += change
+        for row in under_way:
+            for account, change in postings(row):
+                changes[account] -= change
+        for account in dict.fromkeys((*held, *changes)):
+            due, seen = OPENING + changes[account], held.get(account, OPENING)
+            if seen != due:
+                yield f"account {account} holds {seen} instead of {due}"
+
+
+def _balances(view: SnapshotView) -> dict[str, int]:
+    return {
+        str(key_of_text(text)[0]): entry[0] for part in view.state for text, entry in part.entries.items()
+    }

@@ -1,0 +1,278 @@
+"""Every global snapshot is a consistent cut, and its channel states are the messages between the cuts (CHL-2).
+
+What each process sent, took and recorded is observed at its doors, in the order of the process. Vector clocks are
+computed from that. A cut is consistent if no process had heard, when it recorded itself, of anything that another did
+after it had recorded itself. Then the state of a channel must be exactly what was sent before the sender's record and
+not taken before the receiver's, in order; messages of a restored snapshot are first in their channel.
+
+An attempt that goes on at another parallelism gets the messages of the restored snapshot on other channels, as its
+system deals them out. Its cuts are not judged here; where each message went is judged by the dataflow.
+
+Under Chandy-Lamport nobody records itself unasked (CHL-1): before it does, a marker comes, or the plan makes it an
+initiator. Where all channels to a process are closed, no marker can come, and it is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.record.history import SnapshotView
+from barrier_tck.harness.record.operations import AttemptStarted, LocalEvent, MessagesObserved
+from barrier_tck.harness.record.verdict import Finding, Verdict
+
+BEGUN_ANYWHERE = "begun_anywhere"
+"""What the snapshots are counted under that processes of the plan's choice began, and not just all sources."""
+
+Clock = dict[str, int]
+"""Process -> how many of its events are known."""
+
+_encode = msgspec.json.Encoder(order="sorted").encode
+
+
+class ConsistentCut:
+    """Global snapshots are consistent cuts with exact channel states."""
+
+    name = "consistent-cut"
+    clauses = ("CHL-1", "CHL-2")
+
+    def check(self, context: TrialContext) -> Finding:
+        """Judge every completed checkpoint that could be opened."""
+        views = {view.checkpoint: view for view in context.history.checkpoints if view.problem is None}
+        rescaled = _rescaled_in_flight(context, views)
+        runs = _runs(context, views, rescaled)
+        problems: list[str] = []
+        judged = messages = 0
+        for number, view in views.items():
+            if view.attempt in rescaled:
+                continue
+            run = next((run for run in runs.values() if number in run.cuts), None)
+            if run is None and set(view.subtasks) <= set(view.finished):
+                continue  # nobody is in it who could have recorded anything
+            if run is None:
+                problems.append(
+                    f"checkpoint {number} completed, but no process was seen to record itself for it"
+                )
+                continue
+            judged += 1
+            problems += [f"checkpoint {number}: {problem}" for problem in _unasked(run, view, context)]
+            messages += sum(len(one.rows) for one in view.in_flight)
+            problems += [f"checkpoint {number}: {problem}" for problem in run.problems_of(view)]
+        counts = {"checkpoints": judged, "messages": messages, "violations": len(problems)}
+        if context.plan.checkpoints.protocol == "chandy_lamport":
+            counts[BEGUN_ANYWHERE] = judged if context.plan.checkpoints.initiators else 0
+        if problems:
+            summary = f"{len(problems)} times a snapshot is no consistent cut; the first: {problems[0]}"
+            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
+        if not judged:
+            summary = "no checkpoint was completed and opened, so no cut was judged"
+            return Finding(self.name, (), Verdict.VALID, summary, counts)
+        summary = f"{judged} snapshots are consistent cuts, with {messages} messages in their channels"
+        return Finding(self.name, self.clauses, Verdict.VALID, summary, counts)
+
+
+@dataclass
+class _Channel:
+    """One channel of one attempt: what was put into it and taken from it, in order."""
+
+    rows: list[str] = field(default_factory=list)
+    """Row by row: those of the restored snapshot first, then what the sender sent."""
+    sent_in: list[Clock] = field(default_factory=list)
+    """The sender's clock at each of these rows; empty for one that was restored."""
+    restored: int = 0
+    taken: int = 0
+
+
+@dataclass
+class _Cut:
+    """Where one process stood when it recorded itself."""
+
+    clock: Clock
+    put: dict[str, int]
+    """Output channel -> how many rows had been put into it."""
+    taken: dict[str, int]
+    """Input channel -> how many rows had been taken from it."""
+
+
+class _Run:
+    """The events of one attempt, with their vector clocks."""
+
+    def __init__(self, logs: Mapping[str, Sequence[LocalEvent]], restored: SnapshotView | None) -> None:
+        self.cuts: dict[int, dict[str, _Cut]] = {}
+        self.begun: dict[int, tuple[str, ...]] = _begun(logs)
+        self._processes = tuple(logs)
+        self._channels: dict[str, _Channel] = {}
+        self._disorder: list[str] = []
+        for one in restored.in_flight if restored is not None else ():
+            name = _channel_name(one.sender, one.receiver, one.edge)
+            rows = [_encode(row).decode() for row in one.rows]
+            self._channels[name] = _Channel(rows, [{} for _ in rows], len(rows))
+        self._at_end: dict[str, _Cut] = {}
+        """Where each process stood in the end."""
+        self._replay(logs)
+
+    def _replay(self, logs: Mapping[str, Sequence[LocalEvent]]) -> None:
+        """Go through all events, each process in its order, a message never before it was sent."""
+        clocks: dict[str, Clock] = {process: {process: 0} for process in logs}
+        places = dict.fromkeys(logs, 0)
+        moved = True
+        while moved:
+            moved = False
+            for process, events in logs.items():
+                while places[process] < len(events) and self._happens(
+                    process, events[places[process]], clocks
+                ):
+                    places[process] += 1
+                    moved = True
+        self._at_end = {process: self._cut_now(process, clock) for process, clock in clocks.items()}
+        for process, events in logs.items():
+            if places[process] < len(events):
+                event = events[places[process]]
+                self._disorder.append(
+                    f"{process} took {_told(event.rows)} from {event.channel}, where it was not next"
+                )
+
+    def _happens(self, process: str, event: LocalEvent, clocks: dict[str, Clock]) -> bool:
+        """Carry out one event; return False if it is a message that was not sent yet."""
+        clock = clocks[process]
+        channel = self._channels.setdefault(event.channel, _Channel()) if event.channel else _Channel()
+        if event.kind == "taken" and not self._take(channel, event, clock):
+            return False
+        clock[process] += 1
+        if event.kind == "sent":
+            channel.rows += event.rows
+            channel.sent_in += [dict(clock)] * len(event.rows)
+        elif event.kind == "recorded":
+            self.cuts.setdefault(event.checkpoint, {})[process] = self._cut_now(process, clock)
+        return True
+
+    def _cut_now(self, process: str, clock: Clock) -> _Cut:
+        return _Cut(
+            dict(clock),
+            {name: len(one.rows) for name, one in self._channels.items() if _sender(name) == process},
+            {name: one.taken for name, one in self._channels.items() if _receiver(name) == process},
+        )
+
+    @staticmethod
+    def _take(channel: _Channel, event: LocalEvent, clock: Clock) -> bool:
+        """Match a message with the next ones of its channel, and let the clock learn what the sender knew."""
+        begin, end = channel.taken, channel.taken + len(event.rows)
+        if tuple(channel.rows[begin:end]) != event.rows:
+            return False
+        channel.taken = end
+        for sent in channel.sent_in[begin:end]:
+            for process, known in sent.items():
+                clock[process] = max(clock.get(process, 0), known)
+        return True
+
+    def problems_of(self, view: SnapshotView) -> Iterator[str]:
+        """Yield what is wrong with one snapshot."""
+        yield from self._disorder
+        # A process that has finished does nothing any more: every cut passes behind all that it did (BAR-6).
+        finished = {one: self._at_end[one] for one in view.finished if one in self._at_end}
+        cuts = finished | self.cuts[view.checkpoint]
+        missing = [process for process in self._processes if process not in cuts]
+        if missing:
+            yield f"{', '.join(missing)} never recorded itself"
+            return
+        for process, cut in cuts.items():
+            for other, known in cut.clock.items():
+                if known > cuts[other].clock[other]:
+                    yield (
+                        f"{process} had heard of event {known} of {other} when it recorded itself, but {other} did so "
+                        f"after event {cuts[other].clock[other]}: something is received that was not sent"
+                    )
+        yield from self._channel_problems(view, cuts)
+
+    def _channel_problems(self, view: SnapshotView, cuts: Mapping[str, _Cut]) -> Iterator[str]:
+        stored = {
+            _channel_name(one.sender, one.receiver, one.edge): [_encode(row).decode() for row in one.rows]
+            for one in view.in_flight
+        }
+        for name in dict.fromkeys((*self._channels, *stored)):
+            channel = self._channels.get(name, _Channel())
+            put = cuts[_sender(name)].put.get(name, channel.restored)
+            taken = cuts[_receiver(name)].taken.get(name, 0)
+            due, seen = channel.rows[taken:put], stored.get(name, [])
+            if seen != due:
+                yield (f"the state of {name} is {_told(seen)}, but between the cuts there was {_told(due)}")
+
+
+def _rescaled_in_flight(context: TrialContext, views: Mapping[int, SnapshotView]) -> tuple[int, ...]:
+    """Return the attempts that restored messages in flight which a job of another parallelism had recorded."""
+    return tuple(
+        line.operation.attempt
+        for line in context.history.of(AttemptStarted)
+        if (restored := views.get(line.operation.restored_checkpoint or 0)) is not None
+        and restored.in_flight
+        and context.job_number(restored.attempt) != context.job_number(line.operation.attempt)
+    )
+
+
+def _runs(
+    context: TrialContext, views: Mapping[int, SnapshotView], left_out: Collection[int]
+) -> dict[int, _Run]:
+    """Return the events of each attempt, without some."""
+    logs: dict[int, dict[str, Sequence[LocalEvent]]] = {}
+    for line in context.history.of(MessagesObserved):
+        observed = line.operation
+        logs.setdefault(observed.attempt, {})[observed.subtask] = observed.events
+    restored = {
+        line.operation.attempt: line.operation.restored_checkpoint
+        for line in context.history.of(AttemptStarted)
+    }
+    found: dict[int, _Run] = {}
+    for attempt, by_process in logs.items():
+        if attempt in left_out:
+            continue
+        checkpoint = restored.get(attempt)
+        if checkpoint is None or checkpoint in views:
+            found[attempt] = _Run(by_process, views.get(checkpoint) if checkpoint is not None else None)
+    return found
+
+
+def _begun(logs: Mapping[str, Sequence[LocalEvent]]) -> dict[int, tuple[str, ...]]:
+    """Return checkpoint -> the processes that recorded themselves for it before any marker and any end of a channel."""
+    found: dict[int, tuple[str, ...]] = {}
+    for process, events in logs.items():
+        marked: dict[int, None] = {}
+        for event in events:
+            if event.kind == "closed":
+                break
+            if event.kind == "marked":
+                marked[event.checkpoint] = None
+            elif event.kind == "recorded" and event.checkpoint not in marked:
+                found[event.checkpoint] = (*found.get(event.checkpoint, ()), process)
+    return found
+
+
+def _unasked(run: _Run, view: SnapshotView, context: TrialContext) -> Iterator[str]:
+    """Yield who began a snapshot although the plan names others as initiators (CHL-1)."""
+    plan = context.plan_of(view.attempt)
+    named = plan.checkpoints.initiators
+    if not plan.checkpoints.records_all or not named:
+        return
+    told = (*named[(view.checkpoint - 1) % len(named)], *plan.job.unreached)
+    for process in run.begun.get(view.checkpoint, ()):
+        if process not in told:
+            yield f"{process} recorded itself before any marker came, but {', '.join(told)} were to initiate it"
+
+
+def _channel_name(sender: str, receiver: str, edge: int) -> str:
+    return f"{sender}->{receiver}" + (f"#{edge}" if edge else "")
+
+
+def _sender(channel: str) -> str:
+    return channel.partition("->")[0]
+
+
+def _receiver(channel: str) -> str:
+    return channel.partition("->")[2].partition("#")[0]
+
+
+def _told(rows: Sequence[str]) -> str:
+    return f"{len(rows)} messages, the first {rows[0]}" if rows else "nothing"

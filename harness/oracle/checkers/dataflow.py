@@ -1,0 +1,495 @@
+"""The dataflow at every cut: each stateful vertex, each sink and the output hold exactly what reached them (ALN-2).
+
+This is for workloads whose operators have a meaning as functions of bags (``harness.workloads.meaning``), on any
+acyclic graph. For every completed checkpoint the records before its positions are sent through the model of the
+graph. Its stateful operators, and the transactions that each of its sinks committed or prepared, must hold exactly
+the result (ALN-2, STA-1, SNK-1). In at-least-once mode a checkpoint is compared with the one from which its attempt
+started (ALO-2, ``at_least_once_flow``). Records in flight were sent and have not arrived: with them left out of what
+reaches a vertex, its state must be exact too (UNA-1). Where a damaged checkpoint was given up for an older one, sinks
+may also show what it had committed, once more or ahead of a later cut, but no more than that (REC-4). A finding shows
+the path that a record took, subtask by subtask.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.evidence.at_least_once_flow import Kept, Stretch, added_by_attempt
+from barrier_tck.harness.oracle.evidence.duplicates import DUPLICATED
+from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.oracle.evidence.in_flight import IN_FLIGHT, by_edge, in_flight_problems
+from barrier_tck.harness.oracle.evidence.keys import key_of_text
+from barrier_tck.harness.oracle.evidence.opened_checkpoints import (
+    going_back,
+    misplaced,
+    missing_parts,
+    opened_checkpoint,
+    opened_checkpoints,
+    positions_of,
+)
+from barrier_tck.harness.oracle.evidence.record_places import (
+    Positions,
+    RecordPlace,
+    SeenCut,
+    Ways,
+    how_often,
+    surplus,
+)
+from barrier_tck.harness.oracle.evidence.record_routes import RecordPaths, placement_problems, route_problems
+from barrier_tck.harness.oracle.evidence.recoveries import (
+    ancestors,
+    attempt_of,
+    fell_back,
+    given_up,
+    restored_checkpoints,
+)
+from barrier_tck.harness.oracle.evidence.replayed_order import REPLAYED, ReplayedOrder
+from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
+from barrier_tck.harness.plan.job_graph import JobPlan
+from barrier_tck.harness.record.history import End, Row, SnapshotView
+from barrier_tck.harness.record.operations import AttemptStarted
+from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.workloads.meaning import (
+    JUDGED_APART,
+    TIMERS,
+    WAITING,
+    Bag,
+    Content,
+    DataflowModel,
+    Record,
+    union,
+    windows_of,
+)
+from barrier_tck.harness.workloads.record_forms import LINEAGE, RecordForm, form_of, without_input
+
+
+class Dataflow:
+    """At every cut, every vertex of any acyclic graph holds what the records before the cut give."""
+
+    name = "dataflow"
+    judges_output = True
+
+    def __init__(self, trial_input: TrialInput, exact: bool) -> None:
+        """Take the input, and whether every record must be there exactly once."""
+        self._input = trial_input
+        self._exact = exact
+        rescaled = ("RSC-2", "RSC-3") if trial_input.plan.rescales else ()
+        self.clauses: tuple[str, ...] = (*self._of_checkpoints, *self._of_output, *rescaled)
+
+    @property
+    def _of_checkpoints(self) -> tuple[str, ...]:
+        if not self._exact:
+            return ("ALO-1", "BAR-1", "STA-1", "BAR-2", "STA-3")
+        if self._input.plan.checkpoints.records_all:
+            return ("CHL-1", "STA-1", "SNP-1", "STA-3", *self._of_loops)
+        if self._input.plan.checkpoints.overtakes:
+            return ("UNA-1", "BAR-1", "BAR-3", "STA-1", "SNP-1", "UNA-4", "UNA-5", "STA-3")
+        return ("ALN-2", "BAR-1", "BAR-3", "STA-1", "SNP-1", "ALN-1", "BAR-2", "STA-3", *self._of_loops)
+
+    @property
+    def _of_loops(self) -> tuple[str, ...]:
+        return ("CHL-5",) if self._input.plan.job.loops else ()
+
+    @property
+    def _of_output(self) -> tuple[str, ...]:
+        return ("SNK-1", "REC-1", "SRC-1", *self._of_loops) if self._exact else ("ALO-2", "REC-1", "SRC-1")
+
+    def check(self, context: TrialContext) -> Finding:
+        """Judge every completed checkpoint, and the committed output."""
+        judge = _Judge(self._input, context, self._exact)
+        opened = opened_checkpoints(context)
+        problems: list[str] = []
+        earlier: dict[int | None, SnapshotView] = {}
+        for view in opened.judged:
+            found = [*judge.of_checkpoint(view), *going_back(earlier.get(view.attempt), view)]
+            problems += [f"checkpoint {view.checkpoint}: {problem}" for problem in found]
+            earlier[view.attempt] = view
+        problems += judge.of_output()
+        counts = {
+            "checkpoints": len(opened.judged),
+            "records": judge.compared,
+            "violations": len(problems),
+            "not_opened": len(opened.unopened),
+            "harmed": len(opened.harmed),
+        }
+        if (
+            context.plan.checkpoints.overtakes
+            or context.plan.checkpoints.records_all
+            or context.plan.job.loops
+        ):
+            counts[IN_FLIGHT] = sum(len(one.rows) for view in opened.judged for one in view.in_flight)
+            counts[REPLAYED] = judge.replayed.compared
+        if not self._exact:
+            counts[DUPLICATED] = judge.duplicates
+        if problems:
+            summary = f"{len(problems)} records are not where the dataflow puts them"
+            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
+        if opened.unopened:
+            summary = f"{len(opened.unopened)} completed checkpoints were not opened: {opened.unopened[:10]}"
+            return Finding(self.name, self.clauses, Verdict.UNKNOWN, summary, counts)
+        if not opened.judged and context.history.output is None:
+            summary = "neither a checkpoint nor the output could be read, so nothing can be said"
+            return Finding(self.name, self.clauses, Verdict.UNKNOWN, summary, counts)
+        spoken = self.clauses if opened.judged else self._of_output
+        if not any(context.job_number(line.operation.attempt) for line in context.history.of(AttemptStarted)):
+            spoken = tuple(clause for clause in spoken if not clause.startswith("RSC"))
+        cuts = f"{counts['checkpoints']} checkpoints and the output"
+        summary = f"{judge.compared} records of {cuts} are where they belong"
+        return Finding(self.name, spoken, Verdict.VALID, summary, counts)
+
+
+ANY_SINK = ""
+"""Stands for all sinks if the system does not say which of them wrote what."""
+
+
+@dataclass
+class _Judge:
+    """Compares what was seen with the model, and counts the comparisons."""
+
+    input: TrialInput
+    context: TrialContext
+    exact: bool
+    compared: int = 0
+    duplicates: int = 0
+    """Number of copies beyond those that a cut gives if its records count once: taken early, or read again.
+
+    Both show that at-least-once mode differs from exactly-once. In the output the cut is the whole input.
+    """
+    _earlier: dict[int | None, SeenCut] = field(default_factory=dict)
+    """Attempt -> its newest checkpoint so far."""
+
+    @cached_property
+    def _model(self) -> DataflowModel:
+        return DataflowModel(self.context.plan.job)
+
+    @cached_property
+    def _paths(self) -> RecordPaths:
+        return RecordPaths(self.context.plan.job)
+
+    @cached_property
+    def replayed(self) -> ReplayedOrder:
+        """Judges the order of records after restores."""
+        return ReplayedOrder([plan.job for plan in self.context.jobs.plans])
+
+    @cached_property
+    def _form(self) -> RecordForm:
+        return form_of(self.input.workload)
+
+    @cached_property
+    def _offsets(self) -> dict[int | None, tuple[str, int]]:
+        """Id -> split and offset of the source record."""
+        return {
+            self._form.identity(self._form.read(row)): (split.name, offset)
+            for split in self.input.splits
+            for offset, row in enumerate(split.input, split.start_offset)
+        }
+
+    @cached_property
+    def _ends(self) -> dict[str, int]:
+        return {split.name: len(split.rows) for split in self.input.splits}
+
+    @cached_property
+    def _whole(self) -> Mapping[str, Bag]:
+        """Operator or sink -> what it holds when all input has been read once."""
+        return self._model.at(self._read({}, self._ends)).held
+
+    @cached_property
+    def _restored(self) -> Mapping[int, int | None]:
+        return restored_checkpoints(self.context.history)
+
+    @cached_property
+    def _fell_back(self) -> bool:
+        """Whether sinks may show records between two checkpoints twice, because the older one was restored (REC-4)."""
+        return fell_back(self.context) is not None
+
+    # --- checkpoints ----------------------------------------------------------------------------------------
+
+    def of_checkpoint(self, view: SnapshotView) -> Iterator[str]:
+        """Yield what is wrong with one checkpoint; nothing if it is right."""
+        if view.problem is not None:
+            yield f"it could not be opened: {view.problem}"
+            return
+        yield from missing_parts(view, self.context)
+        unfit = list(misplaced(view, self.input.extents, self.input.start_offset))
+        if unfit:
+            yield from unfit
+            return
+        cut = self._cut_of(view)
+        # Of a graph with loops this takes long, so it is computed once.
+        in_flight = cut.in_flight if self.exact else None
+        content = self._model.at(self._read({}, cut.positions), in_flight, cut.waiting)
+        places = self._exactly(view, cut, content) if self.exact else self._at_least_once(view, cut)
+        for name, place in places.items():
+            seen = cut.held.get(name, {}) if name in self._stateful else (cut.at_sinks or {}).get(name, {})
+            yield from self._compare(place, seen)
+            if not self.exact:
+                self._count_duplicates(content.held, name, seen)
+        self._earlier[view.attempt] = cut
+        if self.exact:
+            yield from self._unsent(content)
+        yield from (
+            f"{name} holds state, but no such operator keeps any"
+            for name in cut.held
+            if name not in self._stateful
+        )
+        if cut.at_sinks is not None:
+            yield from self._strange_sinks(cut.at_sinks)
+        job = self.context.job_of(view.attempt)
+        yield from placement_problems(job, view)
+        yield from in_flight_problems(self.context.plan_of(view.attempt), view)
+        if self._form is not LINEAGE:
+            return
+        # The paths of records name subtasks, and after a rescale those of several jobs.
+        if not self.context.later_jobs:
+            once = not self._fell_back if self.exact else not any(self._restored.values())
+            yield from route_problems(self._paths, job, view, once)
+        if self.exact and not self._fell_back:
+            yield from self.replayed.problems(view, job, self._ancestors(view))
+
+    def _exactly(self, view: SnapshotView, cut: SeenCut, content: Content) -> dict[str, RecordPlace]:
+        """Return what must be in each place if every record counts once (ALN-2): what was sent and is not in flight."""
+        places = {name: RecordPlace.of(f"the state of {name}", content.kept[name]) for name in self._stateful}
+        if cut.at_sinks is not None:
+            again = self._committed_again(attempt_of(self.context.history, view), cut.at_sinks)
+            places |= {
+                name: self._sink_place(name, "committed or prepared", bag, _plus(bag, again, name))
+                for name, bag in self._by_sink(content.held, cut.at_sinks).items()
+            }
+        return places
+
+    def _committed_again(self, attempt: int | None, seen: Mapping[str, Ways]) -> Mapping[str, Bag] | None:
+        """Return what sinks may show in an attempt beyond its cuts: what checkpoints had committed that were given up.
+
+        Every stretch that was given up for an older checkpoint can have committed its records once (REC-4). None means
+        that a stretch could not be opened.
+        """
+        whole = self._by_sink(self._whole, seen)
+        again: dict[str, Bag] = {name: Counter() for name in whole}
+        for stretch in given_up(self.context, attempt):
+            first = self._came_to_sinks(stretch.start, seen) or {}
+            last = self._came_to_sinks(stretch.end, seen) or (whole if self.exact else None)
+            if last is None:
+                return None
+            for name, bag in again.items():
+                bag.update(last[name] - first.get(name, Counter()))
+        return again
+
+    def _came_to_sinks(self, checkpoint: int | None, seen: Mapping[str, Ways]) -> Mapping[str, Bag] | None:
+        """Return what had come to each sink at a checkpoint, in at-least-once mode as was seen; None if unknown."""
+        cut = self._cut_at(checkpoint)
+        if cut is None or (not self.exact and cut.at_sinks is None):
+            return None
+        if not self.exact:
+            return {name: cut.reached(name) for name in self._by_sink(self._whole, seen)}
+        return self._by_sink(
+            self._model.at(self._read({}, cut.positions), cut.in_flight, cut.waiting).held, seen
+        )
+
+    def _at_least_once(self, view: SnapshotView, cut: SeenCut) -> dict[str, RecordPlace]:
+        """Return what must and what may be in each place, given from where the attempt started (ALO-1, ALO-2)."""
+        base = self._base_of(view)
+        if base is None:
+            return {}
+        read = {
+            vertex: Stretch.certain(self._read(base.positions, cut.positions)[vertex], rest)
+            for vertex, rest in self._read(base.positions, self._ends).items()
+        }
+        before = {name: Kept.at(base, name) for name in self._stateful}
+        now = {name: Kept.at(cut, name) for name in self._stateful}
+        job = self.context.plan_of(view.attempt).job
+        added = dict(added_by_attempt(job, read, before, now))
+        # A later checkpoint of the attempt contains everything that an earlier one contains.
+        earlier = self._earlier.get(view.attempt, base)
+        places = {
+            name: RecordPlace(
+                f"the state of {name}",
+                before[name].all + added[name].least | earlier.holds(name),
+                before[name].all + added[name].most,
+            )
+            for name in self._stateful
+        }
+        if cut.at_sinks is not None and base.at_sinks is not None:
+            least = self._by_sink({name: stretch.least for name, stretch in added.items()}, cut.at_sinks)
+            most = self._by_sink({name: stretch.most for name, stretch in added.items()}, cut.at_sinks)
+            again = self._committed_again(attempt_of(self.context.history, view), cut.at_sinks)
+            places |= {
+                name: self._sink_place(
+                    name,
+                    "committed or prepared",
+                    base.reached(name) + bag | earlier.reached(name),
+                    _plus(base.reached(name) + most[name], again, name),
+                )
+                for name, bag in least.items()
+            }
+        return places
+
+    def _base_of(self, view: SnapshotView) -> SeenCut | None:
+        """Return the cut from which the view's attempt started; None if its checkpoint could not be opened."""
+        return self._restored_cut(attempt_of(self.context.history, view))
+
+    def _restored_cut(self, attempt: int | None) -> SeenCut | None:
+        """Return the cut from which an attempt started; None if its checkpoint could not be opened."""
+        return self._cut_at(self._restored.get(attempt) if attempt is not None else None)
+
+    def _cut_at(self, checkpoint: int | None) -> SeenCut | None:
+        """Return a checkpoint as a cut, or the beginning of the input; None if it could not be opened."""
+        if checkpoint is None:
+            return SeenCut(dict.fromkeys(self._ends, 0), {}, {})
+        view = opened_checkpoint(self.context, checkpoint)
+        return self._cut_of(view) if view and view.problem is None and self._is_whole(view) else None
+
+    def _ancestors(self, view: SnapshotView) -> list[tuple[SnapshotView, JobPlan]]:
+        found = ancestors(self.context.history, view.attempt)
+        return [(one, self.context.plan_of(one.attempt).job) for one in found]
+
+    def _is_whole(self, view: SnapshotView) -> bool:
+        return not list(misplaced(view, self.input.extents, self.input.start_offset))
+
+    # --- the output -----------------------------------------------------------------------------------------
+
+    def of_output(self) -> Iterator[str]:
+        """Yield what is wrong with the committed output."""
+        history = self.context.history
+        if history.output is None:
+            return
+        seen = self._by_writer(history.output, history.output_by)
+        due = self._whole
+        begun: SeenCut | None = None
+        last = max(self._restored, default=None)
+        again = self._committed_again(last, seen)
+        if not self.exact:
+            begun = self._restored_cut(last)
+            if begun is None or begun.at_sinks is None:
+                return
+            read = {
+                vertex: Stretch.certain(rest, rest)
+                for vertex, rest in self._read(begun.positions, self._ends).items()
+            }
+            before = {name: Kept.at(begun, name) for name in self._stateful}
+            job = self.context.plan_of(last).job
+            added = added_by_attempt(job, read, before, None)
+            due = {name: stretch.ever for name, stretch in added}
+        for name, bag in self._by_sink(due, seen).items():
+            whole = bag if begun is None else begun.reached(name) + bag
+            place = self._sink_place(name, "committed", whole, _plus(whole, again, name))
+            yield from self._compare(place, seen.get(name, {}), history.end is not End.FINISHED)
+            self._count_duplicates(self._whole, name, seen.get(name, {}))
+        yield from self._strange_sinks(seen)
+
+    # --- comparing ------------------------------------------------------------------------------------------
+
+    def _sink_place(self, name: str, did: str, least: Bag, most: Bag | None) -> RecordPlace:
+        who = name if name != ANY_SINK else "sinks"
+        return RecordPlace(f"what {who} {did}", least, most)
+
+    def _compare(self, place: RecordPlace, seen: Ways, may_lack: bool = False) -> Iterator[str]:
+        """Yield which records are missing from a place, and which are there although they must not be."""
+        for record, times in place.least.items():
+            self.compared += times
+            found = len(seen.get(record, ()))
+            if found < times and not may_lack:
+                count = f": {found} of {times} are there" if times > 1 else ""
+                yield f"{self._told(record)} is missing from {place.name}{count}"
+        if place.most is None:
+            return
+        for record, paths in seen.items():
+            leave = place.most.get(record, 0)
+            if len(paths) > leave:
+                too_many = surplus(len(paths), leave, place.name, leave == place.least.get(record, 0))
+                yield f"{self._told(record, paths)} {too_many}"
+
+    def _count_duplicates(self, once: Mapping[str, Bag], name: str, seen: Ways) -> None:
+        """Count the copies beyond those that the records before a cut give if each counts once."""
+        due = self._by_sink(once, {name: seen}).get(name) or once.get(name) or Bag()
+        self.duplicates += sum(max(0, len(paths) - due.get(record, 0)) for record, paths in seen.items())
+
+    def _strange_sinks(self, seen: Mapping[str, Ways]) -> Iterator[str]:
+        """Yield the rows that were written by something that is no sink of the job."""
+        known = (ANY_SINK, *(vertex.name for vertex in self.context.plan.job.sinks))
+        for name, rows in seen.items():
+            if name not in known and rows:
+                yield f"{self._told(next(iter(rows)))} was written by {name}, which is no sink of the job"
+
+    def _told(self, record: Record, ways: Sequence[str] = ()) -> str:
+        """Return a record for a finding, with the place where it was read and the last path on which it came."""
+        bare = without_input(record)
+        split, offset = self._offsets.get(self._form.identity(bare), ("", -1))
+        read = f" ({split}@{offset})" if split else ""
+        came = f", which came as {ways[-1]}," if ways and ways[-1] else ""
+        return f"{self._form.told(bare)}{read}{came}"
+
+    @cached_property
+    def _apart(self) -> tuple[str, ...]:
+        """The operators whose state another checker judges."""
+        operators = [one for vertex in self.context.plan.job.vertices for one in vertex.operators]
+        return tuple(operator.name for operator in operators if operator.kind in JUDGED_APART)
+
+    # --- what is due ----------------------------------------------------------------------------------------
+
+    @cached_property
+    def _stateful(self) -> tuple[str, ...]:
+        return tuple(self._model.at(self._read(self._ends, self._ends)).kept)
+
+    def _unsent(self, content: Content) -> Iterator[str]:
+        """Yield the records that are in flight although nothing before the cut was sent there as often."""
+        for vertex, bag in content.unsent.items():
+            for record, times in bag.items():
+                yield f"{self._told(record)} is in flight to {vertex} {how_often(times)} more than it was sent there"
+
+    def _read(self, start: Positions, end: Positions) -> dict[str, Bag]:
+        """Return what each source vertex reads between two cuts."""
+        read: dict[str, Bag] = {vertex.name: Counter() for vertex in self.context.plan.job.sources}
+        for split in self.input.splits:
+            first = max(split.start_offset, start.get(split.name, 0))
+            read[split.vertex].update(map(self._form.read, split.rows[first : max(first, end[split.name])]))
+        return read
+
+    def _by_sink(self, content: Mapping[str, Bag], seen: Mapping[str, Ways]) -> dict[str, Bag]:
+        """Return what reached each sink, or all sinks together if the system does not say which of them wrote what."""
+        reached = {vertex.name: content[vertex.name] for vertex in self.context.plan.job.sinks}
+        return {ANY_SINK: union(list(reached.values()))} if ANY_SINK in seen else reached
+
+    # --- what was seen --------------------------------------------------------------------------------------
+
+    def _cut_of(self, view: SnapshotView) -> SeenCut:
+        at_sinks = (
+            None if view.reached_sinks is None else self._by_writer(view.reached_sinks, view.reached_by)
+        )
+        held: dict[str, dict[Record, list[str]]] = {}
+        waiting: dict[str, Bag] = {name: Counter() for name in windows_of(self.context.plan.job)}
+        for part in view.state:
+            if part.operator in self._apart or part.name == TIMERS:
+                continue
+            records = held.setdefault(part.operator, {})
+            for text, entry in part.entries.items():
+                for number, row in self._form.kept(part.name, key_of_text(text), entry):
+                    record = number, self._form.read(row)
+                    records.setdefault(record, []).append(self._form.way(row))
+                    if part.operator in waiting and part.name == WAITING:
+                        waiting[part.operator][record] += 1
+        return SeenCut(positions_of(view), held, at_sinks, by_edge(view, self._form), waiting)
+
+    def _by_writer(self, rows: Sequence[Row], writers: Sequence[str]) -> dict[str, dict[Record, list[str]]]:
+        """Return sink -> record -> the full paths on which it came."""
+        vertex_of = self._vertices
+        found: dict[str, dict[Record, list[str]]] = {} if writers or not rows else {ANY_SINK: {}}
+        sinks = [vertex_of.get(writer, writer or "nobody") for writer in writers] or [ANY_SINK] * len(rows)
+        for sink, row in zip(sinks, rows, strict=True):
+            found.setdefault(sink, {}).setdefault(self._form.read(row), []).append(self._form.way(row))
+        return found
+
+    @cached_property
+    def _vertices(self) -> Mapping[str, str]:
+        """Sink subtask -> vertex, as the system says or else as in the plan."""
+        jobs, plan = (self.context.job, *self.context.later_jobs), self.context.plan.job
+        told = {one.name: one.vertex for job in jobs if job is not None for one in job.subtasks if one.vertex}
+        return told or {subtask: vertex.name for vertex in plan.sinks for subtask in vertex.subtasks}
+
+
+def _plus(bag: Bag, again: Mapping[str, Bag] | None, sink: str) -> Bag | None:
+    """Return a bag with what a sink may show again; None if that is not known."""
+    return bag + again[sink] if again is not None else None

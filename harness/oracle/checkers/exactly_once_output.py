@@ -1,0 +1,201 @@
+"""Exactly-once for the committed output: every record has its effect once, whatever failed (SNK-1, REC-1, ALN-1).
+
+Sums at intermediate counts depend on how the sources interleave, so they are not compared with one sequential run.
+But for every interleaving this holds: the ids are those of the input, each once; a key's counts are 1 to n, each
+once; and from count c - 1 to count c the sums grow by exactly the values of the row's own record.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from operator import add
+from types import NoneType
+from typing import Any
+
+import msgspec
+
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.oracle.evidence.explained_failures import declined_cleanly
+from barrier_tck.harness.oracle.evidence.recoveries import fell_back
+from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
+from barrier_tck.harness.record.history import End, OutputComparison, Row
+from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.workloads.sequential_model import Key, values_of
+
+LOSSES = ("lost",)
+"""Counts that are a violation only if the job finished: output that is not committed yet may be missing."""
+
+VIOLATIONS = ("duplicated", "unexpected", "wrong_key", "wrong_count", "wrong_sum")
+"""Counts that are always a violation."""
+
+
+class ExactlyOnceOutput:
+    """Compares the committed output with the input, in both directions, as multisets."""
+
+    name = "exactly-once-output"
+    clauses: tuple[str, ...] = ("SNK-1", "REC-1", "SRC-1", "ALN-1")
+    judges_output = True
+
+    def __init__(self, trial_input: TrialInput) -> None:
+        """Take the input with which the output is compared."""
+        self._input = trial_input
+        if trial_input.plan.checkpoints.mode == "at_least_once" and not trial_input.spec.stateful:
+            # It is exact although nothing was aligned, because there is no second channel to wait for.
+            self.clauses = ("SNK-1", "REC-1", "SRC-1", "ALO-3")
+
+    def check(self, context: TrialContext) -> Finding:
+        """Judge the rows of one trial or, without rows, the batch query's result."""
+        history = context.history
+        if history.output is not None:
+            evidence = _Evidence(self._input)
+            evidence.take(history.output)
+            return self._finding(context, evidence.counts, evidence.examples)
+        if history.output_query is not None:
+            return self._judge_query(context, history.output_query)
+        summary = "the committed output was not read, so nothing can be said about it"
+        return Finding(self.name, self.clauses, Verdict.UNKNOWN, summary)
+
+    def _judge_query(self, context: TrialContext, found: OutputComparison) -> Finding:
+        if found.counts is None and not found.problem:
+            summary = "the batch query gave no counts, so nothing can be said about the committed output"
+            return Finding(self.name, self.clauses, Verdict.UNKNOWN, summary)
+        if found.counts is None:
+            summary = f"the committed output cannot be compared: {found.problem}"
+            return Finding(self.name, self.clauses, Verdict.INVALID, summary)
+        return self._finding(context, msgspec.structs.asdict(found.counts), found.examples)
+
+    def _finding(self, context: TrialContext, counts: dict[str, int], examples: Sequence[str]) -> Finding:
+        verdict, summary = _verdict(context, counts)
+        return Finding(self.name, self.clauses, verdict, summary, counts, chosen(examples))
+
+
+def _verdict(context: TrialContext, counts: Mapping[str, int]) -> tuple[Verdict, str]:
+    """Return the verdict and a sentence; a job that did not finish may lack output, but must not invent any."""
+    wrong = [f"{counts[name]} {name.replace('_', ' ')}" for name in VIOLATIONS if counts[name]]
+    lost = counts["lost"]
+    committed = f"{counts['committed']} rows committed of {counts['expected']} expected"
+    back = fell_back(context)
+    if wrong and back is not None and not (lost or counts["unexpected"] or counts["wrong_key"]):
+        return Verdict.UNKNOWN, f"{', '.join(wrong)}; {committed}, but {back}"
+    if context.history.end is End.FINISHED:
+        wrong = ([f"{lost} lost"] if lost else []) + wrong
+        if wrong:
+            return Verdict.INVALID, f"{', '.join(wrong)}; {committed}"
+        return Verdict.VALID, f"all {counts['expected']} records have their effect in the output exactly once"
+    if wrong:
+        return Verdict.INVALID, f"{', '.join(wrong)}; {committed}, and the job had not even finished"
+    if not lost:
+        return Verdict.VALID, f"the job ended {context.history.end.value}, yet {committed}, each exactly once"
+    if declined_cleanly(context):
+        return Verdict.VALID, f"the job gave up as its restart strategy says; {committed}, none twice"
+    return Verdict.UNKNOWN, f"the job ended {context.history.end.value} with {committed}, none twice so far"
+
+
+class _Evidence:
+    """Goes through the output once and counts what is wrong, with an example of each."""
+
+    def __init__(self, trial_input: TrialInput) -> None:
+        self._spec = trial_input.spec
+        self._records = trial_input.records
+        self._count_index = trial_input.spec.count_index
+        self.counts = {"expected": len(self._records), "committed": 0} | dict.fromkeys(LOSSES + VIOLATIONS, 0)
+        self.examples: list[str] = []
+        self._numbers = Counter([record.key for record in self._records.values()])
+
+    def take(self, output: Sequence[Row]) -> None:
+        """Judge all rows."""
+        self.counts["committed"] = len(output)
+        times_seen: dict[int, int] = {}
+        judged_kinds: dict[tuple[type, ...], bool] = {}
+        # Key -> count -> (id, accumulators): each key's rows in the order in which its operator made them.
+        by_count: dict[Key, dict[int, tuple[int, tuple[Any, ...]]]] = {}
+        spec, records, count_index = self._spec, self._records, self._count_index
+        read, first = values_of(spec.output_columns), 1 + len(spec.key_columns)
+        for row in output:
+            try:
+                values = read(row)
+            except KeyError as error:
+                self._note("unexpected", f"row {row} has no column {error}")
+                continue
+            identifier, key, accumulators = values[0], values[1:first], values[first:]
+            if None in accumulators:
+                accumulators = tuple([0 if value is None else value for value in accumulators])
+            kinds = tuple(map(type, values))
+            well_typed = judged_kinds.get(kinds)
+            if well_typed is None:
+                well_typed = judged_kinds[kinds] = _well_typed(kinds[:first], kinds[first:])
+            if not well_typed:
+                self._note("unexpected", f"row {row} has values of other types than the job's")
+                continue
+            seen = times_seen[identifier] = times_seen.get(identifier, 0) + 1
+            record = records.get(identifier)
+            if record is None:
+                self._note("unexpected", f"id {identifier!r} is not in the input: row {row}")
+                continue
+            if seen > 1:
+                self._note("duplicated", f"id {identifier} ({record}) occurs {seen} times: row {row}")
+                continue
+            if key != record.key:
+                self._note("wrong_key", f"id {identifier} ({record}) came out under key {_text(key)}")
+                continue
+            rows_of_key = by_count.setdefault(key, {})
+            count = accumulators[count_index]
+            if count in rows_of_key:
+                other = rows_of_key[count][0]
+                self._note(
+                    "wrong_count",
+                    f"key {_text(key)}: ids {other} and {identifier} ({record}) both have count {count}",
+                )
+                continue
+            rows_of_key[count] = (identifier, accumulators)
+        if len(times_seen) < len(records) or self.counts["unexpected"]:
+            for identifier, record in records.items():
+                if identifier not in times_seen:
+                    self._note("lost", f"id {identifier} ({record}) is not in the output")
+        for key, rows_of_key in by_count.items():
+            self._judge_key(key, rows_of_key)
+
+    def _judge_key(self, key: Key, rows: Mapping[int, tuple[int, tuple[Any, ...]]]) -> None:
+        """Check that one key's counts are 1 to n, and that its sums grow by the records' own values."""
+        records, count_index = self._records, self._count_index
+        number = self._numbers[key]
+        before_first = (0,) * len(self._spec.aggregates)
+        for count in sorted(rows):
+            identifier, accumulators = rows[count]
+            # Rows that are only lost leave a gap, across which no sum can be compared. But no gap can explain a count
+            # above the number of the key's records.
+            if count < 1 or count > number:
+                self._note(
+                    "wrong_count",
+                    f"id {identifier} ({records[identifier]}): count {count} of a key with {number} records",
+                )
+                continue
+            previous = before_first if count == 1 else rows.get(count - 1, (0, None))[1]
+            if previous is None or accumulators == tuple(map(add, previous, records[identifier].increments)):
+                continue
+            for i, grown in enumerate(records[identifier].increments):
+                if i != count_index and accumulators[i] - previous[i] != grown:
+                    self._note(
+                        "wrong_sum",
+                        f"id {identifier} ({records[identifier]}): {self._spec.aggregates[i].name} goes from "
+                        f"{previous[i]} to {accumulators[i]} at count {count}, but the record adds {grown}",
+                    )
+
+    def _note(self, kind: str, example: str) -> None:
+        self.counts[kind] += 1
+        self.examples.append(f"{kind.replace('_', ' ')}: {example}")
+
+
+_SCALARS = (int, str, float, bool, bytes, NoneType)
+
+
+def _well_typed(columns: tuple[type, ...], accumulators: tuple[type, ...]) -> bool:
+    """Tell whether values of these types (of id and key, and of the accumulators) can be counted and compared."""
+    numbers = all(issubclass(kind, (int, float, NoneType)) for kind in accumulators)
+    return numbers and all(issubclass(kind, _SCALARS) for kind in columns)
+
+
+def _text(key: Key) -> str:
+    return "/".join(map(str, key))

@@ -1,0 +1,77 @@
+"""A checkpoint that nothing disturbs does not fail: every barrier arrives, even after sources have ended (BAR-3,
+BAR-6).
+
+A lost barrier shows only as a checkpoint that expires, or that a subtask declines because a newer barrier came
+instead. The next checkpoint may be fine. So each such failure must have a cause: a fault of the plan that can have
+delayed the checkpoint, because it lasted, or had been healed shortly before; a fault that refused the files of a
+subtask whose acknowledgement is missing; or parts and channels that are as slow as the plan made them.
+
+Only in a world with virtual time is it known how slow a checkpoint may be. There a bound is computed: the
+asynchronous part and, for each vertex, the latency of a message and the steps that may come before the barrier. If
+records still flow, everything that the channels can hold may come before it, too. A channel that closes a loop can
+hold anything: there the bound counts the batches that the attempt was seen to read.
+"""
+
+from __future__ import annotations
+
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.evidence.checkpoint_lives import CheckpointLife, lives_of
+from barrier_tck.harness.oracle.evidence.checkpoint_obstacles import (
+    batches_read,
+    has_loop,
+    longest_ms,
+    obstacles,
+)
+from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.record.reasons import Reason
+from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.system.system_under_test import Capability
+
+FAILURES = (Reason.DECLINED, Reason.EXPIRED, Reason.STORAGE_FAILED)
+
+
+class FailuresExplained:
+    """No checkpoint expires or is declined without a cause."""
+
+    name = "failures-explained"
+    clauses: tuple[str, ...] = ("BAR-3", "BAR-6")
+
+    def __init__(self, overtakes: bool = False) -> None:
+        """Take whether barriers may overtake: then none waits for restored records to be processed (UNA-4)."""
+        if overtakes:
+            self.clauses = (*self.clauses, "UNA-4")
+
+    def check(self, context: TrialContext) -> Finding:
+        """Look for the cause of each failure in one trial."""
+        plan = context.plan
+        causes = obstacles(context)
+        timeout_ms = plan.checkpoints.timeout_ms
+        read = batches_read(context) if has_loop(plan) else {}
+        failed, completed, problems = 0, 0, list[str]()
+        for attempt in lives_of(context):
+            for life in attempt.checkpoints:
+                completed += life.completed
+                if life.failed not in FAILURES or life.ended_ms is None:
+                    continue
+                failed += 1
+                longest = longest_ms(plan, life.final, read.get(attempt.number))
+                slow = life.failed is Reason.EXPIRED and longest >= timeout_ms
+                if not slow and not any(one.explains(life) for one in causes):
+                    problems.append(_told(life, context))
+        repeatable = Capability.DETERMINISTIC_REPLAY.name in context.capabilities
+        counts = {"failed": failed, "unexplained": len(problems)}
+        if problems and repeatable:
+            summary = f"{len(problems)} checkpoints failed without a cause; the first: {problems[0]}"
+            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
+        summary = f"{failed} checkpoints failed, {len(problems)} of them without a cause in the plan"
+        return Finding(self.name, self.clauses if completed else (), Verdict.VALID, summary, counts)
+
+
+def _told(life: CheckpointLife, context: TrialContext) -> str:
+    missing = [name for name in context.subtasks_of(life.attempt) if name not in life.acknowledged]
+    how = "expired" if life.failed is Reason.EXPIRED else "was declined or could not be written"
+    after = " after the end of all input" if life.final else ""
+    return (
+        f"checkpoint {life.number}, triggered{after} at {life.triggered_ms:g} ms, {how} at {life.ended_ms:g} ms, and "
+        f"nothing had disturbed it; no acknowledgement of {', '.join(missing) or 'nobody'}"
+    )

@@ -1,0 +1,193 @@
+"""Subtasks that finish before the job does, and checkpoints without them (BAR-6).
+
+A subtask may say that it has finished when all that it did is committed, and everything before it has finished too.
+Then checkpoints hold no state of it, and a restore must know that it had finished. What a finished subtask held is
+judged by others: ``opened_checkpoints`` gives every checkpoint the state of its last own part, so a subtask that
+finished too early shows in the checkpoints, and one that does something again shows in the output.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.oracle.evidence.opened_checkpoints import positions_of
+from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
+from barrier_tck.harness.record.history import History, SnapshotView
+from barrier_tck.harness.record.operations import (
+    Acknowledged,
+    AttemptStarted,
+    CheckpointCompleted,
+    Committed,
+    Finished,
+)
+from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.system.job_view import Role
+
+NAME = "finished-subtasks"
+AFTER_FINISH = "after_finish"
+"""What counts the checkpoints that completed after some of their subtasks, but not all, had finished."""
+DUE = "early_ends"
+"""What counts the source subtasks that the plan lets end early, so that there should be such checkpoints."""
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """What one attempt has shown so far."""
+
+    before: frozenset[str] = frozenset()
+    """The subtasks that had finished in the checkpoint that it restored."""
+    completed: list[int] = field(default_factory=list)
+    finished: dict[str, None] = field(default_factory=dict)
+    committed: dict[str, int] = field(default_factory=dict)
+    """Sink -> the newest checkpoint for which it committed."""
+    prepared: dict[str, dict[int, int]] = field(default_factory=dict)
+    """Subtask -> checkpoint -> records that it prepared."""
+
+
+class FinishedSubtasks:
+    """Whoever finishes has committed everything, after everything before it; and every restore remembers it."""
+
+    name = NAME
+    clauses = ("BAR-6",)
+
+    def __init__(self, trial_input: TrialInput) -> None:
+        """Take the input, whose end a source must have reached."""
+        self._input = trial_input
+
+    def check(self, context: TrialContext) -> Finding:
+        """Judge the operations and the checkpoints of one trial."""
+        history = context.history
+        views = {view.checkpoint: view for view in history.checkpoints if view.problem is None}
+        attempts = _attempts(history, views, context)
+        problems = [
+            *self._too_early(history, views, context),
+            *self._in_checkpoints(views, attempts, context),
+        ]
+        partly = [view for view in views.values() if 0 < len(view.finished) < len(view.subtasks)]
+        restored = [line.operation.restored_checkpoint for line in history.of(AttemptStarted)]
+        counts = {
+            "finished": sum(len(attempt.finished) for attempt in attempts.values()),
+            AFTER_FINISH: len(partly),
+            DUE: context.plan.workload.early_ends,
+            "restored_after_finish": sum(view.checkpoint in restored for view in partly),
+            "violations": len(problems),
+        }
+        if problems:
+            summary = (
+                f"{len(problems)} things are wrong with subtasks that finished; the first: {problems[0]}"
+            )
+            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
+        summary = f"{len(partly)} checkpoints completed after some of their subtasks had finished"
+        return Finding(self.name, self.clauses if partly else (), Verdict.VALID, summary, counts)
+
+    def _too_early(
+        self, history: History, views: dict[int, SnapshotView], context: TrialContext
+    ) -> Iterator[str]:
+        """Yield the subtasks that said that they had finished when something of theirs could still be lost."""
+        jobs = [job for job in (context.job, *context.later_jobs) if job is not None]
+        sinks = [sink for job in jobs for sink in job.in_role(Role.SINK)]
+        attempts: dict[int, _Attempt] = {}
+        for line in history.operations:
+            match line.operation:
+                case AttemptStarted():
+                    attempts[line.operation.attempt] = _started(line.operation, views, context)
+                case CheckpointCompleted(checkpoint=checkpoint, attempt=number):
+                    if number in attempts:
+                        attempts[number].completed.append(checkpoint)
+                case Acknowledged(attempt=number, subtask=subtask, checkpoint=checkpoint, prepared=records):
+                    if number in attempts and records:
+                        attempts[number].prepared.setdefault(subtask, {})[checkpoint] = records
+                case Committed(attempt=number, subtask=subtask, checkpoint=int(checkpoint)):
+                    if number in attempts:
+                        newest = max(checkpoint, attempts[number].committed.get(subtask, 0))
+                        attempts[number].committed[subtask] = newest
+                case Finished(attempt=number, subtask=subtask) if number in attempts:
+                    why = _why_too_early(attempts[number], subtask, subtask in sinks)
+                    if why:
+                        yield f"at {line.time_ms:g} ms {subtask} of attempt {number} finished, but {why}"
+
+    def _in_checkpoints(
+        self, views: dict[int, SnapshotView], attempts: dict[int, _Attempt], context: TrialContext
+    ) -> Iterator[str]:
+        """Yield what is wrong with the subtasks that checkpoints count as finished."""
+        for number, view in sorted(views.items()):
+            job = context.job_of(view.attempt)
+            links = job.links if job is not None else ()
+            attempt = attempts.get(view.attempt or 0, _Attempt())
+            found = [
+                *(f"{one}, which had never finished" for one in view.finished if one not in attempt.finished),
+                *(
+                    f"{receiver}, although {sender} before it had not finished"
+                    for sender, receiver in links
+                    if receiver in view.finished and sender not in view.finished
+                ),
+            ]
+            yield from (f"checkpoint {number} counts as finished {what}" for what in found)
+            yield from (
+                f"checkpoint {number} has forgotten that {one} had finished in the checkpoint before it"
+                for one in sorted(attempt.before)
+                if one not in view.finished
+            )
+            yield from (f"checkpoint {number}: {what}" for what in self._unread(view, context))
+
+    def _unread(self, view: SnapshotView, context: TrialContext) -> Iterator[str]:
+        """Yield the splits that are not at their end although all who read their vertex's input had finished."""
+        job = context.job_of(view.attempt)
+        if not view.finished or self._input.workload.input_directory is not None or job is None:
+            return
+        positions = positions_of(view)
+        unfinished = {
+            one.vertex for one in job.subtasks if Role.SOURCE in one.roles and one.name not in view.finished
+        }
+        for split in self._input.splits:
+            if split.vertex not in unfinished and positions.get(split.name, 0) < len(split.rows):
+                at = positions.get(split.name, 0)
+                yield f"the readers of {split.name} had finished, which is at {at} of {len(split.rows)}"
+
+
+def _started(started: AttemptStarted, views: dict[int, SnapshotView], context: TrialContext) -> _Attempt:
+    view = views.get(started.restored_checkpoint or 0)
+    if view is None:
+        return _Attempt(before=frozenset())
+    before, now = context.job_of(view.attempt), context.job_of(started.attempt)
+    if before is None or now is None or before.names == now.names:
+        return _Attempt(before=frozenset(view.finished))
+    # Of a vertex that was rescaled, all subtasks have finished if all had.
+    left = {one.vertex for one in before.subtasks if one.name not in view.finished}
+    widths = [Counter(one.vertex for one in job.subtasks) for job in (before, now)]
+    same = [name for name in widths[1] if widths[0][name] == widths[1][name]]
+    return _Attempt(
+        before=frozenset(
+            one.name
+            for one in now.subtasks
+            if (one.name in view.finished if one.vertex in same else one.vertex not in left)
+        )
+    )
+
+
+def _attempts(history: History, views: dict[int, SnapshotView], context: TrialContext) -> dict[int, _Attempt]:
+    """Return what each attempt has shown at the end of the trial."""
+    attempts = {
+        line.operation.attempt: _started(line.operation, views, context)
+        for line in history.of(AttemptStarted)
+    }
+    for line in history.of(Finished):
+        if line.operation.attempt in attempts:
+            attempts[line.operation.attempt].finished[line.operation.subtask] = None
+    return attempts
+
+
+def _why_too_early(attempt: _Attempt, subtask: str, is_sink: bool) -> str:
+    if subtask in attempt.before:
+        return ""
+    if not attempt.completed:
+        return "no checkpoint of the attempt was complete that could hold what it did"
+    committed = attempt.committed.get(subtask, 0)
+    if is_sink and not committed:
+        return "it had not committed anything"
+    left = [n for n in attempt.prepared.get(subtask, {}) if n > committed] if is_sink else []
+    return f"what it had prepared for checkpoint {left[0]} was not committed" if left else ""

@@ -1,0 +1,490 @@
+"""Local recovery: which copy served what, compared with where copies were kept and what was done to them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from math import inf
+
+from barrier_tck.faults.fault import CopiesHit, CopyPlace
+from barrier_tck.faults.targets import Damage, TargetKind
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.evidence.checkpoint_lives import lives_of
+from barrier_tck.harness.oracle.evidence.checkpoint_obstacles import obstacles
+from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.oracle.evidence.explained_failures import declined_cleanly
+from barrier_tck.harness.oracle.evidence.local_copy_damage import fired, hits_of, stored_nothing_new, was_full
+from barrier_tck.harness.oracle.evidence.record_routes import key_groups_of
+from barrier_tck.harness.oracle.evidence.recoveries import attempts_that_ran, restored_checkpoints
+from barrier_tck.harness.oracle.evidence.rescaled_restores import problems_of
+from barrier_tck.harness.oracle.evidence.restore_reads import contradictions, in_another_format, reads_of
+from barrier_tck.harness.oracle.evidence.storage_damage import primaries_damaged
+from barrier_tck.harness.record.history import History, NamedFile, Recorded
+from barrier_tck.harness.record.operations import (
+    Acknowledged,
+    AttemptEnded,
+    AttemptStarted,
+    CheckpointAborted,
+    CheckpointCompleted,
+    CheckpointTriggered,
+    JobStopped,
+    LocalCopyTold,
+    Placed,
+    ReadsObserved,
+    Restored,
+    ServedFile,
+    ServedFrom,
+)
+from barrier_tck.harness.record.reasons import Reason
+from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.system.system_under_test import Capability
+
+MET, DONE = "met_", "done_"
+"""What the counts of damage begin with: restores that met it, and faults that did it."""
+OTHER_FORMAT = "other_format"
+"""Count of local files that restores read and that had another format than the primary."""
+RESCALED = "rescaled"
+"""Count of restores of subtasks whose job has another parallelism than the one that took the checkpoint."""
+MEMORY_LOST = "memory_lost"
+"""What is counted as damage if a copy was in the memory of an executor that is gone."""
+FROM_MEMORY = "from_memory"
+"""Count of files that a copy in memory served."""
+FULL_DISK = "full_disk"
+"""What is counted as damage if there was no room for a copy."""
+
+
+class _Due(Enum):
+    """Which copy had to serve a restore."""
+
+    PRIMARY = "primary"
+    SECONDARY = "secondary"
+    BOTH = "both"
+    EITHER = "either"
+
+
+@dataclass(frozen=True, slots=True)
+class _Expected:
+    """Which copy had to serve a restore and, for people, why not the secondary."""
+
+    due: _Due
+    why: str = ""
+    host_lost: bool = False
+    met: str = ""
+    """What was wrong with the copy, if the restore met it: on the copy's host, or because no host has a copy to tell
+    of."""
+
+
+@dataclass
+class _Books:
+    """What was found so far: problems, counts, and clauses that had a chance to be broken."""
+
+    problems: list[str] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    clauses: dict[str, None] = field(default_factory=dict)
+    unseen: list[str] = field(default_factory=list)
+    """Restores whose reads were not observed, although those of others were."""
+
+    def broken(self, clause: str, sentence: str) -> None:
+        """Note a contradiction to a clause."""
+        self.problems.append(f"{clause}: {sentence}")
+
+    def seen(self, clause: str, count: str = "") -> None:
+        """Note that the trial gave a clause a chance to be broken."""
+        self.clauses[clause] = None
+        if count:
+            self.counts[count] += 1
+
+
+_PARTS = 2
+"""How often a process writes to one copy: the state, and the records in flight."""
+
+
+@dataclass
+class _WrittenLate:
+    """Copies that processes of older attempts wrote: a newer one may have tidied up before that, and does so again.
+
+    Such a process may acknowledge to nobody, because it is cut off or its coordinator is dead.
+    """
+
+    attempt: int = 0
+    completed_ms: dict[int, float] = field(default_factory=dict)
+    taken_by: dict[int, int] = field(default_factory=dict)
+    """Checkpoint -> the attempt that began it."""
+    written_ms: dict[tuple[str, int], float] = field(default_factory=dict)
+    """Subtask and checkpoint -> when its process told of its copy; -inf if it was in time."""
+    seen: dict[tuple[str, int, int], dict[int | None, None]] = field(default_factory=dict)
+    """Subtask, attempt and checkpoint -> what the attempt's process knew to be complete whenever it told that files of
+    the checkpoint are there."""
+
+    def follow(self, operation: object, time_ms: float) -> None:
+        """Take the next operation."""
+        match operation:
+            case AttemptStarted(attempt=attempt):
+                self.attempt = attempt
+            case CheckpointTriggered(checkpoint=checkpoint, attempt=attempt):
+                self.taken_by[checkpoint] = attempt
+            case CheckpointCompleted(checkpoint=checkpoint):
+                self.completed_ms[checkpoint] = time_ms
+            case Acknowledged(checkpoint=checkpoint, attempt=attempt, subtask=subtask, forged=False):
+                if attempt < self.attempt:
+                    self.written_ms[subtask, checkpoint] = time_ms
+                else:
+                    self.written_ms.setdefault((subtask, checkpoint), -inf)
+                if operation.local is not None:
+                    for held in operation.local.held:
+                        self.seen.setdefault((subtask, attempt, held), {})[operation.local.confirmed] = None
+
+    def was_after(self, confirmed: int, told: Acknowledged, left: Sequence[int]) -> bool:
+        """Tell whether all these copies may have been written after a checkpoint was known to be complete."""
+        return all(self._one_was_after(confirmed, told, held) for held in left)
+
+    def _one_was_after(self, confirmed: int, told: Acknowledged, held: int) -> bool:
+        written_ms = self.written_ms.get((told.subtask, held))
+        if written_ms is not None:
+            return written_ms >= self.completed_ms.get(confirmed, inf)
+        # Nobody heard of it. Whoever tidies up each time finds it again no more often than its writer adds to it.
+        older = self.taken_by.get(held, told.attempt) < told.attempt
+        return older and len(self.seen.get((told.subtask, told.attempt, held), {})) <= _PARTS
+
+
+class LocalRecovery:
+    """Exactly one copy serves every restored state file: the secondary one if it was intact and on the same host
+    (LOC-1 to 9).
+
+    A secondary copy must serve if the subtask returned to the host that kept it, the checkpoint is the newest, and no
+    fault hit the copy. A copy that was hit, or is on another host, must not serve. A copy that may have survived may
+    or may not serve. If the reads of a restore were observed, its report must agree with them.
+    """
+
+    name = "local-recovery"
+    clauses = ("LOC-1", "LOC-2", "LOC-3", "LOC-4", "LOC-5", "LOC-6", "LOC-7", "LOC-8", "LOC-9")
+
+    def check(self, context: TrialContext) -> Finding:
+        """Judge one trial."""
+        books = _Books()
+        history = context.history
+        self._judge_acknowledgements(history, books)
+        ran = attempts_that_ran(history)
+        for attempt, checkpoint in restored_checkpoints(history).items():
+            if checkpoint is None or attempt not in ran:
+                continue
+            newest = _newest_completed(history, attempt)
+            if primaries_damaged(context) and newest is not None and checkpoint < newest:
+                books.seen("REC-4", "older_restores")
+            self._judge_placement(history, attempt, books)
+            self._judge_restores(context, attempt, checkpoint, books)
+        self._count_refusals(context, books)
+        self._judge_failed_writes(context, books)
+        if history.reason is Reason.CHECKPOINT_UNREADABLE and not primaries_damaged(context):
+            books.broken("LOC-5", f"every primary was intact, yet {history.explanation}")
+        unmet = self._unmet(context, books)
+        counts = dict(sorted(books.counts.items()))
+        if books.problems:
+            summary = f"{len(books.problems)} contradictions; the first: {books.problems[0]}"
+            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(books.problems))
+        if unmet:
+            summary = f"no restore met {unmet[0]}: nothing is shown"
+            return Finding(self.name, tuple(books.clauses), Verdict.UNKNOWN, summary, counts, chosen(unmet))
+        if books.unseen:
+            summary = f"{books.unseen[0]}, so there is only its own report"
+            return Finding(
+                self.name, tuple(books.clauses), Verdict.UNKNOWN, summary, counts, chosen(books.unseen)
+            )
+        served = f"{books.counts['secondary']} state files from local copies, {books.counts['primary']} from primaries"
+        return Finding(self.name, tuple(books.clauses), Verdict.VALID, served, counts)
+
+    # --- what is kept ---------------------------------------------------------------------------------------
+
+    def _judge_acknowledgements(self, history: History, books: _Books) -> None:
+        """Only the newest copy is kept (LOC-3)."""
+        late = _WrittenLate()
+        for line in history.operations:
+            late.follow(line.operation, line.time_ms)
+            if isinstance(line.operation, Acknowledged) and line.operation.local is not None:
+                self._judge_held(line.operation, line.operation.local, line.time_ms, late, books)
+
+    @staticmethod
+    def _judge_held(
+        told: Acknowledged, local: LocalCopyTold, time_ms: float, late: _WrittenLate, books: _Books
+    ) -> None:
+        if local.kept:
+            books.seen("LOC-1", "copies_kept")
+        if local.reason is not None:
+            books.seen("LOC-2", "copies_failed")
+        confirmed = local.confirmed
+        if confirmed is None:
+            return
+        books.seen("LOC-3")
+        left = [held for held in local.held if held < confirmed]
+        if left and not late.was_after(confirmed, told, left):
+            books.broken(
+                "LOC-3",
+                f"{told.subtask} knew at {time_ms:.1f} ms that checkpoint {confirmed} is complete, and still had "
+                f"local files of checkpoint {left[0]}",
+            )
+
+    def _judge_failed_writes(self, context: TrialContext, books: _Books) -> None:
+        """A failed secondary copy fails no checkpoint; a failed primary copy does (LOC-2)."""
+        history = context.history
+        completed = [told.operation.checkpoint for told in history.of(CheckpointCompleted)]
+        for acknowledged in history.of(Acknowledged):
+            local = acknowledged.operation.local
+            if local is not None and local.reason is not None:
+                books.counts["completed_without_copy"] += acknowledged.operation.checkpoint in completed
+        for checkpoint, subtask in _failed_for_copies(context):
+            books.broken(
+                "LOC-2", f"checkpoint {checkpoint} failed when {subtask} had no room for its local copy"
+            )
+        declined = any(told.operation.reason is Reason.DECLINED for told in history.of(CheckpointAborted))
+        for _, fault in fired(context):
+            hit = fault.copies_hit
+            refused = hit is not None and hit.place is CopyPlace.DURABLE and hit.damage is None
+            if refused and declined:
+                books.seen("LOC-2", "checkpoints_failed_by_primaries")
+
+    # --- placement ------------------------------------------------------------------------------------------
+
+    def _judge_placement(self, history: History, attempt: int, books: _Books) -> None:
+        """As many subtasks as possible go back to a copy (LOC-9)."""
+        placement = _placement(history, attempt)
+        if placement is None or not placement.operation.homes:
+            return
+        hosts, slots = placement.operation.hosts, placement.operation.slots
+        homes = placement.operation.homes
+        returned = sum(hosts[subtask] in where for subtask, where in homes.items())
+        # If each subtask has one home, as many return to a host as it has slots. With copies on several hosts this is
+        # a lower bound.
+        wanted = Counter(where[0] for where in homes.values())
+        possible = sum(min(count, slots.get(host, 0)) for host, count in wanted.items())
+        books.seen("LOC-9", "placements")
+        if returned < possible:
+            books.broken(
+                "LOC-9",
+                f"in attempt {attempt} {returned} subtasks went back to their copies, but {possible} could have: "
+                f"{placement.operation}",
+            )
+
+    # --- restores -------------------------------------------------------------------------------------------
+
+    def _judge_restores(self, context: TrialContext, attempt: int, checkpoint: int, books: _Books) -> None:
+        view = next((v for v in context.history.checkpoints if v.checkpoint == checkpoint), None)
+        if view is None or view.problem is not None:
+            return  # the snapshot oracle reports it
+        reports = [line for line in context.history.of(Restored) if line.operation.attempt == attempt]
+        if context.job_number(attempt) != context.job_number(view.attempt):
+            for restored in [line.operation for line in reports]:
+                books.seen("LOC-4", RESCALED)
+                for problem in problems_of(context, view, restored):
+                    who = f"attempt {attempt} of {restored.subtask}, rescaled from checkpoint {checkpoint},"
+                    books.broken("LOC-4", f"{who} {problem}")
+            return
+        for subtask, files in view.files.items():
+            mine = [report for report in reports if report.operation.subtask == subtask]
+            if len(mine) != 1:
+                books.broken(
+                    "LOC-4", f"attempt {attempt} of {subtask} reported {len(mine)} times what it restored"
+                )
+                continue
+            self._judge_restore(context, mine[0], files, books)
+
+    def _judge_restore(
+        self, context: TrialContext, report: Recorded[Restored], files: tuple[NamedFile, ...], books: _Books
+    ) -> None:
+        restored = report.operation
+        who = f"attempt {restored.attempt} of {restored.subtask}, restoring checkpoint {restored.checkpoint},"
+        books.seen("LOC-4", "restores")
+        told = [file.path for file in restored.files]
+        named = [file.path for file in files]
+        if sorted(told) != sorted(named):
+            books.broken("LOC-4", f"{who} read {told}, but the checkpoint has {named}")
+        reads = reads_of(context.history, restored)
+        if reads is not None:
+            books.counts["observed"] += 1
+            other = in_another_format(reads, files)
+            if other:
+                books.seen("LOC-7")
+                books.counts[OTHER_FORMAT] += other
+            for contradiction in contradictions(restored, reads, files):
+                books.broken("LOC-4", f"{who} {contradiction}")
+        elif any(context.history.of(ReadsObserved)):
+            books.unseen.append(f"the reads of {who} were not observed")
+        own = key_groups_of(restored.subtask, context.job_of(restored.attempt))
+        for file in restored.files:
+            start, end = file.key_groups
+            if own is not None and start < end and not own.start <= start <= end <= own.stop:
+                outside = f"outside of its own {own.start, own.stop}"
+                books.broken("LOC-4", f"{who} read key groups {start} to {end}, {outside}")
+            if file.copy_of is not None and file.copy_of != restored.checkpoint:
+                books.broken("LOC-4", f"{who} used a local copy of checkpoint {file.copy_of}")
+            books.counts[file.served_by.value] += 1
+            if file.served_by is ServedFrom.SECONDARY and context.plan.checkpoints.local_copies == "memory":
+                books.seen("LOC-7", FROM_MEMORY)
+        local = [file for file in restored.files if file.served_by is ServedFrom.SECONDARY]
+        others = [file for file in restored.files if file.served_by is not ServedFrom.SECONDARY]
+        expected = self._expected(context, report)
+        if expected.due is _Due.SECONDARY and others:
+            books.broken("LOC-4", f"{who} did not use its intact local copy: {_refusal(others[0])}")
+        elif expected.due is _Due.PRIMARY and local:
+            books.broken("LOC-4", f"{who} used a local copy, although {expected.why}")
+        elif expected.due is _Due.BOTH:
+            if not (local and others):
+                books.broken(
+                    "LOC-6", f"{who} took {len(local)} of {len(restored.files)} files from a partial copy"
+                )
+            books.seen("LOC-6", "partial_restores")
+        if expected.due is _Due.PRIMARY:
+            books.counts["fallbacks"] += 1
+        if expected.met:
+            books.seen("LOC-4", f"{MET}{expected.met}")
+        if expected.host_lost:
+            books.seen("LOC-8")
+
+    def _count_refusals(self, context: TrialContext, books: _Books) -> None:
+        """Count the damaged copies that a subtask met whose attempt failed because its primary was damaged as well.
+
+        Such a subtask reports no restore. It met its copy if it was where the copy was.
+        """
+        history, hits = context.history, [fault.copies_hit for _, fault in fired(context)]
+        local, durable = (
+            {hit.subtask for hit in hits if hit is not None and hit.place is place and hit.damage is not None}
+            for place in (CopyPlace.LOCAL, CopyPlace.DURABLE)
+        )
+        began = restored_checkpoints(history)
+        for ended in history.of(AttemptEnded):
+            attempt, checkpoint = ended.operation.attempt, began.get(ended.operation.attempt)
+            if ended.operation.reason is not Reason.CHECKPOINT_UNREADABLE or checkpoint is None:
+                continue
+            for subtask in sorted(local & durable):
+                refused = Restored(subtask, attempt, checkpoint, ())
+                met = self._expected(context, Recorded(ended.index, ended.time_ms, subtask, refused)).met
+                if met:
+                    books.seen("LOC-4", f"{MET}{met}")
+
+    def _expected(self, context: TrialContext, report: Recorded[Restored]) -> _Expected:
+        """Return which copy had to serve a subtask."""
+        history, restored = context.history, report.operation
+        acknowledged = next(
+            (
+                line
+                for line in history.of(Acknowledged)
+                if (line.operation.subtask, line.operation.checkpoint)
+                == (restored.subtask, restored.checkpoint)
+            ),
+            None,
+        )
+        placement = _placement(history, restored.attempt)
+        local = acknowledged.operation.local if acknowledged is not None else None
+        if acknowledged is None or placement is None or local is None:
+            return _Expected(_Due.EITHER)
+        if not local.kept:
+            met = FULL_DISK if local.reason is not None and was_full(context, restored.subtask) else ""
+            return _Expected(_Due.PRIMARY, f"no copy was kept: {local.detail or local.reason}", met=met)
+        returned = placement.operation.hosts.get(restored.subtask) == local.host
+        hit = [
+            # Before the acknowledgement arrived, the copy may or may not have existed; and after the subtask was
+            # deployed, it may or may not have been read already.
+            replace(hit, certain=hit.certain and acknowledged.time_ms <= hit.time_ms <= placement.time_ms)
+            for hit in hits_of(context)
+            if hit.time_ms <= report.time_ms
+            and (hit.everywhere or hit.subtask == restored.subtask or hit.host == local.host)
+            if hit.time_ms >= _triggered_ms(history, restored.checkpoint)
+        ]
+        whole = [h for h in hit if h.certain and h.damage is not Damage.PARTIAL]
+        if whole:
+            lost = whole[0].host is not None
+            why = "its host was lost" if lost else f"the copy was {whole[0].damage.value}"
+            none_told = restored.subtask not in placement.operation.homes
+            met = whole[0].damage.value if (returned or none_told) and not lost else ""
+            return _Expected(_Due.PRIMARY, why, lost, met)
+        if not returned:
+            # The memory of each executor has a name of its own, so a new executor on the host is another place.
+            in_memory = context.plan.checkpoints.local_copies == "memory"
+            met = MEMORY_LOST if in_memory and local.host not in placement.operation.slots else ""
+            return _Expected(_Due.PRIMARY, f"its copy was on {local.host}", met=met)
+        newest = _newest_completed(history, restored.attempt)
+        # A job that stops removes its copies; a subtask that is cut off from it at that moment does not.
+        stopped = any(acknowledged.index < line.index < placement.index for line in history.of(JobStopped))
+        if newest != restored.checkpoint or stopped or any(not h.certain for h in hit):
+            return _Expected(_Due.EITHER)
+        if hit:
+            return _Expected(_Due.BOTH, "the copy was partial", met=Damage.PARTIAL.value)
+        return _Expected(_Due.SECONDARY)
+
+    def _unmet(self, context: TrialContext, books: _Books) -> list[str]:
+        """Return the faults that hit copies and whose outcome no restore has shown."""
+        unmet: list[str] = []
+        restores = list(context.history.of(Restored))
+        in_memory = context.plan.checkpoints.local_copies == "memory"
+        for time_ms, fault in fired(context):
+            if in_memory and fault.needs is TargetKind.EXECUTOR:
+                books.counts[f"{DONE}{MEMORY_LOST}"] += 1
+            match fault.copies_hit:
+                case CopiesHit(CopyPlace.LOCAL, subtask, Damage() as damage, whole_host=False):
+                    books.counts[f"{DONE}{damage.value}"] += 1
+                    if not any(
+                        line.operation.subtask == subtask and line.time_ms >= time_ms for line in restores
+                    ):
+                        unmet.append(f"the {damage.value} local copy of {subtask}")
+                case CopiesHit(CopyPlace.LOCAL, subtask, None):
+                    books.counts[f"{DONE}{FULL_DISK}"] += 1
+                    if not books.counts["completed_without_copy"]:
+                        unmet.append(f"the full local disk of {subtask}")
+                case CopiesHit(CopyPlace.DURABLE, subtask, None):
+                    refused = books.counts["checkpoints_failed_by_primaries"]
+                    if not refused and not stored_nothing_new(context, subtask, time_ms):
+                        unmet.append(f"the failing primary of {subtask}")
+                case _:
+                    continue
+        # If the job itself said what it could not restore, no restore could show more.
+        return [] if declined_cleanly(context) else unmet
+
+
+def _refusal(file: ServedFile) -> str:
+    """Return, for people, why a local copy did not serve a file."""
+    return file.detail or (file.reason.value if file.reason is not None else "it does not say why")
+
+
+def _newest_completed(history: History, attempt: int) -> int | None:
+    """Return the newest checkpoint that was complete when an attempt started."""
+    newest: int | None = None
+    for line in history.operations:
+        match line.operation:
+            case AttemptStarted(attempt=started) if started == attempt:
+                return newest
+            case CheckpointCompleted(checkpoint=checkpoint):
+                newest = checkpoint if newest is None else max(newest, checkpoint)
+    return newest
+
+
+def _triggered_ms(history: History, checkpoint: int) -> float:
+    triggered = [
+        line.time_ms for line in history.of(CheckpointTriggered) if line.operation.checkpoint == checkpoint
+    ]
+    return triggered[0] if triggered else 0.0
+
+
+def _placement(history: History, attempt: int) -> Recorded[Placed] | None:
+    return next((line for line in history.of(Placed) if line.operation.attempt == attempt), None)
+
+
+def _failed_for_copies(context: TrialContext) -> Iterator[tuple[int, str]]:
+    """Yield (checkpoint, subtask) of each checkpoint that was declined although only a local disk was full.
+
+    Only in a world with virtual time is it known what else can have made a checkpoint fail.
+    """
+    if Capability.DETERMINISTIC_REPLAY.name not in context.capabilities:
+        return
+    full = [
+        (time_ms, hit.subtask)
+        for time_ms, fault in fired(context)
+        if (hit := fault.copies_hit) is not None and hit.place is CopyPlace.LOCAL and hit.damage is None
+    ]
+    causes = obstacles(context) if full else []
+    for attempt in lives_of(context) if full else ():
+        for life in attempt.checkpoints:
+            if life.failed is Reason.DECLINED and not any(cause.explains(life) for cause in causes):
+                for time_ms, subtask in full:
+                    if time_ms <= (life.ended_ms or 0.0) and subtask not in life.acknowledged:
+                        yield life.number, subtask

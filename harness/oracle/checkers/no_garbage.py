@@ -1,0 +1,105 @@
+"""No garbage: when a job has finished, durable storage holds everything that is needed, and nothing else."""
+
+from __future__ import annotations
+
+from math import inf
+
+from barrier_tck.faults.targets import TargetKind
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.oracle.evidence.storage_damage import primaries_damaged
+from barrier_tck.harness.record.history import End, History, StorageView
+from barrier_tck.harness.record.operations import (
+    CheckpointCompleted,
+    CheckpointTriggered,
+    FaultFired,
+    FaultHealed,
+    JobFinished,
+    JobStopped,
+)
+from barrier_tck.harness.record.verdict import Finding, Verdict
+
+
+class NoGarbage:
+    """No file outlives its users: aborted, late and cancelled snapshots leave no files (COO-3, SNP-2, SNP-5).
+
+    And nothing is deleted too early: as many of the newest completed checkpoints are retained as configured (COO-4).
+
+    A job that did not finish may have been cut off in the middle of cleaning up, and one that finished while nobody
+    could reach the storage may have tried in vain; what they left is not judged.
+    """
+
+    name = "no-garbage"
+    clauses = ("COO-3", "COO-4", "SNP-2")
+
+    def check(self, context: TrialContext) -> Finding:
+        """Judge the storage that one trial left."""
+        storage = context.history.storage
+        if storage is None:
+            return Finding(self.name, self.clauses, Verdict.UNKNOWN, "the system did not show its storage")
+        counts = {"retained": len(storage.retained), "orphans": len(storage.orphans)}
+        if context.history.end is not End.FINISHED:
+            summary = f"the job ended {context.history.end.value}; what it left is not judged"
+            return Finding(self.name, (), Verdict.VALID, summary, counts)
+        if _unreachable_in_the_end(context):
+            summary = "nobody could reach the storage when the job finished; what it left is not judged"
+            return Finding(self.name, (), Verdict.VALID, summary, counts)
+        bound = max(1, context.plan.checkpoints.retained)
+        problems = [f"orphan: {path}" for path in storage.orphans]
+        if len(storage.retained) > bound:
+            problems.append(
+                f"{len(storage.retained)} checkpoints are retained, but the plan says {bound} (COO-4)"
+            )
+        if problems:
+            summary = f"{len(problems)} problems with what is left in storage; the first: {problems[0]}"
+            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
+        problems = _deleted_too_early(context, storage, bound)
+        if problems:
+            summary = f"too little is retained: {problems[0]}"
+            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
+        summary = f"{counts['retained']} retained checkpoints and nothing else are left"
+        return Finding(self.name, self.clauses, Verdict.VALID, summary, counts)
+
+
+def _unreachable_in_the_end(context: TrialContext) -> bool:
+    """Tell whether a fault of the service that holds the checkpoints lasted until the job had finished."""
+    history = context.history
+    finished = min((line.time_ms for line in history.of(JobFinished)), default=inf)
+    healed = {line.operation.fault: line.time_ms for line in history.of(FaultHealed)}
+    return any(
+        context.planned_faults[line.operation.fault].fault.needs is TargetKind.OBJECT_STORE
+        and line.time_ms <= finished <= healed.get(line.operation.fault, inf)
+        for line in history.of(FaultFired)
+    )
+
+
+def _completed_since_the_last_start(history: History) -> list[int]:
+    """Return the checkpoints, savepoints left out, that completed after the last start from a savepoint.
+
+    Those from before it are superseded by the savepoint as soon as one has completed.
+    """
+    completed: list[int] = []
+    savepoints: list[int] = []
+    for line in history.operations:
+        match line.operation:
+            case CheckpointTriggered(checkpoint=checkpoint, savepoint=savepoint) if savepoint is not None:
+                savepoints.append(checkpoint)
+            case CheckpointCompleted(checkpoint=checkpoint) if checkpoint not in savepoints:
+                completed.append(checkpoint)
+            case JobStopped():
+                completed.clear()
+    return completed
+
+
+def _deleted_too_early(context: TrialContext, storage: StorageView, bound: int) -> list[str]:
+    """Return which of the newest completed checkpoints are gone; those that were damaged on purpose may be."""
+    if primaries_damaged(context):
+        return []
+    told = _completed_since_the_last_start(context.history)
+    # A retained checkpoint is complete, too, even if the coordinator died before it could report it.
+    completed = sorted(dict.fromkeys([*told, *storage.retained]))
+    return [
+        f"checkpoint {checkpoint} had completed and is gone, although the newest {bound} must be kept (COO-4)"
+        for checkpoint in completed[-bound:]
+        if checkpoint not in storage.retained
+    ]

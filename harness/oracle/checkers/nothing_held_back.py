@@ -1,0 +1,41 @@
+"""In at-least-once mode no channel waits for the barriers of others: all inputs go on being processed (ALO-1).
+
+An acknowledgement says how many bytes had arrived in channels that the subtask held back when it took its snapshot.
+The world that runs the subtask counts them in the queues of the channels. A subtask that aligns has some as soon as one
+channel is later than another and records keep coming. No result shows this: a job that aligns is right in
+every mode.
+"""
+
+from __future__ import annotations
+
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.record.operations import Acknowledged
+from barrier_tck.harness.record.verdict import Finding, Verdict
+
+
+class NothingHeldBack:
+    """No subtask holds back a channel until the others have delivered their barriers."""
+
+    name = "nothing-held-back"
+    clauses = ("ALO-1",)
+
+    def check(self, context: TrialContext) -> Finding:
+        """Look at what was held back for each snapshot of one trial."""
+        told = [
+            line.operation
+            for line in context.history.of(Acknowledged)
+            if line.operation.held_bytes is not None and line.operation.subtask in context.every_subtask
+        ]
+        problems = [
+            f"{one.subtask} of attempt {one.attempt} took its snapshot of checkpoint {one.checkpoint} while "
+            f"{one.held_bytes} bytes waited in channels that it held back (ALO-1)"
+            for one in told
+            if one.held_bytes
+        ]
+        counts = {"snapshots": len(told), "held_back": len(problems)}
+        if problems:
+            summary = f"{len(problems)} snapshots held back channels; the first: {problems[0]}"
+            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
+        summary = f"nothing was held back for {len(told)} snapshots"
+        return Finding(self.name, self.clauses if told else (), Verdict.VALID, summary, counts)

@@ -1,0 +1,116 @@
+"""Restorability: a job can be started from completed checkpoints; it is not enough that they can be opened (REC-1,
+SNK-1).
+
+Opening a checkpoint shows that its files are there. Only a real start shows whether an attempt can be started from
+it: operators must accept their state, and sinks must finish the prepared commits (SI-02). One attempt may fail
+because of what the last fault left behind; but if several attempts in a row fail, from the same checkpoint and with
+no fault in force, the checkpoint is the cause. An attempt for which there were no slots says nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.oracle.evidence.slots import attempts_without_room
+from barrier_tck.harness.record.history import History
+from barrier_tck.harness.record.operations import (
+    AttemptEnded,
+    AttemptRunning,
+    AttemptStarted,
+    FaultFired,
+    FaultHealed,
+    FaultUnclear,
+)
+from barrier_tck.harness.record.reasons import Reason
+from barrier_tck.harness.record.verdict import Finding, Verdict
+
+FAILURES_IN_A_ROW = 3
+"""If this many attempts in a row start from one checkpoint and none of them reaches running, it is no accident."""
+
+
+class Restorability:
+    """No completed checkpoint makes attempt after attempt fail before it runs."""
+
+    name = "restorability"
+    clauses = ("REC-1", "SNK-1")
+
+    def check(self, context: TrialContext) -> Finding:
+        """Judge the attempts of one trial."""
+        attempts = _attempts(context.history)
+        disturbed, waiting = _disturbed(context), attempts_without_room(context)
+        restored = [attempt for attempt in attempts if attempt.checkpoint is not None]
+        counts = {"attempts": len(attempts), "restored": len(restored)}
+        problems, row = [], list[_Attempt]()
+        for attempt in attempts:
+            excused = attempt.number in waiting or any(attempt.overlaps(*times) for times in disturbed)
+            fails = attempt.fails and not excused
+            goes_on = not row or row[-1].checkpoint == attempt.checkpoint
+            row = [*(row if goes_on else ()), attempt] if fails else []
+            if len(row) == FAILURES_IN_A_ROW:
+                problems.append(
+                    f"attempts {row[0].number} to {attempt.number} started from checkpoint "
+                    f"{attempt.checkpoint} and none of them reached running: {attempt.why}"
+                )
+        if problems:
+            summary = f"a completed checkpoint cannot be restored: {problems[0]}"
+            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
+        spoken = self.clauses if restored else ()
+        summary = (
+            f"{len(restored)} attempts were started from a checkpoint, and every checkpoint could be restored"
+        )
+        return Finding(self.name, spoken, Verdict.VALID, summary, counts)
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """What the history shows about one attempt."""
+
+    number: int
+    checkpoint: int | None
+    started_ms: float
+    ran: bool = False
+    ended_ms: float | None = None
+    failed: bool = False
+    why: str = ""
+    """For people."""
+
+    @property
+    def fails(self) -> bool:
+        """Tell whether it was started from a checkpoint and failed before it ran."""
+        return self.checkpoint is not None and self.failed and not self.ran
+
+    def overlaps(self, from_ms: float, to_ms: float) -> bool:
+        """Tell whether a period overlaps the attempt's."""
+        return from_ms <= (self.ended_ms or self.started_ms) and self.started_ms <= to_ms
+
+
+def _attempts(history: History) -> Sequence[_Attempt]:
+    found: dict[int, _Attempt] = {}
+    for line in history.operations:
+        match line.operation:
+            case AttemptStarted(attempt=number, restored_checkpoint=checkpoint):
+                found[number] = _Attempt(number, checkpoint, line.time_ms)
+            case AttemptRunning(attempt=number) if number in found:
+                found[number].ran = True
+            case AttemptEnded(attempt=number, reason=reason, detail=detail) if number in found:
+                found[number].ended_ms = line.time_ms
+                found[number].failed = reason not in (Reason.FINISHED, Reason.STOPPED)
+                found[number].why = detail or reason.value
+    return list(found.values())
+
+
+def _disturbed(context: TrialContext) -> Sequence[tuple[float, float]]:
+    """Return from when to when each fault was in force; a fault that does not last is in force for a moment."""
+    lasting = [planned.fault.heals_after_ms is not None for planned in context.planned_faults]
+    times: dict[int, tuple[float, float]] = {}
+    for line in context.history.operations:
+        match line.operation:
+            case FaultFired(fault=fault) | FaultUnclear(fault=fault):
+                lasts = 0 <= fault < len(lasting) and lasting[fault]
+                times[fault] = (line.time_ms, float("inf") if lasts else line.time_ms)
+            case FaultHealed(fault=fault) if fault in times:
+                times[fault] = (times[fault][0], line.time_ms)
+    return list(times.values())

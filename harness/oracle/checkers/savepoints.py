@@ -1,0 +1,173 @@
+"""Savepoints are the user's: whole, self-contained, and still there at the end (COO-5).
+
+What a savepoint held when it completed was shown by the system. At the end the judge reads each savepoint's directory
+by itself, without looking anywhere else. It must hold a part of every subtask, the same positions and the same state
+files as then, with the bytes that the metadata names, and nothing else. Only a failure ends a savepoint: no newer
+checkpoint subsumes it, and retention does not delete it. One that failed leaves nothing that looks complete.
+
+A savepoint that the next job claims is that job's: it stays until a newer checkpoint is complete, and is deleted then.
+Checkpoints never refer to the files of one that nobody claimed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.evidence.checkpoint_lives import CheckpointLife, lives_of
+from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.oracle.evidence.storage_damage import damaged_files
+from barrier_tck.harness.record.history import End, History, SnapshotView
+from barrier_tck.harness.record.operations import CheckpointCompleted, CheckpointTriggered, JobStopped
+from barrier_tck.harness.record.reasons import Reason
+from barrier_tck.harness.record.stored import StoredSavepoint
+from barrier_tck.harness.record.verdict import Finding, Verdict
+
+
+class Savepoints:
+    """Every completed savepoint is kept as it was, and can be used without anything outside its directory."""
+
+    name = "savepoints"
+    clauses = ("COO-5",)
+
+    def check(self, context: TrialContext) -> Finding:
+        """Judge the savepoints of one trial."""
+        storage = context.history.storage
+        lives = [
+            life
+            for attempt in lives_of(context)
+            for life in attempt.checkpoints
+            if life.savepoint is not None
+        ]
+        if storage is None:
+            return Finding(self.name, self.clauses, Verdict.UNKNOWN, "the system did not show its storage")
+        found = {stored.directory: stored for stored in storage.savepoints}
+        views = {view.savepoint: view for view in context.history.checkpoints if view.savepoint is not None}
+        claimed = _claimed(context.history)
+        problems: list[str] = []
+        for life in lives:
+            place = life.savepoint or ""
+            what = f"savepoint {place} (checkpoint {life.number})"
+            due = claimed.get(life.number, _Due.KEPT)
+            problems += [
+                f"{what}: {one}" for one in _problems(life, due, found.get(place), views.get(place), context)
+            ]
+            if life.number not in claimed:
+                problems += [f"{what}: {one}" for one in _referred(place, context.history)]
+        completed = sum(life.completed for life in lives)
+        counts = {
+            "savepoints": len(lives),
+            "completed": completed,
+            "claimed": len(claimed),
+            "deleted": sum(due is _Due.DELETED for due in claimed.values()),
+            "violations": len(problems),
+        }
+        if problems:
+            summary = f"{len(problems)} problems with savepoints; the first: {problems[0]}"
+            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
+        summary = f"{completed} of {len(lives)} savepoints completed; each is whole, self-contained and kept"
+        return Finding(self.name, self.clauses if completed else (), Verdict.VALID, summary, counts)
+
+
+class _Due(Enum):
+    """What must have become of a complete savepoint."""
+
+    KEPT = "kept"
+    DELETED = "deleted"
+    EITHER = "either"
+
+
+def _claimed(history: History) -> dict[int, _Due]:
+    """Return what is due for each savepoint that the next job claimed.
+
+    It goes when that job, or one after it, has completed a checkpoint that is no savepoint. When a job finishes, all
+    has been tidied up. One that was cut off or has failed may have been in the middle of it.
+    """
+    savepoints = [
+        one.operation.checkpoint for one in history.of(CheckpointTriggered) if one.operation.savepoint
+    ]
+    due: dict[int, _Due] = {}
+    for line in history.operations:
+        match line.operation:
+            case JobStopped(checkpoint=int(number), claimed=True):
+                due[number] = _Due.KEPT
+            case CheckpointTriggered(savepoint=None):
+                # Its metadata may be durable although nobody could tell of it.
+                due |= {number: _Due.EITHER for number, one in due.items() if one is _Due.KEPT}
+            case CheckpointCompleted(checkpoint=checkpoint) if (
+                checkpoint not in savepoints and history.end is End.FINISHED
+            ):
+                due = dict.fromkeys(due, _Due.DELETED)
+            case _:
+                continue
+    return due
+
+
+def _referred(place: str, history: History) -> Iterator[str]:
+    """Yield the checkpoints that refer to files of a savepoint."""
+    for view in history.checkpoints:
+        named = [file.path for files in view.files.values() for file in files]
+        mine = [path for path in named if path.startswith(f"{place}/")]
+        if view.savepoint is None and mine:
+            yield f"checkpoint {view.checkpoint} refers to its {mine[0]}, which is the user's"
+
+
+def _problems(
+    life: CheckpointLife,
+    due: _Due,
+    stored: StoredSavepoint | None,
+    view: SnapshotView | None,
+    context: TrialContext,
+) -> Iterator[str]:
+    if life.failed is Reason.SUBSUMED:
+        yield "a newer checkpoint ended it, although savepoints are not subsumed"
+    if life.failed is not None and stored is not None:
+        yield "it failed, and its directory looks complete"
+    if not life.completed:
+        return
+    if due is _Due.DELETED and stored is not None:
+        yield "the next job claimed it and has newer checkpoints, and it is still there"
+    if stored is None and due is _Due.KEPT:
+        yield "it had completed, and is not there any more"
+    if stored is None or due is not _Due.KEPT:
+        return
+    contents = stored.contents
+    if contents.problem is not None:
+        yield f"its metadata is {contents.problem.value}: {contents.detail}"
+        return
+    if contents.checkpoint != life.number:
+        yield f"its metadata is that of checkpoint {contents.checkpoint}"
+    yield from (f"it names {path}, outside its directory" for path in stored.outside)
+    yield from (f"{path} is in its directory, but nothing names it" for path in stored.unnamed)
+    parts = [part.subtask for part in contents.parts]
+    everybody = context.subtasks_of(view.attempt if view is not None else None)
+    yield from (f"it has no part of {subtask}" for subtask in everybody if subtask not in parts)
+    damaged = damaged_files(context)
+    for part in contents.parts:
+        for file in part.files:
+            if f"{stored.directory}/{file.path}" in damaged:
+                continue  # the trial did that
+            if file.found_size is None:
+                yield f"{file.path} cannot be read"
+            elif (file.found_size, file.found_checksum) != (file.size, file.checksum):
+                yield f"{file.path} is not what the metadata says"
+    if view is not None and view.problem is None:
+        yield from _differences(stored, view)
+
+
+def _differences(stored: StoredSavepoint, view: SnapshotView) -> Iterator[str]:
+    """Yield how a savepoint differs from what it was when it completed."""
+    positions = dict(position for part in stored.contents.parts for position in part.positions)
+    if positions != dict(view.positions):
+        yield f"its positions are {positions} now, and were {dict(view.positions)} when it completed"
+    now = {
+        (f"{stored.directory}/{file.path}", file.checksum)
+        for part in stored.contents.parts
+        for file in part.files
+    }
+    then = {(file.path, file.checksum) for files in view.files.values() for file in files}
+    for path, _ in sorted(then - now):
+        yield f"{path} was among its files when it completed"
+    for path, _ in sorted(now - then):
+        yield f"{path} was not among its files when it completed"

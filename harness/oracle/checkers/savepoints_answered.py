@@ -1,0 +1,61 @@
+"""Who asks for a savepoint is answered (COO-5).
+
+A savepoint that was asked for is triggered or refused before the attempt ends in which it was asked for, and before the
+job ends. A stop may wait until the checkpoints in flight are over, and then it must come. Only a coordinator that dies
+may forget what it was asked for, and a trial that ends the job proves nothing about what was still to come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.evidence.checkpoint_lives import coordinator_crashes
+from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.record.operations import (
+    AttemptEnded,
+    CheckpointTriggered,
+    JobFailed,
+    JobFinished,
+    JobStopped,
+    SavepointAsked,
+    SavepointRefused,
+)
+from barrier_tck.harness.record.verdict import Finding, Verdict
+
+
+class SavepointsAnswered:
+    """Every savepoint that was asked for is triggered or refused."""
+
+    name = "savepoints-answered"
+    clauses = ("COO-5",)
+
+    def check(self, context: TrialContext) -> Finding:
+        """Judge every request of one trial."""
+        asked = sum(isinstance(line.operation, SavepointAsked) for line in context.history.operations)
+        problems = list(_unanswered(context))
+        counts = {"asked": asked, "violations": len(problems)}
+        if problems:
+            summary = (
+                f"{len(problems)} of {asked} requests for savepoints were forgotten; the first: {problems[0]}"
+            )
+            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
+        summary = f"{asked} savepoints were asked for, and each was triggered or refused"
+        return Finding(self.name, self.clauses if asked else (), Verdict.VALID, summary, counts)
+
+
+def _unanswered(context: TrialContext) -> Iterator[str]:
+    crashes = coordinator_crashes(context)
+    waiting: dict[str, tuple[float, bool]] = {}
+    for line in context.history.operations:
+        match line.operation:
+            case SavepointAsked(savepoint=place, stops=stops):
+                waiting[place] = line.time_ms, stops
+            case CheckpointTriggered(savepoint=str(place)) | SavepointRefused(savepoint=place):
+                waiting.pop(place, None)
+            case AttemptEnded() | JobFinished() | JobStopped() | JobFailed():
+                for place, (asked_ms, stops) in waiting.items():
+                    if not any(asked_ms <= crash <= line.time_ms for crash in crashes):
+                        what = "a stop with savepoint" if stops else "savepoint"
+                        yield f"{what} {place} was asked for at {asked_ms:g} ms, and neither triggered nor refused"
+                waiting.clear()

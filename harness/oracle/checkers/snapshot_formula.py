@@ -1,0 +1,197 @@
+"""The snapshot formula: S(C_n) = f({r in R_i : index(r) < index(barrier_n)}), for every completed checkpoint.
+
+Each checkpoint is judged by itself, not only after a recovery (ALN-2): the sequential model folds the source prefixes
+up to its positions, and the result is compared with the state that it holds, key by key. The checkpoints of one
+attempt are also compared with one another: a barrier never overtakes an earlier one, so positions never go back from
+one id to the next (BAR-2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.oracle.evidence.in_flight import IN_FLIGHT, in_flight_problems
+from barrier_tck.harness.oracle.evidence.keys import key_of_text
+from barrier_tck.harness.oracle.evidence.opened_checkpoints import (
+    going_back,
+    misplaced,
+    missing_parts,
+    opened_checkpoints,
+    positions_of,
+)
+from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
+from barrier_tck.harness.record.history import SnapshotView
+from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.workloads.barrier_jobs import is_stateful
+from barrier_tck.harness.workloads.sequential_model import Totals, same_accumulators
+
+
+class SnapshotFormula:
+    """Every checkpoint that was opened holds the fold of exactly the records before its barriers."""
+
+    name = "snapshot-formula"
+    clauses: tuple[str, ...] = ("ALN-2", "ALN-1", "UNA-1", "BAR-1", "BAR-2", "SNP-1", "STA-3")
+    promise = "the fold of their prefix"
+    """What checkpoints must be, in the words of a summary."""
+
+    def __init__(self, trial_input: TrialInput) -> None:
+        """Take the input whose prefixes are folded."""
+        self._input = trial_input
+        # Nothing is aligned in at-least-once mode, and a job without state has no live state that could leak.
+        silent = [
+            *(["ALN-1"] if trial_input.plan.checkpoints.mode == "at_least_once" else []),
+            *(["SNP-1"] if not trial_input.spec.stateful else []),
+            *(["ALN-2", "ALN-1", "BAR-2"] if trial_input.plan.checkpoints.overtakes else ["UNA-1"]),
+        ]
+        self.clauses = tuple(clause for clause in self.clauses if clause not in silent)
+
+    def check(self, context: TrialContext) -> Finding:
+        """Judge every checkpoint of one trial."""
+        views, opened = context.history.checkpoints, opened_checkpoints(context)
+        unopened, harmed = opened.unopened, opened.harmed
+        problems: list[str] = []
+        wrong = 0
+        earlier: dict[int | None, SnapshotView] = {}
+        for view in opened.judged:
+            found = list(self._problems(view, context))
+            found.extend(going_back(earlier.get(view.attempt), view))
+            earlier[view.attempt] = view
+            wrong += bool(found)
+            problems.extend(f"checkpoint {view.checkpoint}: {problem}" for problem in found)
+        counts = {
+            "checkpoints": len(views),
+            "wrong": wrong,
+            "not_opened": len(unopened),
+            "harmed": len(harmed),
+        }
+        if context.plan.checkpoints.overtakes:
+            counts[IN_FLIGHT] = sum(len(one.rows) for view in opened.judged for one in view.in_flight)
+        if wrong:
+            verdict, summary = (
+                Verdict.INVALID,
+                f"{wrong} of {len(views)} checkpoints are not {self.promise}",
+            )
+        elif unopened:
+            verdict = Verdict.UNKNOWN
+            summary = (
+                f"{len(unopened)} completed checkpoints were not opened: {', '.join(map(str, unopened[:10]))}"
+            )
+        elif len(harmed) < len(views):
+            besides = f", except {len(harmed)} that the trial damaged" if harmed else ""
+            verdict, summary = Verdict.VALID, f"all {len(views)} checkpoints are {self.promise}{besides}"
+        elif views:
+            summary = "the trial damaged every checkpoint before it was opened"
+            return Finding(self.name, (), Verdict.VALID, summary, counts)
+        else:
+            verdict, summary = Verdict.VALID, "no checkpoint completed, so there was none to check"
+        return Finding(self.name, self.clauses, verdict, summary, counts, chosen(problems))
+
+    def _problems(self, view: SnapshotView, context: TrialContext) -> Iterator[str]:
+        """Yield what is wrong with one checkpoint; nothing if it is right."""
+        if view.problem is not None:
+            yield f"it could not be opened: {view.problem}"
+            return
+        yield from missing_parts(view, context)
+        wrong = list(misplaced(view, self._input.prefix.extents, self._input.start_offset))
+        if wrong:
+            yield from wrong
+            return
+        twice = list(_held_twice(view))
+        if twice:
+            yield from twice
+            return
+        witnesses = self._input.witnesses
+        stateful = view.state_by_operator(without=witnesses)
+        if len(stateful) > 1:
+            yield f"more than one operator holds keyed state: {', '.join(stateful)}"
+            return
+        state = next(iter(stateful.values()), {})
+        yield from self._compare(view, context, positions_of(view), state)
+        for name in witnesses:
+            yield from self._witnessed(name, state, view.state_by_operator().get(name, {}))
+
+    def _witnessed(
+        self, name: str, state: Mapping[str, list[Any]], seen: Mapping[str, list[Any]]
+    ) -> Iterator[str]:
+        """Yield the keys for which a chained operator, which counts the same records, holds another count."""
+        count = self._input.spec.count_index
+        counts = {key_of_text(text): [accumulators[count]] for text, accumulators in state.items()}
+        yield from (f"operator {name}: {problem}" for problem in _differences(counts, seen))
+
+    def _compare(
+        self,
+        view: SnapshotView,
+        context: TrialContext,
+        positions: Mapping[str, int],
+        state: Mapping[str, list[Any]],
+    ) -> Iterator[str]:
+        """Yield the keys whose state does not match the positions; a job without state must hold none."""
+        expected = self._input.prefix.up_to(positions) if self._input.spec.stateful else {}
+        if view.in_flight:
+            yield from in_flight_problems(context.plan_of(view.attempt), view)
+            yield from self._strangers(view)
+            expected = self._without(expected, view)
+        yield from _differences(expected, state)
+
+    def _strangers(self, view: SnapshotView) -> Iterator[str]:
+        identifier = self._input.spec.id_column
+        for one in view.in_flight:
+            for row in one.rows:
+                if row[identifier] not in self._input.records:
+                    yield f"record {row[identifier]} in flight to {one.receiver} is not part of the input"
+
+    def _without(self, expected: Totals, view: SnapshotView) -> Totals:
+        """Return the fold without the records that are in flight and have not reached the state yet (UNA-1)."""
+        job, spec = self._input.plan.job, self._input.spec
+        before = [
+            vertex.name for vertex in job.vertices if any(is_stateful(o.kind) for o in vertex.operators)
+        ]
+        for vertex in reversed(job.vertices):
+            if any(edge.target in before for edge in job.edges if edge.source == vertex.name):
+                before.append(vertex.name)
+        left = {key: list(accumulators) for key, accumulators in expected.items()}
+        for one in view.in_flight:
+            for row in one.rows if one.receiver.rpartition("[")[0] in before else ():
+                record = self._input.records.get(row[spec.id_column])
+                if record is not None:
+                    held = left.setdefault(record.key, [0] * len(record.increments))
+                    for place, increment in enumerate(record.increments):
+                        held[place] -= increment
+        return {key: held for key, held in left.items() if held[spec.count_index]}
+
+
+def _held_twice(view: SnapshotView) -> Iterator[str]:
+    """Yield the keys of one operator's state that are in the parts of two subtasks, one of which cannot own it."""
+    holders: dict[tuple[str, str, str], str] = {}
+    for part in view.state:
+        for text in part.entries:
+            holder = holders.setdefault((part.operator, part.name, text), part.subtask)
+            if holder != part.subtask:
+                yield f"key {text} of {part.operator} is in the parts of {holder} and {part.subtask}"
+
+
+def _differences(expected: Totals, state: Mapping[str, list[Any]]) -> Iterator[str]:
+    """Yield the keys for which a checkpoint's state is not the expected one."""
+    matched = 0
+    for text, accumulators in state.items():
+        key = key_of_text(text)
+        want = expected.get(key)
+        if want is None:
+            yield f"key {text} holds {accumulators}, but no record of it lies before the barriers"
+            continue
+        matched += 1
+        if not same_accumulators(want, accumulators):
+            yield f"key {text} holds {accumulators}; the records before the barriers give {want}"
+    if matched < len(expected):
+        present = {key_of_text(text) for text in state}
+        yield from (
+            f"key {msgspec.json.encode(list(key)).decode()} is missing; "
+            f"the records before the barriers give {want}"
+            for key, want in expected.items()
+            if key not in present
+        )

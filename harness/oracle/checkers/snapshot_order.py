@@ -1,0 +1,50 @@
+"""Each subtask takes its snapshots in the order of the checkpoints (BAR-2), so a checkpoint that a newer one
+subsumed was begun by everybody (BAR-3, BAR-6).
+
+A lost barrier, or a trigger that nobody sent, makes a checkpoint wait for ever. If a newer one completes meanwhile,
+the older one is subsumed, and looks as if it had only been slow. But whoever took its snapshot for the newer one must
+have begun the older one before: barriers do not overtake each other, and nobody has learned of an abort yet, because
+the older one was aborted only when the newer one was complete. With its report that it learned of the abort, a subtask
+says whether it passed the checkpoint over.
+"""
+
+from __future__ import annotations
+
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.record.operations import AbortLearned, CheckpointAborted
+from barrier_tck.harness.record.reasons import Reason
+from barrier_tck.harness.record.verdict import Finding, Verdict
+
+
+class SnapshotOrder:
+    """Nobody passes over a checkpoint that a newer one subsumes."""
+
+    name = "snapshot-order"
+    clauses = ("BAR-2", "BAR-3", "BAR-6")
+
+    def check(self, context: TrialContext) -> Finding:
+        """Look at who learned of the end of each subsumed checkpoint of one trial."""
+        subsumed = {
+            (line.operation.checkpoint, line.operation.attempt)
+            for line in context.history.of(CheckpointAborted)
+            if line.operation.reason is Reason.SUBSUMED
+        }
+        learned = [
+            (line.time_ms, line.operation)
+            for line in context.history.of(AbortLearned)
+            if (line.operation.checkpoint, line.operation.attempt) in subsumed
+        ]
+        problems = [
+            f"{told.subtask} of attempt {told.attempt} learned at {time_ms:g} ms that checkpoint {told.checkpoint} was "
+            f"subsumed, had never begun its part of it, and had taken its snapshot for checkpoint "
+            f"{told.passed_over_for}"
+            for time_ms, told in learned
+            if told.passed_over_for is not None
+        ]
+        counts = {"subsumed": len(subsumed), "learned": len(learned), "violations": len(problems)}
+        if problems:
+            summary = f"{len(problems)} subtasks passed a subsumed checkpoint over; the first: {problems[0]}"
+            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
+        summary = f"{len(subsumed)} checkpoints were subsumed, and nobody had passed them over"
+        return Finding(self.name, self.clauses if learned else (), Verdict.VALID, summary, counts)

@@ -1,0 +1,169 @@
+"""A job that is stopped with a savepoint does nothing behind its barrier (COO-5).
+
+The barrier of that savepoint is terminal. No source reads a record behind its position in the savepoint, and no subtask
+takes one from a channel: both are observed below the runtime, where mistakes of it cannot hide. When the job has
+stopped, every sink has committed for the savepoint. An attempt that comes in between, because something failed
+before the commits were done, only finishes them. A second job goes on exactly where the first one stopped.
+
+If the savepoint fails, the job goes on, and nothing is required of it here; progress is judged elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.oracle.evidence.recoveries import fell_back
+from barrier_tck.harness.oracle.evidence.rescales import rescales_seen
+from barrier_tck.harness.record.history import End
+from barrier_tck.harness.record.operations import (
+    AttemptStarted,
+    CheckpointCompleted,
+    CheckpointTriggered,
+    Committed,
+    Finished,
+    InputLeft,
+    InputRead,
+    JobStopped,
+    ReadBehindStop,
+)
+from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.system.job_view import Role
+
+
+class StopWithSavepoint:
+    """Nothing happens behind a terminal barrier, and everything before it is committed."""
+
+    name = "stop-with-savepoint"
+    clauses = ("COO-5",)
+
+    def check(self, context: TrialContext) -> Finding:
+        """Judge every stop of one trial."""
+        story = _told(context)
+        problems = list(story.problems)
+        for stop in story.stops.values():
+            problems += [
+                f"stop with checkpoint {stop.checkpoint}: {one}" for one in _problems(stop, story, context)
+            ]
+        stopped = sum(stop.stopped_at is not None for stop in story.stops.values())
+        counts = {"stops": len(story.stops), "stopped": stopped, "violations": len(problems)}
+        if context.plan.rescales:
+            counts |= rescales_seen(context)
+        if problems:
+            summary = f"{len(problems)} things happened that a stop forbids; the first: {problems[0]}"
+            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
+        summary = f"the job was stopped {stopped} times, and nothing happened behind a terminal barrier"
+        return Finding(self.name, self.clauses if stopped else (), Verdict.VALID, summary, counts)
+
+
+@dataclass(slots=True)
+class _Stop:
+    """One savepoint with which the job was to be stopped."""
+
+    checkpoint: int
+    attempt: int
+    completed_at: int | None = None
+    """Position in the history; the same for the other fields of this form."""
+    stopped_at: int | None = None
+    committed: dict[str, None] = field(default_factory=dict)
+    """The sinks that had committed for it when the job stopped."""
+    began_later: dict[int, int | None] = field(default_factory=dict)
+    """Attempt -> restored checkpoint, of those that began after it completed and before the job stopped."""
+    finished: dict[str, None] = field(default_factory=dict)
+    """The subtasks of its attempt that had finished before, with everything committed (BAR-6)."""
+    next_restored: int | None = None
+    goes_on: bool = False
+    """Whether another attempt began after the stop."""
+
+
+@dataclass(slots=True)
+class _Told:
+    stops: dict[int, _Stop] = field(default_factory=dict)
+    read_behind: list[ReadBehindStop] = field(default_factory=list)
+    left: list[InputLeft] = field(default_factory=list)
+    read: list[InputRead] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+def _told(context: TrialContext) -> _Told:
+    story = _Told()
+    latest: _Stop | None = None
+    finished: dict[int, dict[str, None]] = {}
+    for line in context.history.operations:
+        match line.operation:
+            case CheckpointTriggered(checkpoint=number, attempt=attempt, stops=True):
+                latest = story.stops[number] = _Stop(number, attempt)
+            case CheckpointTriggered(checkpoint=number) if latest is not None and _is_final(latest):
+                story.problems.append(
+                    f"checkpoint {number} was triggered although the job was stopped with {latest.checkpoint}"
+                )
+            case CheckpointCompleted(checkpoint=number) if number in story.stops:
+                story.stops[number].completed_at = line.index
+            case Committed(checkpoint=number, subtask=subtask) if number in story.stops:
+                if story.stops[number].stopped_at is None:
+                    story.stops[number].committed[subtask] = None
+            case Finished(attempt=attempt, subtask=subtask):
+                finished.setdefault(attempt, {})[subtask] = None
+            case JobStopped(checkpoint=number):
+                stop = story.stops.get(number) if number is not None else None
+                if stop is None or stop.completed_at is None:
+                    story.problems.append("the job stopped, and the savepoint for it had not completed")
+                else:
+                    stop.stopped_at = line.index
+                    stop.finished = dict(finished.get(stop.attempt, {}))
+            case AttemptStarted(attempt=attempt, restored_checkpoint=restored) if latest is not None:
+                if restored == latest.checkpoint and latest.completed_at is None:
+                    latest.completed_at = line.index  # its coordinator died before it could report that
+                if latest.stopped_at is not None and not latest.goes_on:
+                    latest.goes_on, latest.next_restored = True, restored
+                elif _is_final(latest):
+                    if restored != latest.checkpoint and fell_back(context) is not None:
+                        latest.completed_at = None  # it could not be read, so the stop is undone
+                    latest.began_later[attempt] = restored
+            case ReadBehindStop():
+                story.read_behind.append(line.operation)
+            case InputLeft():
+                story.left.append(line.operation)
+            case InputRead():
+                story.read.append(line.operation)
+    return story
+
+
+def _is_final(stop: _Stop) -> bool:
+    """Tell whether the savepoint is complete and the job has not stopped yet."""
+    return stop.completed_at is not None and stop.stopped_at is None
+
+
+def _problems(stop: _Stop, story: _Told, context: TrialContext) -> Iterator[str]:
+    if stop.completed_at is None:
+        return
+    ended = context.history.end
+    if stop.stopped_at is None and ended is End.FINISHED and fell_back(context) is None:
+        yield "its savepoint completed, and the job finished instead of stopping"
+    view = next((v for v in context.history.checkpoints if v.checkpoint == stop.checkpoint), None)
+    positions = view.positions if view is not None and view.problem is None else {}
+    ends_with = [
+        stop.attempt,
+        *(n for n, restored in stop.began_later.items() if restored == stop.checkpoint),
+    ]
+    for left in story.left:
+        due = positions.get(left.split)
+        if left.attempt in ends_with and due is not None and left.offset > due:
+            yield (
+                f"{left.subtask} read {left.split} up to record {left.offset}, and the barrier lies before record {due}"
+            )
+    for read in story.read:
+        if read.attempt in stop.began_later and stop.began_later[read.attempt] == stop.checkpoint:
+            yield f"attempt {read.attempt} read {read.split}, and had only commits to finish"
+    for behind in story.read_behind:
+        if behind.checkpoint == stop.checkpoint:
+            yield f"{behind.subtask} took records from a channel behind the terminal barrier"
+    job = context.job_of(stop.attempt)
+    if stop.stopped_at is not None and not stop.began_later and job is not None:
+        for sink in job.in_role(Role.SINK):
+            if sink not in stop.committed and sink not in stop.finished:
+                yield f"the job stopped before {sink} had committed"
+    if stop.goes_on and stop.next_restored != stop.checkpoint:
+        yield f"the second job began with checkpoint {stop.next_restored}"

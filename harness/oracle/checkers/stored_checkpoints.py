@@ -1,0 +1,169 @@
+"""Stored checkpoints: retained checkpoints are in storage, byte for byte, and contain all that a restore needs (STA-3).
+
+What the system reports about its checkpoints was read with its own code. Here the judge looks at what its own reader
+found in the bytes: the position of every split, in the part of a source subtask; for every subtask that keeps state,
+its files; and for each file the size and the checksum that the metadata names. The key groups of a heap's file must be
+compressed as configured, each by itself (SNP-6).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.oracle.evidence.storage_damage import damaged_files
+from barrier_tck.harness.oracle.evidence.stored_heap import PLAIN
+from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
+from barrier_tck.harness.record.history import SnapshotView
+from barrier_tck.harness.record.operations import CheckpointTriggered
+from barrier_tck.harness.record.stored import StoredCheckpoint, StoredFile, StoredPart
+from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.system.job_view import JobView, Role
+from barrier_tck.harness.workloads.workload import split_name
+
+
+class StoredCheckpoints:
+    """Every retained checkpoint is complete in storage, as read by the judge itself."""
+
+    name = "stored-checkpoints"
+    clauses = ("STA-3", "SNP-6")
+
+    def __init__(self, trial_input: TrialInput) -> None:
+        """Take the input, for its splits."""
+        self._input = trial_input
+
+    def check(self, context: TrialContext) -> Finding:
+        """Judge what one trial left in durable storage."""
+        storage = context.history.storage
+        if storage is None or storage.stored is None:
+            summary = "nobody read the bytes of the retained checkpoints"
+            return Finding(self.name, (), Verdict.VALID, summary)
+        damaged = damaged_files(context)
+        found = tuple(stored.checkpoint for stored in storage.stored)
+        problems: list[str] = []
+        if found != tuple(sorted(storage.retained)):
+            problems.append(
+                f"{list(storage.retained)} are reported as retained, but storage holds {list(found)}"
+            )
+        files = [file for stored in storage.stored for part in stored.parts for file in part.files]
+        for stored in storage.stored:
+            view = next((v for v in context.history.checkpoints if v.checkpoint == stored.checkpoint), None)
+            problems += [
+                f"checkpoint {stored.checkpoint}: {problem}"
+                for problem in self._problems(stored, view, context, damaged)
+            ]
+        otherwise = [
+            problem
+            for file in files
+            if file.path not in damaged
+            for problem in _packing(file, context.plan.checkpoints.compression)
+        ]
+        broken = (*(self.clauses[:1] if problems else ()), *(self.clauses[1:] if otherwise else ()))
+        problems += otherwise
+        counts = {"checkpoints": len(found), "files": len(files), "wrong": len(problems)}
+        if problems:
+            summary = f"{len(problems)} problems in storage; the first: {problems[0]}"
+            return Finding(self.name, broken, Verdict.INVALID, summary, counts, chosen(problems))
+        packed = any(file.codec not in ("", PLAIN) for file in files)
+        spoken = self.clauses if packed else self.clauses[:1] if found else ()
+        summary = f"{len(found)} retained checkpoints with {len(files)} files are complete in storage"
+        return Finding(self.name, spoken, Verdict.VALID, summary, counts)
+
+    def _problems(
+        self,
+        stored: StoredCheckpoint,
+        view: SnapshotView | None,
+        context: TrialContext,
+        damaged: tuple[str, ...],
+    ) -> Iterator[str]:
+        if stored.problem is not None:
+            yield f"its metadata is {stored.problem.value}: {stored.detail}"
+            return
+        attempt = next(
+            (
+                line.operation.attempt
+                for line in context.history.of(CheckpointTriggered)
+                if line.operation.checkpoint == stored.checkpoint
+            ),
+            None,
+        )
+        job, subtasks = context.job_of(attempt), context.subtasks_of(attempt)
+        yield from _parts(stored, job, subtasks)
+        yield from self._positions(stored, view, job)
+        for part in stored.parts:
+            if job is not None and part.subtask in job.in_role(Role.STATEFUL):
+                yield from _pointers(part, view)
+            for file in part.files:
+                if file.path not in damaged:
+                    yield from _contents(file)
+
+    def _positions(
+        self, stored: StoredCheckpoint, view: SnapshotView | None, job: JobView | None
+    ) -> Iterator[str]:
+        """Yield the splits that have no position, several positions, or one in a part that is not a source's."""
+        sources = job.in_role(Role.SOURCE) if job is not None else None
+        shown = {split_name(split): position for split, position in view.positions.items()} if view else {}
+        holders: dict[str, str] = {}
+        for part in stored.parts:
+            for split, position in part.positions:
+                name = split_name(split)
+                if sources is not None and part.subtask not in sources:
+                    yield f"the position of split {name} is in the part of {part.subtask}, which reads nothing"
+                if name in holders:
+                    yield f"split {name} has a position in the parts of {holders[name]} and {part.subtask}"
+                holders[name] = part.subtask
+                if shown.get(name, position) != position:
+                    yield f"split {name} is at {position} in storage, but the system showed {shown[name]}"
+        yield from (
+            f"no source subtask has a position of split {name}"
+            for name in self._input.extents
+            if name not in holders
+        )
+
+
+def _parts(stored: StoredCheckpoint, job: JobView | None, subtasks: Sequence[str]) -> Iterator[str]:
+    """Yield the subtasks that have no part or several parts, and the parts that belong to no subtask."""
+    numbers = Counter([part.subtask for part in stored.parts])
+    for subtask in subtasks:
+        if numbers[subtask] != 1:
+            yield f"it has {numbers[subtask]} parts of {subtask}, not one"
+    for subtask in numbers:
+        if subtask not in subtasks:
+            yield f"it has a part of {subtask}, which is not in the job"
+    if job is None:
+        return
+    known = job.by_name
+    present = Counter([known[subtask].vertex for subtask in numbers if subtask in known])
+    for vertex, width in stored.widths.items():
+        if present[vertex] != width:
+            yield f"it says that {vertex} had {width} subtasks, but has parts of {present[vertex]}"
+
+
+def _pointers(part: StoredPart, view: SnapshotView | None) -> Iterator[str]:
+    """Yield the state of a subtask for which no file is named; an operator that holds nothing needs none."""
+    if not part.operators:
+        yield f"{part.subtask} keeps state, but none of its operators is named"
+    named = {operator.operator: operator.files for operator in part.operators}
+    for state in view.state if view is not None else ():
+        if state.subtask == part.subtask and state.entries and not named.get(state.operator):
+            yield f"operator {state.operator} of {part.subtask} has state, but no file of it is named"
+
+
+def _contents(file: StoredFile) -> Iterator[str]:
+    """Yield how a file differs from what the metadata says."""
+    if file.found_size is None:
+        yield f"{file.path} cannot be read"
+    elif file.found_size != file.size:
+        yield f"{file.path} has {file.found_size} bytes, but the metadata says {file.size}"
+    elif file.found_checksum != file.checksum:
+        yield f"{file.path} has the checksum {file.found_checksum}, but the metadata says {file.checksum}"
+
+
+def _packing(file: StoredFile, wanted: str) -> Iterator[str]:
+    """Yield how a state file is compressed otherwise than it should be, as far as the reader knows its format."""
+    if file.misread:
+        yield f"{file.path}: {file.misread}"
+    elif file.codec and file.codec != wanted:
+        yield f"the key groups in {file.path} have the compression {file.codec}, and the plan says {wanted} (SNP-6)"

@@ -1,0 +1,111 @@
+"""Timers are state: what waits in a window has one, in every checkpoint, and it goes off in time (STA-1).
+
+Whether all that waited leaves, and leaves once, is judged by ``dataflow``. But at the end of the input all windows end:
+output alone does not show that timers went off before. So no record may wait in a checkpoint that was triggered long
+after the end of its window. Full buffers and faults hold timers up, and so does a savepoint with which the job was to
+stop, until it fails. How long is known in virtual time if the plan makes nothing slow (``LATE_MS``); otherwise it is
+what the trial allows for progress (``limits.progress_ms``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.oracle.evidence.opened_checkpoints import opened_checkpoints
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.record.history import SnapshotView
+from barrier_tck.harness.record.operations import CheckpointTriggered
+from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.system.system_under_test import Capability
+from barrier_tck.harness.workloads.meaning import TIMERS, WAITING, windows_of
+
+WAITED = "waited"
+"""The count of a finding that says how many records were seen waiting in checkpoints."""
+
+LATE_MS = 500
+"""Where only full buffers, faults and stops hold a timer up, in virtual time, buffers do for less than this (ms)."""
+
+_Waiting = tuple[str, str, int, int, int]
+"""Operator, key, number of the input and id of a record that waits, and the end of its window."""
+
+
+class TimersKept:
+    """In every checkpoint timers and what waits for them belong together, and no timer is forgotten."""
+
+    name = "timers"
+    clauses: tuple[str, ...] = ("STA-1",)
+
+    def __init__(self, plan: TrialPlan) -> None:
+        """Take the plan, whose job is filled in and has windows."""
+        self._windows = windows_of(plan.job)
+        lasting_ms = sum(scheduled.fault.heals_after_ms or 0 for scheduled in plan.faults)
+        stops = any(savepoint.stop for savepoint in plan.savepoints)
+        self._held_up_ms = lasting_ms + (plan.checkpoints.timeout_ms if stops else 0)
+
+    def check(self, context: TrialContext) -> Finding:
+        """Judge every completed checkpoint of one trial."""
+        views = opened_checkpoints(context).judged
+        problems: list[str] = []
+        for view in views:
+            problems += [f"checkpoint {view.checkpoint}: {problem}" for problem in self._unlike(view)]
+        problems += self._late(views, context)
+        waited = sum(len(self._waiting(view)) for view in views)
+        counts = {"checkpoints": len(views), WAITED: waited, "violations": len(problems)}
+        if problems:
+            summary = f"timers or what waits for them went wrong {len(problems)} times"
+            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
+        if not waited:
+            summary = "no record waited in a checkpoint, so nothing is said about timers"
+            return Finding(self.name, (), Verdict.VALID, summary, counts)
+        summary = f"{waited} records that waited in checkpoints had their timers, and none waited too long"
+        return Finding(self.name, self.clauses, Verdict.VALID, summary, counts)
+
+    def _unlike(self, view: SnapshotView) -> Iterator[str]:
+        """Yield what waits without a timer, timers for which nothing waits, and those that are there twice."""
+        due: dict[tuple[str, str, str, int], bool] = {}
+        """Operator, subtask, key and time -> whether a timer is set."""
+        for part in view.state:
+            if part.operator in self._windows and part.name == WAITING:
+                for key, entry in part.entries.items():
+                    for *_, end_ms in entry:
+                        due[part.operator, part.subtask, key, end_ms] = False
+        for part in view.state:
+            if part.operator not in self._windows or part.name != TIMERS:
+                continue
+            for key, times in part.entries.items():
+                for at_ms in times:
+                    place = part.operator, part.subtask, key, at_ms
+                    where = f"key {key} of {part.operator} in {part.subtask}"
+                    if place not in due:
+                        yield f"{where} has a timer for {at_ms} ms, and nothing waits for it"
+                    elif due[place]:
+                        yield f"{where} has two timers for {at_ms} ms"
+                    due[place] = True
+        for (operator, subtask, key, end_ms), has_timer in due.items():
+            if not has_timer:
+                yield f"records of key {key} wait in {operator} until {end_ms} ms, and {subtask} has no timer for that"
+
+    def _late(self, views: tuple[SnapshotView, ...], context: TrialContext) -> Iterator[str]:
+        """Yield which records wait in checkpoints that were triggered long after the end of their windows."""
+        history, plan = context.history, context.plan
+        slow = plan.network.slow_channel is not None or plan.deployment.slow_vertex is not None
+        known = Capability.DETERMINISTIC_REPLAY.name in context.capabilities and not slow
+        allowed_ms = self._held_up_ms + (LATE_MS if known else plan.limits.progress_ms)
+        begun = {line.operation.checkpoint: line.time_ms for line in history.of(CheckpointTriggered)}
+        for view in views:
+            now_ms = begun.get(view.checkpoint, 0.0) + history.epoch_ms
+            for operator, key, _, identifier, end_ms in self._waiting(view):
+                if now_ms - end_ms > allowed_ms:
+                    late = f"ended {now_ms - end_ms:.0f} ms before checkpoint {view.checkpoint} was triggered"
+                    yield f"record {identifier} of key {key} waits in {operator}, and its window {late}"
+
+    def _waiting(self, view: SnapshotView) -> list[_Waiting]:
+        return [
+            (part.operator, key, number, identifier, end_ms)
+            for part in view.state
+            if part.operator in self._windows and part.name == WAITING
+            for key, entry in part.entries.items()
+            for number, identifier, _, end_ms in entry
+        ]

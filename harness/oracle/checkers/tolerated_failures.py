@@ -1,0 +1,52 @@
+"""An attempt ends as soon as more checkpoints have failed in a row than are tolerated, and not before (COO-2). A failed
+savepoint does not count: it fails whoever asked for it, not the job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.evidence.checkpoint_lives import AttemptLife, lives_of
+from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.oracle.evidence.failed_checkpoints import ended_checkpoints, rows_of_failures
+from barrier_tck.harness.record.reasons import Reason
+from barrier_tck.harness.record.verdict import Finding, Verdict
+
+
+class ToleratedFailures:
+    """No more checkpoints fail in a row than are tolerated."""
+
+    name = "tolerated-failures"
+    clauses = ("COO-2",)
+
+    def check(self, context: TrialContext) -> Finding:
+        """Count the failures of each attempt of one trial."""
+        tolerated = context.plan.checkpoints.tolerated_failures
+        lives = lives_of(context)
+        rows = [row for attempt in lives for row in rows_of_failures(attempt)]
+        gave_up = sum(attempt.reason is Reason.CHECKPOINTS_FAILED for attempt in lives)
+        problems = [problem for attempt in lives for problem in _problems(attempt, tolerated)]
+        counts = {"longest_row": max(rows, default=0), "gave_up": gave_up, "violations": len(problems)}
+        if problems:
+            summary = f"{tolerated} failures in a row are tolerated, but {problems[0]}"
+            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
+        summary = f"at most {counts['longest_row']} checkpoints failed in a row; {gave_up} attempts ended because of it"
+        spoken = self.clauses if counts["longest_row"] else ()
+        return Finding(self.name, spoken, Verdict.VALID, summary, counts)
+
+
+def _problems(attempt: AttemptLife, tolerated: int) -> Iterator[str]:
+    rows = rows_of_failures(attempt)
+    longest = max(rows, default=0)
+    if attempt.reason is Reason.CHECKPOINTS_FAILED and longest <= tolerated:
+        yield f"attempt {attempt.number} gave up after {longest} (COO-2)"
+    if longest <= tolerated:
+        return
+    too_many = next(position for position, row in enumerate(rows) if row > tolerated)
+    last = ended_checkpoints(attempt)[too_many]
+    later = [one.number for one in attempt.checkpoints if last.ended_before(one)]
+    if later:
+        yield (
+            f"attempt {attempt.number} went on to checkpoint {later[0]} after {rows[too_many]} had failed, the last of "
+            f"them checkpoint {last.number} (COO-2)"
+        )

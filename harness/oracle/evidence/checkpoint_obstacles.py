@@ -1,0 +1,122 @@
+"""What the faults of a plan can do to checkpoints and messages, when, and how long undisturbed ones may take at most.
+
+The times are those of the simulated world, in milliseconds of the trial's clock.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import inf
+
+from barrier_tck.faults.fault import CopyPlace, OnProgress
+from barrier_tck.faults.targets import COORDINATOR
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.evidence.checkpoint_lives import CheckpointLife
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.record.operations import (
+    FaultFired,
+    FaultHealed,
+    FaultUnclear,
+    MessagesObserved,
+)
+from barrier_tck.harness.record.reasons import Reason
+
+NOTICED_MS = 150.0
+"""After so many milliseconds of silence the simulated world takes a process for lost."""
+STEP_MS = 1.0
+"""A subtask of the simulated world takes up to this many milliseconds for one step."""
+STEPS_BESIDE = 5
+"""Number of other steps, besides reading channels, that a subtask may take before it reads a barrier."""
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """What one fault that fired can have done to checkpoints. Times in milliseconds of the trial's clock."""
+
+    from_ms: float
+    until_ms: float
+    """When its last effect was over: it was healed, noticed, and what it had held up has passed."""
+    refused: str | None = None
+    """The subtask whose files it refused, or the coordinator; None if it held something up."""
+
+    def overlaps(self, from_ms: float, until_ms: float) -> bool:
+        """Tell whether it can have had an effect in this time."""
+        return self.from_ms <= until_ms and from_ms <= self.until_ms
+
+    def explains(self, life: CheckpointLife) -> bool:
+        """Tell whether it can be why a checkpoint failed."""
+        assert life.ended_ms is not None
+        if not self.overlaps(life.triggered_ms, life.ended_ms):
+            return False
+        if self.refused is None:
+            return True
+        if self.refused == COORDINATOR:
+            return life.failed is Reason.STORAGE_FAILED
+        return life.failed is not Reason.EXPIRED and self.refused not in life.acknowledged
+
+
+def obstacles(context: TrialContext) -> list[Obstacle]:
+    """Return what can make checkpoints fail without ending their attempt: faults that last, and refused writes."""
+    healed = {line.operation.fault: line.time_ms for line in context.history.of(FaultHealed)}
+    found = []
+    for line in context.history.operations:
+        match line.operation:
+            case FaultFired(fault=number) | FaultUnclear(fault=number):
+                fault = context.plan.faults[number].fault
+                hit = fault.copies_hit
+                if fault.heals_after_ms is not None and fault.on_progress is not OnProgress.NOTHING:
+                    held_ms = longest_ms(context.plan, False, most_batches_read(context))
+                    found.append(Obstacle(line.time_ms, healed.get(number, inf) + NOTICED_MS + held_ms))
+                elif hit is not None and hit.place is CopyPlace.DURABLE and hit.damage is None:
+                    found.append(Obstacle(line.time_ms, inf, hit.subtask))
+                elif fault.fails_metadata:
+                    found.append(Obstacle(line.time_ms, inf, COORDINATOR))
+    return found
+
+
+def has_loop(plan: TrialPlan) -> bool:
+    """Tell whether the plan's job has a loop: then channels that close it take any number of batches."""
+    return bool(plan.job.loops)
+
+
+def batches_read(context: TrialContext) -> Mapping[int, int]:
+    """Return attempt -> how many batches its subtasks read, as seen at their doors (``MessagesObserved``)."""
+    read: Counter[int] = Counter()
+    for line in context.history.of(MessagesObserved):
+        read[line.operation.attempt] += sum(event.kind == "taken" for event in line.operation.events)
+    return read
+
+
+def most_batches_read(context: TrialContext) -> int | None:
+    """Return how many batches the busiest attempt of a job with a loop read; None if nobody noted that."""
+    return max(batches_read(context).values(), default=None) if has_loop(context.plan) else None
+
+
+def longest_ms(plan: TrialPlan, final: bool, read: int | None = None) -> float:
+    """Return how long the parts of a checkpoint may take, from its trigger to its last acknowledgement.
+
+    ``final`` means that no record is in transit any more. ``read`` matters in a job with a loop only: how many batches
+    were read in the checkpoint's attempt (``batches_read``). A channel that closes a loop takes any number of batches,
+    and while many wait in it nothing is read from outside. So a barrier may come behind all of them. But as long as it
+    waits, some batch is on its way or about to be read, and that happens to each batch once. Without that number there
+    is no bound.
+    """
+    job, network = plan.job, plan.network
+    slow = network.slow_factor if network.slow_channel is not None else 1
+    channels = max((job.channels_into(vertex.name) for vertex in job.vertices), default=0)
+    before = channels + STEPS_BESIDE
+    batch_ms = STEP_MS + (plan.deployment.slow_batch_ms if plan.deployment.slow_vertex is not None else 0)
+    if not final:
+        before += len(job.channels) * network.channel_capacity
+    ways = len(job.vertices) * (network.latency_ms_max * slow + before * batch_ms)
+    if not final:
+        # A full channel accepts its next batch only after one was read, and that batch has its own latency.
+        ways += len(job.channels) * network.channel_capacity * network.latency_ms_max * slow
+        ways *= plan.checkpoints.max_concurrent + len(plan.savepoints)
+        if has_loop(plan):
+            ways += inf if read is None else read * (network.latency_ms_max * slow + batch_ms)
+    # Where barriers end with a subtask that finishes, the next one reports that, and is triggered instead (BAR-6).
+    told = 2 * (1 + len(job.vertices)) * network.latency_ms_max
+    return ways + told + plan.checkpoints.async_ms_max

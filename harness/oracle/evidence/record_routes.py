@@ -1,0 +1,338 @@
+"""Routes: records followed the edges of the graph, and stayed in order on their paths (BAR-2, RSC-1)."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from barrier_tck.harness.oracle.evidence.in_flight import edge_of
+from barrier_tck.harness.oracle.evidence.keys import key_of_text
+from barrier_tck.harness.plan.job_graph import EdgePlan, JobPlan, Spread
+from barrier_tck.harness.record.history import SnapshotView
+from barrier_tck.harness.system.job_view import JobView
+from barrier_tck.harness.workloads.meaning import TIMERS, windows_of
+
+_STEP = re.compile(r"(?P<operator>[^\[\]/]+)(?:/[ab])?\[(?P<index>\d+)\]")
+
+
+Arrival = tuple[int, int, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class TakenRecords:
+    """Records that reached one subtask, in the order in which it took them, as far as this is known."""
+
+    subtask: str
+    records: tuple[Arrival, ...]
+    """(number of the input, id, full path, key on arrival)."""
+    keyed: bool = True
+    """Whether who has a key has all of its records. Lists without keys are dealt out, whatever is in them."""
+
+
+def route_problems(paths: RecordPaths, job: JobView | None, view: SnapshotView, once: bool) -> Iterator[str]:
+    """Yield which records of a checkpoint took a path that the graph does not have, or overtook another record.
+
+    ``job`` is the plan's job, as its system sees it. ``once`` means that no record was read twice, so that their
+    order is the order of reading, and each came at most as often as there are edges along its path.
+    """
+    receivers = _Receivers(paths)
+    for arrivals, end in arrivals_of(paths.job, job, view):
+        for path in dict.fromkeys(path for _, _, path, _ in arrivals.records):
+            yield from paths.way_problems(path, end)
+        if once:
+            yield from paths.overtaken(arrivals, end)
+            yield from paths.too_often(arrivals, end)
+        receivers.note(arrivals, end)
+    yield from receivers.split_keys()
+
+
+def arrivals_of(
+    plan: JobPlan, job: JobView | None, view: SnapshotView
+) -> Iterator[tuple[TakenRecords, Place | None]]:
+    """Yield the records that reached each state and each sink, and those on their way, with the place where they are;
+    None if the system does not say."""
+    places = {one: _place_of(one, job) for one in dict.fromkeys(_subtasks_of(view))}
+    coming = _in_flight(plan, view)
+    for arrivals in (*_in_states(plan, view, coming), *_at_sinks(view, coming), *coming):
+        yield arrivals, places[arrivals.subtask]
+
+
+def _subtasks_of(view: SnapshotView) -> tuple[str, ...]:
+    return (
+        *(part.subtask for part in view.state),
+        *view.reached_by,
+        *(one.receiver for one in view.in_flight),
+    )
+
+
+def _in_flight(plan: JobPlan, view: SnapshotView) -> tuple[TakenRecords, ...]:
+    """Return what is on each channel, which is what its receiver will take next."""
+    found = []
+    for one in view.in_flight:
+        edge = edge_of(plan, one)
+        if edge is not None:
+            rows = tuple((edge.input, row["id"], row["path"], str(row["key"])) for row in one.rows)
+            found.append(TakenRecords(one.receiver, rows))
+    return tuple(found)
+
+
+def _in_states(plan: JobPlan, view: SnapshotView, coming: Sequence[TakenRecords]) -> Iterator[TakenRecords]:
+    """Yield what a state holds, key by key, because only the records of one key are in the order of arrival.
+
+    If the state is that of the first operator of a chain, what is in flight to its subtask follows.
+    """
+    heads = [vertex.operators[0].name for vertex in plan.vertices]
+    for part in view.state:
+        if part.name == TIMERS:
+            continue
+        following: dict[str, list[Arrival]] = {}
+        for channel in coming if part.operator in heads else ():
+            for record in channel.records if channel.subtask == part.subtask else ():
+                following.setdefault(record[3], []).append(record)
+        for text, kept in part.entries.items():
+            key = str(key_of_text(text)[0])
+            records = [(number, identifier, path, key) for number, identifier, path, *_ in kept]
+            yield TakenRecords(part.subtask, (*records, *following.get(key, ())), part.keyed)
+
+
+def _at_sinks(view: SnapshotView, coming: Sequence[TakenRecords]) -> Iterator[TakenRecords]:
+    """Yield what each sink subtask wrote, if the system says which of them wrote what, and what is in flight to it."""
+    written: dict[str, list[tuple[int, int, str, str]]] = {}
+    for subtask, row in zip(view.reached_by, view.reached_sinks or (), strict=False):
+        written.setdefault(subtask, []).append((0, row["id"], row["path"], row["key"]))
+    for subtask, records in written.items():
+        records += [record for one in coming if one.subtask == subtask for record in one.records]
+        yield TakenRecords(subtask, tuple(records))
+
+
+def placement_problems(job: JobView | None, view: SnapshotView) -> Iterator[str]:
+    """Yield which keys have state in a subtask that does not own their key group (RSC-1)."""
+    for part in view.state:
+        own = key_groups_of(part.subtask, job)
+        for key, group in part.groups.items():
+            if own is not None and group not in own:
+                yield (
+                    f"key {key} of {part.operator} is in {part.subtask}, which owns the key groups {own.start} to "
+                    f"{own.stop - 1}, but its key group is {group}"
+                )
+
+
+def key_groups_of(subtask: str, job: JobView | None) -> range | None:
+    """Return the key groups that a subtask owns (RSC-1); None if it owns none, or the system does not say."""
+    view = job.by_name.get(subtask) if job is not None else None
+    return range(*view.key_groups) if view is not None and view.key_groups is not None else None
+
+
+SPLIT_IDS = 100_000
+"""In the workload ``lineage``, the ids of one split lie in one range of this length, in reading order."""
+
+
+Place = tuple[str, int]
+"""(vertex of the plan's job, place of a subtask among those of the vertex)."""
+
+
+def _place_of(subtask: str, job: JobView | None) -> Place | None:
+    """Return the place of a subtask in the plan's job; None if the system does not say."""
+    view = job.by_name.get(subtask) if job is not None else None
+    if job is None or view is None or not view.vertex:
+        return None
+    return view.vertex, job.like(subtask).index(subtask)
+
+
+Step = tuple[str, int, str]
+"""(vertex, number of its subtask, operator); no operator stands for the place where the record is."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Path:
+    """A path, read once for all records that came on it."""
+
+    hops: tuple[tuple[Step, Step, bool], ...]
+    """From each step to the next; and whether that is the next operator of a chain, and not along an edge."""
+    vertices: tuple[str, ...]
+    """The vertices in order; a vertex counts once for all operators of its chain."""
+    is_whole: bool
+    """Whether every part of the path names an operator of a subtask."""
+    problems: tuple[str, ...]
+    """Each step that no edge allows."""
+    backwards: tuple[_Hop, ...]
+    """Its hops, the last one first."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Hop:
+    """What a hop of a path says about the key of a record that came on it."""
+
+    target: str
+    """The vertex to which it leads."""
+    index: int
+    by_key: bool
+    """Whether it goes along hash edges alone."""
+    rekeyed: bool
+    """Whether the operator before it gives records new keys."""
+
+
+class RecordPaths:
+    """What the edges of a job say about the paths of records. Each path is read once."""
+
+    def __init__(self, job: JobPlan) -> None:
+        """Take the job."""
+        self.job = job
+        self._vertex_of = {
+            operator.name: vertex.name for vertex in job.vertices for operator in vertex.operators
+        }
+        self._places = {
+            operator.name: place for vertex in job.vertices for place, operator in enumerate(vertex.operators)
+        }
+        """Operator -> its place in the chain of its vertex."""
+        self._lengths = {vertex.name: len(vertex.operators) for vertex in job.vertices}
+        self._rekeys = [
+            operator.name
+            for vertex in job.vertices
+            for operator in vertex.operators
+            if operator.kind == "rekey"
+        ]
+        self._windows = windows_of(job)
+        self._edges: dict[tuple[str, str], tuple[EdgePlan, ...]] = {}
+        for edge in job.edges:
+            ends = edge.source, edge.target
+            self._edges[ends] = (*self._edges.get(ends, ()), edge)
+        self._read: dict[tuple[str, Place | None], _Path] = {}
+        """(path, end) -> what it says."""
+
+    def way_problems(self, path: str, end: Place | None) -> Iterator[str]:
+        """Yield each step of a path that no edge allows; the last step leads to the place where the record is."""
+        return iter(self._path(path, end).problems)
+
+    def _problems(self, hops: Iterable[tuple[Step, Step, bool]]) -> Iterator[str]:
+        """Yield each hop that no edge allows."""
+        for (sender, i, _), (receiver, j, _), chained in hops:
+            edges = self._edges.get((sender, receiver), ())
+            if chained:
+                if i != j:
+                    yield f"a record went from {sender}[{i}] to {receiver}[{j}] within one chain"
+            elif not edges:
+                yield f"a record went from {sender}[{i}] to {receiver}[{j}], between which there is no edge"
+            elif all(edge.by is Spread.FORWARD for edge in edges) and i != j:
+                only = f"though the edge only leads to {receiver}[{i}]"
+                yield f"a record went from {sender}[{i}] to {receiver}[{j}], {only}"
+
+    def overtaken(self, arrivals: TakenRecords, end: Place | None) -> Iterator[str]:
+        """Yield which records come after others that were read later and came on the same channels (BAR-2)."""
+        latest: dict[tuple[int, str, int, str], int] = {}
+        for number, identifier, path, key in arrivals.records:
+            lane = (number, path, identifier // SPLIT_IDS, key if self._passes_window(path, end) else "")
+            if identifier < latest.get(lane, -1) and self._edges_along(path, end, number) == 1:
+                yield (
+                    f"record {identifier} is behind record {latest[lane]} in {arrivals.subtask}, though both came by "
+                    f"way of {path} and it was read first: one overtook the other"
+                )
+            latest[lane] = identifier
+
+    def _passes_window(self, path: str, end: Place | None) -> bool:
+        """Tell whether records of one key alone are in order on a path, because a window let keys go one by one."""
+        hops = self._path(path, end).hops
+        return any(operator in self._windows for (_, _, operator), _, _ in hops)
+
+    def too_often(self, arrivals: TakenRecords, end: Place | None) -> Iterator[str]:
+        """Yield which records came on one path more often than there are edges along it."""
+        for (number, identifier, path, _), times in Counter(arrivals.records).items():
+            if times > 1:
+                edges = self._edges_along(path, end, number)
+                if times > edges:
+                    yield (
+                        f"record {identifier} came to {arrivals.subtask} {times} times by way of {path}, "
+                        f"along which {edges} edges lead"
+                    )
+
+    def hops_back(self, path: str, end: Place | None) -> tuple[_Hop, ...]:
+        """Return the hops of a path, the last one first."""
+        return self._path(path, end).backwards
+
+    def vertices_on(self, path: str, end: Place | None) -> tuple[str, ...]:
+        """Return the vertices on a path, in order; a vertex counts once for all operators of its chain."""
+        return self._path(path, end).vertices
+
+    def _edges_along(self, path: str, end: Place | None, number: int) -> int:
+        """Return for how many combinations of edges one path of subtasks stands."""
+        read, found = self._path(path, end), 1
+        hops = read.hops if read.is_whole else ()
+        for position, ((sender, i, _), (receiver, j, _), chained) in enumerate(hops, 1):
+            if not chained:
+                last = end is not None and position == len(hops)
+                found *= sum(
+                    (edge.by is not Spread.FORWARD or i == j) and (not last or edge.input == number)
+                    for edge in self._edges.get((sender, receiver), ())
+                )
+        return found
+
+    def _path(self, path: str, end: Place | None) -> _Path:
+        """Return what a path says; its last step is the place where the record is."""
+        if (path, end) not in self._read:
+            self._read[path, end] = self._read_path(path, end)
+        return self._read[path, end]
+
+    def _read_path(self, path: str, end: Place | None) -> _Path:
+        parts = path.split(">") if path else []
+        found = [_STEP.fullmatch(part) for part in parts]
+        steps: list[Step] = [
+            (self._vertex_of.get(step["operator"], ""), int(step["index"]), step["operator"])
+            for step in found
+            if step is not None
+        ]
+        is_whole = len(steps) == len(parts)
+        if end is not None:
+            steps.append((*end, ""))
+        hops = tuple((step, after, self._is_chained(step, after)) for step, after in pairwise(steps))
+        starts = [steps[0], *(after for _, after, chained in hops if not chained)] if steps else []
+        vertices = tuple(vertex for vertex, _, _ in starts)
+        problems = self._problems(hops) if is_whole else (f"{path!r} is no path of subtasks",)
+        return _Path(hops, vertices, is_whole, tuple(problems), tuple(map(self._hop, reversed(hops))))
+
+    def _hop(self, hop: tuple[Step, Step, bool]) -> _Hop:
+        (sender, _, operator), (receiver, index, _), chained = hop
+        edges = self._edges.get((sender, receiver), ())
+        by_key = not chained and bool(edges) and all(edge.by is Spread.HASH for edge in edges)
+        return _Hop(receiver, index, by_key, operator in self._rekeys)
+
+    def _is_chained(self, step: Step, after: Step) -> bool:
+        """Tell whether a hop leads to the next operator of a chain, and not along an edge."""
+        (sender, _, operator), (receiver, _, next_one) = step, after
+        place = self._places.get(operator, -1)
+        return (
+            sender == receiver
+            and place < self._lengths.get(sender, 0) - 1
+            and self._places.get(next_one, place + 1) == place + 1
+        )
+
+
+class _Receivers:
+    """To which subtasks hash edges sent each key, by the paths of the records of one checkpoint."""
+
+    def __init__(self, paths: RecordPaths) -> None:
+        self._paths = paths
+        self._found: dict[tuple[str, str], dict[int, str]] = {}
+        """(vertex, key) -> the subtasks that got the key over hash edges, each with a path that leads there."""
+
+    def note(self, arrivals: TakenRecords, end: Place | None) -> None:
+        """Take the paths of some records."""
+        for path, last_key in dict.fromkeys((path, key) for _, _, path, key in arrivals.records):
+            key = last_key
+            for hop in self._paths.hops_back(path, end):
+                if hop.by_key:
+                    self._found.setdefault((hop.target, key), {}).setdefault(hop.index, path)
+                if hop.rekeyed:
+                    key = key.rpartition(".")[0]
+
+    def split_keys(self) -> Iterator[str]:
+        """Yield which keys were sent by hash edges to more than one subtask of a vertex (RSC-1)."""
+        for (vertex, key), found in self._found.items():
+            if len(found) > 1:
+                (one, path), (other, another), *_ = found.items()
+                yield (
+                    f"key {key!r} went to {vertex}[{one}] by way of {path or 'its source'} and to {vertex}[{other}] by "
+                    f"way of {another or 'its source'}, though records are sent there by key"
+                )

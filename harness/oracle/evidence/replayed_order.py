@@ -1,0 +1,205 @@
+"""Records in flight take effect in their order after a restore, at another parallelism too (UNA-1, RSC-3).
+
+A checkpoint holds the records of a channel in the order in which they were sent. A restore hands them out again, to the
+same receiver or to those that own their keys now. So take the records of one key that went the same way from a channel
+on: wherever they come, those that were in flight stand in the order in which the checkpoint held them, with nothing
+between them that was sent later. And of one key and split, no record comes before one that was read first, whichever
+job of a trial sent it: what is replayed comes before everything newer.
+
+Where a rebalance edge becomes narrower or wider, records of one key from several channels meet in one, in any order.
+Nothing is said of what lies behind such an edge. Nor does a list without keys tell an order once it was dealt out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from operator import itemgetter
+
+from barrier_tck.harness.oracle.evidence.in_flight import edge_of
+from barrier_tck.harness.oracle.evidence.record_routes import (
+    SPLIT_IDS,
+    Place,
+    RecordPaths,
+    TakenRecords,
+    arrivals_of,
+)
+from barrier_tck.harness.plan.job_graph import JobPlan, Spread
+from barrier_tck.harness.record.history import InFlight, SnapshotView
+from barrier_tck.harness.system.job_view import JobView
+
+REPLAYED = "replayed"
+"""The count of a finding that says how many records in flight were found again beside others of their channel."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """What a checkpoint held of one channel, of the records that had come to its sender on one path."""
+
+    checkpoint: int
+    channel: str
+    target: str
+    """The vertex of the receiver."""
+    input: int
+    path: str
+    hop: int
+    """How many vertices lie on the path, so which vertex of a lane follows them."""
+    places: dict[int, int]
+    """Id -> its place in the channel."""
+
+
+class _Blocks:
+    """Blocks by their paths: a lane is compared with those alone whose records may have gone on in it."""
+
+    def __init__(self, blocks: Iterable[_Block]) -> None:
+        self._by_path: dict[str, list[tuple[int, _Block]]] = {}
+        for number, block in enumerate(blocks):
+            self._by_path.setdefault(block.path, []).append((number, block))
+
+    def __bool__(self) -> bool:
+        return bool(self._by_path)
+
+    def on_the_way(self, path: str) -> list[_Block]:
+        """Return the blocks whose paths are a beginning of a path, or all of it, in the order of the blocks."""
+        steps = path.split(">")
+        beginnings = ("", *(">".join(steps[:count]) for count in range(1, len(steps) + 1) if path))
+        found = [entry for beginning in beginnings for entry in self._by_path.get(beginning, ())]
+        return [block for _, block in sorted(found, key=itemgetter(0))]
+
+
+@dataclass(frozen=True, slots=True)
+class _Lane:
+    """The records of one key that came to one subtask on one path, in the order in which it took them."""
+
+    subtask: str
+    number: int
+    """Of the input."""
+    path: str
+    key: str
+    vertices: tuple[str, ...]
+    ids: tuple[int, ...]
+
+
+@dataclass
+class ReplayedOrder:
+    """Judges the order of records in checkpoints that descend from restored ones."""
+
+    jobs: Sequence[JobPlan]
+    """The job, and what becomes of it at each rescaled start."""
+    compared: int = 0
+    """How many records that were in flight have been found again, beside others of their channel and key."""
+    _routes: RecordPaths = field(init=False)
+    _mixed: frozenset[str] = field(init=False)
+    """The vertices in which a change of parallelism mixes the channels of one sender."""
+    _one_way: frozenset[tuple[str, str]] = field(init=False)
+    """The pairs of vertices between which one edge leads."""
+    _held: dict[int, list[_Block]] = field(default_factory=dict)
+    """Checkpoint that was restored -> what it held."""
+
+    def __post_init__(self) -> None:
+        """Look at the edges."""
+        self._routes = RecordPaths(self.jobs[0])
+        dealt = {edge.target for job in self.jobs for edge in job.edges if edge.by is Spread.REBALANCE}
+        self._mixed = frozenset(dealt if len(self.jobs) > 1 else ())
+        edges = Counter((edge.source, edge.target) for edge in self.jobs[0].edges)
+        self._one_way = frozenset(ends for ends, count in edges.items() if count == 1)
+
+    def problems(
+        self, view: SnapshotView, job: JobView | None, restored: Sequence[tuple[SnapshotView, JobPlan]]
+    ) -> Iterator[str]:
+        """Yield what is out of order in a checkpoint of a job.
+
+        ``restored`` are the checkpoints from which its attempt descends, each with the plan of the job that took it.
+        """
+        blocks = _Blocks(block for before, plan in restored for block in self._blocks(before, plan))
+        if not blocks and len(self.jobs) == 1:
+            return
+        for arrivals, end in arrivals_of(self.jobs[0], job, view):
+            if len(self.jobs) > 1 and not arrivals.keyed:
+                continue
+            for lane in self._lanes(arrivals, end):
+                if len(self.jobs) > 1:
+                    yield from _read_later(lane)
+                for block in blocks.on_the_way(lane.path):
+                    yield from self._replayed(lane, block)
+
+    def _blocks(self, view: SnapshotView, plan: JobPlan) -> list[_Block]:
+        """Return what a checkpoint holds of each channel, path by path; ``plan`` is the job that took it."""
+        if view.checkpoint not in self._held:
+            self._held[view.checkpoint] = [
+                _Block(
+                    view.checkpoint,
+                    f"{one.sender}->{one.receiver}",
+                    edge.target,
+                    edge.input,
+                    path,
+                    len(self._routes.vertices_on(path, None)),
+                    places,
+                )
+                for one in view.in_flight
+                if (edge := edge_of(plan, one)) is not None
+                for path, places in _by_path(one).items()
+                if len(places) > 1
+            ]
+        return self._held[view.checkpoint]
+
+    def _lanes(self, arrivals: TakenRecords, end: Place | None) -> Iterator[_Lane]:
+        """Yield the records that have come on one way each; none if several edges may have brought them."""
+        found: dict[tuple[int, str, str], list[int]] = {}
+        for number, identifier, path, key in arrivals.records:
+            found.setdefault((number, path, key), []).append(identifier)
+        for (number, path, key), ids in found.items():
+            if len(ids) > 1 and len(set(ids)) == len(ids):
+                vertices = self._routes.vertices_on(path, end)
+                if self._is_one_way(vertices) and not self._mixed.intersection(vertices):
+                    yield _Lane(arrivals.subtask, number, path, key, vertices, tuple(ids))
+
+    def _is_one_way(self, vertices: Sequence[str]) -> bool:
+        """Tell whether one edge leads from each of these vertices to the next."""
+        return self._one_way.issuperset(pairwise(vertices))
+
+    def _replayed(self, lane: _Lane, block: _Block) -> Iterator[str]:
+        """Yield what of a block on its way does not stand in a lane as it stood in its channel."""
+        ends_here = lane.path == block.path
+        follows = lane.vertices[block.hop] if block.hop < len(lane.vertices) else None
+        if follows != block.target or (ends_here and lane.number != block.input):
+            return
+        held = [(place, one) for place, one in enumerate(lane.ids) if one in block.places]
+        if len(held) < 2:
+            return
+        self.compared += len(held)
+        where = f"of key {lane.key} in {lane.subtask}"
+        which = f"checkpoint {block.checkpoint} held both in flight on {block.channel}"
+        for (place, one), (following, other) in pairwise(held):
+            if block.places[one] > block.places[other]:
+                yield f"record {other} {where} is behind record {one}, and {which} the other way round (RSC-3)"
+            # Records that a source sends show no path, so those of several sources may lie between them.
+            elif block.path and following > place + 1:
+                between = lane.ids[place + 1]
+                yield (
+                    f"record {between} {where} is between {one} and {other}; {which}, one right after the other (UNA-1)"
+                )
+
+
+def _by_path(one: InFlight) -> dict[str, dict[int, int]]:
+    """Return path -> id -> place of what is in flight on a channel."""
+    paths: dict[str, dict[int, int]] = {}
+    for place, row in enumerate(one.rows):
+        paths.setdefault(row["path"], {})[row["id"]] = place
+    return paths
+
+
+def _read_later(lane: _Lane) -> Iterator[str]:
+    """Yield which records come after others of their split that were read later."""
+    latest: dict[int, int] = {}
+    for one in lane.ids:
+        split = one // SPLIT_IDS
+        if one < latest.get(split, -1):
+            way = lane.path or "their source"
+            yield (
+                f"record {one} of key {lane.key} is behind record {latest[split]} in {lane.subtask}, though both came "
+                f"by way of {way} and it was read first: a rescaled start changed their order (RSC-3)"
+            )
+        latest[split] = one

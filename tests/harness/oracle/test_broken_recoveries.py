@@ -1,0 +1,164 @@
+"""Which broken recoveries a trial would have shown; grain: scripted histories, then the effect of a break."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from barrier_tck.faults.kinds.kill_worker import KillWorker
+from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
+from barrier_tck.harness.oracle.broken_recoveries import could_show
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan, WorkloadPlan
+from barrier_tck.harness.record import operations as told
+from barrier_tck.harness.record.history import SnapshotView
+from barrier_tck.harness.record.reasons import Reason
+from barrier_tck.harness.record.records import FaultRecord
+from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
+from barrier_tck.harness.system.broken_recovery import BrokenRecovery, NoChance
+from barrier_tck.harness.trial.trial_run import run_trial
+from barrier_tck.harness.workloads.keyed_totals import KeyedTotals
+from tests.harness.oracle.oracle_histories import CRASH, Book, a_context, a_plan, right_view
+
+PLAN = a_plan()
+SPLITS = [split.name for split in KeyedTotals().splits(PLAN)]
+JUDGED = (Finding("all", ("REC-1", "REC-2", "SRC-1", "SNK-1"), Verdict.VALID, ""),)
+RESTORING = (BrokenRecovery.READ_AGAIN, BrokenRecovery.STATE_DROPPED)
+
+
+def view(checkpoint: int, read: int, attempt: int = 1) -> SnapshotView:
+    """Return a right checkpoint, a number of records into the first split."""
+    at = dict.fromkeys(SPLITS, 0) | {SPLITS[0]: read}
+    return msgspec.structs.replace(right_view(PLAN, checkpoint, at), attempt=attempt)
+
+
+def chances(book: Book, *views: SnapshotView, judged: Any = JUDGED, **changes: Any) -> dict[str, str]:
+    context = a_context(msgspec.structs.replace(PLAN, **changes), book, views=views)
+    return could_show(context, judged)
+
+
+def recovered(restored: int | None = 1) -> Book:
+    book = Book().attempt(1).checkpoint(1).attempt_failed(1)
+    return book.attempt(2, restored).checkpoint(2, 2)
+
+
+def test_a_restore_in_the_midst_of_the_input_shows_what_is_restored_wrongly() -> None:
+    shown = chances(recovered(), view(1, read=2), view(2, read=4, attempt=2))
+    assert [shown[how] for how in RESTORING] == ["", ""]
+
+
+@pytest.mark.parametrize(
+    ("book", "views", "why"),
+    [
+        (Book().attempt(1).checkpoint(1), (view(1, 2),), NoChance.NOT_RECOVERED),
+        (
+            Book().attempt(1).checkpoint(1).attempt_failed(1).started(2, 1),
+            (view(1, 2),),
+            NoChance.NOT_RECOVERED,
+        ),
+        (recovered(None), (view(2, 4, 2),), NoChance.TOO_EARLY),
+        (recovered(), (view(1, 0), view(2, 4, 2)), NoChance.TOO_EARLY),
+        (recovered(), (view(1, 4), view(2, 4, 2)), NoChance.INPUT_WAS_READ),
+        (recovered(), (view(1, 2),), NoChance.NOT_COMPARED),
+        (recovered(), (view(1, 2), view(2, 4, attempt=1)), NoChance.NOT_COMPARED),
+        (recovered(), (), NoChance.NOT_COMPARED),
+    ],
+    ids=[
+        "no failure",
+        "an attempt that never ran",
+        "began again at the beginning",
+        "restored from before the first record",
+        "nothing left to read",
+        "no later checkpoint",
+        "a later checkpoint of the attempt before",
+        "no checkpoint was opened",
+    ],
+)
+def test_a_trial_says_why_it_would_not_have_shown_it(
+    book: Book, views: tuple[SnapshotView, ...], why: NoChance
+) -> None:
+    shown = chances(book, *views)
+    assert [shown[how] for how in RESTORING] == [why.value, why.value]
+
+
+def test_without_state_only_what_is_read_again_shows() -> None:
+    bare = msgspec.structs.replace(view(1, 2), state=())
+    shown = chances(recovered(), bare, view(2, 4, 2))
+    assert [shown[how] for how in RESTORING] == ["", NoChance.NOTHING_KEPT.value]
+
+
+def test_what_no_checker_speaks_for_does_not_show() -> None:
+    of_rec_2 = (Finding("one", ("REC-2",), Verdict.VALID, ""),)
+    shown = chances(recovered(), view(1, 2), view(2, 4, 2), judged=of_rec_2)
+    assert {shown[how] for how in RESTORING} == {NoChance.NOT_COMPARED.value}
+
+
+def pending(ends: told.Operation | None = None, prepared: int = 0) -> Book:
+    """Return a history in which the sink has acknowledged checkpoint 2 when attempt 1 fails."""
+    book = Book().attempt(1).checkpoint(1).triggered(2)
+    book.tell(told.Acknowledged(2, 1, "sink[0]", prepared=prepared))
+    if ends is not None:
+        book.tell(ends)
+    return book.attempt_failed(1).attempt(2, 1).checkpoint(3, 2)
+
+
+GIVEN_UP = told.CheckpointAborted(2, 1, Reason.ATTEMPT_FAILED)
+
+
+def test_what_was_pending_when_its_attempt_failed_shows_a_missing_fence() -> None:
+    how = BrokenRecovery.UNFENCED
+    assert chances(pending(GIVEN_UP))[how] == ""
+    assert chances(pending(told.CheckpointAborted(2, 1, Reason.EXPIRED)))[how] == NoChance.NOTHING_PENDING
+    assert chances(recovered())[how] == NoChance.NOTHING_PENDING
+
+
+def test_a_crashed_coordinator_could_tell_nobody_what_it_gave_up() -> None:
+    context = a_context(msgspec.structs.replace(PLAN, faults=(CRASH,)), pending())
+    fired = FaultRecord(0, "crash", "crash_coordinator", "at 10 ms", None, "fired")
+    crashed = TrialContext(context.plan, context.history, faults=(fired,), subtasks=context.subtasks)
+    assert could_show(crashed, JUDGED)[BrokenRecovery.UNFENCED] == NoChance.NOTHING_PENDING
+
+
+def test_prepared_output_of_a_checkpoint_that_never_completed_shows_an_early_commit() -> None:
+    how = BrokenRecovery.COMMITTED_EARLY
+    assert chances(pending(GIVEN_UP, prepared=3))[how] == ""
+    assert chances(pending(GIVEN_UP))[how] == NoChance.NOTHING_PREPARED
+    completed = told.CheckpointCompleted(2, 1)
+    assert chances(pending(completed, prepared=3))[how] == NoChance.NOTHING_PREPARED
+
+
+# --- what a break does to a trial ---------------------------------------------------------------------------
+
+
+def killed(point: ProtocolPoint, nth: int = 1, subtask: str = "keep[0]") -> ScheduledFault:
+    return ScheduledFault(KillWorker("keep[0]"), After(point, subtask, nth))
+
+
+TWICE = TrialPlan(
+    seed=2,
+    workload=WorkloadPlan("lineage", batches=8, batch_records=3, records_per_second=300),
+    checkpoints=CheckpointPlan(mode="at_least_once", interval_ms=15),
+    faults=(
+        killed(ProtocolPoint.RECORDS_PROCESSED),
+        killed(ProtocolPoint.COMPLETION_NOTIFIED, subtask="out[0]"),
+    ),
+)
+"""Lineage in at-least-once mode; the first recovery starts from the beginning, the second restores a checkpoint."""
+
+
+def test_a_recovery_from_the_beginning_does_not_excuse_records_that_are_read_again(tmp_path: Path) -> None:
+    system = ReferenceSimulated()
+    record = run_trial(TWICE, system, tmp_path)
+    assert record.verdict is Verdict.VALID, record.findings
+    restored = [attempt.restored_checkpoint for attempt in record.attempts]
+    assert restored[:2] == [None, None] and restored[2] is not None
+    assert record.could_show[BrokenRecovery.READ_AGAIN] == ""
+    broken = system.broken(TWICE, BrokenRecovery.READ_AGAIN)
+    assert broken is not None
+    control = run_trial(broken, system, tmp_path)
+    (finding,) = [one for one in control.findings if one.checker == "dataflow"]
+    assert finding.verdict is Verdict.INVALID
