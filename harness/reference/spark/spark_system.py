@@ -9,16 +9,13 @@ from __future__ import annotations
 import contextlib
 import io
 import shutil
-import statistics
 import tempfile
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from barrier_tck.faults.fault import Ends
 from barrier_tck.faults.latency import Latency
 from barrier_tck.faults.targets import Direction
 from barrier_tck.harness.cluster.cluster import Cluster
@@ -31,40 +28,19 @@ from barrier_tck.harness.cluster.cluster_config import (
 )
 from barrier_tck.harness.cluster.driver.driver_process import DriverProcess
 from barrier_tck.harness.oracle.applicable import is_exact
-from barrier_tck.harness.plan.trial_plan import NetworkPlan, TrialPlan, to_builtins
-from barrier_tck.harness.record.history import End, History, OutputComparison, Row
-from barrier_tck.harness.record.reasons import Reason
-from barrier_tck.harness.reference.checkpoint_storages import require_shared, stored_below
-from barrier_tck.harness.reference.forged_messages import Forger
-from barrier_tck.harness.reference.jobs import (
-    CHECKPOINTS,
-    SAVEPOINTS,
-    give_out_ids,
-    kinds_of,
-)
+from barrier_tck.harness.plan.trial_plan import NetworkPlan, TrialPlan
+from barrier_tck.harness.record.history import OutputComparison, Row
+from barrier_tck.harness.reference.checkpoint_storages import require_shared
 from barrier_tck.harness.reference.mutants import catalogue_recovery
-from barrier_tck.harness.reference.observed_inputs import InputsDirectory
-from barrier_tck.harness.reference.observed_messages import MessagesDirectory
-from barrier_tck.harness.reference.observed_passages import PassagesDirectory
-from barrier_tck.harness.reference.observed_reads import ReadsDirectory
 from barrier_tck.harness.reference.operators import OUTPUT
-from barrier_tck.harness.reference.planned_savepoints import planned_savepoints
-from barrier_tck.harness.reference.repeated_messages import RepeatableMessages, RepeatedMessages
 from barrier_tck.harness.reference.sink_files import rows_by_writer
-from barrier_tck.harness.reference.snapshot_views import CheckpointOpener, view_storage
-from barrier_tck.harness.reference.spark.disks import JobDisks, metadata_of, primary_of
-from barrier_tck.harness.reference.spark.executor_memories import ExecutorMemories
-from barrier_tck.harness.reference.spark.job_doors import JobOrder, JobReports
-from barrier_tck.harness.reference.spark.job_parts import graph_of, name_of, parts_of
+from barrier_tck.harness.reference.spark.job_parts import name_of
 from barrier_tck.harness.reference.spark.judge import SparkJudge
 from barrier_tck.harness.reference.spark.proxied_network import ProxyNetwork
 from barrier_tck.harness.reference.spark.proxies import ProxyServers
-from barrier_tck.harness.reference.spark.remote_job import JobDrivers, RemoteJob, doors_of
-from barrier_tck.harness.reference.spark.spark_targets import SparkTargets
-from barrier_tck.harness.reference.spark.spark_watcher import FAULT_POINTS, SparkWatcher
-from barrier_tck.harness.reference.spark.storage_services import StorageServices, TrialStore
-from barrier_tck.harness.reference.stored_elsewhere import FilesAndMedium
-from barrier_tck.harness.reference.unsynced_files import lose_unsynced
+from barrier_tck.harness.reference.spark.remote_job import JobDrivers, doors_of
+from barrier_tck.harness.reference.spark.spark_trial import CommittedRows, SparkTrial, TrialEnvironment
+from barrier_tck.harness.reference.spark.storage_services import StorageServices
 from barrier_tck.harness.support.errors import OperatingError
 from barrier_tck.harness.system.broken_recovery import BrokenRecovery
 from barrier_tck.harness.system.job_view import JobView
@@ -74,22 +50,13 @@ from barrier_tck.harness.workloads import flights
 from barrier_tck.harness.workloads.barrier_jobs import barrier_view
 from barrier_tck.harness.workloads.workload import Workload, read_splits, write_splits
 from barrier_tck.harness.workloads.workload_names import filled, workload_named
-from barrier_tck.reference_impl.ids import SubtaskId
 from barrier_tck.reference_impl.operators.graph import JobGraph
-from barrier_tck.reference_impl.protocol.coordinator_states import JobState
 from barrier_tck.reference_impl.state.backend import StateBackend
-from barrier_tck.reference_impl.storage.checkpoint_storage import (
-    FileCheckpointStorage,
-    MediumCheckpointStorage,
-)
-from barrier_tck.reference_impl.storage.filesystem import FileSystem, LocalFileSystem
 
 WORKERS, CORES_PER_WORKER = 3, 3
 """Nine slots: the standard job of five subtasks still fits when one executor is dead."""
 _FLIGHT_SPLITS = 8
 _EXECUTORS_TIMEOUT_S = 60.0
-_LOOK_AGAIN_MS = 20.0
-_RUNTIME_POINTS = {fault_point: point for point, fault_point in FAULT_POINTS.items()}
 _CAPABILITIES = frozenset(
     {
         Capability.EXECUTOR_KILL,
@@ -248,164 +215,27 @@ class ReferenceSpark:
             self._services.of(plan, scratch, self._cluster.driver_host) as store,
         ):
             source = _input_directory(driver, workload, plan, scratch)
-            return self._run_job(drivers, plan, workload, source, scratch, nemesis, network, store)
-
-    def _run_job(
-        self,
-        drivers: JobDrivers,
-        plan: TrialPlan,
-        workload: Workload,
-        source: Path,
-        scratch: Path,
-        nemesis: NemesisHooks,
-        network: ProxyNetwork | None,
-        store: TrialStore | None,
-    ) -> TrialOutcome:
-        graph = graph_of(plan, source)
-        if network is not None:
-            _slow_down(network, graph, plan.network)
-        root = scratch / "files"
-        root.mkdir()
-        files: FileSystem = LocalFileSystem(root)
-        outside = stored_below(scratch / "stored", plan)
-        of_judges = store.of_judges if store is not None else outside
-        components = parts_of(plan, self._backend, of_judges)
-        primaries, metadata = None, None
-        if of_judges is None:
-            on_files = FileCheckpointStorage(files, graph.name, CHECKPOINTS)
-            storage: MediumCheckpointStorage = on_files
-            primaries = partial(primary_of, storage=on_files, files_root=root)
-            metadata = partial(metadata_of, on_files, root, graph.name)
-        else:
-            storage = of_judges(files, graph.name, CHECKPOINTS)
-            files = FilesAndMedium(files, storage.medium, (CHECKPOINTS, SAVEPOINTS))
-        opener = CheckpointOpener(
-            graph,
-            kinds_of(plan),
-            components,
-            lambda: files,
-            CHECKPOINTS,
-            OUTPUT,
-            _rows_of if workload.spec is None else None,
-            plan.checkpoints.local_compression is not None,
-        )
-        give_out_ids(plan, storage)
-        reads = ReadsDirectory(str(scratch / "reads"))
-        Path(reads.path).mkdir()
-        inputs = InputsDirectory(str(scratch / "inputs"))
-        Path(inputs.path).mkdir()
-        passages = PassagesDirectory(str(scratch / "passages"))
-        Path(passages.path).mkdir()
-        messages = MessagesDirectory(str(scratch / "messages"))
-        Path(messages.path).mkdir()
-        watcher = SparkWatcher(opener, reads, planned_savepoints(plan))
-        journals = scratch / "unsynced" if any(one.fault.loses_unsynced for one in plan.faults) else None
-        order = JobOrder(
-            plan=to_builtins(plan),
-            source=str(source),
-            root=str(root),
-            reads=reads.path,
-            inputs=inputs.path,
-            passages=passages.path,
-            messages=messages.path if plan.records_channels else None,
-            watched=tuple(
-                (_RUNTIME_POINTS[point], SubtaskId.parse(subtask) if subtask is not None else None)
-                for point, subtask in nemesis.watched_points()
-            ),
-            proxied=network is not None,
-            backend=self._backend,
-            elsewhere=store.of_job if store is not None else outside,
-            journals=str(journals) if journals is not None else None,
-        )
-        job = RemoteJob(drivers, order, lambda: watcher.finished)
-        watcher.on_job_over, watcher.on_savepoint = job.job_over, job.take_savepoint
-        repeats = RepeatedMessages(lambda: job.repeat(repeats.in_force))
-        forger = Forger(
-            lambda: components.checkpoint_storage(files, graph.name, CHECKPOINTS),
-            graph.subtasks,
-            job.take_forged,
-        )
-        assert self._cluster is not None
-        disks: JobDisks | ExecutorMemories = (
-            ExecutorMemories(lambda: watcher.processes.values(), graph.name, root)
-            if plan.checkpoints.local_copies == "memory"
-            else JobDisks(self._cluster.directory, self._cluster.worker_host, graph.name, root)
-        )
-        targets = SparkTargets(
-            lambda: watcher.processes,
-            watcher.note_kill,
-            job,
-            disks,
-            primaries,
-            metadata,
-            bool(plan.local_recovery),
-            self._cluster.local_directory,
-            self._cluster.host,
-            self._cluster.worker_at,
-            self._config.workers,
-            network,
-            lambda subtask: RepeatableMessages(repeats, subtask, forger),
-            (lambda pids: lose_unsynced(journals, root, pids)) if journals is not None else None,
-            store,
-        )
-        nemesis.bind(targets, watcher.now_ms)
-        watcher.nemesis, watcher.network = nemesis, network
-        drivers.tell(watcher, network)
-        if any(planned.fault.ends is Ends.COORDINATOR for planned in plan.faults):
-            drivers.keep_spare()
-        try:
-            job.start()
-            end, detail, pending = _wait(job, watcher, nemesis, plan)
-            stops = 0
-            while job.stopped_with is not None:
-                stops += 1
-                later = plan.after_stops(stops)
-                watcher.rescaled(graph_of(later, source))
-                job.start_from(job.stopped_with, later)
-                end, detail, pending = _wait(job, watcher, nemesis, plan)
-        finally:
-            nemesis.heal_all()  # before the job ends: a stopped process cannot leave
-            job.close()
-            drivers.tell(JobReports(), None)
-            targets.replace_lost()
-        disks.wipe_all()
-        for read in inputs.take_all():
-            watcher.note(read, process="source")
-        for log in messages.observed():
-            watcher.note(log, process="doors")
-        duration_ms = watcher.now_ms()
-        if end is End.STUCK:
-            watcher.cut_off(Reason.OUT_OF_TIME, detail)
-        output, query = self._output(workload, plan, source, root / OUTPUT)
-        recoveries = watcher.kill_to_first_record_ms()
-        history = History(
-            operations=tuple(watcher.operations),
-            end=end,
-            reason=watcher.end_reason,
-            detail=detail,
-            output=output[0] if output is not None else None,
-            output_by=output[1] if output is not None else (),
-            checkpoints=tuple(watcher.views),
-            storage=view_storage(opener.storage, files, CHECKPOINTS, OUTPUT, SAVEPOINTS),
-            pending=pending,
-            output_query=query,
-            epoch_ms=watcher.epoch_ms,
-        )
-        return TrialOutcome(
-            history=history,
-            attempts=watcher.attempts(),
-            checkpoints=watcher.checkpoints(),
-            snapshots=tuple(watcher.snapshots),
-            subtasks=tuple(str(subtask) for subtask in graph.subtasks),
-            duration_ms=duration_ms,
-            measurements={"kill_to_first_record_ms": statistics.median(recoveries)} if recoveries else {},
-            refused_connections=job.refused,
-            passages=passages.take_all(watcher.epoch_ms),
-        )
+            found = TrialEnvironment(
+                self._cluster,
+                self._config.workers,
+                drivers,
+                source,
+                scratch,
+                self._backend,
+                network,
+                store,
+            )
+            trial = SparkTrial(plan, workload, found, nemesis, _rows_of)
+            if network is not None:
+                _slow_down(network, trial.graph, plan.network)
+            ended = trial.run()
+            duration_ms = trial.note_observations(ended)
+            output, query = self._output(workload, plan, source, trial.kept.root / OUTPUT)
+            return trial.outcome(ended, duration_ms, output, query)
 
     def _output(
         self, workload: Workload, plan: TrialPlan, source: Path, directory: Path
-    ) -> tuple[tuple[tuple[Row, ...], tuple[str, ...]] | None, OutputComparison | None]:
+    ) -> tuple[CommittedRows | None, OutputComparison | None]:
         """Return the committed rows with their writers, or what a Spark batch query says about them, or why they
         cannot be read.
 
@@ -470,22 +300,3 @@ def _input_directory(driver: DriverProcess, workload: Workload, plan: TrialPlan,
     if not flights.is_prepared(directory, _FLIGHT_SPLITS):
         doors_of(driver).prepare_flights(str(directory), _FLIGHT_SPLITS)
     return directory
-
-
-def _wait(
-    job: RemoteJob, watcher: SparkWatcher, nemesis: NemesisHooks, plan: TrialPlan
-) -> tuple[End, str, tuple[str, ...]]:
-    """Wait for the job's end or the trial's bound; meanwhile timed faults strike and lasting faults are healed."""
-    bound_ms = plan.limits.wall_s * 1_000.0
-    while True:
-        due_ms = nemesis.next_time_ms()
-        # A fault that fires at a point meanwhile may have to be healed: look again soon.
-        next_ms = min(bound_ms, watcher.now_ms() + _LOOK_AGAIN_MS, due_ms if due_ms is not None else bound_ms)
-        ended = job.wait(max(0.0, next_ms - watcher.now_ms()) / 1_000.0)
-        if ended is not None:
-            end = End.FAILED if ended.state is JobState.FAILED else End.FINISHED
-            return end, ended.reason, ()
-        if watcher.now_ms() >= bound_ms:
-            return End.STUCK, f"no end within {plan.limits.wall_s} s", job.waiting_for()
-        if due_ms is not None and watcher.now_ms() >= due_ms:
-            nemesis.time_reached(watcher.now_ms())
