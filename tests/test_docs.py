@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from pathlib import Path
 from typing import Any, get_args
 
@@ -253,14 +254,18 @@ def test_fields_of_the_metadata_in_the_document_are_those_that_are_written(
     assert [name for row in rows(part, r"`.*`") for name in _columns(row[0])] == fields
 
 
-def test_decisions_are_numbered_listed_and_of_one_form() -> None:
+def test_changelog_begins_with_what_is_unreleased_and_has_a_date_for_the_version() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    sections = re.findall(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert sections[0] == "Unreleased"
+    assert re.fullmatch(rf"{re.escape(version)} - \d{{4}}-\d{{2}}-\d{{2}}", sections[1])
+
+
+def test_decisions_are_numbered_and_of_one_form() -> None:
     records = sorted(DECISIONS.glob("[0-9]*.md"))
     assert [int(record.name[:4]) for record in records] == list(range(1, len(records) + 1))
-    index = (DECISIONS / "README.md").read_text()
     for record in records:
-        title = record.read_text().partition("\n")[0]
-        assert title.startswith(f"# {record.name[:4]}: ")
-        assert f"| [{record.name[:4]}]({record.name}) | {title.partition(': ')[2]} |" in index
+        assert record.read_text().startswith(f"# {record.name[:4]}: ")
         assert headings(record) >= {
             "context",
             "decision",
@@ -268,6 +273,35 @@ def test_decisions_are_numbered_listed_and_of_one_form() -> None:
             "consequences",
             "what-would-change-our-mind",
         }, record.name
+
+
+def test_every_decision_is_listed_once_by_topic_with_its_status() -> None:
+    listed = rows((DECISIONS / "README.md").read_text(), r"\[\d{4}\]\(.*\)")
+    records = sorted(DECISIONS.glob("[0-9]*.md"))
+    assert sorted(row[0] for row in listed) == [f"[{record.name[:4]}]({record.name})" for record in records]
+    for number, title, status in listed:
+        record = DECISIONS / re.findall(r"\((.*)\)", number)[0]
+        assert record.read_text().startswith(f"# {record.name[:4]}: {title}\n")
+        assert re.match(r"(in force|replaced by \[|in part replaced)", status), record.name
+
+
+def test_a_decision_that_replaces_another_is_named_in_the_status_of_that_one() -> None:
+    listed = rows((DECISIONS / "README.md").read_text(), r"\[\d{4}\]\(.*\)")
+    status = {row[0][1:5]: row[2] for row in listed}
+    replaced: set[tuple[str, str]] = set()
+    for record in sorted(DECISIONS.glob("[0-9]*.md")):
+        for verb, older in re.findall(
+            r"^(Supersedes|Replaces|Amends|Adds to)\b[^.]*?\b(\d{4})\b", record.read_text(), re.MULTILINE
+        ):
+            assert f"[{record.name[:4]}]" in status[older], f"{record.name} {verb.lower()} {older}"
+            replaced.add((record.name[:4], older))
+    assert len(replaced) >= 7
+    # And back: no status names a decision that does not know of the older one.
+    for older, text in status.items():
+        for newer in re.findall(r"\[(\d{4})\]", text):
+            (record,) = DECISIONS.glob(f"{newer}-*.md")
+            (other,) = DECISIONS.glob(f"{older}-*.md")
+            assert older in record.read_text() or newer in other.read_text(), f"{newer} and {older}"
 
 
 def test_protocol_points_named_in_the_decisions_and_the_guide_exist() -> None:

@@ -6,12 +6,14 @@ project's packages under their bare names, and ours below ``barrier_tck``.
 
 from __future__ import annotations
 
+import email
 import json
 import os
 import re
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import venv
 import zipfile
 from dataclasses import dataclass
@@ -169,7 +171,9 @@ def test_a_wheel_holds_the_same_whatever_it_is_built_of(tmp_path: Path) -> None:
     unpacked = tmp_path / source.name.removesuffix(".tar.gz")
     run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path / "again", cwd=unpacked)
     (again,) = (tmp_path / "again").iterdir()
-    names = [set(zipfile.ZipFile(wheel).namelist()) for wheel in (built("wheel", tmp_path / "wheel"), again)]
+    first = built("wheel", tmp_path / "wheel")
+    says_where_its_documents_are(first)
+    names = [set(zipfile.ZipFile(wheel).namelist()) for wheel in (first, again)]
     assert names[0] == names[1]
     modules = {
         f"barrier_tck/{path.relative_to(ROOT).as_posix()}"
@@ -179,3 +183,17 @@ def test_a_wheel_holds_the_same_whatever_it_is_built_of(tmp_path: Path) -> None:
     assert modules | set(DATA) <= names[0]
     tops = {name.partition("/")[0] for name in names[0]}
     assert tops == {"barrier_tck", next(top for top in tops if top.endswith(".dist-info"))}
+
+
+def says_where_its_documents_are(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (file,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        metadata = email.message_from_bytes(archive.read(file))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert metadata["Version"] == project["version"]
+    urls = dict(line.split(", ", 1) for line in metadata.get_all("Project-URL", []))
+    assert urls == project["urls"]
+    # Each page that is named below a branch is there.
+    pages = [url.partition("/main/")[2] for url in urls.values() if "/main/" in url]
+    assert pages == ["docs", "CHANGELOG.md"] and all((ROOT / page).exists() for page in pages)
+    assert str(metadata.get_payload()).startswith("# barrier-tck\n")
