@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
@@ -11,7 +9,7 @@ from rich.text import Text
 
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.reports.intervals import series_of
-from barrier_tck.reports.loading import ReportedRun, load_run
+from barrier_tck.reports.loading import ReportedRun
 from barrier_tck.reports.matrix import clause_matrix, phase_fault_matrix, unchecked_clauses
 from barrier_tck.reports.ranking import RankedFinding, ranked_findings
 from barrier_tck.reports.wording import (
@@ -29,16 +27,6 @@ FINDINGS_MAX = 5
 """How many findings are printed in full."""
 _EXAMPLES_MAX = 3
 _STYLE = {Verdict.VALID: "bold green", Verdict.UNKNOWN: "bold yellow", Verdict.INVALID: "bold red"}
-
-
-def print_summary(run_directory: Path, console: Console) -> Verdict:
-    """Print the summary of a run directory and return its verdict.
-
-    Raises the errors of `barrier_tck.reports.loading.load_run`.
-    """
-    run = load_run(run_directory)
-    print_run(run, console)
-    return run.verdict
 
 
 def print_run(run: ReportedRun, console: Console) -> None:

@@ -19,7 +19,7 @@ from barrier_tck.reports.cuts import (
     shown_by_default,
 )
 from barrier_tck.reports.html import render
-from barrier_tck.reports.loading import load_run
+from barrier_tck.reports.loading import ReportedRun
 from barrier_tck.reports.machine_readable import as_junit, as_object
 
 
@@ -34,15 +34,14 @@ class ReportPaths:
     """The pages of cuts, worst trial first."""
 
 
-def write_reports(run_directory: Path, cuts: Iterable[Wanted] = ()) -> ReportPaths:
-    """Write ``report.html``, ``report.json`` and ``junit.xml`` into a run directory, each in one atomic step.
+def write_reports(run: ReportedRun, cuts: Iterable[Wanted] = ()) -> ReportPaths:
+    """Write ``report.html``, ``report.json`` and ``junit.xml`` into a run's directory, each in one atomic step.
 
     ``cuts`` are shown besides those that a report shows anyway, as far as their passages were noted, each on a page of
-    its own in ``cuts/`` too. All is rendered before the first file is written. Raises the errors of
-    `barrier_tck.reports.loading.load_run`, UsageProblem for a checkpoint in ``cuts`` of which there is no cut, and
-    EnvironmentProblem if a file cannot be written.
+    its own in ``cuts/`` too. All is rendered before the first file is written. Raises UsageProblem for a checkpoint in
+    ``cuts`` of which there is no cut, and EnvironmentProblem if a file cannot be written.
     """
-    run, asked = load_run(run_directory), tuple(cuts)
+    run_directory, asked = run.directory, tuple(cuts)
     require_cuts(run, asked)
     views = cut_views(run, (*asked, *shown_by_default(run), *asked_before(run_directory)))
     paths = ReportPaths(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -15,39 +14,35 @@ if TYPE_CHECKING:
     from barrier_tck.reports.loading import ReportedRun
 
 
-def note_what_is_asked(path: Path, wanted: tuple[Wanted, ...], trust: bool) -> None:
+def note_what_is_asked(run: ReportedRun, wanted: tuple[Wanted, ...], trust: bool) -> None:
     """Note what passed the channels of trials of which somebody asks for a cut.
 
     Raises UsageProblem if that is impossible, or if it would run code that only the run directory names.
     """
     from barrier_tck.harness.campaign.noted_passages import are_noted
     from barrier_tck.reports.cuts import require_kept
-    from barrier_tck.reports.loading import load_run
 
     if not wanted:
         return
-    run = load_run(path)
     require_kept(run, wanted)
     for trial in dict.fromkeys(one.trial for one in wanted):
-        if not are_noted(path, trial):
+        if not are_noted(run.directory, trial):
             if not trust:
-                require_named(code_of(run.details[trial].plan, _system_of(run)), (), str(path))
+                require_named(code_of(run.details[trial].plan, _system_of(run)), (), str(run.directory))
             _note(run, trial)
 
 
-def note_what_is_shown(path: Path, console: Console, trust: bool = False) -> None:
+def note_what_is_shown(run: ReportedRun, console: Console, trust: bool = False) -> None:
     """Note what passed the channels of the trials that a report shows anyway, where that is possible.
 
     ``trust`` says that code named in the run directory may run, for instance because it just did.
     """
     from barrier_tck.harness.campaign.noted_passages import are_noted
     from barrier_tck.reports.cuts import shown_by_default
-    from barrier_tck.reports.loading import load_run
 
-    run = load_run(path)
     for trial in dict.fromkeys(one.trial for one in shown_by_default(run)):
         known = trust or not any(code_of(run.details[trial].plan, _system_of(run)))
-        if known and not are_noted(path, trial):
+        if known and not are_noted(run.directory, trial):
             try:
                 _note(run, trial, if_possible=True)
             except UsageProblem as problem:

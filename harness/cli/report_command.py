@@ -53,10 +53,10 @@ def report(
     console = console_for(as_json)
     path = latest_run(run_directory)
     wanted = tuple(map(Wanted.parse, cut or ()))
-    note_what_is_asked(path, wanted, trust)
-    note_what_is_shown(path, console, trust)
-    paths = write_reports(path, wanted)
     run = load_run(path)
+    note_what_is_asked(run, wanted, trust)
+    note_what_is_shown(run, console, trust)
+    paths = write_reports(run, wanted)
     print_run(run, console)
     console.print(f"report: {paths.html}")
     for one in wanted:

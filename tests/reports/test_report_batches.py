@@ -11,7 +11,7 @@ from rich.console import Console
 from barrier_tck.reports import html
 from barrier_tck.reports.github import step_summary
 from barrier_tck.reports.loading import load_run
-from barrier_tck.reports.summary import print_summary
+from barrier_tck.reports.summary import print_run
 from tests.reports.synthetic_run import record_of, write_run
 
 
@@ -28,5 +28,5 @@ def test_a_system_without_checkpoints_has_committed_batches(tmp_path: Path) -> N
     assert '<td class="n" data-name="batches">4' in page
     assert "batches committed: 9;" in step_summary(run)
     printed = io.StringIO()
-    print_summary(tmp_path / "run", Console(file=printed, width=200))
+    print_run(load_run(tmp_path / "run"), Console(file=printed, width=200))
     assert "batches committed: 9;" in printed.getvalue()

@@ -261,7 +261,7 @@ def test_thousands_of_batches_on_thirty_lanes_are_a_bounded_picture_that_says_wh
         assert cut.channels[0].early == early + 20
     directory = write_run(tmp_path / "run", [record])
     write_passages(directory / "trials" / "00000", notes)
-    paths = write_reports(directory, [Wanted(0, 3)])
+    paths = write_reports(load_run(directory), [Wanted(0, 3)])
     assert paths.html.stat().st_size < 1_500_000
     assert [path.stat().st_size < 400_000 for path in paths.cuts] == [True]
 
@@ -274,7 +274,7 @@ def test_a_page_of_a_cut_of_chandy_and_lamport_speaks_of_markers(tmp_path: Path)
     )
     directory = write_run(tmp_path / "run", [marked])
     write_passages(directory / "trials" / "00000", one_channel(5, 5))
-    (path,) = write_reports(directory, [Wanted(0, 3)]).cuts
+    (path,) = write_reports(load_run(directory), [Wanted(0, 3)]).cuts
     shown = re.sub(r"<(?!title|/)[^>]*>", " ", path.read_text().partition("<body")[2]).lower()
     assert f"{CHANNEL}: marker 3" in unescape(shown)
     assert "chandy-lamport, attempt" in shown
@@ -290,7 +290,7 @@ def test_many_cuts_leave_the_report_small_and_each_has_its_own_page(tmp_path: Pa
     directory = write_run(tmp_path / "run", records, valid_kept=6)
     for trial in range(6):
         write_passages(directory / "trials" / f"{trial:05d}", notes)
-    paths = write_reports(directory, [Wanted(trial, 3) for trial in range(6)])
+    paths = write_reports(load_run(directory), [Wanted(trial, 3) for trial in range(6)])
     assert len(paths.cuts) == 6
     assert paths.html.stat().st_size < 1_500_000
     page = paths.html.read_text()
@@ -348,14 +348,14 @@ def test_hostile_names_stay_text(tmp_path: Path) -> None:
     page = render_cut(run, view)
     assert "<script" not in page
     assert unescape(page).count(name) >= 2
-    paths = write_reports(directory, [Wanted(0, 3)])
+    paths = write_reports(load_run(directory), [Wanted(0, 3)])
     assert "<script>alert" not in paths.html.read_text()
 
 
 def test_a_page_of_a_cut_fetches_nothing_and_links_back_to_its_place_in_the_report(tmp_path: Path) -> None:
     directory = write_run(tmp_path / "run", [record_with(("read[0]", "keep[0]"))])
     write_passages(directory / "trials" / "00000", one_channel(5, 6))
-    paths = write_reports(directory, [Wanted(0, 3)])
+    paths = write_reports(load_run(directory), [Wanted(0, 3)])
     page, report = paths.cuts[0].read_text(), paths.html.read_text()
     assert "default-src 'none'" in page
     assert not re.search(r'(?:src|href)="(?!#|\.\./report\.html)', page)

@@ -25,7 +25,7 @@ from barrier_tck.harness.support.errors import EnvironmentProblem
 from barrier_tck.reports import html
 from barrier_tck.reports.loading import load_run
 from barrier_tck.reports.machine_readable import as_junit, as_object
-from barrier_tck.reports.summary import print_summary
+from barrier_tck.reports.summary import print_run
 from barrier_tck.reports.write import write_reports
 from tests.reports.synthetic_run import EXAMPLES, campaign_of, plan_of, record_of, spark_campaign, write_run
 
@@ -73,7 +73,7 @@ def page(run_directory: Path) -> Page:
 
 def summary_text(run_directory: Path, width: int = 100) -> str:
     out = io.StringIO()
-    print_summary(run_directory, Console(file=out, width=width))
+    print_run(load_run(run_directory), Console(file=out, width=width))
     return out.getvalue()
 
 
@@ -446,7 +446,7 @@ def test_three_files_are_written_and_nothing_else(tmp_path: Path) -> None:
     run_directory = write_run(tmp_path / "run", [record_of(6)])
     before = set(run_directory.iterdir())
     for _ in range(2):
-        paths = write_reports(run_directory)
+        paths = write_reports(load_run(run_directory))
         assert set(run_directory.iterdir()) - before == {paths.html, paths.json, paths.junit}
     assert json.loads(paths.json.read_text())["verdict"] == "invalid"
     assert paths.html.read_text().startswith("<!doctype html>")
@@ -461,7 +461,7 @@ def test_the_same_records_give_the_same_bytes(tmp_path: Path) -> None:
 
 
 def _written(run_directory: Path) -> tuple[Path, ...]:
-    paths = write_reports(run_directory)
+    paths = write_reports(load_run(run_directory))
     return paths.html, paths.json, paths.junit
 
 
@@ -474,7 +474,7 @@ def test_nothing_is_written_if_rendering_fails(tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr("barrier_tck.reports.write.render", broken)
     with pytest.raises(RuntimeError, match="no page"):
-        write_reports(run_directory)
+        write_reports(load_run(run_directory))
     assert sorted(run_directory.rglob("*")) == before
 
 
@@ -482,5 +482,5 @@ def test_a_report_that_cannot_be_written_leaves_no_half_file(tmp_path: Path) -> 
     run_directory = write_run(tmp_path / "run", [record_of(6)])
     (run_directory / "report.json").mkdir()
     with pytest.raises(EnvironmentProblem, match=r"cannot write .*report\.json"):
-        write_reports(run_directory)
+        write_reports(load_run(run_directory))
     assert not list(run_directory.glob(".report*"))

@@ -1,0 +1,127 @@
+"""What ``barrier-tck campaign`` prints: all options before the first trial, and afterwards the summary."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from rich.console import Console
+
+from barrier_tck.harness.cli.pictures import note_what_is_shown
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.support.environment import environment
+
+if TYPE_CHECKING:
+    from barrier_tck.harness.campaign.configuration import CampaignConfiguration
+    from barrier_tck.harness.system.system_under_test import SystemUnderTest
+    from barrier_tck.reports.loading import ReportedRun
+
+
+def print_options(
+    console: Console, configuration: CampaignConfiguration, system: SystemUnderTest, path: Path
+) -> None:
+    """Print everything that decides what will happen, so that a campaign can be repeated from its log alone."""
+    from barrier_tck.harness.system.plan_fields import unused_by
+
+    spelled_out = msgspec.to_builtins(configuration)
+    trials = spelled_out.pop("trial")
+    settings = spelled_out["system"].pop("settings")
+    spelled_out["system"] = spelled_out["system"]["name"]
+    options = {name: value for name, value in spelled_out.items() if value not in (None, {}, "", (), [])}
+    if "state_backend" in unused_by(system):
+        del options["state_backend"]
+    options |= {"trials listed": len(trials)} if trials else {}
+    options |= {"budget": str(configuration.the_budget()), "run directory": str(path)}
+    if not trials:
+        profile = configuration.the_profile(system)
+        options["profile"] = f"{profile.name}: {profile.description}"
+    options |= _special_to(system, configuration.adjusted(TrialPlan()), settings)
+    versions = environment()
+    options["versions"] = ", ".join(
+        f"{name} {versions[name]}" for name in ("barrier-tck", "python", "pyspark")
+    )
+    for name, value in options.items():
+        console.print(f"  {name}: {value}", markup=False)
+
+
+def _special_to(system: SystemUnderTest, plan: TrialPlan, settings: dict[str, Any]) -> dict[str, object]:
+    """Return what is special to this system: its settings, plug-in checkers, and unused fields."""
+    from barrier_tck.harness.oracle.plug_in_checkers import with_plug_ins
+    from barrier_tck.harness.system.plan_fields import in_short, unused_by
+    from barrier_tck.harness.workloads.workload_names import filled
+
+    plug_ins = [checker.name for checker in with_plug_ins((), filled(plan), system)]
+    unused = unused_by(system)
+    return {
+        **({"settings of the system": settings} if settings else {}),
+        **({"checkers": f"the standard ones, and {', '.join(plug_ins)}"} if plug_ins else {}),
+        **({"not used by the system": in_short(unused)} if unused else {}),
+    }
+
+
+def print_campaign(console: Console, run: ReportedRun, file: Path | None = None) -> None:
+    """Write the reports, print their summary, and print a command that repeats each of the first failing trials.
+
+    In GitHub Actions, also print annotations, attached to the campaign ``file``, and add to the step's summary.
+    """
+    from barrier_tck.reports.summary import print_run
+    from barrier_tck.reports.write import write_reports
+
+    record, path = run.campaign, run.directory
+    if record.trials:
+        note_what_is_shown(run, console, trust=True)
+        paths = write_reports(run)
+        print_run(run, console)
+        console.print(f"report: {paths.html}", markup=False)
+    if record.interrupted:
+        console.print(f"interrupted after {record.trials} trials, which are kept")
+        console.print(f"to continue: barrier-tck campaign --resume {shlex.quote(str(path))}")
+    elif record.configuration["fail_fast"] and record.invalid:
+        console.print(f"ended at the first trial that is invalid, after {record.trials} (fail_fast)")
+    versions = record.environment
+    for number in record.failing[:3]:
+        console.print(
+            f"repeat trial {number}: {run.replay_command(number)}   (seed {record.seed}, barrier-tck "
+            f"{versions['barrier-tck']}, python {versions['python']})"
+        )
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        _annotate(console, run, file)
+
+
+def _annotate(console: Console, run: ReportedRun, file: Path | None) -> None:
+    """Print annotations for GitHub Actions, and append to the step's summary."""
+    from barrier_tck.reports.github import error_lines, step_summary
+
+    checkout = Path(os.environ.get("GITHUB_WORKSPACE", ".")).resolve()
+    place = None if file is None else os.path.relpath(file.resolve(), checkout)
+    for line in error_lines(run, place):
+        console.print(line, markup=False)
+    summary = os.environ.get("GITHUB_STEP_SUMMARY")
+    if summary:
+        with open(summary, "a", encoding="utf-8") as page:
+            page.write(step_summary(run))
+
+
+def as_object(run: ReportedRun) -> dict[str, Any]:
+    """Return what the command prints with ``--json``."""
+    from barrier_tck.reports.machine_readable import finding_objects, phase_fault_cells
+
+    record = run.campaign
+    return {
+        "verdict": record.verdict.value,
+        "trials": record.trials,
+        "valid": record.valid,
+        "invalid": record.invalid,
+        "unknown": record.unknown,
+        "faults_fired": record.faults_fired,
+        "recoveries": record.recoveries,
+        "checkpoints_completed": record.checkpoints_completed,
+        "phase_fault_cells": phase_fault_cells(run),
+        "run_directory": str(run.directory),
+        "interrupted": record.interrupted,
+        "findings": finding_objects(run),
+        "controls": msgspec.to_builtins(record.controls),
+    }
