@@ -19,7 +19,7 @@ import typer
 from barrier_tck.conformance.clauses import CLAUSES
 from barrier_tck.faults.vocabulary import ProtocolPoint
 from barrier_tck.harness.cli.exit_codes import EXIT_CODES
-from barrier_tck.harness.cli.main import app
+from barrier_tck.harness.cli.main import app, run
 from barrier_tck.harness.record.history import History, Recorded
 from barrier_tck.harness.record.operations import Operation
 from barrier_tck.harness.record.records import (
@@ -108,6 +108,17 @@ def test_options_in_examples_exist(document: Path) -> None:
 def test_readme_tells_the_exit_codes_of_the_verdicts() -> None:
     for verdict, code in EXIT_CODES.items():
         assert [row[-1] for row in rows(README, verdict.value.upper())] == [str(code)]
+
+
+@pytest.mark.parametrize("what", ["backend", "system"])
+def test_init_writes_what_the_readme_names(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["init", what]) == 0
+    (target,) = re.findall(rf"\bmy_{what}:\w+", README)
+    assert target in capsys.readouterr().out
+    assert (tmp_path / f"{target.partition(':')[0]}.py").is_file()
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.begins)
