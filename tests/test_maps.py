@@ -6,14 +6,11 @@ Each comparison works in both directions, so neither the document nor the code c
 from __future__ import annotations
 
 import ast
-import json
 import re
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
-import msgspec
 import pytest
 
 import barrier_tck.harness as door
@@ -371,20 +368,3 @@ def test_files_of_a_run_directory_are_listed(tmp_path: Path, monkeypatch: pytest
     assert written <= listed
     sometimes = {"shrunk/00012.json", "controls/00012-read-again.json", "trials/00000/logs/"}
     assert listed - written == sometimes
-
-
-# --- how any graph is judged --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("bug", ["SI-04", "UC-03"])
-def test_findings_on_a_diamond_are_what_the_page_shows(
-    bug: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (text,) = re.findall(r"```json\n(.*?)```", JUDGING, re.DOTALL)
-    file = "diamond.json" if bug == "SI-04" else "diamond-uc.json"
-    plan: dict[str, Any] = {**json.loads(text), "mutant": bug}
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / file).write_bytes(msgspec.json.encode(plan))
-    assert run(["replay", file]) == 1
-    (shown,) = re.findall(rf"```console\n\$ barrier-tck replay {file}\n(.*?)```", JUDGING, re.DOTALL)
-    assert capsys.readouterr().out.splitlines()[: len(shown.splitlines())] == shown.splitlines()
