@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from barrier_tck.harness.oracle.checker import Checker
-from barrier_tck.harness.oracle.checkers.faults_fired import FaultsFired
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.support.errors import UsageProblem
@@ -16,15 +15,14 @@ from barrier_tck.harness.workloads.workload_names import filled
 
 
 def judges_of(plan: TrialPlan, system: SystemUnderTest, only: Collection[str]) -> tuple[Checker, ...]:
-    """Return the checkers of a trial that speak for one of the clauses, and the checker that says whether all faults
-    fired.
+    """Return the checkers of a trial that speak for one of the clauses, and those that always judge.
 
     A checker that speaks for no clause stays: it may stand for checkers that could not be made.
     """
     return tuple(
         checker
         for checker in checkers_of(filled(plan), system)
-        if not checker.clauses or checker.name == FaultsFired.name or set(checker.clauses) & set(only)
+        if not checker.clauses or getattr(checker, "always", False) or set(checker.clauses) & set(only)
     )
 
 

@@ -17,13 +17,12 @@ import msgspec
 
 from barrier_tck.faults.catalogue import KINDS, PACKAGES, FaultKind
 from barrier_tck.harness.draw.profile import Profile
+from barrier_tck.harness.plan.notes import DEALT
 from barrier_tck.harness.plan.trial_plan import OVERTAKING, CheckpointingMode, TrialPlan
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.strict_input import nearest
 from barrier_tck.harness.workloads.workload_names import workload_names
 
-DEALT = "dealt: "
-"""What the note of a drawn trial begins with if anything was dealt to it; a listed trial has a note of its own."""
 WEIGHT_MAX = 1_000
 FAULTS_MAX = 100
 """The most faults of a drawn trial."""

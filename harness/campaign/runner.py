@@ -24,16 +24,7 @@ from barrier_tck.harness.campaign.interrupts import Interrupts, caught
 from barrier_tck.harness.campaign.planned_trials import campaign_plans
 from barrier_tck.harness.campaign.progress_display import CampaignProgress
 from barrier_tck.harness.campaign.resuming import finished_before, require_resumable
-from barrier_tck.harness.campaign.sometimes import (
-    SometimesAfterFinish,
-    SometimesDuplicates,
-    SometimesFallsBack,
-    SometimesInFlight,
-    SometimesInitiated,
-    SometimesNarrowed,
-    SometimesRescaled,
-    SometimesReused,
-)
+from barrier_tck.harness.campaign.sometimes import AllSometimes
 from barrier_tck.harness.campaign.trial_pool import TrialPool, require_parallel
 from barrier_tck.harness.campaign.tried_plans import OneByOne, PlannedTrial, TrialRuns, TriedPlan
 from barrier_tck.harness.oracle.checker import Checker
@@ -74,14 +65,7 @@ class Tally:
     recoveries: int = 0
     checkpoints_completed: int = 0
     refused_connections: Counter[str] = field(default_factory=Counter)
-    sometimes_duplicates: SometimesDuplicates = field(default_factory=SometimesDuplicates)
-    sometimes_in_flight: SometimesInFlight = field(default_factory=SometimesInFlight)
-    sometimes_after_finish: SometimesAfterFinish = field(default_factory=SometimesAfterFinish)
-    sometimes_falls_back: SometimesFallsBack = field(default_factory=SometimesFallsBack)
-    sometimes_reused: SometimesReused = field(default_factory=SometimesReused)
-    sometimes_initiated: SometimesInitiated = field(default_factory=SometimesInitiated)
-    sometimes_narrowed: SometimesNarrowed = field(default_factory=SometimesNarrowed)
-    sometimes_rescaled: SometimesRescaled = field(default_factory=SometimesRescaled)
+    sometimes: AllSometimes = field(default_factory=AllSometimes)
     failing: list[tuple[int, Verdict]] = field(default_factory=list)
     to_shrink: list[int] = field(default_factory=list)
     judged_clauses: JudgedClauses = field(default_factory=lambda: JudgedClauses(()))
@@ -107,14 +91,7 @@ class Tally:
         self.recoveries += trial.recoveries
         self.checkpoints_completed += trial.checkpoints_completed
         self.refused_connections.update(trial.refused_connections)
-        self.sometimes_duplicates.add(trial)
-        self.sometimes_in_flight.add(trial)
-        self.sometimes_after_finish.add(trial)
-        self.sometimes_falls_back.add(trial)
-        self.sometimes_reused.add(trial)
-        self.sometimes_initiated.add(trial)
-        self.sometimes_narrowed.add(trial)
-        self.sometimes_rescaled.add(trial)
+        self.sometimes.add(trial)
         self.judged_clauses.add(trial.findings)
         if trial.verdict is not Verdict.VALID:
             self.failing.append((trial.trial, trial.verdict))
@@ -124,18 +101,8 @@ class Tally:
     @property
     def findings(self) -> tuple[Finding, ...]:
         """Return what only all trials together can show."""
-        found = (
-            self.sometimes_duplicates.finding(),
-            self.sometimes_in_flight.finding(),
-            self.sometimes_after_finish.finding(),
-            self.sometimes_falls_back.finding(),
-            self.sometimes_reused.finding(),
-            self.sometimes_initiated.finding(),
-            self.sometimes_narrowed.finding(),
-            self.sometimes_rescaled.finding(),
-            self.judged_clauses.finding(),
-        )
-        return tuple(finding for finding in found if finding is not None)
+        of_clauses = self.judged_clauses.finding()
+        return (*self.sometimes.findings(), *((of_clauses,) if of_clauses is not None else ()))
 
     def verdict(self) -> Verdict:
         """Return the campaign's verdict: the worst trial's or finding's.

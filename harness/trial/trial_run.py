@@ -165,16 +165,11 @@ def checkers_of(plan: TrialPlan, system: SystemUnderTest) -> tuple[Checker, ...]
 
 
 def standard_checkers(plan: TrialPlan, system: SystemUnderTest) -> tuple[Checker, ...]:
-    """Return the checkers that apply to a plan on a system; the one of CAM-3 is always among them."""
+    """Return the checkers of the suite that apply to a plan on a system."""
     # Imported here: judges may import much, and a caller with checkers of its own needs none of these.
     from barrier_tck.harness.oracle.applicable import checkers_for
-    from barrier_tck.harness.oracle.checkers.faults_fired import FaultsFired
 
-    modelled = not isinstance(system, BringsItsJob)
-    chosen: tuple[Checker, ...] = tuple(checkers_for(plan, system.capabilities, judges_output=modelled))
-    if any(checker.name == FaultsFired.name for checker in chosen):
-        return chosen
-    return (*chosen, FaultsFired())
+    return checkers_for(plan, system.capabilities, modelled=not isinstance(system, BringsItsJob))
 
 
 def digest(trace: Sequence[str]) -> str | None:

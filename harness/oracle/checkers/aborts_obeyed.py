@@ -19,6 +19,8 @@ from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.checkpoint_lives import end_of, lives_of
 from barrier_tck.harness.oracle.evidence.checkpoint_obstacles import NOTICED_MS, longest_ms, obstacles
 from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.oracle.evidence.preconditions import ABORTED
+from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
 from barrier_tck.harness.record.operations import AbortLearned, Acknowledged, Finished
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
@@ -27,11 +29,22 @@ Part = tuple[int, int, str]
 """(checkpoint, attempt, subtask)"""
 
 
-class AbortsObeyed:
+class AbortsObeyed(StandardChecker):
     """Every subtask learns of an abort, and then neither acknowledges the checkpoint nor keeps anything of it."""
 
     name = "aborts-obeyed"
-    clauses = ("COO-2", "SNP-2")
+    requires = (
+        "Every subtask learns of an abort in time, does not acknowledge the checkpoint afterwards, and "
+        "keeps no records in flight of a checkpoint that is over."
+    )
+    judges = "systems with barriers, if they report who learned of an abort"
+    speaks_for = {"COO-2": ABORTED, "SNP-2": ABORTED}
+    needs = frozenset({Capability.CHECKPOINTS, Capability.BARRIERS})
+    rank = 160
+
+    @classmethod
+    def applies(cls, trial: TrialToJudge) -> bool:
+        return trial.takes_checkpoints
 
     def check(self, context: TrialContext) -> Finding:
         """Compare what each subtask of one trial learned with what it acknowledged, and with what was aborted."""

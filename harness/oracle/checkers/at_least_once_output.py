@@ -34,13 +34,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 from barrier_tck.harness.oracle.checker import TrialContext
-from barrier_tck.harness.oracle.evidence.duplicates import DUPLICATED
+from barrier_tck.harness.oracle.evidence.duplicates import DUPLICATED, SOMETIMES_DUPLICATES
 from barrier_tck.harness.oracle.evidence.examples import chosen
 from barrier_tck.harness.oracle.evidence.explained_failures import declined_cleanly
 from barrier_tck.harness.oracle.evidence.opened_checkpoints import opened_checkpoint
+from barrier_tck.harness.oracle.evidence.preconditions import COMPLETED_BY_BARRIERS, RECOVERED, STARTED_AGAIN
 from barrier_tck.harness.oracle.evidence.recoveries import (
     Cut,
     attempts_that_ran,
@@ -55,6 +56,8 @@ from barrier_tck.harness.oracle.evidence.running_chain import (
     output_row,
 )
 from barrier_tck.harness.oracle.evidence.trial_input import InputRecord, TrialInput
+from barrier_tck.harness.oracle.precondition import ALWAYS
+from barrier_tck.harness.oracle.standard_checker import Meaning, StandardChecker, TrialToJudge
 from barrier_tck.harness.record.history import End, Row
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.job_view import Role
@@ -63,15 +66,31 @@ from barrier_tck.harness.workloads.sequential_model import Key
 VIOLATIONS = ("unexpected", "wrong_key", "unexplained", "wrong_totals")
 """Counts that are always a violation; ``lost`` is a violation only if the job finished."""
 
-NAME = "at-least-once-output"
 
-
-class AtLeastOnceOutput:
+class AtLeastOnceOutput(StandardChecker):
     """Compares the committed output with the input and with the restored checkpoints."""
 
-    name = NAME
-    clauses = ("ALO-2", "ALO-1", "SNK-1", "REC-1", "SRC-1")
+    name = "at-least-once-output"
+    requires = "Nothing is lost, and every duplicate can be explained."
+    judges = "workloads with a sequential model, if a shuffle runs in at-least-once mode"
+    speaks_for = {
+        "ALO-2": STARTED_AGAIN,
+        "ALO-1": COMPLETED_BY_BARRIERS,
+        "SNK-1": ALWAYS,
+        "REC-1": RECOVERED,
+        "SRC-1": RECOVERED,
+    }
     judges_output = True
+    sometimes = (SOMETIMES_DUPLICATES,)
+    rank = 50
+
+    @classmethod
+    def applies(cls, trial: TrialToJudge) -> bool:
+        return trial.meaning is Meaning.SEQUENTIAL and not trial.exact
+
+    @classmethod
+    def made_for(cls, trial: TrialToJudge) -> Self:
+        return cls(trial.input)
 
     def __init__(self, trial_input: TrialInput) -> None:
         """Take the input with which the output is compared."""

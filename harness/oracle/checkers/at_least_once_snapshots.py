@@ -29,8 +29,11 @@ import msgspec
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.checkers.snapshot_formula import SnapshotFormula
 from barrier_tck.harness.oracle.evidence.opened_checkpoints import opened_checkpoint
+from barrier_tck.harness.oracle.evidence.preconditions import COMPLETED, COMPLETED_BY_BARRIERS
 from barrier_tck.harness.oracle.evidence.recoveries import Cut, cut_of, restored_checkpoints, state_of
+from barrier_tck.harness.oracle.standard_checker import Meaning, TrialToJudge
 from barrier_tck.harness.record.history import SnapshotView
+from barrier_tck.harness.system.system_under_test import Capability
 from barrier_tck.harness.workloads.sequential_model import Key
 
 COMBINATIONS_MAX = 100_000
@@ -44,8 +47,24 @@ class AtLeastOnceSnapshots(SnapshotFormula):
     """Every checkpoint holds all records before its barriers; any surplus is early records, or was restored."""
 
     name = "at-least-once-snapshots"
-    clauses = ("ALO-1", "BAR-1", "BAR-2", "STA-3")
+    requires = "A checkpoint holds at least that fold, and everything beyond it can be explained."
+    judges = (
+        "workloads with a sequential model, if a shuffle runs in at-least-once mode; systems whose "
+        "checkpoints can be opened"
+    )
+    speaks_for = {
+        "ALO-1": COMPLETED_BY_BARRIERS,
+        "BAR-1": COMPLETED_BY_BARRIERS,
+        "BAR-2": COMPLETED,
+        "STA-3": COMPLETED,
+    }
+    needs = frozenset({Capability.SNAPSHOT_INSPECTION})
+    rank = 80
     promise = "their prefix and a surplus that can be explained"
+
+    @classmethod
+    def applies(cls, trial: TrialToJudge) -> bool:
+        return trial.opens_checkpoints and trial.meaning is Meaning.SEQUENTIAL and not trial.exact
 
     def _compare(
         self,

@@ -12,28 +12,50 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from operator import itemgetter
+from typing import Self
 
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.oracle.evidence.preconditions import COMPLETED
 from barrier_tck.harness.oracle.evidence.recoveries import ancestors, restored_checkpoints
 from barrier_tck.harness.oracle.evidence.replayed_order import REPLAYED
 from barrier_tck.harness.oracle.evidence.trial_input import InputRecord, TrialInput
+from barrier_tck.harness.oracle.precondition import ALWAYS
+from barrier_tck.harness.oracle.standard_checker import Meaning, StandardChecker, TrialToJudge
 from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.system.system_under_test import Capability
 from barrier_tck.harness.workloads.barrier_jobs import is_stateful
 from barrier_tck.harness.workloads.sequential_model import Key, values_of
 
 
-class ChannelOrder:
+class ChannelOrder(StandardChecker):
     """Compares the order in which the records of each split took effect with the order of the split."""
 
     name = "channel-order"
-    clauses: tuple[str, ...] = ("BAR-2",)
+    requires = (
+        "The records of one split and key take effect in the order of the split, and those that a "
+        "restored checkpoint held in flight in the order of their channel."
+    )
+    judges = (
+        "workloads with a sequential model that keeps state, unless a shuffle runs in at-least-once mode; "
+        "systems with FIFO channels"
+    )
+    speaks_for = {"BAR-2": COMPLETED, "RSC-3": ALWAYS}
+    needs = frozenset({Capability.FIFO_CHANNELS})
+    rank = 60
+
+    @classmethod
+    def applies(cls, trial: TrialToJudge) -> bool:
+        return trial.meaning is Meaning.SEQUENTIAL and trial.exact and trial.input.spec.stateful
+
+    @classmethod
+    def made_for(cls, trial: TrialToJudge) -> Self:
+        return cls(trial.input)
 
     def __init__(self, trial_input: TrialInput) -> None:
         """Take the input with which the output is compared; its job must number the rows of a key."""
         self._input = trial_input
-        if trial_input.plan.rescales:
-            self.clauses = (*self.clauses, "RSC-3")
+        self.clauses = ("BAR-2", "RSC-3") if trial_input.plan.rescales else ("BAR-2",)
 
     def check(self, context: TrialContext) -> Finding:
         """Judge the rows of one trial; rows that were judged elsewhere say nothing about their order."""

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.checkpoint_lives import AttemptLife, CheckpointLife, lives_of
 from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.oracle.precondition import ALWAYS
+from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
@@ -23,11 +25,22 @@ TELLING_MS = 5.0
 """On a real machine, an end or a trigger is reported up to this many milliseconds after it was decided."""
 
 
-class AdmittedTriggers:
+class AdmittedTriggers(StandardChecker):
     """No checkpoint is triggered while too many are in flight, or too soon after the last one began or ended."""
 
     name = "checkpoint-admission"
-    clauses = ("BAR-4",)
+    requires = (
+        "No checkpoint is triggered while too many are in flight, or too soon after the last one began or "
+        "ended."
+    )
+    judges = "systems with barriers"
+    speaks_for = {"BAR-4": ALWAYS}
+    needs = frozenset({Capability.CHECKPOINTS, Capability.BARRIERS})
+    rank = 120
+
+    @classmethod
+    def applies(cls, trial: TrialToJudge) -> bool:
+        return trial.takes_checkpoints
 
     def check(self, context: TrialContext) -> Finding:
         """Judge every trigger of one trial."""

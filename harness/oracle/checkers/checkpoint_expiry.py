@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.checkpoint_lives import AttemptLife, CheckpointLife, end_of, lives_of
 from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.oracle.evidence.preconditions import ABORTED
+from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
@@ -24,11 +26,19 @@ TELLING_PART = 0.1
 """On a real machine, a trigger is reported up to this share of the timeout after its id was durable."""
 
 
-class CheckpointExpiry:
+class CheckpointExpiry(StandardChecker):
     """Timeouts of checkpoints are kept, neither late nor early."""
 
     name = "checkpoint-expiry"
-    clauses = ("COO-2",)
+    requires = "Timeouts of checkpoints are kept, neither late nor early."
+    judges = "systems with barriers"
+    speaks_for = {"COO-2": ABORTED}
+    needs = frozenset({Capability.CHECKPOINTS, Capability.BARRIERS})
+    rank = 140
+
+    @classmethod
+    def applies(cls, trial: TrialToJudge) -> bool:
+        return trial.takes_checkpoints
 
     def check(self, context: TrialContext) -> Finding:
         """Judge how long each checkpoint of one trial took."""

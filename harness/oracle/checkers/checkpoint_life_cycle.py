@@ -16,7 +16,16 @@ from typing import Any, ClassVar
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.checkpoint_lives import coordinator_crashes
 from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.oracle.evidence.preconditions import (
+    ABORTED,
+    ACKNOWLEDGED_WRONGLY,
+    COMPLETED,
+    COORDINATOR_CRASHED,
+    RECOVERED,
+    STARTED_AGAIN,
+)
 from barrier_tck.harness.oracle.evidence.storage_damage import primaries_damaged
+from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
 from barrier_tck.harness.record.history import Recorded
 from barrier_tck.harness.record.operations import (
     Acknowledged,
@@ -31,15 +40,35 @@ from barrier_tck.harness.record.operations import (
 )
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.system.system_under_test import Capability
 
-OPEN, COMPLETED, ABORTED = "open", "completed", "aborted"
+_OPEN, _COMPLETED, _ABORTED = "open", "completed", "aborted"
 
 
-class CheckpointLifeCycle:
+class CheckpointLifeCycle(StandardChecker):
     """Follows all checkpoints and attempts through one history."""
 
     name = "checkpoint-life-cycle"
-    clauses = ("COO-1", "COO-2", "COO-3", "COO-4", "COO-6", "REC-1", "REC-2")
+    requires = (
+        "Checkpoints complete, fail and subsume each other only as allowed, and attempts restore the "
+        "latest one."
+    )
+    judges = "systems with barriers"
+    speaks_for = {
+        "COO-1": COMPLETED,
+        "COO-2": ABORTED,
+        "COO-3": ACKNOWLEDGED_WRONGLY,
+        "COO-4": COMPLETED,
+        "COO-6": COORDINATOR_CRASHED,
+        "REC-1": RECOVERED,
+        "REC-2": STARTED_AGAIN,
+    }
+    needs = frozenset({Capability.CHECKPOINTS, Capability.BARRIERS})
+    rank = 110
+
+    @classmethod
+    def applies(cls, trial: TrialToJudge) -> bool:
+        return trial.takes_checkpoints
 
     def check(self, context: TrialContext) -> Finding:
         """Judge the operations of one trial."""
@@ -52,9 +81,9 @@ class CheckpointLifeCycle:
         states = [checkpoint.state for checkpoint in story.checkpoints.values()]
         counts = {
             "attempts": len(story.attempts),
-            "completed": states.count(COMPLETED),
-            "aborted": states.count(ABORTED),
-            "undecided": states.count(OPEN),
+            "completed": states.count(_COMPLETED),
+            "aborted": states.count(_ABORTED),
+            "undecided": states.count(_OPEN),
             "violations": len(story.problems),
         }
         if story.problems:
@@ -89,7 +118,7 @@ class _Checkpoint:
     """
     savepoint: bool = False
     """Whether it is a savepoint, which no newer checkpoint ends (COO-5)."""
-    state: str = OPEN
+    state: str = _OPEN
     acknowledged: set[str] = field(default_factory=set)
     last_acknowledged: int = -1
     """Index of the operation of the latest acknowledgement that counted; the same for the fields below."""
@@ -134,7 +163,7 @@ class _Story:
             self._problem(line, f"attempt {attempt} started after attempt {self.attempts[-1]} (REC-2)")
         self.attempts.append(attempt)
         self._started_ms = line.time_ms
-        latest = max((c.number for c in self.checkpoints.values() if c.state == COMPLETED), default=None)
+        latest = max((c.number for c in self.checkpoints.values() if c.state == _COMPLETED), default=None)
         if restored == latest:
             return
         if restored is not None:
@@ -154,7 +183,7 @@ class _Story:
     def _attempt_running(self, line: Recorded[AttemptRunning]) -> None:
         attempt = line.operation.attempt
         for checkpoint in self.checkpoints.values():
-            left_open = checkpoint.state == OPEN and checkpoint.attempt < attempt
+            left_open = checkpoint.state == _OPEN and checkpoint.attempt < attempt
             if left_open and not self._crashed_between(checkpoint.since_ms, line.time_ms):
                 self._problem(
                     line,
@@ -203,9 +232,9 @@ class _Story:
             self._problem(line, f"checkpoint {number} completed without ever being triggered (COO-1)")
             newest = self.attempts[-1] if self.attempts else 0
             taken_by = newest if attempt is None else attempt
-            self.checkpoints[number] = _Checkpoint(number, taken_by, self._started_ms, state=COMPLETED)
+            self.checkpoints[number] = _Checkpoint(number, taken_by, self._started_ms, state=_COMPLETED)
             return
-        if checkpoint.state != OPEN:
+        if checkpoint.state != _OPEN:
             self._problem(line, f"checkpoint {number} completed after it had been {checkpoint.state} (COO-2)")
         missing = self._missing(checkpoint)
         if missing:
@@ -233,20 +262,20 @@ class _Story:
                     f"checkpoint {number} was acknowledged, and completed, after the newer checkpoint "
                     f"{newer.number} had completed; that one should have ended it (COO-4)",
                 )
-        checkpoint.state, checkpoint.completed = COMPLETED, line.index
+        checkpoint.state, checkpoint.completed = _COMPLETED, line.index
 
     def _aborted(self, line: Recorded[CheckpointAborted]) -> None:
         checkpoint = self.checkpoints.get(line.operation.checkpoint)
         if checkpoint is None:
             return  # refused before it was triggered: nothing happened
-        if checkpoint.state == COMPLETED:
+        if checkpoint.state == _COMPLETED:
             self._problem(line, f"checkpoint {checkpoint.number} was aborted after it had completed (COO-2)")
             return
-        checkpoint.state = ABORTED
+        checkpoint.state = _ABORTED
         if line.operation.reason is Reason.ATTEMPT_FAILED:
             self._given_up.setdefault(checkpoint.attempt, checkpoint.number)
         if line.operation.reason is Reason.SUBSUMED and not any(
-            newer.state == COMPLETED and newer.number > checkpoint.number
+            newer.state == _COMPLETED and newer.number > checkpoint.number
             for newer in self.checkpoints.values()
         ):
             self._problem(
@@ -260,7 +289,7 @@ class _Story:
             return  # a system may commit without checkpoints
         what = self._why_not_restorable(number)
         checkpoint = self.checkpoints.get(number)
-        if what is None and checkpoint is not None and checkpoint.state == OPEN:
+        if what is None and checkpoint is not None and checkpoint.state == _OPEN:
             # Only a coordinator that died at that moment may have known that it was complete without reporting it.
             crashed = self._crashed_between(checkpoint.since_ms, line.time_ms)
             what = None if crashed else "was not known to be complete and durable"
@@ -273,9 +302,9 @@ class _Story:
         checkpoint = self.checkpoints.get(number)
         if checkpoint is None:
             return "was never triggered"
-        if checkpoint.state == COMPLETED:
+        if checkpoint.state == _COMPLETED:
             return None
-        if checkpoint.state == ABORTED:
+        if checkpoint.state == _ABORTED:
             return "had been aborted"
         missing = self._missing(checkpoint)
         if missing or not (checkpoint.acknowledged or self._finished.get(checkpoint.attempt)):

@@ -17,6 +17,8 @@ from barrier_tck.faults.targets import TargetKind
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.checkpoint_lives import AttemptLife, CheckpointLife, end_of, lives_of
 from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.oracle.precondition import ALWAYS
+from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan
 from barrier_tck.harness.record.operations import FaultFired, FaultHealed
 from barrier_tck.harness.record.verdict import Finding, Verdict
@@ -33,11 +35,22 @@ STORAGE_MS = 15_000.0
 for it before it triggers a checkpoint."""
 
 
-class CheckpointsGoOn:
+class CheckpointsGoOn(StandardChecker):
     """As long as an attempt runs, checkpoints are triggered when they are due."""
 
     name = "checkpoints-go-on"
-    clauses = ("REC-6", "BAR-4")
+    requires = (
+        "Whatever became of the last checkpoint, the next one is triggered when it is due, beside others "
+        "in flight as far as configured."
+    )
+    judges = "systems with barriers"
+    speaks_for = {"REC-6": ALWAYS, "BAR-4": ALWAYS}
+    needs = frozenset({Capability.CHECKPOINTS, Capability.BARRIERS})
+    rank = 130
+
+    @classmethod
+    def applies(cls, trial: TrialToJudge) -> bool:
+        return trial.takes_checkpoints
 
     def check(self, context: TrialContext) -> Finding:
         """Judge every pause between two checkpoints of one trial, and the time after the last one of each attempt."""

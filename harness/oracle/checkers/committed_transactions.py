@@ -12,15 +12,26 @@ from __future__ import annotations
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.examples import chosen
 from barrier_tck.harness.oracle.evidence.recoveries import fell_back, restored_checkpoints
+from barrier_tck.harness.oracle.precondition import ALWAYS
+from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
 from barrier_tck.harness.record.operations import CheckpointCompleted
 from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.system.system_under_test import Capability
 
 
-class CommittedTransactions:
+class CommittedTransactions(StandardChecker):
     """Compares each committed transaction with the checkpoints from which attempts started."""
 
     name = "committed-transactions"
-    clauses: tuple[str, ...] = ("SNK-1",)
+    requires = "A sink shows only what a completed checkpoint covers."
+    judges = "systems whose checkpoints can be opened"
+    speaks_for = {"SNK-1": ALWAYS}
+    needs = frozenset({Capability.SNAPSHOT_INSPECTION})
+    rank = 250
+
+    @classmethod
+    def applies(cls, trial: TrialToJudge) -> bool:
+        return trial.opens_checkpoints
 
     def check(self, context: TrialContext) -> Finding:
         """Judge the transactions that one trial left."""

@@ -9,24 +9,55 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from typing import Self
 
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.examples import chosen
-from barrier_tck.harness.oracle.evidence.in_flight import IN_FLIGHT, edge_of
+from barrier_tck.harness.oracle.evidence.in_flight import IN_FLIGHT, SOMETIMES_IN_FLIGHT, edge_of
 from barrier_tck.harness.oracle.evidence.keys import key_of_text
 from barrier_tck.harness.oracle.evidence.opened_checkpoints import misplaced, opened_checkpoints, positions_of
+from barrier_tck.harness.oracle.evidence.preconditions import COMPLETED
 from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
+from barrier_tck.harness.oracle.precondition import ALWAYS
+from barrier_tck.harness.oracle.standard_checker import Meaning, StandardChecker, TrialToJudge
 from barrier_tck.harness.plan.job_graph import SINK
 from barrier_tck.harness.record.history import Row, SnapshotView
 from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.system.system_under_test import Capability
 from barrier_tck.harness.workloads.money import banks_of
 from barrier_tck.harness.workloads.payments import OPENING, postings
 
 
-class Conservation:
+class Conservation(StandardChecker):
     """Every checkpoint holds all the money, and the balances of the orders before it."""
 
     name = "conservation"
+    requires = (
+        "Every checkpoint holds all the money, in accounts and channels, and the balance of each account."
+    )
+    judges = "the workload `money`, where checkpoints can be opened"
+    speaks_for = {
+        "CHL-2": ALWAYS,
+        "CHL-5": ALWAYS,
+        "ALN-2": COMPLETED,
+        "UNA-1": ALWAYS,
+        "STA-1": ALWAYS,
+        "STA-3": COMPLETED,
+        "SNP-1": COMPLETED,
+    }
+    needs = frozenset({Capability.SNAPSHOT_INSPECTION})
+    sometimes = (SOMETIMES_IN_FLIGHT,)
+    rank = 30
+
+    @classmethod
+    def applies(cls, trial: TrialToJudge) -> bool:
+        return (
+            trial.opens_checkpoints and trial.meaning is Meaning.BY_VERTEX and bool(banks_of(trial.plan.job))
+        )
+
+    @classmethod
+    def made_for(cls, trial: TrialToJudge) -> Self:
+        return cls(trial.input)
 
     def __init__(self, trial_input: TrialInput) -> None:
         """Take the orders."""

@@ -21,12 +21,19 @@ import msgspec
 
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.oracle.precondition import ALWAYS
+from barrier_tck.harness.oracle.sometimes import Sometimes, counted
+from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
 from barrier_tck.harness.record.history import SnapshotView
 from barrier_tck.harness.record.operations import AttemptStarted, LocalEvent, MessagesObserved
 from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.system.system_under_test import Capability
 
 BEGUN_ANYWHERE = "begun_anywhere"
 """What the snapshots are counted under that processes of the plan's choice began, and not just all sources."""
+
+INITIATED_MIN = 20
+"""Of so many trials of Chandy-Lamport, some must have snapshots that a chosen process began."""
 
 Clock = dict[str, int]
 """Process -> how many of its events are known."""
@@ -34,11 +41,40 @@ Clock = dict[str, int]
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
-class ConsistentCut:
+class ConsistentCut(StandardChecker):
     """Global snapshots are consistent cuts with exact channel states."""
 
     name = "consistent-cut"
-    clauses = ("CHL-1", "CHL-2")
+    requires = (
+        "Every global snapshot is a consistent cut by vector clocks, and each channel state is exactly "
+        "what was sent and not taken between the cuts. Nobody begins a snapshot unasked. Attempts that "
+        "took over messages in flight of a job of another parallelism are left to `dataflow`."
+    )
+    judges = "jobs with loops, and Chandy-Lamport, where messages are seen at the doors of processes"
+    speaks_for = {"CHL-1": ALWAYS, "CHL-2": ALWAYS}
+    needs = frozenset({Capability.SNAPSHOT_INSPECTION, Capability.MESSAGE_LOG})
+    sometimes = (
+        Sometimes(
+            name="sometimes-initiated",
+            clauses=("CHL-1",),
+            seen=counted(BEGUN_ANYWHERE),
+            things={BEGUN_ANYWHERE: "with_chosen"},
+            shown=(
+                "in {with_chosen} of {trials} trials of Chandy-Lamport chosen processes began snapshots, "
+                "{begun_anywhere} in all"
+            ),
+            not_shown=(
+                "in none of the {trials} trials of Chandy-Lamport did anybody but the sources begin a snapshot; "
+                "name others in 'initiators', or draw them with the profile chandy-lamport"
+            ),
+            trials_min=INITIATED_MIN,
+        ),
+    )
+    rank = 340
+
+    @classmethod
+    def applies(cls, trial: TrialToJudge) -> bool:
+        return trial.opens_checkpoints and trial.plan.records_channels
 
     def check(self, context: TrialContext) -> Finding:
         """Judge every completed checkpoint that could be opened."""

@@ -16,12 +16,18 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Self
 
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.at_least_once_flow import Kept, Stretch, added_by_attempt
-from barrier_tck.harness.oracle.evidence.duplicates import DUPLICATED
+from barrier_tck.harness.oracle.evidence.duplicates import DUPLICATED, SOMETIMES_DUPLICATES
 from barrier_tck.harness.oracle.evidence.examples import chosen
-from barrier_tck.harness.oracle.evidence.in_flight import IN_FLIGHT, by_edge, in_flight_problems
+from barrier_tck.harness.oracle.evidence.in_flight import (
+    IN_FLIGHT,
+    SOMETIMES_IN_FLIGHT,
+    by_edge,
+    in_flight_problems,
+)
 from barrier_tck.harness.oracle.evidence.keys import key_of_text
 from barrier_tck.harness.oracle.evidence.opened_checkpoints import (
     going_back,
@@ -30,6 +36,12 @@ from barrier_tck.harness.oracle.evidence.opened_checkpoints import (
     opened_checkpoint,
     opened_checkpoints,
     positions_of,
+)
+from barrier_tck.harness.oracle.evidence.preconditions import (
+    COMPLETED,
+    COMPLETED_BY_BARRIERS,
+    RECOVERED,
+    STARTED_AGAIN,
 )
 from barrier_tck.harness.oracle.evidence.record_places import (
     Positions,
@@ -49,6 +61,8 @@ from barrier_tck.harness.oracle.evidence.recoveries import (
 )
 from barrier_tck.harness.oracle.evidence.replayed_order import REPLAYED, ReplayedOrder
 from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
+from barrier_tck.harness.oracle.precondition import ALWAYS
+from barrier_tck.harness.oracle.standard_checker import Meaning, StandardChecker, TrialToJudge
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.record.history import End, Row, SnapshotView
 from barrier_tck.harness.record.operations import AttemptStarted
@@ -67,11 +81,45 @@ from barrier_tck.harness.workloads.meaning import (
 from barrier_tck.harness.workloads.record_forms import LINEAGE, RecordForm, form_of, without_input
 
 
-class Dataflow:
+class Dataflow(StandardChecker):
     """At every cut, every vertex of any acyclic graph holds what the records before the cut give."""
 
     name = "dataflow"
+    requires = "Every stateful vertex, every sink and the output hold the records that belong there."
+    judges = "workloads without a sequential model, on any graph"
+    speaks_for = {
+        "ALN-2": COMPLETED,
+        "ALN-1": COMPLETED_BY_BARRIERS,
+        "BAR-1": COMPLETED_BY_BARRIERS,
+        "BAR-2": COMPLETED,
+        "BAR-3": ALWAYS,
+        "STA-1": ALWAYS,
+        "STA-3": COMPLETED,
+        "SNP-1": COMPLETED,
+        "ALO-1": COMPLETED_BY_BARRIERS,
+        "ALO-2": STARTED_AGAIN,
+        "UNA-1": ALWAYS,
+        "UNA-4": ALWAYS,
+        "UNA-5": ALWAYS,
+        "CHL-1": ALWAYS,
+        "CHL-5": ALWAYS,
+        "SNK-1": ALWAYS,
+        "REC-1": RECOVERED,
+        "SRC-1": RECOVERED,
+        "RSC-2": ALWAYS,
+        "RSC-3": ALWAYS,
+    }
     judges_output = True
+    sometimes = (SOMETIMES_DUPLICATES, SOMETIMES_IN_FLIGHT)
+    rank = 20
+
+    @classmethod
+    def applies(cls, trial: TrialToJudge) -> bool:
+        return trial.meaning is Meaning.BY_VERTEX
+
+    @classmethod
+    def made_for(cls, trial: TrialToJudge) -> Self:
+        return cls(trial.input, trial.exact)
 
     def __init__(self, trial_input: TrialInput, exact: bool) -> None:
         """Take the input, and whether every record must be there exactly once."""

@@ -11,15 +11,18 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from operator import add
 from types import NoneType
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.examples import chosen
 from barrier_tck.harness.oracle.evidence.explained_failures import declined_cleanly
+from barrier_tck.harness.oracle.evidence.preconditions import COMPLETED_BY_BARRIERS, RECOVERED, STARTED_AGAIN
 from barrier_tck.harness.oracle.evidence.recoveries import fell_back
 from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
+from barrier_tck.harness.oracle.precondition import ALWAYS
+from barrier_tck.harness.oracle.standard_checker import AT_LEAST_ONCE, Meaning, StandardChecker, TrialToJudge
 from barrier_tck.harness.record.history import End, OutputComparison, Row
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.workloads.sequential_model import Key, values_of
@@ -31,19 +34,36 @@ VIOLATIONS = ("duplicated", "unexpected", "wrong_key", "wrong_count", "wrong_sum
 """Counts that are always a violation."""
 
 
-class ExactlyOnceOutput:
+class ExactlyOnceOutput(StandardChecker):
     """Compares the committed output with the input, in both directions, as multisets."""
 
     name = "exactly-once-output"
-    clauses: tuple[str, ...] = ("SNK-1", "REC-1", "SRC-1", "ALN-1")
+    requires = "Every record has its effect in the committed output once."
+    judges = "workloads with a sequential model, unless a shuffle runs in at-least-once mode"
+    speaks_for = {
+        "SNK-1": ALWAYS,
+        "REC-1": RECOVERED,
+        "SRC-1": RECOVERED,
+        "ALN-1": COMPLETED_BY_BARRIERS,
+        "ALO-3": STARTED_AGAIN,
+    }
     judges_output = True
+    rank = 40
+
+    @classmethod
+    def applies(cls, trial: TrialToJudge) -> bool:
+        return trial.meaning is Meaning.SEQUENTIAL and trial.exact
+
+    @classmethod
+    def made_for(cls, trial: TrialToJudge) -> Self:
+        return cls(trial.input)
 
     def __init__(self, trial_input: TrialInput) -> None:
         """Take the input with which the output is compared."""
         self._input = trial_input
-        if trial_input.plan.checkpoints.mode == "at_least_once" and not trial_input.spec.stateful:
-            # It is exact although nothing was aligned, because there is no second channel to wait for.
-            self.clauses = ("SNK-1", "REC-1", "SRC-1", "ALO-3")
+        # At least once without state is exact although nothing is aligned: there is no second channel to wait for.
+        unaligned = trial_input.plan.checkpoints.mode == AT_LEAST_ONCE and not trial_input.spec.stateful
+        self.clauses = ("SNK-1", "REC-1", "SRC-1", "ALO-3" if unaligned else "ALN-1")
 
     def check(self, context: TrialContext) -> Finding:
         """Judge the rows of one trial or, without rows, the batch query's result."""

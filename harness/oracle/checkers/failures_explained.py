@@ -14,6 +14,8 @@ hold anything: there the bound counts the batches that the attempt was seen to r
 
 from __future__ import annotations
 
+from typing import Self
+
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.checkpoint_lives import CheckpointLife, lives_of
 from barrier_tck.harness.oracle.evidence.checkpoint_obstacles import (
@@ -23,6 +25,8 @@ from barrier_tck.harness.oracle.evidence.checkpoint_obstacles import (
     obstacles,
 )
 from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.oracle.precondition import ALWAYS
+from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
@@ -30,16 +34,30 @@ from barrier_tck.harness.system.system_under_test import Capability
 FAILURES = (Reason.DECLINED, Reason.EXPIRED, Reason.STORAGE_FAILED)
 
 
-class FailuresExplained:
+class FailuresExplained(StandardChecker):
     """No checkpoint expires or is declined without a cause."""
 
     name = "failures-explained"
-    clauses: tuple[str, ...] = ("BAR-3", "BAR-6")
+    requires = (
+        "A checkpoint that nothing disturbs does not fail, so no barrier is lost, even after sources have "
+        "ended."
+    )
+    judges = "systems with barriers; on a real machine it only counts"
+    speaks_for = {"BAR-3": ALWAYS, "BAR-6": ALWAYS, "UNA-4": ALWAYS}
+    needs = frozenset({Capability.CHECKPOINTS, Capability.BARRIERS})
+    rank = 180
+
+    @classmethod
+    def applies(cls, trial: TrialToJudge) -> bool:
+        return trial.takes_checkpoints
+
+    @classmethod
+    def made_for(cls, trial: TrialToJudge) -> Self:
+        return cls(trial.plan.checkpoints.overtakes)
 
     def __init__(self, overtakes: bool = False) -> None:
         """Take whether barriers may overtake: then none waits for restored records to be processed (UNA-4)."""
-        if overtakes:
-            self.clauses = (*self.clauses, "UNA-4")
+        self.clauses = ("BAR-3", "BAR-6", "UNA-4") if overtakes else ("BAR-3", "BAR-6")
 
     def check(self, context: TrialContext) -> Finding:
         """Look for the cause of each failure in one trial."""

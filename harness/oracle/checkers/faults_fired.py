@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.precondition import ALWAYS
+from barrier_tck.harness.oracle.standard_checker import StandardChecker
 from barrier_tck.harness.record.records import FaultRecord
 from barrier_tck.harness.record.verdict import Finding, Verdict
 
@@ -18,11 +20,15 @@ def _not_healed(fault: FaultRecord, context: TrialContext) -> bool:
     return fault.healed_at_ms is None and any(entry.fault.heals_after_ms is not None for entry in planned)
 
 
-class FaultsFired:
+class FaultsFired(StandardChecker):
     """UNKNOWN if a planned fault did not fire, was skipped, was not healed, or left no record; VALID otherwise."""
 
     name = "faults-fired"
-    clauses = ("CAM-3",)
+    requires = "Every planned fault was shown to have fired."
+    judges = "every trial"
+    speaks_for = {"CAM-3": ALWAYS}
+    always = True
+    rank = 920
 
     def check(self, context: TrialContext) -> Finding:
         """Compare the plan's schedule with the fault records."""

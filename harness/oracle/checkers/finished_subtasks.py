@@ -11,11 +11,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Self
 
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.examples import chosen
 from barrier_tck.harness.oracle.evidence.opened_checkpoints import positions_of
 from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
+from barrier_tck.harness.oracle.precondition import ALWAYS
+from barrier_tck.harness.oracle.sometimes import Sightings, Sometimes
+from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
 from barrier_tck.harness.record.history import History, SnapshotView
 from barrier_tck.harness.record.operations import (
     Acknowledged,
@@ -24,10 +28,11 @@ from barrier_tck.harness.record.operations import (
     Committed,
     Finished,
 )
+from barrier_tck.harness.record.records import TrialSummary
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.job_view import Role
+from barrier_tck.harness.system.system_under_test import Capability
 
-NAME = "finished-subtasks"
 AFTER_FINISH = "after_finish"
 """What counts the checkpoints that completed after some of their subtasks, but not all, had finished."""
 DUE = "early_ends"
@@ -48,11 +53,47 @@ class _Attempt:
     """Subtask -> checkpoint -> records that it prepared."""
 
 
-class FinishedSubtasks:
+def _completed_after_finish(finding: Finding, _: TrialSummary) -> Sightings | None:
+    """Return how many checkpoints completed so, if some sources of the trial were to end early."""
+    return {"checkpoints": finding.counts.get(AFTER_FINISH, 0)} if finding.counts.get(DUE) else None
+
+
+class FinishedSubtasks(StandardChecker):
     """Whoever finishes has committed everything, after everything before it; and every restore remembers it."""
 
-    name = NAME
-    clauses = ("BAR-6",)
+    name = "finished-subtasks"
+    requires = (
+        "Who finishes has committed everything, after everything before it; checkpoints and restores "
+        "remember who had finished."
+    )
+    judges = "systems whose subtasks finish early and whose checkpoints can be opened"
+    speaks_for = {"BAR-6": ALWAYS}
+    needs = frozenset({Capability.SNAPSHOT_INSPECTION, Capability.EARLY_FINISH})
+    sometimes = (
+        Sometimes(
+            name="sometimes-after-finish",
+            clauses=("BAR-6",),
+            seen=_completed_after_finish,
+            things={"checkpoints": "with_checkpoints"},
+            shown=(
+                "in {with_checkpoints} of {trials} trials with sources that end early, checkpoints completed after "
+                "some of their subtasks had finished, {checkpoints} in all"
+            ),
+            not_shown=(
+                "no checkpoint completed after some of its subtasks had finished, in none of the {trials} trials with "
+                "sources that end early; run more trials, with more batches or shorter checkpoint intervals"
+            ),
+        ),
+    )
+    rank = 290
+
+    @classmethod
+    def applies(cls, trial: TrialToJudge) -> bool:
+        return trial.opens_checkpoints
+
+    @classmethod
+    def made_for(cls, trial: TrialToJudge) -> Self:
+        return cls(trial.input)
 
     def __init__(self, trial_input: TrialInput) -> None:
         """Take the input, whose end a source must have reached."""

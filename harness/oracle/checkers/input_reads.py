@@ -7,16 +7,27 @@ from __future__ import annotations
 
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.oracle.evidence.preconditions import RECOVERED
+from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
 from barrier_tck.harness.record.history import History
 from barrier_tck.harness.record.operations import AttemptStarted, InputRead
 from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.system.system_under_test import Capability
 
 
-class InputReads:
+class InputReads(StandardChecker):
     """Every split is read from its restored position on."""
 
     name = "input-reads"
-    clauses = ("REC-1", "SRC-1")
+    requires = "Every attempt reads each split from its restored position on and nothing before it."
+    judges = "systems whose checkpoints can be opened, where reads are recorded"
+    speaks_for = {"REC-1": RECOVERED, "SRC-1": RECOVERED}
+    needs = frozenset({Capability.SNAPSHOT_INSPECTION})
+    rank = 260
+
+    @classmethod
+    def applies(cls, trial: TrialToJudge) -> bool:
+        return trial.opens_checkpoints
 
     def check(self, context: TrialContext) -> Finding:
         """Compare the first record that each attempt read of each split with the restored position."""

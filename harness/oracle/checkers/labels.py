@@ -13,10 +13,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Self
 
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.examples import chosen
-from barrier_tck.harness.oracle.evidence.in_flight import IN_FLIGHT, edge_of, in_flight_problems
+from barrier_tck.harness.oracle.evidence.in_flight import (
+    IN_FLIGHT,
+    SOMETIMES_IN_FLIGHT,
+    edge_of,
+    in_flight_problems,
+)
 from barrier_tck.harness.oracle.evidence.keys import key_of_text
 from barrier_tck.harness.oracle.evidence.opened_checkpoints import (
     going_back,
@@ -25,9 +31,12 @@ from barrier_tck.harness.oracle.evidence.opened_checkpoints import (
     opened_checkpoints,
     positions_of,
 )
+from barrier_tck.harness.oracle.evidence.preconditions import COMPLETED, RECOVERED
 from barrier_tck.harness.oracle.evidence.record_routes import placement_problems
 from barrier_tck.harness.oracle.evidence.recoveries import fell_back
 from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
+from barrier_tck.harness.oracle.precondition import ALWAYS
+from barrier_tck.harness.oracle.standard_checker import Meaning, StandardChecker, TrialToJudge
 from barrier_tck.harness.plan.job_graph import SINK
 from barrier_tck.harness.record.history import End, Row, SnapshotView
 from barrier_tck.harness.record.verdict import Finding, Verdict
@@ -53,11 +62,39 @@ class _Cut:
     """The edges before the cut."""
 
 
-class Labels:
+class Labels(StandardChecker):
     """Labels, messages and edges fit together at every cut, and give the components in the end."""
 
     name = "labels"
+    requires = (
+        "At every cut, what nodes keep, what they have told each other and what is under way fit "
+        "together; at the end the labels are those of the components."
+    )
+    judges = "the workload `components`"
+    speaks_for = {
+        "CHL-1": ALWAYS,
+        "CHL-2": ALWAYS,
+        "CHL-5": ALWAYS,
+        "ALN-2": COMPLETED,
+        "UNA-1": ALWAYS,
+        "STA-1": ALWAYS,
+        "STA-3": COMPLETED,
+        "SNP-1": COMPLETED,
+        "SNK-1": ALWAYS,
+        "REC-1": RECOVERED,
+        "SRC-1": RECOVERED,
+    }
     judges_output = True
+    sometimes = (SOMETIMES_IN_FLIGHT,)
+    rank = 10
+
+    @classmethod
+    def applies(cls, trial: TrialToJudge) -> bool:
+        return trial.meaning is Meaning.COMPONENTS
+
+    @classmethod
+    def made_for(cls, trial: TrialToJudge) -> Self:
+        return cls(trial.input)
 
     def __init__(self, trial_input: TrialInput) -> None:
         """Take the edges."""

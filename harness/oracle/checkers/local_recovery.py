@@ -21,6 +21,10 @@ from barrier_tck.harness.oracle.evidence.recoveries import attempts_that_ran, re
 from barrier_tck.harness.oracle.evidence.rescaled_restores import problems_of
 from barrier_tck.harness.oracle.evidence.restore_reads import contradictions, in_another_format, reads_of
 from barrier_tck.harness.oracle.evidence.storage_damage import primaries_damaged
+from barrier_tck.harness.oracle.precondition import ALWAYS
+from barrier_tck.harness.oracle.sometimes import Sightings, Sometimes
+from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
+from barrier_tck.harness.plan.notes import is_listed
 from barrier_tck.harness.record.history import History, NamedFile, Recorded
 from barrier_tck.harness.record.operations import (
     Acknowledged,
@@ -38,6 +42,7 @@ from barrier_tck.harness.record.operations import (
     ServedFrom,
 )
 from barrier_tck.harness.record.reasons import Reason
+from barrier_tck.harness.record.records import TrialSummary
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
 
@@ -149,7 +154,20 @@ class _WrittenLate:
         return older and len(self.seen.get((told.subtask, told.attempt, held), {})) <= _PARTS
 
 
-class LocalRecovery:
+def _met_listed_damage(finding: Finding, trial: TrialSummary) -> Sightings | None:
+    """Return, for each damage that a listed trial did, how many restores met it.
+
+    Trials with one note and one setup are the repetitions of one cell of a matrix: one of them is enough. Drawn trials
+    owe nothing, because nobody said what they are to show.
+    """
+    if not is_listed(trial.note):
+        return None
+    setup = f" with {trial.setup}" if trial.setup else ""
+    done = [name.removeprefix(DONE) for name in finding.counts if name.startswith(DONE)]
+    return {f"{trial.note!r} ({damage}){setup}": finding.counts.get(f"{MET}{damage}", 0) for damage in done}
+
+
+class LocalRecovery(StandardChecker):
     """Exactly one copy serves every restored state file: the secondary one if it was intact and on the same host
     (LOC-1 to 9).
 
@@ -159,7 +177,39 @@ class LocalRecovery:
     """
 
     name = "local-recovery"
+    requires = "Each restore read the copy that it should have read."
+    judges = "plans with local recovery"
+    speaks_for = {
+        "LOC-1": ALWAYS,
+        "LOC-2": ALWAYS,
+        "LOC-3": ALWAYS,
+        "LOC-4": ALWAYS,
+        "LOC-5": ALWAYS,
+        "LOC-6": ALWAYS,
+        "LOC-7": ALWAYS,
+        "LOC-8": ALWAYS,
+        "LOC-9": ALWAYS,
+        "REC-4": ALWAYS,
+    }
+    needs = frozenset({Capability.LOCAL_RECOVERY})
+    sometimes = (
+        Sometimes(
+            name="sometimes-falls-back",
+            clauses=("LOC-4",),
+            seen=_met_listed_damage,
+            shown="in each of {cells} listed cases a restore met the damaged copy",
+            not_shown=(
+                "in {missed} of {cells} listed cases no restore came to the host of the damaged copy, first of all in "
+                "{first}; repeat it more often, or kill only the process of one subtask"
+            ),
+        ),
+    )
+    rank = 350
     clauses = ("LOC-1", "LOC-2", "LOC-3", "LOC-4", "LOC-5", "LOC-6", "LOC-7", "LOC-8", "LOC-9")
+
+    @classmethod
+    def applies(cls, trial: TrialToJudge) -> bool:
+        return trial.takes_checkpoints and bool(trial.plan.local_recovery)
 
     def check(self, context: TrialContext) -> Finding:
         """Judge one trial."""

@@ -22,10 +22,15 @@ from barrier_tck.harness.oracle.evidence.slots import (
     slots_at_first,
     slots_seen,
 )
+from barrier_tck.harness.oracle.precondition import ALWAYS
+from barrier_tck.harness.oracle.sometimes import Sightings, Sometimes
+from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.history import Recorded
 from barrier_tck.harness.record.operations import AttemptRunning, FaultStarted, Narrowed
+from barrier_tck.harness.record.records import TrialSummary
 from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.system.system_under_test import Capability
 
 NARROWED = "narrowed"
 """The attempts that were narrower than the job, and ran."""
@@ -40,11 +45,43 @@ _LATE = 0.1
 of the wait."""
 
 
-class NarrowedJobs:
+def _ran_narrower(finding: Finding, _: TrialSummary) -> Sightings | None:
+    """Return how many attempts ran so, if the trial lost an executor for good."""
+    return {NARROWED: finding.counts.get(NARROWED, 0)} if finding.counts.get(LOST_FOR_GOOD) else None
+
+
+class NarrowedJobs(StandardChecker):
     """The parallelism of an elastic job fits the slots that there are."""
 
     name = "narrowed-jobs"
-    clauses = ("RSC-2",)
+    requires = (
+        "An elastic job gets narrower only if slots are missing, and have been for as long as it is to "
+        "wait, has room in those that are left and uses them, and leaves fixed vertices as they are."
+    )
+    judges = "plans with an elastic job, in systems that can run one"
+    speaks_for = {"RSC-2": ALWAYS}
+    needs = frozenset({Capability.ELASTIC})
+    sometimes = (
+        Sometimes(
+            name="sometimes-narrowed",
+            clauses=("RSC-2",),
+            seen=_ran_narrower,
+            things={NARROWED: "with_narrower"},
+            shown=(
+                "in {with_narrower} of {trials} trials of elastic jobs that lost an executor for good, they went on "
+                "narrower, in {narrowed} attempts"
+            ),
+            not_shown=(
+                "none of the {trials} elastic jobs that lost an executor for good went on narrower; give executors "
+                "fewer slots, or the jobs more subtasks"
+            ),
+        ),
+    )
+    rank = 370
+
+    @classmethod
+    def applies(cls, trial: TrialToJudge) -> bool:
+        return trial.plan.deployment.elastic_wait_ms is not None
 
     def check(self, context: TrialContext) -> Finding:
         """Look at every attempt of one trial that was narrower than its job."""

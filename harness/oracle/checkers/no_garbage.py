@@ -7,7 +7,9 @@ from math import inf
 from barrier_tck.faults.targets import TargetKind
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.oracle.evidence.preconditions import ABORTED, ACKNOWLEDGED_WRONGLY, COMPLETED
 from barrier_tck.harness.oracle.evidence.storage_damage import primaries_damaged
+from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
 from barrier_tck.harness.record.history import End, History, StorageView
 from barrier_tck.harness.record.operations import (
     CheckpointCompleted,
@@ -18,9 +20,10 @@ from barrier_tck.harness.record.operations import (
     JobStopped,
 )
 from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.system.system_under_test import Capability
 
 
-class NoGarbage:
+class NoGarbage(StandardChecker):
     """No file outlives its users: aborted, late and cancelled snapshots leave no files (COO-3, SNP-2, SNP-5).
 
     And nothing is deleted too early: as many of the newest completed checkpoints are retained as configured (COO-4).
@@ -30,7 +33,15 @@ class NoGarbage:
     """
 
     name = "no-garbage"
-    clauses = ("COO-3", "COO-4", "SNP-2")
+    requires = "A finished job leaves only what is needed in storage."
+    judges = "systems whose checkpoints can be opened"
+    speaks_for = {"COO-3": ACKNOWLEDGED_WRONGLY, "COO-4": COMPLETED, "SNP-2": ABORTED}
+    needs = frozenset({Capability.SNAPSHOT_INSPECTION})
+    rank = 210
+
+    @classmethod
+    def applies(cls, trial: TrialToJudge) -> bool:
+        return trial.opens_checkpoints
 
     def check(self, context: TrialContext) -> Finding:
         """Judge the storage that one trial left."""

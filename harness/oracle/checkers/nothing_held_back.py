@@ -10,15 +10,26 @@ from __future__ import annotations
 
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.oracle.evidence.preconditions import COMPLETED_BY_BARRIERS
+from barrier_tck.harness.oracle.standard_checker import AT_LEAST_ONCE, StandardChecker, TrialToJudge
 from barrier_tck.harness.record.operations import Acknowledged
 from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.system.system_under_test import Capability
 
 
-class NothingHeldBack:
+class NothingHeldBack(StandardChecker):
     """No subtask holds back a channel until the others have delivered their barriers."""
 
     name = "nothing-held-back"
-    clauses = ("ALO-1",)
+    requires = "In at-least-once mode no channel waits for the barriers of others."
+    judges = "systems with barriers in at-least-once mode, if they report what was held back"
+    speaks_for = {"ALO-1": COMPLETED_BY_BARRIERS}
+    needs = frozenset({Capability.CHECKPOINTS, Capability.BARRIERS})
+    rank = 190
+
+    @classmethod
+    def applies(cls, trial: TrialToJudge) -> bool:
+        return trial.takes_checkpoints and trial.plan.checkpoints.mode == AT_LEAST_ONCE
 
     def check(self, context: TrialContext) -> Finding:
         """Look at what was held back for each snapshot of one trial."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from math import inf
+from typing import Self
 
 from barrier_tck.faults.fault import CopyPlace, OnProgress
 from barrier_tck.harness.oracle.checker import TrialContext
@@ -33,6 +34,8 @@ from barrier_tck.harness.oracle.evidence.explained_failures import (
 )
 from barrier_tck.harness.oracle.evidence.slots import without_room_at_the_end
 from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
+from barrier_tck.harness.oracle.precondition import ALWAYS
+from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
 from barrier_tck.harness.record.history import End, History
 from barrier_tck.harness.record.operations import (
     AttemptEnded,
@@ -52,7 +55,7 @@ from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
 
 
-class Progress:
+class Progress(StandardChecker):
     """The job must finish; with checkpointing on, a checkpoint must complete after the last fault, and in time.
 
     In a system whose runs are exactly repeatable, each failed attempt must also have its fault, and no subtask may fail
@@ -60,7 +63,18 @@ class Progress:
     """
 
     name = "progress"
+    requires = (
+        "After the faults the job goes on, or it gives up as its restart strategy says. No subtask fails "
+        "by itself."
+    )
+    judges = "every trial"
+    speaks_for = {"REC-6": ALWAYS, "REC-4": ALWAYS}
+    rank = 910
     clauses = ("REC-6",)
+
+    @classmethod
+    def made_for(cls, trial: TrialToJudge) -> Self:
+        return cls(trial.input)
 
     def __init__(self, trial_input: TrialInput) -> None:
         """Take the input, because a job that was restored at the end of its input needs no further checkpoint."""

@@ -6,11 +6,14 @@ from collections.abc import Iterator
 
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.oracle.evidence.preconditions import COMPLETED
 from barrier_tck.harness.oracle.evidence.storage_damage import is_own_damage
+from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
 from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.system.system_under_test import Capability
 
 
-class Reachability:
+class Reachability(StandardChecker):
     """Every retained checkpoint, not only the latest, can be read in full (STA-3, REC-4).
 
     At the end each file was read. Whenever a checkpoint completed, it was looked at whether the files of all that were
@@ -18,7 +21,15 @@ class Reachability:
     """
 
     name = "reachability"
-    clauses = ("STA-3",)
+    requires = "Everything that a retained checkpoint refers to is there and intact."
+    judges = "systems whose checkpoints can be opened"
+    speaks_for = {"STA-3": COMPLETED}
+    needs = frozenset({Capability.SNAPSHOT_INSPECTION})
+    rank = 220
+
+    @classmethod
+    def applies(cls, trial: TrialToJudge) -> bool:
+        return trial.opens_checkpoints
 
     def check(self, context: TrialContext) -> Finding:
         """Judge the storage of one trial, as it was left and at every completion."""

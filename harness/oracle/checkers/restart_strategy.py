@@ -13,6 +13,8 @@ from barrier_tck.faults.fault import Ends
 from barrier_tck.faults.targets import TargetKind
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.oracle.precondition import ALWAYS
+from barrier_tck.harness.oracle.standard_checker import StandardChecker
 from barrier_tck.harness.plan.trial_plan import RestartPlan, TrialPlan
 from barrier_tck.harness.record.operations import (
     AttemptEnded,
@@ -36,11 +38,18 @@ _REQUESTS = 20
 GIVE_UP = None
 
 
-class RestartStrategyKept:
+class RestartStrategyKept(StandardChecker):
     """The restart strategy is kept."""
 
     name = "restart-strategy"
-    clauses = ("REC-3",)
+    requires = (
+        "A job that failed is deployed again after the delay of its restart strategy, and given up "
+        "exactly when the strategy says so."
+    )
+    judges = "systems with attempts and barriers"
+    speaks_for = {"REC-3": ALWAYS}
+    needs = frozenset({Capability.ATTEMPTS, Capability.BARRIERS})
+    rank = 360
 
     def check(self, context: TrialContext) -> Finding:
         """Count the failures of one trial, and look at what followed from each."""

@@ -14,7 +14,10 @@ from dataclasses import dataclass
 
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.oracle.evidence.preconditions import RECOVERED
 from barrier_tck.harness.oracle.evidence.slots import attempts_without_room
+from barrier_tck.harness.oracle.precondition import ALWAYS
+from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
 from barrier_tck.harness.record.history import History
 from barrier_tck.harness.record.operations import (
     AttemptEnded,
@@ -26,16 +29,25 @@ from barrier_tck.harness.record.operations import (
 )
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.system.system_under_test import Capability
 
 FAILURES_IN_A_ROW = 3
 """If this many attempts in a row start from one checkpoint and none of them reaches running, it is no accident."""
 
 
-class Restorability:
+class Restorability(StandardChecker):
     """No completed checkpoint makes attempt after attempt fail before it runs."""
 
     name = "restorability"
-    clauses = ("REC-1", "SNK-1")
+    requires = "The job can be started from its completed checkpoints."
+    judges = "systems whose checkpoints can be opened"
+    speaks_for = {"REC-1": RECOVERED, "SNK-1": ALWAYS}
+    needs = frozenset({Capability.SNAPSHOT_INSPECTION})
+    rank = 240
+
+    @classmethod
+    def applies(cls, trial: TrialToJudge) -> bool:
+        return trial.opens_checkpoints
 
     def check(self, context: TrialContext) -> Finding:
         """Judge the attempts of one trial."""

@@ -10,16 +10,27 @@ from __future__ import annotations
 
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.oracle.evidence.preconditions import RECOVERED, STARTED_AGAIN
 from barrier_tck.harness.oracle.evidence.storage_damage import primaries_damaged
+from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
 from barrier_tck.harness.record.operations import AttemptStarted, CheckpointAborted, CheckpointCompleted
 from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.system.system_under_test import Capability
 
 
-class RestoredLatest:
+class RestoredLatest(StandardChecker):
     """Compares the checkpoints from which attempts start with those that had completed by then."""
 
     name = "restored-latest"
-    clauses = ("REC-1", "REC-2")
+    requires = "Every attempt starts from the newest checkpoint that completed before it."
+    judges = "systems with checkpoints and without barriers"
+    speaks_for = {"REC-1": RECOVERED, "REC-2": STARTED_AGAIN}
+    needs = frozenset({Capability.CHECKPOINTS})
+    rank = 200
+
+    @classmethod
+    def applies(cls, trial: TrialToJudge) -> bool:
+        return trial.takes_checkpoints and Capability.BARRIERS not in trial.capabilities
 
     def check(self, context: TrialContext) -> Finding:
         """Judge the attempts of one trial."""

@@ -18,18 +18,33 @@ from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.checkpoint_lives import CheckpointLife, lives_of
 from barrier_tck.harness.oracle.evidence.examples import chosen
 from barrier_tck.harness.oracle.evidence.storage_damage import damaged_files
+from barrier_tck.harness.oracle.precondition import ALWAYS
+from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
 from barrier_tck.harness.record.history import End, History, SnapshotView
 from barrier_tck.harness.record.operations import CheckpointCompleted, CheckpointTriggered, JobStopped
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.stored import StoredSavepoint
 from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.system.system_under_test import Capability
 
 
-class Savepoints:
+class Savepoints(StandardChecker):
     """Every completed savepoint is kept as it was, and can be used without anything outside its directory."""
 
     name = "savepoints"
-    clauses = ("COO-5",)
+    requires = (
+        "Completed savepoints are whole and self-contained, and still there at the end, as read from "
+        "their directories alone. One that the next job claimed stays until a newer checkpoint is "
+        "complete, and is deleted then. No checkpoint refers to files of one that nobody claimed."
+    )
+    judges = "systems that take savepoints and whose checkpoints can be opened, if the plan asks for some"
+    speaks_for = {"COO-5": ALWAYS}
+    needs = frozenset({Capability.SAVEPOINTS, Capability.SNAPSHOT_INSPECTION})
+    rank = 330
+
+    @classmethod
+    def applies(cls, trial: TrialToJudge) -> bool:
+        return trial.opens_checkpoints and bool(trial.plan.savepoints)
 
     def check(self, context: TrialContext) -> Finding:
         """Judge the savepoints of one trial."""

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.checkpoint_lives import coordinator_crashes
 from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.oracle.precondition import ALWAYS
+from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
 from barrier_tck.harness.record.operations import (
     AttemptEnded,
     CheckpointTriggered,
@@ -22,13 +24,25 @@ from barrier_tck.harness.record.operations import (
     SavepointRefused,
 )
 from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.system.system_under_test import Capability
 
 
-class SavepointsAnswered:
+class SavepointsAnswered(StandardChecker):
     """Every savepoint that was asked for is triggered or refused."""
 
     name = "savepoints-answered"
-    clauses = ("COO-5",)
+    requires = (
+        "Every savepoint that was asked for is triggered or refused before the attempt ends; only a "
+        "coordinator that dies may forget one."
+    )
+    judges = "systems that take savepoints, if the plan asks for some"
+    speaks_for = {"COO-5": ALWAYS}
+    needs = frozenset({Capability.SAVEPOINTS})
+    rank = 320
+
+    @classmethod
+    def applies(cls, trial: TrialToJudge) -> bool:
+        return trial.takes_checkpoints and bool(trial.plan.savepoints)
 
     def check(self, context: TrialContext) -> Finding:
         """Judge every request of one trial."""

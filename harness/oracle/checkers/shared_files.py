@@ -12,18 +12,49 @@ from collections.abc import Iterator
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.examples import chosen
 from barrier_tck.harness.oracle.evidence.storage_damage import damaged_files
+from barrier_tck.harness.oracle.precondition import ALWAYS
+from barrier_tck.harness.oracle.sometimes import Sometimes, counted
+from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
 from barrier_tck.harness.record.history import End, NamedFile, SnapshotView
 from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.system.system_under_test import Capability
 
 REUSED = "reused"
 """Count of a finding: how often a checkpoint named a file that an older checkpoint had named."""
 
 
-class SharedFilesKept:
+class SharedFilesKept(StandardChecker):
     """No file that a checkpoint shares is deleted too early, replaced, or left over."""
 
     name = "shared-files"
-    clauses = ("SNP-5",)
+    requires = (
+        "A file that several checkpoints name is the same for all; it is there as long as a retained one "
+        "names it, and no longer."
+    )
+    judges = "systems whose checkpoints can be opened, if the plan asks for incremental checkpoints"
+    speaks_for = {"SNP-5": ALWAYS}
+    needs = frozenset({Capability.SNAPSHOT_INSPECTION})
+    sometimes = (
+        Sometimes(
+            name="sometimes-reused",
+            clauses=("SNP-5",),
+            seen=counted(REUSED),
+            things={REUSED: "with_reuse"},
+            shown=(
+                "in {with_reuse} of {trials} trials with incremental checkpoints, they named files of older ones, "
+                "{reused} times in all"
+            ),
+            not_shown=(
+                "no checkpoint named a file of an older one in any of the {trials} trials with incremental "
+                "checkpoints; run more trials, with more keys and shorter checkpoint intervals"
+            ),
+        ),
+    )
+    rank = 270
+
+    @classmethod
+    def applies(cls, trial: TrialToJudge) -> bool:
+        return trial.opens_checkpoints and trial.plan.checkpoints.incremental
 
     def check(self, context: TrialContext) -> Finding:
         """Judge the files of one trial's checkpoints."""

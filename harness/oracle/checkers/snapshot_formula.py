@@ -9,13 +9,13 @@ one id to the next (BAR-2).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.examples import chosen
-from barrier_tck.harness.oracle.evidence.in_flight import IN_FLIGHT, in_flight_problems
+from barrier_tck.harness.oracle.evidence.in_flight import IN_FLIGHT, SOMETIMES_IN_FLIGHT, in_flight_problems
 from barrier_tck.harness.oracle.evidence.keys import key_of_text
 from barrier_tck.harness.oracle.evidence.opened_checkpoints import (
     going_back,
@@ -24,20 +24,48 @@ from barrier_tck.harness.oracle.evidence.opened_checkpoints import (
     opened_checkpoints,
     positions_of,
 )
+from barrier_tck.harness.oracle.evidence.preconditions import COMPLETED, COMPLETED_BY_BARRIERS
 from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
+from barrier_tck.harness.oracle.precondition import ALWAYS
+from barrier_tck.harness.oracle.standard_checker import Meaning, StandardChecker, TrialToJudge
 from barrier_tck.harness.record.history import SnapshotView
 from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.system.system_under_test import Capability
 from barrier_tck.harness.workloads.barrier_jobs import is_stateful
 from barrier_tck.harness.workloads.sequential_model import Totals, same_accumulators
 
 
-class SnapshotFormula:
+class SnapshotFormula(StandardChecker):
     """Every checkpoint that was opened holds the fold of exactly the records before its barriers."""
 
     name = "snapshot-formula"
-    clauses: tuple[str, ...] = ("ALN-2", "ALN-1", "UNA-1", "BAR-1", "BAR-2", "SNP-1", "STA-3")
+    requires = "Every completed checkpoint holds the fold of the records before its barriers."
+    judges = (
+        "workloads with a sequential model, unless a shuffle runs in at-least-once mode; systems whose "
+        "checkpoints can be opened"
+    )
+    speaks_for = {
+        "ALN-2": COMPLETED,
+        "ALN-1": COMPLETED_BY_BARRIERS,
+        "UNA-1": ALWAYS,
+        "BAR-1": COMPLETED_BY_BARRIERS,
+        "BAR-2": COMPLETED,
+        "SNP-1": COMPLETED,
+        "STA-3": COMPLETED,
+    }
+    needs = frozenset({Capability.SNAPSHOT_INSPECTION})
+    sometimes = (SOMETIMES_IN_FLIGHT,)
+    rank = 70
     promise = "the fold of their prefix"
     """What checkpoints must be, in the words of a summary."""
+
+    @classmethod
+    def applies(cls, trial: TrialToJudge) -> bool:
+        return trial.opens_checkpoints and trial.meaning is Meaning.SEQUENTIAL and trial.exact
+
+    @classmethod
+    def made_for(cls, trial: TrialToJudge) -> Self:
+        return cls(trial.input)
 
     def __init__(self, trial_input: TrialInput) -> None:
         """Take the input whose prefixes are folded."""

@@ -12,16 +12,33 @@ from __future__ import annotations
 
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.oracle.evidence.preconditions import COMPLETED
+from barrier_tck.harness.oracle.precondition import ALWAYS
+from barrier_tck.harness.oracle.standard_checker import AT_LEAST_ONCE, StandardChecker, TrialToJudge
 from barrier_tck.harness.record.operations import AbortLearned, CheckpointAborted
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.system.system_under_test import Capability
 
 
-class SnapshotOrder:
+class SnapshotOrder(StandardChecker):
     """Nobody passes over a checkpoint that a newer one subsumes."""
 
     name = "snapshot-order"
-    clauses = ("BAR-2", "BAR-3", "BAR-6")
+    requires = "A checkpoint that a newer one subsumed was begun by everybody who took part in the newer one."
+    judges = (
+        "systems with barriers, except in at-least-once mode and with Chandy-Lamport, if they report who "
+        "passed a checkpoint over"
+    )
+    speaks_for = {"BAR-2": COMPLETED, "BAR-3": ALWAYS, "BAR-6": ALWAYS}
+    needs = frozenset({Capability.CHECKPOINTS, Capability.BARRIERS})
+    rank = 170
+
+    @classmethod
+    def applies(cls, trial: TrialToJudge) -> bool:
+        checkpoints = trial.plan.checkpoints
+        aligned = checkpoints.mode != AT_LEAST_ONCE and checkpoints.protocol == "barriers"
+        return trial.takes_checkpoints and aligned
 
     def check(self, context: TrialContext) -> Finding:
         """Look at who learned of the end of each subsumed checkpoint of one trial."""

@@ -16,7 +16,11 @@ from dataclasses import dataclass, field
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.examples import chosen
 from barrier_tck.harness.oracle.evidence.recoveries import fell_back
-from barrier_tck.harness.oracle.evidence.rescales import rescales_seen
+from barrier_tck.harness.oracle.evidence.rescales import NARROWER, RESCALED, WIDER, rescales_seen
+from barrier_tck.harness.oracle.precondition import ALWAYS
+from barrier_tck.harness.oracle.sometimes import Sightings, Sometimes
+from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
+from barrier_tck.harness.plan.notes import is_listed
 from barrier_tck.harness.record.history import End
 from barrier_tck.harness.record.operations import (
     AttemptStarted,
@@ -29,15 +33,56 @@ from barrier_tck.harness.record.operations import (
     JobStopped,
     ReadBehindStop,
 )
+from barrier_tck.harness.record.records import TrialSummary
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.job_view import Role
+from barrier_tck.harness.system.system_under_test import Capability
+
+RESCALED_MIN = 20
+"""Of so many drawn trials with rescaled jobs, some must have become narrower, and some wider."""
 
 
-class StopWithSavepoint:
+def _rescaled_by_a_draw(finding: Finding, trial: TrialSummary) -> Sightings | None:
+    """Return how a drawn trial rescaled its jobs. Of listed ones, somebody said how each is rescaled."""
+    counts = finding.counts
+    drawn = counts.get(RESCALED) and not is_listed(trial.note)
+    return {NARROWER: counts[NARROWER], WIDER: counts[WIDER]} if drawn else None
+
+
+class StopWithSavepoint(StandardChecker):
     """Nothing happens behind a terminal barrier, and everything before it is committed."""
 
     name = "stop-with-savepoint"
-    clauses = ("COO-5",)
+    requires = (
+        "Behind the barrier of a savepoint with which the job stops nothing is read, everything before it "
+        "is committed, and a second job goes on from there."
+    )
+    judges = "systems that take savepoints, if the plan asks for some"
+    speaks_for = {"COO-5": ALWAYS}
+    needs = frozenset({Capability.SAVEPOINTS})
+    sometimes = (
+        Sometimes(
+            name="sometimes-rescaled",
+            clauses=("RSC-2",),
+            seen=_rescaled_by_a_draw,
+            things={NARROWER: NARROWER, WIDER: WIDER},
+            shown=(
+                "in {narrower} of {trials} drawn trials with jobs that were rescaled after a stop some vertex became "
+                "narrower, and in {wider} some became wider"
+            ),
+            not_shown=(
+                "of {trials} drawn trials with a job that was rescaled after a stop it became {missed} only; look at "
+                "what is drawn, or give the first job another parallelism"
+            ),
+            trials_min=RESCALED_MIN,
+            one_in=10,  # a width of before is drawn now and then, which makes some narrower by itself
+        ),
+    )
+    rank = 310
+
+    @classmethod
+    def applies(cls, trial: TrialToJudge) -> bool:
+        return trial.takes_checkpoints and bool(trial.plan.savepoints)
 
     def check(self, context: TrialContext) -> Finding:
         """Judge every stop of one trial."""

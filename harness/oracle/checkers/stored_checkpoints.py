@@ -10,25 +10,46 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import Self
 
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.oracle.evidence.preconditions import COMPLETED
 from barrier_tck.harness.oracle.evidence.storage_damage import damaged_files
 from barrier_tck.harness.oracle.evidence.stored_heap import PLAIN
 from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
+from barrier_tck.harness.oracle.precondition import ALWAYS
+from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
 from barrier_tck.harness.record.history import SnapshotView
 from barrier_tck.harness.record.operations import CheckpointTriggered
 from barrier_tck.harness.record.stored import StoredCheckpoint, StoredFile, StoredPart
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.job_view import JobView, Role
+from barrier_tck.harness.system.system_under_test import Capability
 from barrier_tck.harness.workloads.workload import split_name
 
 
-class StoredCheckpoints:
+class StoredCheckpoints(StandardChecker):
     """Every retained checkpoint is complete in storage, as read by the judge itself."""
 
     name = "stored-checkpoints"
-    clauses = ("STA-3", "SNP-6")
+    requires = (
+        "The bytes in storage contain everything that a restore needs, and files of the heap are "
+        "compressed as the plan says, each key group by itself. The checker's reader shares no code with "
+        "the writer."
+    )
+    judges = "systems whose checkpoints can be opened"
+    speaks_for = {"STA-3": COMPLETED, "SNP-6": ALWAYS}
+    needs = frozenset({Capability.SNAPSHOT_INSPECTION})
+    rank = 230
+
+    @classmethod
+    def applies(cls, trial: TrialToJudge) -> bool:
+        return trial.opens_checkpoints
+
+    @classmethod
+    def made_for(cls, trial: TrialToJudge) -> Self:
+        return cls(trial.input)
 
     def __init__(self, trial_input: TrialInput) -> None:
         """Take the input, for its splits."""

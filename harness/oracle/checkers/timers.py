@@ -10,10 +10,13 @@ what the trial allows for progress (``limits.progress_ms``).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Self
 
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.examples import chosen
 from barrier_tck.harness.oracle.evidence.opened_checkpoints import opened_checkpoints
+from barrier_tck.harness.oracle.precondition import ALWAYS
+from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.history import SnapshotView
 from barrier_tck.harness.record.operations import CheckpointTriggered
@@ -31,11 +34,26 @@ _Waiting = tuple[str, str, int, int, int]
 """Operator, key, number of the input and id of a record that waits, and the end of its window."""
 
 
-class TimersKept:
+class TimersKept(StandardChecker):
     """In every checkpoint timers and what waits for them belong together, and no timer is forgotten."""
 
     name = "timers"
-    clauses: tuple[str, ...] = ("STA-1",)
+    requires = (
+        "What waits in a window has a timer for the end of the window, no other timer is there, and "
+        "nothing waits too long."
+    )
+    judges = "jobs with windows, if their checkpoints can be opened"
+    speaks_for = {"STA-1": ALWAYS}
+    needs = frozenset({Capability.SNAPSHOT_INSPECTION})
+    rank = 280
+
+    @classmethod
+    def applies(cls, trial: TrialToJudge) -> bool:
+        return trial.opens_checkpoints and bool(windows_of(trial.plan.job))
+
+    @classmethod
+    def made_for(cls, trial: TrialToJudge) -> Self:
+        return cls(trial.plan)
 
     def __init__(self, plan: TrialPlan) -> None:
         """Take the plan, whose job is filled in and has windows."""

@@ -9,15 +9,28 @@ from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.checkpoint_lives import AttemptLife, lives_of
 from barrier_tck.harness.oracle.evidence.examples import chosen
 from barrier_tck.harness.oracle.evidence.failed_checkpoints import ended_checkpoints, rows_of_failures
+from barrier_tck.harness.oracle.evidence.preconditions import ABORTED
+from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.system.system_under_test import Capability
 
 
-class ToleratedFailures:
+class ToleratedFailures(StandardChecker):
     """No more checkpoints fail in a row than are tolerated."""
 
     name = "tolerated-failures"
-    clauses = ("COO-2",)
+    requires = (
+        "An attempt ends as soon as more checkpoints have failed in a row than are tolerated, and not before."
+    )
+    judges = "systems with barriers"
+    speaks_for = {"COO-2": ABORTED}
+    needs = frozenset({Capability.CHECKPOINTS, Capability.BARRIERS})
+    rank = 150
+
+    @classmethod
+    def applies(cls, trial: TrialToJudge) -> bool:
+        return trial.takes_checkpoints
 
     def check(self, context: TrialContext) -> Finding:
         """Count the failures of each attempt of one trial."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from barrier_tck.harness.oracle.sometimes import Sometimes, counted
 from barrier_tck.harness.plan.job_graph import EdgePlan, JobPlan, Spread
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.history import InFlight, SnapshotView
@@ -17,6 +18,20 @@ from barrier_tck.harness.workloads.record_forms import RecordForm
 
 IN_FLIGHT = "in_flight"
 """The count of a finding that says how many records in flight were seen in checkpoints."""
+
+SOMETIMES_IN_FLIGHT = Sometimes(
+    name="sometimes-in-flight",
+    clauses=("UNA-1", "CHL-1", "CHL-5"),
+    seen=counted("records", IN_FLIGHT),
+    things={"records": "with_records"},
+    shown="{with_records} of {trials} trials whose checkpoints may hold records in flight had some, {records} in all",
+    not_shown=(
+        "no record was in flight in any checkpoint of the {trials} trials that may have some: it was not shown that "
+        "what is in flight becomes part of a checkpoint; run more trials, and make a channel or a sink slow"
+    ),
+)
+"""Where checkpoints may hold records in flight, some must: because barriers overtake, because channels are recorded, or
+because of a loop."""
 
 
 def edge_of(job: JobPlan, one: InFlight) -> EdgePlan | None:

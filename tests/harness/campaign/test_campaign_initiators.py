@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from barrier_tck.harness.campaign.sometimes import INITIATED_MIN, SometimesInitiated
+from barrier_tck.harness.campaign.sometimes import AllSometimes
 from barrier_tck.harness.draw.profiles import profile_named
 from barrier_tck.harness.draw.strategies import draw_plans
+from barrier_tck.harness.oracle.checkers.consistent_cut import INITIATED_MIN
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan, WorkloadPlan
 from barrier_tck.harness.record.records import TrialSummary
 from barrier_tck.harness.record.verdict import Finding, Verdict
@@ -25,7 +26,7 @@ def summary(directory: Path, **checkpoints: object) -> TrialSummary:
 
 
 def seen(*trials: TrialSummary) -> Finding | None:
-    counted = SometimesInitiated()
+    counted = AllSometimes().each["sometimes-initiated"]
     for trial in trials:
         counted.add(trial)
     return counted.finding()

@@ -12,7 +12,7 @@ from barrier_tck.faults.kinds.kill_executor import KillExecutor
 from barrier_tck.faults.kinds.lose_executor import LoseExecutor
 from barrier_tck.faults.kinds.lose_host import LoseHost
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
-from barrier_tck.harness.campaign.sometimes import SometimesNarrowed
+from barrier_tck.harness.campaign.sometimes import AllSometimes
 from barrier_tck.harness.draw.profiles import profile_named
 from barrier_tck.harness.draw.strategies import draw_plans
 from barrier_tck.harness.oracle.checker import TrialContext
@@ -352,7 +352,7 @@ def a_trial(narrowed: int, lost: int) -> TrialSummary:
 
 
 def test_of_the_elastic_jobs_that_lost_an_executor_for_good_some_must_go_on_narrower() -> None:
-    seen = SometimesNarrowed()
+    seen = AllSometimes().each["sometimes-narrowed"]
     seen.add(a_trial(0, 0))
     assert seen.finding() is None
     seen.add(a_trial(0, 1))

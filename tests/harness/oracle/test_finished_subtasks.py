@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from barrier_tck.harness.campaign.sometimes import SometimesAfterFinish
+from barrier_tck.harness.campaign.sometimes import AllSometimes
 from barrier_tck.harness.oracle.checkers.finished_subtasks import FinishedSubtasks
 from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
 from barrier_tck.harness.plan.job_graph import JobPlan
@@ -128,7 +128,7 @@ def summaries(tmp_path_factory: pytest.TempPathFactory) -> list[TrialSummary]:
 
 
 def seen(*trials: TrialSummary) -> Finding | None:
-    counted = SometimesAfterFinish()
+    counted = AllSometimes().each["sometimes-after-finish"]
     for trial in trials:
         counted.add(trial)
     return counted.finding()

@@ -17,9 +17,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barrier_tck.harness.campaign.sometimes import SometimesDuplicates, SometimesInFlight
+from barrier_tck.harness.campaign.sometimes import AllSometimes
 from barrier_tck.harness.oracle.checker import TrialContext
-from barrier_tck.harness.oracle.checkers.at_least_once_output import NAME
 from barrier_tck.harness.oracle.checkers.dataflow import Dataflow
 from barrier_tck.harness.oracle.checkers.snapshot_formula import SnapshotFormula
 from barrier_tck.harness.oracle.evidence import stored_channels
@@ -394,14 +393,14 @@ def a_trial(checker: str, *clauses: str, **counts: int) -> TrialSummary:
 
 
 def test_a_campaign_without_any_such_mode_owes_no_records_in_flight() -> None:
-    seen = SometimesInFlight()
+    seen = AllSometimes().each["sometimes-in-flight"]
     assert seen.finding() is None
     seen.add(a_trial("dataflow", records=7))
     assert seen.finding() is None
 
 
 def test_a_campaign_in_which_no_barrier_overtook_a_record_has_not_tested_the_mode() -> None:
-    seen = SometimesInFlight()
+    seen = AllSometimes().each["sometimes-in-flight"]
     for _ in range(3):
         seen.add(a_trial("dataflow", "UNA-1", "SNK-1", **{IN_FLIGHT: 0}))
     finding = seen.finding()
@@ -412,7 +411,7 @@ def test_a_campaign_in_which_no_barrier_overtook_a_record_has_not_tested_the_mod
 
 
 def test_one_trial_with_records_in_flight_is_enough() -> None:
-    seen = SometimesInFlight()
+    seen = AllSometimes().each["sometimes-in-flight"]
     for records in (0, 4, 0, 2):
         seen.add(a_trial("snapshot-formula", **{IN_FLIGHT: records}))
     finding = seen.finding()
@@ -422,7 +421,7 @@ def test_one_trial_with_records_in_flight_is_enough() -> None:
 
 
 def test_a_campaign_says_why_its_checkpoints_may_hold_records_in_flight() -> None:
-    seen = SometimesInFlight()
+    seen = AllSometimes().each["sometimes-in-flight"]
     for clauses in (("CHL-5", "ALN-2"), ("CHL-1", "CHL-5")):
         seen.add(a_trial("dataflow", *clauses, **{IN_FLIGHT: 1}))
     finding = seen.finding()
@@ -430,10 +429,10 @@ def test_a_campaign_says_why_its_checkpoints_may_hold_records_in_flight() -> Non
 
 
 def test_duplicates_are_counted_in_trials_that_may_have_some() -> None:
-    seen = SometimesDuplicates()
+    seen = AllSometimes().each["sometimes-duplicates"]
     seen.add(a_trial("dataflow", records=7))
     assert seen.finding() is None
-    seen.add(a_trial(NAME))
+    seen.add(a_trial("at-least-once-output", "ALO-2"))
     finding = seen.finding()
     assert finding is not None and finding.verdict is Verdict.UNKNOWN
     seen.add(a_trial("dataflow", **{DUPLICATED: 3}))

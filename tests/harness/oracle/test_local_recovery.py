@@ -15,7 +15,7 @@ from barrier_tck.faults.kinds.fail_primary_writes import FailPrimaryWrites
 from barrier_tck.faults.kinds.lose_host import LoseHost
 from barrier_tck.faults.targets import Damage
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
-from barrier_tck.harness.campaign.sometimes import SometimesFallsBack
+from barrier_tck.harness.campaign.sometimes import AllSometimes
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.checkers.local_recovery import LocalRecovery
 from barrier_tck.harness.oracle.evidence.record_routes import key_groups_of
@@ -371,7 +371,7 @@ def a_trial(note: str, setup: str, **counts: int) -> TrialSummary:
 
 
 def test_damage_that_a_campaign_lists_must_be_met_in_every_setup_and_drawn_damage_need_not() -> None:
-    seen = SometimesFallsBack()
+    seen = AllSometimes().each["sometimes-falls-back"]
     seen.add(a_trial("", "", done_missing=1))
     seen.add(a_trial("nothing is damaged", "", restores=3))
     assert seen.finding() is None

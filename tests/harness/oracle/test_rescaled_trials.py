@@ -12,10 +12,10 @@ import pytest
 
 from barrier_tck.faults.kinds.kill_worker import KillWorker
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
-from barrier_tck.harness.campaign.sometimes import RESCALED_MIN, SometimesRescaled
+from barrier_tck.harness.campaign.sometimes import AllSometimes
 from barrier_tck.harness.draw.profiles import profile_named
 from barrier_tck.harness.draw.strategies import draw_plans
-from barrier_tck.harness.oracle.checkers.stop_with_savepoint import StopWithSavepoint
+from barrier_tck.harness.oracle.checkers.stop_with_savepoint import RESCALED_MIN, StopWithSavepoint
 from barrier_tck.harness.oracle.evidence.rescales import NARROWER, RESCALED, WIDER
 from barrier_tck.harness.plan.reading import read_plan
 from barrier_tck.harness.plan.trial_plan import (
@@ -189,7 +189,7 @@ def a_trial(narrower: int, wider: int, rescaled: int = 1, note: str = "") -> Tri
 
 
 def judged(*trials: TrialSummary) -> Finding | None:
-    seen = SometimesRescaled()
+    seen = AllSometimes().each["sometimes-rescaled"]
     for trial in trials:
         seen.add(trial)
     return seen.finding()

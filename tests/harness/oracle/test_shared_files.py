@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from barrier_tck.harness.campaign.sometimes import SometimesReused
+from barrier_tck.harness.campaign.sometimes import AllSometimes
 from barrier_tck.harness.oracle.applicable import checkers_for
 from barrier_tck.harness.oracle.checkers.shared_files import REUSED, SharedFilesKept
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan
@@ -90,7 +90,7 @@ def test_it_judges_plans_with_incremental_checkpoints_only() -> None:
 
 
 def test_a_campaign_of_increments_must_have_seen_some() -> None:
-    counted = SometimesReused()
+    counted = AllSometimes().each["sometimes-reused"]
     assert counted.finding() is None
     for views, verdict in (((view(1, "a"),), Verdict.UNKNOWN), (CHAIN, Verdict.VALID)):
         counted.add(summary_of(judged(views, None)))

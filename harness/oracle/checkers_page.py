@@ -1,0 +1,94 @@
+"""Writes ``docs/checkers.md`` from the catalogue: every checker, as its own file tells.
+
+A test compares the page with the catalogue (``python -m barrier_tck.harness.oracle.checkers_page > docs/checkers.md``).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+from barrier_tck.harness.oracle.catalogue import standard_checkers
+from barrier_tck.harness.oracle.precondition import ALWAYS, Precondition
+from barrier_tck.harness.oracle.sometimes import Sometimes
+
+_HEAD = """\
+# Checkers
+
+Each of the {number} checkers judges one property of a trial. This page is generated from their own files below
+`harness/oracle/checkers/`. [How a trial is judged](judging.md) explains how they work together.
+
+<!-- Generated: python -m barrier_tck.harness.oracle.checkers_page > docs/checkers.md -->
+
+| checker | what it requires | clauses | what it judges | needs of a system |
+|---|---|---|---|---|
+"""
+
+_PRECONDITIONS = """
+## What must have happened
+
+A clause that nothing could have broken is not reported as kept. So a VALID speaks for these clauses only if what the
+first column says has happened in the trial. For all others any trial will do, or the checker itself sees to it.
+
+| what must have happened | clauses |
+|---|---|
+"""
+
+_SOMETIMES = """
+## What a campaign must see at least once
+
+What no trial of a campaign has shown has not been tested, and makes the campaign UNKNOWN. Each line is a finding of the
+campaign, if enough of its trials could have shown it.
+
+| finding | clauses | checkers | if it was not seen |
+|---|---|---|---|
+"""
+
+
+def as_markdown() -> str:
+    """Return the text of ``docs/checkers.md``."""
+    head = _HEAD.format(number=len(standard_checkers()))
+    tables = ((head, _checkers()), (_PRECONDITIONS, _preconditions()), (_SOMETIMES, _sometimes()))
+    return "".join(text + "".join(f"| {' | '.join(row)} |
+" for row in table) for text, table in tables)
+
+
+def _checkers() -> Iterator[tuple[str, ...]]:
+    for checker in standard_checkers():
+        needs = ", ".join(sorted(capability.name for capability in checker.needs))
+        clauses = ", ".join(checker.speaks_for)
+        yield f"`{checker.name}`", checker.requires, clauses, checker.judges, needs or "–"
+
+
+def _preconditions() -> Iterator[tuple[str, str]]:
+    found: dict[Precondition, dict[str, None]] = {}
+    for checker in standard_checkers():
+        for clause, precondition in checker.speaks_for.items():
+            if precondition is not ALWAYS:
+                found.setdefault(precondition, {})[clause] = None
+    for precondition, clauses in found.items():
+        yield precondition.sentence, ", ".join(sorted(clauses))
+
+
+def _sometimes() -> Iterator[tuple[str, ...]]:
+    found: dict[str, Sometimes] = {}
+    checkers: dict[str, list[str]] = {}
+    for checker in standard_checkers():
+        for what in checker.sometimes:
+            found[what.name] = what
+            checkers.setdefault(what.name, []).append(f"`{checker.name}`")
+    for name in sorted(found):
+        what = found[name]
+        not_shown = what.not_shown.format_map(_Counts())
+        yield f"`{name}`", ", ".join(what.clauses), ", ".join(checkers[name]), not_shown
+
+
+class _Counts(dict[str, str]):
+    """Stands for the counts of a campaign."""
+
+    def __missing__(self, name: str) -> str:
+        return "…"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(as_markdown())

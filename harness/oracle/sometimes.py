@@ -1,0 +1,49 @@
+"""What a campaign must see at least once: a checker says it, with a name, a condition on a trial, and two sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from barrier_tck.harness.record.records import TrialSummary
+from barrier_tck.harness.record.verdict import Finding
+
+Sightings = Mapping[str, int]
+"""What a trial was to show -> how often it did."""
+
+
+@dataclass(frozen=True)
+class Sometimes:
+    """Something that must happen now and then where it can, or a campaign has not tested it.
+
+    Sentences are format strings, and name counts of the campaign's finding: ``{trials}``, and those in ``things``.
+    """
+
+    name: str
+    """The name of the campaign's finding, for instance ``sometimes-duplicates``."""
+    clauses: tuple[str, ...]
+    """What it speaks for; if the findings of trials speak for some of these only, then for those."""
+    seen: Callable[[Finding, TrialSummary], Sightings | None]
+    """Return, from a finding of a checker that lists this, what the trial showed; None if it had nothing to show."""
+    shown: str
+    """What is said if all was seen."""
+    not_shown: str
+    """What is said, and what to do, if it was not. It may name what was ``{missed}``, and the ``{first}`` of that."""
+    things: Mapping[str, str] = field(default_factory=dict)
+    """What is to be seen -> the name of the count of trials that saw it, for instance ``duplicates`` ->
+    ``with_duplicates``; if both names are the same, only trials are counted. If it is empty, trials name their own
+    cases, and the counts are how many ``cells`` there were, and how many of them were ``met``."""
+    trials_min: int = 1
+    """With fewer trials that had something to show, a campaign owes nothing."""
+    one_in: int | None = None
+    """Each thing must be seen in one of so many trials; None: in one at all."""
+
+
+def counted(thing: str, count: str | None = None) -> Callable[[Finding, TrialSummary], Sightings | None]:
+    """Return the condition that a checker has counted a thing; ``count`` is the name of its count, if it is another."""
+    name = thing if count is None else count
+
+    def seen(finding: Finding, _: TrialSummary) -> Sightings | None:
+        return {thing: finding.counts[name]} if name in finding.counts else None
+
+    return seen

@@ -1,0 +1,136 @@
+"""A checker of the suite: its file says all that concerns it, and the catalogue finds it there.
+
+``applicable`` asks it whether it judges a trial, ``vacuity`` what must have happened before its VALID says something,
+the campaign what it must see at least once, and ``checkers_page`` what to tell a reader.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, ClassVar, Self
+
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
+from barrier_tck.harness.oracle.precondition import Precondition
+from barrier_tck.harness.oracle.sometimes import Sometimes
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.record.verdict import Finding
+from barrier_tck.harness.system.system_under_test import Capability
+from barrier_tck.harness.workloads.connected_components import NODE
+
+AT_LEAST_ONCE = "at_least_once"
+"""The checkpointing mode in which records may count twice after a recovery (ALO-2)."""
+
+
+class Meaning(Enum):
+    """By what it is known which output and state are right."""
+
+    UNKNOWN = "the system brings its own job, so the workload's meaning is not that of the job"
+    COMPONENTS = "messages between nodes, in any order"
+    SEQUENTIAL = "the workload's sequential model"
+    BY_VERTEX = "the meaning of each operator, vertex by vertex"
+
+
+@dataclass(frozen=True)
+class TrialToJudge:
+    """What is known of a trial before it runs."""
+
+    input: TrialInput
+    capabilities: frozenset[Capability]
+    modelled: bool = True
+    """False if the workload's meaning is not that of the job (``BringsItsJob``)."""
+
+    @property
+    def plan(self) -> TrialPlan:
+        """Return the plan, with its job filled in."""
+        return self.input.plan
+
+    @property
+    def takes_checkpoints(self) -> bool:
+        """Tell whether checkpoints are switched on."""
+        return bool(self.plan.checkpoints.enabled)
+
+    @property
+    def opens_checkpoints(self) -> bool:
+        """Tell whether completed checkpoints can be opened, and compared with what the job means."""
+        return (
+            self.modelled and self.takes_checkpoints and Capability.SNAPSHOT_INSPECTION in self.capabilities
+        )
+
+    @cached_property
+    def meaning(self) -> Meaning:
+        """By what it is known which output is right."""
+        if not self.modelled:
+            return Meaning.UNKNOWN
+        if any(vertex.kind == NODE for vertex in self.plan.job.vertices):
+            return Meaning.COMPONENTS
+        return Meaning.BY_VERTEX if self.input.workload.spec is None else Meaning.SEQUENTIAL
+
+    @cached_property
+    def exact(self) -> bool:
+        """Whether output and snapshots must be exact."""
+        return is_exact(self.plan)
+
+
+def is_exact(plan: TrialPlan) -> bool:
+    """Tell whether output and snapshots must be exact: always, except with a shuffle in at-least-once mode.
+
+    Without checkpoints the mode has no meaning, and without a shuffle no subtask has a second channel to wait for
+    (ALO-3). A job that goes on wider after a stop may have a shuffle that the first one had not. The plan's job must
+    be filled in.
+    """
+    at_least_once = plan.checkpoints.enabled and plan.checkpoints.mode == AT_LEAST_ONCE
+    stops = range(len(plan.rescales) + 1)
+    return not at_least_once or not any(plan.after_stops(number).job.shuffles for number in stops)
+
+
+class StandardChecker(ABC):
+    """Judges one property. Its module is named for it, and defines no other checker."""
+
+    name: ClassVar[str]
+    """The property's name, for instance ``exactly-once-output``."""
+    requires: ClassVar[str]
+    """What a correct system does, as a sentence for readers."""
+    judges: ClassVar[str]
+    """Which trials it judges, for readers: what ``needs`` and ``applies`` say, in words."""
+    speaks_for: ClassVar[Mapping[str, Precondition]]
+    """Every clause for which it may speak -> what must have happened before its VALID says something about it."""
+    needs: ClassVar[frozenset[Capability]] = frozenset()
+    """What a system must be able to do, or the checker has nothing to look at."""
+    judges_output: ClassVar[bool] = False
+    """Whether it compares the committed output with the input: then it shows what was survived, no matter how."""
+    always: ClassVar[bool] = False
+    """Whether it judges also if only some clauses are asked for, and not its own."""
+    sometimes: ClassVar[tuple[Sometimes, ...]] = ()
+    """What a campaign must see at least once, in findings of this checker."""
+    rank: ClassVar[int] = 800
+    """Where its finding stands among the others of a trial: lower ones come first, equals in the order of names."""
+
+    clauses: tuple[str, ...]
+    """The clauses for which it speaks in the trial that it was made for; all of ``speaks_for``, unless it says less."""
+
+    def __init_subclass__(cls, **named: Any) -> None:
+        """Let the class speak for all its clauses."""
+        super().__init_subclass__(**named)
+        if "speaks_for" in vars(cls):
+            cls.speaks_for = MappingProxyType(cls.speaks_for)
+            cls.clauses = vars(cls).get("clauses", tuple(cls.speaks_for))
+
+    @classmethod
+    def applies(cls, trial: TrialToJudge) -> bool:
+        """Tell whether it judges a trial of a system that has what it ``needs``."""
+        return True
+
+    @classmethod
+    def made_for(cls, trial: TrialToJudge) -> Self:
+        """Return the checker for a trial to which it applies."""
+        return cls()
+
+    @abstractmethod
+    def check(self, context: TrialContext) -> Finding:
+        """Judge the trial. If it raises, the checker could not judge, and the finding becomes UNKNOWN."""
