@@ -258,7 +258,9 @@ def test_no_module_is_unused() -> None:
     unused = []
     for path in python_files(*FOLDERS):
         module = module_name(path)
-        # A package is used through its modules; a test is used by pytest.
+        # A package is used through its modules; a test is used by pytest; the catalogue of checkers lists its folder.
+        if path.parent == ROOT / "harness" / "oracle" / "checkers":
+            continue
         if path.name in ("__init__.py", "__main__.py", "conftest.py") or path.name.startswith("test_"):
             continue
         if module not in imported | started:

@@ -49,8 +49,7 @@ def as_markdown() -> str:
     """Return the text of ``docs/checkers.md``."""
     head = _HEAD.format(number=len(standard_checkers()))
     tables = ((head, _checkers()), (_PRECONDITIONS, _preconditions()), (_SOMETIMES, _sometimes()))
-    return "".join(text + "".join(f"| {' | '.join(row)} |
-" for row in table) for text, table in tables)
+    return "".join(text + "".join(f"| {' | '.join(row)} |\n" for row in table) for text, table in tables)
 
 
 def _checkers() -> Iterator[tuple[str, ...]]:
