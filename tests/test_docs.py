@@ -29,7 +29,6 @@ from barrier_tck.harness.record.records import (
     TrialRecord,
     TrialSummary,
 )
-from barrier_tck.harness.reference.mutants.mutant_catalogue import MUTANTS
 from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint, OperatorSnapshot, StateHandle
 from tests.sample_output import SAMPLES, Sample, shape
 from tests.test_tidy import FOLDERS, ROOT, markdown_files, name, python_files, tree_of
@@ -124,7 +123,7 @@ def test_init_writes_what_the_readme_names(
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.begins)
 def test_sample_output_is_what_the_commands_print(sample: Sample, tmp_path: Path) -> None:
     shown, made = sample.block(), sample.made_again(tmp_path)
-    assert sample.same(shown, made), f"{sample.document} is stale; run: python -m tests.update_docs\n{made}"
+    assert shape(shown) == shape(made), f"{sample.document} is stale; run: python -m tests.update_docs"
 
 
 def test_a_stale_sample_output_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,23 +170,6 @@ def test_words_of_the_glossary_are_there_once() -> None:
     kept_apart = "barrier checkpoint snapshot savepoint subtask attempt decline abort expire subsume"
     harness = "history story trace trial campaign nemesis clause capability verdict"
     assert set(f"{kept_apart} {harness}".split()) <= set(words)
-
-
-def test_planted_bugs_in_the_document_are_those_of_the_registry() -> None:
-    page = (ROOT / "docs" / "mutants.md").read_text().partition("\n## ")[0]
-    listed = {row[0]: row for row in rows(page, r"[A-Z]{2}-\d+")}
-    assert list(listed) == list(MUTANTS)
-    for identifier, row in listed.items():
-        assert row[2] == MUTANTS[identifier].source
-        assert row[4] == MUTANTS[identifier].clause
-        assert row[1].startswith(MUTANTS[identifier].description.rstrip(".")), row[1]
-
-
-def test_overrides_named_in_the_document_exist() -> None:
-    sources = "\n".join(path.read_text() for path in python_files("harness/reference/mutants"))
-    for row in rows((ROOT / "docs" / "mutants.md").read_text(), r"[A-Z]{2}-\d+"):
-        (override,) = [cell.strip("`") for cell in row[2:4] if cell.startswith("`")]
-        assert f"class {override}(" in sources
 
 
 @pytest.mark.parametrize("document", markdown_files(), ids=name)

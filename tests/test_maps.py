@@ -6,11 +6,14 @@ Each comparison works in both directions, so neither the document nor the code c
 from __future__ import annotations
 
 import ast
+import json
 import re
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 import barrier_tck.harness as door
@@ -32,8 +35,8 @@ from barrier_tck.harness.cli.main import run
 from barrier_tck.harness.draw.profiles import PROFILES
 from barrier_tck.harness.oracle import checkers_page
 from barrier_tck.harness.plan.trial_plan import TrialPlan
-from barrier_tck.harness.reference.mutants.catalogue_suite import FLOW_BUGS
-from barrier_tck.harness.reference.mutants.mutant_catalogue import MUTANTS
+from barrier_tck.harness.reference.bugs import page as bugs_page
+from barrier_tck.harness.reference.bugs.catalogue import bugs_of_runtime, bugs_of_suite
 from barrier_tck.harness.system.broken_recovery import BrokenRecovery
 from barrier_tck.harness.system.system_names import open_system
 from barrier_tck.harness.workloads.workload_names import workload_named, workload_names
@@ -233,8 +236,8 @@ def test_counts_of_what_is_here_are_those_of_the_code() -> None:
         "workloads": len(shipped_workloads()),
         "profiles": len(PROFILES),
         "campaign files": len(list((ROOT / "campaigns").glob("*.toml"))),
-        "planted bugs of the runtime": len(MUTANTS),
-        "planted bugs that make no result wrong": len(FLOW_BUGS),
+        "planted bugs of the runtime": len(bugs_of_runtime()),
+        "planted bugs that make no result wrong": len(bugs_of_suite()),
         "planted bugs of state backends": len(BACKEND_MUTANTS),
         "planted bugs of Spark's state stores": len(PLANTED_STORES),
         "planted bugs of checkpoint storages": len(STORAGE_MUTANTS),
@@ -287,11 +290,11 @@ def test_examples_of_campaign_files_can_be_read() -> None:
         configuration_from(tomllib.loads(example), "docs/campaigns.md")
 
 
-def test_bugs_that_make_no_result_wrong_are_listed() -> None:
-    page = (ROOT / "docs" / "mutants.md").read_text()
-    listed = table(page, "| id | what was planted | where |")
-    told = {row[0]: (row[1], row[3], codes(row[4])[0]) for row in listed}
-    assert told == {bug.id: (bug.description, bug.clause, bug.shown_by) for bug in FLOW_BUGS.values()}
+def test_page_of_planted_bugs_is_the_generated_one() -> None:
+    page = (ROOT / "docs" / "planted-bugs.md").read_text()
+    assert page == bugs_page.as_markdown().rstrip("\n") + "\n", (
+        "run: python -m barrier_tck.harness.reference.bugs.page > docs/planted-bugs.md"
+    )
 
 
 @pytest.mark.parametrize("campaign", ["wide-diamond", "two-inputs"])
@@ -349,3 +352,20 @@ def test_files_of_a_run_directory_are_listed(tmp_path: Path, monkeypatch: pytest
     assert written <= listed
     sometimes = {"shrunk/00012.json", "controls/00012-read-again.json", "trials/00000/logs/"}
     assert listed - written == sometimes
+
+
+# --- how any graph is judged --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bug", ["SI-04", "UC-03"])
+def test_findings_on_a_diamond_are_what_the_page_shows(
+    bug: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (text,) = re.findall(r"```json\n(.*?)```", JUDGING, re.DOTALL)
+    file = "diamond.json" if bug == "SI-04" else "diamond-uc.json"
+    plan: dict[str, Any] = {**json.loads(text), "mutant": bug}
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / file).write_bytes(msgspec.json.encode(plan))
+    assert run(["replay", file]) == 1
+    (shown,) = re.findall(rf"```console\n\$ barrier-tck replay {file}\n(.*?)```", JUDGING, re.DOTALL)
+    assert capsys.readouterr().out.splitlines()[: len(shown.splitlines())] == shown.splitlines()

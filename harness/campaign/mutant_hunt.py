@@ -15,6 +15,7 @@ from barrier_tck.harness.campaign.replay import ReplaySource, replay
 from barrier_tck.harness.oracle.checker import Checker
 from barrier_tck.harness.plan.trial_plan import TrialPlan, to_json
 from barrier_tck.harness.record.records import TrialRecord
+from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.support.atomic_files import write_atomically
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.strict_input import nearest
@@ -23,15 +24,15 @@ from barrier_tck.harness.trial.trial_run import execute
 
 
 class PlantedBug(Protocol):
-    """What this module needs from an entry of ``barrier_tck.harness.reference.mutants``."""
+    """What this module needs of a bug: one of ``barrier_tck.harness.reference.bugs``, or somebody's own."""
 
     @property
     def id(self) -> str:
         """Return the bug's id, for instance ``AL-01``."""
 
     @property
-    def clause(self) -> str:
-        """Return the clause that the bug violates."""
+    def clause(self) -> str | None:
+        """Return the clause that the bug violates; None: nobody said."""
 
     @property
     def description(self) -> str:
@@ -45,18 +46,26 @@ class PlantedBug(Protocol):
     def plans(self) -> Callable[[str], Iterator[TrialPlan]]:
         """Return a function of the world that yields plans likely to show the bug."""
 
+    @property
+    def planted_in(self) -> Callable[[TrialPlan], TrialPlan]:
+        """Return what plants the bug in a plan."""
+
 
 class MutantResult(msgspec.Struct, frozen=True):
     """What became of one planted bug."""
 
     id: str
     caught: bool
-    clause: str
-    """The clause that the bug violates; it is caught when a checker of this clause says INVALID."""
+    clause: str | None
+    """The clause that the bug violates; it is caught when a checker of this clause says INVALID. None: of any."""
     trials: int
     seconds: float
     checker: str | None = None
     """The first checker of the clause that said INVALID."""
+    clauses: tuple[str, ...] = ()
+    """The clauses that its finding names."""
+    also: tuple[str, ...] = ()
+    """The other checkers that said INVALID in the same trial."""
     plan: str | None = None
     """Path of the smallest plan that shows the bug, relative to the run directory."""
     faults: int | None = None
@@ -98,6 +107,8 @@ def hunt(
         if smallest is not None:
             plan, runs = smallest.plan, smallest.runs
     checker = failed_checker(failing, mutant.clause) or ""
+    found = [finding for finding in failing.findings if finding.verdict is Verdict.INVALID]
+    clauses = next((finding.clauses for finding in found if finding.checker == checker), ())
     note = f"{mutant.id}: {mutant.description} Caught by {checker}."
     plan = msgspec.structs.replace(plan, note=note)
     path = directory / f"{mutant.id}.json"
@@ -109,6 +120,8 @@ def hunt(
         trials=trials,
         seconds=time.monotonic() - started,
         checker=checker,
+        clauses=tuple(clauses),
+        also=tuple(dict.fromkeys(finding.checker for finding in found if finding.checker != checker)),
         plan=path.name,
         faults=len(plan.faults),
         shrinking_runs=runs,
@@ -124,7 +137,7 @@ def _first_invalid(
 ) -> tuple[int, TrialRecord | None]:
     trials = 0
     for plan in mutant.plans(system.world):
-        planted = msgspec.structs.replace(plan, mutant=mutant.id)
+        planted = mutant.planted_in(plan)
         with tempfile.TemporaryDirectory(dir=directory, prefix="trial-") as scratch:
             record = execute(planted, system, Path(scratch), checkers, trials).record
         trials += 1
@@ -137,7 +150,7 @@ def _replays(
     path: Path,
     plan: TrialPlan,
     checker: str,
-    clause: str,
+    clause: str | None,
     system: SystemUnderTest,
     directory: Path,
     checkers: Sequence[Checker] | None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,7 +21,7 @@ from barrier_tck.harness.support.atomic_files import write_atomically
 from barrier_tck.harness.support.errors import UsageProblem
 
 if TYPE_CHECKING:
-    from barrier_tck.harness.campaign.mutant_hunt import MutantResult
+    from barrier_tck.harness.campaign.mutant_hunt import MutantResult, PlantedBug
 
 
 SYSTEM_OF_WORLD = {"simulated": "reference-simulated", "spark": "reference-spark"}
@@ -34,6 +35,21 @@ def mutants(
             "--only", metavar="ID,...", help="Run only these bugs, for instance AL-01,SO-02. Default: all."
         ),
     ] = None,
+    patch: Annotated[
+        Path | None,
+        typer.Option(
+            "--patch",
+            metavar="FILE",
+            help="Plant a bug of your own instead: a unified diff against reference_impl/, or a file like those in "
+            "harness/reference/bugs. It runs as code.",
+        ),
+    ] = None,
+    trials: Annotated[
+        int, typer.Option("--trials", min=1, help="With --patch: how many plans are tried at the most.")
+    ] = 400,
+    seed: Annotated[
+        int, typer.Option("--seed", min=0, help="With --patch: the seed from which plans are drawn.")
+    ] = 0,
     world: Annotated[
         str, typer.Option("--world", metavar="simulated|spark", help="World in which they run.")
     ] = "simulated",
@@ -48,21 +64,31 @@ def mutants(
     Examples:
       barrier-tck mutants
       barrier-tck mutants --only AL-01,SO-02 --world spark
+      barrier-tck mutants --patch my_bug.diff --trials 1000
     """
     from barrier_tck.harness.campaign.mutant_hunt import choose, hunt
     from barrier_tck.harness.record.run_directory import make_output_directory, new_run_path
-    from barrier_tck.harness.reference.mutants.mutant_catalogue import MUTANTS
+    from barrier_tck.harness.reference.bugs.catalogue import bugs_of_runtime
+    from barrier_tck.harness.reference.bugs.users_bug import users_bug
     from barrier_tck.harness.support.strict_input import nearest
 
     if world not in SYSTEM_OF_WORLD:
         raise UsageProblem(f"--world is {world!r}{nearest(world, SYSTEM_OF_WORLD)}")
+    if only is not None and patch is not None:
+        raise UsageProblem(
+            "--only chooses among the planted bugs, and --patch plants another one: give one of them"
+        )
     names = [] if only is None else list(listed("--only", only))
-    chosen = choose(dict(MUTANTS), names, world)
     console = console_for(as_json)
     path = new_run_path(out, "mutants", datetime.now())
-    make_output_directory(path)
     results: list[MutantResult] = []
     with opened(SYSTEM_OF_WORLD[world]) as system:
+        chosen: Sequence[PlantedBug] = (
+            choose(dict(bugs_of_runtime()), names, world)
+            if patch is None
+            else (users_bug(patch, system, trials, seed),)
+        )
+        make_output_directory(path)
         start(system)
         for mutant in chosen:
             result = hunt(mutant, system, path)
@@ -84,12 +110,16 @@ def mutants(
 
 def _print_mutant(console: Console, result: MutantResult, path: Path) -> None:
     """Print what became of one planted bug."""
+    clause = f" ({result.clause})" if result.clause is not None else ""
     if not result.caught:
-        console.print(f"{result.id} MISSED in {result.trials} trials ({result.clause})", markup=False)
+        console.print(f"{result.id} MISSED in {result.trials} trials{clause}", markup=False)
         return
     replays = "replays" if result.replays else "DOES NOT REPLAY"
+    clauses = result.clause or ", ".join(result.clauses)
     console.print(
         f"{result.id} caught by {result.checker} in trial {result.trials} after {result.seconds:.1f} s "
-        f"({result.clause}); {result.faults} faults left, {replays}: {path / (result.plan or '')}",
+        f"({clauses}); {result.faults} faults left, {replays}: {path / (result.plan or '')}",
         markup=False,
     )
+    if result.also:
+        console.print(f"  also: {', '.join(result.also)}", markup=False)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.reference.bugs.catalogue import digest_of
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.outside import is_target, shown
 
@@ -36,9 +37,15 @@ class NamedCode:
     """Code from outside the project that a file names."""
 
     what: str
-    """``system``, ``state backend``, ``checkpoint storage`` or ``workload``; the option that names it has the same
-    words, with a dash."""
+    """``system``, ``state backend``, ``checkpoint storage``, ``workload`` or ``patch``; the option that names it has
+    the same words, with a dash."""
     target: str
+    """``package.module:Factory``; of a patch, which plans carry themselves, the digest."""
+
+    @property
+    def named(self) -> str:
+        """Return what follows the option: the target, or the file that holds a patch."""
+        return "FILE" if self.what == "patch" else self.target
 
     @property
     def option(self) -> str:
@@ -55,6 +62,8 @@ def code_of(plan: TrialPlan, system: str = "") -> Iterator[NamedCode]:
         ("workload", plan.workload.name),
     )
     yield from (NamedCode(what, target) for what, target in named if is_target(target))
+    if plan.patch is not None:
+        yield NamedCode("patch", digest_of(plan.patch))
 
 
 def code_of_campaign(configuration: CampaignConfiguration) -> Iterator[NamedCode]:
@@ -81,5 +90,5 @@ def require_named(found: Iterable[NamedCode], given: Iterable[NamedCode], source
         if code not in allowed:
             raise UsageProblem(
                 f"{source} names code that would run: the {code.what} {shown(code.target)}. If you trust it, name it "
-                f"too: {code.option} {code.target} (or --trust, for all that the file names)"
+                f"too: {code.option} {code.named} (or --trust, for all that the file names)"
             )

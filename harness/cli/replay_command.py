@@ -16,7 +16,9 @@ from barrier_tck.harness.cli.opening import opened, start
 from barrier_tck.harness.cli.options import ClusterOption, JsonOption, ReplaySystemOption
 from barrier_tck.harness.cli.printing import console_for, emit
 from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.harness.reference.bugs.catalogue import digest_of
 from barrier_tck.harness.support.outside import look_where_run
+from barrier_tck.harness.support.strict_input import read_text
 
 if TYPE_CHECKING:
     from barrier_tck.harness.campaign.replay import Replayed
@@ -55,6 +57,12 @@ def replay(
             help="Workload to run the plans with: a name, or package.module:Factory. Default: each plan's.",
         ),
     ] = None,
+    patch: Annotated[
+        Path | None,
+        typer.Option(
+            "--patch", metavar="FILE", help="The patch that the plans carry, if you trust it: it is code."
+        ),
+    ] = None,
     cluster: ClusterOption = None,
     trust: TrustOption = False,
     as_json: JsonOption = False,
@@ -83,7 +91,7 @@ def replay(
     recorded = sources[0].recorded
     name = system or (recorded.opened_as or recorded.system if recorded is not None else DEFAULT_SYSTEM)
     if not trust:
-        given = NamedCode("system", system or ""), *_given(state_backend, checkpoint_storage, workload)
+        given = NamedCode("system", system or ""), *_given(state_backend, checkpoint_storage, workload, patch)
         for source in sources:
             require_named(code_of(source.plan, name), given, str(source.path))
     replayed = []
@@ -125,7 +133,7 @@ def replay(
 
 
 def _given(
-    state_backend: str | None, checkpoint_storage: str | None, workload: str | None
+    state_backend: str | None, checkpoint_storage: str | None, workload: str | None, patch: Path | None
 ) -> Iterator[NamedCode]:
     """Yield the code that options name besides the system."""
     if state_backend is not None:
@@ -134,6 +142,8 @@ def _given(
         yield NamedCode("checkpoint storage", checkpoint_storage)
     if workload is not None:
         yield NamedCode("workload", workload)
+    if patch is not None:
+        yield NamedCode("patch", digest_of(read_text(patch)))
 
 
 def _print_replayed(console: Console, one: Replayed) -> None:

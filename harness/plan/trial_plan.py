@@ -272,7 +272,10 @@ class TrialPlan(Bounded, frozen=True, forbid_unknown_fields=True):
     system: dict[str, Any] = msgspec.field(default_factory=dict)
     """Settings of the system under test. Only the system knows the keys; JSON values."""
     mutant: str | None = None
-    """Id of a planted bug (``barrier_tck.harness.reference.mutants``); None: the product as it is."""
+    """Id of a planted bug (``barrier_tck.harness.reference.bugs``); None: the product as it is."""
+    patch: str | None = None
+    """A bug of somebody's own: a unified diff against the reference runtime, or the text of a planted bug's file. It is
+    code, so it runs only if the command line names it, too."""
     note: str = ""
     """A sentence about the plan's history: what it once showed."""
 

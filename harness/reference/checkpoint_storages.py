@@ -17,7 +17,6 @@ from barrier_tck.harness.reference.stored_elsewhere import StoredElsewhere, watc
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.outside import look_where_run, make
 from barrier_tck.harness.support.work_directories import temporary_work_directory
-from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.storage.checkpoint_storage import CheckpointStorage, MediumCheckpointStorage
 from barrier_tck.reference_impl.storage.filesystem import FileSystem, LocalFileSystem
 from barrier_tck.reference_impl.storage.hdfs import LOCATION
@@ -44,23 +43,14 @@ def require_checkpoint_storage(name: str) -> None:
 
 
 def storage_of(
-    plan: TrialPlan, components: Components, elsewhere: Callable[..., CheckpointStorage] | None = None
+    plan: TrialPlan, elsewhere: Callable[..., CheckpointStorage] | None = None
 ) -> Callable[..., CheckpointStorage]:
     """Return what makes the storage of a plan whose checkpoints are not in files: ``elsewhere``, or a model.
 
-    Raises UsageProblem if nobody does, or if a planted bug is a storage itself and the plan asks for another one.
+    Raises UsageProblem if there is neither.
     """
-    name, own = plan.checkpoints.storage, components.checkpoint_storage
-    model = MODELS.get(name)
-    if own is not Components().checkpoint_storage:
-        if elsewhere is None and model is not None and isinstance(own, type) and issubclass(own, model):
-            return own
-        fitting = [name for name, model in MODELS.items() if isinstance(own, type) and issubclass(own, model)]
-        raise UsageProblem(
-            f"mutant {plan.mutant!r} is a broken storage, on {(*fitting, 'files')[0]}; checkpoints.storage must be "
-            f"{(*fitting, 'files')[0]!r} in the simulator"
-        )
-    made = elsewhere if elsewhere is not None else model
+    name = plan.checkpoints.storage
+    made = elsewhere if elsewhere is not None else MODELS.get(name)
     if made is None:
         raise UsageProblem(f"nobody keeps checkpoints in {name!r} here")
     return made

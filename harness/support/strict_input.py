@@ -50,7 +50,7 @@ def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def read_json(path: Path) -> Any:
     """Read a JSON file; raises UsageProblem, with the position, if it is missing or is not JSON."""
     try:
-        return json.loads(_read_text(path), object_pairs_hook=_once_each)
+        return json.loads(read_text(path), object_pairs_hook=_once_each)
     except _Repeated as error:
         raise UsageProblem(
             f"{path}: the key {str(error)[:_SHOWN_MAX]!r} comes twice in one object; keep one of them"
@@ -65,17 +65,23 @@ def read_json(path: Path) -> Any:
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Read a TOML file; raises UsageProblem, with the position, if it is missing or is not TOML."""
+    return parse_toml(read_text(path), str(path))
+
+
+def parse_toml(text: str, source: str) -> dict[str, Any]:
+    """Read TOML that came from ``source``; raises UsageProblem, with the position, if it is none."""
     try:
-        return tomllib.loads(_read_text(path))
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise UsageProblem(f"{path} is not valid TOML: {error}") from error
+        raise UsageProblem(f"{source} is not valid TOML: {error}") from error
     except RecursionError as error:
-        raise UsageProblem(f"{path} cannot be read: it is nested too deeply") from error
+        raise UsageProblem(f"{source} cannot be read: it is nested too deeply") from error
     except ValueError as error:  # of Python's bound on the digits of a number
-        raise UsageProblem(f"{path} cannot be read: it holds a number that is too long") from error
+        raise UsageProblem(f"{source} cannot be read: it holds a number that is too long") from error
 
 
-def _read_text(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """Read a text in UTF-8; raises UsageProblem if it is missing or is none."""
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError as error:

@@ -6,6 +6,7 @@ Everything that a world builds, it builds through a ``Components`` value. The de
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,5 +64,7 @@ class Components:
     """Says how parallel an elastic job is with fewer slots than it wants."""
     elasticity: Callable[..., Elasticity] = Elasticity
     """Says how parallel the next attempt of an elastic job is, once slots have been missing for long enough."""
+    around_process: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Is entered in each process of an executor, around all that a subtask does there."""
     checkpoint_storage: Callable[..., CheckpointStorage] = FileCheckpointStorage
     """Takes a file system, the job's name and the root directory; the coordinator and each subtask have their own."""

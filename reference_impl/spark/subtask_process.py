@@ -128,7 +128,8 @@ class SubtaskProgram:
         """Be a slot; the body of ``mapPartitions`` on a barrier stage."""
         from pyspark import BarrierTaskContext
 
-        yield run_slot(self, BarrierTaskContext.get().partitionId(), executor_of_this_process())
+        with self.components.around_process():
+            yield run_slot(self, BarrierTaskContext.get().partitionId(), executor_of_this_process())
 
 
 def run_slot(program: SubtaskProgram, number: int, executor: Executor) -> StatusRow:

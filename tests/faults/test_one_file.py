@@ -14,7 +14,6 @@ from tests.test_tidy import FOLDERS, module_name, name, python_files, tree_of
 CATALOGUE = "faults/catalogue.py"
 PLANS = (
     "conformance/",  # tests, and the plans that they run
-    "harness/reference/mutants/",  # plans in which planted bugs show
     "harness/certify/chaos.py",  # one plan
     "harness/__init__.py",  # offers the names with which third parties write plans
 )

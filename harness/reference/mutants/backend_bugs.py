@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 
-from barrier_tck.harness.reference.mutants.data_bugs import SnapshotsLiveTables
 from barrier_tck.reference_impl.ids import CheckpointId, KeyGroupRange
 from barrier_tck.reference_impl.protocol.messages import StateHandle
 from barrier_tck.reference_impl.runtime_errors import StorageError
@@ -32,6 +31,21 @@ __all__ = [
     "RunsAfterCancel",
     "SnapshotsLiveTables",
 ]
+
+
+class _LiveStore(HeapStateStore):
+    """BE-01: the asynchronous part reads the live tables."""
+
+    def capture(self) -> list[CapturedState]:
+        return [(name, dict(state.readable)) for name, state in self._states.items()]
+
+
+class SnapshotsLiveTables(HeapStateBackend):
+    """BE-01: the synchronous part copies only references, and writes continue in place."""
+
+    def new_store(self, scope: StateScope) -> HeapStateStore:
+        """Return a store without copy-on-write."""
+        return _LiveStore(scope)
 
 
 class BuildsOnOtherRanges(HeapStateBackend):

@@ -13,6 +13,7 @@ from barrier_tck.harness.record.history import End, History, Row
 from barrier_tck.harness.record.operations import ReadsObserved, SlotsChanged
 from barrier_tck.harness.record.passages import Passage, in_order
 from barrier_tck.harness.record.reasons import Reason
+from barrier_tck.harness.reference.bugs.catalogue import broken, planted
 from barrier_tck.harness.reference.checkpoint_storages import require_outliving, simulated_storage
 from barrier_tck.harness.reference.jobs import (
     CHECKPOINTS,
@@ -23,13 +24,12 @@ from barrier_tck.harness.reference.jobs import (
     job_config,
     kinds_of,
 )
-from barrier_tck.harness.reference.mutants import catalogue_recovery
-from barrier_tck.harness.reference.mutants.mutant_catalogue import components_of
 from barrier_tck.harness.reference.observed_inputs import InputNote, inputs_observed
 from barrier_tck.harness.reference.observed_messages import MemoryLogs, messages_observed
 from barrier_tck.harness.reference.observed_passages import passages_observed
 from barrier_tck.harness.reference.observed_reads import observed
 from barrier_tck.harness.reference.operators import OUTPUT
+from barrier_tck.harness.reference.planned_components import components_of
 from barrier_tck.harness.reference.planned_savepoints import planned_savepoints
 from barrier_tck.harness.reference.recorder import RunRecorder
 from barrier_tck.harness.reference.simulated.simulated_targets import SimulatedTargets
@@ -117,7 +117,7 @@ class ReferenceSimulated:
 
     def broken(self, plan: TrialPlan, how: BrokenRecovery) -> TrialPlan | None:
         """Return the plan with the planted bug that breaks recovery in this way."""
-        return catalogue_recovery.broken(plan, how)
+        return broken(plan, how)
 
     def noting_passages(self) -> ReferenceSimulated:
         """Return a system like this one, whose outcomes hold what passed the channels."""
@@ -126,7 +126,7 @@ class ReferenceSimulated:
     def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
         """Run one trial in virtual time."""
         plan = filled(plan)
-        with no_collection(), simulated_storage(plan) as elsewhere:
+        with planted(plan), no_collection(), simulated_storage(plan) as elsewhere:
             return self._run(plan, nemesis, elsewhere)
 
     def _run(

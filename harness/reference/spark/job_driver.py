@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +26,8 @@ from barrier_tck.harness.cluster.driver.peer import Peer, PeerGone
 from barrier_tck.harness.cluster.session_place import SessionPlace
 from barrier_tck.harness.cluster.spark_session import session_later
 from barrier_tck.harness.plan.reading import plan_from
+from barrier_tck.harness.reference.bugs.catalogue import changes_of
+from barrier_tck.harness.reference.bugs.replacement import in_force
 from barrier_tck.harness.reference.delegating_files import DelegatingFileSystem
 from barrier_tck.harness.reference.jobs import job_config
 from barrier_tck.harness.reference.observed_inputs import InputsDirectory, inputs_observed
@@ -105,6 +108,8 @@ class JobDriver:
         self._spark: SparkSession | None = None
         self._runner: RepeatingRunner | None = None
         self._repeats = RepeatedMessages()
+        self._planted = contextlib.ExitStack()
+        """While a job runs, its plan's bug is in force in this process."""
 
     def warm_up(self, place: SessionPlace) -> None:
         """Start the JVM."""
@@ -135,6 +140,8 @@ class JobDriver:
         """Start a job. One that ran before is ended."""
         self.end_job()
         plan = plan_from(dict(order.plan), "the order of a job")
+        changes = changes_of(plan)
+        self._planted.enter_context(in_force(changes))
         self._repeats = RepeatedMessages()
         self._repeats.put_in_force(order.repeats)
         slow = slowed(parts_of(plan, order.backend, order.elsewhere), plan.checkpoints.async_ms_max)
@@ -146,6 +153,8 @@ class JobDriver:
             components = messages_observed(components, MessagesDirectory(order.messages))
         if order.journals is not None:
             components = journaled(components, order.journals)
+        if changes:
+            components = replace(components, around_process=partial(in_force, changes))
         runner = SlotsTellingRunner(
             self._session(),
             graph_of(plan, Path(order.source)),
@@ -167,10 +176,11 @@ class JobDriver:
     def end_job(self) -> dict[str, int]:
         """End the job."""
         runner, self._runner = self._runner, None
-        if runner is None:
-            return {}
-        runner.close()
-        return runner.refused_connections()
+        with self._planted:
+            if runner is None:
+                return {}
+            runner.close()
+            return runner.refused_connections()
 
     def waiting_for(self) -> tuple[str, ...]:
         """Ask the coordinator."""

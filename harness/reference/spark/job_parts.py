@@ -8,7 +8,7 @@ from pathlib import Path
 
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.reference.jobs import build_graph, parquet_sources
-from barrier_tck.harness.reference.mutants.mutant_catalogue import components_of
+from barrier_tck.harness.reference.planned_components import components_of
 from barrier_tck.harness.reference.slow_vertex import slowed_down
 from barrier_tck.harness.reference.stored_elsewhere import StoredElsewhere
 from barrier_tck.harness.support.errors import UsageError

@@ -30,8 +30,8 @@ from barrier_tck.harness.cluster.driver.driver_process import DriverProcess
 from barrier_tck.harness.oracle.standard_checker import is_exact
 from barrier_tck.harness.plan.trial_plan import NetworkPlan, TrialPlan
 from barrier_tck.harness.record.history import OutputComparison, Row
+from barrier_tck.harness.reference.bugs.catalogue import broken, planted
 from barrier_tck.harness.reference.checkpoint_storages import require_shared
-from barrier_tck.harness.reference.mutants import catalogue_recovery
 from barrier_tck.harness.reference.operators import OUTPUT
 from barrier_tck.harness.reference.sink_files import rows_by_writer
 from barrier_tck.harness.reference.spark.job_parts import name_of
@@ -153,7 +153,7 @@ class ReferenceSpark:
 
     def broken(self, plan: TrialPlan, how: BrokenRecovery) -> TrialPlan | None:
         """Return the plan with the planted bug that breaks recovery in this way."""
-        return catalogue_recovery.broken(plan, how)
+        return broken(plan, how)
 
     def prepare(self) -> None:
         """Start the cluster and the session now; raises EnvironmentProblem if this machine cannot run them.
@@ -210,6 +210,7 @@ class ReferenceSpark:
         if _is_judged_by_spark(workload, plan) and (self._judge is None or not self._judge.usable):
             self._start_judge(self._cluster)  # its Spark starts while the trial runs
         with (
+            planted(plan),  # what the harness opens and reads is the runtime's own, too
             _scratch(self._cluster.directory) as scratch,
             self._proxies.network(plan, self._cluster.worker_hosts(), self._cluster.driver_host) as network,
             self._services.of(plan, scratch, self._cluster.driver_host) as store,

@@ -24,7 +24,7 @@ from barrier_tck.harness.record.records import TrialResult
 from barrier_tck.harness.record.run_directory import RunDirectory, write_trial
 from barrier_tck.harness.record.run_reader import RunDirectoryCorrupt, read_passages
 from barrier_tck.harness.record.verdict import Verdict
-from barrier_tck.harness.reference.mutants.mutant_catalogue import MUTANTS
+from barrier_tck.harness.reference.bugs.catalogue import planted_bugs
 from barrier_tck.harness.reference.observed_passages import PassagesDirectory
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.support.errors import UsageProblem
@@ -177,7 +177,7 @@ def _around() -> Circumstances:
 def test_a_planted_bug_is_seen_in_the_cut_and_the_product_passes_the_same_plan(
     bug: str, shows: str, tmp_path: Path
 ) -> None:
-    for plan in MUTANTS[bug].plans("simulated"):
+    for plan in planted_bugs()[bug].plans("simulated"):
         broken = [cut for cut in cuts(noted(plan, tmp_path)) if not cut.is_sound]
         if broken:
             break
@@ -203,7 +203,7 @@ def test_a_broadcast_that_was_overtaken_is_in_flight_to_some_receivers_only(tmp_
             found += len({one.crossing for one in told_to}) > 1
         return found
 
-    plan = next(MUTANTS["UR-04"].plans("simulated"))
+    plan = next(planted_bugs()["UR-04"].plans("simulated"))
     assert differing(plan)
     assert not differing(msgspec.structs.replace(plan, mutant=None))
 
@@ -241,7 +241,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of two valid trials and one that a planted bug makes invalid."""
     path = tmp_path_factory.mktemp("runs") / "a"
     directory = RunDirectory.create(path)
-    plans = (*(TrialPlan(seed=seed) for seed in range(2)), next(MUTANTS["AL-01"].plans("simulated")))
+    plans = (*(TrialPlan(seed=seed) for seed in range(2)), next(planted_bugs()["AL-01"].plans("simulated")))
     records = []
     for number, plan in enumerate(plans):
         result = execute(plan, SYSTEM, path, trial=number)

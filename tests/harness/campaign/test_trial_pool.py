@@ -22,7 +22,7 @@ from barrier_tck.harness.cluster.installation import import_path
 from barrier_tck.harness.record.records import CampaignRecord, TrialSummary
 from barrier_tck.harness.record.run_reader import open_run
 from barrier_tck.harness.record.verdict import Verdict
-from barrier_tck.harness.reference.mutants.mutant_catalogue import MUTANTS
+from barrier_tck.harness.reference.bugs.catalogue import planted_bugs
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.system.system_names import open_system
@@ -145,7 +145,7 @@ def _awaited(directory: Path) -> psutil.Process:
 
 
 def test_a_result_crosses_whole(tmp_path: Path) -> None:
-    plan = next(iter(MUTANTS["AL-01"].plans("simulated")))
+    plan = next(iter(planted_bugs()["AL-01"].plans("simulated")))
     tried = TriedPlan(execute(plan, ReferenceSimulated(), tmp_path))
     assert tried.result.history is not None and tried.result.trace
     assert answer_of(line_of(TrialRan(tried))) == TrialRan(tried)

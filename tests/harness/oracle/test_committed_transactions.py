@@ -11,7 +11,7 @@ from barrier_tck.harness.oracle.checkers.committed_transactions import Committed
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.record.history import StorageView, Transaction
 from barrier_tck.harness.record.verdict import Finding, Verdict
-from barrier_tck.harness.reference.mutants.mutant_catalogue import MUTANTS
+from barrier_tck.harness.reference.bugs.catalogue import planted_bugs
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.trial.trial_run import run_trial
 from tests.harness.oracle.oracle_histories import Book, a_context, a_plan
@@ -56,7 +56,7 @@ def test_after_a_start_from_the_beginning_no_earlier_transaction_may_be_visible(
 @pytest.mark.parametrize("sinks", [1, 2])
 def test_a_leak_among_allowed_duplicates_is_found(sinks: int, tmp_path: Path) -> None:
     """AO-02 with kills after completed checkpoints, where extra rows alone prove nothing."""
-    base = next(MUTANTS["AO-02"].plans("simulated"))
+    base = next(planted_bugs()["AO-02"].plans("simulated"))
     caught = 0
     for seed in range(4):
         job = JobPlan(widths={"sink": sinks})

@@ -17,8 +17,7 @@ from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, NetworkPlan, TrialPlan, WorkloadPlan
 from barrier_tck.harness.record.history import End, History, InFlight, Row, SnapshotView
 from barrier_tck.harness.record.verdict import Finding, Verdict
-from barrier_tck.harness.reference.mutants.mutant import kill
-from barrier_tck.harness.reference.mutants.mutant_catalogue import MUTANTS
+from barrier_tck.harness.reference.bugs.catalogue import planted_bugs
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.trial.trial_run import execute, run_trial
 from barrier_tck.harness.workloads.connected_components import (
@@ -29,6 +28,7 @@ from barrier_tck.harness.workloads.connected_components import (
     networks,
 )
 from barrier_tck.harness.workloads.workload_names import filled
+from tests.harness.kills import kill
 
 MODES = {
     "aligned": CheckpointPlan(interval_ms=12, max_concurrent=2),
@@ -208,6 +208,6 @@ def test_where_nothing_can_be_read_nothing_is_said(seen: tuple[TrialPlan, Histor
 
 def test_only_this_checker_sees_a_second_state_that_changed_behind_the_cut(tmp_path: Path) -> None:
     """The planted bug CW-02: no message is wrong, and no record is missing."""
-    plan = next(MUTANTS["CW-02"].plans("simulated"))
+    plan = next(planted_bugs()["CW-02"].plans("simulated"))
     record = run_trial(plan, ReferenceSimulated(), tmp_path)
     assert [one.checker for one in record.findings if one.verdict is Verdict.INVALID] == ["labels"]

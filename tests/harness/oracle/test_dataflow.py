@@ -23,12 +23,12 @@ from barrier_tck.harness.record.operations import AttemptStarted
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.records import FaultRecord
 from barrier_tck.harness.record.verdict import Finding, Verdict
-from barrier_tck.harness.reference.mutants.mutant import kill
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.trial.trial_run import execute
 from barrier_tck.harness.workloads.barrier_jobs import barrier_view
 from barrier_tck.harness.workloads.lineage import Lineage, source
 from barrier_tck.harness.workloads.workload_names import filled
+from tests.harness.kills import kill
 
 KEY = ("key",)
 JOB = JobPlan(

@@ -31,7 +31,7 @@ from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan
 from barrier_tck.harness.record.history import History, InFlight, Row, SnapshotView
 from barrier_tck.harness.record.records import TrialSummary
 from barrier_tck.harness.record.verdict import Finding, Verdict
-from barrier_tck.harness.reference.mutants.mutant_catalogue import MUTANTS
+from barrier_tck.harness.reference.bugs.catalogue import planted_bugs
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.trial.trial_run import execute
 from barrier_tck.harness.workloads.barrier_jobs import barrier_view
@@ -288,7 +288,7 @@ def test_what_the_reader_found_wrong_is_told() -> None:
 
 # --- state and records in flight are together what was read (UNA-1) -----------------------------------------
 
-PLAN = next(MUTANTS["UC-01"].plans("simulated"))
+PLAN = next(planted_bugs()["UC-01"].plans("simulated"))
 PLAN = msgspec.structs.replace(PLAN, mutant=None)
 
 

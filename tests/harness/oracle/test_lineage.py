@@ -17,14 +17,14 @@ from barrier_tck.harness.plan.job_graph import JobPlan, Spread
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan, WorkloadPlan
 from barrier_tck.harness.record.history import History, StateView
 from barrier_tck.harness.record.verdict import Finding, Verdict
-from barrier_tck.harness.reference.mutants.mutant import kill
-from barrier_tck.harness.reference.mutants.mutant_catalogue import MUTANTS
+from barrier_tck.harness.reference.bugs.catalogue import planted_bugs
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.trial.trial_run import execute
 from barrier_tck.harness.workloads.barrier_jobs import barrier_view
 from barrier_tck.harness.workloads.lineage import Lineage
 from barrier_tck.harness.workloads.workload_names import filled, job_of
+from tests.harness.kills import kill
 
 
 def a_plan(job: JobPlan = JobPlan("diamond"), **changes: Any) -> TrialPlan:  # noqa: B008 - frozen
@@ -225,11 +225,11 @@ def test_planted_bugs_of_the_protocol_are_caught_on_a_graph_as_well(bug: str, tm
     """Those whose plan does not name a graph are run on a diamond, judged by lineage alone."""
     caught = 0
     for seed in range(12):
-        base = next(MUTANTS[bug].plans("simulated"))
+        base = next(planted_bugs()[bug].plans("simulated"))
         job = JobPlan("diamond")
         workload = msgspec.structs.replace(base.workload, name="lineage", records_per_second=300)
         plan = filled(msgspec.structs.replace(base, seed=seed, workload=workload, job=job, faults=()))
         sink = kill(ProtocolPoint.COMPLETION_NOTIFIED, "out[0]", worker=True)
         record = execute(msgspec.structs.replace(plan, faults=sink), ReferenceSimulated(), tmp_path).record
         caught += any(f.checker == "dataflow" and f.verdict is Verdict.INVALID for f in record.findings)
-    assert caught, MUTANTS[bug].description
+    assert caught, planted_bugs()[bug].description

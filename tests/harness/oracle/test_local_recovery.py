@@ -39,7 +39,7 @@ from barrier_tck.harness.record.operations import (
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.records import FaultRecord, TrialSummary
 from barrier_tck.harness.record.verdict import Finding, Verdict
-from barrier_tck.harness.reference.mutants.mutant_catalogue import MUTANTS
+from barrier_tck.harness.reference.bugs.catalogue import planted_bugs
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.system.system_under_test import Capability
 from barrier_tck.harness.trial.trial_run import execute
@@ -273,7 +273,7 @@ def test_a_restore_that_nobody_observed_while_others_were_observed_shows_nothing
 def test_a_restore_that_only_claims_its_local_copy_shows_by_what_it_read_and_by_nothing_else(
     tmp_path: Path,
 ) -> None:
-    plan = next(MUTANTS["LO-08"].plans("simulated"))
+    plan = next(planted_bugs()["LO-08"].plans("simulated"))
     result = execute(plan, ReferenceSimulated(), tmp_path)
     wrong = [finding.checker for finding in result.record.findings if finding.verdict is not Verdict.VALID]
     assert wrong == ["local-recovery"] and result.history is not None

@@ -17,13 +17,13 @@ from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, NetworkPlan, TrialPlan, WorkloadPlan
 from barrier_tck.harness.record.history import History, SnapshotView
 from barrier_tck.harness.record.verdict import Finding, Verdict
-from barrier_tck.harness.reference.mutants.mutant import kill
-from barrier_tck.harness.reference.mutants.mutant_catalogue import MUTANTS
+from barrier_tck.harness.reference.bugs.catalogue import planted_bugs
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.trial.trial_run import execute, run_trial
 from barrier_tck.harness.workloads.money import Money
 from barrier_tck.harness.workloads.payments import OPENING, payment, postings
 from barrier_tck.harness.workloads.workload_names import filled
+from tests.harness.kills import kill
 
 RECORDED = CheckpointPlan(protocol="chandy_lamport", interval_ms=12, max_concurrent=2)
 MODES = {
@@ -165,6 +165,6 @@ def test_without_a_checkpoint_nothing_is_said(seen: tuple[TrialPlan, History]) -
 
 def test_only_this_checker_sees_a_balance_that_changed_behind_the_cut(tmp_path: Path) -> None:
     """The planted bug CW-01: no message is wrong, and no record is missing."""
-    plan = next(MUTANTS["CW-01"].plans("simulated"))
+    plan = next(planted_bugs()["CW-01"].plans("simulated"))
     record = run_trial(plan, ReferenceSimulated(), tmp_path)
     assert [one.checker for one in record.findings if one.verdict is Verdict.INVALID] == ["conservation"]

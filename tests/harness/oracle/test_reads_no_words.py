@@ -23,7 +23,7 @@ from barrier_tck.harness.oracle.judging import compose
 from barrier_tck.harness.plan.trial_plan import RestartPlan, TrialPlan, WorkloadPlan
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.verdict import Finding
-from barrier_tck.harness.reference.mutants.mutant_catalogue import MUTANTS
+from barrier_tck.harness.reference.bugs.catalogue import planted_bugs
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.reference.translated_reasons import reason_of
 from barrier_tck.harness.trial.trial_run import execute
@@ -60,7 +60,7 @@ PLANS = {
     ),
     "no restart": local(KILL, restart=RestartPlan("none", attempts_max=0)),
     **{
-        name: next(MUTANTS[name].plans("simulated"))
+        name: next(planted_bugs()[name].plans("simulated"))
         for name in ("CO-03", "RT-01", "SI-02", "LO-05", "MD-03", "HB-01")
     },
 }

@@ -30,15 +30,15 @@ from barrier_tck.harness.record.history import Recorded
 from barrier_tck.harness.record.operations import AttemptStarted, CheckpointCompleted, JobStopped, Operation
 from barrier_tck.harness.record.records import TrialSummary
 from barrier_tck.harness.record.verdict import Finding, Verdict
-from barrier_tck.harness.reference.mutants.mutant import SIMULATED
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.trial.trial_run import execute, run_trial
 from barrier_tck.harness.workloads.workload_names import filled
+from tests.harness.kills import SHORT
 
 PLANS = Path(__file__).parents[2] / "plans"
 PLAN = filled(
     msgspec.structs.replace(
-        SIMULATED,
+        SHORT,
         workload=WorkloadPlan("keyed-totals", batches=80, records_per_second=600),
         checkpoints=CheckpointPlan(mode="unaligned", interval_ms=10),
         deployment=DeploymentPlan(slow_vertex="totals", slow_batch_ms=4),

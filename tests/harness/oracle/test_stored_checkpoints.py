@@ -27,7 +27,7 @@ from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.records import FaultRecord
 from barrier_tck.harness.record.stored import StoredCheckpoint, StoredFile, StoredOperator, StoredPart
 from barrier_tck.harness.record.verdict import Finding, Verdict
-from barrier_tck.harness.reference.mutants.mutant_catalogue import MUTANTS
+from barrier_tck.harness.reference.bugs.catalogue import planted_bugs
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.system.job_view import JobView, Role, SubtaskView
 from barrier_tck.harness.trial.trial_run import run_trial
@@ -307,7 +307,7 @@ def test_nothing_is_said_where_nobody_looked() -> None:
 
 
 def test_only_this_reader_finds_a_mistake_that_the_systems_writer_and_reader_share(tmp_path: Path) -> None:
-    record = run_trial(next(MUTANTS["MD-03"].plans("simulated")), ReferenceSimulated(), tmp_path)
+    record = run_trial(next(planted_bugs()["MD-03"].plans("simulated")), ReferenceSimulated(), tmp_path)
     assert [finding.checker for finding in record.findings if finding.verdict is not Verdict.VALID] == [
         "stored-checkpoints"
     ]

@@ -22,11 +22,9 @@ from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan, WorkloadPlan
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.reference.hdfs_model import HdfsService, ModelHdfsStorage
-from barrier_tck.harness.reference.mutants.mutant_catalogue import components_of
 from barrier_tck.harness.reference.simulated.file_system import SimulatedDisk
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.reference.storage_service import ServiceTarget, ThroughService
-from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.trial.trial_run import execute
 from barrier_tck.reference_impl.runtime_errors import StorageError
 
@@ -101,11 +99,6 @@ def test_a_fault_after_which_nothing_is_stored_did_not_fire(tmp_path: Path) -> N
     )
     record = execute(quiet, ReferenceSimulated(), tmp_path).record
     assert [one.outcome for one in record.faults] == ["not_fired"] and record.verdict is Verdict.UNKNOWN
-
-
-def test_a_planted_bug_of_hdfs_needs_checkpoints_in_hdfs() -> None:
-    with pytest.raises(UsageProblem, match=r"checkpoints\.storage must be 'hdfs'"):
-        components_of(TrialPlan(mutant="HD-01", checkpoints=CheckpointPlan(storage="s3")))
 
 
 # --- the model --------------------------------------------------------------------------------------------

@@ -15,11 +15,9 @@ from barrier_tck.harness.record import operations as told
 from barrier_tck.harness.record.history import History
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.reference import checkpoint_storages
-from barrier_tck.harness.reference.mutants import mutant_catalogue
 from barrier_tck.harness.reference.object_store_model import PART_BYTES, ModelObjectStorage
 from barrier_tck.harness.reference.simulated.file_system import SimulatedDisk
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
-from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.trial.trial_run import execute, run_trial
 from barrier_tck.reference_impl.ids import CheckpointId
 from barrier_tck.reference_impl.storage.checkpoint_storage import MediumCheckpointStorage
@@ -107,9 +105,3 @@ def test_nothing_comes_from_a_process_that_died_in_an_upload() -> None:
     assert files.list_files("checkpoints") == ["checkpoints/job/chk-1/state;000001"]
     ModelObjectStorage(files, "job").medium.delete_tree("checkpoints/job/chk-1")
     assert files.list_files("checkpoints") == []
-
-
-def test_a_planted_bug_of_files_is_not_mixed_with_an_object_store() -> None:
-    plan = TrialPlan(mutant="MD-01", checkpoints=CheckpointPlan(storage="s3"))
-    with pytest.raises(UsageProblem, match=r"checkpoints\.storage must be 'files'"):
-        mutant_catalogue.components_of(plan)

@@ -22,7 +22,7 @@ from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan, Workl
 from barrier_tck.harness.record.history import End
 from barrier_tck.harness.record.records import TrialResult
 from barrier_tck.harness.record.verdict import Verdict
-from barrier_tck.harness.reference.mutants.mutant_catalogue import MUTANTS
+from barrier_tck.harness.reference.bugs.catalogue import planted_bugs
 from barrier_tck.harness.reference.spark.spark_system import ReferenceSpark
 from barrier_tck.harness.system.broken_recovery import BrokenRecovery
 from barrier_tck.harness.system.system_under_test import TrialOutcome
@@ -46,7 +46,7 @@ def system() -> Iterator[ReferenceSpark]:
 def test_a_planted_bug_is_caught_on_spark(system: ReferenceSpark, tmp_path: Path) -> None:
     """The others take minutes: tox runs them in its environment ``explore``."""
     name = "AL-01"
-    for plan in MUTANTS[name].plans("spark"):
+    for plan in planted_bugs()[name].plans("spark"):
         result = execute(plan, system, tmp_path)
         if result.record.verdict is Verdict.INVALID:
             seen = [sum(channel.early for channel in cut.channels) for cut in cuts(result)]
@@ -68,7 +68,7 @@ def cuts(result: TrialResult) -> list[CheckpointCut]:
 def test_a_control_on_spark_shows_that_its_campaign_could_have_failed(
     system: ReferenceSpark, tmp_path: Path
 ) -> None:
-    plan = next(MUTANTS["SO-02"].plans("spark"))
+    plan = next(planted_bugs()["SO-02"].plans("spark"))
     parts = ("workload", "deployment", "checkpoints", "restart", "limits")
     campaign = {part: msgspec.to_builtins(getattr(plan, part)) for part in parts}
     campaign |= {"system": "reference-spark", "controls": 1}
@@ -124,7 +124,7 @@ def test_committed_output_that_cannot_be_read_is_a_violation(tmp_path: Path) -> 
 def test_a_job_that_does_not_end_in_time_is_stuck_and_says_what_it_waits_for(
     system: ReferenceSpark, tmp_path: Path
 ) -> None:
-    plan = next(MUTANTS["AL-01"].plans("spark"))
+    plan = next(planted_bugs()["AL-01"].plans("spark"))
     plan = msgspec.structs.replace(
         plan,
         mutant=None,
@@ -218,7 +218,7 @@ def test_a_fault_that_would_outlast_its_trial_is_undone_at_the_trials_end(
 ) -> None:
     hour_ms = 3_600_000
     plan = msgspec.structs.replace(
-        next(MUTANTS["AL-01"].plans("spark")),
+        next(planted_bugs()["AL-01"].plans("spark")),
         mutant=None,
         faults=(
             ScheduledFault(

@@ -15,11 +15,11 @@ from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan, WorkloadPlan
 from barrier_tck.harness.record.history import History
 from barrier_tck.harness.record.verdict import Verdict
-from barrier_tck.harness.reference.mutants.mutant import kill
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.trial.trial_run import execute
 from barrier_tck.harness.workloads.weather import Weather, tables
 from barrier_tck.harness.workloads.workload_names import filled
+from tests.harness.kills import kill
 
 PLAN = filled(
     TrialPlan(

@@ -1,0 +1,148 @@
+"""What the file of a planted bug says, read strictly: every mistake is reported with its key.
+
+A file of the catalogue is named for its bug (``SI-02.toml``). Anybody may write such a file for a bug of their own, or
+a unified diff, and run it with ``barrier-tck mutants --patch FILE``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from barrier_tck.harness.plan.reading import plan_from
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.reference.bugs.patch import Change, change_at
+from barrier_tck.harness.support.errors import UsageProblem
+from barrier_tck.harness.support.strict_input import convert, parse_toml
+from barrier_tck.harness.system.broken_recovery import BrokenRecovery
+
+SEEDS: Mapping[str, int] = {"simulated": 40, "spark": 4}
+"""World -> how many seeds of a bug's plan are tried until it is caught."""
+
+
+class ChangeText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One change as a file gives it: see ``patch.Change``."""
+
+    at: str
+    """``operators/sinks.py::FileSink.commit``; a class or a file to which ``after`` is added needs no ``before``."""
+    before: str = ""
+    after: str = ""
+
+
+class DrawnPromise(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """That drawn plans of a profile catch the bug, and how many it took when that was measured."""
+
+    profile: str
+    median: int
+    most: int
+
+
+class BugFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A planted bug."""
+
+    id: str
+    clause: str
+    """The clause that it mainly breaks."""
+    description: str
+    """One sentence."""
+    origin: str = "planted here, no public report"
+    """The real bug that it reproduces."""
+    change: tuple[ChangeText, ...] = ()
+    checkers: tuple[str, ...] = ()
+    """The checkers that may say so first; the first one does for the stored smallest plan."""
+    plan: dict[str, Any] | None = None
+    """A simulated plan in which the bug can show, with any seed. What is left out is as in any plan."""
+    spark_plan: dict[str, Any] | None = None
+    """A plan for Spark, if the bug is also looked for there."""
+    profiles: tuple[str, ...] = ()
+    """Profiles whose drawn plans are tried if there is no plan."""
+    breaks: BrokenRecovery | None = None
+    """The way of breaking recovery for which control trials use this bug."""
+    drawn: DrawnPromise | None = None
+    shown_by: str | None = None
+    """For a bug that makes no result wrong, so that no campaign finds it: the conformance test that fails."""
+    conformance_test: str | None = None
+    """The conformance test to try first, where it is not one of the clause's own."""
+    not_in_conformance: str | None = None
+    """Why fixed plans of the conformance suite do not show it."""
+
+    def __post_init__(self) -> None:
+        """Refuse a file that could not show anything."""
+        if not self.change:
+            raise ValueError("a planted bug has at least one [[change]]")
+        if not self.description.endswith("."):
+            raise ValueError("description is one sentence, which ends with a full stop")
+        if self.shown_by is not None and (self.plan is not None or self.spark_plan is not None):
+            raise ValueError("a bug that one conformance test shows (shown_by) has no plan")
+
+
+@dataclass(frozen=True)
+class PlantedBug:
+    """A planted bug, and its plans."""
+
+    file: BugFile
+    source: str
+
+    @property
+    def id(self) -> str:
+        """Return its id, for instance ``AL-01``."""
+        return self.file.id
+
+    @property
+    def clause(self) -> str:
+        """Return the clause that it violates."""
+        return self.file.clause
+
+    @property
+    def description(self) -> str:
+        """Return a sentence that says what is wrong."""
+        return self.file.description
+
+    @cached_property
+    def changes(self) -> tuple[Change, ...]:
+        """Return what it changes in the reference implementation."""
+        return tuple(change_at(one.at, one.before, one.after) for one in self.file.change)
+
+    @cached_property
+    def plan(self) -> TrialPlan | None:
+        """Return its simulated plan."""
+        return self._plan(self.file.plan, "plan")
+
+    @cached_property
+    def spark_plan(self) -> TrialPlan | None:
+        """Return its plan for Spark."""
+        return self._plan(self.file.spark_plan, "spark_plan")
+
+    @property
+    def worlds(self) -> tuple[str, ...]:
+        """Return the worlds in which it is looked for."""
+        plans = {"simulated": self.file.plan, "spark": self.file.spark_plan}
+        return tuple(world for world, plan in plans.items() if plan is not None)
+
+    def planted_in(self, plan: TrialPlan) -> TrialPlan:
+        """Return a plan with the bug."""
+        return msgspec.structs.replace(plan, mutant=self.id)
+
+    def plans(self, world: str) -> Iterator[TrialPlan]:
+        """Yield its plan for a world with each seed that is tried; nothing if it is not looked for there."""
+        base = self.plan if world == "simulated" else self.spark_plan
+        if base is None:
+            return
+        for seed in range(SEEDS[world]):
+            yield self.planted_in(msgspec.structs.replace(base, seed=seed))
+
+    def _plan(self, value: dict[str, Any] | None, key: str) -> TrialPlan | None:
+        return plan_from(value, self.source, key) if value is not None else None
+
+
+def read_bug(text: str, source: str) -> PlantedBug:
+    """Read the text of a file; raises UsageProblem with the key path of what is wrong."""
+    bug = PlantedBug(convert(parse_toml(text, source), BugFile, source), source)
+    for plan in (bug.plan, bug.spark_plan):
+        if plan is not None and plan.mutant is not None:
+            raise UsageProblem(f"{source}: a plan of a planted bug does not name one itself (mutant)")
+    return bug

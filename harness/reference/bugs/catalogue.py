@@ -1,0 +1,95 @@
+"""The planted bugs by id, each read from its file beside this module.
+
+A plan names its bug (``mutant``), so that a saved plan replays with it; a plan of somebody's own bug carries the patch
+itself (``patch``). The product must pass the same plans.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from importlib.resources import files
+from types import MappingProxyType
+
+import msgspec
+
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.reference.bugs.bug_file import PlantedBug, read_bug
+from barrier_tck.harness.reference.bugs.patch import Change, changes_of_diff
+from barrier_tck.harness.reference.bugs.replacement import in_force
+from barrier_tck.harness.support.errors import InternalError, UsageProblem
+from barrier_tck.harness.support.strict_input import nearest
+from barrier_tck.harness.system.broken_recovery import BrokenRecovery
+
+
+@cache
+def planted_bugs() -> Mapping[str, PlantedBug]:
+    """Return every planted bug, by id, in the order of ids; reads the files once."""
+    found: dict[str, PlantedBug] = {}
+    folder = files(__package__)
+    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        if entry.name.endswith(".toml"):
+            bug = read_bug(entry.read_text(encoding="utf-8"), entry.name)
+            if f"{bug.id}.toml" != entry.name:
+                raise InternalError(f"{entry.name} holds the planted bug {bug.id}: name the file for it")
+            found[bug.id] = bug
+    return MappingProxyType(found)
+
+
+def bugs_of_runtime() -> Mapping[str, PlantedBug]:
+    """Return the bugs that a campaign may find: those with a plan."""
+    return {name: bug for name, bug in planted_bugs().items() if bug.file.shown_by is None}
+
+
+def bugs_of_suite() -> Mapping[str, PlantedBug]:
+    """Return the bugs that make no result wrong, each of which one conformance test shows."""
+    return {name: bug for name, bug in planted_bugs().items() if bug.file.shown_by is not None}
+
+
+def controls() -> Mapping[BrokenRecovery, PlantedBug]:
+    """Return the bug with which the reference runtime breaks its recovery in each way, for control trials."""
+    return {bug.file.breaks: bug for bug in planted_bugs().values() if bug.file.breaks is not None}
+
+
+def broken(plan: TrialPlan, how: BrokenRecovery) -> TrialPlan | None:
+    """Return a plan for the reference runtime with its recovery broken; None if the plan already has a planted bug."""
+    if plan.mutant is not None or plan.patch is not None:
+        return None
+    return msgspec.structs.replace(plan, mutant=controls()[how].id)
+
+
+def changes_of(plan: TrialPlan) -> tuple[Change, ...]:
+    """Return what a plan changes in the product; raises UsageProblem for an unknown bug or a patch that is none."""
+    if plan.patch is not None:
+        return changes_of_text(plan.patch, "the patch of the plan")
+    if plan.mutant is None:
+        return ()
+    bugs = planted_bugs()
+    if plan.mutant not in bugs:
+        raise UsageProblem(f"there is no planted bug {plan.mutant!r}{nearest(plan.mutant, bugs)}")
+    return bugs[plan.mutant].changes
+
+
+@contextmanager
+def planted(plan: TrialPlan) -> Iterator[None]:
+    """Run the body with the plan's bug in this process; the product as it is if the plan has none."""
+    with in_force(changes_of(plan)):
+        yield
+
+
+def is_diff(text: str) -> bool:
+    """Tell a unified diff from the file of a planted bug."""
+    return any(line.startswith(("--- ", "diff ", "Index: ")) for line in text.splitlines())
+
+
+@cache
+def changes_of_text(text: str, source: str) -> tuple[Change, ...]:
+    """Return the changes of a unified diff, or of the file of a planted bug."""
+    return changes_of_diff(text, source) if is_diff(text) else read_bug(text, source).changes
+
+
+def digest_of(text: str) -> str:
+    """Return by what a patch is named where it is not quoted: the beginning of its SHA-256, in hexadecimal digits."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,97 @@
+"""A bug of somebody's own, from a file that the command line names: who catches it, and how soon?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import cycle, islice
+from pathlib import Path
+
+import msgspec
+
+from barrier_tck.harness.draw.profiles import profile_named
+from barrier_tck.harness.draw.strategies import Circumstances, draw_plan
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.reference.bugs.bug_file import BugFile, read_bug
+from barrier_tck.harness.reference.bugs.catalogue import is_diff
+from barrier_tck.harness.reference.bugs.patch import changes_of_diff
+from barrier_tck.harness.reference.bugs.replacement import check
+from barrier_tck.harness.support.strict_input import read_text
+from barrier_tck.harness.system.system_under_test import SystemUnderTest
+
+PROFILES = {
+    "simulated": (
+        "standard",
+        "graphs",
+        "modes",
+        "at-least-once",
+        "rescale",
+        "incremental",
+        "savepoints",
+        "ends",
+        "loops",
+        "chandy-lamport",
+        "object-store",
+        "heavy",
+    ),
+    "spark": ("spark-explore", "spark-graphs", "spark-savepoints", "spark-rescale", "spark-loops"),
+}
+"""World -> the profiles from which plans are drawn in turn, unless the file says otherwise."""
+
+
+@dataclass(frozen=True)
+class UsersBug:
+    """A patch from outside, and the plans that are tried with it."""
+
+    id: str
+    text: str
+    """The file: a unified diff, or like the file of a planted bug. Every plan carries it."""
+    file: BugFile | None
+    fixed: tuple[TrialPlan, ...]
+    """The plans that the file gives; empty: plans are drawn."""
+    trials: int
+    seed: int
+    system: SystemUnderTest
+
+    @property
+    def clause(self) -> str | None:
+        """Return the clause that the file says it breaks; None: any."""
+        return self.file.clause if self.file is not None else None
+
+    @property
+    def description(self) -> str:
+        """Return what the file says is wrong."""
+        return self.file.description if self.file is not None else f"The patch {self.id}."
+
+    @property
+    def worlds(self) -> tuple[str, ...]:
+        """Return every world."""
+        return tuple(PROFILES)
+
+    def planted_in(self, plan: TrialPlan) -> TrialPlan:
+        """Return a plan with the bug."""
+        return msgspec.structs.replace(plan, patch=self.text)
+
+    def plans(self, world: str) -> Iterator[TrialPlan]:
+        """Yield the plans to try, at most ``trials``."""
+        return islice(self.fixed or self._drawn(world), self.trials)
+
+    def _drawn(self, world: str) -> Iterator[TrialPlan]:
+        """Yield plans of the profiles in turn, each with a seed of its own."""
+        named = self.file.profiles if self.file is not None and self.file.profiles else PROFILES[world]
+        profiles = [profile_named(name) for name in named]
+        around = Circumstances(self.system.job, self.system.capabilities)
+        for number, profile in enumerate(cycle(profiles)):
+            yield draw_plan(self.seed + number, profile, around)
+
+
+def users_bug(path: Path, system: SystemUnderTest, trials: int, seed: int) -> UsersBug:
+    """Read the file of a bug; raises UsageProblem if it is neither form, or does not fit the reference runtime."""
+    text = read_text(path)
+    if is_diff(text):
+        check(changes_of_diff(text, str(path)))
+        return UsersBug(path.stem, text, None, (), trials, seed, system)
+    bug = read_bug(text, str(path))
+    check(bug.changes)
+    fixed = tuple(msgspec.structs.replace(plan, mutant=None) for plan in bug.plans(system.world))
+    return UsersBug(bug.id, text, bug.file, fixed, trials, seed, system)
