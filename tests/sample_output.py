@@ -1,6 +1,7 @@
 """The output that documents show below a command, and how it is made again: ``python -m tests.update_docs``.
 
-Numbers are not compared: which plans a seed draws is up to Hypothesis' version, and times are those of a machine.
+Where plans are drawn, numbers are not compared: which plans a seed draws is up to Hypothesis' version, and times are
+those of a machine.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,8 +29,12 @@ class Sample:
     document: str
     begins: str
     """The first command of the block."""
-    shown: tuple[str, ...]
-    """Regular expressions: a line that begins with one of them is shown."""
+    shown: tuple[str, ...] = ()
+    """Regular expressions: a line that begins with one of them is shown. Empty: as many lines as are shown now."""
+    files: Callable[[str], dict[str, str]] = lambda _: {}
+    """The document's text -> the files that a reader has saved before, by name."""
+    exact: bool = False
+    """Whether numbers are compared, too."""
 
     @property
     def path(self) -> Path:
@@ -45,11 +51,19 @@ class Sample:
 
     def made_again(self, directory: Path) -> str:
         """Run the commands of the block in an empty directory; return the block with what they print now."""
+        for name, content in self.files(self.path.read_text()).items():
+            (directory / name).write_text(content)
         lines: list[str] = []
-        for command in re.findall(r"^\$ (.*)$", self.block(), re.MULTILINE):
+        for command, below in re.findall(r"^\$ (.*)\n((?:[^$].*\n)*)", self.block(), re.MULTILINE):
             command = with_todays_run(command, directory)
-            lines += [f"$ {command}", *self._shown_of(printed_by(command, directory))]
+            printed = printed_by(command, directory)
+            shown = self._shown_of(printed) if self.shown else printed[: len(below.splitlines())]
+            lines += [f"$ {command}", *shown]
         return "\n".join(lines) + "\n"
+
+    def same(self, block: str, other: str) -> bool:
+        """Return whether two texts of the block say the same."""
+        return block == other if self.exact else shape(block) == shape(other)
 
     def _shown_of(self, printed: list[str]) -> list[str]:
         lines: list[str] = []
@@ -65,10 +79,17 @@ class Sample:
         before = self.block()
         with tempfile.TemporaryDirectory() as directory:
             after = self.made_again(Path(directory))
-        if shape(before) == shape(after):
+        if self.same(before, after):
             return False
         self.path.write_text(self.path.read_text().replace(before, after))
         return True
+
+
+def diamonds(page: str) -> dict[str, str]:
+    """Return the plan that the page on judging shows, with each of the two bugs that it plants in it."""
+    (text,) = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
+    assert text.count("SI-04") == 1
+    return {"diamond.json": text, "diamond-uc.json": text.replace("SI-04", "UC-03")}
 
 
 SAMPLES = (
@@ -96,6 +117,10 @@ SAMPLES = (
             r"    duplicated: id 0 ",
         ),
     ),
+    Sample("docs/judging.md", "barrier-tck replay diamond.json", files=diamonds, exact=True),
+    Sample("docs/judging.md", "barrier-tck replay diamond-uc.json", files=diamonds, exact=True),
+    Sample("docs/guide/01-echo.md", "python -m examples.echo_system.echo", exact=True),
+    Sample("docs/guide/02-lose-one.md", "python -m examples.echo_system.echo --lossy", exact=True),
 )
 
 
@@ -111,7 +136,7 @@ def printed_by(command: str, directory: Path) -> list[str]:
     """Return what a command prints to its standard output in a directory, whatever its exit code is."""
     program, *arguments = shlex.split(command)
     installed = Path(sys.executable).parent / program
-    environment = {**os.environ, "COLUMNS": "80"}
+    environment = {**os.environ, "COLUMNS": "80", "PYTHONPATH": str(ROOT)}
     finished = subprocess.run(
         [str(installed), *arguments],
         cwd=directory,

@@ -123,7 +123,7 @@ def test_init_writes_what_the_readme_names(
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.begins)
 def test_sample_output_is_what_the_commands_print(sample: Sample, tmp_path: Path) -> None:
     shown, made = sample.block(), sample.made_again(tmp_path)
-    assert shape(shown) == shape(made), f"{sample.document} is stale; run: python -m tests.update_docs"
+    assert sample.same(shown, made), f"{sample.document} is stale; run: python -m tests.update_docs\n{made}"
 
 
 def test_a_stale_sample_output_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
