@@ -175,7 +175,7 @@ def main(arguments: Sequence[str]) -> None:
         options.channel_batches,
         options.channel_bytes,
         options.fragment_bytes,
-        on_room=room.set,
+        on_capacity=room.set,
         on_sent=lambda _channel, _checkpoint: None,
         on_failure=_give_up,
     )

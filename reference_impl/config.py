@@ -17,7 +17,7 @@ def _require(condition: bool, message: str) -> None:
 
 
 class CheckpointMode(StrEnum):
-    """What a checkpoint promises after a recovery."""
+    """What a checkpoint guarantees after a recovery."""
 
     EXACTLY_ONCE = "exactly_once"
     """Aligned barriers (ALN-1)."""
@@ -32,7 +32,7 @@ class CheckpointMode(StrEnum):
 
     @property
     def overtakes(self) -> bool:
-        """Tell whether barriers may overtake records."""
+        """Whether barriers may overtake records."""
         return self in (CheckpointMode.UNALIGNED, CheckpointMode.ALIGNED_TIMEOUT)
 
 
@@ -70,7 +70,6 @@ class CheckpointConfig:
         return self.initiators[(checkpoint - 1) % len(self.initiators)] if self.initiators else ()
 
     def __post_init__(self) -> None:
-        """Refuse values that cannot work."""
         _require(
             self.mode is CheckpointMode.CHANDY_LAMPORT or not self.initiators,
             f"in mode {self.mode} the sources initiate each checkpoint; leave initiators out",
@@ -98,7 +97,6 @@ class RestartConfig(msgspec.Struct, frozen=True, tag="fixed_delay"):
     """Time between the end of an attempt and the next deployment."""
 
     def __post_init__(self) -> None:
-        """Refuse negative values."""
         _require(self.attempts_max >= 0, f"{self.attempts_max} restarts; use 0 for none")
         _require(self.delay_ms >= 0, f"a restart delay of {self.delay_ms} ms; use 0 or more")
 
@@ -114,7 +112,6 @@ class FailureRateRestart(msgspec.Struct, frozen=True, tag="failure_rate"):
     """Time between the end of an attempt and the next deployment."""
 
     def __post_init__(self) -> None:
-        """Refuse values that cannot work."""
         _require(self.failures_max >= 0, f"{self.failures_max} failures; use 0 or more")
         _require(self.interval_ms > 0, f"failures are counted in {self.interval_ms} ms; use 1 or more")
         _require(self.delay_ms >= 0, f"a restart delay of {self.delay_ms} ms; use 0 or more")
@@ -137,7 +134,6 @@ class ExponentialDelayRestart(msgspec.Struct, frozen=True, tag="exponential_dela
     """Restarts in a row before the job is given up."""
 
     def __post_init__(self) -> None:
-        """Refuse values that cannot work."""
         _require(self.initial_ms >= 0, f"a first restart delay of {self.initial_ms} ms; use 0 or more")
         _require(
             self.max_ms >= self.initial_ms,
@@ -175,7 +171,7 @@ class CopyMedium(StrEnum):
 
 
 DEFAULT_LOCAL_MEMORY_BYTES = 64 * 1024 * 1024
-"""How much memory the copies of a job take on each executor unless it is told otherwise."""
+"""How much memory the copies of a job take on each executor unless configured otherwise."""
 
 
 class OnUnreadable(StrEnum):
@@ -199,7 +195,6 @@ class ElasticConfig:
     """Vertices that keep their parallelism, besides those of loops and those that forward edges join to them."""
 
     def __post_init__(self) -> None:
-        """Refuse values that cannot work."""
         _require(self.wait_ms >= 0, f"a wait for slots of {self.wait_ms} ms; use 0 or more")
 
 
@@ -228,7 +223,7 @@ class JobConfig:
     local_copies: CopyMedium = CopyMedium.DISK
     """With local recovery: where these copies are."""
     local_memory_bytes: int = DEFAULT_LOCAL_MEMORY_BYTES
-    """Most bytes that the job's copies in memory take on one executor. A checkpoint for which there is no room has no
+    """Most bytes that the job's copies in memory take on one executor. A checkpoint that does not fit has no
     copy there, and completes all the same (LOC-2). An older copy stays until a newer checkpoint is complete, so there
     should be room for two.
     """
@@ -247,7 +242,6 @@ class JobConfig:
     """
 
     def __post_init__(self) -> None:
-        """Refuse values that cannot work."""
         _require(
             self.cached_keys is None or self.cached_keys >= 1,
             f"{self.cached_keys} keys in memory; use 1 or more, or None for all",

@@ -28,7 +28,6 @@ class SubtaskId(msgspec.Struct, frozen=True, order=True):
     index: int
 
     def __post_init__(self) -> None:
-        """Refuse an empty vertex name and a negative index."""
         if not self.vertex or self.index < 0:
             raise ValueError(f"a subtask needs a vertex name and an index of 0 or more, not {self!r}")
 
@@ -72,15 +71,12 @@ class KeyGroupRange(msgspec.Struct, frozen=True, order=True):
             raise ValueError(f"a key group range needs 0 <= start <= end, not [{self.start}, {self.end})")
 
     def __len__(self) -> int:
-        """Return the number of key groups."""
         return self.end - self.start
 
     def __contains__(self, group: object) -> bool:
-        """Tell whether a key group lies in the range."""
         return isinstance(group, int) and self.start <= group < self.end
 
     def __iter__(self) -> Iterator[KeyGroup]:
-        """Iterate over the key groups in order."""
         return (KeyGroup(group) for group in range(self.start, self.end))
 
     def intersection(self, other: KeyGroupRange) -> KeyGroupRange:

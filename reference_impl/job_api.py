@@ -1,6 +1,6 @@
 """The names for those who write a job for the reference runtime and run it on Spark.
 
-Import them from here, because the modules that define them may change. Whoever tests a system imports from
+Import them from here, because the modules that define them may change. Those who test a system import from
 ``barrier_tck.harness``.
 """
 
@@ -17,7 +17,7 @@ from barrier_tck.reference_impl.config import (
 from barrier_tck.reference_impl.operators.functions import Count, CountIf, Emission, FloatSum, Sum
 from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.operators.job import StreamJob
-from barrier_tck.reference_impl.operators.list_process import KeptList, OperatorLists
+from barrier_tck.reference_impl.operators.list_process import OperatorListState, OperatorStates
 from barrier_tck.reference_impl.operators.sinks import FileSink
 from barrier_tck.reference_impl.operators.sources import CollectionSource, ParquetSource
 from barrier_tck.reference_impl.operators.timed_process import KeyedTimers
@@ -46,11 +46,11 @@ __all__ = [
     "JobEnd",
     "JobGraph",
     "JobState",
-    "KeptList",
     "KeyedStates",
     "KeyedTimers",
     "OnUnreadable",
-    "OperatorLists",
+    "OperatorListState",
+    "OperatorStates",
     "ParquetSource",
     "RestartConfig",
     "SparkJobObserver",

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class RuntimeFailure(Exception):
-    """The world failed: a disk, a link, a process. The runtime reacts; nobody made a mistake."""
+    """The world failed: a disk, a link, a process. The runtime reacts; no caller made a mistake."""
 
 
 class StorageCause(StrEnum):
@@ -31,7 +31,6 @@ class StorageError(RuntimeFailure):
     """A read or a write of durable storage failed."""
 
     def __init__(self, message: str = "", cause: StorageCause = StorageCause.FAILED) -> None:
-        """Take the message for people, and what is wrong."""
         super().__init__(message)
         self.cause = cause
 
@@ -40,7 +39,6 @@ class CorruptStateError(StorageError):
     """A stored file is not what its metadata says: wrong size, wrong checksum, or unreadable."""
 
     def __init__(self, message: str = "", cause: StorageCause = StorageCause.MALFORMED) -> None:
-        """Take the message for people, and what is wrong."""
         super().__init__(message, cause)
 
 

@@ -13,7 +13,7 @@ from barrier_tck.reference_impl.operators.encoding import decode_key
 from barrier_tck.reference_impl.operators.functions import PerSubtask, Place, Row
 from barrier_tck.reference_impl.operators.graph import OperatorSpec
 from barrier_tck.reference_impl.operators.keyed_process import KeyedCoProcess, KeyedProcess
-from barrier_tck.reference_impl.operators.list_process import KeptList, ListProcess, OperatorLists
+from barrier_tck.reference_impl.operators.list_process import ListProcess, OperatorListState, OperatorStates
 from barrier_tck.reference_impl.operators.stateless import CoFlatMap, FlatMap
 from barrier_tck.reference_impl.operators.timed_process import KeyedTimers, TimedProcess
 from barrier_tck.reference_impl.state.keyed import KeyedStates, ListCell, NamedState
@@ -154,11 +154,11 @@ class KeepInList:
     def __init__(self, name: str, index: int) -> None:
         """Take the operator's name, and its subtask's index."""
         self._step = f"{name}[{index}]"
-        self._list: KeptList[Listed] | None = None
+        self._list: OperatorListState[Listed] | None = None
 
-    def open(self, lists: OperatorLists) -> None:
+    def open(self, lists: OperatorStates) -> None:
         """Get the list by its name."""
-        self._list = lists.dealt_out(SEEN, tuple[int, int, str, str])
+        self._list = lists.split_list(SEEN, tuple[int, int, str, str])
 
     def process(self, row: Row, number: int) -> Iterable[Row]:
         """Remember a record that came from an input."""
@@ -175,11 +175,11 @@ class KeepInUnion:
         """Take the operator's name, its subtask's index, and the number of subtasks."""
         self._step = f"{name}[{index}]"
         self._index, self._parallelism = index, parallelism
-        self._list: KeptList[Owned] | None = None
+        self._list: OperatorListState[Owned] | None = None
 
-    def open(self, lists: OperatorLists) -> None:
+    def open(self, lists: OperatorStates) -> None:
         """Get the list by its name, and keep one's own entries."""
-        self._list = lists.for_all(SEEN, tuple[int, int, int, str, str])
+        self._list = lists.union_list(SEEN, tuple[int, int, int, str, str])
         self._list.replace([one for one in self._list if one[0] % self._parallelism == self._index])
 
     def process(self, row: Row, number: int) -> Iterable[Row]:

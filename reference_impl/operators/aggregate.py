@@ -38,12 +38,11 @@ class AggregateSpec:
     """Input columns repeated in the rows of ``Emission.EACH_RECORD``."""
 
     def build(self, plane: DataPlane) -> KeyedAggregate:
-        """Return the operator."""
         return KeyedAggregate(self, plane)
 
 
 def emits_at_the_end(spec: object) -> bool:
-    """Tell whether an operator emits its results when its input ends, for each key once."""
+    """Return whether an operator emits its results when its input ends, for each key once."""
     return isinstance(spec, AggregateSpec) and spec.emit is Emission.FINAL
 
 
@@ -60,7 +59,6 @@ class KeyedAggregate:
     """
 
     def __init__(self, spec: AggregateSpec, plane: DataPlane) -> None:
-        """Take the spec and the data plane; nothing is opened yet."""
         self.uid = spec.uid
         self._spec = spec
         self._plane = plane

@@ -113,16 +113,16 @@ class Operator(Protocol):
         """
 
     def end_of_input(self) -> Iterable[Payload]:
-        """Learn that no record follows; returns what is emitted last. Called once per attempt."""
+        """No record follows; returns what is emitted last. Called once per attempt."""
 
     def snapshot(self, checkpoint: CheckpointId) -> SnapshotFuture[OperatorSnapshot]:
         """Do the synchronous part of the snapshot."""
 
     def checkpoint_completed(self, checkpoint: CheckpointId) -> bool:
-        """Learn that a checkpoint completed; return True if transactions were committed for it."""
+        """A checkpoint completed; return True if transactions were committed for it."""
 
     def checkpoint_aborted(self, checkpoint: CheckpointId) -> None:
-        """Learn that a checkpoint failed."""
+        """A checkpoint failed."""
 
     def close(self) -> None:
         """Release everything, committing nothing."""

@@ -130,7 +130,6 @@ class ArrowPlane:
     name = "arrow"
 
     def length(self, payload: Any) -> int:
-        """Return the number of records."""
         return int(payload.num_rows)
 
     def from_rows(self, rows: Sequence[Row]) -> Any:
@@ -138,7 +137,6 @@ class ArrowPlane:
         return _batch_of_rows(list(rows))
 
     def to_rows(self, payload: Any) -> list[Row]:
-        """Return a batch as rows."""
         rows: list[Row] = payload.to_pylist()
         return rows
 
@@ -147,7 +145,6 @@ class ArrowPlane:
         return [payload.slice(start, length) for start in range(0, payload.num_rows, length)]
 
     def joined(self, payloads: Sequence[Any]) -> Any | None:
-        """Return batches with the same columns as one; None if there is none."""
         if len(payloads) < 2:
             return payloads[0] if payloads else None
         return pa.Table.from_batches(payloads).combine_chunks().to_batches()[0]
@@ -161,7 +158,6 @@ class ArrowPlane:
         )
 
     def filter(self, payload: Any, function: Any) -> Any | None:
-        """Keep the records for which the predicate holds; None if none is left."""
         mask: Iterable[Any]
         if isinstance(function, Vectorized):
             mask = function.batch(payload)
@@ -171,7 +167,6 @@ class ArrowPlane:
         return kept if kept.num_rows else None
 
     def flat_map(self, payload: Any, function: Any) -> Any | None:
-        """Replace every record by zero or more; None if none is left."""
         if isinstance(function, Vectorized):
             batch = _checked(function.batch(payload))
             return batch if batch.num_rows else None
@@ -204,13 +199,11 @@ class ArrowPlane:
     def combine(
         self, payload: Any, key: Sequence[str], aggregates: Mapping[str, Any], max_parallelism: int
     ) -> Any | None:
-        """Return the aggregates of this batch alone, one row per key."""
         return combine(payload, key, aggregates)
 
     def accumulators(
         self, key: Sequence[str], aggregates: Mapping[str, Any], carry: Sequence[str], max_parallelism: int
     ) -> ArrowAccumulatorTable:
-        """Return an empty table."""
         return ArrowAccumulatorTable(key, aggregates, carry, max_parallelism)
 
     def encode(self, payload: Any) -> bytes:
@@ -222,7 +215,6 @@ class ArrowPlane:
         return encoded
 
     def decode(self, data: bytes) -> Any:
-        """Return the batch."""
         try:
             with pa.ipc.open_stream(data) as reader:
                 return reader.read_next_batch()

@@ -146,7 +146,6 @@ class BatchKeys:
         return np.flatnonzero(occurs)
 
     def columns(self, codes: Ints) -> list[Column]:
-        """Return the key columns of some codes."""
         rest = codes if self._original is None else self._original[codes]
         found = []
         for part in reversed(self._parts):
@@ -215,18 +214,15 @@ class GenericKeyIndex:
     """Any keys: one Python dictionary look-up per distinct key of a batch."""
 
     def __init__(self, width: int, types: Sequence[Any] = ()) -> None:
-        """Take the number of key columns, and their types if they are known."""
         self._slot_of: dict[bytes, int] = {}
         self._encoded: list[bytes] = []
         self._keys: list[Key] = []
         self._types: list[Any] = list(types) or [None] * width
 
     def __len__(self) -> int:
-        """Return the number of slots."""
         return len(self._keys)
 
     def slots(self, columns: Sequence[Column]) -> Ints:
-        """Return each row's slot, new keys added."""
         for position, column in enumerate(columns):
             if not pa.types.is_null(column.type):
                 self._types[position] = column.type
@@ -237,7 +233,6 @@ class GenericKeyIndex:
         return lookup[batch.codes]
 
     def add(self, keys: Sequence[Key]) -> None:
-        """Append slots for keys that are not there yet."""
         for key in keys:
             self._slot(key)
 
@@ -251,7 +246,6 @@ class GenericKeyIndex:
         return slot
 
     def keys(self) -> list[Key]:
-        """Return every key, by slot."""
         return list(self._keys)
 
     def columns(self, slots: Ints) -> list[Column]:
@@ -260,11 +254,9 @@ class GenericKeyIndex:
         return [_array(list(column), kind) for column, kind in zip(values, self._types, strict=True)]
 
     def encoded(self, slots: Ints) -> list[bytes]:
-        """Return the bytes of the keys of some slots."""
         return [self._encoded[slot] for slot in slots.tolist()]
 
     def groups(self, slots: Ints, max_parallelism: int) -> list[int]:
-        """Return the key groups of the keys of some slots."""
         return [group_of_encoded(encoded, max_parallelism) for encoded in self.encoded(slots)]
 
     def emptied(self) -> GenericKeyIndex:
@@ -288,7 +280,6 @@ class IntKeyIndex:
     """
 
     def __init__(self) -> None:
-        """Start empty and dense."""
         self._count = 0
         self._values = np.zeros(1024, dtype=np.int64)
         self._encoded = np.empty(1024, dtype=object)
@@ -299,7 +290,6 @@ class IntKeyIndex:
         self._sorted_slots: Ints = np.empty(0, dtype=np.int64)
 
     def __len__(self) -> int:
-        """Return the number of slots."""
         return self._count
 
     def slots(self, columns: Sequence[Column]) -> Ints | None:
@@ -318,7 +308,6 @@ class IntKeyIndex:
         return found
 
     def add(self, keys: Sequence[Key]) -> None:
-        """Append slots for keys that are not there yet."""
         values: list[int] = []
         for (value,) in keys:
             if value is None:
@@ -411,7 +400,6 @@ class IntKeyIndex:
         return found
 
     def keys(self) -> list[Key]:
-        """Return every key, by slot."""
         found: list[Key] = [(value,) for value in self._values[: self._count].tolist()]
         if self._null_slot >= 0:
             found[self._null_slot] = (None,)
@@ -423,12 +411,10 @@ class IntKeyIndex:
         return [pa.array(self._values[slots], mask=mask)]
 
     def encoded(self, slots: Ints) -> list[bytes]:
-        """Return the bytes of the keys of some slots."""
         found: list[bytes] = self._encoded[slots].tolist()
         return found
 
     def groups(self, slots: Ints, max_parallelism: int) -> list[int]:
-        """Return the key groups of the keys of some slots."""
         groups = groups_of_ints(self._values[slots], max_parallelism)
         if self._null_slot >= 0:
             groups[slots == self._null_slot] = group_of_encoded(encode_key((None,)), max_parallelism)
@@ -436,5 +422,4 @@ class IntKeyIndex:
         return found
 
     def emptied(self) -> IntKeyIndex:
-        """Return an empty index."""
         return IntKeyIndex()

@@ -116,7 +116,7 @@ class _Totals:
             np.add.at(self.values, slots, added)
 
     def _fits(self, slots: Ints, added: Numbers | int) -> bool:
-        """Tell whether no sum can overflow, from a bound that is cheap to keep."""
+        """Return whether no sum can overflow, from a bound that is cheap to keep."""
         low, high = (added, added) if isinstance(added, int) else bounds_of(added)
         growth = max(-low, high) * len(slots)
         if self._bound + growth > INT64_MAX:
@@ -164,7 +164,6 @@ class ArrowAccumulatorTable:
         carry: Sequence[str],
         max_parallelism: int,
     ) -> None:
-        """Start empty."""
         self._key = tuple(key)
         self._names = tuple(aggregates)
         self._carry = tuple(carry)
@@ -192,7 +191,6 @@ class ArrowAccumulatorTable:
             totals.set(slots, column)
 
     def update(self, payload: Any, emit_each: bool, look_up: LookUp | None = None) -> Any | None:
-        """Fold a batch in; with ``emit_each`` return one row per input row."""
         if not payload.num_rows:
             return None
         columns = columns_of(payload, self._key, "aggregate")
@@ -232,7 +230,6 @@ class ArrowAccumulatorTable:
             totals.set(where, column)
 
     def take_dirty(self) -> tuple[list[int], list[bytes], list[bytes]]:
-        """Return groups, keys and accumulators changed since the last call."""
         slots = self._take(_DIRTY)
         packed = np.empty(len(slots), dtype=self._entry_type)
         packed["header"] = np.void(self._header)
@@ -242,7 +239,6 @@ class ArrowAccumulatorTable:
         return self._index.groups(slots, self._max_parallelism), self._index.encoded(slots), values
 
     def take_changed(self) -> tuple[list[int], list[bytes]]:
-        """Return groups and keys of what ``take_changed_rows`` would return, in its place."""
         slots = self._take(_CHANGED)
         return self._index.groups(slots, self._max_parallelism), self._index.encoded(slots)
 
@@ -251,7 +247,6 @@ class ArrowAccumulatorTable:
         return self._rows(self._take(_CHANGED))
 
     def all_rows(self) -> Any | None:
-        """Return one row per key, or None if there is none."""
         return self._rows(np.arange(len(self._index)))
 
     def clear(self) -> None:
@@ -261,7 +256,6 @@ class ArrowAccumulatorTable:
         self._marks = np.zeros(1024, dtype=np.uint8)
 
     def __len__(self) -> int:
-        """Return the number of keys."""
         return len(self._index)
 
     def _generic(self) -> GenericKeyIndex:

@@ -32,7 +32,7 @@ class OperatorSpec(Protocol):
 
     @property
     def keeps_state(self) -> bool:
-        """Tell whether a checkpoint holds anything of the operator: keyed state, or prepared transactions."""
+        """Whether a checkpoint holds anything of the operator: keyed state, or prepared transactions."""
 
     def build(self, plane: DataPlane) -> Operator:
         """Return a new operator for one subtask."""
@@ -63,7 +63,7 @@ class Vertex:
 
     @property
     def has_several_inputs(self) -> bool:
-        """Tell whether the first operator of the chain tells several inputs apart."""
+        """Whether the first operator of the chain tells several inputs apart."""
         return bool(self.operators) and self.operators[0].inputs > 1
 
     @property
@@ -93,12 +93,11 @@ class Edge:
     """Whether the edge closes a loop: its target leads to its source. Without such edges, a graph has no cycle."""
 
     def __str__(self) -> str:
-        """Return ``source -> target``."""
         return f"{self.source} -> {self.target}"
 
     @property
     def is_overtaken(self) -> bool:
-        """Tell whether unaligned barriers may overtake records on it.
+        """Whether unaligned barriers may overtake records on it.
 
         Not on a broadcast: its receivers, which have read it to different points, would be restored with different
         parts of it applied (UNA-5). Not on a feedback edge either: it is read in line, so that loops need no buffers.
@@ -116,7 +115,6 @@ class JobGraph:
     max_parallelism: int = 128
 
     def __post_init__(self) -> None:
-        """Refuse what cannot run, naming the part that is wrong."""
         sources = [vertex.source_uid for vertex in self.vertices if vertex.source is not None]
         uids = [operator.uid for vertex in self.vertices for operator in vertex.operators]
         names = [vertex.name for vertex in self.vertices]
@@ -329,7 +327,7 @@ class JobGraph:
         return found
 
     def is_terminal(self, vertex: str) -> bool:
-        """Tell whether nothing is sent on from a vertex, except round a loop.
+        """Return whether nothing is sent on from a vertex, except round a loop.
 
         Every record ends in such a vertex, so all input is consumed once they have all consumed theirs. A loop that
         leads to nowhere has one as well.

@@ -51,14 +51,12 @@ class StreamJob:
     """Number of key groups; it never changes for a job (RSC-1)."""
 
     def __post_init__(self) -> None:
-        """Refuse an empty name and a maximum parallelism below 1."""
         if not self.name:
             raise JobUsageError("a job needs a name")
         if self.max_parallelism < 1:
             raise JobUsageError(f"the maximum parallelism must be 1 or more, not {self.max_parallelism}")
 
     def source(self, source: Source, parallelism: int = 1, name: str = "source") -> Stream:
-        """Begin with a source."""
         return Stream(self, (Feed(Step(parallelism, source=source, name=name)),))
 
     def build(self, *ended: Stream) -> JobGraph:
@@ -359,7 +357,6 @@ class ConnectedStreams:
     streams: tuple[Stream, ...]
 
     def connect(self, *others: Stream) -> ConnectedStreams:
-        """Lead more streams into the step."""
         for other in others:
             _require_stream("connect", other)
         return ConnectedStreams((*self.streams, *others))

@@ -43,7 +43,6 @@ class Join:
     """Output column to column of the right side."""
 
     def __post_init__(self) -> None:
-        """Refuse keys that cannot match, two output columns of one name, and a join without output columns."""
         require_joinable(self.uid, (self.left_key, self.right_key))
         both = [column for column in self.left if column in self.right]
         if both:
@@ -54,7 +53,6 @@ class Join:
             raise JobUsageError(f"the join {self.uid!r} has no output columns")
 
     def build(self, plane: DataPlane) -> KeyedCoProcessOperator:
-        """Return the operator."""
         keys = (self.left_key, self.right_key)
         function = partial(JoinFunction, keys, (dict(self.left), dict(self.right)))
         return KeyedCoProcess(self.uid, keys, function).build(plane)
@@ -68,12 +66,10 @@ class JoinFunction:
     """
 
     def __init__(self, keys: tuple[tuple[str, ...], ...], columns: tuple[dict[str, str], ...]) -> None:
-        """Take, per side, the key columns and the columns of the output."""
         self._keys = keys
         self._columns = columns
 
     def open(self, states: KeyedStates) -> None:
-        """Name the states."""
         self._kept = tuple(states.list(name, dict[str, Scalar]) for name in JOIN_STATES)
 
     def process(self, group: int, key: bytes, row: Row, number: int) -> Iterable[Row]:

@@ -54,7 +54,6 @@ class KeyedProcess:
     """Makes the function of one subtask; shipped to subtasks."""
 
     def build(self, plane: DataPlane) -> KeyedProcessOperator:
-        """Return the operator."""
         return KeyedProcessOperator(self.uid, (self.key,), self.function, plane)
 
 
@@ -70,16 +69,13 @@ class KeyedCoProcess:
     """Makes the function of one subtask; shipped to subtasks."""
 
     def __post_init__(self) -> None:
-        """Refuse keys that cannot match."""
         require_joinable(self.uid, self.keys)
 
     @property
     def inputs(self) -> int:
-        """Return the number of inputs."""
         return len(self.keys)
 
     def build(self, plane: DataPlane) -> KeyedCoProcessOperator:
-        """Return the operator."""
         return KeyedCoProcessOperator(self.uid, self.keys, self.function, plane)
 
 
@@ -101,7 +97,6 @@ class KeyedFunctionOperator:
         function: Callable[[], Any] | PerSubtask,
         plane: DataPlane,
     ) -> None:
-        """Take the parts of the spec and the data plane; nothing is made or opened yet."""
         self.uid = uid
         self._keys = keys
         self._make = function

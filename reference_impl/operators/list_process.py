@@ -26,7 +26,7 @@ from barrier_tck.reference_impl.state.snapshots import FinishedSnapshot
 EntryT = TypeVar("EntryT")
 
 
-class KeptList(Generic[EntryT]):
+class OperatorListState(Generic[EntryT]):
     """One list of one subtask. Entries are stored as MessagePack."""
 
     def __init__(self, name: str, to_all: bool, entry: type[EntryT], entries: Iterable[bytes]) -> None:
@@ -52,11 +52,9 @@ class KeptList(Generic[EntryT]):
         self._entries = [self._codec.encode(entry) for entry in entries]
 
     def __iter__(self) -> Iterator[EntryT]:
-        """Yield the entries in their order."""
         return map(self._codec.decode, self._entries)
 
     def __len__(self) -> int:
-        """Return the number of entries."""
         return len(self._entries)
 
     def stored(self) -> StateList:
@@ -64,16 +62,15 @@ class KeptList(Generic[EntryT]):
         return StateList(self.name, tuple(self._entries), self.to_all)
 
 
-class OperatorLists:
+class OperatorStates:
     """The lists of one operator in one subtask."""
 
     def __init__(self, uid: str, restored: OperatorSnapshot | None) -> None:
-        """Take what the checkpoint restored holds."""
         self._uid = uid
         self._restored = {one.name: one for one in (restored.lists or () if restored is not None else ())}
-        self._named: dict[str, KeptList[Any]] = {}
+        self._named: dict[str, OperatorListState[Any]] = {}
 
-    def dealt_out(self, name: str, entry: type[EntryT]) -> KeptList[EntryT]:
+    def split_list(self, name: str, entry: type[EntryT]) -> OperatorListState[EntryT]:
         """Return the list of a name, whose entries are dealt out if the parallelism changes.
 
         Raises JobUsageError for a name that was taken already, and if the list that is restored is one for all;
@@ -81,30 +78,30 @@ class OperatorLists:
         """
         return self._list(name, False, entry)
 
-    def for_all(self, name: str, entry: type[EntryT]) -> KeptList[EntryT]:
+    def union_list(self, name: str, entry: type[EntryT]) -> OperatorListState[EntryT]:
         """Return the list of a name; after a restore it has the entries of all subtasks, by index.
 
         The function must decide which of them stay with this subtask: what each keeps is what the next checkpoint
-        holds. Raises as ``dealt_out``.
+        holds. Raises as ``split_list``.
         """
         return self._list(name, True, entry)
 
     def stored(self) -> tuple[StateList, ...]:
-        """Return what a checkpoint holds; lists that nobody has named are handed on, each entry by one subtask."""
+        """Return what a checkpoint holds; lists that were not named are handed on, each entry by one subtask."""
         untouched = (_handed_on(one) for name, one in self._restored.items() if name not in self._named)
         return (*(one.stored() for one in self._named.values()), *untouched)
 
-    def _list(self, name: str, to_all: bool, entry: type[EntryT]) -> KeptList[EntryT]:
+    def _list(self, name: str, to_all: bool, entry: type[EntryT]) -> OperatorListState[EntryT]:
         if name in self._named:
             raise JobUsageError(f"operator {self._uid!r} has two lists of the name {name!r}")
         before = self._restored.get(name)
         if before is not None and before.to_all is not to_all:
-            was, now = ("for_all", "dealt_out") if before.to_all else ("dealt_out", "for_all")
+            was, now = ("union_list", "split_list") if before.to_all else ("split_list", "union_list")
             raise JobUsageError(
                 f"list {name!r} of operator {self._uid!r} is {was} in the checkpoint and {now} in the job; give it "
                 f"another name, or make it {was} again"
             )
-        made = KeptList(name, to_all, entry, before.entries if before is not None else ())
+        made = OperatorListState(name, to_all, entry, before.entries if before is not None else ())
         self._named[name] = made
         return made
 
@@ -120,7 +117,7 @@ def _handed_on(unnamed: StateList) -> StateList:
 class ListFunction(Protocol):
     """A user's function; one instance per subtask and attempt. What it must remember, it keeps in lists."""
 
-    def open(self, lists: OperatorLists) -> None:
+    def open(self, lists: OperatorStates) -> None:
         """Name the lists; they hold what was restored."""
 
     def process(self, row: Row, number: int) -> Iterable[Row]:
@@ -128,10 +125,10 @@ class ListFunction(Protocol):
 
 
 @runtime_checkable
-class KeepsLists(Protocol):
+class HasListStates(Protocol):
     """An operator that keeps lists, also after its subtask has finished (BAR-6)."""
 
-    def stored_lists(self) -> tuple[StateList, ...]:
+    def stored_list_states(self) -> tuple[StateList, ...]:
         """Return what a checkpoint holds of them now."""
 
 
@@ -146,7 +143,6 @@ class ListProcess:
     inputs: int = 1
 
     def build(self, plane: DataPlane) -> ListProcessOperator:
-        """Return the operator."""
         return ListProcessOperator(self.uid, self.function, plane)
 
 
@@ -154,17 +150,16 @@ class ListProcessOperator:
     """A ``MultiInputOperator`` around a ``ListFunction``, on either plane, a record at a time."""
 
     def __init__(self, uid: str, function: Callable[[], Any] | PerSubtask, plane: DataPlane) -> None:
-        """Take the parts of the spec and the data plane; nothing is made or opened yet."""
         self.uid = uid
         self._make = function
         self._plane = plane
         self._function: Any = None
-        self._lists: OperatorLists | None = None
+        self._lists: OperatorStates | None = None
 
     def open(self, context: OperatorContext, restored: OperatorSnapshot | None) -> None:
         """Let the function name its lists, which have what was restored (REC-1)."""
         make = self._make
-        self._lists = OperatorLists(self.uid, restored)
+        self._lists = OperatorStates(self.uid, restored)
         self._function = function_at(make, context.place) if isinstance(make, PerSubtask) else make()
         self._function.open(self._lists)
 
@@ -186,9 +181,9 @@ class ListProcessOperator:
 
     def snapshot(self, checkpoint: CheckpointId) -> FinishedSnapshot[OperatorSnapshot]:
         """Return the lists as they are: they are small, and no file holds them."""
-        return FinishedSnapshot(OperatorSnapshot(self.uid, lists=self.stored_lists()))
+        return FinishedSnapshot(OperatorSnapshot(self.uid, lists=self.stored_list_states()))
 
-    def stored_lists(self) -> tuple[StateList, ...]:
+    def stored_list_states(self) -> tuple[StateList, ...]:
         """Return what a checkpoint holds of the lists now."""
         if self._lists is None:
             raise ProtocolError(f"operator {self.uid!r} was used before it was opened")

@@ -36,7 +36,7 @@ class Loop:
 
 
 def leads_to(edges: Sequence[Arrow], start: str, end: str) -> bool:
-    """Tell whether edges lead from one vertex to another; a vertex leads to itself only round a loop."""
+    """Return whether edges lead from one vertex to another; a vertex leads to itself only round a loop."""
     reached = [start]
     for name in reached:  # grows while it is walked
         targets = [edge.target for edge in edges if edge.source == name]

@@ -23,7 +23,6 @@ class ParquetSplits:
         start_offset: int,
         require_within: Callable[[str, int, int, int], None],
     ) -> None:
-        """Take split name -> file, and how to read; ``require_within`` checks a position against a split."""
         self._files = files
         self._columns = list(columns) if columns is not None else None
         self._batch_rows = batch_rows

@@ -72,7 +72,6 @@ class RowAccumulatorTable:
         carry: Sequence[str],
         max_parallelism: int,
     ) -> None:
-        """Start empty."""
         self._key = tuple(key)
         self._key_of = _values_getter(self._key)
         self._carried = _values_getter(tuple(carry))
@@ -95,7 +94,6 @@ class RowAccumulatorTable:
             self._entries[encoded] = _Entry(encoded, group, decode_key(encoded), values)
 
     def update(self, payload: Rows, emit_each: bool, look_up: LookUp | None = None) -> Rows | None:
-        """Fold a batch in; with ``emit_each`` return one row per input row."""
         if look_up is not None:
             self._fetch(payload, look_up)
         output: Rows = []
@@ -136,7 +134,6 @@ class RowAccumulatorTable:
         self.load([(group, key, value) for group, key, value in found if value is not None])
 
     def take_dirty(self) -> tuple[list[int], list[bytes], list[bytes]]:
-        """Return groups, keys and accumulators changed since the last call."""
         groups: list[int] = []
         values: list[bytes] = []
         for entry in self._dirty.values():
@@ -147,7 +144,6 @@ class RowAccumulatorTable:
         return groups, keys, values
 
     def take_changed(self) -> tuple[list[int], list[bytes]]:
-        """Return groups and keys of what ``take_changed_rows`` would return, in its place."""
         groups, keys = [entry.group for entry in self._changed.values()], list(self._changed)
         self._changed.clear()
         return groups, keys
@@ -159,17 +155,14 @@ class RowAccumulatorTable:
         return rows or None
 
     def all_rows(self) -> Rows | None:
-        """Return one row per key, or None if there is none."""
         return [self._row(entry) for entry in self._entries.values()] or None
 
     def clear(self) -> None:
-        """Forget all keys."""
         self._entries.clear()
         self._dirty.clear()
         self._changed.clear()
 
     def __len__(self) -> int:
-        """Return the number of keys."""
         return len(self._entries)
 
     def _row(self, entry: _Entry) -> Row:
@@ -186,7 +179,6 @@ class JsonLinesEncoder:
         self._stream = stream
 
     def write(self, payload: Rows) -> None:
-        """Append the rows."""
         self._stream.write(_encode_lines(payload))
 
     def finish(self) -> None:
@@ -199,15 +191,12 @@ class RowPlane:
     name = "rows"
 
     def length(self, payload: Rows) -> int:
-        """Return the number of rows."""
         return len(payload)
 
     def from_rows(self, rows: Sequence[Row]) -> Rows:
-        """Return the rows as a payload."""
         return list(rows)
 
     def to_rows(self, payload: Rows) -> Rows:
-        """Return the payload, which is rows."""
         return payload
 
     def slices(self, payload: Rows, length: int) -> list[Rows]:
@@ -215,19 +204,15 @@ class RowPlane:
         return [payload[start : start + length] for start in range(0, len(payload), length)]
 
     def joined(self, payloads: Sequence[Rows]) -> Rows | None:
-        """Return all rows as one payload."""
         return [row for payload in payloads for row in payload] or None
 
     def map(self, payload: Rows, function: Any) -> Rows:
-        """Apply a row function to every row."""
         return list(map(_row_form(function), payload))
 
     def filter(self, payload: Rows, function: Any) -> Rows | None:
-        """Keep the rows for which the predicate holds; None if none is left."""
         return list(filter(_row_form(function), payload)) or None
 
     def flat_map(self, payload: Rows, function: Any) -> Rows | None:
-        """Replace every row by zero or more; None if none is left."""
         form = _row_form(function)
         return [result for row in payload for result in form(row)] or None
 
@@ -256,7 +241,6 @@ class RowPlane:
     def combine(
         self, payload: Rows, key: Sequence[str], aggregates: Mapping[str, Any], max_parallelism: int
     ) -> Rows | None:
-        """Return the aggregates of this batch alone, one row per key."""
         table = RowAccumulatorTable(key, aggregates, (), max_parallelism)
         table.update(payload, emit_each=False)
         return table.all_rows()
@@ -264,7 +248,6 @@ class RowPlane:
     def accumulators(
         self, key: Sequence[str], aggregates: Mapping[str, Any], carry: Sequence[str], max_parallelism: int
     ) -> RowAccumulatorTable:
-        """Return an empty table."""
         return RowAccumulatorTable(key, aggregates, carry, max_parallelism)
 
     def encode(self, payload: Rows) -> bytes:
@@ -277,7 +260,6 @@ class RowPlane:
             ) from error
 
     def decode(self, data: bytes) -> Rows:
-        """Return the rows."""
         try:
             return _unpack_rows(data)
         except (msgspec.DecodeError, msgspec.ValidationError) as error:

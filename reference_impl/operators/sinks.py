@@ -50,7 +50,6 @@ class FileSink:
     """Records that are gathered before they are written to the file."""
 
     def __post_init__(self) -> None:
-        """Refuse a path or a buffer that cannot work."""
         if not self.path.strip("/") or self.path != self.path.strip("/"):
             raise JobUsageError(
                 f"a file sink needs a relative directory without slashes around it, not {self.path!r}"
@@ -59,7 +58,6 @@ class FileSink:
             raise JobUsageError(f"a file sink buffers 1 record or more, not {self.buffer_records}")
 
     def build(self, plane: DataPlane) -> TransactionalFileSink:
-        """Return the operator of one subtask."""
         return TransactionalFileSink(self, plane)
 
 
@@ -83,7 +81,6 @@ class TransactionalFileSink:
     """
 
     def __init__(self, spec: FileSink, plane: DataPlane) -> None:
-        """Take the description and the data plane, which gives the file format."""
         self.uid = spec.uid
         self._spec = spec
         self._plane = plane
@@ -140,7 +137,6 @@ class TransactionalFileSink:
                 self.flush_buffer()
 
     def before_barrier(self, checkpoint: CheckpointId) -> Iterable[Payload]:
-        """Emit nothing."""
         return ()
 
     def end_of_input(self) -> Iterable[Payload]:

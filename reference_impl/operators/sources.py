@@ -45,7 +45,6 @@ class SplitReader:
         start_offset: int,
         rate_limit: float | None,
     ) -> None:
-        """Take every split of the source; the subtask's share of them starts at ``start_offset``."""
         self.splits = tuple(all_splits[subtask_index::parallelism])
         self.offsets = dict.fromkeys(self.splits, start_offset)
         """Split -> number of its next record."""
@@ -70,7 +69,6 @@ class SplitReader:
             self.offsets[position.split] = position.offset
 
     def poll(self) -> Payload | None:
-        """Return the next batch and advance, or None at the end of all splits."""
         while self._current < len(self.splits):
             split = self.splits[self._current]
             if self._batches is None:
@@ -85,16 +83,13 @@ class SplitReader:
         return None
 
     def positions(self) -> tuple[SplitPosition, ...]:
-        """Return the position of every assigned split, those not yet begun included."""
         return tuple(SplitPosition(split, offset) for split, offset in self.offsets.items())
 
     @property
     def rate_limit(self) -> float | None:
-        """Return the most records per second that the subtask may emit, or None."""
         return self._rate_limit
 
     def close(self) -> None:
-        """Release files."""
         self._batches = None
         self._format.close()
 
@@ -130,7 +125,6 @@ class CollectionSource:
     """Where each split begins: records before it are not part of the input."""
 
     def __post_init__(self) -> None:
-        """Refuse sizes that are not positive, and splits of the same name."""
         _require_positive("CollectionSource", batch_records=self.batch_records, rate_limit=self.rate_limit)
         _require_start("CollectionSource", self.start_offset)
         _require_distinct("CollectionSource", [name for name, _ in self.splits])
@@ -191,7 +185,6 @@ class ParquetSource:
     """Where each split begins: records before it are not part of the input."""
 
     def __post_init__(self) -> None:
-        """Refuse numbers out of range."""
         _require_positive(
             "ParquetSource", batch_rows=self.batch_rows, rate_limit=self.rate_limit, repeat=self.repeat
         )

@@ -42,7 +42,6 @@ class StatelessOperator:
         return ()
 
     def end_of_input(self) -> Iterable[Payload]:
-        """Emit nothing."""
         self._input_ended = True
         return ()
 
@@ -68,13 +67,11 @@ class StatelessMultiInputOperator(StatelessOperator):
     """A ``MultiInputOperator`` without state: a function from batch to batch for each input."""
 
     def __init__(self, uid: str, make: Callable[[Place], tuple[BatchFunction, ...]]) -> None:
-        """Take the operator's id, and factories for its functions, one per input."""
         super().__init__(uid, lambda place: self._not_opened)
         self._make_all = make
         self._functions: tuple[BatchFunction, ...] = ()
 
     def open(self, context: OperatorContext, restored: OperatorSnapshot | None) -> None:
-        """Make the functions, and recall whether the input had ended."""
         super().open(context, restored)
         self._functions = self._make_all(context.place)
 
@@ -94,7 +91,6 @@ class Map:
     """A function from row to row, ``Vectorized``, or ``PerSubtask``."""
 
     def build(self, plane: DataPlane) -> StatelessOperator:
-        """Return the operator."""
         return StatelessOperator(self.uid, partial(_applied, plane.map, self.function))
 
 
@@ -109,7 +105,6 @@ class Filter:
     """A function from row to truth value, ``Vectorized``, or ``PerSubtask``."""
 
     def build(self, plane: DataPlane) -> StatelessOperator:
-        """Return the operator."""
         return StatelessOperator(self.uid, partial(_applied, plane.filter, self.function))
 
 
@@ -124,7 +119,6 @@ class FlatMap:
     """A function from row to rows, ``Vectorized``, or ``PerSubtask``."""
 
     def build(self, plane: DataPlane) -> StatelessOperator:
-        """Return the operator."""
         return StatelessOperator(self.uid, partial(_applied, plane.flat_map, self.function))
 
 
@@ -139,7 +133,6 @@ class CoFlatMap:
     """A function from row and number of the input to rows, or ``PerSubtask``."""
 
     def build(self, plane: DataPlane) -> StatelessMultiInputOperator:
-        """Return the operator."""
         inputs, function = self.inputs, self.function
 
         def make(place: Place) -> tuple[BatchFunction, ...]:
@@ -165,7 +158,6 @@ class Combine:
     max_parallelism: int
 
     def build(self, plane: DataPlane) -> StatelessOperator:
-        """Return the operator."""
         key, aggregates, groups = self.key, self.aggregates, self.max_parallelism
         return StatelessOperator(
             self.uid, lambda place: lambda payload: plane.combine(payload, key, aggregates, groups)

@@ -4,7 +4,7 @@ A step refers to the steps that feed it and is distinguished from others by iden
 ways and come together again. Steps are chained into one vertex as long as nothing comes in between: a key, a
 partitioning, a union, another width, a name, or a second way on.
 
-What comes back round a loop has a step of its own, which becomes no vertex: until the loop is closed, nobody knows
+What comes back round a loop has a step of its own, which becomes no vertex: until the loop is closed, it is not known
 which steps lead back to it. Then every edge from such a step is a feedback edge from those.
 """
 
@@ -70,7 +70,7 @@ class Step:
         return self.name or self.uid or self.kind
 
     def is_partitioned_by(self, key: tuple[str, ...], width: int) -> bool:
-        """Tell whether each record is already at the subtask, out of ``width``, that owns its key.
+        """Return whether each record is already at the subtask, out of ``width``, that owns its key.
 
         Operators since the last shuffle must have left the key's columns as they were.
         """

@@ -42,7 +42,6 @@ class KeyedTimers:
     """The timers of one operator in one subtask. For each key there is at most one timer for each time."""
 
     def __init__(self, store: KeyedStateStore, groups: KeyGroupRange, now_ms: Callable[[], float]) -> None:
-        """Take the operator's store, with what was restored, the key groups of the subtask, and its clock."""
         self._store = store
         self._codec: Codec[list[int]] = Codec(TIMERS, list[int])
         self._now_ms = now_ms
@@ -121,7 +120,7 @@ class TimedFunction(Protocol):
         """Take a record of an input and return what is passed on; ``group`` and ``key`` are for states and timers."""
 
     def on_timer(self, group: int, key: bytes, at_ms: int) -> Iterable[Row]:
-        """Learn that a timer of a key has gone off, and return what is passed on.
+        """A timer of a key has gone off, and return what is passed on.
 
         No batch says which types its columns have, so they follow from the values: on Arrow int64, double, text or
         boolean.
@@ -152,17 +151,14 @@ class TimedProcess:
     """Makes the function of one subtask; shipped to subtasks."""
 
     def __post_init__(self) -> None:
-        """Refuse keys that cannot match."""
         if len(self.keys) != 1:
             require_joinable(self.uid, self.keys)
 
     @property
     def inputs(self) -> int:
-        """Return the number of inputs."""
         return len(self.keys)
 
     def build(self, plane: DataPlane) -> TimedProcessOperator:
-        """Return the operator."""
         return TimedProcessOperator(self.uid, self.keys, self.function, plane)
 
 
@@ -188,16 +184,14 @@ class TimedProcessOperator(KeyedFunctionOperator):
         return flat_mapped(self._plane, partial(self._process_row, number), payload)
 
     def next_timer_ms(self) -> int | None:
-        """Return when the next timer is due; None if none is set."""
         return self._with_timers().next_ms()
 
     def fire_timer(self, until_ms: float) -> Sequence[Payload] | None:
-        """Let the next timer go off if it is due by a time; return what it emits, or None if none is due."""
         due = self._with_timers().take(until_ms)
         return None if due is None else self._fired(due)
 
     def end_of_input(self) -> Iterator[Payload]:
-        """Let all timers go off, in the order of their times: nobody waits for them any more.
+        """Let all timers go off, in the order of their times: nothing waits for them any more.
 
         Raises JobUsageError if the timers of a key do not end because each sets another one.
         """

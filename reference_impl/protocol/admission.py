@@ -28,7 +28,6 @@ class CheckpointAdmission:
     """Decides on triggers. Holds no timer: it is asked, with the time."""
 
     def __init__(self, config: CheckpointConfig) -> None:
-        """Take the configuration."""
         self._config = config
 
     def decide(

@@ -64,7 +64,7 @@ class BarrierAligner(TableMachine[AlignmentState, AlignmentCommand]):
         self._aborted: list[int] = []
 
     def handle(self, event: AlignmentEvent) -> AlignmentCommands:
-        """Take one event and return what to do, in order; raises ProtocolError if the event is illegal."""
+        """Handle one event and return the commands, in order; raises ProtocolError if the event is illegal."""
         return self._take(event)
 
     def _on_first_barrier(self, event: BarrierArrived) -> AlignmentCommands:
@@ -148,7 +148,7 @@ class BarrierAligner(TableMachine[AlignmentState, AlignmentCommand]):
         return ()
 
     def knows_newer(self, checkpoint: CheckpointId) -> bool:
-        """Tell whether a barrier newer than that of a checkpoint was read; none is before the snapshot is taken."""
+        """Return whether a barrier newer than that of a checkpoint was read; none is before the snapshot is taken."""
         return self.current is not None and self.current > checkpoint
 
     def is_obsolete(self, checkpoint: CheckpointId) -> bool:

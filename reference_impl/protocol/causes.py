@@ -15,7 +15,7 @@ class Cause(StrEnum):
     STOPPED = "stopped"
     """The job was stopped with a savepoint, with everything before it committed."""
     SUBTASK_FAILED = "subtask_failed"
-    """A subtask said that it cannot go on."""
+    """A subtask reported that it cannot go on."""
     PROCESS_LOST = "process_lost"
     """A process, its executor or its link is gone, or silent, or never came."""
     STORAGE_FAILED = "storage_failed"

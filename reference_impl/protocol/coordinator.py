@@ -114,12 +114,11 @@ _OVER: dict[type, Entry] = {
 
 
 class CoordinatorMachine(JobCheckpoints):
-    """Coordinates one job. ``handle`` is the only door."""
+    """Coordinates one job. ``handle`` is the only entry point."""
 
     def __init__(
         self, config: JobConfig, subtasks: Sequence[SubtaskId], terminal: Sequence[SubtaskId]
     ) -> None:
-        """Take the job's subtasks, and those without outputs: they say when input is consumed and committed."""
         super().__init__(config, subtasks)
         self._terminal = tuple(terminal)
         self._restart = restart_strategy(config.restart)
@@ -132,7 +131,7 @@ class CoordinatorMachine(JobCheckpoints):
         self._committing: dict[SubtaskId, None] = {}
 
     def handle(self, event: CoordinatorEvent, now_ms: float) -> Commands:
-        """Take one event and return what to do, in order; raises ProtocolError if the event is illegal."""
+        """Handle one event and return the commands, in order; raises ProtocolError if the event is illegal."""
         if self.is_of_another_attempt(event):
             return ()
         return self._take(event, now_ms)

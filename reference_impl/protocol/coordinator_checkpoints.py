@@ -75,7 +75,6 @@ class JobCheckpoints(TableMachine[JobState, CoordinatorCommand]):
     """Coordinates the checkpoints of one job."""
 
     def __init__(self, config: JobConfig, subtasks: Sequence[SubtaskId]) -> None:
-        """Take the subtasks, each of which has a part in every checkpoint, until it has finished."""
         super().__init__("the coordinator", JobState.CREATED)
         self.config = config
         self.attempt = AttemptNumber(0)
@@ -115,7 +114,7 @@ class JobCheckpoints(TableMachine[JobState, CoordinatorCommand]):
 
     @abstractmethod
     def _input_is_consumed(self) -> bool:
-        """Tell whether every terminal subtask has consumed its input."""
+        """Return whether every terminal subtask has consumed its input."""
 
     @abstractmethod
     def _stop(self, now_ms: float, cause: Cause, reason: str, failed: SubtaskId | None = None) -> Commands:
@@ -127,7 +126,7 @@ class JobCheckpoints(TableMachine[JobState, CoordinatorCommand]):
 
     @abstractmethod
     def _all_is_committed(self) -> bool:
-        """Tell whether every terminal subtask has committed the last checkpoint, or had finished before it."""
+        """Return whether every terminal subtask has committed the last checkpoint, or had finished before it."""
 
     @abstractmethod
     def _restart_when_quiet(self, now_ms: float) -> Commands:
@@ -300,7 +299,7 @@ class JobCheckpoints(TableMachine[JobState, CoordinatorCommand]):
         return (WriteMetadata(pending.complete(now_ms)),)
 
     def discard_late(self, checkpoint: CheckpointId, snapshot: SubtaskSnapshot) -> Commands:
-        """Remove what a late or unknown acknowledgement wrote and nobody uses: nobody else owns it (COO-3)."""
+        """Remove what a late or unknown acknowledgement wrote and no checkpoint uses: it has no other owner (COO-3)."""
         files = self.shared.unused(checkpoint, snapshot)
         return (DiscardSnapshot(snapshot, files),) if files else ()
 
@@ -378,7 +377,7 @@ class JobCheckpoints(TableMachine[JobState, CoordinatorCommand]):
 
     def on_written_while_stopping(self, event: MetadataWritten, now_ms: float) -> Commands:
         """A checkpoint became durable after its attempt had failed."""
-        # Nobody is told in an attempt that is over: the next one commits what it restores.
+        # No subtask is notified in an attempt that is over: the next one commits what it restores.
         self._whose_metadata(event, event.completed.checkpoint)
         return (*self._completed(event.completed, now_ms), *self._restart_when_quiet(now_ms))
 
@@ -421,7 +420,7 @@ class JobCheckpoints(TableMachine[JobState, CoordinatorCommand]):
         commands: list[CoordinatorCommand] = [self.discard(abandoned) for abandoned in self._abandoned]
         self._abandoned.clear()
         self._superseded = ()
-        # Now that a newer one is complete, those that nobody can read are of no use.
+        # Now that a newer one is complete, those that no job can read are of no use.
         for unreadable in [c for c in self.completed if c.checkpoint in self._unreadable]:
             self.completed.remove(unreadable)
             del self._unreadable[unreadable.checkpoint]
@@ -453,7 +452,7 @@ class JobCheckpoints(TableMachine[JobState, CoordinatorCommand]):
         return [*(one for one in beyond if not self.is_built_on(one.checkpoint)), *overtaken]
 
     def is_built_on(self, checkpoint: CheckpointId) -> bool:
-        """Tell whether a pending checkpoint may use files of a completed one, so that it has to stay (SNP-5, IN-09).
+        """Return whether a pending checkpoint may use files of a completed one, so that it has to stay (SNP-5, IN-09).
 
         Who takes part in the pending one may have decided so long ago, and tells only when it acknowledges.
         """

@@ -43,7 +43,8 @@ class SendTrigger(msgspec.Struct, frozen=True):
     savepoint: Savepoint | None = None
     """The savepoint that is taken; None: an ordinary checkpoint."""
     closed: tuple[SubtaskId, ...] = ()
-    """The subtasks that no barrier reaches, because everything before them has finished: they are told, too (BAR-6)."""
+    """The subtasks that no barrier reaches, because everything before them has finished: they are notified, too
+    (BAR-6)."""
     reuse_from: int = 0
     """The oldest completed checkpoint whose shared files may be used again (SNP-5); 0: none may, and none is shared."""
 
@@ -60,7 +61,7 @@ class SendLateTrigger(msgspec.Struct, frozen=True):
 
 
 class RefuseSavepoint(msgspec.Struct, frozen=True):
-    """Tell whoever asked for a savepoint that none will be taken."""
+    """Report to the requester of a savepoint that none will be taken."""
 
     savepoint: Savepoint
     reason: str

@@ -1,6 +1,6 @@
-"""What the coordinator machine is told, frozen: messages of subtasks, outcomes of its own commands, and timers.
+"""The events of the coordinator machine, frozen: messages of subtasks, outcomes of its own commands, and timers.
 
-The time comes beside each event, through the machine's door.
+The time comes beside each event, through the machine's entry point.
 """
 
 from __future__ import annotations
@@ -103,7 +103,6 @@ class CheckpointExpired(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """Return what the timer is called."""
         return f"expire-{self.checkpoint}"
 
 

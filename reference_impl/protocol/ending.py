@@ -36,15 +36,16 @@ class Ending:
         self.covered = finished_before
         """Whether a complete checkpoint has all that the subtask did."""
         self.closed_reported = False
-        """Whether the coordinator was told that no barrier reaches the subtask any more, and so has to trigger it."""
+        """Whether it was reported to the coordinator that no barrier reaches the subtask any more, and so has to
+        trigger it."""
         self._first_after_end: CheckpointId | None = None
 
     @property
     def is_drained(self) -> bool:
-        """Tell whether every input has ended."""
+        """Whether every input has ended."""
         return not any(self.open_inputs)
 
-    def tells_closed(self, announced: Callable[[int], bool] | None) -> bool:
+    def take_closed_report(self, announced: Callable[[int], bool] | None) -> bool:
         """Tell, once, that no barrier begins a checkpoint here any more.
 
         ``announced`` tells of a channel whether its end has arrived ahead of being read, where that counts.
@@ -63,5 +64,5 @@ class Ending:
             self._first_after_end = checkpoint
 
     def is_covered_by(self, checkpoint: CheckpointId) -> bool:
-        """Tell whether the snapshot for a checkpoint was taken after the end of all input."""
+        """Return whether the snapshot for a checkpoint was taken after the end of all input."""
         return self._first_after_end is not None and checkpoint >= self._first_after_end

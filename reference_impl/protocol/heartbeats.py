@@ -11,9 +11,8 @@ class FailureDetector:
     """Decides whether a subtask that has been silent for some time is lost."""
 
     def __init__(self, timeout_ms: float) -> None:
-        """Take the longest silence of a healthy subtask."""
         self.timeout_ms = timeout_ms
 
     def is_lost(self, silent_ms: float) -> bool:
-        """Tell whether a subtask that has been silent for this long is lost."""
+        """Return whether a subtask that has been silent for this long is lost."""
         return silent_ms > self.timeout_ms

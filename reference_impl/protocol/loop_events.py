@@ -1,4 +1,4 @@
-"""What the machine of a loop is told, frozen: messages of members, and its timer."""
+"""The events of the machine of a loop, frozen: messages of members, and its timer."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ class LoopState(StrEnum):
     FED = "fed"
     """Records may still come in from outside, or a member does not run yet."""
     COUNTING = "counting"
-    """A wave is under way: some members have not told their counts yet."""
+    """A wave is under way: some members have not reported their counts yet."""
     RESTING = "resting"
     """Records were under way during the last wave; the next one comes after a pause."""
     ENDED = "ended"

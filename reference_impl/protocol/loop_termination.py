@@ -35,10 +35,9 @@ PAUSE_MS = 20.0
 
 
 class LoopTermination(TableMachine[LoopState, LoopCommand]):
-    """Finds the end of one loop in one attempt. ``handle`` is the only door."""
+    """Finds the end of one loop in one attempt. ``handle`` is the only entry point."""
 
     def __init__(self, name: str, members: Sequence[SubtaskId], fed: Sequence[SubtaskId]) -> None:
-        """Take the loop's name, its members, and those that something outside the loop feeds."""
         super().__init__(f"the loop {name}", LoopState.FED)
         self.members = tuple(members)
         self._not_running = dict.fromkeys(members)
@@ -46,12 +45,12 @@ class LoopTermination(TableMachine[LoopState, LoopCommand]):
         self._wave = 0
         self._unanswered: dict[SubtaskId, None] = {}
         self._sums = (0, 0)
-        """Elements sent and taken, as told in the present wave so far."""
+        """Elements sent and taken, as reported in the present wave so far."""
         self._sums_before: tuple[int, int] | None = None
         """The sums of the wave before."""
 
     def handle(self, event: LoopEvent) -> LoopCommands:
-        """Take one event and return what to do, in order; raises ProtocolError if the event is illegal."""
+        """Handle one event and return the commands, in order; raises ProtocolError if the event is illegal."""
         return self._take(event)
 
     def waiting_for(self) -> str:

@@ -48,7 +48,7 @@ class CheckpointBarrier(msgspec.Struct, frozen=True):
 
     @property
     def is_terminal(self) -> bool:
-        """Tell whether nothing behind it may be processed, because the job stops with its savepoint."""
+        """Whether nothing behind it may be processed, because the job stops with its savepoint."""
         return self.savepoint is not None and self.savepoint.stop
 
 
@@ -235,7 +235,7 @@ class RestoredFile(msgspec.Struct, frozen=True):
     key_groups: KeyGroupRange
     served_by: ServedBy
     reason: str = ""
-    """Why the secondary did not serve it, in words."""
+    """Why the secondary did not serve it, as a phrase."""
     cause: StorageCause | None = None
     """What is wrong with the secondary; None if it served, or if there was none to look for."""
     copy_of: int = 0
@@ -292,7 +292,7 @@ class CompletedCheckpoint(msgspec.Struct, frozen=True):
 
     @property
     def stops_the_job(self) -> bool:
-        """Tell whether the job was stopped with it, so that only its commits are left to do."""
+        """Whether the job was stopped with it, so that only its commits are left to do."""
         return self.savepoint is not None and self.savepoint.stop
 
     @property
@@ -320,7 +320,6 @@ class TriggerCheckpoint(msgspec.Struct, frozen=True):
 
     @property
     def barrier(self) -> CheckpointBarrier:
-        """Return the barrier to inject."""
         return CheckpointBarrier(
             self.checkpoint, self.timestamp_ms, savepoint=self.savepoint, reuse_from=self.reuse_from
         )

@@ -1,7 +1,7 @@
 """How parallel the vertices of a job are when there are fewer slots than it wants: a pure decision.
 
-Whoever has most gives up first, so that a vertex loses as small a part of its subtasks as is possible. The same job and
-the same slots always give the same answer.
+The widest vertex gives up subtasks first, so that a vertex loses as small a part of its subtasks as is possible. The
+same job and the same slots always give the same answer.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ def narrowed(
     fixed: Collection[str],
     slots: int,
 ) -> dict[str, int] | None:
-    """Return vertex -> parallelism for so many slots, each subtask in one of its own; None if the job has no room.
+    """Return vertex -> parallelism for so many slots, each subtask in one of its own; None if the job does not fit.
 
     ``wanted`` is what the job has if nothing is missing, and more than that no vertex gets. Two vertices that are
     ``joined``, by a forward edge, stay equally parallel. A ``fixed`` vertex keeps its parallelism, and so do those that

@@ -14,7 +14,7 @@ class AcknowledgeResult(Enum):
 
     ACCEPTED = "accepted"
     DUPLICATE = "duplicate"
-    """This subtask had said the same already: ignored, and nothing is discarded, since its files are in use."""
+    """This subtask had acknowledged it already: ignored, and nothing is discarded, since its files are in use."""
     UNKNOWN = "unknown"
     """The checkpoint was never triggered, or by another attempt, or needs no such part: what was written is removed."""
     LATE = "late"
@@ -71,12 +71,12 @@ class PendingCheckpoint:
 
     @property
     def ends_the_job(self) -> bool:
-        """Tell whether the job is over once it is complete and committed."""
+        """Whether the job is over once it is complete and committed."""
         return self.final or (self.savepoint is not None and self.savepoint.stop)
 
     @property
     def fully_acknowledged(self) -> bool:
-        """Tell whether nobody is missing."""
+        """Whether every acknowledgement has arrived."""
         return not self.awaiting
 
     def complete(self, now_ms: float) -> CompletedCheckpoint:

@@ -27,7 +27,7 @@ which all channels have ended, but those that are RECORD, gets no barrier that b
 
 Order. Snapshots of a subtask are taken in the order of ids, because a sink that prepared a transaction for n can
 prepare no earlier one for an older m. A channel that delivers n without m skipped m, and m is given up. With RECORD
-channels alone anybody may initiate, so the markers of m may come behind those of n: then m is given up here, too.
+channels alone any subtask may initiate, so the markers of m may come behind those of n: then m is given up here, too.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class BarrierRecorder(TableMachine[RecordingState, AlignmentCommand]):
         self.policies = tuple(policies)
         self.patient = patient
         self.initiates = all(policy is ChannelPolicy.RECORD for policy in policies)
-        """Whether the subtask may be told to begin at any time."""
+        """Whether the subtask may be triggered at any time."""
         self.blocked = [False] * len(policies)
         self.closing = [False] * len(policies)
         """The channels whose end has arrived, ahead of being read."""
@@ -116,7 +116,7 @@ class BarrierRecorder(TableMachine[RecordingState, AlignmentCommand]):
         self._last: int = 0
 
     def handle(self, event: RecordingEvent) -> AlignmentCommands:
-        """Take one event and return what to do, in order; raises ProtocolError if the event is illegal."""
+        """Handle one event and return the commands, in order; raises ProtocolError if the event is illegal."""
         return self._take(event)
 
     def state_for(self, event: RecordingEvent) -> RecordingState:
@@ -137,11 +137,11 @@ class BarrierRecorder(TableMachine[RecordingState, AlignmentCommand]):
         return checkpoint <= self._last or checkpoint in self._closed
 
     def is_recording(self, checkpoint: CheckpointId) -> bool:
-        """Tell whether a channel is still being recorded for a checkpoint."""
+        """Return whether a channel is still being recorded for a checkpoint."""
         return checkpoint in self._cuts
 
     def knows_newer(self, checkpoint: CheckpointId) -> bool:
-        """Tell whether a barrier of a newer checkpoint was announced or reached."""
+        """Return whether a barrier of a newer checkpoint was announced or reached."""
         return any(number > checkpoint for number in self._cuts)
 
     def recorded_on(self, channel: int) -> tuple[CheckpointId, ...]:
@@ -149,7 +149,7 @@ class BarrierRecorder(TableMachine[RecordingState, AlignmentCommand]):
         return tuple(number for number, cut in self._cuts.items() if cut.open[channel])
 
     def goes_ahead(self, checkpoint: CheckpointId) -> bool:
-        """Tell whether the barriers of a checkpoint may overtake records from here on."""
+        """Return whether the barriers of a checkpoint may overtake records from here on."""
         cut = self._cuts.get(checkpoint)
         return cut is not None and cut.ahead
 
@@ -207,7 +207,7 @@ class BarrierRecorder(TableMachine[RecordingState, AlignmentCommand]):
         )
 
     def is_announced_closed(self, channel: int) -> bool:
-        """Tell whether the end of a channel has arrived where barriers overtake."""
+        """Return whether the end of a channel has arrived where barriers overtake."""
         return self.closing[channel] and self.policies[channel] is ChannelPolicy.OVERTAKE
 
     # --- ends of channels -----------------------------------------------------------------------------------

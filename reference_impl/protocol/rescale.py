@@ -259,14 +259,14 @@ def _transactions(of: Sequence[OperatorSnapshot], index: int, now: int) -> Itera
 
 
 def _ended(of: Sequence[OperatorSnapshot], own: KeyGroupRange, groups: int) -> bool:
-    """Tell whether the input of all former subtasks had ended that owned any of the key groups."""
+    """Return whether the input of all former subtasks had ended that owned any of the key groups."""
     before = len(of)
     owners = [one for i, one in enumerate(of) if len(key_group_range(i, before, groups).intersection(own))]
     return bool(owners) and all(one.input_ended for one in owners)
 
 
 def half_ended(completed: CompletedCheckpoint, vertex: str, uid: str) -> bool:
-    """Tell whether an operator had seen the end of its input in some of its subtasks and not in others."""
+    """Return whether an operator had seen the end of its input in some of its subtasks and not in others."""
     ended = [_of(part, uid).input_ended for part in completed.snapshots if part.subtask.vertex == vertex]
     return any(ended) and not all(ended)
 

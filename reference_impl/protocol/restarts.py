@@ -36,7 +36,6 @@ class FixedDelay:
     """No restart (``attempts_max`` 0), or a number of restarts after a fixed delay."""
 
     def __init__(self, config: RestartConfig) -> None:
-        """Take the configuration; nothing has failed yet."""
         self._config = config
         self._used = 0
 
@@ -58,7 +57,6 @@ class FailureRate:
     """A fixed delay, unless there were too many failures within some time."""
 
     def __init__(self, config: FailureRateRestart) -> None:
-        """Take the configuration; nothing has failed yet."""
         self._config = config
         self._failures: deque[float] = deque()
         """Times of the failures that still count, oldest first."""
@@ -82,7 +80,6 @@ class ExponentialDelay:
     """A delay that grows with each failure in a row."""
 
     def __init__(self, config: ExponentialDelayRestart) -> None:
-        """Take the configuration; nothing has failed yet."""
         self._config = config
         self._in_row = 0
         self._delay_ms: float = config.initial_ms

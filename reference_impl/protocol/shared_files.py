@@ -25,7 +25,6 @@ class SharedFiles:
     """The shared files of one job, and their users."""
 
     def __init__(self, stored: Iterable[str] = (), completed: Iterable[CompletedCheckpoint] = ()) -> None:
-        """Take the paths of all shared files in storage, and the checkpoints that are kept there."""
         self._users: dict[str, dict[CheckpointId, None]] = {path: {} for path in stored}
         self._written_for: dict[str, int] = {}
         for one in completed:
@@ -65,7 +64,7 @@ class SharedFiles:
         return tuple(sorted(path for path in own if path in self._users))
 
     def take_unused(self) -> tuple[str, ...]:
-        """Return the paths of files that nobody uses, and forget them: they are deleted now."""
+        """Return the paths of files that no checkpoint uses, and forget them: they are deleted now."""
         unused = sorted(path for path, users in self._users.items() if not users)
         for path in unused:
             self._forget(path)

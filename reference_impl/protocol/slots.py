@@ -28,7 +28,7 @@ class Slot(msgspec.Struct, frozen=True, order=True):
 
 
 class Placement(msgspec.Struct, frozen=True):
-    """A placement as observers are told of it."""
+    """A placement as observers see it."""
 
     hosts: Mapping[SubtaskId, str]
     """Where each subtask goes."""
@@ -43,7 +43,7 @@ def placement_of(
     chosen: Mapping[SubtaskId, Slot],
     homes: Mapping[SubtaskId, Sequence[str]],
 ) -> Placement:
-    """Return what observers are told of an assignment."""
+    """Return what observers see of an assignment."""
     capacity = Counter(slot.host for slot in slots)
     return Placement(
         {subtask: slot.host for subtask, slot in chosen.items()},
@@ -93,7 +93,7 @@ def returning(
 ) -> dict[SubtaskId, str]:
     """Return which subtasks go back to which of their homes: as many as possible (a maximum matching).
 
-    If the homes of a subtask are full, another subtask makes room there by moving to a different home of its own that
+    If the homes of a subtask are full, another subtask frees a slot there by moving to a different home of its own that
     has a free slot. Among equals the earlier subtask returns.
     """
     residents: dict[str, list[SubtaskId]] = {host: [] for host in capacity}

@@ -22,16 +22,16 @@ In mode ALIGNED_TIMEOUT a barrier waits in line in output buffers, and they coun
 The barrier of a savepoint with which the job stops is *terminal*: behind it nothing is processed. When the subtask has
 its part and has forwarded the barrier, every input is held (``HoldInput``), and a source reads no more. The end of the
 job finds it like that. Only if the savepoint is aborted does the subtask go on (``ReleaseInput``): it hears so from the
-coordinator, or earlier from a newer barrier, which nobody sends who still stands still.
+coordinator, or earlier from a newer barrier, which no subtask sends that still stands still.
 
 A subtask finishes when all that it did is committed and everything before it has finished (BAR-6, ``ending``). One that
 may not finish yet although everything before it has gets no barrier any more: it says so (``ReportClosed``), and is
 triggered like a source.
 
-Whether records flow is told by the aligner's ``blocked`` list, all that the shell asks (BAR-5). The mode decides which
-aligner that is: it holds channels back (``alignment``), counts barriers (``tracking``, ALO-1), or records channels
-(``recording``). Several checkpoints may pass at once (BAR-4), and outcomes come in any order. So the machine's state
-is about the subtask, and what the snapshots under way still wait for stands beside it.
+Whether records flow follows from the aligner's ``blocked`` list, all that the shell asks (BAR-5). The mode decides
+which aligner that is: it holds channels back (``alignment``), counts barriers (``tracking``, ALO-1), or records
+channels (``recording``). Several checkpoints may pass at once (BAR-4), and outcomes come in any order. So the machine's
+state is about the subtask, and what the snapshots under way still wait for stands beside it.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ SubtaskCommands = tuple[SubtaskCommand, ...]
 
 
 class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
-    """The checkpoint machine of one subtask of one attempt. ``handle`` is the only door."""
+    """The checkpoint machine of one subtask of one attempt. ``handle`` is the only entry point."""
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
         return BarrierRecorder(self.policies, self.name, patient=mode is CheckpointMode.ALIGNED_TIMEOUT)
 
     def handle(self, event: SubtaskEvent) -> SubtaskCommands:
-        """Take one event and return what to do, in order; raises ProtocolError if the event is illegal."""
+        """Handle one event and return the commands, in order; raises ProtocolError if the event is illegal."""
         commands = self._take(event)
         if self.state is SubtaskState.HELD:
             # A recorder that gives an older checkpoint up knows of no stop, and releases every channel.
@@ -190,7 +190,7 @@ class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
     def _after_barrier(self, commands: SubtaskCommands) -> SubtaskCommands:
         """Store what is whole now, and cancel what the aligner gave up after its snapshot was taken.
 
-        Where anybody may initiate, markers of two snapshots may cross each other. The older snapshot is given up
+        Where any subtask may initiate, markers of two snapshots may cross each other. The older snapshot is given up
         without a word then: nothing is wrong, and the newer one will subsume it.
         """
         given_up = [
@@ -249,7 +249,7 @@ class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
         return barrier.is_terminal
 
     def is_outlived(self, checkpoint: CheckpointId) -> bool:
-        """A newer barrier says that the savepoint of a terminal one was aborted: before that, nobody sends it."""
+        """A newer barrier says that the savepoint of a terminal one was aborted: before that, no subtask sends it."""
         return self.aligner is not None and self.aligner.knows_newer(checkpoint)
 
     def _pass_on(self, event: SnapshotTaken) -> SubtaskCommands:
@@ -407,7 +407,7 @@ class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
         """Say once that no barrier begins a checkpoint here any more, unless the subtask finishes by itself."""
         ended = self._then_finish(*self._after_barrier(commands))
         announced = self.recorder.is_announced_closed if self.recorder is not None else None
-        if self.state is SubtaskState.FINISHED or not self.ending.tells_closed(announced):
+        if self.state is SubtaskState.FINISHED or not self.ending.take_closed_report(announced):
             return ended
         return (ReportClosed(), *ended)
 

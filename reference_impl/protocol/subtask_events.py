@@ -1,4 +1,4 @@
-"""What the checkpoint machine of a subtask is told, frozen: barriers, messages, and outcomes of its own commands."""
+"""The events of the checkpoint machine of a subtask, frozen: barriers, messages, and outcomes of its own commands."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ class SubtaskState(StrEnum):
     RUNNING = "running"
     """Records flow, or may: some input has not ended."""
     SNAPSHOTTING = "snapshotting"
-    """The synchronous part of a snapshot is under way; nothing else is told to the machine before its outcome."""
+    """The synchronous part of a snapshot is under way; no other event reaches the machine before its outcome."""
     DRAINED = "drained"
     """Every input has ended; barriers still pass."""
     FINISHED = "finished"

@@ -35,7 +35,7 @@ STORY_TOLD_MAX = 12
 """Most transitions that the text of an error shows."""
 
 Handler = Callable[..., tuple[Any, ...]]
-"""A method of the machine: takes the event, and whatever else comes through the machine's door."""
+"""A method of the machine: takes the event, and whatever else comes through the machine's entry point."""
 
 
 class Ignored(Enum):
@@ -66,7 +66,7 @@ Table = Mapping[Any, Mapping[type, Entry]]
 
 
 class TableMachine(Generic[StateT, CommandT]):
-    """A state machine with a table. A subclass has one door, ``handle``, which calls ``_take``."""
+    """A state machine with a table. A subclass has one entry point, ``handle``, which calls ``_take``."""
 
     TABLE: ClassVar[Table] = {}
     RULES: ClassVar[tuple[Callable[..., Any], ...]] = ()
@@ -74,7 +74,6 @@ class TableMachine(Generic[StateT, CommandT]):
     _rows: ClassVar[dict[Any, dict[type, tuple[Handler, tuple[StrEnum, ...]]]]]
 
     def __init__(self, name: str, state: StateT) -> None:
-        """Take what the machine is called in its story, and its first state."""
         self.name = name
         self.state = state
         self._story: deque[tuple[StrEnum, object, tuple[CommandT, ...]]] = deque(maxlen=STORY_MAX)

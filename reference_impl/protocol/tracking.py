@@ -82,7 +82,7 @@ class BarrierTracker(TableMachine[TrackingState, AlignmentCommand]):
         self._aborted: list[int] = []
 
     def handle(self, event: AlignmentEvent) -> AlignmentCommands:
-        """Take one event and return what to do, in order; raises ProtocolError if the event is illegal."""
+        """Handle one event and return the commands, in order; raises ProtocolError if the event is illegal."""
         return self._take(event)
 
     def state_for(self, event: AlignmentEvent) -> TrackingState:
@@ -179,7 +179,7 @@ class BarrierTracker(TableMachine[TrackingState, AlignmentCommand]):
         return ()
 
     def knows_newer(self, checkpoint: CheckpointId) -> bool:
-        """Tell whether barriers of a newer checkpoint are being counted."""
+        """Return whether barriers of a newer checkpoint are being counted."""
         return any(number > checkpoint for number in self._counted)
 
     def is_obsolete(self, checkpoint: CheckpointId) -> bool:
@@ -187,7 +187,7 @@ class BarrierTracker(TableMachine[TrackingState, AlignmentCommand]):
         return checkpoint <= self._last or checkpoint in self._aborted
 
     def snapshot_due(self, missing: int) -> bool:
-        """Tell whether the snapshot is due with this many channels missing."""
+        """Return whether the snapshot is due with this many channels missing."""
         return missing == 0
 
     def _give_up_beyond_bound(self) -> AlignmentCommands:

@@ -30,7 +30,7 @@ class TransactionHandle(msgspec.Struct, frozen=True):
     checkpoint: CheckpointId
     files: tuple[TransactionFile, ...]
     writer: int | None = None
-    """Index of the subtask that prepared it. None in metadata before version 6: then whoever holds it counts as it."""
+    """Index of the subtask that prepared it. None in metadata before version 6: then its holder counts as it."""
 
 
 def owner_of(writer: int, parallelism: int) -> int:

@@ -74,7 +74,6 @@ class ChannelSnapshots:
         output_buffers: OutputBuffers | None,
         rerouting: Callable[..., Rerouting] = Rerouting,
     ) -> None:
-        """Take the subtask's channels and buffers, and what redistributes records; nothing is recorded yet."""
         self._graph = graph
         self._subtask = subtask
         self._inputs = graph.inputs_of(subtask)
@@ -118,7 +117,7 @@ class ChannelSnapshots:
                 self._output.send_control(channel, barrier)
 
     def sent_in_line(self, barrier: CheckpointBarrier) -> None:
-        """Learn that a barrier was sent in line which may overtake later (UNA-2)."""
+        """A barrier was sent in line which may overtake later (UNA-2)."""
         self._in_line[barrier.checkpoint] = barrier
 
     def has_passed(self, checkpoint: CheckpointId) -> bool:
@@ -151,7 +150,6 @@ class ChannelSnapshots:
             self._recorded[barrier.checkpoint].outputs.setdefault(channel, []).extend(found)
 
     def drop(self, checkpoint: CheckpointId) -> None:
-        """Forget a checkpoint."""
         self._recorded.pop(checkpoint, None)
         self._in_line.pop(checkpoint, None)
 
@@ -161,7 +159,7 @@ class ChannelSnapshots:
         return tuple(sorted({**self._recorded, **self._in_line}))
 
     def is_empty(self, checkpoint: CheckpointId) -> bool:
-        """Tell whether no record is in flight."""
+        """Return whether no record is in flight."""
         recorded = self._recorded[checkpoint]
         return not recorded.inputs and not recorded.outputs
 

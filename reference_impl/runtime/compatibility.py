@@ -3,10 +3,10 @@
 A vertex may have another parallelism than in the checkpoint: its state is redistributed (``protocol.rescale``, RSC-2).
 What cannot be redistributed is refused, before anything in storage is changed, because the job would run on with wrong
 results. With another maximum parallelism, keys belong to other key groups. A stateful operator that is gone, or keeps
-another form of state now, would leave its state to nobody. Records in flight need an edge on which to go on. Those of a
-broadcast that some receivers have applied, and others not, belong to these receivers and no others. And an operator
-that emits its results at the end of its input must not emit them again for keys of a subtask that had reached the end,
-when others had not.
+another form of state now, would leave its state without an owner. Records in flight need an edge on which to go on.
+Those of a broadcast that some receivers have applied, and others not, belong to these receivers and no others. And an
+operator that emits its results at the end of its input must not emit them again for keys of a subtask that had reached
+the end, when others had not.
 
 A vertex of a loop forwards its barrier round the loop to itself. In at-least-once mode it would wait for that barrier
 before it takes its snapshot, and forward it only then. No checkpoint would ever complete.
@@ -76,7 +76,7 @@ def _unread(checkpoint: CompletedCheckpoint, graph: JobGraph, where: str) -> Ite
 def _homeless(
     checkpoint: CompletedCheckpoint, before: JobShape, graph: JobGraph, where: str
 ) -> Iterator[str]:
-    """Yield the channels of which the checkpoint holds records in flight that nobody could take over."""
+    """Yield the channels of which the checkpoint holds records in flight that no subtask could take over."""
     edges = {(edge.source, edge.target, edge.number): edge for edge in new_job(graph).edges}
     was, is_now = widths_of(before), widths_of(graph.shape)
     for channel in channels_held(checkpoint):

@@ -67,7 +67,7 @@ from barrier_tck.reference_impl.protocol.messages import (
 from barrier_tck.reference_impl.runtime.compatibility import require_fitting, require_possible
 from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.runtime.job_observer import JobObserver
-from barrier_tck.reference_impl.runtime.loop_ends import LoopEnds, Told
+from barrier_tck.reference_impl.runtime.loop_coordination import LoopCommands, LoopCoordination
 from barrier_tck.reference_impl.runtime.ports import (
     BackgroundExecutor,
     Clock,
@@ -124,7 +124,7 @@ class CoordinatorDriver:
         self.machine: CoordinatorMachine = components.coordinator_machine(
             config, graph.subtasks, graph.terminal_subtasks
         )
-        self._loops = LoopEnds(graph, components.loop_termination)
+        self._loops = LoopCoordination(graph, components.loop_termination)
         self._redistribute = components.redistribute
         self._timers: dict[str, TimerEvent | WaveDue | JobStarted] = {}
         self._undone: list[DiscardSnapshot | DiscardCheckpoint | DiscardShared] = []
@@ -141,7 +141,7 @@ class CoordinatorDriver:
 
     @property
     def ended(self) -> bool:
-        """Tell whether the job finished, was stopped, or failed."""
+        """Whether the job finished, was stopped, or failed."""
         return self.machine.state in (JobState.FINISHED, JobState.STOPPED, JobState.FAILED)
 
     def waiting_for(self) -> tuple[str, ...]:
@@ -149,7 +149,7 @@ class CoordinatorDriver:
         slots = (f"slots for {len(self._graph.subtasks)} subtasks",) if _SLOTS in self._timers else ()
         return (*self.machine.waiting_for(), *self._loops.waiting_for(), *slots)
 
-    # --- the doors ------------------------------------------------------------------------------------------
+    # --- entry points ------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Load what durable storage holds and deploy the first attempt (COO-6).
@@ -214,7 +214,6 @@ class CoordinatorDriver:
         return ""
 
     def on_message(self, message: Any) -> None:
-        """Take a message of a subtask."""
         observer = self.ports.observer
         match message:
             case StateRestored():
@@ -225,7 +224,7 @@ class CoordinatorDriver:
                 observer.abort_learned(message)
                 return
             case LoopInputEnded() | LoopCounted():
-                self._obey(self._loops.on_message(message))
+                self._carry_out_loop_commands(self._loops.on_message(message))
                 return
             case AcknowledgeCheckpoint():
                 observer.acknowledged(message)
@@ -244,14 +243,13 @@ class CoordinatorDriver:
         if deploying and self.machine.state is not JobState.DEPLOYING:
             self.ports.observer.attempt_running(message.attempt)
             self.ports.probe.reach(RuntimePoint.ATTEMPT_RUNNING, attempt=message.attempt)
-        self._obey(self._loops.on_running(message))
+        self._carry_out_loop_commands(self._loops.on_running(message))
 
     def on_timer(self, name: str) -> None:
-        """Take a timer that came due."""
         event = self._timers.pop(name)
         match event:
             case WaveDue():
-                self._obey(self._loops.on_message(event))
+                self._carry_out_loop_commands(self._loops.on_message(event))
             case JobStarted():
                 self._start_attempt(event, event.completed)
             case RestartDue():
@@ -268,7 +266,7 @@ class CoordinatorDriver:
             graph = self._elasticity.job_for(slots, now_ms, completed)
             if graph is None:  # slots are missing, and may still come
                 self._timers[_SLOTS] = event
-                self.ports.timers.set(_SLOTS, now_ms + self._elasticity.look_again_ms)
+                self.ports.timers.set(_SLOTS, now_ms + self._elasticity.retry_after_ms)
                 return
             narrower = graph.shape != self._elasticity.wanted.shape
             self._slots_short = (len(graph.subtasks) if slots is None else slots) if narrower else None
@@ -278,7 +276,7 @@ class CoordinatorDriver:
         self.feed(event)
 
     def on_attempt_failed(self, attempt: int, reason: str, subtask: SubtaskId | None = None) -> None:
-        """Learn that a process of an attempt is lost; an attempt that is over already is ignored."""
+        """A process of an attempt is lost; an attempt that is over already is ignored."""
         self.feed(AttemptFailed(AttemptNumber(attempt), reason, subtask))
 
     def _cannot_reserve(self, attempt: AttemptNumber, what: str, error: RuntimeFailure) -> None:
@@ -286,7 +284,7 @@ class CoordinatorDriver:
         self.feed(AttemptFailed(attempt, why, cause=Cause.STORAGE_FAILED))
 
     def on_attempt_stopped(self, attempt: int) -> None:
-        """Learn that a stopped attempt is gone."""
+        """A stopped attempt is gone."""
         self.feed(AttemptStopped(AttemptNumber(attempt)))
 
     # --- commands -------------------------------------------------------------------------------------------
@@ -346,7 +344,8 @@ class CoordinatorDriver:
         self._send((command.subtask,), _trigger_of(command))
 
     def _initiators(self, checkpoint: CheckpointId) -> tuple[SubtaskId, ...]:
-        """Return who is told of a checkpoint: the sources, or those that the configuration names (CHL-1)."""
+        """Return the subtasks that a checkpoint is triggered at: the sources, or those that the configuration names
+        (CHL-1)."""
         config = self.machine.config.checkpoints
         chosen = config.initiators_of(checkpoint) if config is not None else ()
         if not chosen:
@@ -386,7 +385,8 @@ class CoordinatorDriver:
         self._send(self._graph.subtasks, NotifyCheckpointAborted(command.checkpoint, command.reason))
 
     def _discard(self, command: DiscardSnapshot | DiscardCheckpoint | DiscardShared) -> None:
-        """Delete what nobody needs; if storage fails, again when the next checkpoint completes, or in the end."""
+        """Delete what is not needed any more; if storage fails, again when the next checkpoint completes, or in the
+        end."""
         storage = self.ports.storage
         try:
             match command:
@@ -412,7 +412,7 @@ class CoordinatorDriver:
         self._timers[command.timer.name] = command.timer
         self.ports.timers.set(command.timer.name, command.at_ms)
 
-    def _obey(self, told: Told) -> None:
+    def _carry_out_loop_commands(self, told: LoopCommands) -> None:
         """Do what the machines of loops ask for."""
         for loop, command in told:
             match command:

@@ -20,10 +20,9 @@ _LOOKS = 10
 
 
 class Elasticity:
-    """Decides before each attempt of one job; it is told how many slots there are, and what time it is."""
+    """Decides before each attempt of one job; the number of slots and the time are its input."""
 
     def __init__(self, graph: JobGraph, config: ElasticConfig, narrow: Narrow) -> None:
-        """Take the job with the parallelism that it is meant to have."""
         self.wanted = graph
         """The job if no slot is missing."""
         self._config = config
@@ -35,7 +34,7 @@ class Elasticity:
             graph.vertex(name)  # raises JobUsageError if there is none of that name
 
     @property
-    def look_again_ms(self) -> float:
+    def retry_after_ms(self) -> float:
         """Return after how long to ask again if slots are missing."""
         return max(1.0, self._config.wait_ms / _LOOKS)
 
@@ -56,8 +55,8 @@ class Elasticity:
     ) -> JobGraph | None:
         """Return the job to deploy now, or None: slots are missing, and they may still come.
 
-        ``slots`` None: there is room for any job. ``completed`` are the checkpoints from which the attempt may start.
-        If there is no room at any parallelism, or none that these checkpoints allow, it is the job of the attempt
+        ``slots`` None: any job fits. ``completed`` are the checkpoints from which the attempt may start.
+        If the job fits at no parallelism, or at none that these checkpoints allow, it is the job of the attempt
         before, which then waits for its slots.
         """
         enough = slots is None or slots >= len(self.wanted.subtasks)
@@ -85,7 +84,7 @@ class Elasticity:
 
 
 def _fits(graph: JobGraph, completed: Sequence[CompletedCheckpoint]) -> bool:
-    """Tell whether a job can start from each of some checkpoints."""
+    """Return whether a job can start from each of some checkpoints."""
     try:
         require_fitting(graph, completed)
     except IncompatibleState:

@@ -1,4 +1,4 @@
-"""What a job tells whoever watches it, in every world."""
+"""The observer of a job: what is reported while it runs, in every world."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from barrier_tck.reference_impl.protocol.slots import Placement
 
 
 class JobObserver:
-    """Told what happens to a job, for histories and reports. Does nothing: inherit and override what is of interest.
+    """Notified of what happens to a job, for histories and reports. Does nothing: inherit and override what is of
+    interest.
 
     Every call comes on the coordinator's thread, which stands still until it returns.
     """
@@ -34,7 +35,7 @@ class JobObserver:
         """Every subtask runs."""
 
     def attempt_ended(self, attempt: int, cause: Cause, reason: str) -> None:
-        """An attempt ended; ``reason`` says it in words (empty if it finished).
+        """An attempt ended; ``reason`` is a sentence (empty if it finished).
 
         One whose number could not be made durable has ended, and never started.
         """
@@ -48,7 +49,7 @@ class JobObserver:
     def checkpoint_triggered(
         self, checkpoint: int, attempt: int, final: bool, savepoint: Savepoint | None, reserving_ms: float
     ) -> None:
-        """The sources are told to inject barriers; ``final`` says whether all input had been consumed before.
+        """The sources are asked to inject barriers; ``final`` says whether all input had been consumed before.
 
         Before, its id was made durable, which took ``reserving_ms`` milliseconds; its timeout has begun already.
         """
@@ -63,13 +64,13 @@ class JobObserver:
         """An acknowledgement arrived, with its metrics (accepted or not)."""
 
     def checkpoint_completed(self, completed: CompletedCheckpoint) -> None:
-        """The metadata is durable; nothing has been discarded for it yet, and no subtask has been told."""
+        """The metadata is durable; nothing has been discarded for it yet, and no subtask has been notified."""
 
     def checkpoint_aborted(self, checkpoint: int, attempt: int, cause: Cause, reason: str) -> None:
         """A checkpoint was given up."""
 
     def abort_learned(self, message: AbortNoted) -> None:
-        """A subtask was told of an abort (COO-2)."""
+        """A subtask was notified of an abort (COO-2)."""
 
     def committed(self, subtask: SubtaskId, attempt: int, checkpoint: int) -> None:
         """A terminal subtask committed."""

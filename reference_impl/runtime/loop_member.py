@@ -41,7 +41,6 @@ class LoopMember:
         output: ChannelOutput,
         coordinator: CoordinatorLink,
     ) -> None:
-        """Take a subtask that is part of a loop, the port that its output goes to, and its way to the coordinator."""
         self.loop = loop.name
         self.sent = 0
         """Elements put into channels to members in this attempt, recovered ones among them."""

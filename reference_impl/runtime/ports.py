@@ -1,7 +1,7 @@
 """The ports: everything the shell needs from a world. Spark and the simulator each supply a set.
 
 The shell is single-threaded: a world calls one subtask driver (or the coordinator driver) from one thread at a
-time, and every outcome of a background task comes back through the driver's own door.
+time, and every outcome of a background task comes back through the driver's own entry points.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class RuntimePoint(Enum):
     RESTORED = "restored"
     """The subtask has its state and is about to run."""
     CHECKPOINT_TRIGGERED = "checkpoint_triggered"
-    """Coordinator: the sources were told to inject barriers."""
+    """Coordinator: the sources were asked to inject barriers."""
     ALL_ACKNOWLEDGED = "all_acknowledged"
     """Coordinator: the last acknowledgement came; the metadata is not yet durable."""
     CHECKPOINT_COMPLETED = "checkpoint_completed"
-    """Coordinator: the metadata is durable; no subtask was told."""
+    """Coordinator: the metadata is durable; no subtask was notified."""
     CHECKPOINT_ABORTED = "checkpoint_aborted"
     """Coordinator: the checkpoint was given up."""
     ATTEMPT_STARTED = "attempt_started"
@@ -74,7 +74,7 @@ class Clock(Protocol):
 
 
 class Probe(Protocol):
-    """Told of every protocol point; may not return if the process is killed at that point."""
+    """Called at every protocol point; may not return if the process is killed at that point."""
 
     def reach(self, point: RuntimePoint, checkpoint: CheckpointId | None = None, attempt: int = 0) -> None:
         """Report that this subtask stands at a point, or that the coordinator does, which names the ``attempt``."""
@@ -106,7 +106,7 @@ class OutputBuffers(Protocol):
         """
 
     def holds(self, channel: int, checkpoint: CheckpointId) -> bool:
-        """Tell whether the barrier of a checkpoint waits in the output buffer of a channel."""
+        """Return whether the barrier of a checkpoint waits in the output buffer of a channel."""
 
     def recover(self, channel: int, fragments: Sequence[Fragment]) -> None:
         """Put data of a checkpoint first into a channel, before anything was sent on it (UNA-1)."""
@@ -118,7 +118,7 @@ class InputBuffers(Protocol):
     When a barrier arrives at the receiver's end, ahead of being read, the world calls the driver's
     ``on_announced(channel, barrier)``; it stays in the queue. While ``driver.recording[channel]`` is not 0, the world
     calls ``on_arrived(channel, buffer)`` for the data that arrives; that stays in the queue too. Each piece of data is
-    either returned by ``overtake`` or told by ``on_arrived``, never both. A barrier is read at its place even if the
+    either returned by ``overtake`` or passed to ``on_arrived``, never both. A barrier is read at its place even if the
     batch around it is incomplete.
     """
 
@@ -139,8 +139,8 @@ class InputBuffers(Protocol):
     def hold(self, held: bool) -> None:
         """Take in whatever arrives, whether or not there is room, since nothing is read while the input is held.
 
-        Behind a terminal barrier nobody reads, and what comes before the barriers of others must not wait for that: a
-        sender that waits for room could not read up to its own barriers on channels that are aligned.
+        Behind a terminal barrier nothing is read, and what comes before the barriers of others must not wait for that:
+        a sender that waits for room could not read up to its own barriers on channels that are aligned.
         """
 
     def before_all(self, channel: int) -> int:
@@ -179,7 +179,7 @@ class Deployer(Protocol):
     """Starts and ends attempts."""
 
     def slots(self) -> int | None:
-        """Return how many subtasks there is room for now; None: for any number. Only elastic jobs ask."""
+        """Return how many subtasks fit now; None: any number. Only elastic jobs ask."""
 
     def deploy(self, attempt: int, graph: Any, restore: Any) -> None:
         """Start every subtask of the attempt's job (JobGraph), each with its part of ``restore`` (CompletedCheckpoint

@@ -37,7 +37,6 @@ class Rerouting:
     """Reads the records in flight that one subtask takes over, and keeps those that are its own."""
 
     def __init__(self, graph: JobGraph, subtask: SubtaskId, plane: DataPlane, reader: StateReader) -> None:
-        """Take the job, one of its subtasks, the form of its batches, and what reads files."""
         self._graph = graph
         self._subtask = subtask
         self._plane = plane

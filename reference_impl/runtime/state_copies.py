@@ -25,7 +25,7 @@ from barrier_tck.reference_impl.runtime.channel_snapshots import (
     EncodedChannels,
 )
 from barrier_tck.reference_impl.runtime.components import Components
-from barrier_tck.reference_impl.runtime.snapshotting import SnapshotInProgress
+from barrier_tck.reference_impl.runtime.snapshot_in_progress import SnapshotInProgress
 from barrier_tck.reference_impl.runtime.subtask_deployment import SubtaskDeployment, SubtaskPorts
 from barrier_tck.reference_impl.runtime_errors import (
     CorruptStateError,
@@ -112,7 +112,7 @@ class StateCopies:
         return checkpoint, self._deployment.attempt, self._deployment.subtask, operator
 
     def begin(self, barrier: CheckpointBarrier) -> None:
-        """Learn where the files of the checkpoint that now begins belong: those of a savepoint are the user's.
+        """Note where the files of the checkpoint that now begins belong: those of a savepoint are the user's.
 
         The writers of its snapshot are made before the next one begins.
         """
@@ -189,7 +189,7 @@ class StateCopies:
         return state
 
     def no_channels(self, snapshot: SnapshotInProgress) -> None:
-        """Learn that no record was in flight."""
+        """No record was in flight."""
         self._part_ended(snapshot)
 
     def _part_ended(self, snapshot: SnapshotInProgress) -> None:
@@ -206,15 +206,15 @@ class StateCopies:
         return None if self.local is None else self.local.report(checkpoint)
 
     def completed(self, checkpoint: CheckpointId) -> None:
-        """Learn that a checkpoint is complete: older local copies go (LOC-3)."""
+        """A checkpoint is complete: older local copies go (LOC-3)."""
         if self.local is not None:
             self.local.confirm(checkpoint)
 
     def drop(self, checkpoint: CheckpointId) -> CheckpointId | None:
-        """Learn that a checkpoint failed: its local copy goes.
+        """A checkpoint failed: its local copy goes.
 
         Return the newest checkpoint that was begun here if that is newer and this one never was; else None, also if
-        it is so old that nobody remembers.
+        it is too old to be remembered.
         """
         if self.local is not None:
             self.local.drop(checkpoint)
@@ -224,12 +224,12 @@ class StateCopies:
         return newest if newest > checkpoint else None
 
     def finish(self) -> None:
-        """Learn that the job is over: all local copies go."""
+        """The job is over: all local copies go."""
         if self.local is not None:
             self.local.finish()
 
     def close(self) -> None:
-        """Learn that the process leaves; copies stay for the next attempt."""
+        """The process leaves; copies stay for the next attempt."""
         if self.local is not None:
             self.local.close(self._restored)
 

@@ -38,7 +38,7 @@ class SubtaskDeployment:
 
     @property
     def finished_before(self) -> bool:
-        """Tell whether the subtask had finished in what is restored: it reads and emits nothing again (BAR-6)."""
+        """Whether the subtask had finished in what is restored: it reads and emits nothing again (BAR-6)."""
         return self.restore is not None and self.restore.finished
 
 

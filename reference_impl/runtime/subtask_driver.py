@@ -76,16 +76,16 @@ from barrier_tck.reference_impl.protocol.subtask_events import (
 )
 from barrier_tck.reference_impl.runtime.channel_snapshots import ChannelSnapshots, policies_of
 from barrier_tck.reference_impl.runtime.components import Components
-from barrier_tck.reference_impl.runtime.kept_promises import Promises
 from barrier_tck.reference_impl.runtime.loop_member import LoopMember, end_of_input
 from barrier_tck.reference_impl.runtime.operator_contexts import context_of, reader_of
 from barrier_tck.reference_impl.runtime.ports import RECORDS_PROCESSED, Buffer, RuntimePoint
 from barrier_tck.reference_impl.runtime.routing import Router
-from barrier_tck.reference_impl.runtime.snapshotting import SnapshotInProgress
+from barrier_tck.reference_impl.runtime.snapshot_in_progress import SnapshotInProgress
 from barrier_tck.reference_impl.runtime.state_copies import StateCopies
 from barrier_tck.reference_impl.runtime.subtask_deployment import SubtaskDeployment, SubtaskPorts
 from barrier_tck.reference_impl.runtime.subtask_end import SubtaskEnd
 from barrier_tck.reference_impl.runtime.subtask_timers import SubtaskTimers
+from barrier_tck.reference_impl.runtime.unconfirmed_snapshots import UnconfirmedSnapshots
 from barrier_tck.reference_impl.runtime_errors import RuntimeFailure
 from barrier_tck.reference_impl.state.working_directory import WorkingDirectory
 
@@ -148,9 +148,9 @@ class SubtaskDriver:
         self._snapshots: dict[CheckpointId, SnapshotInProgress] = {}
         self._timers = SubtaskTimers(self.operators, ports.timers, ports.clock, ports.has_room)
         self._alignment_started_ms: dict[CheckpointId, float] = {}
-        self._promises = Promises(ports.storage, deployment.attempt)
+        self._unconfirmed = UnconfirmedSnapshots(ports.storage, deployment.attempt)
 
-    # --- the doors ------------------------------------------------------------------------------------------
+    # --- entry points ------------------------------------------------------------------------------------------
 
     def open(self) -> None:
         """Open the operators, restore their state, and report that the subtask runs.
@@ -203,13 +203,13 @@ class SubtaskDriver:
                 self.feed(ChannelClosed(channel))
 
     def on_announced(self, channel: int, barrier: CheckpointBarrier) -> None:
-        """Learn that a barrier arrived on an input channel, ahead of being read; only if barriers overtake."""
+        """A barrier arrived on an input channel, ahead of being read; only if barriers overtake."""
         if self._announced[channel]:
             self.ports.probe.reach(RuntimePoint.BARRIER_RECEIVED, barrier.checkpoint)
             self.feed(BarrierAnnounced(channel, barrier))
 
     def on_close_announced(self, channel: int) -> None:
-        """Learn that the end of an input channel arrived, ahead of being read."""
+        """The end of an input channel arrived, ahead of being read."""
         if self._announced[channel]:
             self.feed(CloseAnnounced(channel))
 
@@ -221,17 +221,15 @@ class SubtaskDriver:
         self.channels.arrived(channel, buffer, self.machine.recorder.recorded_on(channel))
 
     def on_sent(self, channel: int, checkpoint: CheckpointId) -> None:
-        """Learn that a barrier that was sent in line has left an output buffer."""
+        """A barrier that was sent in line has left an output buffer."""
         if self.channels.has_passed(checkpoint):
             self.feed(OutputsPassed(checkpoint))
 
     def on_timer(self, name: str) -> None:
-        """Learn that a timer's time has come."""
         if (checkpoint := self._timers.due(name, self.run_chain)) is not None:
             self.feed(AlignmentTimedOut(checkpoint))
 
     def on_message(self, message: ToSubtask) -> None:
-        """Take a message of the coordinator."""
         match message:
             case TriggerCheckpoint(checkpoint=checkpoint):
                 self.ports.probe.reach(RuntimePoint.BARRIER_RECEIVED, checkpoint)
@@ -265,7 +263,7 @@ class SubtaskDriver:
     def close(self) -> None:
         """Release everything, committing nothing; snapshots under way are cancelled. Closing twice is harmless.
 
-        If a newer attempt has taken over, nobody else can remove what this process wrote too late (REC-2).
+        If a newer attempt has taken over, no other process can remove what this process wrote too late (REC-2).
         """
         for snapshot in self._snapshots.values():
             with contextlib.suppress(RuntimeFailure):  # if the disk refuses, the files stay: the process ends
@@ -275,7 +273,7 @@ class SubtaskDriver:
                 self.copies.drop(snapshot.checkpoint)
         self._snapshots.clear()
         with contextlib.suppress(RuntimeFailure):
-            self._promises.break_if_superseded(self.operators)
+            self._unconfirmed.discard_if_superseded(self.operators)
         try:
             self.copies.close()
             for operator in self.operators:
@@ -446,7 +444,7 @@ class SubtaskDriver:
         deployment = self.deployment
         part = SubtaskSnapshot(deployment.subtask, deployment.attempt, snapshot.parts, snapshot.channels)
         metrics = snapshot.metrics(self.copies.report(command.checkpoint))
-        self._promises.acknowledged(command.checkpoint, part)
+        self._unconfirmed.acknowledged(command.checkpoint, part)
         self.ports.coordinator.send(
             AcknowledgeCheckpoint(deployment.attempt, command.checkpoint, deployment.subtask, part, metrics)
         )
@@ -459,7 +457,7 @@ class SubtaskDriver:
 
     def _notify_complete(self, command: NotifyOperatorsComplete) -> None:
         self.ports.probe.reach(RuntimePoint.COMPLETION_NOTIFIED, command.checkpoint)
-        self._promises.completed(command.checkpoint)
+        self._unconfirmed.completed(command.checkpoint)
         for operator in self.operators:
             operator.checkpoint_completed(command.checkpoint)
         self.copies.completed(command.checkpoint)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from barrier_tck.reference_impl.operators.api import Operator, Payload, SourceReader
-from barrier_tck.reference_impl.operators.list_process import KeepsLists
+from barrier_tck.reference_impl.operators.list_process import HasListStates
 from barrier_tck.reference_impl.protocol.messages import (
     ChannelsClosed,
     EndOfChannel,
@@ -35,7 +35,6 @@ class SubtaskEnd:
         coordinator: CoordinatorLink,
         is_terminal: bool,
     ) -> None:
-        """Take what was deployed, and the ways to the receivers and to the coordinator."""
         self._deployment = deployment
         self._operators = operators
         self._router = router
@@ -64,7 +63,7 @@ class SubtaskEnd:
         """Close the output channels, and say that the subtask has finished (BAR-6).
 
         What it says becomes its part of later checkpoints: how far its source was read, the lists that others may need
-        (RSC-3), and no file, since nobody needs its keyed state again.
+        (RSC-3), and no file, since no subtask needs its keyed state again.
         """
         deployment, before = self._deployment, self._deployment.restore
         self._router.send_control(EndOfChannel())
@@ -82,4 +81,4 @@ class SubtaskEnd:
 
 
 def _lists_of(operator: Operator) -> tuple[StateList, ...] | msgspec.UnsetType:
-    return operator.stored_lists() if isinstance(operator, KeepsLists) else msgspec.UNSET
+    return operator.stored_list_states() if isinstance(operator, HasListStates) else msgspec.UNSET

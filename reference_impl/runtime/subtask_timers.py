@@ -23,7 +23,6 @@ class SubtaskTimers:
     def __init__(
         self, operators: Sequence[Operator], timers: Timers | None, clock: Clock, has_room: Callable[[], bool]
     ) -> None:
-        """Take the chain, and of the world its timers, its time and whether more may be sent."""
         self._timed = [
             (place, operator) for place, operator in enumerate(operators) if isinstance(operator, HasTimers)
         ]
@@ -44,7 +43,7 @@ class SubtaskTimers:
         self._set(name, self._clock.now_ms() + timeout_ms)
 
     def due(self, name: str, run_chain: Callable[[int, Payload | None], None]) -> CheckpointId | None:
-        """Learn that a timer of the world has gone off; return the checkpoint whose alignment has timed out, if any.
+        """A timer of the world has gone off; return the checkpoint whose alignment has timed out, if any.
 
         ``run_chain`` passes a batch through the chain from a position on.
         """

@@ -52,7 +52,7 @@ class DictionaryDecoder:
                 )
 
     def takes(self, batch: pa.RecordBatch) -> bool:
-        """Tell whether a batch has the schema."""
+        """Return whether a batch has the schema."""
         return self.schema is batch.schema or bool(self.schema == batch.schema)
 
     def decoded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -80,7 +80,7 @@ class BatchSerializer:
         self._collector.parts.clear()
 
     def takes(self, batch: pa.RecordBatch) -> bool:
-        """Tell whether a batch has the schema of this serializer."""
+        """Return whether a batch has the schema of this serializer."""
         return self._decoder.takes(batch)
 
     def buffers(self, batch: pa.RecordBatch) -> list[Any]:

@@ -37,7 +37,7 @@ from barrier_tck.reference_impl.spark.link_messages import (
     Resume,
     SlotOffer,
 )
-from barrier_tck.reference_impl.spark.listening import bound_sends, shut
+from barrier_tck.reference_impl.spark.listener import bound_sends, shut
 from barrier_tck.reference_impl.spark.mailbox import SubtaskCancelled
 
 _JOIN_TIMEOUT_S = 2.0
@@ -127,7 +127,7 @@ class ControlLink:
         """Tell the coordinator with the heartbeats how many data channels were refused; ``take`` returns new ones."""
         self._refused = take
 
-    def tell_refused(self) -> None:
+    def send_refused(self) -> None:
         """Tell now how many data channels were refused; raises SubtaskCancelled if the coordinator is gone."""
         refused = self._refused()
         if refused:
@@ -209,7 +209,7 @@ class ControlLink:
                 return
             try:
                 self.send(Heartbeat())
-                self.tell_refused()
+                self.send_refused()
             except SubtaskCancelled as error:
                 self._end(str(error))
                 return
@@ -223,7 +223,6 @@ class SlotProbe:
     """The ``Probe`` port: stops at watched points, and reports the first records of the attempt."""
 
     def __init__(self, link: ControlLink, clock: Clock, watched: frozenset[RuntimePoint]) -> None:
-        """Take the points at which this subtask stops; all others cost nothing."""
         self._link = link
         self._clock = clock
         self._watched = watched

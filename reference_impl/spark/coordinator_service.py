@@ -1,4 +1,4 @@
-"""The driver's side of the control connections: who may register, who is alive, who said what.
+"""The driver's side of the control connections: which slots may register, which are alive, and what they sent.
 
 One connection per slot, for the slot's whole life. Reader threads decode and hand on; every decision is made
 on the coordinator's event loop. Only slots of the current attempt are let in, and what comes over a
@@ -41,7 +41,7 @@ from barrier_tck.reference_impl.spark.link_messages import (
     SlotOffer,
     SubtaskLeft,
 )
-from barrier_tck.reference_impl.spark.listening import Listener, bound_sends, shut
+from barrier_tck.reference_impl.spark.listener import Listener, bound_sends, shut
 
 _log = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class SlotConnection:
         self.last_heard = time.monotonic()
         """Seconds of the monotonic clock."""
         self.left = False
-        """Whether the subtask said that it leaves."""
+        """Whether the subtask announced that it leaves."""
         self.lost = False
         self.peer = describe_peer(connection)
         self._connection = connection
@@ -104,7 +104,7 @@ class SlotEvents(Protocol):
         """A slot of the current attempt registered; its ``offer`` is set."""
 
     def message_received(self, connection: SlotConnection, message: Any) -> None:
-        """A slot said something."""
+        """A message of a slot arrived."""
 
     def slot_lost(self, connection: SlotConnection, reason: str) -> None:
         """A connection ended; ``connection.left`` tells whether that was announced."""
@@ -142,7 +142,6 @@ class CoordinatorService:
         self._closed = False
 
     def start(self) -> None:
-        """Begin to accept."""
         threading.Thread(
             target=self._listener.accept_each, args=(self._serve,), name="coordinator-accept", daemon=True
         ).start()
@@ -157,7 +156,7 @@ class CoordinatorService:
             connection.close()
 
     def close_attempt(self) -> None:
-        """Let nobody in until the next attempt; every connection ends."""
+        """Admit no slot until the next attempt; every connection ends."""
         self.admit_attempt(0)
 
     def close(self) -> None:
@@ -184,7 +183,7 @@ class CoordinatorService:
             }
         return here | there
 
-    def silent(self) -> list[SlotConnection]:
+    def timed_out(self) -> list[SlotConnection]:
         """Return the connections whose silence means that their subtask is lost, by slot. Call it regularly.
 
         A slot that has not offered itself yet is not among them: it may still be on its way.

@@ -14,7 +14,7 @@ from barrier_tck.reference_impl.spark.import_path import prefer_installed
 prefer_installed()  # before anything of PySpark is imported
 
 # Worker processes are forked from this one: no thread may exist by then, so the linear algebra library, which
-# starts a pool when it is imported, is told not to.
+# starts a pool when it is imported, is kept from it.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 

@@ -5,7 +5,7 @@ subtasks, and stay until the attempt ends. The coordinator driver, the deployer,
 thread, the event loop; other threads only post to it.
 
 An attempt ends in this order: its control connections are closed, which ends every subtask wherever it
-stands; Spark is told to cancel the stage; and once the stage's thread is back, the coordinator may deploy the
+stands; Spark is asked to cancel the stage; and once the stage's thread is back, the coordinator may deploy the
 next. What an old process still does after that is fenced off by its attempt number (REC-2).
 """
 
@@ -48,7 +48,7 @@ from barrier_tck.reference_impl.spark.link_messages import (
     Resume,
     WatchedPoint,
 )
-from barrier_tck.reference_impl.spark.placing import addresses, assigned, deployment_of, process_of
+from barrier_tck.reference_impl.spark.placement import addresses, assign_slots, deployment_of, process_of
 from barrier_tck.reference_impl.spark.routes import CoordinatorAddress, DirectRoutes, Routes
 from barrier_tck.reference_impl.spark.running_attempt import JobEnd, RunningAttempt
 from barrier_tck.reference_impl.spark.slot_count import slots_of
@@ -56,7 +56,7 @@ from barrier_tck.reference_impl.spark.spark_observer import SparkJobObserver, Su
 from barrier_tck.reference_impl.spark.spark_options import SparkOptions
 from barrier_tck.reference_impl.spark.stage import BarrierStage, StageOutcome
 from barrier_tck.reference_impl.spark.subtask_process import SubtaskProgram
-from barrier_tck.reference_impl.spark.warming import ExecutorWarmer
+from barrier_tck.reference_impl.spark.warm_up import ExecutorWarmUp
 from barrier_tck.reference_impl.storage.filesystem import FileSystem, LocalFileSystem
 
 _log = logging.getLogger(__name__)
@@ -111,7 +111,7 @@ class SparkJobRunner:
         self._clock = MonotonicClock()
         self._loop = EventLoop(self._clock, self._after_each, self._crashed)
         self._background = LoopBackground(self._loop.post, 1, "metadata")
-        self._warmer = ExecutorWarmer(self._context, f"{graph.name}-{self._run_id}-warming")
+        self._warmer = ExecutorWarmUp(self._context, f"{graph.name}-{self._run_id}-warming")
         self._driver: CoordinatorDriver | None = None
         self._service: CoordinatorService | None = None
         self._attempt: RunningAttempt | None = None
@@ -229,7 +229,6 @@ class SparkJobRunner:
         self._ended.set()
 
     def __enter__(self) -> SparkJobRunner:
-        """Start."""
         try:
             self.start()
         except BaseException:
@@ -238,7 +237,6 @@ class SparkJobRunner:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close."""
         self.close()
 
     def now_ms(self) -> float:
@@ -250,7 +248,7 @@ class SparkJobRunner:
         return dict(self._processes)
 
     def waiting_for(self) -> tuple[str, ...]:
-        """Return what the job waits for, in words (REC-6)."""
+        """Return what the job waits for, as a sentence (REC-6)."""
         driver = self._driver
         if driver is None or self._ended.is_set():
             return ()
@@ -319,7 +317,7 @@ class SparkJobRunner:
         stage.start()
 
     def stop(self, attempt: int, reason: str) -> None:
-        """Deployer: end an attempt; the coordinator is told when the stage has ended."""
+        """Deployer: end an attempt; the coordinator is notified when the stage has ended."""
         driver = self._required_driver()
         current = self._attempt
         if current is None or current.number != attempt:
@@ -350,7 +348,6 @@ class SparkJobRunner:
             self._place(attempt)
 
     def message_received(self, connection: SlotConnection, message: Any) -> None:
-        """Take a message of a subtask."""
         attempt, subtask = self._attempt, connection.subtask
         if attempt is None or attempt.stopping or connection.attempt != attempt.number or subtask is None:
             return
@@ -374,7 +371,7 @@ class SparkJobRunner:
         if attempt is None or attempt.stopping or connection.attempt != attempt.number or connection.left:
             return
         if self._crash is not None:
-            return  # its connection was ended from this side: nobody recovers any more
+            return  # its connection was ended from this side: no recovery follows
         offer, where = connection.offer, f"slot {connection.slot} at {connection.peer}"
         if offer is not None:
             process = f"worker {offer.worker_pid} of executor {offer.executor_id}"
@@ -384,7 +381,7 @@ class SparkJobRunner:
     # --- inside ---------------------------------------------------------------------------------------------
 
     def _place(self, attempt: RunningAttempt) -> None:
-        offer_of, placement = assigned(attempt)
+        offer_of, placement = assign_slots(attempt)
         if self._config.local_recovery:
             self._observer.subtasks_assigned(attempt.number, placement)
         self._processes = {
@@ -449,7 +446,7 @@ class SparkJobRunner:
             self._loop.set_timer("slots-there", again_ms, lambda: self._watch_slots(attempt))
 
     def _watch_heartbeats(self) -> None:
-        for connection in self._required_service().silent():
+        for connection in self._required_service().timed_out():
             if not connection.lost:
                 connection.lost = True
                 connection.close()
@@ -470,7 +467,7 @@ class SparkJobRunner:
             )
             self._ended.set()
         elif not attempt.stopping:
-            # The subtasks were told to leave; those that do not are made to.
+            # The subtasks were asked to leave; those that do not are made to.
             attempt.stopping = True
             self._loop.set_timer("leave", self._clock.now_ms() + _LEAVE_TIMEOUT_MS, self._leave_now)
 

@@ -1,6 +1,6 @@
 """The coordinator's thread: runs one call at a time, timed calls included.
 
-Everything that touches the coordinator driver is posted here by whoever learns of it: reader threads of
+Everything that touches the coordinator driver is posted here by the thread that notices it: reader threads of
 control connections, the thread that waits for the Spark stage, background tasks.
 """
 
@@ -23,11 +23,9 @@ class MonotonicClock:
     """Milliseconds that never go back, anchored to the wall clock once so that they read as times of day."""
 
     def __init__(self, start_ms: float | None = None) -> None:
-        """Start at a given time, or at the wall clock's."""
         self._offset_ms = (time.time() * 1000.0 if start_ms is None else start_ms) - time.monotonic() * 1000.0
 
     def now_ms(self) -> float:
-        """Return the time in milliseconds."""
         return time.monotonic() * 1000.0 + self._offset_ms
 
 
@@ -54,7 +52,6 @@ class EventLoop:
         self._thread = threading.Thread(target=self._run, name="coordinator", daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def stop(self, timeout_s: float) -> bool:
@@ -112,7 +109,6 @@ class LoopBackground:
     """The ``BackgroundExecutor`` port: runs tasks on threads, delivers outcomes through ``deliver``."""
 
     def __init__(self, deliver: Callable[[Callable[[], None]], None], threads: int, name: str) -> None:
-        """Take how to make a call on the owner's thread."""
         self._deliver = deliver
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
 

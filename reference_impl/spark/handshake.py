@@ -81,7 +81,6 @@ class HandshakeRefused(RuntimeFailure):
     """The peer is not who it should be, or is not wanted; the message names its address and the reason."""
 
     def __init__(self, message: str, kind: Refusal = Refusal.NO_HANDSHAKE) -> None:
-        """Take the message for people, and the kind."""
         super().__init__(message)
         self.kind = kind
 

@@ -37,7 +37,7 @@ def _is_archive(path: str) -> bool:
 
 
 def _is_installed(archive: str, path: list[str]) -> bool:
-    """Tell whether an import along ``path`` finds what the archive holds, in the same version."""
+    """Return whether an import along ``path`` finds what the archive holds, in the same version."""
     py4j = _PY4J.fullmatch(os.path.basename(archive))
     found = PathFinder.find_spec("pyspark" if py4j is None else "py4j", path)
     if found is None or found.origin is None:

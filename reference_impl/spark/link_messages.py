@@ -95,7 +95,7 @@ class FirstRecords:
 
 @dataclass(frozen=True, slots=True)
 class ChannelsRefused:
-    """Slot to driver: so many peers were not let in as senders of data channels since this was said last."""
+    """Slot to driver: so many peers were not let in as senders of data channels since the last such message."""
 
     counts: dict[str, int]
     """By ``handshake.Refusal``."""

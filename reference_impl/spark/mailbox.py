@@ -3,9 +3,9 @@
 A reader's thread puts an element into the *inbox*, and never waits: the sender puts no batch on the wire without a
 credit, of which each channel has as many as its queue has places. So backpressure reaches the sender, and what is on
 the wire always arrives. The loop takes elements out of the inbox one by one. Only then have they *arrived*: they go to
-the end of their channel's queue, a barrier is announced at once, and data of a channel that is being recorded is told
-of. Arrival and reading are both events of the loop's own thread, so what is unread ahead of a barrier can be said
-exactly (UNA-1).
+the end of their channel's queue, a barrier is announced at once, and data of a channel that is being recorded is
+reported of. Arrival and reading are both events of the loop's own thread, so what is unread ahead of a barrier can be
+said exactly (UNA-1).
 
 Other threads post calls (a message of the coordinator, the outcome of a background task) that must run on the loop's
 thread. The loop takes one thing at a time and never reads a channel that is blocked (BAR-5).
@@ -137,7 +137,7 @@ class Mailbox:
         """Take the number of input channels, the places of each one's queue, and the channels that close a loop.
 
         A place takes a batch or a fragment. The queue of a channel that closes a loop takes any number, because round a
-        loop everybody could wait for everybody; while it is over its places, only such channels are read.
+        loop all subtasks could wait for each other; while it is over its places, only such channels are read.
         """
         self._feedback = tuple(feedback)
         self._places = places
@@ -195,7 +195,7 @@ class Mailbox:
     def take(self, blocked: Sequence[bool], timeout_s: float | None) -> Call | tuple[int, Any] | None:
         """Return the next call, or (channel, element) of an open channel, or None: look again, or the time is over.
 
-        Calls come first, then what arrived is told, then open channels take turns. Raises the error given to
+        Calls come first, then arrivals are reported, then open channels take turns. Raises the error given to
         ``fail``, and WireError if fragments do not fit together.
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
@@ -292,7 +292,6 @@ class Mailbox:
                 channel.grant(back)
 
     def before_all(self, channel: int) -> int:
-        """Return how many unread batches of a channel come before everything on other channels."""
         return self._channels[channel].urgent
 
     def overtake(self, channel: int, checkpoint: CheckpointId) -> tuple[Any, ...]:

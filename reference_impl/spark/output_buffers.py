@@ -43,19 +43,19 @@ class OutputBuffer:
         sender: ChannelSender,
         most_batches: int,
         most_bytes: int,
-        on_room: Callable[[], None],
+        on_capacity: Callable[[], None],
         on_sent: Callable[[CheckpointId], None],
         on_failure: Callable[[RuntimeFailure], None],
     ) -> None:
         """Take the connection, and the bounds above which ``full`` holds.
 
-        ``on_room`` is told when it no longer does, ``on_sent`` when a barrier that waited in line is on its way, and
-        ``on_failure`` when the channel failed; all from other threads.
+        ``on_capacity`` is called when it no longer does, ``on_sent`` when a barrier that waited in line is on its way,
+        and ``on_failure`` when the channel failed; all from other threads.
         """
         self._sender = sender
         self._most_batches = most_batches
         self._most_bytes = most_bytes
-        self._on_room = on_room
+        self._on_room = on_capacity
         self._on_sent = on_sent
         self._on_failure = on_failure
         self._changed = threading.Condition()
@@ -77,7 +77,6 @@ class OutputBuffer:
         ]
 
     def start(self) -> None:
-        """Begin to send."""
         for thread in self._threads:
             thread.start()
 
@@ -122,7 +121,7 @@ class OutputBuffer:
             return tuple(overtaken)
 
     def holds(self, checkpoint: CheckpointId) -> bool:
-        """Tell whether the barrier of a checkpoint waits here."""
+        """Return whether the barrier of a checkpoint waits here."""
         with self._changed:
             waiting = (*self._ahead, *(element for element, _ in self._queue))
         return any(isinstance(one, CheckpointBarrier) and one.checkpoint == checkpoint for one in waiting)
@@ -239,19 +238,19 @@ class BufferedOutput:
         most_batches: int,
         most_bytes: int,
         fragment_bytes: int,
-        on_room: Callable[[], None],
+        on_capacity: Callable[[], None],
         on_sent: Callable[[int, CheckpointId], None],
         on_failure: Callable[[RuntimeFailure], None],
     ) -> None:
         """Take the senders in the order of the deployment, the bounds of each buffer, and the size of a fragment.
 
-        ``on_room()``, ``on_sent(channel, checkpoint)`` and ``on_failure(error)`` are called from other threads: when a
-        buffer is no longer full, when a barrier that waited in line is on its way, and when a channel failed.
+        ``on_capacity()``, ``on_sent(channel, checkpoint)`` and ``on_failure(error)`` are called from other threads:
+        when a buffer is no longer full, when a barrier that waited in line is on its way, and when a channel failed.
         """
         self._fragment_bytes = fragment_bytes
         self._decoder: DictionaryDecoder | None = None
         self._buffers = [
-            OutputBuffer(sender, most_batches, most_bytes, on_room, partial(on_sent, number), on_failure)
+            OutputBuffer(sender, most_batches, most_bytes, on_capacity, partial(on_sent, number), on_failure)
             for number, sender in enumerate(senders)
         ]
         for buffer in self._buffers:
@@ -288,7 +287,7 @@ class BufferedOutput:
         return self._buffers[channel].put_ahead(barrier)
 
     def holds(self, channel: int, checkpoint: CheckpointId) -> bool:
-        """Tell whether the barrier of a checkpoint waits in a channel's buffer."""
+        """Return whether the barrier of a checkpoint waits in a channel's buffer."""
         return self._buffers[channel].holds(checkpoint)
 
     def recover(self, channel: int, fragments: Sequence[Fragment]) -> None:

@@ -53,7 +53,6 @@ class DirectRoutes:
     """Nothing stands in between."""
 
     def to_coordinator(self, address: Address, slots: int) -> Mapping[tuple[str, int], Address]:
-        """Return no detour."""
         return {}
 
     def to_channels(self, channels: Sequence[tuple[ChannelEnds, Address]]) -> Sequence[Address]:

@@ -1,4 +1,4 @@
-"""How many subtasks a cluster has room for."""
+"""The capacity of a cluster, in subtasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a job on Spark tells whoever watches, besides what it tells in every world."""
+"""The observer of a job on Spark: what is reported besides what it is in every world."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class SubtaskProcess:
 
 
 class SparkJobObserver(JobObserver):
-    """Is also told what only this world knows. A subtask at a watched point stands still during the call."""
+    """Is also notified of what only this world knows. A subtask at a watched point stands still during the call."""
 
     def subtasks_placed(self, attempt: int, processes: Mapping[SubtaskId, SubtaskProcess]) -> None:
         """Every subtask has its slot; nothing was sent to them yet."""

@@ -35,7 +35,6 @@ class SparkOptions:
         return max(1, self.channel_bytes // self.channel_batches)
 
     def __post_init__(self) -> None:
-        """Refuse values that cannot work."""
         for name in self.__slots__:
             value = getattr(self, name)
             if value <= 0 and not isinstance(value, bool):

@@ -38,7 +38,6 @@ class BarrierStage:
         self._thread: Any = None
 
     def start(self) -> None:
-        """Submit the stage."""
         # In PySpark a thread carries the job group; this kind also releases its counterpart in the JVM.
         self._thread = InheritableThread(target=self._run, session=None)
         self._thread.daemon = True

@@ -35,9 +35,11 @@ from barrier_tck.reference_impl.runtime.state_copies import failure_of
 from barrier_tck.reference_impl.runtime.subtask_deployment import SubtaskPorts
 from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver
 from barrier_tck.reference_impl.runtime_errors import RuntimeFailure
+from barrier_tck.reference_impl.spark.connect import connect_with_retries
 from barrier_tck.reference_impl.spark.control_link import ControlLink, SlotProbe
 from barrier_tck.reference_impl.spark.control_wire import ConnectionLost
 from barrier_tck.reference_impl.spark.event_loop import LoopBackground, MonotonicClock
+from barrier_tck.reference_impl.spark.event_loop_timers import EventLoopTimers
 from barrier_tck.reference_impl.spark.executor_memory import executor_memory
 from barrier_tck.reference_impl.spark.handshake import Claim, NotAdmitted, Unanswered
 from barrier_tck.reference_impl.spark.link_messages import (
@@ -46,10 +48,8 @@ from barrier_tck.reference_impl.spark.link_messages import (
     SlotOffer,
     SubtaskLeft,
 )
-from barrier_tck.reference_impl.spark.loop_timers import LoopTimers
 from barrier_tck.reference_impl.spark.mailbox import Arrivals, Mailbox, SubtaskCancelled
 from barrier_tck.reference_impl.spark.output_buffers import BufferedOutput
-from barrier_tck.reference_impl.spark.reaching import reach
 from barrier_tck.reference_impl.spark.routes import CoordinatorAddress
 from barrier_tck.reference_impl.spark.spark_options import SparkOptions
 from barrier_tck.reference_impl.spark.transport import (
@@ -160,8 +160,8 @@ def run_slot(program: SubtaskProgram, number: int, executor: Executor) -> Status
     except SubtaskCancelled as error:
         return (number, "", "cancelled", str(error))
     finally:
-        with contextlib.suppress(SubtaskCancelled):  # nobody is left to count them
-            link.tell_refused()
+        with contextlib.suppress(SubtaskCancelled):  # no coordinator is left to count them
+            link.send_refused()
         link.close()
         server.close()
 
@@ -180,7 +180,7 @@ def _link_to_coordinator(program: SubtaskProgram, number: int, host: str) -> Con
         )
 
     never_stopped = threading.Event()
-    return reach(connect, options.connect_timeout_ms / 1000.0, never_stopped.wait)
+    return connect_with_retries(connect, options.connect_timeout_ms / 1000.0, never_stopped.wait)
 
 
 def local_directory() -> str | None:
@@ -218,7 +218,7 @@ def executor_of_this_process() -> Executor:
     return Executor(0, "", socket.gethostname())
 
 
-def _look_again() -> None:
+def _wake_loop() -> None:
     """Do nothing: the call wakes the loop."""
 
 
@@ -250,7 +250,7 @@ class _SubtaskRun:
         self._mailbox = Mailbox(len(self._inputs), options.channel_batches, arrivals, feedback)
         self._background = LoopBackground(self._mailbox.post, 1, "snapshots")
         self._clock = MonotonicClock(deploy.now_ms)
-        self._timers = LoopTimers(self._clock)
+        self._timers = EventLoopTimers(self._clock)
         self._driver: SubtaskDriver | None = None
         self._output: BufferedOutput | None = None
 
@@ -308,7 +308,7 @@ class _SubtaskRun:
                 )
 
             # A receiver that let the channel in takes its end for a failure, and lets it in only once (BAR-2).
-            return reach(connect, bound_s, self._opened.shut_within, (NotAdmitted, Unanswered))
+            return connect_with_retries(connect, bound_s, self._opened.shut_within, (NotAdmitted, Unanswered))
 
         options = program.options
         return BufferedOutput(
@@ -316,7 +316,7 @@ class _SubtaskRun:
             options.channel_batches,
             options.channel_bytes,
             options.fragment_bytes,
-            on_room=lambda: self._mailbox.post(_look_again),
+            on_capacity=lambda: self._mailbox.post(_wake_loop),
             on_sent=lambda channel, checkpoint: self._mailbox.post(
                 partial(self._on_sent, channel, checkpoint)
             ),

@@ -56,7 +56,7 @@ from barrier_tck.reference_impl.spark.handshake import (
     describe_peer,
     introduce,
 )
-from barrier_tck.reference_impl.spark.listening import Listener, shut
+from barrier_tck.reference_impl.spark.listener import Listener, shut
 from barrier_tck.reference_impl.spark.mailbox import Mailbox, SubtaskCancelled
 from barrier_tck.reference_impl.storage.channel_state import Fragment
 
@@ -121,7 +121,6 @@ class OpenConnections:
     """Connections that a cancelled subtask must end, from the moment they exist."""
 
     def __init__(self) -> None:
-        """Start with none."""
         self._lock = threading.Lock()
         self._connections: list[socket.socket] = []
         self._closed = threading.Event()
@@ -162,7 +161,7 @@ def connect_channel(
     try:
         connection = socket.create_connection((host, port), timeout_s)
     except OSError as error:
-        raise ConnectionLost(f"{channel}: nobody answers at {host}:{port}: {error}") from error
+        raise ConnectionLost(f"{channel}: no answer at {host}:{port}: {error}") from error
     if opened is not None:
         opened.add(connection)
     try:
@@ -312,7 +311,8 @@ class ChannelServer:
                 kept = self._listener.proven(connection)
                 with self._lock:
                     self._refused[error.kind if kept else Refusal.CROWDED_OUT] += 1
-                # They are counted and told to the driver, so that a peer that connects often does not flood the log.
+                # They are counted and reported to the driver, so that a peer that connects often does not flood the
+                # log.
                 _log.debug("refused a data channel: %s", error)
                 return
             finally:

@@ -32,9 +32,9 @@ ResultT_co = TypeVar("ResultT_co", covariant=True)
 
 
 class StateCapability(Enum):
-    """What a backend says it can do beyond the contract. Each is a promise that tests hold it to.
+    """What a backend declares beyond the contract. Tests hold it to each of these.
 
-    The value is the name in reports; ``sentence`` is the promise.
+    The value is the name in reports; ``sentence`` says what is claimed.
     """
 
     ASYNCHRONOUS_SNAPSHOTS = "asynchronous-snapshots"
@@ -53,7 +53,7 @@ class StateCapability(Enum):
 
     @property
     def sentence(self) -> str:
-        """Return the promise in one sentence."""
+        """Return the claim in one sentence."""
         return _PROMISES[self]
 
 
@@ -79,7 +79,7 @@ class StateScope:
     key_groups: KeyGroupRange
     working_directory: str | None = None
     """An empty local directory of this store alone, removed after ``close``; None unless the backend declares
-    LOCAL_FILES. It is scratch space: after a crash nobody reads it."""
+    LOCAL_FILES. It is scratch space: after a crash it is not read."""
     files_wanted: int = 1
     """A hint: how many files, by key groups, it is useful to split a snapshot into. A local copy that lost one file
     still serves the others (LOC-6)."""
@@ -133,7 +133,7 @@ class SharingStateWriter(StateWriter, Protocol):
         """
 
     def may_reuse(self, checkpoint: CheckpointId) -> bool:
-        """Tell whether files of a checkpoint may be reused. It must have been confirmed, or restored."""
+        """Return whether files of a checkpoint may be reused. It must have been confirmed, or restored."""
 
     def reuse(self, handle: StateHandle) -> StateHandle:
         """Return the handle to give for a file of an earlier snapshot; raises JobUsageError if it is not shared.
@@ -179,7 +179,7 @@ class SnapshotFuture(Protocol, Generic[ResultT_co]):
 
     @property
     def done(self) -> bool:
-        """Tell whether the result is there already (a purely synchronous snapshot, or after ``run``)."""
+        """Whether the result is there already (a purely synchronous snapshot, or after ``run``)."""
 
     def run(self) -> ResultT_co:
         """Do the asynchronous part and return the result; raises SnapshotCancelled or StorageError."""
@@ -217,10 +217,10 @@ class KeyedStateStore(Protocol):
         """Do the synchronous part of a snapshot and return the rest as a future (SNP-1)."""
 
     def confirm(self, checkpoint: CheckpointId) -> None:
-        """Learn that the checkpoint completed."""
+        """The checkpoint completed."""
 
     def abort(self, checkpoint: CheckpointId) -> None:
-        """Learn that the checkpoint failed; release what was kept for it."""
+        """The checkpoint failed; release what was kept for it."""
 
     def close(self) -> None:
         """Release everything: files, threads, memory. Unfinished snapshots are cancelled; twice is harmless."""
@@ -253,7 +253,6 @@ class BatchedStateStore:
         raise AttributeError(f"{type(self).__name__} does not implement get")
 
     def put(self, name: str, group: int, key: bytes, value: bytes) -> None:
-        """Set the value."""
         raise AttributeError(f"{type(self).__name__} does not implement put")
 
     def get_many(self, name: str, groups: Sequence[int], keys: Sequence[bytes]) -> list[bytes | None]:

@@ -40,7 +40,7 @@ from barrier_tck.reference_impl.state.heap_increments import (
     StoredSnapshot,
     require_next,
 )
-from barrier_tck.reference_impl.state.heap_writing import WriteTask, slices_of
+from barrier_tck.reference_impl.state.heap_write_task import WriteTask, slices_of
 from barrier_tck.reference_impl.state.snapshots import DeferredSnapshot, FinishedSnapshot
 
 _CAPABILITIES = frozenset(
@@ -58,12 +58,10 @@ class HeapStateBackend:
 
     @property
     def name(self) -> str:
-        """Return ``heap``."""
         return "heap"
 
     @property
     def capabilities(self) -> frozenset[StateCapability]:
-        """Return what the backend declares."""
         return _CAPABILITIES
 
     def open(self, scope: StateScope, restore: Sequence[StateHandle], reader: StateReader) -> KeyedStateStore:
@@ -166,7 +164,6 @@ class HeapStateStore:
     """The live state of one operator of one subtask, in memory. Values must be immutable ``bytes``."""
 
     def __init__(self, scope: StateScope) -> None:
-        """Start empty."""
         self._key_groups = scope.key_groups
         self._slices = slices_of(scope.key_groups, scope.files_wanted)
         self._compression = scope.compression
@@ -183,7 +180,6 @@ class HeapStateStore:
         return len(self._pins)
 
     def get(self, name: str, group: int, key: bytes) -> bytes | None:
-        """Return the value, or None if there is none."""
         return self._states[name].readable[group].get(key)
 
     def put(self, name: str, group: int, key: bytes, value: bytes) -> None:
@@ -201,14 +197,12 @@ class HeapStateStore:
         return iter(list(self._states[name].readable[group].items()))
 
     def get_many(self, name: str, groups: Sequence[int], keys: Sequence[bytes]) -> list[bytes | None]:
-        """Return the values of many keys; ``groups`` and ``keys`` run in step."""
         require_same_length(len(groups), len(keys))
         return list(map(dict.get, map(self._states[name].readable.__getitem__, groups), keys))
 
     def put_many(
         self, name: str, groups: Sequence[int], keys: Sequence[bytes], values: Sequence[bytes]
     ) -> None:
-        """Set many values; the three sequences run in step."""
         require_same_length(len(groups), len(keys))
         require_same_length(len(groups), len(values))
         tables = map(self._states[name].writable.__getitem__, groups)
@@ -238,7 +232,7 @@ class HeapStateStore:
     def build_on(
         self, scope: StateScope, full: Sequence[StateHandle], increments: Sequence[StateHandle]
     ) -> None:
-        """Learn that all these files are applied: those of a full snapshot, and its increments in their order."""
+        """All these files are applied: those of a full snapshot, and its increments in their order."""
 
     def snapshot(
         self, checkpoint: CheckpointId, writer: StateWriter
@@ -317,7 +311,6 @@ class IncrementalHeapStore(HeapStateStore):
     """A store that notes which keys change, so that a snapshot can be an increment on a confirmed one (SNP-5)."""
 
     def __init__(self, scope: StateScope) -> None:
-        """Start empty."""
         super().__init__(scope)
         self._range = scope.key_groups
         self._log = ChangeLog()

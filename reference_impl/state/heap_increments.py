@@ -2,7 +2,7 @@
 
 The keys that change between two snapshots are noted under the version of the later one. An increment holds, of all
 keys noted since its base, the entries that the captured tables have, and the keys that they do not have any more. Its
-base is the newest snapshot that was *confirmed*. What failed in between matters to nobody: its keys are still noted,
+base is the newest snapshot that was *confirmed*. What failed in between does not matter: its keys are still noted,
 and the increment has their values of now.
 
 A chain of increments is ended by a full snapshot when it has ``INCREMENTS_MAX`` of them, or when they are larger than
@@ -23,7 +23,7 @@ from barrier_tck.reference_impl.protocol.messages import StateHandle
 from barrier_tck.reference_impl.runtime_errors import CorruptStateError
 from barrier_tck.reference_impl.state.backend import SharingStateWriter
 from barrier_tck.reference_impl.state.heap_files import CapturedState, Change, serialised_increment
-from barrier_tck.reference_impl.state.heap_writing import Release, WriteTask
+from barrier_tck.reference_impl.state.heap_write_task import Release, WriteTask
 
 INCREMENTS_MAX = 10
 """Most increments on one full snapshot."""
@@ -47,7 +47,7 @@ class StoredSnapshot:
 
     @property
     def is_long_enough(self) -> bool:
-        """Tell whether the next snapshot should be a full one."""
+        """Whether the next snapshot should be a full one."""
         increments = self.handles[len(self.handles) - self.position :]
         size = sum(handle.size for handle in increments)
         return self.position >= INCREMENTS_MAX or size > sum(handle.size for handle in self.handles) - size
@@ -57,7 +57,6 @@ class ChangeLog:
     """Which keys of a store have changed since which snapshot. ``stored`` may be called by any thread."""
 
     def __init__(self) -> None:
-        """Start with no changes and nothing to build on."""
         self._lock = Lock()
         self._now = _no_keys()
         self._epochs: dict[int, ChangedKeys] = {}
@@ -73,7 +72,7 @@ class ChangeLog:
         self._base = snapshot
 
     def begin(self, version: int) -> None:
-        """Learn that the synchronous part of a snapshot is being done: changes belong to the next one from now on."""
+        """The synchronous part of a snapshot is being done: changes belong to the next one from now on."""
         self._epochs[version], self._now = self._now, _no_keys()
         if len(self._epochs) > EPOCHS_MAX:
             first, second = sorted(self._epochs)[:2]
@@ -89,7 +88,7 @@ class ChangeLog:
         return PlannedSnapshot(self, version, checkpoint, writer, base, tuple(epochs))
 
     def stored(self, snapshot: StoredSnapshot) -> None:
-        """Learn that the files of a snapshot are written."""
+        """The files of a snapshot are written."""
         with self._lock:
             self._stored[snapshot.version] = snapshot
 
@@ -120,7 +119,7 @@ class PlannedSnapshot:
     writer: SharingStateWriter
     base: StoredSnapshot | None
     epochs: tuple[ChangedKeys, ...]
-    """The keys that have changed since the base; nobody adds to them any more."""
+    """The keys that have changed since the base; complete."""
 
 
 class IncrementTask(WriteTask):
@@ -134,7 +133,6 @@ class IncrementTask(WriteTask):
         release: Release,
         planned: PlannedSnapshot,
     ) -> None:
-        """Take what a full snapshot takes, and what was decided."""
         super().__init__(captured, planned.writer, slices, compression, release)
         self._planned = planned
         self._whole = KeyGroupRange(slices[0].start, slices[-1].end)

@@ -92,7 +92,6 @@ class ValueCell(_Cell[ValueT]):
         return self._load()
 
     def set(self, value: ValueT) -> None:
-        """Set the value."""
         self._save(value)
 
 
@@ -162,7 +161,6 @@ class ReducingCell(_Cell[ValueT]):
         key: bytes,
         reduce: Callable[[ValueT, ValueT], ValueT],
     ) -> None:
-        """Take the entry and the function."""
         super().__init__(store, codec, group, key)
         self._reduce = reduce
 
@@ -191,7 +189,6 @@ class AggregatingCell(_Cell[ValueT], Generic[InputT, ValueT, OutputT]):
             Callable[[], ValueT], Callable[[ValueT, InputT], ValueT], Callable[[ValueT], OutputT]
         ],
     ) -> None:
-        """Take the entry and the functions: create an accumulator, add to one, make a result of one."""
         super().__init__(store, codec, group, key)
         self._functions = functions
 
@@ -216,7 +213,6 @@ class NamedState(Generic[CellT]):
     def __init__(
         self, store: KeyedStateStore, name: str, make: Callable[[KeyedStateStore, int, bytes], CellT]
     ) -> None:
-        """Take the store, the name and what makes the cell of a key; ``KeyedStates`` calls this."""
         self.name = name
         self._store = store
         self._make = make

@@ -49,7 +49,7 @@ from barrier_tck.reference_impl.state.backend import (
 from barrier_tck.reference_impl.state.checks import require_in_range, require_same_length
 from barrier_tck.reference_impl.state.rocksdb_capture import Capture, CapturingDatabase
 from barrier_tck.reference_impl.state.rocksdb_library import make_directory
-from barrier_tck.reference_impl.state.rocksdb_restoring import (
+from barrier_tck.reference_impl.state.rocksdb_restore import (
     GROUP,
     TABLE,
     encoded_index,
@@ -80,7 +80,6 @@ class RocksDBStateBackend:
 
     @property
     def capabilities(self) -> frozenset[StateCapability]:
-        """Return what the backend declares."""
         return frozenset(
             {
                 StateCapability.ASYNCHRONOUS_SNAPSHOTS,
@@ -155,7 +154,6 @@ class RocksDBStateStore:
         self._scans_begun = 0
 
     def get(self, name: str, group: int, key: bytes) -> bytes | None:
-        """Return the value, or None if there is none."""
         return self._open(name).get(self._prefixes_of(name)[group], key)
 
     def put(self, name: str, group: int, key: bytes, value: bytes) -> None:
@@ -163,7 +161,6 @@ class RocksDBStateStore:
         self._open(name).put(self._prefixes_of(name)[group], key, value)
 
     def delete(self, name: str, group: int, key: bytes) -> None:
-        """Remove the value; a missing one is no error."""
         self._open(name).delete(self._prefixes_of(name)[group], key)
 
     def scan(self, name: str, group: int) -> Iterator[tuple[bytes, bytes]]:

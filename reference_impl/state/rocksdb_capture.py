@@ -1,9 +1,9 @@
 """A RocksDB database of which a local checkpoint can be taken without waiting for it (SNP-1, SNP-4).
 
 With the write-ahead log off, a checkpoint needs the memtable flushed, which takes as long as the disk does. So the
-synchronous part of a snapshot only begins a ``Capture``. Whoever comes first makes it: the asynchronous part, or the
-store's own thread when it cannot go on without. From the beginning of a capture to its end nothing is written to the
-database; writes go to a table in memory, which every read looks into first. The first call after that writes the
+synchronous part of a snapshot only begins a ``Capture``. The first that needs it makes it: the asynchronous part, or
+the store's own thread when it cannot go on without. From the beginning of a capture to its end nothing is written to
+the database; writes go to a table in memory, which every read looks into first. The first call after that writes the
 table to the database. So the files hold exactly what was there when the capture began.
 
 The table has a limit in bytes. A write beyond it waits for the capture, so slow disks slow writers down instead of
@@ -37,7 +37,7 @@ class Capture:
     """A local checkpoint of what a database holds now. Any thread may ``make`` it or ``drop`` it."""
 
     def __init__(self, database: Rdict, directory: Path) -> None:
-        """Take the database, to which nobody writes until ``ended``, and the directory that is to be made."""
+        """Take the database, which is not written to until ``ended``, and the directory that is to be made."""
         self.directory = directory
         self._database = database
         self._lock = Lock()
@@ -61,7 +61,7 @@ class Capture:
                 self.ended = True
 
     def require(self) -> None:
-        """Make it, and raise StorageError or CorruptStateError if that failed, whoever tried."""
+        """Make it, and raise StorageError or CorruptStateError if that failed, in whichever thread."""
         self.make()
         if self._failure is not None:
             raise self._failure
@@ -117,7 +117,6 @@ class CapturingDatabase:
         return found
 
     def put(self, prefix: bytes, key: bytes, value: bytes) -> None:
-        """Set a value."""
         with Failures("write to"):
             if not self._is_captured():
                 self.native.put(prefix + key, value)
@@ -177,7 +176,7 @@ class CapturingDatabase:
         close_database(self.native)
 
     def _is_captured(self) -> bool:
-        """Tell whether writes must be kept apart; those kept apart for nothing any more are written first."""
+        """Return whether writes must be kept apart; those kept apart for nothing any more are written first."""
         if self._capture is None:
             return False
         if not self._capture.ended:

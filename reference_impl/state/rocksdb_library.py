@@ -14,7 +14,6 @@ class Failures:
     """Turns what rocksdict raises, a plain ``Exception`` for every failure, into StorageError."""
 
     def __init__(self, action: str) -> None:
-        """Take what is being done, for the message: a verb that goes before the database."""
         self._action = action
 
     def __enter__(self) -> None:
@@ -67,7 +66,7 @@ def _entries_at(position: RdictIter) -> Iterator[tuple[bytes, bytes]]:
 
 
 def is_empty(database: Rdict) -> bool:
-    """Tell whether there is no entry."""
+    """Return whether there is no entry."""
     return next(entries_from(database, b""), None) is None
 
 

@@ -16,10 +16,9 @@ class SharedTables:
     """The shared table files of one store, snapshot by snapshot. ``stored`` may be called by any thread."""
 
     def __init__(self) -> None:
-        """Start with nothing to refer to."""
         self._lock = Lock()
         self._stored: dict[int, tuple[CheckpointId, Tables]] = {}
-        """Snapshots, by their number in the store, of which nobody knows yet whether their checkpoint completes."""
+        """Snapshots, by their number in the store, of which it is not known yet whether their checkpoint completes."""
         self._base: tuple[int, CheckpointId, Tables] | None = None
 
     def build_on(self, checkpoint: CheckpointId, tables: Tables) -> None:
@@ -34,7 +33,7 @@ class SharedTables:
         return base[2]
 
     def stored(self, number: int, checkpoint: CheckpointId, tables: Tables) -> None:
-        """Learn that the files of a snapshot are uploaded."""
+        """The files of a snapshot are uploaded."""
         if tables:
             with self._lock:
                 self._stored[number] = (checkpoint, tables)

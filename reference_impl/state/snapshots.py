@@ -1,7 +1,7 @@
 """Snapshot futures: the three forms in which an operator or a backend hands over its asynchronous part.
 
 ``FinishedSnapshot`` has its result already, ``DeferredSnapshot`` computes it in ``run``,
-``MappedSnapshot`` makes its result from another one's. All keep the promises of
+``MappedSnapshot`` makes its result from another one's. All keep the contract of
 ``backend.SnapshotFuture``: the work is done at most once, and ``cancel`` is harmless at any time, from any
 thread, and twice (SNP-1, SNP-2).
 """
@@ -27,16 +27,13 @@ class FinishedSnapshot(Generic[ResultT_co]):
     __slots__ = ("_value",)
 
     def __init__(self, value: ResultT_co) -> None:
-        """Take the result."""
         self._value = value
 
     @property
     def done(self) -> bool:
-        """Return True."""
         return True
 
     def run(self) -> ResultT_co:
-        """Return the result."""
         return self._value
 
     def cancel(self) -> None:
@@ -65,7 +62,6 @@ class DeferredSnapshot(Generic[ResultT]):
     __slots__ = ("_cancel_asked", "_function", "_lock", "_on_cancel", "_phase")
 
     def __init__(self, function: Callable[[], ResultT], on_cancel: Callable[[], None] | None = None) -> None:
-        """Take the asynchronous part, and what tells it to stop."""
         self._function = function
         self._on_cancel = on_cancel
         self._lock = Lock()
@@ -74,7 +70,7 @@ class DeferredSnapshot(Generic[ResultT]):
 
     @property
     def done(self) -> bool:
-        """Tell whether ``run`` ended, with a result or an error."""
+        """Whether ``run`` ended, with a result or an error."""
         return self._phase is _Phase.DONE
 
     def run(self) -> ResultT:
@@ -119,19 +115,16 @@ class MappedSnapshot(Generic[ResultT_co]):
     __slots__ = ("_function", "_snapshot")
 
     def __init__(self, snapshot: SnapshotFuture[PartT], function: Callable[[PartT], ResultT_co]) -> None:
-        """Take the snapshot that does the work, and what makes the result of its own."""
         self._snapshot: SnapshotFuture[Any] = snapshot
         self._function = function
 
     @property
     def done(self) -> bool:
-        """Tell whether the other one is done."""
+        """Whether the other one is done."""
         return self._snapshot.done
 
     def run(self) -> ResultT_co:
-        """Run the other one."""
         return self._function(self._snapshot.run())
 
     def cancel(self) -> None:
-        """Cancel the other one."""
         self._snapshot.cancel()

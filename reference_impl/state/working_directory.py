@@ -28,12 +28,11 @@ class WorkingDirectory:
 
     @property
     def wanted(self) -> bool:
-        """Tell whether the backend declares LOCAL_FILES."""
+        """Whether the backend declares LOCAL_FILES."""
         return self._wanted
 
     @property
     def root(self) -> str:
-        """Return the directory to work below."""
         return self._root or tempfile.gettempdir()
 
     @property
@@ -72,7 +71,7 @@ def remove_tree(path: Path) -> None:
         try:
             shutil.rmtree(path)
         except FileNotFoundError:
-            # Somebody else removes it too, a file at a time: go on with what is left.
+            # Another process removes it too, a file at a time: go on with what is left.
             continue
         except OSError as error:
             raise StorageError(f"cannot remove {path}: {error}") from error

@@ -132,7 +132,7 @@ class CheckpointStorage(Protocol):
         """Make durable that a checkpoint is a savepoint and where it will be kept, before anything is written there."""
 
     def is_free(self, directory: str) -> bool:
-        """Tell whether a savepoint can be put into a directory; raises JobUsageError if none ever can."""
+        """Return whether a savepoint can be put into a directory; raises JobUsageError if none ever can."""
 
     def load_savepoint(self, directory: str) -> CompletedCheckpoint:
         """Read a complete savepoint; raises StorageError if there is none, CorruptStateError if it is damaged."""
@@ -173,7 +173,6 @@ class MediumCheckpointStorage:
     outlives_its_process = True
 
     def __init__(self, files: WholeFiles, job: str, root: str = "checkpoints") -> None:
-        """Take the medium, the job's name and the directory of checkpoint storage."""
         if not job or not root:
             raise JobUsageError(
                 f"checkpoint storage needs a job name and a root directory, not {job!r} in {root!r}"
@@ -194,7 +193,6 @@ class MediumCheckpointStorage:
 
     @property
     def medium(self) -> WholeFiles:
-        """Return the medium."""
         return self._files
 
     def reach_through(self, wrap: Callable[[WholeFiles], WholeFiles]) -> None:
@@ -209,7 +207,6 @@ class MediumCheckpointStorage:
         operator: str,
         savepoint: str = "",
     ) -> FileStateWriter:
-        """Return the writer of one operator's files for one checkpoint, or for the savepoint in a directory."""
         prefix = f"{safe_name(subtask.vertex)}-{subtask.index}-a{attempt}-{safe_name(operator)}-"
         if savepoint:
             return FileStateWriter(self._files, savepoint, prefix, savepoint)
@@ -270,7 +267,6 @@ class MediumCheckpointStorage:
         self._sync_names(parent(path))
 
     def load(self, checkpoint: CheckpointId) -> CompletedCheckpoint:
-        """Read a complete checkpoint's metadata."""
         path = self._metadata_path(checkpoint)
         completed = metadata.decode(self._files.read(path), path)
         if completed.checkpoint != checkpoint:
@@ -280,17 +276,14 @@ class MediumCheckpointStorage:
         return completed
 
     def completed(self) -> tuple[CheckpointId, ...]:
-        """Return the ids of all published checkpoints, ascending."""
         published_name = re.compile(re.escape(self._directory) + r"/chk-([1-9][0-9]*)/" + _METADATA)
         matches = (published_name.fullmatch(path) for path in self.files())
         return tuple(sorted(CheckpointId(int(match[1])) for match in matches if match))
 
     def claimed(self) -> tuple[CheckpointId, ...]:
-        """Return the ids of the savepoints that the job took over and that were not deleted yet, in their order."""
         return tuple(CheckpointId(one.checkpoint) for one in self._counters().claimed)
 
     def incomplete(self) -> tuple[CheckpointId, ...]:
-        """Return the ids of checkpoints that have files but were never published, ascending."""
         prefix = f"{self._directory}/chk-"
         numbers = [
             path.removeprefix(prefix).partition("/")[0] for path in self.files() if path.startswith(prefix)
@@ -316,7 +309,6 @@ class MediumCheckpointStorage:
                 self._files.delete(path)
 
     def shared_files(self) -> tuple[str, ...]:
-        """Return the paths of all shared files, as handles name them, sorted."""
         found = self._files.list_files(f"{self._directory}/{_SHARED}")
         return tuple(path.removeprefix(f"{self._root}/") for path in found)
 
@@ -357,7 +349,7 @@ class MediumCheckpointStorage:
     def _count(self, wanted: JobCounters) -> None:
         if wanted == self._reserved:
             return
-        self._reserved = None  # if this fails, they were put or not: whoever goes on has to read them
+        self._reserved = None  # if this fails, they were put or not, and must be read again
         self._replace(self._counters_path, counters.encode(wanted))
         self._reserved = wanted
 
@@ -380,12 +372,10 @@ class MediumCheckpointStorage:
         self._syncs.sync(self._directory)
 
     def is_free(self, directory: str) -> bool:
-        """Tell whether a savepoint can be put into a directory."""
         place = SavepointDirectory(self._files, directory)
         return place.is_free and not directory.startswith(f"{self._root}/")
 
     def load_savepoint(self, directory: str) -> CompletedCheckpoint:
-        """Read a complete savepoint."""
         return SavepointDirectory(self._files, directory).load()
 
     def start_from(self, savepoint: CompletedCheckpoint, claim: bool = False) -> CheckpointId:
@@ -440,7 +430,6 @@ class MediumCheckpointStorage:
         return f"{self._checkpoint_directory(checkpoint)}/{_PLACE}"
 
     def files(self) -> list[str]:
-        """Return the paths of all files of the job, sorted."""
         return self._files.list_files(self._directory)
 
     @property
@@ -481,7 +470,6 @@ class FileCheckpointStorage(MediumCheckpointStorage):
     """
 
     def __init__(self, files: FileSystem, job: str, root: str = "checkpoints") -> None:
-        """Take the file system, the job's name and the directory of checkpoint storage."""
         super().__init__(DurableFiles(files), job, root)
 
 

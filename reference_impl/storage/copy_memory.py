@@ -2,7 +2,7 @@
 
 What is in it is lost exactly when its owner dies. ``OwnMemory`` belongs to the process that makes it. ``SharedMemory``
 belongs to a process and to all that it forks: they share one anonymous file (``memfd``), which has no name in any file
-system. The kernel frees it with the last of them, so nobody has to remove anything after a kill.
+system. The kernel frees it with the last of them, so nothing has to be removed after a kill.
 
 The anonymous file has a catalogue at its beginning, and one region for each file. Each change of the catalogue is
 written to the other one of two places, with a number and a checksum: a process that dies in the middle leaves the one
@@ -58,7 +58,7 @@ class CopyMemory(Protocol):
     """Where bytes are kept, region by region, and the catalogue beside them."""
 
     def changing(self) -> contextlib.AbstractContextManager[Catalogue]:
-        """Give the catalogue to somebody who alone may change it; keeps what has changed at the end."""
+        """Give the catalogue to one owner, who alone may change it; keeps what has changed at the end."""
 
     def make_room(self, region: int, size: int) -> None:
         """See to it that the beginning of a region can be read and freed: where nothing was written are zeros."""
@@ -77,7 +77,6 @@ class OwnMemory:
     """Memory of one process, whose threads share it."""
 
     def __init__(self) -> None:
-        """Start empty."""
         self._catalogue = Catalogue()
         self._regions: dict[int, bytearray] = {}
         self._lock = threading.RLock()
@@ -94,15 +93,12 @@ class OwnMemory:
         held.extend(bytes(max(0, size - len(held))))
 
     def write(self, region: int, offset: int, data: bytes) -> None:
-        """Put bytes into a region."""
         self._regions.setdefault(region, bytearray())[offset : offset + len(data)] = data
 
     def read(self, region: int, size: int) -> bytes:
-        """Return the beginning of a region."""
         return bytes(self._regions.get(region, b"")[:size])
 
     def free(self, region: int, size: int) -> None:
-        """Give the memory of a region back."""
         self._regions.pop(region, None)
 
 
@@ -110,7 +106,6 @@ class SharedMemory:
     """Memory of a process and of all that it forks."""
 
     def __init__(self, descriptor: int) -> None:
-        """Take the open anonymous file; ``create`` makes one."""
         self.descriptor = descriptor
         self._lock = threading.Lock()
 
@@ -129,7 +124,7 @@ class SharedMemory:
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[Catalogue]:
-        """Give the catalogue to one thread of one process; raises StorageError if somebody has it for too long."""
+        """Give the catalogue to one thread of one process; raises StorageError if another one has it for too long."""
         with self._lock:
             self._take_lock()
             try:
@@ -189,7 +184,6 @@ class SharedMemory:
             raise StorageError(f"no room in the memory for local copies: {error}") from error
 
     def write(self, region: int, offset: int, data: bytes) -> None:
-        """Put bytes into a region."""
         self._write_at(region * _REGION + offset, data)
 
     def _write_at(self, position: int, data: bytes) -> None:
@@ -202,7 +196,6 @@ class SharedMemory:
             raise StorageError(f"cannot write to the memory for local copies: {error}") from error
 
     def read(self, region: int, size: int) -> bytes:
-        """Return the beginning of a region."""
         found = bytearray()
         try:
             while len(found) < size:
@@ -215,7 +208,6 @@ class SharedMemory:
         return bytes(found)
 
     def free(self, region: int, size: int) -> None:
-        """Give the memory of a region back."""
         if size == 0:
             return
         try:
@@ -239,7 +231,6 @@ class MemoryFileSystem:
         self._limit = limit_bytes
 
     def create(self, path: str) -> OutputStream:
-        """Create the file, or truncate it, and open it for writing."""
         full = self._full(path)
         with self._memory.changing() as catalogue:
             self._require_free(catalogue, full)
@@ -269,12 +260,10 @@ class MemoryFileSystem:
         self._memory.write(region, size, data)
 
     def read(self, path: str) -> bytes:
-        """Return the whole content."""
         region, size = self._found(path)
         return self._memory.read(region, size)
 
     def rename(self, source: str, target: str) -> None:
-        """Move a file, replacing the target."""
         old, new = self._full(source), self._full(target)
         with self._memory.changing() as catalogue:
             if old not in catalogue.files:
@@ -288,28 +277,23 @@ class MemoryFileSystem:
         """Do nothing: nothing here outlives its owner."""
 
     def list_files(self, directory: str) -> list[str]:
-        """Return the paths of all files below a directory, sorted."""
         below = self._full(directory)
         with self._memory.changing() as catalogue:
             found = [path for path in catalogue.files if self._is_below(path, below)]
         return sorted(map(self._short, found))
 
     def exists(self, path: str) -> bool:
-        """Tell whether a file exists."""
         with self._memory.changing() as catalogue:
             return self._full(path) in catalogue.files
 
     def size(self, path: str) -> int:
-        """Return the file's length in bytes."""
         return self._found(path)[1]
 
     def delete(self, path: str) -> None:
-        """Delete a file; a missing one is no error."""
         with self._memory.changing() as catalogue:
             self._remove(catalogue, self._full(path))
 
     def delete_tree(self, directory: str) -> None:
-        """Delete a directory and all below it; a missing one is no error."""
         below = self._full(directory)
         with self._memory.changing() as catalogue:
             for path in [path for path in catalogue.files if path == below or self._is_below(path, below)]:
@@ -344,7 +328,7 @@ class MemoryFileSystem:
     def _remove(self, catalogue: Catalogue, path: str) -> None:
         found = catalogue.files.get(path)
         if found is not None:
-            # First the memory: who dies in between leaves a file of zeros, and not memory that nobody knows.
+            # First the memory: a process that dies in between leaves a file of zeros, and not memory without an owner.
             self._memory.free(*found)
             del catalogue.files[path]
 

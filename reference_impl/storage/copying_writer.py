@@ -40,7 +40,6 @@ class CopyingWriter:
         primary: StateWriter,
         compression: Compression | None = None,
     ) -> None:
-        """Take the store, the writer of the primary, and how the copy is compressed; nothing is written yet."""
         self._compression = compression
         self._store = store
         self._checkpoint = checkpoint
@@ -129,7 +128,6 @@ class SharingCopyingWriter(CopyingWriter):
     def __init__(
         self, store: TaskLocalStateStore, checkpoint: CheckpointId, operator: str, primary: SharingWriter
     ) -> None:
-        """Take the store and the writer of the primary; nothing is written yet."""
         super().__init__(store, checkpoint, operator, primary)
         self._sharing = primary
 
@@ -142,7 +140,7 @@ class SharingCopyingWriter(CopyingWriter):
         return self._copied(self._sharing.write_shared, name, chunks, key_groups)
 
     def may_reuse(self, checkpoint: CheckpointId) -> bool:
-        """Tell whether files of a checkpoint may be reused."""
+        """Return whether files of a checkpoint may be reused."""
         return self._sharing.may_reuse(checkpoint)
 
     def reuse(self, handle: StateHandle) -> StateHandle:

@@ -8,7 +8,7 @@ from barrier_tck.reference_impl.paths import parent
 
 
 class SyncsDirectories(Protocol):
-    """The one door of a file system, or of another medium, that is needed here."""
+    """The one call of a file system, or of another medium, that is needed here."""
 
     def sync_directory(self, path: str) -> None:
         """Make the names in a directory durable; raises StorageError."""
@@ -22,7 +22,6 @@ class DirectorySync:
     """
 
     def __init__(self, files: SyncsDirectories) -> None:
-        """Take the file system."""
         self._files = files
         # Directories whose own name, and those above, are durable.
         self._durable: dict[str, None] = {}

@@ -22,7 +22,7 @@ class OutputStream(Protocol):
 
     @property
     def closed(self) -> bool:
-        """Tell whether the stream was closed."""
+        """Whether the stream was closed."""
 
     def write(self, data: bytes) -> int:
         """Append bytes; raises StorageError if the disk refuses."""
@@ -56,7 +56,7 @@ class FileSystem(Protocol):
         """Return the paths of all files below a directory, sorted; empty if it does not exist."""
 
     def exists(self, path: str) -> bool:
-        """Tell whether a file exists."""
+        """Return whether a file exists."""
 
     def size(self, path: str) -> int:
         """Return the file's length in bytes."""
@@ -114,7 +114,6 @@ class LocalFileSystem:
 
     @property
     def root(self) -> Path:
-        """Return the root directory."""
         return self._root
 
     def _resolve(self, path: str) -> Path:
@@ -136,7 +135,6 @@ class LocalFileSystem:
             raise StorageError(f"cannot link {source} to {destination}: {error}") from error
 
     def create(self, path: str) -> OutputStream:
-        """Create or truncate a file and open it for writing."""
         target = self._resolve(path)
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -145,7 +143,6 @@ class LocalFileSystem:
             raise StorageError(f"cannot create {target}: {error}") from error
 
     def read(self, path: str) -> bytes:
-        """Return the whole content."""
         try:
             return self._resolve(path).read_bytes()
         except OSError as error:
@@ -153,7 +150,6 @@ class LocalFileSystem:
             raise StorageError(f"cannot read {self._resolve(path)}: {error}", cause) from error
 
     def rename(self, source: str, target: str) -> None:
-        """Move a file atomically, replacing the target."""
         destination = self._resolve(target)
         try:
             destination.parent.mkdir(parents=True, exist_ok=True)
@@ -162,7 +158,6 @@ class LocalFileSystem:
             raise StorageError(f"cannot rename {source} to {target} in {self._root}: {error}") from error
 
     def sync_directory(self, path: str) -> None:
-        """Make the names in a directory durable."""
         try:
             descriptor = os.open(self._resolve(path), os.O_RDONLY | os.O_DIRECTORY)
             try:
@@ -173,7 +168,6 @@ class LocalFileSystem:
             raise StorageError(f"cannot make the directory {self._resolve(path)} durable: {error}") from error
 
     def list_files(self, directory: str) -> list[str]:
-        """Return the paths of all files below a directory, sorted."""
         base = self._resolve(directory)
 
         def refuse(error: OSError) -> None:
@@ -189,30 +183,26 @@ class LocalFileSystem:
         return sorted(found)
 
     def exists(self, path: str) -> bool:
-        """Tell whether a file exists."""
         return self._resolve(path).is_file()
 
     def size(self, path: str) -> int:
-        """Return the file's length in bytes."""
         try:
             return self._resolve(path).stat().st_size
         except OSError as error:
             raise StorageError(f"cannot read the size of {self._resolve(path)}: {error}") from error
 
     def delete(self, path: str) -> None:
-        """Delete a file; a missing one is no error."""
         try:
             self._resolve(path).unlink(missing_ok=True)
         except OSError as error:
             raise StorageError(f"cannot delete {self._resolve(path)}: {error}") from error
 
     def delete_tree(self, directory: str) -> None:
-        """Delete a directory and all below it; a missing one is no error."""
         base = self._resolve(directory)
         while base.exists():
             try:
                 shutil.rmtree(base)
             except FileNotFoundError:
-                continue  # somebody deletes in it, too: a subtask that cancels its snapshot, for instance
+                continue  # another process deletes in it, too: a subtask that cancels its snapshot, for instance
             except OSError as error:
                 raise StorageError(f"cannot delete {base}: {error}") from error

@@ -8,7 +8,8 @@ What makes it sound:
   is refused. Counters are replaced.
 - A writer that dies leaves a file that ends somewhere. The lease belongs to the data node that wrote for it, which
   closes the file when the connection ends. If that data node dies too, the name node ends the lease some time later.
-  Nobody waits for it: no path is written twice, such a file is part of no checkpoint, and discarding deletes it anyway.
+  No caller waits for it: no path is written twice, such a file is part of no checkpoint, and discarding deletes it
+  anyway.
 - Files are created in directories that are there. What a dead writer has sent makes no file below a directory that was
   deleted meanwhile.
 """
@@ -44,7 +45,7 @@ class HdfsFiles:
     ) -> None:
         """Take the client and the directory, which is made when something is written.
 
-        ``fresh_name`` returns what nobody else has ever been given.
+        ``fresh_name`` returns a name that no other process ever gets.
         """
         self._hdfs = hdfs
         self._fresh_name = fresh_name
@@ -53,20 +54,16 @@ class HdfsFiles:
         """What this process has put without failing; so nothing lies beside it, of a dead process or of its own."""
 
     def read(self, path: str) -> bytes:
-        """Return the whole content."""
         return self._hdfs.read(self._absolute(path))
 
     def list_files(self, directory: str) -> list[str]:
-        """Return the paths of all files below a directory, sorted; also of those that somebody still writes."""
         return sorted(self._below(directory))
 
     def exists(self, path: str) -> bool:
-        """Tell whether a file exists."""
         found = self._hdfs.entry(self._absolute(path))
         return found is not None and found.type == "FILE"
 
     def delete(self, path: str) -> None:
-        """Delete a file; a missing one is no error."""
         self._hdfs.delete(self._absolute(path))
 
     def delete_tree(self, directory: str) -> None:
@@ -88,7 +85,6 @@ class HdfsFiles:
         return counted.size, counted.crc
 
     def put(self, path: str, content: bytes) -> None:
-        """Put a small file in place of what is there."""
         if path not in self._tidied:
             self._remove_temporaries(path)
         self._tidied.pop(path, None)
@@ -96,14 +92,13 @@ class HdfsFiles:
         self._tidied[path] = None
 
     def put_new(self, path: str, content: bytes) -> bool:
-        """Put a small file where there is none."""
         return self._put(path, content, replace=False)
 
     def sync_directory(self, path: str) -> None:
         """Do nothing: the name node has logged a name before it answered."""
 
     def _put(self, path: str, content: bytes, replace: bool) -> bool:
-        # Nobody else knows this name. So if it is gone, our own rename was carried out.
+        # No other process knows this name. So if it is gone, our own rename was carried out.
         temporary = f"{path}{_TEMPORARY}{self._fresh_name()}"
         try:
             self._hdfs.make_directory(self._absolute(parent(path)))
@@ -117,7 +112,8 @@ class HdfsFiles:
         return put
 
     def _remove_temporaries(self, path: str) -> None:
-        """Delete what a process that was killed while it put a file has left beside it, or that nobody could delete."""
+        """Delete what a process that was killed while it put a file has left beside it, or that could not be
+        deleted."""
         directory = parent(path)
         for entry in self._hdfs.entries(self._absolute(directory)):
             beside = join(directory, entry.name)
@@ -179,7 +175,7 @@ class HdfsCheckpointStorage(MediumCheckpointStorage):
     ) -> None:
         """Take the client, a directory of HDFS, the job's name and the directory of checkpoint storage below it.
 
-        ``fresh_name`` returns what nobody else has ever been given: for what is written beside.
+        ``fresh_name`` returns a name that no other process ever gets: for what is written beside.
         """
         super().__init__(HdfsFiles(hdfs, directory, fresh_name), job, root)
 

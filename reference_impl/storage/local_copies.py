@@ -192,7 +192,6 @@ class TaskLocalStateStore:
     """The secondary copies of one subtask, as one attempt of it keeps them."""
 
     def __init__(self, files: FileSystem, scope: LocalScope) -> None:
-        """Take the host's local directory for the job; nothing is read or written yet."""
         self.files = files
         self.scope = scope
         self._lock = threading.RLock()
@@ -226,7 +225,6 @@ class TaskLocalStateStore:
         return f"{directory_of(self.scope.subtask)}/{INCOMING}/a{self.scope.attempt}-{name}"
 
     def add(self, checkpoint: CheckpointId, file: CopiedFile) -> None:
-        """Note a file that is whole."""
         with self._lock:
             copy = self._copies.get(checkpoint)
             if copy is not None:
@@ -240,7 +238,7 @@ class TaskLocalStateStore:
                 copy.problem = problem
 
     def still_wanted(self, checkpoint: CheckpointId) -> bool:
-        """Tell whether the copy of a checkpoint was neither given up nor dropped."""
+        """Return whether the copy of a checkpoint was neither given up nor dropped."""
         copy = self._copies.get(checkpoint)
         return copy is not None and not copy.problem
 
@@ -298,7 +296,7 @@ class TaskLocalStateStore:
     # --- the life of copies ---------------------------------------------------------------------------------
 
     def confirm(self, checkpoint: CheckpointId) -> None:
-        """Learn that a checkpoint is complete: its copy stays, all older ones of this subtask go (LOC-3)."""
+        """A checkpoint is complete: its copy stays, all older ones of this subtask go (LOC-3)."""
         self._confirmed = max(self._confirmed, checkpoint)
         for older in self.stale(self._confirmed):
             self._delete(older)
@@ -311,7 +309,7 @@ class TaskLocalStateStore:
         return [copy for copy in self._on_disk() if copy.checkpoint < newest]
 
     def is_sealed(self, checkpoint: CheckpointId) -> bool:
-        """Tell whether this attempt's copy of a checkpoint is whole."""
+        """Return whether this attempt's copy of a checkpoint is whole."""
         with self._lock:
             copy = self._copies.get(checkpoint)
             return copy is not None and copy.sealed
@@ -322,7 +320,7 @@ class TaskLocalStateStore:
             self._copies.pop(checkpoint, None)
 
     def drop(self, checkpoint: CheckpointId) -> None:
-        """Learn that a checkpoint failed or was cancelled: whatever exists of its copy goes, sealed or not."""
+        """A checkpoint failed or was cancelled: whatever exists of its copy goes, sealed or not."""
         self.forget(checkpoint)
         self.remove(checkpoint)
 
@@ -331,11 +329,11 @@ class TaskLocalStateStore:
         self._delete(LocalCopy(self.scope.subtask, checkpoint, self.scope.attempt))
 
     def restore_ended(self, checkpoint: CheckpointId | None, attempt: AttemptNumber | None) -> None:
-        """Learn that the subtask has its state: that of a checkpoint that an attempt wrote, or none."""
+        """The subtask has its state: that of a checkpoint that an attempt wrote, or none."""
         self.keep_only(checkpoint, attempt)
 
     def close(self, restored: bool) -> None:
-        """Learn that the process leaves, ``restored`` or still restoring: what is on the disk stays as it is.
+        """The process leaves, ``restored`` or still restoring: what is on the disk stays as it is.
 
         Nothing is written here. What a copy is worth was settled when it was sealed (LO-07).
         """

@@ -10,7 +10,7 @@ from barrier_tck.reference_impl.runtime_errors import JobUsageError, StorageCaus
 from barrier_tck.reference_impl.storage.checkpoint_storage import MediumCheckpointStorage
 
 DEFAULT_LIMIT_BYTES = 16 * 1024 * 1024
-"""How much the driver keeps unless it is told otherwise: more would be felt by everything else that it does."""
+"""How much the driver keeps unless configured otherwise: more would be felt by everything else that it does."""
 
 
 class MemoryFiles:
@@ -38,29 +38,24 @@ class MemoryFiles:
         return self._used
 
     def read(self, path: str) -> bytes:
-        """Return the whole content."""
         try:
             return self._contents[path]
         except KeyError:
             raise StorageError(f"{path} is not in the driver's memory", StorageCause.MISSING) from None
 
     def list_files(self, directory: str) -> list[str]:
-        """Return the paths of all files below a directory, sorted."""
         prefix = f"{directory}/" if directory else ""
         with self._lock:
             return sorted(path for path in self._contents if path.startswith(prefix))
 
     def exists(self, path: str) -> bool:
-        """Tell whether a file exists."""
         return path in self._contents
 
     def delete(self, path: str) -> None:
-        """Delete a file; a missing one is no error."""
         with self._lock:
             self._used -= len(self._contents.pop(path, b""))
 
     def delete_tree(self, directory: str) -> None:
-        """Delete a directory and all below it; a missing one is no error."""
         for path in self.list_files(directory):
             self.delete(path)
 
@@ -114,7 +109,6 @@ class MemoryCheckpointStorage(MediumCheckpointStorage):
     outlives_its_process = False
 
     def __init__(self, files: MemoryFiles, job: str, root: str = "checkpoints") -> None:
-        """Take what the process keeps, the job's name and the directory of checkpoint storage."""
         super().__init__(files, job, root)
         self._memory = files
 

@@ -3,10 +3,10 @@
 What makes it sound:
 
 - An object appears as a whole when its upload ends, and is durable then. A state file is uploaded in parts; until the
-  last request nobody can read it.
+  last request no reader sees it.
 - Metadata is put on the condition that its key is free. Of two coordinators that publish the same id, one is refused.
-- Counters are put on the condition that nobody else has put them since they were read. A coordinator that was replaced
-  cannot lower them.
+- Counters are put on the condition that no other process has put them since they were read. A coordinator that was
+  replaced cannot lower them.
 - Which checkpoints are complete is found by asking for the metadata of every id that was reserved and may be kept,
   since listings may be late. The counters hold these ids.
 - An upload whose process died leaves parts that no reader sees, but that fill the store. It is listed as a file, and
@@ -100,12 +100,10 @@ class ObjectFiles:
         """The version of each file that was looked for or put here, which ``put`` expects to be there still."""
 
     def read(self, path: str) -> bytes:
-        """Return the whole content."""
         content, self._versions[path] = self._store.get(path)
         return content
 
     def exists(self, path: str) -> bool:
-        """Tell whether a file exists."""
         self._versions[path] = self._store.version(path)
         return self._versions[path] != _ABSENT
 
@@ -147,24 +145,23 @@ class ObjectFiles:
         return parts.size, parts.crc
 
     def put(self, path: str, content: bytes) -> None:
-        """Put a small file if nobody else has put it since this process looked at it last."""
+        """Put a small file if no other process has put it since this process looked at it last."""
         expected = self._versions.get(path)
         if expected is None:
             expected = self._store.version(path)
         if not self._put(path, content, expected):
             raise StorageError(
-                f"somebody else has written {path} since this process read it; is there a second coordinator?"
+                f"another process has written {path} since this process read it; is there a second coordinator?"
             )
 
     def put_new(self, path: str, content: bytes) -> bool:
-        """Put a small file where there is none."""
         return self._put(path, content, _ABSENT)
 
     def sync_directory(self, path: str) -> None:
         """Do nothing: an object is durable, with its name, when its upload ends."""
 
     def _put(self, path: str, content: bytes, expected: str) -> bool:
-        # After a failure nobody knows what is there, so it must be looked at again.
+        # After a failure it is not known what is there, so it must be looked at again.
         self._versions.pop(path, None)
         version = self._store.put(path, content, expected)
         if version is None:
@@ -236,7 +233,6 @@ class ObjectCheckpointStorage(MediumCheckpointStorage):
         part_bytes: int = PART_BYTES,
         whole_bytes: int | None = None,
     ) -> None:
-        """Take the store, the job's name, the directory of checkpoint storage, and sizes as for ``ObjectFiles``."""
         self._object_files = ObjectFiles(store, part_bytes, whole_bytes)
         super().__init__(self._object_files, job, root)
         self._gone: dict[CheckpointId, None] = {}
@@ -252,12 +248,12 @@ class ObjectCheckpointStorage(MediumCheckpointStorage):
         asked = sorted(dict.fromkeys([*super().completed(), *announced]))
         found = tuple(each for each in asked if self._files.exists(self._metadata_path(each)))
         if not self._goes_on:
-            # Ids are used once: what an earlier coordinator has not published by now, nobody will.
+            # Ids are used once: what an earlier coordinator has not published by now will never be published.
             self._gone.update(dict.fromkeys(each for each in asked if each not in found))
         return found
 
     def discard_checkpoint(self, checkpoint: CheckpointId, kept: Collection[str] = ()) -> None:
-        """Delete everything of a checkpoint, and remember that nobody needs to ask for it any more."""
+        """Delete everything of a checkpoint, and remember that it need not be asked for any more."""
         super().discard_checkpoint(checkpoint, kept)
         if kept:
             # The directory stays, and with it what a process that was killed has begun to upload to it.

@@ -1,6 +1,6 @@
 """An object store that speaks the S3 protocol, by boto3, which the extra ``s3`` installs (STA-2, decision 0049).
 
-Where it is and who may use it is told as to every program that uses boto3: by ``AWS_ENDPOINT_URL_S3``,
+Where it is and who may use it is configured as for every program that uses boto3: by ``AWS_ENDPOINT_URL_S3``,
 ``AWS_ACCESS_KEY_ID``, ``AWS_SECRET_ACCESS_KEY``, ``AWS_REGION`` or by a profile. The server must know conditional
 writes (``If-None-Match: *`` and ``If-Match``), as Amazon S3 does since November 2024.
 """
@@ -39,7 +39,7 @@ _CONTENDED_TRIES = 5
 TOTAL_TRIES = 5
 """How often boto3 tries a request that was throttled (503), timed out or broke off, before it fails."""
 AWAY_TRIES, AWAY_PAUSE_S = 20, 0.2
-"""How often a request is tried further, and how long after the last time, if nobody takes connections or they are
+"""How often a request is tried further, and how long after the last time, if no server takes connections or they are
 closed without an answer: a server that starts again is back within these four seconds. boto3 alone waits for less than
 half a second on average, and gives the longer waits to throttled requests only.
 """
@@ -106,19 +106,16 @@ class S3ObjectStore:
         self._prefix = prefix.strip("/")
 
     def get(self, key: str) -> tuple[bytes, str]:
-        """Return the content of an object and its version."""
         with self._told("read", key):
             answer = self._client.get_object(Bucket=self._bucket, Key=self._key(key))
             return answer["Body"].read(), answer["ETag"]
 
     def version(self, key: str) -> str:
-        """Return the version of an object; empty if there is none."""
         with self._told("look for", key):
             found = self._head(key)
             return found[0] if found is not None else ""
 
     def put(self, key: str, content: bytes, expected: str | None = None) -> str | None:
-        """Put an object, if what is expected is there."""
         token = uuid.uuid4().hex
         request: PutObjectRequestTypeDef = {
             "Bucket": self._bucket,
@@ -141,7 +138,6 @@ class S3ObjectStore:
                 return found[0] if found is not None and found[1] == token else None
 
     def upload(self, key: str) -> Upload:
-        """Begin an upload in parts."""
         token = uuid.uuid4().hex
         with self._told("begin the upload of", key):
             answer = self._client.create_multipart_upload(
@@ -173,7 +169,6 @@ class S3ObjectStore:
                     raise
 
     def delete(self, key: str) -> None:
-        """Delete an object; a missing one is no error."""
         with self._told("delete", key):
             try:
                 self._client.delete_object(Bucket=self._bucket, Key=self._key(key))
@@ -182,7 +177,6 @@ class S3ObjectStore:
                     raise
 
     def keys(self, prefix: str) -> list[str]:
-        """Return the keys of all objects that begin with a prefix, sorted."""
         with self._told("list", prefix):
             pages = self._client.get_paginator("list_objects_v2").paginate(
                 Bucket=self._bucket, Prefix=self._key(prefix)
@@ -190,7 +184,6 @@ class S3ObjectStore:
             return sorted(self._own(each["Key"]) for page in pages for each in page.get("Contents", []))
 
     def uploads(self, prefix: str) -> list[tuple[str, str]]:
-        """Return key and id of each unfinished upload whose key begins with a prefix, sorted."""
         with self._told("list the uploads of", prefix):
             pages = self._client.get_paginator("list_multipart_uploads").paginate(
                 Bucket=self._bucket, Prefix=self._key(prefix)
@@ -202,7 +195,6 @@ class S3ObjectStore:
             )
 
     def abort_upload(self, key: str, upload: str) -> None:
-        """Abort an unfinished upload; a missing one is no error."""
         with self._told("abort the upload of", key):
             try:
                 self._client.abort_multipart_upload(Bucket=self._bucket, Key=self._key(key), UploadId=upload)
@@ -249,16 +241,13 @@ class _S3Upload:
         self._parts: list[CompletedPartTypeDef] = []
 
     def send(self, part: bytes) -> None:
-        """Send the next part."""
         number = len(self._parts) + 1
         self._parts.append(self._store.send_part(self._key, self._upload, number, part))
 
     def complete(self) -> None:
-        """Make the object appear."""
         self._store.complete_upload(self._key, self._upload, self._parts, self._token)
 
     def abort(self) -> None:
-        """Give it up."""
         self._store.abort_upload(self._key, self._upload)
 
 

@@ -43,21 +43,20 @@ class SavepointDirectory:
         self.directory = directory
         self._files = files
         self.failed = False
-        """Whether it was told that it failed, although its metadata may have been put and not been taken back."""
+        """Whether the caller saw it fail, although its metadata may have been put and not been taken back."""
 
     @property
     def metadata_path(self) -> str:
-        """Return the path of the metadata file."""
         return join(self.directory, _METADATA)
 
     @property
     def is_complete(self) -> bool:
-        """Tell whether the savepoint is complete, so that it is the user's."""
+        """Whether the savepoint is complete, so that it is the user's."""
         return self._files.exists(self.metadata_path)
 
     @property
     def is_free(self) -> bool:
-        """Tell whether the directory holds nothing, so that a savepoint can be put there."""
+        """Whether the directory holds nothing, so that a savepoint can be put there."""
         return not self._files.list_files(self.directory)
 
     def path_of(self, handle: StateHandle) -> str:

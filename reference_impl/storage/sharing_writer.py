@@ -15,7 +15,6 @@ class SharingWriter:
     """Writes one operator's files for one checkpoint; implements ``SharingStateWriter``."""
 
     def __init__(self, private: StateWriter, shared: StateWriter, reuse_from: int) -> None:
-        """Take the writers of both kinds of files, and the oldest checkpoint whose files may be reused."""
         self._private = private
         self._shared = shared
         self._reuse_from = reuse_from
@@ -31,7 +30,7 @@ class SharingWriter:
         return self._shared.write(name, chunks, key_groups)
 
     def may_reuse(self, checkpoint: CheckpointId) -> bool:
-        """Tell whether the coordinator keeps a completed checkpoint until this one has ended."""
+        """Return whether the coordinator keeps a completed checkpoint until this one has ended."""
         return checkpoint >= self._reuse_from
 
     def reuse(self, handle: StateHandle) -> StateHandle:

@@ -39,7 +39,7 @@ class FileStateWriter:
         path = join(self._root, handle_path)
         size, crc = self._files.write(path, chunks)
         try:
-            # The acknowledgement that follows promises the name as well as the bytes (SNP-3).
+            # The acknowledgement that follows guarantees the name as well as the bytes (SNP-3).
             self._files.sync_directory(parent(path))
         except Exception as error:
             remove_after(self._files, path, error)

@@ -43,7 +43,7 @@ class Patience:
     """How long to go on asking, in seconds."""
 
     repeat_s: float = 10.0
-    """For how long a request is repeated that nobody answers, or that a name node refuses for the moment."""
+    """For how long a request is repeated that is not answered, or that a name node refuses for the moment."""
     pause_s: float = 0.2
     connect_s: float = 10.0
     """Also how long a data node may take no more bytes."""
@@ -64,7 +64,6 @@ class RealTime:
     """The time of this machine."""
 
     def now_s(self) -> float:
-        """Return the time in seconds."""
         return time.monotonic()
 
     def pause(self, seconds: float) -> None:
@@ -104,7 +103,6 @@ class _Refused(Exception):
     """HDFS has answered that it does not do it."""
 
     def __init__(self, exception: str, message: str) -> None:
-        """Take the name of Hadoop's exception and its message."""
         super().__init__(f"{exception}: {message}")
         self.exception = exception
         self.unanswered = False
@@ -130,8 +128,8 @@ class _Body:
 class WebHdfs:
     """A client of one HDFS. Every method raises StorageError, with the path, on failure; paths are absolute.
 
-    What nobody answers is asked again, also of the other name nodes, as long as its patience lasts. So a request may be
-    carried out twice, and one that failed may be carried out later.
+    What is not answered is asked again, also of the other name nodes, as long as its patience lasts. So a request may
+    be carried out twice, and one that failed may be carried out later.
     """
 
     def __init__(
@@ -177,7 +175,6 @@ class WebHdfs:
             return _read(answer, _Listing).statuses.entries
 
     def read(self, path: str) -> bytes:
-        """Return the content of a file."""
         with _told("read", path):
             return self._of_data_node("GET", path, "OPEN").content
 
@@ -198,7 +195,7 @@ class WebHdfs:
             self._of_data_node("PUT", path, "CREATE", body, **how)
 
     def rename(self, source: str, target: str, replace: bool) -> bool:
-        """Move a file atomically to a name in an existing directory. Nobody else may move or delete the source.
+        """Move a file atomically to a name in an existing directory. No other process may move or delete the source.
 
         ``replace``: whatever is there is replaced; otherwise nothing changes then, and False is returned.
         """
@@ -209,7 +206,7 @@ class WebHdfs:
             except _Refused as error:
                 if error.exception == _EXISTS:
                     return False
-                # If it is gone, a try whose answer was lost has moved it: nobody else does.
+                # If it is gone, a try whose answer was lost has moved it: no other process does.
                 moved = error.exception == _MISSING and error.unanswered
                 if not moved or self.entry(target) is None:
                     raise

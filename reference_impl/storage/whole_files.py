@@ -27,14 +27,14 @@ class ReadableFiles(Protocol):
         """Return the whole content."""
 
     def list_files(self, directory: str) -> list[str]:
-        """Return the paths of all files below a directory, sorted; also of those that somebody still writes.
+        """Return the paths of all files below a directory, sorted; also of those that are still being written.
 
         An object store that lists late may leave out what is new, and show what is gone. ``exists`` and ``read`` must
         not be late.
         """
 
     def exists(self, path: str) -> bool:
-        """Tell whether a file exists."""
+        """Return whether a file exists."""
 
     def delete(self, path: str) -> None:
         """Delete a file; a missing one is no error."""
@@ -49,8 +49,8 @@ class WholeFiles(ReadableFiles, Protocol):
     def write(self, path: str, chunks: Iterable[bytes]) -> tuple[int, int]:
         """Write a new file and make its bytes durable; return its size in bytes and its CRC-32.
 
-        Nobody else writes the same path. If it fails, or ``chunks`` raises, it has tried to delete the file; a note on
-        the error says so if something stayed. The name is durable once ``sync_directory`` returned.
+        No other process writes the same path. If it fails, or ``chunks`` raises, it has tried to delete the file; a
+        note on the error says so if something stayed. The name is durable once ``sync_directory`` returned.
         """
 
     def put(self, path: str, content: bytes) -> None:
@@ -70,27 +70,21 @@ class DurableFiles:
     """Whole files on a file system: written beside, synced and renamed."""
 
     def __init__(self, files: FileSystem) -> None:
-        """Take the file system."""
         self._files = files
 
     def read(self, path: str) -> bytes:
-        """Return the whole content."""
         return self._files.read(path)
 
     def list_files(self, directory: str) -> list[str]:
-        """Return the paths of all files below a directory, sorted."""
         return self._files.list_files(directory)
 
     def exists(self, path: str) -> bool:
-        """Tell whether a file exists."""
         return self._files.exists(path)
 
     def delete(self, path: str) -> None:
-        """Delete a file."""
         self._files.delete(path)
 
     def delete_tree(self, directory: str) -> None:
-        """Delete a directory and all below it."""
         self._files.delete_tree(directory)
 
     def write(self, path: str, chunks: Iterable[bytes]) -> tuple[int, int]:
@@ -120,7 +114,6 @@ class DurableFiles:
         return True
 
     def sync_directory(self, path: str) -> None:
-        """Make the names in a directory durable."""
         self._files.sync_directory(path)
 
     def _write(self, path: str, chunks: Iterable[bytes]) -> tuple[int, int]:

@@ -11,11 +11,11 @@ from barrier_tck.reference_impl.ids import CheckpointId
 from barrier_tck.reference_impl.operators.functions import PerSubtask, Place, Row
 from barrier_tck.reference_impl.operators.job import StreamJob
 from barrier_tck.reference_impl.operators.list_process import (
-    KeepsLists,
-    KeptList,
+    HasListStates,
     ListProcess,
     ListProcessOperator,
-    OperatorLists,
+    OperatorListState,
+    OperatorStates,
 )
 from barrier_tck.reference_impl.operators.rows import RowPlane
 from barrier_tck.reference_impl.operators.sinks import FileSink
@@ -29,10 +29,10 @@ class Numbered:
 
     def __init__(self, name: str = "seen") -> None:
         self._name = name
-        self.kept: KeptList[int] | None = None
+        self.kept: OperatorListState[int] | None = None
 
-    def open(self, lists: OperatorLists) -> None:
-        self.kept = lists.dealt_out(self._name, int)
+    def open(self, lists: OperatorStates) -> None:
+        self.kept = lists.split_list(self._name, int)
 
     def process(self, row: Row, number: int) -> Iterable[Row]:
         assert self.kept is not None
@@ -61,23 +61,23 @@ def test_a_function_finds_after_a_restore_what_it_kept() -> None:
     first.process([{"v": 9}])
     again = opened(Numbered, snapshot)
     assert again.process_input([{"v": 5}], 1) == [{"v": 5, "input": 1, "nth": 3}]
-    (kept,) = again.stored_lists()
+    (kept,) = again.stored_list_states()
     assert (kept.name, len(kept.entries), kept.to_all) == ("seen", 3, False)
-    assert isinstance(again, KeepsLists)
+    assert isinstance(again, HasListStates)
 
 
 def test_equal_entries_stay_apart_and_in_their_order() -> None:
     first = opened(Numbered)
     first.process([{"v": value} for value in (2, 1, 2)])
     again = opened(Numbered, first.snapshot(CheckpointId(1)).run())
-    assert again.stored_lists() == first.stored_lists()
-    (kept,) = again.stored_lists()
+    assert again.stored_list_states() == first.stored_list_states()
+    (kept,) = again.stored_list_states()
     assert kept.entries == (b"\x02", b"\x01", b"\x02")
 
 
 def test_a_list_can_be_replaced_and_read() -> None:
-    lists = OperatorLists("op", None)
-    kept = lists.for_all("l", tuple[int, str])
+    lists = OperatorStates("op", None)
+    kept = lists.union_list("l", tuple[int, str])
     kept.add((1, "a"))
     kept.add((2, "b"))
     kept.replace(one for one in list(kept) if one[0] == 2)
@@ -90,28 +90,28 @@ def test_a_list_that_the_function_does_not_name_any_more_is_handed_on() -> None:
     other = StateList("other", (b"\x01",))
     operator = opened(Numbered, restored(other))
     operator.process([{"v": 1}])
-    assert [one.name for one in operator.stored_lists()] == ["seen", "other"]
-    assert operator.stored_lists()[1] == other
+    assert [one.name for one in operator.stored_list_states()] == ["seen", "other"]
+    assert operator.stored_list_states()[1] == other
 
 
 def test_mistakes_are_told() -> None:
-    lists = OperatorLists("op", restored(StateList("l", (), to_all=True), StateList("text", (b"\xa1x",))))
+    lists = OperatorStates("op", restored(StateList("l", (), to_all=True), StateList("text", (b"\xa1x",))))
     with pytest.raises(
-        JobUsageError, match="'l' of operator 'op' is for_all in the checkpoint and dealt_out"
+        JobUsageError, match="'l' of operator 'op' is union_list in the checkpoint and split_list"
     ):
-        lists.dealt_out("l", int)
+        lists.split_list("l", int)
     with pytest.raises(CorruptStateError, match="list 'text' has an entry that is no"):
-        lists.dealt_out("text", int)
-    lists.dealt_out("new", int)
+        lists.split_list("text", int)
+    lists.split_list("new", int)
     with pytest.raises(JobUsageError, match="two lists of the name 'new'"):
-        lists.for_all("new", int)
+        lists.union_list("new", int)
     with pytest.raises(ProtocolError, match="before it was opened"):
-        ListProcess("op", Numbered).build(RowPlane()).stored_lists()
+        ListProcess("op", Numbered).build(RowPlane()).stored_list_states()
 
 
 def test_an_entry_that_no_restore_could_read_is_refused_when_it_is_added() -> None:
-    lists = OperatorLists("op", None)
-    kept = lists.dealt_out("l", int)
+    lists = OperatorStates("op", None)
+    kept = lists.split_list("l", int)
     kept.add(1)
     for wrong in ("text", object(), 2**70):
         with pytest.raises(JobUsageError, match="'l' cannot hold"):
@@ -120,7 +120,7 @@ def test_an_entry_that_no_restore_could_read_is_refused_when_it_is_added() -> No
             kept.replace([2, wrong])  # type: ignore[list-item]
     assert list(kept) == [1], "what was kept before is kept still"
     with pytest.raises(JobUsageError, match="cannot hold values of type"):
-        lists.dealt_out("none", object())  # type: ignore[arg-type]
+        lists.split_list("none", object())  # type: ignore[arg-type]
 
 
 def test_a_step_of_a_job_keeps_lists_and_its_vertex_and_uid_have_its_name() -> None:

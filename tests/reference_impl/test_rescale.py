@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from barrier_tck.reference_impl.config import JobConfig
 from barrier_tck.reference_impl.ids import AttemptNumber, ChannelId, CheckpointId, KeyGroupRange, SubtaskId
-from barrier_tck.reference_impl.operators.list_process import OperatorLists
+from barrier_tck.reference_impl.operators.list_process import OperatorStates
 from barrier_tck.reference_impl.protocol.key_groups import key_group_range, owner_of
 from barrier_tck.reference_impl.protocol.messages import (
     CHANNEL_STATE,
@@ -208,7 +208,7 @@ def test_a_list_that_no_function_names_is_handed_on_once_however_often_it_is_res
 
 def _kept(one: OperatorSnapshot, has_finished: bool) -> tuple[StateList, ...]:
     """Return what a subtask hands on whose function names no list."""
-    return one.lists or () if has_finished else OperatorLists("count", one).stored()
+    return one.lists or () if has_finished else OperatorStates("count", one).stored()
 
 
 @pytest.mark.parametrize("lists", [[[b"a"], [], [b"b", b"c"]], [[], [b"a"]], [[b"a"]]])

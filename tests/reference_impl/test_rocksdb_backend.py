@@ -20,7 +20,7 @@ from barrier_tck.reference_impl.runtime_errors import (
     SnapshotCancelled,
     StorageError,
 )
-from barrier_tck.reference_impl.state import rocksdb_restoring
+from barrier_tck.reference_impl.state import rocksdb_restore
 from barrier_tck.reference_impl.state.backend import StateScope
 from barrier_tck.reference_impl.state.rocksdb import RocksDBStateBackend, RocksDBStateStore
 from barrier_tck.reference_impl.state.working_directory import WorkingDirectory
@@ -96,7 +96,7 @@ def test_a_snapshot_with_a_file_missing_is_refused(world: StateWorld) -> None:
 
 
 def test_a_file_name_in_an_index_cannot_leave_the_directory(world: StateWorld) -> None:
-    index = rocksdb_restoring.encoded_index([("../evil", "x")])
+    index = rocksdb_restore.encoded_index([("../evil", "x")])
     handle = world.writer().write("index", [index], ALL)
     with pytest.raises(CorruptStateError, match="not the name of a file"):
         world.store(handles=[handle])

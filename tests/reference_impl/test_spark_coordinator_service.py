@@ -180,7 +180,8 @@ def test_silence_is_noticed_and_heartbeats_prevent_it() -> None:
     silent = registered(driver)
     send_frame(silent, encode(OFFER))
     eventually(
-        "the driver has noticed", lambda: [connection.slot for connection in driver.service.silent()] == [0]
+        "the driver has noticed",
+        lambda: [connection.slot for connection in driver.service.timed_out()] == [0],
     )
     silent.close()
     beating.close()
@@ -197,13 +198,13 @@ def test_silence_says_nothing_after_the_driver_itself_stood_still(monkeypatch: p
     send_frame(raw, encode(OFFER))
     _, connection = driver.next()
     clock["now"] = 100.5
-    assert driver.service.silent() == []
+    assert driver.service.timed_out() == []
     clock["now"] = 101.0
-    assert driver.service.silent() == []
+    assert driver.service.timed_out() == []
     clock["now"] = 104.0
-    assert driver.service.silent() == [], "its heartbeats may wait in the socket"
+    assert driver.service.timed_out() == [], "its heartbeats may wait in the socket"
     clock["now"] = 104.5
-    assert driver.service.silent() == [connection], "it had the time between two checks"
+    assert driver.service.timed_out() == [connection], "it had the time between two checks"
     raw.close()
     driver.service.close()
 
@@ -346,8 +347,8 @@ def test_data_channels_that_slots_refused_are_counted_beside_those_refused_here(
     news = iter([{"not_wanted": 2}, {"not_wanted": 1, "wrong_secret": 4}])
     link.report_refused(lambda: next(news, {}))
     expected = {"data_channel_wrong_secret": 4, "data_channel_not_wanted": 3}
-    link.tell_refused()
-    link.tell_refused()
+    link.send_refused()
+    link.send_refused()
     eventually("the driver has noticed", lambda: driver.service.refused() == expected)
     link.close()
 

@@ -18,7 +18,7 @@ import pytest
 
 from barrier_tck.reference_impl.ids import AttemptNumber
 from barrier_tck.reference_impl.protocol.messages import InputConsumed
-from barrier_tck.reference_impl.spark import listening, subtask_process
+from barrier_tck.reference_impl.spark import listener, subtask_process
 from barrier_tck.reference_impl.spark.control_link import ControlLink
 from barrier_tck.reference_impl.spark.control_wire import encode, send_frame
 from barrier_tck.reference_impl.spark.handshake import Claim, HandshakeRefused, introduce
@@ -103,7 +103,7 @@ def data_channels() -> Iterator[Server]:
 
 @pytest.fixture(params=[coordinator, data_channels], ids=lambda server: server.__name__)
 def server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    monkeypatch.setattr(listening, "_MOST_UNPROVEN_PEERS", PLACES)
+    monkeypatch.setattr(listener, "_MOST_UNPROVEN_PEERS", PLACES)
     with request.param() as made:
         yield made
 

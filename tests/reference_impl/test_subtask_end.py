@@ -8,7 +8,7 @@ import pytest
 
 from barrier_tck.reference_impl.config import JobConfig
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
-from barrier_tck.reference_impl.operators.list_process import KeptList, ListProcess, OperatorLists
+from barrier_tck.reference_impl.operators.list_process import ListProcess, OperatorListState, OperatorStates
 from barrier_tck.reference_impl.operators.rows import RowPlane
 from barrier_tck.reference_impl.protocol.messages import (
     OperatorSnapshot,
@@ -26,10 +26,10 @@ LISTS = (StateList("dealt", (b"\x01", b"\x02")), StateList("shared", (b"\x03",),
 class NamesOne:
     """Names one of the lists."""
 
-    kept: KeptList[int]
+    kept: OperatorListState[int]
 
-    def open(self, lists: OperatorLists) -> None:
-        self.kept = lists.dealt_out("dealt", int)
+    def open(self, lists: OperatorStates) -> None:
+        self.kept = lists.split_list("dealt", int)
 
     def process(self, row: Any, number: int) -> Any:
         return ()

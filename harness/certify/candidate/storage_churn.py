@@ -20,8 +20,8 @@ from barrier_tck.harness.certify.candidate.storage_looks import require_whole
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId
 from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint, Savepoint, StateHandle
 from barrier_tck.reference_impl.runtime_errors import StorageError
+from barrier_tck.reference_impl.storage.capacity import HasCapacityLimit, ReportsUsage
 from barrier_tck.reference_impl.storage.checkpoint_storage import CheckpointStorage
-from barrier_tck.reference_impl.storage.room import HasLimit, TellsWhatItHolds
 
 _ROUNDS, _OVERWRITES = 6, 4
 """What is done to a storage without a limit: rounds, and how often each overwrites what is kept of a job."""
@@ -60,7 +60,11 @@ class _Churn:
     def __init__(self, bench: StorageBench) -> None:
         self._bench = bench
         self._storage: CheckpointStorage = bench.open()
-        limit = self._storage.limit_bytes if isinstance(self._storage, HasLimit) else _FILLED_MAX_BYTES + 1
+        limit = (
+            self._storage.limit_bytes
+            if isinstance(self._storage, HasCapacityLimit)
+            else _FILLED_MAX_BYTES + 1
+        )
         limited = limit <= _FILLED_MAX_BYTES
         self._files = min(_CLAIMED_FILES, limit // 4096) if limited else 10
         overwritten = self._files * len(_LONG_NAME)
@@ -100,7 +104,7 @@ class _Churn:
             self._storage.discard_checkpoint(before.checkpoint, (shared.path,))
             self._storage.discard_shared([shared.path])
         self._retained = retained
-        held = self._storage.held_bytes if isinstance(self._storage, TellsWhatItHolds) else 0
+        held = self._storage.held_bytes if isinstance(self._storage, ReportsUsage) else 0
         return held, len(self._storage.files())
 
     def compare(self, before: tuple[int, int], after: tuple[int, int]) -> None:

@@ -12,7 +12,7 @@ from barrier_tck.reference_impl.state.backend import KeyedStateStore, StateReade
 from barrier_tck.reference_impl.state.rocksdb import RocksDBStateBackend, RocksDBStateStore
 from barrier_tck.reference_impl.state.rocksdb_capture import CapturingDatabase
 from barrier_tck.reference_impl.state.rocksdb_library import make_directory
-from barrier_tck.reference_impl.state.rocksdb_restoring import restored_database, snapshots_of
+from barrier_tck.reference_impl.state.rocksdb_restore import restored_database, snapshots_of
 
 
 class KeepsForeignGroups(RocksDBStateBackend):

@@ -28,7 +28,6 @@ class WriteTask:
         compression: Compression,
         release: Release,
     ) -> None:
-        """Take the tables, what writes them, a range of key groups for each file, and what unpins the tables."""
         self.captured = captured
         self.compression = compression
         self._writer = writer

@@ -1,4 +1,4 @@
-"""Makes executors ready before they are needed.
+"""Warm-up of executors, before they are needed.
 
 The first Python task on an executor waits for classes to load and for the Python daemon to start: seconds on
 a busy machine, in the middle of a recovery if that is when the executor is first used. So while a job runs, a
@@ -24,7 +24,7 @@ def _nothing(_rows: Iterable[int]) -> list[int]:
     return []
 
 
-class ExecutorWarmer:
+class ExecutorWarmUp:
     """Watches for executors that join, from ``start`` until ``stop``."""
 
     def __init__(self, context: SparkContext, group: str) -> None:

@@ -1,4 +1,5 @@
-"""From slots that offered themselves to what each subtask is told: its deployment, and where its channels go."""
+"""Placement: from slots that offered themselves to the deployment of each subtask, and the addresses of its
+channels."""
 
 from __future__ import annotations
 
@@ -16,8 +17,9 @@ from barrier_tck.reference_impl.spark.running_attempt import RunningAttempt
 from barrier_tck.reference_impl.spark.spark_observer import SubtaskProcess
 
 
-def assigned(attempt: RunningAttempt) -> tuple[dict[SubtaskId, SlotOffer], Placement]:
-    """Give each subtask of an attempt one of the slots that were offered; return which, and what observers are told."""
+def assign_slots(attempt: RunningAttempt) -> tuple[dict[SubtaskId, SlotOffer], Placement]:
+    """Give each subtask of an attempt one of the slots that were offered; return which, and the placement for
+    observers."""
     offers: dict[int, SlotOffer] = {
         number: connection.offer
         for number, connection in sorted(attempt.offered.items())

@@ -1,8 +1,8 @@
-"""Who removes the files of an acknowledged snapshot, if nobody else can: the subtask that wrote them, at its end.
+"""Acknowledged snapshots of one subtask whose receipt is not confirmed: it may have to remove their files at its end.
 
 Until a subtask acknowledges a snapshot, its files belong to the subtask, which removes them when the snapshot is
 cancelled or fails. From the moment the coordinator *receives* the acknowledgement, they belong to the coordinator:
-they are part of a checkpoint, or the coordinator deletes them. In between nobody knows. A process that was
+they are part of a checkpoint, or the coordinator deletes them. In between it is not known. A process that was
 paused or cut off may acknowledge when the coordinator has crashed, or has given the process up and deleted
 everything that the checkpoint had. The acknowledgement is lost then, and only the writer knows of the files (COO-3,
 REC-2).
@@ -28,16 +28,15 @@ from barrier_tck.reference_impl.protocol.messages import SubtaskSnapshot
 from barrier_tck.reference_impl.protocol.transactions import TransactionHandle
 from barrier_tck.reference_impl.storage.checkpoint_storage import CheckpointStorage
 
-PROMISES_MAX = 64
+UNCONFIRMED_MAX = 64
 """Latest acknowledged snapshots that are remembered. Far above what is in flight, and above what a subtask can
-acknowledge to nobody before the silence of the coordinator ends it."""
+acknowledge in vain before the silence of the coordinator ends it."""
 
 
-class Promises:
+class UnconfirmedSnapshots:
     """The acknowledged snapshots of one subtask that the coordinator is not known to have received."""
 
     def __init__(self, storage: CheckpointStorage, attempt: AttemptNumber) -> None:
-        """Start with none."""
         self._storage = storage
         self._attempt = attempt
         self._open: dict[CheckpointId, SubtaskSnapshot] = {}
@@ -45,7 +44,7 @@ class Promises:
     def acknowledged(self, checkpoint: CheckpointId, snapshot: SubtaskSnapshot) -> None:
         """Remember a snapshot whose acknowledgement is about to be sent."""
         self._open[checkpoint] = snapshot
-        if len(self._open) > PROMISES_MAX:
+        if len(self._open) > UNCONFIRMED_MAX:
             del self._open[next(iter(self._open))]
 
     def completed(self, checkpoint: CheckpointId) -> None:
@@ -55,8 +54,9 @@ class Promises:
             for received in sent[: sent.index(checkpoint) + 1]:
                 del self._open[received]
 
-    def break_if_superseded(self, operators: Sequence[Any]) -> None:
-        """Delete what was promised and is not needed, if a newer attempt has taken over; else do nothing.
+    def discard_if_superseded(self, operators: Sequence[Any]) -> None:
+        """Delete the files of unconfirmed snapshots that are not needed, if a newer attempt has taken over; else do
+        nothing.
 
         ``operators`` with prepared transactions are asked to abandon theirs (``abandon_prepared``). Raises
         StorageError if storage cannot be read or a file cannot be deleted.

@@ -1,7 +1,7 @@
 """What both TCP servers of a job do: accept peers that have not proven themselves yet, a bounded number at a time.
 
-If there are too many, the oldest of them has to go. Whoever belongs here proves it within milliseconds, so those that
-wait are strangers: connections that were opened and then say nothing cannot keep anybody out.
+If there are too many, the oldest of them has to go. A peer of the job proves itself within milliseconds, so those that
+wait are strangers: connections that were opened and then say nothing cannot keep peers out.
 """
 
 from __future__ import annotations
@@ -95,6 +95,6 @@ class Listener:
         return kept
 
     def close(self) -> None:
-        """Accept nobody any more. Closing twice is harmless."""
+        """Accept no peer any more. Closing twice is harmless."""
         self._closed.set()
         shut(self._socket)

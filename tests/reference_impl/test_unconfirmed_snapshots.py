@@ -13,7 +13,7 @@ from barrier_tck.reference_impl.protocol.messages import (
     SubtaskSnapshot,
 )
 from barrier_tck.reference_impl.protocol.transactions import TransactionHandle
-from barrier_tck.reference_impl.runtime.kept_promises import PROMISES_MAX, Promises
+from barrier_tck.reference_impl.runtime.unconfirmed_snapshots import UNCONFIRMED_MAX, UnconfirmedSnapshots
 from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
 from tests.reference_impl.storage_fakes import MemoryFileSystem
 
@@ -49,44 +49,44 @@ def files() -> MemoryFileSystem:
 
 
 @pytest.fixture
-def promises(files: MemoryFileSystem) -> Promises:
-    """The promises of attempt 1, which acknowledged its part of checkpoint 3."""
-    promised = Promises(storage_on(files), FIRST)
-    promised.acknowledged(CheckpointId(3), written(files, 3))
-    return promised
+def unconfirmed(files: MemoryFileSystem) -> UnconfirmedSnapshots:
+    """The unconfirmed of attempt 1, which acknowledged its part of checkpoint 3."""
+    snapshots = UnconfirmedSnapshots(storage_on(files), FIRST)
+    snapshots.acknowledged(CheckpointId(3), written(files, 3))
+    return snapshots
 
 
 def test_unconfirmed_state_is_removed_once_a_newer_attempt_has_taken_over(
-    files: MemoryFileSystem, promises: Promises
+    files: MemoryFileSystem, unconfirmed: UnconfirmedSnapshots
 ) -> None:
     storage_on(files).reserve(CheckpointId(3), SECOND)
-    promises.break_if_superseded(())
+    unconfirmed.discard_if_superseded(())
     assert state_files(files) == []
 
 
 def test_unconfirmed_state_stays_while_its_own_attempt_is_the_newest(
-    files: MemoryFileSystem, promises: Promises
+    files: MemoryFileSystem, unconfirmed: UnconfirmedSnapshots
 ) -> None:
     storage_on(files).reserve(CheckpointId(3), FIRST)
-    promises.break_if_superseded(())
+    unconfirmed.discard_if_superseded(())
     assert len(state_files(files)) == 1, "the checkpoint may still complete"
 
 
 def test_state_in_a_completed_checkpoint_stays_although_its_completion_was_not_reported(
-    files: MemoryFileSystem, promises: Promises
+    files: MemoryFileSystem, unconfirmed: UnconfirmedSnapshots
 ) -> None:
     publish(files, 3, written(files, 3))
     storage_on(files).reserve(CheckpointId(3), SECOND)
-    promises.break_if_superseded(())
+    unconfirmed.discard_if_superseded(())
     assert len(state_files(files)) == 1
 
 
 def test_state_that_the_coordinator_has_is_left_to_the_coordinator(
-    files: MemoryFileSystem, promises: Promises
+    files: MemoryFileSystem, unconfirmed: UnconfirmedSnapshots
 ) -> None:
-    promises.completed(CheckpointId(3))
+    unconfirmed.completed(CheckpointId(3))
     storage_on(files).reserve(CheckpointId(3), SECOND)
-    promises.break_if_superseded(())
+    unconfirmed.discard_if_superseded(())
     assert len(state_files(files)) == 1
 
 
@@ -96,33 +96,33 @@ def test_a_completion_confirms_earlier_acknowledgements_and_no_later_ones(
 ) -> None:
     """Acknowledgements may come in any order of ids; the connection keeps the order in which they were sent."""
     order = [first, *(number for number in (1, 2, 3) if number != first)]
-    promised = Promises(storage_on(files), FIRST)
+    snapshots = UnconfirmedSnapshots(storage_on(files), FIRST)
     for number in order:
-        promised.acknowledged(CheckpointId(number), written(files, number))
-    promised.completed(CheckpointId(order[1]))
+        snapshots.acknowledged(CheckpointId(number), written(files, number))
+    snapshots.completed(CheckpointId(order[1]))
     storage_on(files).reserve(CheckpointId(3), SECOND)
-    promised.break_if_superseded(())
+    snapshots.discard_if_superseded(())
     left = [path for path in state_files(files) if f"/chk-{order[2]}/" in path]
     assert (left, len(state_files(files))) == ([], 2)
 
 
 def test_the_completion_of_a_checkpoint_that_was_never_acknowledged_confirms_nothing(
-    files: MemoryFileSystem, promises: Promises
+    files: MemoryFileSystem, unconfirmed: UnconfirmedSnapshots
 ) -> None:
-    promises.completed(CheckpointId(4))
+    unconfirmed.completed(CheckpointId(4))
     storage_on(files).reserve(CheckpointId(4), SECOND)
-    promises.break_if_superseded(())
+    unconfirmed.discard_if_superseded(())
     assert state_files(files) == []
 
 
 def test_a_subtask_whose_checkpoints_never_complete_remembers_a_bounded_number(
     files: MemoryFileSystem,
 ) -> None:
-    promised = Promises(storage_on(files), FIRST)
-    for number in range(1, PROMISES_MAX + 6):
-        promised.acknowledged(CheckpointId(number), written(files, number))
-    storage_on(files).reserve(CheckpointId(PROMISES_MAX + 5), SECOND)
-    promised.break_if_superseded(())
+    snapshots = UnconfirmedSnapshots(storage_on(files), FIRST)
+    for number in range(1, UNCONFIRMED_MAX + 6):
+        snapshots.acknowledged(CheckpointId(number), written(files, number))
+    storage_on(files).reserve(CheckpointId(UNCONFIRMED_MAX + 5), SECOND)
+    snapshots.discard_if_superseded(())
     assert [path.split("/")[2] for path in state_files(files)] == [f"chk-{n}" for n in range(1, 6)]
 
 
@@ -151,7 +151,7 @@ def test_prepared_output_is_restorable_as_long_as_a_checkpoint_of_its_attempt_co
     for attempt, restorable in ((FIRST, [1, 2, 3]), (SECOND, [1, 2, 3, 4, 5, 6])):
         storage_on(files).reserve(CheckpointId(6), AttemptNumber(attempt + 1))
         sink = FakeSink()
-        Promises(storage_on(files), attempt).break_if_superseded((sink, object()))
+        UnconfirmedSnapshots(storage_on(files), attempt).discard_if_superseded((sink, object()))
         assert sink.restorable == restorable
 
 
@@ -161,12 +161,12 @@ def test_prepared_output_that_a_newer_attempt_has_yet_to_commit_is_needed(files:
     publish(files, 6, SubtaskSnapshot(SubtaskId("sink", 0), SECOND, (restored,)))
     storage_on(files).reserve(CheckpointId(6), SECOND)
     sink = FakeSink()
-    Promises(storage_on(files), FIRST).break_if_superseded((sink,))
+    UnconfirmedSnapshots(storage_on(files), FIRST).discard_if_superseded((sink,))
     assert sink.restorable == [2]
 
 
 def test_prepared_output_is_left_alone_while_its_own_attempt_is_the_newest(files: MemoryFileSystem) -> None:
     storage_on(files).reserve(CheckpointId(1), FIRST)
     sink = FakeSink()
-    Promises(storage_on(files), FIRST).break_if_superseded((sink,))
+    UnconfirmedSnapshots(storage_on(files), FIRST).discard_if_superseded((sink,))
     assert sink.restorable is None

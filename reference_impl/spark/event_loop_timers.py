@@ -7,11 +7,10 @@ import heapq
 from barrier_tck.reference_impl.runtime.ports import Clock
 
 
-class LoopTimers:
+class EventLoopTimers:
     """The ``Timers`` port of a subtask; its loop asks when the next one is due."""
 
     def __init__(self, clock: Clock) -> None:
-        """Take the clock by which timers are set."""
         self._clock = clock
         self._at_ms: dict[str, float] = {}
         self._heap: list[tuple[float, str]] = []

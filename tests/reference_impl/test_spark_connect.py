@@ -15,6 +15,7 @@ from barrier_tck.faults.toxiproxy.embedded import EmbeddedServer
 from barrier_tck.reference_impl.ids import AttemptNumber, ChannelId, CheckpointId, SubtaskId
 from barrier_tck.reference_impl.protocol.messages import DeclineCheckpoint
 from barrier_tck.reference_impl.runtime_errors import JobUsageError
+from barrier_tck.reference_impl.spark.connect import connect_with_retries
 from barrier_tck.reference_impl.spark.control_link import ControlLink
 from barrier_tck.reference_impl.spark.control_wire import ConnectionLost, encode, receive_frame, send_frame
 from barrier_tck.reference_impl.spark.coordinator_service import CoordinatorService
@@ -28,7 +29,6 @@ from barrier_tck.reference_impl.spark.handshake import (
 )
 from barrier_tck.reference_impl.spark.link_messages import Heartbeat
 from barrier_tck.reference_impl.spark.mailbox import Mailbox, SubtaskCancelled
-from barrier_tck.reference_impl.spark.reaching import reach
 from barrier_tck.reference_impl.spark.routes import CoordinatorAddress, DirectRoutes
 from barrier_tck.reference_impl.spark.spark_options import SparkOptions
 from barrier_tck.reference_impl.spark.transport import ChannelServer, OpenConnections, connect_channel
@@ -52,7 +52,7 @@ def test_a_peer_that_comes_into_reach_is_connected_to() -> None:
             raise ConnectionLost("nobody there")
         return "connected"
 
-    assert reach(connect, 60.0, never) == "connected"
+    assert connect_with_retries(connect, 60.0, never) == "connected"
     assert len(tries) == 3
     assert tries == sorted(tries, reverse=True), "each try gets the rest of the bound"
 
@@ -62,7 +62,7 @@ def test_at_the_bound_the_last_error_is_raised() -> None:
         raise ConnectionLost("nobody there")
 
     with pytest.raises(ConnectionLost, match="nobody there"):
-        reach(connect, 0.25, threading.Event().wait)
+        connect_with_retries(connect, 0.25, threading.Event().wait)
 
 
 @contextmanager
@@ -96,10 +96,10 @@ def test_a_peer_that_may_have_been_admitted_tries_again_only_where_that_is_safe(
             return True
 
         with pytest.raises(Unanswered):
-            reach(connect, 60.0, stop, (NotAdmitted, Unanswered))
+            connect_with_retries(connect, 60.0, stop, (NotAdmitted, Unanswered))
         assert pauses == []
         with pytest.raises(Unanswered):
-            reach(connect, 60.0, stop)
+            connect_with_retries(connect, 60.0, stop)
         assert len(pauses) == 1
 
 
@@ -112,7 +112,7 @@ def test_a_peer_that_is_stopped_or_refused_with_a_reason_does_not_try_again(stop
         raise ConnectionLost("gone") if stops else NotAdmitted("attempt 1 is over")
 
     with pytest.raises((ConnectionLost, NotAdmitted)):
-        reach(connect, 60.0, lambda _seconds: True)
+        connect_with_retries(connect, 60.0, lambda _seconds: True)
     assert len(tries) == 1
 
 

@@ -62,7 +62,7 @@ class SnapshotInProgress:
 
     @property
     def done(self) -> bool:
-        """Tell whether no asynchronous part is left to do."""
+        """Whether no asynchronous part is left to do."""
         return not [one for one in self._futures if not (isinstance(one, OperatorSnapshot) or one.done)]
 
     def run(self) -> tuple[OperatorSnapshot, ...]:
@@ -128,7 +128,7 @@ class SnapshotInProgress:
 
     @property
     def is_stored(self) -> bool:
-        """Tell whether all of it is stored, as far as the subtask has learned."""
+        """Whether all of it is stored, as far as the subtask has learned."""
         return not self._untold
 
     def metrics(self, local: LocalCopyReport | None = None) -> SnapshotMetrics:

@@ -1,4 +1,4 @@
-"""What a checkpoint storage may tell of the room that it has; whoever has none of this is as good as any (STA-2)."""
+"""What a checkpoint storage may tell of the room that it has; a storage need not have either (STA-2)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Protocol, runtime_checkable
 
 
 @runtime_checkable
-class HasLimit(Protocol):
+class HasCapacityLimit(Protocol):
     """A storage that refuses to hold more than some bytes, of all jobs together."""
 
     @property
@@ -15,7 +15,7 @@ class HasLimit(Protocol):
 
 
 @runtime_checkable
-class TellsWhatItHolds(Protocol):
+class ReportsUsage(Protocol):
     """A storage that knows how many bytes it holds."""
 
     @property

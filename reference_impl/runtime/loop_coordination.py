@@ -12,22 +12,20 @@ from barrier_tck.reference_impl.protocol.loop_events import LoopEvent, WaveDue
 from barrier_tck.reference_impl.protocol.loop_termination import LoopTermination
 from barrier_tck.reference_impl.protocol.messages import LoopCounted, LoopInputEnded, SubtaskRunning
 
-Told = tuple[tuple[Loop, LoopCommand], ...]
+LoopCommands = tuple[tuple[Loop, LoopCommand], ...]
 """What to do, and for which loop."""
 
 
-class LoopEnds:
+class LoopCoordination:
     """The machines of all loops of a job, anew for each attempt: counts of another attempt mean nothing (REC-2)."""
 
     def __init__(self, graph: JobGraph, machine: Callable[..., LoopTermination]) -> None:
-        """Take the graph, and what makes a loop's machine; no attempt runs yet."""
         self._loops: dict[str, Loop] = {loop.name: loop for loop in graph.loops}
         self._new_machine = machine
         self._attempt = AttemptNumber(0)
         self._machines: dict[str, LoopTermination] = {}
 
     def attempt_started(self, attempt: AttemptNumber) -> None:
-        """Begin anew."""
         self._attempt = attempt
         self._machines = {
             loop.name: self._new_machine(loop.name, loop.members, loop.fed) for loop in self._loops.values()
@@ -37,20 +35,19 @@ class LoopEnds:
         """Forget the attempt: whatever its members still say does not matter."""
         self._machines = {}
 
-    def on_running(self, message: SubtaskRunning) -> Told:
-        """Learn that a subtask runs."""
+    def on_running(self, message: SubtaskRunning) -> LoopCommands:
         loop = next((loop for loop in self._loops.values() if message.subtask in loop.members), None)
-        return () if loop is None else self._tell(loop.name, message)
+        return () if loop is None else self._handle(loop.name, message)
 
-    def on_message(self, message: LoopInputEnded | LoopCounted | WaveDue) -> Told:
+    def on_message(self, message: LoopInputEnded | LoopCounted | WaveDue) -> LoopCommands:
         """Take a message of a member, or a timer."""
-        return self._tell(message.loop, message)
+        return self._handle(message.loop, message)
 
     def waiting_for(self) -> tuple[str, ...]:
         """Say what the loops wait for (REC-6)."""
         return tuple(filter(None, (machine.waiting_for() for machine in self._machines.values())))
 
-    def _tell(self, loop: str, event: LoopEvent) -> Told:
+    def _handle(self, loop: str, event: LoopEvent) -> LoopCommands:
         machine = self._machines.get(loop)
         if machine is None or event.attempt != self._attempt:
             return ()

@@ -19,7 +19,7 @@ _PAUSE_S = 0.1
 ConnectionT = TypeVar("ConnectionT")
 
 
-def reach(
+def connect_with_retries(
     connect: Callable[[float], ConnectionT],
     bound_s: float,
     stopped_within: Callable[[float], bool],
