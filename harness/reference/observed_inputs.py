@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from urllib.parse import quote
 import msgspec
 
 from barrier_tck.harness.record.operations import InputLeft, InputRead, ReadBehindStop
+from barrier_tck.harness.reference.instrumented import with_instruments
 from barrier_tck.reference_impl.operators.api import Payload, SourceReader
 from barrier_tck.reference_impl.protocol.messages import CheckpointBarrier, SplitPosition
 from barrier_tck.reference_impl.runtime.components import Components
@@ -100,8 +101,8 @@ class InputObservingDrivers:
     ) -> SubtaskDriver:
         """Return a driver. Its reader, if it has one, is observed directly, below any wrappers of the components."""
         if graph.vertex(deployment.subtask.vertex).source is not None:
-            wrap = partial(_wrapped, components.wrap_reader, self.keep, deployment, self.ends)
-            components = replace(components, wrap_reader=wrap)
+            wrap = partial(_wrapped, components.instruments.reader, self.keep, deployment, self.ends)
+            components = with_instruments(components, reader=wrap)
         driver = self.make(deployment, graph, plane, ports, components)
         if self.ends:
             _observe_stops(driver, self.keep)
@@ -144,8 +145,8 @@ def _observe_stops(driver: SubtaskDriver, keep: KeepInput) -> None:
 
 def inputs_observed(components: Components, keep: KeepInput, ends: bool = False) -> Components:
     """Return the components with drivers whose sources are observed; ``ends`` says whether their ends are, too."""
-    make = components.subtask_driver or SubtaskDriver
-    return replace(components, subtask_driver=InputObservingDrivers(make, keep, ends))
+    make = components.instruments.subtask_driver or SubtaskDriver
+    return with_instruments(components, subtask_driver=InputObservingDrivers(make, keep, ends))
 
 
 @dataclass(frozen=True)

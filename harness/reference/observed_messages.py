@@ -20,6 +20,7 @@ from urllib.parse import quote
 import msgspec
 
 from barrier_tck.harness.record.operations import LocalEvent, MessagesObserved
+from barrier_tck.harness.reference.instrumented import with_instruments
 from barrier_tck.reference_impl.operators.api import Payload
 from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.protocol.messages import ChannelControl, CheckpointBarrier, EndOfChannel
@@ -190,5 +191,5 @@ class MessageObservingDrivers:
 
 def messages_observed(components: Components, open_log: OpenLog) -> Components:
     """Return the components with drivers whose messages are noted, in a log for each subtask and attempt."""
-    make = components.subtask_driver or SubtaskDriver
-    return replace(components, subtask_driver=MessageObservingDrivers(make, open_log))
+    make = components.instruments.subtask_driver or SubtaskDriver
+    return with_instruments(components, subtask_driver=MessageObservingDrivers(make, open_log))

@@ -21,6 +21,7 @@ from urllib.parse import quote
 import msgspec
 
 from barrier_tck.harness.record.passages import CutTaken, InFlightKept, Passage, Sent, Taken, What, in_order
+from barrier_tck.harness.reference.instrumented import with_instruments
 from barrier_tck.reference_impl.ids import CheckpointId
 from barrier_tck.reference_impl.operators.api import DataPlane, Payload
 from barrier_tck.reference_impl.operators.graph import JobGraph
@@ -350,8 +351,8 @@ def passages_observed(components: Components, keep: KeepPassages, together: int 
 
     After a barrier, ``together`` notes are kept at a time; those that wait are lost if the process is killed.
     """
-    make = components.subtask_driver or SubtaskDriver
-    return replace(components, subtask_driver=PassageObservingDrivers(make, keep, together))
+    make = components.instruments.subtask_driver or SubtaskDriver
+    return with_instruments(components, subtask_driver=PassageObservingDrivers(make, keep, together))
 
 
 @dataclass(frozen=True)

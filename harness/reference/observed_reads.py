@@ -21,6 +21,7 @@ import msgspec
 
 from barrier_tck.harness.record.operations import FileRead, ReadsObserved, ServedFrom
 from barrier_tck.harness.reference.delegating_files import DelegatingFileSystem
+from barrier_tck.harness.reference.instrumented import with_instruments
 from barrier_tck.harness.reference.state_fingerprints import fingerprint_of
 from barrier_tck.reference_impl.protocol.messages import StateRestored
 from barrier_tck.reference_impl.runtime.components import Components
@@ -113,8 +114,8 @@ class ObservedDrivers:
 
 def observed(components: Components, keep: Keep) -> Components:
     """Return the components with drivers whose restores are observed."""
-    make = components.subtask_driver or SubtaskDriver
-    return replace(components, subtask_driver=ObservedDrivers(make, keep))
+    make = components.instruments.subtask_driver or SubtaskDriver
+    return with_instruments(components, subtask_driver=ObservedDrivers(make, keep))
 
 
 def _observed(

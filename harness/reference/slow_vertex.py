@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
+from barrier_tck.harness.reference.instrumented import with_instruments
 from barrier_tck.reference_impl.operators.api import DataPlane, Operator, Payload
 from barrier_tck.reference_impl.operators.graph import OperatorSpec
 from barrier_tck.reference_impl.runtime.components import Components
@@ -46,4 +47,6 @@ def slowed_down(components: Components, vertex: str | None, batch_ms: int) -> Co
     """
     if vertex is None or not batch_ms:
         return components
-    return replace(components, build_operator=_SlowAt(components.build_operator, vertex, batch_ms / 1000.0))
+    return with_instruments(
+        components, operator=_SlowAt(components.instruments.operator, vertex, batch_ms / 1000.0)
+    )

@@ -22,6 +22,7 @@ from typing import Any
 import msgspec
 
 from barrier_tck.harness.reference.delegating_files import DelegatingFileSystem
+from barrier_tck.harness.reference.instrumented import with_instruments
 from barrier_tck.reference_impl.paths import parent
 from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.runtime.subtask_deployment import SubtaskDeployment, SubtaskPorts
@@ -221,5 +222,5 @@ class _JournalingDrivers:
 
 def journaled(components: Components, journals: str) -> Components:
     """Return the components with subtasks whose unsynced writes can be taken back. Call it after other wrappers."""
-    make = components.subtask_driver or SubtaskDriver
-    return replace(components, subtask_driver=_JournalingDrivers(make, journals))
+    make = components.instruments.subtask_driver or SubtaskDriver
+    return with_instruments(components, subtask_driver=_JournalingDrivers(make, journals))

@@ -75,8 +75,8 @@ class _OpenTransaction:
 class TransactionalFileSink:
     """Two-phase commit over files. Each step is a small method of its own, so that a variant can replace one.
 
-    ``flush_buffer`` and ``pre_commit`` on the barrier, ``commit`` on completion, ``recover_and_commit`` and
-    ``discard_leftovers`` when an attempt opens the sink. A failed write ends the sink: records that may not
+    ``_flush_buffer`` and ``_pre_commit`` on the barrier, ``commit`` on completion, ``_recover_and_commit`` and
+    ``_discard_leftovers`` when an attempt opens the sink. A failed write ends the sink: records that may not
     have reached the file must not be covered by a later checkpoint (SI-04), so every later call raises, too.
     """
 
@@ -121,8 +121,8 @@ class TransactionalFileSink:
         if context.defer_restored_commits:
             self._prepared = list(transactions)
         else:
-            self.recover_and_commit(transactions)
-        self.discard_leftovers(transactions)
+            self._recover_and_commit(transactions)
+        self._discard_leftovers(transactions)
 
     def process(self, payload: Payload) -> None:
         """Buffer a batch. Nothing is passed on: a sink is the end of its chain."""
@@ -134,7 +134,7 @@ class TransactionalFileSink:
         self._buffered_records += records
         if self._buffered_records >= self._spec.buffer_records:
             with self._ending_on_failure():
-                self.flush_buffer()
+                self._flush_buffer()
 
     def before_barrier(self, checkpoint: CheckpointId) -> Iterable[Payload]:
         return ()
@@ -147,8 +147,8 @@ class TransactionalFileSink:
     def snapshot(self, checkpoint: CheckpointId) -> SnapshotFuture[OperatorSnapshot]:
         """Prepare the current transaction; list it with all that are prepared and not committed."""
         with self._ending_on_failure():
-            self.flush_buffer()
-            self.pre_commit(checkpoint)
+            self._flush_buffer()
+            self._pre_commit(checkpoint)
         return FinishedSnapshot(
             OperatorSnapshot(self.uid, transactions=self.prepared, input_ended=self._input_ended)
         )
@@ -165,7 +165,7 @@ class TransactionalFileSink:
         ]
         if not self._swept:
             # A process of the older attempt may have prepared a file after this attempt opened.
-            self.discard_leftovers(self._prepared)
+            self._discard_leftovers(self._prepared)
             self._swept = True
         return True
 
@@ -175,8 +175,8 @@ class TransactionalFileSink:
     def commit_without_checkpoints(self) -> None:
         """Commit all output at once: for the end of a job that takes no checkpoints (COO-7)."""
         with self._ending_on_failure():
-            self.flush_buffer()
-            self.pre_commit(_NO_CHECKPOINT)
+            self._flush_buffer()
+            self._pre_commit(_NO_CHECKPOINT)
         self.commit(self._prepared)
         self._prepared = []
 
@@ -190,7 +190,7 @@ class TransactionalFileSink:
         path, stream = current.path, current.stream
         # The encoder goes before its stream is closed: some write their footer when they are dropped.
         del current
-        # The file is thrown away. If the disk refuses even that, the next attempt's discard_leftovers is
+        # The file is thrown away. If the disk refuses even that, the next attempt's _discard_leftovers is
         # there.
         with contextlib.suppress(StorageError):
             stream.close()
@@ -211,7 +211,7 @@ class TransactionalFileSink:
 
     # --- the steps ----------------------------------------------------------------------------------------
 
-    def flush_buffer(self) -> None:
+    def _flush_buffer(self) -> None:
         """Write the buffered records to the current transaction, which begins with its first record."""
         if not self._buffer:
             return
@@ -223,7 +223,7 @@ class TransactionalFileSink:
         self._buffer = []
         self._buffered_records = 0
 
-    def pre_commit(self, checkpoint: CheckpointId) -> None:
+    def _pre_commit(self, checkpoint: CheckpointId) -> None:
         """Make the current transaction's file complete and durable, name included; none: do nothing."""
         current = self._current
         if current is None:
@@ -250,11 +250,11 @@ class TransactionalFileSink:
             # Needed even if every file was in place: the process that moved them may have died before this sync.
             self._syncs.sync(self._directory)
 
-    def recover_and_commit(self, transactions: Sequence[TransactionHandle]) -> None:
+    def _recover_and_commit(self, transactions: Sequence[TransactionHandle]) -> None:
         """Finish the commits of the checkpoint that the attempt starts from, as often as it is restored."""
         self.commit(transactions)
 
-    def discard_leftovers(self, kept: Sequence[TransactionHandle]) -> None:
+    def _discard_leftovers(self, kept: Sequence[TransactionHandle]) -> None:
         """Delete what older attempts left pending, apart from the files of ``kept``.
 
         They are the older attempts of this subtask, and of those that the vertex has not any more and whose

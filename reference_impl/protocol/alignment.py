@@ -115,9 +115,9 @@ class BarrierAligner(TableMachine[AlignmentState, AlignmentCommand]):
 
     def _on_closed(self, event: ChannelClosed) -> AlignmentCommands:
         self.closed[event.channel] = True
-        return self.count_closed(event.channel)
+        return self._count_closed(event.channel)
 
-    def count_closed(self, channel: int) -> AlignmentCommands:
+    def _count_closed(self, channel: int) -> AlignmentCommands:
         """A channel that has ended counts as aligned (BAR-6)."""
         if self.state is AlignmentState.ALIGNING and not self._received[channel]:
             return self._deliver(channel)
@@ -170,7 +170,7 @@ class BarrierAligner(TableMachine[AlignmentState, AlignmentCommand]):
         self._received = list(self.closed)
         self._missing = self._received.count(False)
 
-    RULES: ClassVar = (is_obsolete, _check_first, count_closed, _check_all_closed)
+    RULES: ClassVar = (is_obsolete, _check_first, _count_closed, _check_all_closed)
 
     TABLE: ClassVar = {
         AlignmentState.IDLE: {

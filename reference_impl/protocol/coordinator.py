@@ -132,11 +132,11 @@ class CoordinatorMachine(JobCheckpoints):
 
     def handle(self, event: CoordinatorEvent, now_ms: float) -> Commands:
         """Handle one event and return the commands, in order; raises ProtocolError if the event is illegal."""
-        if self.is_of_another_attempt(event):
+        if self._is_of_another_attempt(event):
             return ()
         return self._take(event, now_ms)
 
-    def is_of_another_attempt(self, event: CoordinatorEvent) -> bool:
+    def _is_of_another_attempt(self, event: CoordinatorEvent) -> bool:
         """What another attempt sent is ignored in every state; its acknowledgements are classified (REC-2)."""
         return isinstance(event, FENCED) and event.attempt != self.attempt
 
@@ -165,7 +165,7 @@ class CoordinatorMachine(JobCheckpoints):
         self._superseded = event.superseded
         self._abandoned = [*self._of_dead_coordinator(event), *event.superseded]
         self.shared = SharedFiles(event.shared, self.completed)
-        return (*(self.discard(checkpoint) for checkpoint in event.incomplete), *self._deploy())
+        return (*(self._discard(checkpoint) for checkpoint in event.incomplete), *self._deploy())
 
     def _on_resized(self, event: JobResized, now_ms: float) -> Commands:
         self._subtasks, self._terminal = event.subtasks, event.terminal
@@ -231,7 +231,7 @@ class CoordinatorMachine(JobCheckpoints):
         self.state = JobState.STOPPING
         self._failure, self._failed_ms = reason, now_ms
         unstopped = self._forget_stop(f"attempt {self.attempt} failed: {reason}")
-        aborted = self.abort_on_failure(now_ms, f"attempt {self.attempt} failed: {reason}", failed)
+        aborted = self._abort_on_failure(now_ms, f"attempt {self.attempt} failed: {reason}", failed)
         return (*unstopped, *aborted, StopAttempt(self.attempt, cause, reason))
 
     def _on_stopped(self, event: AttemptStopped, now_ms: float) -> Commands:
@@ -289,7 +289,7 @@ class CoordinatorMachine(JobCheckpoints):
         return not self._consuming
 
     RULES: ClassVar = (
-        is_of_another_attempt,
+        _is_of_another_attempt,
         _restart_when_quiet,
         _all_is_committed,
         *JobCheckpoints.CHECKPOINT_RULES,

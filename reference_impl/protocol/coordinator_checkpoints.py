@@ -157,7 +157,7 @@ class JobCheckpoints(TableMachine[JobState, CoordinatorCommand]):
         assert self.config.checkpoints is not None
         self._last_checkpoint += 1
         checkpoint = CheckpointId(self._last_checkpoint)
-        base = self.reuse_from(checkpoint, savepoint)
+        base = self._reuse_from(checkpoint, savepoint)
         self.pending[checkpoint] = pending = PendingCheckpoint(
             checkpoint,
             self.attempt,
@@ -174,7 +174,7 @@ class JobCheckpoints(TableMachine[JobState, CoordinatorCommand]):
             *self._complete_if_whole(pending, now_ms),
         )
 
-    def reuse_from(self, checkpoint: CheckpointId, savepoint: Savepoint | None) -> int:
+    def _reuse_from(self, checkpoint: CheckpointId, savepoint: Savepoint | None) -> int:
         """Return the oldest checkpoint whose files a new one may use; savepoints are full and use none (SNP-5)."""
         assert self.config.checkpoints is not None
         if savepoint is not None or not self.config.checkpoints.incremental:
@@ -221,7 +221,7 @@ class JobCheckpoints(TableMachine[JobState, CoordinatorCommand]):
     def _complete_if_whole(self, pending: PendingCheckpoint, now_ms: float) -> Commands:
         if pending.completing or not pending.fully_acknowledged:
             return ()
-        return self.complete_when_acknowledged(pending, now_ms)
+        return self._complete_when_acknowledged(pending, now_ms)
 
     def on_trigger_due(self, event: TriggerDue, now_ms: float) -> Commands:
         """The next checkpoint may be due."""
@@ -259,19 +259,19 @@ class JobCheckpoints(TableMachine[JobState, CoordinatorCommand]):
         pending = self.pending.get(event.checkpoint)
         result = self._classify(event, pending)
         if result in (AcknowledgeResult.UNKNOWN, AcknowledgeResult.LATE):
-            return self.discard_late(event.checkpoint, event.snapshot)
+            return self._discard_late(event.checkpoint, event.snapshot)
         if pending is None or result is AcknowledgeResult.DUPLICATE:
             return ()
-        missing = self.missing(event.checkpoint, event.snapshot)
+        missing = self._missing(event.checkpoint, event.snapshot)
         if missing:
             said = f"{event.subtask} uses {missing[0].path} again, which no checkpoint has"
             return self._fail_checkpoint(pending, now_ms, Cause.DECLINED, said)
         self.shared.use(event.checkpoint, event.snapshot)
         if not pending.fully_acknowledged:
             return ()
-        return self.complete_when_acknowledged(pending, now_ms)
+        return self._complete_when_acknowledged(pending, now_ms)
 
-    def missing(self, checkpoint: CheckpointId, part: SubtaskSnapshot) -> tuple[StateHandle, ...]:
+    def _missing(self, checkpoint: CheckpointId, part: SubtaskSnapshot) -> tuple[StateHandle, ...]:
         """A part that reuses files that no checkpoint has may lack them at any time: its checkpoint fails (SNP-5)."""
         return self.shared.unknown(checkpoint, part)
 
@@ -293,17 +293,17 @@ class JobCheckpoints(TableMachine[JobState, CoordinatorCommand]):
             return AcknowledgeResult.LATE if known else AcknowledgeResult.UNKNOWN
         return pending.acknowledge(event.subtask, event.snapshot)
 
-    def complete_when_acknowledged(self, pending: PendingCheckpoint, now_ms: float) -> Commands:
+    def _complete_when_acknowledged(self, pending: PendingCheckpoint, now_ms: float) -> Commands:
         """Start the one atomic step that completes a fully acknowledged checkpoint (COO-1)."""
         pending.completing = True
         return (WriteMetadata(pending.complete(now_ms)),)
 
-    def discard_late(self, checkpoint: CheckpointId, snapshot: SubtaskSnapshot) -> Commands:
+    def _discard_late(self, checkpoint: CheckpointId, snapshot: SubtaskSnapshot) -> Commands:
         """Remove what a late or unknown acknowledgement wrote and no checkpoint uses: it has no other owner (COO-3)."""
         files = self.shared.unused(checkpoint, snapshot)
         return (DiscardSnapshot(snapshot, files),) if files else ()
 
-    def discard(self, checkpoint: CheckpointId) -> DiscardCheckpoint:
+    def _discard(self, checkpoint: CheckpointId) -> DiscardCheckpoint:
         """Delete a checkpoint, except for shared files that were written for it and that others use (SNP-5)."""
         return DiscardCheckpoint(checkpoint, self.shared.release(checkpoint))
 
@@ -345,10 +345,10 @@ class JobCheckpoints(TableMachine[JobState, CoordinatorCommand]):
         self._note_end(pending, now_ms)
         return (
             NotifyAborted(pending.attempt, pending.checkpoint, cause, reason),
-            self.discard(pending.checkpoint),
+            self._discard(pending.checkpoint),
         )
 
-    def abort_on_failure(self, now_ms: float, reason: str, failed: SubtaskId | None) -> Commands:
+    def _abort_on_failure(self, now_ms: float, reason: str, failed: SubtaskId | None) -> Commands:
         """Abort every pending checkpoint of a failed attempt: the missing acknowledgements will never come.
 
         ``failed`` is the subtask that failed, where one is known.
@@ -417,25 +417,25 @@ class JobCheckpoints(TableMachine[JobState, CoordinatorCommand]):
 
     def _subsume(self, checkpoint: CheckpointId, now_ms: float) -> Commands:
         """Drop older pending checkpoints and the completed ones beyond retention (COO-4)."""
-        commands: list[CoordinatorCommand] = [self.discard(abandoned) for abandoned in self._abandoned]
+        commands: list[CoordinatorCommand] = [self._discard(abandoned) for abandoned in self._abandoned]
         self._abandoned.clear()
         self._superseded = ()
         # Now that a newer one is complete, those that no job can read are of no use.
         for unreadable in [c for c in self.completed if c.checkpoint in self._unreadable]:
             self.completed.remove(unreadable)
             del self._unreadable[unreadable.checkpoint]
-            commands.append(self.discard(unreadable.checkpoint))
-        for older in [p for n, p in self.pending.items() if n < checkpoint and self.is_subsumed(p)]:
+            commands.append(self._discard(unreadable.checkpoint))
+        for older in [p for n, p in self.pending.items() if n < checkpoint and self._is_subsumed(p)]:
             said = f"subsumed by checkpoint {checkpoint}"
             commands.extend(self._abort(older, now_ms, Cause.SUBSUMED, said))
         self.completed.sort(key=lambda completed: completed.checkpoint)
         for superfluous in self._beyond_retention():
             self.completed.remove(superfluous)
-            commands.append(self.discard(superfluous.checkpoint))
+            commands.append(self._discard(superfluous.checkpoint))
         unused = self.shared.take_unused()
         return (*commands, DiscardShared(unused)) if unused else tuple(commands)
 
-    def is_subsumed(self, pending: PendingCheckpoint) -> bool:
+    def _is_subsumed(self, pending: PendingCheckpoint) -> bool:
         """A newer complete checkpoint ends a pending one, unless its metadata is on its way, or it is a savepoint."""
         return pending.savepoint is None and not pending.completing
 
@@ -449,9 +449,9 @@ class JobCheckpoints(TableMachine[JobState, CoordinatorCommand]):
         newest = max((completed.checkpoint for completed in ordinary), default=0)
         overtaken = [c for c in self.completed if c.savepoint is not None and c.checkpoint < newest]
         beyond = ordinary[: -self.config.checkpoints.retained]
-        return [*(one for one in beyond if not self.is_built_on(one.checkpoint)), *overtaken]
+        return [*(one for one in beyond if not self._is_built_on(one.checkpoint)), *overtaken]
 
-    def is_built_on(self, checkpoint: CheckpointId) -> bool:
+    def _is_built_on(self, checkpoint: CheckpointId) -> bool:
         """Return whether a pending checkpoint may use files of a completed one, so that it has to stay (SNP-5, IN-09).
 
         Who takes part in the pending one may have decided so long ago, and tells only when it acknowledges.
@@ -463,10 +463,10 @@ class JobCheckpoints(TableMachine[JobState, CoordinatorCommand]):
         _after_progress,
         on_closed,
         on_finished,
-        is_subsumed,
+        _is_subsumed,
         _beyond_retention,
-        reuse_from,
-        missing,
-        is_built_on,
+        _reuse_from,
+        _missing,
+        _is_built_on,
         _whose_metadata,
     )

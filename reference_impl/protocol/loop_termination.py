@@ -103,7 +103,7 @@ class LoopTermination(TableMachine[LoopState, LoopCommand]):
 
     def _end_wave(self) -> LoopCommands:
         before, self._sums_before = self._sums_before, self._sums
-        if self.is_over(before, self._sums):
+        if self._is_over(before, self._sums):
             self.state = LoopState.ENDED
             return (CloseLoop(),)
         sent, taken = self._sums
@@ -112,14 +112,14 @@ class LoopTermination(TableMachine[LoopState, LoopCommand]):
         self.state = LoopState.RESTING
         return (RestLoop(PAUSE_MS),)
 
-    def is_over(self, before: tuple[int, int] | None, now: tuple[int, int]) -> bool:
+    def _is_over(self, before: tuple[int, int] | None, now: tuple[int, int]) -> bool:
         """The loop is over if two waves in a row gave the same sums, and as much was taken as was sent."""
         return before == now and now[0] == now[1]
 
     def _on_due(self, event: WaveDue) -> LoopCommands:
         return self._start_wave()
 
-    RULES: ClassVar = (_check_fed, _count_if_closed, _check_asked, is_over)
+    RULES: ClassVar = (_check_fed, _count_if_closed, _check_asked, _is_over)
 
     TABLE: ClassVar = {
         LoopState.FED: {

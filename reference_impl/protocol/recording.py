@@ -214,13 +214,13 @@ class BarrierRecorder(TableMachine[RecordingState, AlignmentCommand]):
 
     def _on_close_announced(self, event: CloseAnnounced) -> AlignmentCommands:
         self.closing[event.channel] = True
-        return self.count_closed(event.channel, reached=False)
+        return self._count_closed(event.channel, reached=False)
 
     def _on_closed(self, event: ChannelClosed) -> AlignmentCommands:
         self.closing[event.channel] = self.closed[event.channel] = True
-        return self.count_closed(event.channel, reached=True)
+        return self._count_closed(event.channel, reached=True)
 
-    def count_closed(self, channel: int, reached: bool) -> AlignmentCommands:
+    def _count_closed(self, channel: int, reached: bool) -> AlignmentCommands:
         """The end of a channel stands for every barrier: it closes what is recorded, and may make a snapshot due."""
         for cut in list(self._cuts.values()):
             cut.announced[channel] = True
@@ -263,20 +263,20 @@ class BarrierRecorder(TableMachine[RecordingState, AlignmentCommand]):
         for number in sorted(self._cuts):
             cut = self._cuts[number]
             if cut.state is RecordingState.ALIGNING:
-                if not self.is_due(cut):
+                if not self._is_due(cut):
                     return ()
                 cut.state = RecordingState.TAKING
                 return (TakeSnapshot(cut.barrier),)
         return ()
 
-    def is_due(self, cut: _Cut) -> bool:
+    def _is_due(self, cut: _Cut) -> bool:
         """The snapshot is due if every channel that is aligned for it has reached the barrier."""
         return all(
-            reached or self.policy_for(cut, channel) is not ChannelPolicy.ALIGN
+            reached or self._policy_for(cut, channel) is not ChannelPolicy.ALIGN
             for channel, reached in enumerate(cut.reached)
         )
 
-    def policy_for(self, cut: _Cut, channel: int) -> ChannelPolicy:
+    def _policy_for(self, cut: _Cut, channel: int) -> ChannelPolicy:
         """OVERTAKE means ALIGN as long as a patient machine waits."""
         policy = self.policies[channel]
         return ChannelPolicy.ALIGN if policy is ChannelPolicy.OVERTAKE and not cut.ahead else policy
@@ -287,7 +287,7 @@ class BarrierRecorder(TableMachine[RecordingState, AlignmentCommand]):
         self._advance(event.barrier.checkpoint)
         recorded = []
         for channel in range(len(self.policies)):
-            policy = self.policy_for(cut, channel)
+            policy = self._policy_for(cut, channel)
             if policy is ChannelPolicy.OVERTAKE:
                 recorded.append(RecordInput(event.barrier.checkpoint, channel))
             if policy is not ChannelPolicy.ALIGN and not cut.delivered(channel):
@@ -372,14 +372,14 @@ class BarrierRecorder(TableMachine[RecordingState, AlignmentCommand]):
     RULES: ClassVar = (
         state_for,
         is_obsolete,
-        is_due,
-        policy_for,
+        _is_due,
+        _policy_for,
         _take_due,
         _skipped_by,
         _check_once,
         _check_initiates,
         may_begin,
-        count_closed,
+        _count_closed,
         _advance,
         _give_up_beyond_bound,
     )

@@ -117,7 +117,7 @@ class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
         self.mode = mode
         usual = ChannelPolicy.OVERTAKE if mode.overtakes else ChannelPolicy.ALIGN
         self.policies = tuple(policies) or (usual,) * channels
-        self.aligner = self.new_aligner(channels, mode) if channels else None
+        self.aligner = self._new_aligner(channels, mode) if channels else None
         self.recorder = self.aligner if isinstance(self.aligner, BarrierRecorder) else None
         self.blocked: list[bool] = self.aligner.blocked if self.aligner else []
         self.recording: list[int] = self.recorder.recording if self.recorder else []
@@ -130,7 +130,7 @@ class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
         """The checkpoint whose terminal barrier holds every input."""
         self.ending = Ending(channels, reads_input, feedback, finished_before)
 
-    def new_aligner(
+    def _new_aligner(
         self, channels: int, mode: CheckpointMode
     ) -> BarrierAligner | BarrierTracker | BarrierRecorder:
         """Return what mode and policies ask for: an aligner, a tracker that holds nothing back (ALO-1), a recorder."""
@@ -153,7 +153,7 @@ class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
             return ()  # it passes the end on as soon as it can, and the checkpoint does without it
         if self.aligner is not None:
             return self._after_barrier(self.aligner.handle(event))
-        if self.is_overtaken(event.checkpoint):
+        if self._is_overtaken(event.checkpoint):
             return ()
         self._last_triggered = event.checkpoint
         taken = TakeSnapshot(event.barrier)
@@ -166,7 +166,7 @@ class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
 
     def _on_announced(self, event: BarrierAnnounced) -> SubtaskCommands:
         commands = self._recorder_for(event).handle(event)
-        outlived = self._held_by is not None and self.is_outlived(self._held_by)
+        outlived = self._held_by is not None and self._is_outlived(self._held_by)
         return (*(self._release() if outlived else ()), *self._after_barrier(commands))
 
     def _aligner_for(self, event: SubtaskEvent) -> BarrierAligner | BarrierTracker | BarrierRecorder:
@@ -183,7 +183,7 @@ class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
             raise self.illegal(event, f"in mode {self.mode} a barrier is not announced here")
         return self.recorder
 
-    def is_overtaken(self, checkpoint: CheckpointId) -> bool:
+    def _is_overtaken(self, checkpoint: CheckpointId) -> bool:
         """A source ignores a trigger that is not newer than its last: barriers leave in the order of ids (BAR-2)."""
         return checkpoint <= self._last_triggered
 
@@ -237,18 +237,18 @@ class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
 
     def _on_taken(self, event: SnapshotTaken) -> SubtaskCommands:
         checkpoint = event.barrier.checkpoint
-        stops = self.stops_at(event.barrier) and not self.is_outlived(checkpoint)
+        stops = self._stops_at(event.barrier) and not self._is_outlived(checkpoint)
         commands = self._pass_on(event)
         if not stops:
             return commands
         self.state, self._held_by = SubtaskState.HELD, checkpoint
         return (*commands, HoldInput())
 
-    def stops_at(self, barrier: CheckpointBarrier) -> bool:
+    def _stops_at(self, barrier: CheckpointBarrier) -> bool:
         """Behind a terminal barrier nothing is processed: every input is held until the savepoint is aborted."""
         return barrier.is_terminal
 
-    def is_outlived(self, checkpoint: CheckpointId) -> bool:
+    def _is_outlived(self, checkpoint: CheckpointId) -> bool:
         """A newer barrier says that the savepoint of a terminal one was aborted: before that, no subtask sends it."""
         return self.aligner is not None and self.aligner.knows_newer(checkpoint)
 
@@ -260,7 +260,7 @@ class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
             due = self._go_on(event)
             self._waiting[checkpoint] = [SnapshotPart.OPERATORS]
             return self._take_snapshot((ForwardBarrier(event.barrier), StoreSnapshot(checkpoint), *due))
-        ahead = self.goes_ahead(checkpoint)
+        ahead = self._goes_ahead(checkpoint)
         older = self._overtake_outputs(checkpoint - 1) if ahead else ()
         recorded = self._go_on(event)
         parts = [SnapshotPart.OPERATORS, SnapshotPart.CHANNELS]
@@ -277,7 +277,7 @@ class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
         others = [command for command in recorded if not isinstance(command, TakeSnapshot)]
         return self._take_snapshot((*first, *others, *self._close_inputs(), *taken))
 
-    def goes_ahead(self, checkpoint: CheckpointId) -> bool:
+    def _goes_ahead(self, checkpoint: CheckpointId) -> bool:
         """The barrier overtakes in unaligned mode, and after a timeout that came before the snapshot (UNA-2)."""
         if self.recorder is None or not self.mode.overtakes:
             return self.mode is CheckpointMode.UNALIGNED
@@ -343,22 +343,22 @@ class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
             raise self.illegal(event, f"snapshots being stored: {list(self._waiting)}")
 
     def _on_complete(self, event: NotifyCheckpointComplete) -> SubtaskCommands:
-        if self.is_covered_by(event.checkpoint):
+        if self._is_covered_by(event.checkpoint):
             self.ending.covered = True
         return self._then_finish(NotifyOperatorsComplete(event.checkpoint))
 
-    def is_covered_by(self, checkpoint: CheckpointId) -> bool:
+    def _is_covered_by(self, checkpoint: CheckpointId) -> bool:
         """A complete checkpoint covers the subtask if its snapshot here was taken after the end of all input."""
         return self.ending.is_covered_by(checkpoint)
 
     def _then_finish(self, *commands: SubtaskCommand) -> SubtaskCommands:
         """Finish behind some commands, if nothing is left to wait for."""
-        if not self.may_finish():
+        if not self._may_finish():
             return commands
         self.state = SubtaskState.FINISHED
         return (*commands, Leave())
 
-    def may_finish(self) -> bool:
+    def _may_finish(self) -> bool:
         """A subtask finishes once everything before it has, it is covered, and no snapshot of it is under way."""
         ending, drained = self.ending, self.state is SubtaskState.DRAINED
         due = ending.covered and not any(ending.open_channels) and not self._waiting
@@ -419,17 +419,17 @@ class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
     RULES: ClassVar = (
         _aligner_for,
         _recorder_for,
-        is_overtaken,
-        stops_at,
-        is_outlived,
-        goes_ahead,
+        _is_overtaken,
+        _stops_at,
+        _is_outlived,
+        _goes_ahead,
         _overtake_outputs,
         _close,
         _check_taking,
         _check_storing,
         _end_store,
-        is_covered_by,
-        may_finish,
+        _is_covered_by,
+        _may_finish,
         _after_close,
         _check_ended,
         _check_open,

@@ -126,7 +126,7 @@ class BarrierTracker(TableMachine[TrackingState, AlignmentCommand]):
         counted = self._counted[event.barrier.checkpoint]
         counted.received[event.channel] = True
         counted.missing -= 1
-        return self._take_snapshot(event.barrier) if self.snapshot_due(counted.missing) else ()
+        return self._take_snapshot(event.barrier) if self._snapshot_due(counted.missing) else ()
 
     def _take_snapshot(self, barrier: CheckpointBarrier) -> AlignmentCommands:
         checkpoint = barrier.checkpoint
@@ -141,10 +141,10 @@ class BarrierTracker(TableMachine[TrackingState, AlignmentCommand]):
 
     def _on_closed(self, event: ChannelClosed) -> AlignmentCommands:
         self.closed[event.channel] = True
-        self.count_closed(event.channel)
+        self._count_closed(event.channel)
         return self._take_due()
 
-    def count_closed(self, channel: int) -> None:
+    def _count_closed(self, channel: int) -> None:
         """A channel that has ended counts as if it had delivered every barrier (BAR-6)."""
         for counted in self._counted.values():
             if not counted.received[channel]:
@@ -153,7 +153,7 @@ class BarrierTracker(TableMachine[TrackingState, AlignmentCommand]):
 
     def _take_due(self) -> AlignmentCommands:
         """After the end of a channel the oldest snapshot that is due is taken, and the next one when that has ended."""
-        due = [n for n in self.tracked if self.snapshot_due(self._counted[n].missing)]
+        due = [n for n in self.tracked if self._snapshot_due(self._counted[n].missing)]
         return self._take_snapshot(self._counted[due[0]].barrier) if due else ()
 
     def _on_snapshot_ended(self, event: SnapshotTaken | SnapshotFailed) -> AlignmentCommands:
@@ -186,7 +186,7 @@ class BarrierTracker(TableMachine[TrackingState, AlignmentCommand]):
         """Barriers of a checkpoint are ignored if a snapshot of it or of a later one was due, or if it was aborted."""
         return checkpoint <= self._last or checkpoint in self._aborted
 
-    def snapshot_due(self, missing: int) -> bool:
+    def _snapshot_due(self, missing: int) -> bool:
         """Return whether the snapshot is due with this many channels missing."""
         return missing == 0
 
@@ -207,7 +207,7 @@ class BarrierTracker(TableMachine[TrackingState, AlignmentCommand]):
         state_for,
         is_obsolete,
         _check_first,
-        count_closed,
+        _count_closed,
         _take_due,
         _check_all_closed,
         _give_up_beyond_bound,

@@ -9,7 +9,7 @@ left of it, once, without knowing where it came from (UNA-4).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
@@ -72,7 +72,6 @@ class ChannelSnapshots:
         output: ChannelOutput,
         input_buffers: InputBuffers | None,
         output_buffers: OutputBuffers | None,
-        rerouting: Callable[..., Rerouting] = Rerouting,
     ) -> None:
         self._graph = graph
         self._subtask = subtask
@@ -83,7 +82,6 @@ class ChannelSnapshots:
         self._output = output
         self._input_buffers = input_buffers
         self._output_buffers = output_buffers
-        self._rerouting = rerouting
         self._recorded: dict[CheckpointId, _Recorded] = {}
         self.recovered: dict[ChannelId, int] = {}
         """Channel -> how many batches were put back; a batch that lay at both ends counts where its end was."""
@@ -199,7 +197,7 @@ class ChannelSnapshots:
         """Put in what the job as it was had in flight. Its senders and receivers may have been others, so it comes
         before anything on any channel (RSC-3)."""
         assert self._input_buffers is not None, "there are no buffers"
-        found = self._rerouting(self._graph, self._subtask, self._plane, reader).taken_over(rerouted)
+        found = Rerouting(self._graph, self._subtask, self._plane, reader).taken_over(rerouted)
         for channel, fragments in found.items():
             self.recovered[channel] = self.recovered.get(channel, 0) + len(fragments)
             self._input_buffers.recover(self._inputs.index(channel), fragments, len(fragments))

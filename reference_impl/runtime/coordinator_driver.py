@@ -64,8 +64,10 @@ from barrier_tck.reference_impl.protocol.messages import (
     TransactionsCommitted,
     TriggerCheckpoint,
 )
+from barrier_tck.reference_impl.protocol.rescale import redistributed
 from barrier_tck.reference_impl.runtime.compatibility import require_fitting, require_possible
 from barrier_tck.reference_impl.runtime.components import Components
+from barrier_tck.reference_impl.runtime.elasticity import Elasticity
 from barrier_tck.reference_impl.runtime.job_observer import JobObserver
 from barrier_tck.reference_impl.runtime.loop_coordination import LoopCommands, LoopCoordination
 from barrier_tck.reference_impl.runtime.ports import (
@@ -112,20 +114,13 @@ class CoordinatorDriver:
         require_possible(graph, config)
         self.ports = ports
         self._graph = graph
-        self._elasticity = (
-            components.elasticity(graph, config.elastic, components.narrow)
-            if config.elastic is not None
-            else None
-        )
+        self._elasticity = Elasticity(graph, config.elastic) if config.elastic is not None else None
         self._slots_short: int | None = None
         """How many slots there were, if the present job is narrower for it."""
         self._start_from = config.start_from
         self._claim = config.claim_savepoint
-        self.machine: CoordinatorMachine = components.coordinator_machine(
-            config, graph.subtasks, graph.terminal_subtasks
-        )
-        self._loops = LoopCoordination(graph, components.loop_termination)
-        self._redistribute = components.redistribute
+        self.machine = CoordinatorMachine(config, graph.subtasks, graph.terminal_subtasks)
+        self._loops = LoopCoordination(graph)
         self._timers: dict[str, TimerEvent | WaveDue | JobStarted] = {}
         self._undone: list[DiscardSnapshot | DiscardCheckpoint | DiscardShared] = []
         """Deletions that failed."""
@@ -309,7 +304,7 @@ class CoordinatorDriver:
         self.ports.probe.reach(RuntimePoint.ATTEMPT_STARTED, attempt=command.attempt)
         restore = command.restore
         if restore is not None:
-            restore = self._redistribute(restore, new_job(self._graph))
+            restore = redistributed(restore, new_job(self._graph))
         self.ports.deployer.deploy(command.attempt, self._graph, restore)
 
     def _stop(self, command: StopAttempt) -> None:

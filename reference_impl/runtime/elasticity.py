@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from barrier_tck.reference_impl.config import ElasticConfig
 from barrier_tck.reference_impl.operators.graph import JobGraph, Partitioning
 from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint
+from barrier_tck.reference_impl.protocol.narrowing import narrowed
 from barrier_tck.reference_impl.protocol.rescale import widths_of
 from barrier_tck.reference_impl.runtime.compatibility import require_fitting
 from barrier_tck.reference_impl.runtime_errors import IncompatibleState, JobUsageError
-
-Narrow = Callable[..., dict[str, int] | None]
-"""Takes and returns what ``protocol.narrowing.narrowed`` does."""
 
 _LOOKS = 10
 """How often a start that waits for slots looks whether they are there."""
@@ -22,11 +20,10 @@ _LOOKS = 10
 class Elasticity:
     """Decides before each attempt of one job; the number of slots and the time are its input."""
 
-    def __init__(self, graph: JobGraph, config: ElasticConfig, narrow: Narrow) -> None:
+    def __init__(self, graph: JobGraph, config: ElasticConfig) -> None:
         self.wanted = graph
         """The job if no slot is missing."""
         self._config = config
-        self._narrow = narrow
         self._present = graph
         """The job of the attempt before."""
         self._waiting_since_ms: float | None = None
@@ -79,7 +76,7 @@ class Elasticity:
             if edge.partitioning is Partitioning.FORWARD
         ]
         in_loops = [name for loop in self.wanted.loops for name in loop.vertices]
-        widths = self._narrow(wanted, joined, (*self._config.fixed, *in_loops), slots)
+        widths = narrowed(wanted, joined, (*self._config.fixed, *in_loops), slots)
         return self.wanted.at_widths(widths) if widths is not None else None
 
 

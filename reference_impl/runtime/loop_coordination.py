@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from barrier_tck.reference_impl.ids import AttemptNumber
 from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.operators.loops import Loop
@@ -19,16 +17,15 @@ LoopCommands = tuple[tuple[Loop, LoopCommand], ...]
 class LoopCoordination:
     """The machines of all loops of a job, anew for each attempt: counts of another attempt mean nothing (REC-2)."""
 
-    def __init__(self, graph: JobGraph, machine: Callable[..., LoopTermination]) -> None:
+    def __init__(self, graph: JobGraph) -> None:
         self._loops: dict[str, Loop] = {loop.name: loop for loop in graph.loops}
-        self._new_machine = machine
         self._attempt = AttemptNumber(0)
         self._machines: dict[str, LoopTermination] = {}
 
     def attempt_started(self, attempt: AttemptNumber) -> None:
         self._attempt = attempt
         self._machines = {
-            loop.name: self._new_machine(loop.name, loop.members, loop.fed) for loop in self._loops.values()
+            loop.name: LoopTermination(loop.name, loop.members, loop.fed) for loop in self._loops.values()
         }
 
     def attempt_ended(self) -> None:

@@ -66,7 +66,7 @@ def reader_of(
     vertex, index = graph.vertex(deployment.subtask.vertex), deployment.subtask.index
     if vertex.source is None:
         return None
-    return components.wrap_reader(vertex.source.open(index, vertex.parallelism, ports.files, plane))
+    return components.instruments.reader(vertex.source.open(index, vertex.parallelism, ports.files, plane))
 
 
 def commit_without_checkpoints(operators: Sequence[Operator]) -> None:

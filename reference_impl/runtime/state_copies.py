@@ -65,10 +65,10 @@ class StateCopies:
         """None without local recovery, or where the host has no place for copies."""
         if deployment.config.local_recovery and ports.local_files is not None:
             scope = LocalScope(deployment.job, deployment.subtask, deployment.attempt, key_groups, ports.host)
-            self.local = components.local_state(ports.local_files, scope)
+            self.local = TaskLocalStateStore(ports.local_files, scope)
         self._restoring: RestoreReader | None = None
         if deployment.restore is not None and deployment.restored_checkpoint is not None:
-            self._restoring = components.restore_reader(
+            self._restoring = RestoreReader(
                 ports.storage, deployment.restore, deployment.restored_checkpoint, self.local
             )
         self._restored = False

@@ -40,6 +40,7 @@ from barrier_tck.reference_impl.protocol.messages import (
     TransactionsCommitted,
     TriggerCheckpoint,
 )
+from barrier_tck.reference_impl.protocol.subtask import SubtaskMachine
 from barrier_tck.reference_impl.protocol.subtask_commands import (
     CancelSnapshot,
     EndInput,
@@ -116,9 +117,7 @@ class SubtaskDriver:
         policies = policies_of(graph, deployment.subtask, mode)
         self._loop = LoopMember.of(graph, deployment, ports)
         role = (self.is_source, self._loop.feedback if self._loop else None, deployment.finished_before)
-        self.machine = components.subtask_machine(
-            str(deployment.subtask), len(policies), mode, policies, *role
-        )
+        self.machine = SubtaskMachine(str(deployment.subtask), len(policies), mode, policies, *role)
         self.blocked = self.machine.blocked
         """Per input channel: whether the aligner holds it back. The same list for the driver's whole life."""
         self.recording = self.machine.recording
@@ -128,8 +127,8 @@ class SubtaskDriver:
         self._recorded_in_line = any(policy is ChannelPolicy.RECORD for policy in policies)
         buffers = ports.output, ports.input_buffers, ports.output_buffers
         channels = graph, deployment.subtask, plane, *buffers
-        self.channels = ChannelSnapshots(*channels, components.rerouting)
-        self.operators = [components.build_operator(spec, plane) for spec in vertex.operators]
+        self.channels = ChannelSnapshots(*channels)
+        self.operators = [components.instruments.operator(spec, plane) for spec in vertex.operators]
         self._multi_input = (
             cast("MultiInputOperator", self.operators[0]) if vertex.has_several_inputs else None
         )
@@ -308,7 +307,7 @@ class SubtaskDriver:
         self._alignment_started_ms[command.checkpoint] = self.ports.clock.now_ms()
         self.ports.probe.reach(RuntimePoint.ALIGNMENT_STARTED, command.checkpoint)
 
-    def take_snapshot(self, command: TakeSnapshot) -> None:
+    def _take_snapshot(self, command: TakeSnapshot) -> None:
         """Do the synchronous part: emit what belongs before the barrier, then snapshot every operator."""
         barrier = command.barrier
         now_ms = self.ports.clock.now_ms()
@@ -334,7 +333,7 @@ class SubtaskDriver:
             for operator in self.operators:
                 snapshot.add(operator.snapshot(barrier.checkpoint))
         except RuntimeFailure as error:
-            self.cancel(snapshot)
+            self._cancel(snapshot)
             self.feed(SnapshotFailed(barrier.checkpoint, str(error)))
             return
         snapshot.sync_ended(self.ports.clock.now_ms())
@@ -342,7 +341,7 @@ class SubtaskDriver:
         self.ports.probe.reach(RuntimePoint.SNAPSHOT_TAKEN, barrier.checkpoint)
         self.feed(SnapshotTaken(barrier))
 
-    def forward_barrier(self, command: ForwardBarrier) -> None:
+    def _forward_barrier(self, command: ForwardBarrier) -> None:
         """Send the barrier on every output channel: behind everything sent before, or ahead of it (UNA-1)."""
         barrier = command.barrier
         if barrier.ahead:
@@ -358,14 +357,14 @@ class SubtaskDriver:
         self.channels.move_ahead(command.checkpoint)
         self.feed(OutputsPassed(command.checkpoint))
 
-    def record_input(self, command: RecordInput) -> None:
+    def _record_input(self, command: RecordInput) -> None:
         """Record what is unread ahead of the barrier."""
         self.channels.overtake_input(command.checkpoint, command.channel)
 
     def _start_timer(self, command: StartAlignmentTimer) -> None:
         self._timers.start_alignment(command.checkpoint, self._alignment_timeout_ms)
 
-    def hold_input(self, held: bool) -> None:
+    def _hold_input(self, held: bool) -> None:
         """Read nothing from a source and let no timer go off, or go on; the machine holds the channels."""
         self._timers.hold(held)
         before, self._exhausted_before = self._exhausted_before, self.exhausted
@@ -373,7 +372,7 @@ class SubtaskDriver:
         if self.ports.input_buffers is not None:
             self.ports.input_buffers.hold(held)
 
-    def store_snapshot(self, command: StoreSnapshot) -> None:
+    def _store_snapshot(self, command: StoreSnapshot) -> None:
         """Start the asynchronous part, or finish at once if there is none (SNP-1)."""
         snapshot = self._snapshots[command.checkpoint]
         if snapshot.done:
@@ -396,7 +395,7 @@ class SubtaskDriver:
             self.ports.probe.reach(RuntimePoint.SNAPSHOT_STORED, checkpoint)
             self.feed(SnapshotStored(checkpoint))
 
-    def store_channels(self, command: StoreChannelState) -> None:
+    def _store_channels(self, command: StoreChannelState) -> None:
         """Start to store the channel state; if no record was in flight, there is nothing to store."""
         checkpoint = command.checkpoint
         snapshot = self._snapshots[checkpoint]
@@ -425,15 +424,15 @@ class SubtaskDriver:
             return snapshot
         if not isinstance(error, RuntimeFailure):
             raise error
-        self.cancel(self._snapshots.pop(checkpoint))
+        self._cancel(self._snapshots.pop(checkpoint))
         self.feed(SnapshotFailed(checkpoint, str(error)))
         return None
 
     def _cancel_snapshot(self, command: CancelSnapshot) -> None:
         if (snapshot := self._snapshots.pop(command.checkpoint, None)) is not None:
-            self.cancel(snapshot)
+            self._cancel(snapshot)
 
-    def cancel(self, snapshot: SnapshotInProgress) -> None:
+    def _cancel(self, snapshot: SnapshotInProgress) -> None:
         """Give up a snapshot, with all that was recorded for it (SNP-2)."""
         self.copies.cancel(snapshot)
         self.channels.drop(snapshot.checkpoint)
@@ -477,14 +476,14 @@ class SubtaskDriver:
     _HANDLERS: ClassVar[dict[type[SubtaskCommand], Callable[[Any, Any], None]]] = {
         NoteAlignmentStarted: _note_alignment,
         StartAlignmentTimer: _start_timer,
-        TakeSnapshot: lambda self, command: self.take_snapshot(command),
-        ForwardBarrier: lambda self, command: self.forward_barrier(command),
-        RecordInput: lambda self, command: self.record_input(command),
+        TakeSnapshot: _take_snapshot,
+        ForwardBarrier: _forward_barrier,
+        RecordInput: _record_input,
         OvertakeOutputs: _overtake_outputs,
-        HoldInput: lambda self, _: self.hold_input(True),
-        ReleaseInput: lambda self, _: self.hold_input(False),
-        StoreSnapshot: lambda self, command: self.store_snapshot(command),
-        StoreChannelState: lambda self, command: self.store_channels(command),
+        HoldInput: lambda self, _: self._hold_input(True),
+        ReleaseInput: lambda self, _: self._hold_input(False),
+        StoreSnapshot: _store_snapshot,
+        StoreChannelState: _store_channels,
         CancelSnapshot: _cancel_snapshot,
         SendAcknowledge: _acknowledge,
         SendDecline: _decline,

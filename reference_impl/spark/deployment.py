@@ -28,6 +28,7 @@ from barrier_tck.reference_impl.operators.api import DataPlane
 from barrier_tck.reference_impl.operators.arrow import ArrowPlane
 from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.protocol.coordinator_states import JobState
+from barrier_tck.reference_impl.protocol.heartbeats import FailureDetector
 from barrier_tck.reference_impl.protocol.messages import (
     CancelSubtask,
     CompletedCheckpoint,
@@ -135,7 +136,7 @@ class SparkJobRunner:
             self._loop.post,
             self,
             self._options.heartbeat_timeout_ms,
-            self._components.failure_detector(self._options.heartbeat_timeout_ms),
+            FailureDetector(self._options.heartbeat_timeout_ms),
         )
         files = self.open_files(self._files_root)
         ports = CoordinatorPorts(

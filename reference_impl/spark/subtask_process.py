@@ -128,7 +128,7 @@ class SubtaskProgram:
         """Be a slot; the body of ``mapPartitions`` on a barrier stage."""
         from pyspark import BarrierTaskContext
 
-        with self.components.around_process():
+        with self.components.instruments.around_process():
             yield run_slot(self, BarrierTaskContext.get().partitionId(), executor_of_this_process())
 
 
@@ -350,7 +350,7 @@ class _SubtaskRun:
             has_room=lambda: not output.full,
             timers=self._timers,
         )
-        factory = program.components.subtask_driver or SubtaskDriver
+        factory = program.components.instruments.subtask_driver or SubtaskDriver
         driver: SubtaskDriver = factory(deployment, program.graph, program.plane(), ports, program.components)
         return driver
 

@@ -370,11 +370,11 @@ class _WithoutFlush(TransactionalFileSink):
     """SI-04: forgets its buffer at the barrier."""
 
     def snapshot(self, checkpoint: CheckpointId) -> Any:
-        flush, self.flush_buffer = self.flush_buffer, lambda: None  # type: ignore[method-assign]
+        flush, self._flush_buffer = self._flush_buffer, lambda: None  # type: ignore[method-assign]
         try:
             return super().snapshot(checkpoint)
         finally:
-            self.flush_buffer = flush  # type: ignore[method-assign]
+            self._flush_buffer = flush  # type: ignore[method-assign]
 
 
 class _NotIdempotent(TransactionalFileSink):
@@ -387,9 +387,9 @@ class _NotIdempotent(TransactionalFileSink):
 class _Swallowing(TransactionalFileSink):
     """SI-02, second form: treats every error of a recovery as 'already committed'."""
 
-    def recover_and_commit(self, transactions: Any) -> None:
+    def _recover_and_commit(self, transactions: Any) -> None:
         try:
-            super().recover_and_commit(transactions)
+            super()._recover_and_commit(transactions)
         except StorageError:
             return
 

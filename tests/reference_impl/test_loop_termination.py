@@ -149,7 +149,7 @@ def ended_with(loop: LoopTermination, mesh: Mesh) -> int:
 class EndsAfterOneWave(LoopTermination):
     """What a loop must not do."""
 
-    def is_over(self, before: tuple[int, int] | None, now: tuple[int, int]) -> bool:
+    def _is_over(self, before: tuple[int, int] | None, now: tuple[int, int]) -> bool:
         """Believe a single wave."""
         return now[0] == now[1]
 

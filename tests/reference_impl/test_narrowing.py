@@ -104,7 +104,7 @@ JOB = JobGraph(
 
 
 def elasticity(wait_ms: int = 10, fixed: tuple[str, ...] = ()) -> Elasticity:
-    return Elasticity(JOB, ElasticConfig(wait_ms, fixed), narrowed)
+    return Elasticity(JOB, ElasticConfig(wait_ms, fixed))
 
 
 def widths(graph: JobGraph | None) -> tuple[int, ...] | None:
@@ -188,7 +188,7 @@ LOOP = JobGraph(
 @settings(max_examples=20, deadline=None)
 @given(st.integers(1, 12))
 def test_the_vertices_of_a_loop_stay_as_they_are_whatever_is_missing(slots: int) -> None:
-    narrow = Elasticity(LOOP, ElasticConfig(0), narrowed).job_for(slots, 0.0, ())
+    narrow = Elasticity(LOOP, ElasticConfig(0)).job_for(slots, 0.0, ())
     assert narrow is not None
     found = {vertex.name: vertex.parallelism for vertex in narrow.vertices}
     assert (found["head"], found["again"]) == (4, 2)

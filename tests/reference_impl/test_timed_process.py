@@ -240,7 +240,7 @@ def test_timers_in_a_loop_are_refused() -> None:
 
 def test_a_slow_operator_still_has_timers() -> None:
     """As any version of Python looks for them: a wrapper that passes attributes on would not do."""
-    slow = slowed_down(Components(), "op", 1).build_operator(DELAY, RowPlane())
+    slow = slowed_down(Components(), "op", 1).instruments.operator(DELAY, RowPlane())
     assert isinstance(slow, HasTimers) and inspect.getattr_static(slow, "fire_timer")
 
 

@@ -94,7 +94,7 @@ def _require_one_owner_of_each_file(files: _SparingFiles, sinks: list[Transactio
     sweepers: dict[str, list[int]] = {path: [] for path in pending(files)}
     for index, sink in enumerate(sinks):
         files.spared = []
-        sink.discard_leftovers(())
+        sink._discard_leftovers(())
         for path in files.spared:
             sweepers[path].append(index)
     files.spared = None

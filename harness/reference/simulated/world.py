@@ -53,6 +53,7 @@ from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, SubtaskI
 from barrier_tck.reference_impl.operators.api import DataPlane
 from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.protocol.coordinator_states import JobState
+from barrier_tck.reference_impl.protocol.heartbeats import FailureDetector
 from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint, Savepoint
 from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.runtime.job_observer import JobObserver
@@ -113,7 +114,7 @@ class SimulatedWorld:
         self.heartbeats = Heartbeats(
             self.scheduler,
             plan.seed,
-            components.failure_detector(HEARTBEAT_TIMEOUT_MS),
+            FailureDetector(HEARTBEAT_TIMEOUT_MS),
             is_awaited=self._is_awaited,
             is_disturbed=lambda process: self.disturbances.any_on((process.text, COORDINATOR)),
         )
@@ -145,7 +146,7 @@ class SimulatedWorld:
         """The time at which the nemesis is called next."""
         self.first_record_ms: dict[int, float] = {}
         """Attempt -> the time at which its first batch was processed."""
-        self._driver_type = components.subtask_driver or SubtaskDriver
+        self._driver_type = components.instruments.subtask_driver or SubtaskDriver
         self.coordinator = self._new_coordinator()
 
     # --- running --------------------------------------------------------------------------------------------

@@ -15,7 +15,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +28,7 @@ from barrier_tck.harness.plan.reading import plan_from
 from barrier_tck.harness.reference.bugs.catalogue import changes_of
 from barrier_tck.harness.reference.bugs.replacement import in_force
 from barrier_tck.harness.reference.delegating_files import DelegatingFileSystem
+from barrier_tck.harness.reference.instrumented import with_instruments
 from barrier_tck.harness.reference.jobs import job_config
 from barrier_tck.harness.reference.observed_inputs import InputsDirectory, inputs_observed
 from barrier_tck.harness.reference.observed_messages import MessagesDirectory, messages_observed
@@ -154,7 +154,7 @@ class JobDriver:
         if order.journals is not None:
             components = journaled(components, order.journals)
         if changes:
-            components = replace(components, around_process=partial(in_force, changes))
+            components = with_instruments(components, around_process=partial(in_force, changes))
         runner = SlotsTellingRunner(
             self._session(),
             graph_of(plan, Path(order.source)),

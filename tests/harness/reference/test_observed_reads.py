@@ -21,7 +21,7 @@ from barrier_tck.reference_impl.protocol.messages import (
     SubtaskRunning,
     SubtaskSnapshot,
 )
-from barrier_tck.reference_impl.runtime.components import Components
+from barrier_tck.reference_impl.runtime.components import Components, Instruments
 from barrier_tck.reference_impl.runtime.subtask_deployment import SubtaskDeployment, SubtaskPorts
 from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
 from barrier_tck.reference_impl.storage.filesystem import LocalFileSystem
@@ -57,6 +57,9 @@ def write(files: LocalFileSystem, path: str) -> None:
     stream.close()
 
 
+DRIVEN = Components(instruments=Instruments(subtask_driver=Driver))
+
+
 def deployed(directory: Path, components: Components, **changes: Any) -> tuple[Driver, SubtaskPorts]:
     shared, local = LocalFileSystem(directory / "files"), LocalFileSystem(directory / "host")
     write(shared, f"checkpoints/{HANDLE.path}")
@@ -75,13 +78,13 @@ def deployed(directory: Path, components: Components, **changes: Any) -> tuple[D
         files=shared,
         local_files=local,
     )
-    make: Any = components.subtask_driver
+    make: Any = components.instruments.subtask_driver
     return make(replace(deployment, **changes), None, None, ports, components), ports
 
 
 def test_what_a_restore_reads_is_kept_before_it_is_told(tmp_path: Path) -> None:
     kept: list[ReadsObserved] = []
-    driver, ports = deployed(tmp_path, observed(Components(subtask_driver=Driver), kept.append))
+    driver, ports = deployed(tmp_path, observed(DRIVEN, kept.append))
     assert driver.ports.storage.read(HANDLE) == CONTENT
     assert driver.ports.local_files is not None and driver.ports.local_files.read("totals-0/copy") == CONTENT
     driver.ports.coordinator.send(SubtaskRunning(ATTEMPT, WHO))
@@ -106,7 +109,7 @@ def test_what_a_restore_reads_is_kept_before_it_is_told(tmp_path: Path) -> None:
 
 
 def test_a_host_that_can_link_still_can(tmp_path: Path) -> None:
-    driver, _ = deployed(tmp_path, observed(Components(subtask_driver=Driver), lambda reads: None))
+    driver, _ = deployed(tmp_path, observed(DRIVEN, lambda reads: None))
     local = driver.ports.local_files
     assert isinstance(local, LinkingFileSystem)
     local.link(local.path_of("totals-0/copy"), "linked")
@@ -120,7 +123,9 @@ def test_a_host_that_can_link_still_can(tmp_path: Path) -> None:
 )
 def test_other_subtasks_get_the_file_systems_themselves(tmp_path: Path, changes: dict[str, Any]) -> None:
     driver, ports = deployed(
-        tmp_path, observed(Components(subtask_driver=Driver), lambda reads: None), **changes
+        tmp_path,
+        observed(DRIVEN, lambda reads: None),
+        **changes,
     )
     assert driver.ports is ports
 
@@ -128,7 +133,7 @@ def test_other_subtasks_get_the_file_systems_themselves(tmp_path: Path, changes:
 def test_what_an_executor_saw_reaches_the_driver_by_a_file(tmp_path: Path) -> None:
     reads = ReadsDirectory(str(tmp_path))
     # Executors get copies of the components, as Spark sends them.
-    components = observed(Components(subtask_driver=Driver), reads)
+    components = observed(DRIVEN, reads)
     sent: Components = cloudpickle.loads(cloudpickle.dumps(components))  # type: ignore[no-untyped-call]
     driver, _ = deployed(tmp_path / "world", sent)
     driver.ports.storage.read(HANDLE)

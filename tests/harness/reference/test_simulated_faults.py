@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +41,6 @@ from barrier_tck.harness.system.system_under_test import TrialOutcome
 from barrier_tck.harness.trial.nemesis import Nemesis
 from barrier_tck.harness.trial.trial_run import run_trial
 from barrier_tck.reference_impl.protocol.heartbeats import FailureDetector
-from barrier_tck.reference_impl.runtime.components import Components
 
 TAKEN = After(ProtocolPoint.SNAPSHOT_TAKEN, "totals[0]", 2)
 PLAN = TrialPlan(workload=WorkloadPlan(batches=60, records_per_second=600))
@@ -162,37 +160,24 @@ def test_a_plan_with_faults_that_last_replays_step_by_step(tmp_path: Path) -> No
 # --- failure detection --------------------------------------------------------------------------------------
 
 
-class Deaf(FailureDetector):
-    """Never declares a process lost."""
-
-    def is_lost(self, silent_ms: float) -> bool:
-        return False
-
-
 def test_without_failure_detection_a_job_is_stuck_behind_a_process_that_stands_still(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = planned(PauseWorker("totals[0]", 60_000), limits=LimitsPlan(virtual_ms=5_000))
     judged(plan, tmp_path)
-    deaf = replace(Components(), failure_detector=Deaf)
-    monkeypatch.setattr(reference_simulated, "components_of", lambda plan, elsewhere: deaf)
+    monkeypatch.setattr(FailureDetector, "is_lost", lambda detector, silent_ms: False)
     record = run_trial(plan, ReferenceSimulated(), tmp_path)
     assert record.verdict is Verdict.INVALID and record.end == "stuck"
-
-
-class Broken(FailureDetector):
-    """Raises whenever it is asked."""
-
-    def is_lost(self, silent_ms: float) -> bool:
-        raise ZeroDivisionError("no idea")
 
 
 def test_an_error_of_the_world_is_not_taken_for_one_of_the_process_that_stands_still(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def no_idea(_detector: FailureDetector, _silent_ms: float) -> bool:
+        raise ZeroDivisionError("no idea")
+
     plan = planned(PauseWorker("totals[0]", 250))
-    broken = replace(Components(), failure_detector=Broken)
-    monkeypatch.setattr(reference_simulated, "components_of", lambda plan, elsewhere: broken)
+    monkeypatch.setattr(FailureDetector, "is_lost", no_idea)
     with pytest.raises(ZeroDivisionError, match="no idea"):
         run(plan, tmp_path)
 

@@ -31,7 +31,7 @@ class Spec:
 def built(components: Components, uid: str) -> Any:
     spec: OperatorSpec = Spec(uid)  # type: ignore[assignment]
     plane: Any = None
-    return components.build_operator(spec, plane)
+    return components.instruments.operator(spec, plane)
 
 
 def test_only_the_named_vertex_pauses_and_it_does_the_same() -> None:

@@ -26,6 +26,7 @@ from barrier_tck.reference_impl.operators.sinks import FileSink
 from barrier_tck.reference_impl.operators.sources import CollectionSource
 from barrier_tck.reference_impl.operators.stateless import Map
 from barrier_tck.reference_impl.protocol.coordinator_states import JobState
+from barrier_tck.reference_impl.runtime import coordinator_driver
 from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.runtime.job_observer import JobObserver
 from barrier_tck.reference_impl.runtime_errors import IncompatibleState, JobUsageError
@@ -145,10 +146,12 @@ def test_another_parallelism_gives_the_same_result(stopped: SimulatedDisk, graph
     assert found == expected()
 
 
-def test_what_is_not_redistributed_is_lost_and_nobody_else_would_notice(stopped: SimulatedDisk) -> None:
+def test_what_is_not_redistributed_is_lost_and_nobody_else_would_notice(
+    stopped: SimulatedDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each subtask gets the part of the subtask of its name, and a third one of what used to be two gets none."""
-    kept = Components(redistribute=lambda completed, _: completed)
-    assert run(job(keyed=3), stopped, components=kept) is JobState.FINISHED
+    monkeypatch.setattr(coordinator_driver, "redistributed", lambda completed, _: completed)
+    assert run(job(keyed=3), stopped) is JobState.FINISHED
     found = [{column: row[column] for column in ("id", "k", "n")} for row in committed(stopped)]
     assert len(found) == len(ROWS)
     assert found != expected()

@@ -134,9 +134,9 @@ def test_behind_the_barrier_of_a_stop_no_timer_goes_off(
     )
     held: dict[int, bool] = {}
     behind: list[int] = []
-    hold, fire = SubtaskDriver.hold_input, TimedProcessOperator.fire_timer
+    hold, fire = SubtaskDriver._hold_input, TimedProcessOperator.fire_timer
 
-    def hold_input(self: SubtaskDriver, now: bool) -> None:
+    def _hold_input(self: SubtaskDriver, now: bool) -> None:
         held.update((id(operator), now) for operator in self.operators)
         hold(self, now)
 
@@ -145,7 +145,7 @@ def test_behind_the_barrier_of_a_stop_no_timer_goes_off(
         behind.extend(len(payload) for payload in payloads or () if held.get(id(self)))
         return payloads
 
-    monkeypatch.setattr(SubtaskDriver, "hold_input", hold_input)
+    monkeypatch.setattr(SubtaskDriver, "_hold_input", _hold_input)
     monkeypatch.setattr(TimedProcessOperator, "fire_timer", fire_timer)
     for seed in range(4):
         record = run_trial(msgspec.structs.replace(plan, seed=seed), ReferenceSimulated(), tmp_path)

@@ -22,13 +22,13 @@ from barrier_tck.reference_impl.operators.sinks import TransactionalFileSink
 from barrier_tck.reference_impl.protocol.key_groups import owner_of
 from barrier_tck.reference_impl.protocol.restarts import ExponentialDelay
 
-RECOVERY = "operators/sinks.py::TransactionalFileSink.recover_and_commit"
+RECOVERY = "operators/sinks.py::TransactionalFileSink._recover_and_commit"
 COMMIT = "self.commit(transactions)"
 DIFF = """\
 --- a/reference_impl/operators/sinks.py
 +++ b/reference_impl/operators/sinks.py
 @@ -1,3 +1,3 @@
-     def recover_and_commit(self, transactions: Sequence[TransactionHandle]) -> None:
+     def _recover_and_commit(self, transactions: Sequence[TransactionHandle]) -> None:
          \"\"\"Finish the commits of the checkpoint that the attempt starts from, as often as it is restored.\"\"\"
 -        self.commit(transactions)
 +        self.commit(transactions[1:])
@@ -71,10 +71,10 @@ def test_lines_are_replaced_where_they_are_whatever_their_indentation() -> None:
 def test_what_does_not_fit_is_refused_with_the_reason_and_changes_nothing(
     change: Change, problem: str
 ) -> None:
-    code = TransactionalFileSink.recover_and_commit.__code__
+    code = TransactionalFileSink._recover_and_commit.__code__
     with pytest.raises(PatchProblem, match=problem):
         check([change])
-    assert TransactionalFileSink.recover_and_commit.__code__ is code
+    assert TransactionalFileSink._recover_and_commit.__code__ is code
 
 
 def test_a_unified_diff_is_applied_by_its_lines_whatever_their_numbers() -> None:
@@ -147,21 +147,21 @@ def test_constants_are_changed_wherever_they_were_imported() -> None:
 def test_one_patch_at_a_time_is_in_force_and_within_itself_again() -> None:
     first = change_at(RECOVERY, COMMIT, "self.commit(transactions[1:])")
     second = change_at(RECOVERY, COMMIT, "self.commit(transactions[2:])")
-    code = TransactionalFileSink.recover_and_commit.__code__
+    code = TransactionalFileSink._recover_and_commit.__code__
     with in_force([first]):
-        patched = TransactionalFileSink.recover_and_commit.__code__
+        patched = TransactionalFileSink._recover_and_commit.__code__
         with in_force([first]):
-            assert TransactionalFileSink.recover_and_commit.__code__ is patched
-        assert TransactionalFileSink.recover_and_commit.__code__ is patched is not code
+            assert TransactionalFileSink._recover_and_commit.__code__ is patched
+        assert TransactionalFileSink._recover_and_commit.__code__ is patched is not code
         with pytest.raises(RuntimeError, match="another patch is in force"), in_force([second]):
             raise AssertionError("it was put in force")
-    assert TransactionalFileSink.recover_and_commit.__code__ is code
+    assert TransactionalFileSink._recover_and_commit.__code__ is code
 
 
 def test_a_traceback_shows_the_patched_lines() -> None:
     change = change_at(RECOVERY, COMMIT, "raise ValueError('planted')")
     with in_force([change]), pytest.raises(ValueError, match="planted") as caught:
-        TransactionalFileSink.recover_and_commit(None, ())  # type: ignore[arg-type]
+        TransactionalFileSink._recover_and_commit(None, ())  # type: ignore[arg-type]
     entry = caught.traceback[-1]
     assert str(entry.path).endswith("operators/sinks.py with a patch>")
     assert sinks.__name__ == entry.frame.f_globals["__name__"]
