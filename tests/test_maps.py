@@ -296,7 +296,7 @@ def test_sections_of_campaign_files_are_listed_with_their_fields() -> None:
 
 def test_ways_to_break_recovery_are_listed_with_their_clauses() -> None:
     listed = [(codes(row[0])[0], row[1], tuple(row[2].split(", "))) for row in table(CAMPAIGNS, "| broken |")]
-    assert listed == [(how.value, how.told, how.clauses) for how in BrokenRecovery]
+    assert listed == [(how.value, how.description, how.clauses) for how in BrokenRecovery]
 
 
 def test_examples_of_campaign_files_can_be_read() -> None:

@@ -25,9 +25,9 @@ from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.control_records import BreakRecord, ControlRecord, ControlsRecord
 from barrier_tck.harness.record.records import TrialSummary
 from barrier_tck.harness.record.run_directory import SCRATCH, RunDirectory
-from barrier_tck.harness.record.verdict import CHANCES, Finding, Verdict
+from barrier_tck.harness.record.verdict import AT_STAKE, Finding, Verdict
 from barrier_tck.harness.system.additions import CanBeBroken
-from barrier_tck.harness.system.broken_recovery import BrokenRecovery, NoChance
+from barrier_tck.harness.system.broken_recovery import BrokenRecovery, Vacuity
 from barrier_tck.harness.system.system_under_test import SystemUnderTest
 from barrier_tck.harness.trial.trial_run import run_trial
 
@@ -100,13 +100,13 @@ class Controls:
     invalid: int = 0
     """Invalid trials. The campaign runs no control after one: its verdict is settled."""
     ran: list[ControlRecord] = field(default_factory=list)
-    _no_chance: dict[BrokenRecovery, Counter[str]] = field(init=False)
+    _vacuity: dict[BrokenRecovery, Counter[str]] = field(init=False)
     _could_have_failed: Counter[str] = field(default_factory=Counter)
     _samples: dict[BrokenRecovery, _Sample] = field(init=False)
 
     def __post_init__(self) -> None:
         """Start without trials."""
-        self._no_chance = {how: Counter() for how in BrokenRecovery}
+        self._vacuity = {how: Counter() for how in BrokenRecovery}
         self._samples = {how: _Sample(self.seed, how.value) for how in BrokenRecovery}
 
     def add(self, trial: TrialSummary, plan: TrialPlan) -> None:
@@ -115,17 +115,17 @@ class Controls:
         self.invalid += trial.verdict is Verdict.INVALID
         could = []
         for how in BrokenRecovery:
-            reason = trial.could_show.get(how.value, NoChance.NOT_COMPARED.value)
+            reason = trial.could_show.get(how.value, Vacuity.NOT_COMPARED.value)
             if not reason and not self._judges(how):
-                reason = NoChance.NOT_COMPARED.value
-            self._no_chance[how][reason] += 1
+                reason = Vacuity.NOT_COMPARED.value
+            self._vacuity[how][reason] += 1
             if not reason:
                 could.append(how)
                 if trial.verdict is Verdict.VALID:
                     self._samples[how].offer(_Candidate(trial.trial, plan))
         clauses = [clause for how in could for clause in how.clauses]
         clauses += [
-            one for finding in trial.findings if finding.counts.get(CHANCES) for one in finding.clauses
+            one for finding in trial.findings if finding.counts.get(AT_STAKE) for one in finding.clauses
         ]
         for clause in dict.fromkeys(clauses):
             self._could_have_failed[clause] += 1
@@ -180,7 +180,7 @@ class Controls:
         directory: RunDirectory,
         checkers: Sequence[Checker] | None,
     ) -> ControlRecord:
-        note = f"control: trial {trial}, in which {how.told}. {plan.note}".strip()
+        note = f"control: trial {trial}, in which {how.description}. {plan.note}".strip()
         plan = msgspec.structs.replace(plan, note=note)
         name = f"controls/{trial:05d}-{how.value}.json"
         directory.write_plan(name, plan)
@@ -190,16 +190,16 @@ class Controls:
             record = run_trial(plan, self.system, Path(scratch), checkers)
         if record.verdict is Verdict.INVALID:
             return ControlRecord(how.value, trial, name, record.verdict, failed_checker(record) or "")
-        reason = record.could_show.get(how.value, NoChance.NOT_COMPARED.value)
-        told = NoChance(reason).told if reason else "no checker saw it"
-        return ControlRecord(how.value, trial, name, record.verdict, "", told, counts=not reason)
+        reason = record.could_show.get(how.value, Vacuity.NOT_COMPARED.value)
+        described = Vacuity(reason).description if reason else "no checker saw it"
+        return ControlRecord(how.value, trial, name, record.verdict, "", described, counts=not reason)
 
     # --- what they show -------------------------------------------------------------------------------------
 
     @property
     def recovered(self) -> int:
         """Return in how many trials an attempt after the first reached the state running."""
-        return self.trials - self._no_chance[BrokenRecovery.READ_AGAIN][NoChance.NOT_RECOVERED.value]
+        return self.trials - self._vacuity[BrokenRecovery.READ_AGAIN][Vacuity.NOT_RECOVERED.value]
 
     def record(self) -> ControlsRecord:
         """Return what the campaign's record says about its controls."""
@@ -216,9 +216,9 @@ class Controls:
         )
 
     def _break_record(self, how: BrokenRecovery) -> BreakRecord:
-        reasons = {reason: trials for reason, trials in self._no_chance[how].most_common() if reason}
-        told = {NoChance(reason).told: trials for reason, trials in reasons.items()}
-        return BreakRecord(how.value, how.told, how.clauses, self._no_chance[how][""], told)
+        reasons = {reason: trials for reason, trials in self._vacuity[how].most_common() if reason}
+        described = {Vacuity(reason).description: trials for reason, trials in reasons.items()}
+        return BreakRecord(how.value, how.description, how.clauses, self._vacuity[how][""], described)
 
     def _note(self) -> str:
         if not isinstance(self.system, CanBeBroken):
@@ -261,18 +261,18 @@ class Controls:
                 missed = control.verdict is not Verdict.INVALID and (control.counts or not shown)
                 if missed:
                     yield (
-                        f"the plan of trial {control.trial} is {control.verdict.value} although {how.told} "
+                        f"the plan of trial {control.trial} is {control.verdict.value} although {how.description} "
                         f"({control.reason}); replay {control.plan}"
                     )
 
     def _vacuous(self) -> Iterator[str]:
         """Yield a reason if recovery was not tested at all."""
-        reasons = self._no_chance[BrokenRecovery.READ_AGAIN]
+        reasons = self._vacuity[BrokenRecovery.READ_AGAIN]
         if self.recovered < self.recovered_min or reasons[""] or not self._judges(BrokenRecovery.READ_AGAIN):
             return
-        told = ", ".join(
-            f"in {trials} of them {NoChance(reason).told}"
+        described = ", ".join(
+            f"in {trials} of them {Vacuity(reason).description}"
             for reason, trials in reasons.most_common()
-            if reason != NoChance.NOT_RECOVERED.value
+            if reason != Vacuity.NOT_RECOVERED.value
         )
-        yield f"{self.recovered} trials recovered, and none of them could have failed: {told}"
+        yield f"{self.recovered} trials recovered, and none of them could have failed: {described}"

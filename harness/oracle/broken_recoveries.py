@@ -35,37 +35,37 @@ from barrier_tck.harness.record.operations import (
 )
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.verdict import Finding
-from barrier_tck.harness.system.broken_recovery import BrokenRecovery, NoChance
+from barrier_tck.harness.system.broken_recovery import BrokenRecovery, Vacuity
 from barrier_tck.harness.workloads.workload_names import workload_named
 
 
 def could_show(context: TrialContext, findings: Sequence[Finding]) -> dict[str, str]:
-    """Return, for each ``BrokenRecovery``, an empty text if the trial would have shown it, else a ``NoChance``.
+    """Return, for each ``BrokenRecovery``, an empty text if the trial would have shown it, else a ``Vacuity``.
 
     ``findings`` are those of the checkers that judged the trial, because what no checker compares does not show.
     """
-    story = _told(context)
+    story = _story_of(context)
     spoken = {clause for finding in findings for clause in finding.clauses}
-    reasons = {broken: _no_chance(broken, context, story, spoken) for broken in BrokenRecovery}
+    reasons = {broken: _vacuity(broken, context, story, spoken) for broken in BrokenRecovery}
     return {broken.value: reason.value if reason is not None else "" for broken, reason in reasons.items()}
 
 
-def _no_chance(
+def _vacuity(
     broken: BrokenRecovery, context: TrialContext, story: _Story, spoken: set[str]
-) -> NoChance | None:
+) -> Vacuity | None:
     if len(story.started) < 2 or not any(attempt in story.ran for attempt in list(story.started)[1:]):
-        return NoChance.NOT_RECOVERED
+        return Vacuity.NOT_RECOVERED
     if context.plan.on_unreadable == "older" and primaries_damaged(context):
-        return NoChance.EXCUSED
+        return Vacuity.EXCUSED
     match broken:
         case BrokenRecovery.READ_AGAIN | BrokenRecovery.STATE_DROPPED:
             reason = _of_restores(broken, context, story)
         case BrokenRecovery.COMMITTED_EARLY:
-            reason = None if any(_uncovered(story)) else NoChance.NOTHING_PREPARED
+            reason = None if any(_uncovered(story)) else Vacuity.NOTHING_PREPARED
         case BrokenRecovery.UNFENCED:
-            reason = None if _left_pending(context, story) else NoChance.NOTHING_PENDING
+            reason = None if _left_pending(context, story) else Vacuity.NOTHING_PENDING
     if reason is None and not spoken.intersection(broken.clauses):
-        return NoChance.NOT_COMPARED
+        return Vacuity.NOT_COMPARED
     return reason
 
 
@@ -84,7 +84,7 @@ class _Story:
     """(checkpoint, attempt) of every acknowledgement that reported prepared records."""
 
 
-def _told(context: TrialContext) -> _Story:
+def _story_of(context: TrialContext) -> _Story:
     story = _Story()
     for line in context.history.operations:
         match line.operation:
@@ -107,7 +107,7 @@ def _told(context: TrialContext) -> _Story:
 # --- restores ---------------------------------------------------------------------------------------------
 
 
-def _of_restores(broken: BrokenRecovery, context: TrialContext, story: _Story) -> NoChance | None:
+def _of_restores(broken: BrokenRecovery, context: TrialContext, story: _Story) -> Vacuity | None:
     """Return why no restore of the trial would have shown a break; None if one would have.
 
     If there are several reasons, the one that came closest to a chance counts.
@@ -126,9 +126,9 @@ def _of_restores(broken: BrokenRecovery, context: TrialContext, story: _Story) -
     if None in reasons:
         return None
     if restores and not reasons:
-        return NoChance.NOT_COMPARED  # the restored checkpoint was not opened
-    order = (NoChance.NOTHING_KEPT, NoChance.INPUT_WAS_READ, NoChance.NOT_COMPARED)
-    return next((reason for reason in order if reason in reasons), NoChance.TOO_EARLY)
+        return Vacuity.NOT_COMPARED  # the restored checkpoint was not opened
+    order = (Vacuity.NOTHING_KEPT, Vacuity.INPUT_WAS_READ, Vacuity.NOT_COMPARED)
+    return next((reason for reason in order if reason in reasons), Vacuity.TOO_EARLY)
 
 
 def _of_restore(
@@ -137,26 +137,26 @@ def _of_restore(
     attempt: int,
     restored: SnapshotView,
     views: Sequence[SnapshotView],
-) -> NoChance | None:
+) -> Vacuity | None:
     start = context.plan.workload.start_offset
     if not any(position > start for position in restored.positions.values()):
-        return NoChance.TOO_EARLY
+        return Vacuity.TOO_EARLY
     later = [
         view
         for view in views
         if view.checkpoint > restored.checkpoint and (view.attempt is None or view.attempt >= attempt)
     ]
     if not later:
-        return NoChance.NOT_COMPARED
+        return Vacuity.NOT_COMPARED
     if not any(_reads_on(restored, view) for view in later):
-        return NoChance.INPUT_WAS_READ
+        return Vacuity.INPUT_WAS_READ
     if any(part.entries for part in restored.state):
         return None
     if broken is BrokenRecovery.STATE_DROPPED:
-        return NoChance.NOTHING_KEPT
+        return Vacuity.NOTHING_KEPT
     # A sequential model gives a row of output for every record.
     in_output = restored.reached_sinks or workload_named(context.plan.workload.name).spec is not None
-    return None if in_output else NoChance.NOTHING_KEPT
+    return None if in_output else Vacuity.NOTHING_KEPT
 
 
 def _reads_on(before: SnapshotView, after: SnapshotView) -> bool:

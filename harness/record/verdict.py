@@ -27,7 +27,7 @@ class Verdict(StrEnum):
         return max(verdicts, key=lambda verdict: verdict.severity, default=Verdict.UNKNOWN)
 
 
-CHANCES = "chances"
+AT_STAKE = "chances"
 """The count by which a checker says how often a fault gave what it judged a chance to be wrong."""
 
 

@@ -18,7 +18,7 @@ class BrokenRecovery(StrEnum):
     UNFENCED = "unfenced"
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """Return what is wrong, as a clause of a sentence."""
         return _BROKEN[self][0]
 
@@ -42,7 +42,7 @@ _BROKEN = {
 }
 
 
-class NoChance(StrEnum):
+class Vacuity(StrEnum):
     """Why a trial would not have shown a broken recovery."""
 
     NOT_RECOVERED = "not-recovered"
@@ -55,18 +55,18 @@ class NoChance(StrEnum):
     EXCUSED = "excused"
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """Return the reason as a clause of a sentence."""
-        return _NO_CHANCE[self]
+        return _REASONS[self]
 
 
-_NO_CHANCE = {
-    NoChance.NOT_RECOVERED: "no attempt after the first came to run",
-    NoChance.TOO_EARLY: "nothing was restored, for the faults struck before a checkpoint with any input was complete",
-    NoChance.INPUT_WAS_READ: "all input had been read before what was restored, so the restored state was never used",
-    NoChance.NOTHING_KEPT: "what was restored held no state, and no record before it had an effect",
-    NoChance.NOTHING_PENDING: "no checkpoint was pending when an attempt failed",
-    NoChance.NOTHING_PREPARED: "no sink had prepared output for a checkpoint that its attempt did not complete",
-    NoChance.NOT_COMPARED: "nothing was compared that would have differed",
-    NoChance.EXCUSED: "an older checkpoint was allowed in place of a damaged one, which excuses a difference",
+_REASONS = {
+    Vacuity.NOT_RECOVERED: "no attempt after the first came to run",
+    Vacuity.TOO_EARLY: "nothing was restored, for the faults struck before a checkpoint with any input was complete",
+    Vacuity.INPUT_WAS_READ: "all input had been read before what was restored, so the restored state was never used",
+    Vacuity.NOTHING_KEPT: "what was restored held no state, and no record before it had an effect",
+    Vacuity.NOTHING_PENDING: "no checkpoint was pending when an attempt failed",
+    Vacuity.NOTHING_PREPARED: "no sink had prepared output for a checkpoint that its attempt did not complete",
+    Vacuity.NOT_COMPARED: "nothing was compared that would have differed",
+    Vacuity.EXCUSED: "an older checkpoint was allowed in place of a damaged one, which excuses a difference",
 }

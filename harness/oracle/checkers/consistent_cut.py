@@ -169,7 +169,7 @@ class _Run:
             if places[process] < len(events):
                 event = events[places[process]]
                 self._disorder.append(
-                    f"{process} took {_told(event.rows)} from {event.channel}, where it was not next"
+                    f"{process} took {_described(event.rows)} from {event.channel}, where it was not next"
                 )
 
     def _happens(self, process: str, event: LocalEvent, clocks: dict[str, Clock]) -> bool:
@@ -235,7 +235,9 @@ class _Run:
             taken = cuts[_receiver(name)].taken.get(name, 0)
             due, seen = channel.rows[taken:put], stored.get(name, [])
             if seen != due:
-                yield (f"the state of {name} is {_told(seen)}, but between the cuts there was {_told(due)}")
+                yield (
+                    f"the state of {name} is {_described(seen)}, but between the cuts there was {_described(due)}"
+                )
 
 
 def _rescaled_in_flight(context: TrialContext, views: Mapping[int, SnapshotView]) -> tuple[int, ...]:
@@ -310,5 +312,5 @@ def _receiver(channel: str) -> str:
     return channel.partition("->")[2].partition("#")[0]
 
 
-def _told(rows: Sequence[str]) -> str:
+def _described(rows: Sequence[str]) -> str:
     return f"{len(rows)} messages, the first {rows[0]}" if rows else "nothing"

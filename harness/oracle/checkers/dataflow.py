@@ -441,14 +441,14 @@ class _Judge:
             found = len(seen.get(record, ()))
             if found < times and not may_lack:
                 count = f": {found} of {times} are there" if times > 1 else ""
-                yield f"{self._told(record)} is missing from {place.name}{count}"
+                yield f"{self._shown(record)} is missing from {place.name}{count}"
         if place.most is None:
             return
         for record, paths in seen.items():
             leave = place.most.get(record, 0)
             if len(paths) > leave:
                 too_many = surplus(len(paths), leave, place.name, leave == place.least.get(record, 0))
-                yield f"{self._told(record, paths)} {too_many}"
+                yield f"{self._shown(record, paths)} {too_many}"
 
     def _count_duplicates(self, once: Mapping[str, Bag], name: str, seen: Ways) -> None:
         """Count the copies beyond those that the records before a cut give if each counts once."""
@@ -460,9 +460,9 @@ class _Judge:
         known = (ANY_SINK, *(vertex.name for vertex in self.context.plan.job.sinks))
         for name, rows in seen.items():
             if name not in known and rows:
-                yield f"{self._told(next(iter(rows)))} was written by {name}, which is no sink of the job"
+                yield f"{self._shown(next(iter(rows)))} was written by {name}, which is no sink of the job"
 
-    def _told(self, record: Record, ways: Sequence[str] = ()) -> str:
+    def _shown(self, record: Record, ways: Sequence[str] = ()) -> str:
         """Return a record for a finding, with the place where it was read and the last path on which it came."""
         bare = without_input(record)
         split, offset = self._offsets.get(self._form.identity(bare), ("", -1))
@@ -486,7 +486,7 @@ class _Judge:
         """Yield the records that are in flight although nothing before the cut was sent there as often."""
         for vertex, bag in content.unsent.items():
             for record, times in bag.items():
-                yield f"{self._told(record)} is in flight to {vertex} {how_often(times)} more than it was sent there"
+                yield f"{self._shown(record)} is in flight to {vertex} {how_often(times)} more than it was sent there"
 
     def _read(self, start: Positions, end: Positions) -> dict[str, Bag]:
         """Return what each source vertex reads between two cuts."""

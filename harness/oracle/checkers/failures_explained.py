@@ -75,7 +75,7 @@ class FailuresExplained(StandardChecker):
                 longest = longest_ms(plan, life.final, read.get(attempt.number))
                 slow = life.failed is Reason.EXPIRED and longest >= timeout_ms
                 if not slow and not any(one.explains(life) for one in causes):
-                    problems.append(_told(life, context))
+                    problems.append(_described(life, context))
         repeatable = Capability.DETERMINISTIC_REPLAY.name in context.capabilities
         counts = {"failed": failed, "unexplained": len(problems)}
         if problems and repeatable:
@@ -85,7 +85,7 @@ class FailuresExplained(StandardChecker):
         return Finding(self.name, self.clauses if completed else (), Verdict.VALID, summary, counts)
 
 
-def _told(life: CheckpointLife, context: TrialContext) -> str:
+def _described(life: CheckpointLife, context: TrialContext) -> str:
     missing = [name for name in context.subtasks_of(life.attempt) if name not in life.acknowledged]
     how = "expired" if life.failed is Reason.EXPIRED else "was declined or could not be written"
     after = " after the end of all input" if life.final else ""

@@ -52,7 +52,7 @@ class _Cut:
 
     labels: dict[str, str] = field(default_factory=dict)
     neighbours: dict[str, list[str]] = field(default_factory=dict)
-    told: Counter[Message] | None = None
+    sent: Counter[Message] | None = None
     """Everything that nodes have told each other; None if the sinks were not read."""
     under_way: Counter[Message] = field(default_factory=Counter)
     """Messages that have not reached their node."""
@@ -170,7 +170,7 @@ class Labels(StandardChecker):
                 elif part.name == NEIGHBOURS:
                     cut.neighbours[node] = entry
         if view.reached_sinks is not None and not again:
-            cut.told = Counter(map(_message, view.reached_sinks))
+            cut.sent = Counter(map(_message, view.reached_sinks))
         job = self._input.plan.job
         for one in view.in_flight:
             edge = edge_of(job, one)
@@ -180,9 +180,9 @@ class Labels(StandardChecker):
                     cut.edges_under_way[row["node"], row["other"]] += 1
                 elif kind != SINK:
                     cut.under_way[_message(row)] += 1
-                if kind != NODE and cut.told is not None:
+                if kind != NODE and cut.sent is not None:
                     # Its copy for the sinks was not read by them either.
-                    cut.told[_message(row)] += 1
+                    cut.sent[_message(row)] += 1
         return cut
 
     def _edges(self, positions: dict[str, int]) -> Iterator[tuple[str, str]]:
@@ -196,20 +196,20 @@ class Labels(StandardChecker):
         history = context.history
         if history.output is None:
             return
-        told = Counter(map(_message, history.output))
+        sent = Counter(map(_message, history.output))
         edges = list(self._edges({split.name: len(split.rows) for split in self._input.splits}))
         least = least_names(edges)
-        yield from _strange(told, least)
+        yield from _strange(sent, least)
         if not again:
-            yield from _twice(told, "in the output")
+            yield from _twice(sent, "in the output")
         if history.end is not End.FINISHED:
             return
-        labels = {node: min([node, *found]) for node, found in _labels_told(told).items()}
+        labels = {node: min([node, *found]) for node, found in _labels_sent(sent).items()}
         for node, due in least.items():
             if labels.get(node, node) != due:
                 yield f"by the output, {node} has the label {labels.get(node, node)} instead of {due}"
         for node, other in _both_ways(edges):
-            if not told[other, node, least[node]]:
+            if not sent[other, node, least[node]]:
                 yield f"the output lacks that {node} told {other} its last label, {least[node]}"
 
 
@@ -228,25 +228,25 @@ def _problems_of(cut: _Cut) -> Iterator[str]:
                 f"the edge from {edge[0]} to {edge[1]} is {seen} times in its state or under way, "
                 f"instead of {due[edge]}"
             )
-    if cut.told is not None:
-        yield from _problems_of_messages(cut, cut.told)
+    if cut.sent is not None:
+        yield from _problems_of_messages(cut, cut.sent)
     for node, other in kept:
         own = cut.labels.get(node, node)
         if own < cut.labels.get(other, other) and not cut.under_way[other, node, own]:
             yield f"{node} has the label {own} and its neighbour {other} a greater one, and no message is under way"
 
 
-def _problems_of_messages(cut: _Cut, told: Counter[Message]) -> Iterator[str]:
-    """Yield the labels that are not the least of what was told, and the messages that were never sent or twice."""
-    yield from _twice(told, "up to the cut")
-    for message in cut.under_way - told:
-        yield f"{_told(message)}: this is under way, but was never sent"
-    arrived = _labels_told(told - cut.under_way)
+def _problems_of_messages(cut: _Cut, sent: Counter[Message]) -> Iterator[str]:
+    """Yield the labels that are not the least of what was sent, and the messages that were never sent or twice."""
+    yield from _twice(sent, "up to the cut")
+    for message in cut.under_way - sent:
+        yield f"{_described(message)}: this is under way, but was never sent"
+    arrived = _labels_sent(sent - cut.under_way)
     for node in dict.fromkeys((*cut.labels, *arrived)):
         due = min([node, *arrived.get(node, ())])
         if cut.labels.get(node) != due:
             yield f"{node} has the label {cut.labels.get(node)} instead of {due}, the least that it was told"
-    newest = {(node, other): min(labels) for (node, other), labels in _by_pair(told).items()}
+    newest = {(node, other): min(labels) for (node, other), labels in _by_pair(sent).items()}
     for node, others in cut.neighbours.items():
         for other in others:
             if newest.get((other, node)) != cut.labels.get(node):
@@ -265,33 +265,33 @@ def _both_ways(edges: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
         yield end, start
 
 
-def _labels_told(told: Counter[Message]) -> dict[str, list[str]]:
+def _labels_sent(sent: Counter[Message]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
-    for node, _, label in told:
+    for node, _, label in sent:
         found.setdefault(node, []).append(label)
     return found
 
 
-def _by_pair(told: Counter[Message]) -> dict[tuple[str, str], list[str]]:
+def _by_pair(sent: Counter[Message]) -> dict[tuple[str, str], list[str]]:
     found: dict[tuple[str, str], list[str]] = {}
-    for node, other, label in told:
+    for node, other, label in sent:
         found.setdefault((node, other), []).append(label)
     return found
 
 
-def _strange(told: Counter[Message], least: dict[str, str]) -> Iterator[str]:
+def _strange(sent: Counter[Message], least: dict[str, str]) -> Iterator[str]:
     """Yield the messages between nodes, or with labels, of different components."""
-    for message in told:
+    for message in sent:
         if len({least.get(name) for name in message}) > 1 or least.get(message[0]) is None:
-            yield f"{_told(message)}: no edges connect the three"
+            yield f"{_described(message)}: no edges connect the three"
 
 
-def _twice(told: Counter[Message], where: str) -> Iterator[str]:
-    """Yield what was told more than once: a node's label changes, so it never tells the same to one neighbour again."""
-    for message, times in told.items():
+def _twice(sent: Counter[Message], where: str) -> Iterator[str]:
+    """Yield what was sent more than once: a node's label changes, so it never tells the same to one neighbour again."""
+    for message, times in sent.items():
         if times > 1:
-            yield f"{_told(message)} {times} times {where}"
+            yield f"{_described(message)} {times} times {where}"
 
 
-def _told(message: Message) -> str:
+def _described(message: Message) -> str:
     return f"{message[1]} told {message[0]} the label {message[2]}"

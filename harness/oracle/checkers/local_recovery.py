@@ -141,17 +141,17 @@ class _WrittenLate:
                     for held in operation.local.held:
                         self.seen.setdefault((subtask, attempt, held), {})[operation.local.confirmed] = None
 
-    def was_after(self, confirmed: int, told: Acknowledged, left: Sequence[int]) -> bool:
+    def was_after(self, confirmed: int, report: Acknowledged, left: Sequence[int]) -> bool:
         """Tell whether all these copies may have been written after a checkpoint was known to be complete."""
-        return all(self._one_was_after(confirmed, told, held) for held in left)
+        return all(self._one_was_after(confirmed, report, held) for held in left)
 
-    def _one_was_after(self, confirmed: int, told: Acknowledged, held: int) -> bool:
-        written_ms = self.written_ms.get((told.subtask, held))
+    def _one_was_after(self, confirmed: int, report: Acknowledged, held: int) -> bool:
+        written_ms = self.written_ms.get((report.subtask, held))
         if written_ms is not None:
             return written_ms >= self.completed_ms.get(confirmed, inf)
         # Nobody heard of it. Whoever tidies up each time finds it again no more often than its writer adds to it.
-        older = self.taken_by.get(held, told.attempt) < told.attempt
-        return older and len(self.seen.get((told.subtask, told.attempt, held), {})) <= _PARTS
+        older = self.taken_by.get(held, report.attempt) < report.attempt
+        return older and len(self.seen.get((report.subtask, report.attempt, held), {})) <= _PARTS
 
 
 def _met_listed_damage(finding: Finding, trial: TrialSummary) -> Sightings | None:
@@ -257,7 +257,7 @@ class LocalRecovery(StandardChecker):
 
     @staticmethod
     def _judge_held(
-        told: Acknowledged, local: LocalCopyTold, time_ms: float, late: _WrittenLate, books: _Books
+        report: Acknowledged, local: LocalCopyTold, time_ms: float, late: _WrittenLate, books: _Books
     ) -> None:
         if local.kept:
             books.seen("LOC-1", "copies_kept")
@@ -268,17 +268,17 @@ class LocalRecovery(StandardChecker):
             return
         books.seen("LOC-3")
         left = [held for held in local.held if held < confirmed]
-        if left and not late.was_after(confirmed, told, left):
+        if left and not late.was_after(confirmed, report, left):
             books.broken(
                 "LOC-3",
-                f"{told.subtask} knew at {time_ms:.1f} ms that checkpoint {confirmed} is complete, and still had "
+                f"{report.subtask} knew at {time_ms:.1f} ms that checkpoint {confirmed} is complete, and still had "
                 f"local files of checkpoint {left[0]}",
             )
 
     def _judge_failed_writes(self, context: TrialContext, books: _Books) -> None:
         """A failed secondary copy fails no checkpoint; a failed primary copy does (LOC-2)."""
         history = context.history
-        completed = [told.operation.checkpoint for told in history.of(CheckpointCompleted)]
+        completed = [report.operation.checkpoint for report in history.of(CheckpointCompleted)]
         for acknowledged in history.of(Acknowledged):
             local = acknowledged.operation.local
             if local is not None and local.reason is not None:
@@ -287,7 +287,7 @@ class LocalRecovery(StandardChecker):
             books.broken(
                 "LOC-2", f"checkpoint {checkpoint} failed when {subtask} had no room for its local copy"
             )
-        declined = any(told.operation.reason is Reason.DECLINED for told in history.of(CheckpointAborted))
+        declined = any(report.operation.reason is Reason.DECLINED for report in history.of(CheckpointAborted))
         for _, fault in fired(context):
             hit = fault.copies_hit
             refused = hit is not None and hit.place is CopyPlace.DURABLE and hit.damage is None
@@ -343,12 +343,20 @@ class LocalRecovery(StandardChecker):
         self, context: TrialContext, report: Recorded[Restored], files: tuple[NamedFile, ...], books: _Books
     ) -> None:
         restored = report.operation
-        who = f"attempt {restored.attempt} of {restored.subtask}, restoring checkpoint {restored.checkpoint},"
+        who = _who(restored)
         books.seen("LOC-4", "restores")
-        told = [file.path for file in restored.files]
+        read = [file.path for file in restored.files]
         named = [file.path for file in files]
-        if sorted(told) != sorted(named):
-            books.broken("LOC-4", f"{who} read {told}, but the checkpoint has {named}")
+        if sorted(read) != sorted(named):
+            books.broken("LOC-4", f"{who} read {read}, but the checkpoint has {named}")
+        self._judge_observed_reads(context, restored, files, books)
+        self._judge_files(context, restored, books)
+        self._judge_copies(self._expected(context, report), restored, books)
+
+    def _judge_observed_reads(
+        self, context: TrialContext, restored: Restored, files: tuple[NamedFile, ...], books: _Books
+    ) -> None:
+        """Compare what a subtask reports with the reads that were observed at its file systems, if they were."""
         reads = reads_of(context.history, restored)
         if reads is not None:
             books.counts["observed"] += 1
@@ -357,23 +365,29 @@ class LocalRecovery(StandardChecker):
                 books.seen("LOC-7")
                 books.counts[OTHER_FORMAT] += other
             for contradiction in contradictions(restored, reads, files):
-                books.broken("LOC-4", f"{who} {contradiction}")
+                books.broken("LOC-4", f"{_who(restored)} {contradiction}")
         elif any(context.history.of(ReadsObserved)):
-            books.unseen.append(f"the reads of {who} were not observed")
+            books.unseen.append(f"the reads of {_who(restored)} were not observed")
+
+    def _judge_files(self, context: TrialContext, restored: Restored, books: _Books) -> None:
+        """Judge each file by itself: its key groups, and from which checkpoint a copy came."""
         own = key_groups_of(restored.subtask, context.job_of(restored.attempt))
         for file in restored.files:
             start, end = file.key_groups
             if own is not None and start < end and not own.start <= start <= end <= own.stop:
                 outside = f"outside of its own {own.start, own.stop}"
-                books.broken("LOC-4", f"{who} read key groups {start} to {end}, {outside}")
+                books.broken("LOC-4", f"{_who(restored)} read key groups {start} to {end}, {outside}")
             if file.copy_of is not None and file.copy_of != restored.checkpoint:
-                books.broken("LOC-4", f"{who} used a local copy of checkpoint {file.copy_of}")
+                books.broken("LOC-4", f"{_who(restored)} used a local copy of checkpoint {file.copy_of}")
             books.counts[file.served_by.value] += 1
             if file.served_by is ServedFrom.SECONDARY and context.plan.checkpoints.local_copies == "memory":
                 books.seen("LOC-7", FROM_MEMORY)
+
+    def _judge_copies(self, expected: _Expected, restored: Restored, books: _Books) -> None:
+        """Compare the copy that served with the one that had to."""
+        who = _who(restored)
         local = [file for file in restored.files if file.served_by is ServedFrom.SECONDARY]
         others = [file for file in restored.files if file.served_by is not ServedFrom.SECONDARY]
-        expected = self._expected(context, report)
         if expected.due is _Due.SECONDARY and others:
             books.broken("LOC-4", f"{who} did not use its intact local copy: {_refusal(others[0])}")
         elif expected.due is _Due.PRIMARY and local:
@@ -445,8 +459,8 @@ class LocalRecovery(StandardChecker):
         if whole:
             lost = whole[0].host is not None
             why = "its host was lost" if lost else f"the copy was {whole[0].damage.value}"
-            none_told = restored.subtask not in placement.operation.homes
-            met = whole[0].damage.value if (returned or none_told) and not lost else ""
+            homeless = restored.subtask not in placement.operation.homes
+            met = whole[0].damage.value if (returned or homeless) and not lost else ""
             return _Expected(_Due.PRIMARY, why, lost, met)
         if not returned:
             # The memory of each executor has a name of its own, so a new executor on the host is another place.
@@ -489,6 +503,10 @@ class LocalRecovery(StandardChecker):
                     continue
         # If the job itself said what it could not restore, no restore could show more.
         return [] if declined_cleanly(context) else unmet
+
+
+def _who(restored: Restored) -> str:
+    return f"attempt {restored.attempt} of {restored.subtask}, restoring checkpoint {restored.checkpoint},"
 
 
 def _refusal(file: ServedFile) -> str:

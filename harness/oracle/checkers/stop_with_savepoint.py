@@ -86,7 +86,7 @@ class StopWithSavepoint(StandardChecker):
 
     def check(self, context: TrialContext) -> Finding:
         """Judge every stop of one trial."""
-        story = _told(context)
+        story = _story_of(context)
         problems = list(story.problems)
         for stop in story.stops.values():
             problems += [
@@ -124,25 +124,54 @@ class _Stop:
 
 
 @dataclass(slots=True)
-class _Told:
+class _Story:
+    """What the history shows of all stops."""
+
     stops: dict[int, _Stop] = field(default_factory=dict)
+    latest: _Stop | None = None
+    finished: dict[int, dict[str, None]] = field(default_factory=dict)
+    """Attempt -> the subtasks that have finished, with everything committed."""
     read_behind: list[ReadBehindStop] = field(default_factory=list)
     left: list[InputLeft] = field(default_factory=list)
     read: list[InputRead] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
+    def stopped(self, checkpoint: int | None, index: int) -> None:
+        """Take that the job stopped, with a checkpoint if that is known."""
+        stop = self.stops.get(checkpoint) if checkpoint is not None else None
+        if stop is None or stop.completed_at is None:
+            self.problems.append("the job stopped, and the savepoint for it had not completed")
+        else:
+            stop.stopped_at = index
+            stop.finished = dict(self.finished.get(stop.attempt, {}))
 
-def _told(context: TrialContext) -> _Told:
-    story = _Told()
-    latest: _Stop | None = None
-    finished: dict[int, dict[str, None]] = {}
+    def started(self, attempt: int, restored: int | None, index: int, undone: bool) -> None:
+        """Take that an attempt started; ``undone`` if savepoints of the trial could not be read afterwards."""
+        latest = self.latest
+        if latest is None:
+            return
+        if restored == latest.checkpoint and latest.completed_at is None:
+            latest.completed_at = index  # its coordinator died before it could report that
+        if latest.stopped_at is not None and not latest.goes_on:
+            latest.goes_on, latest.next_restored = True, restored
+        elif _is_final(latest):
+            if restored != latest.checkpoint and undone:
+                latest.completed_at = None  # it could not be read, so the stop is undone
+            latest.began_later[attempt] = restored
+
+
+def _story_of(context: TrialContext) -> _Story:
+    story = _Story()
+    undone = fell_back(context) is not None
     for line in context.history.operations:
         match line.operation:
             case CheckpointTriggered(checkpoint=number, attempt=attempt, stops=True):
-                latest = story.stops[number] = _Stop(number, attempt)
-            case CheckpointTriggered(checkpoint=number) if latest is not None and _is_final(latest):
+                story.latest = story.stops[number] = _Stop(number, attempt)
+            case CheckpointTriggered(checkpoint=number) if story.latest is not None and _is_final(
+                story.latest
+            ):
                 story.problems.append(
-                    f"checkpoint {number} was triggered although the job was stopped with {latest.checkpoint}"
+                    f"checkpoint {number} was triggered although the job was stopped with {story.latest.checkpoint}"
                 )
             case CheckpointCompleted(checkpoint=number) if number in story.stops:
                 story.stops[number].completed_at = line.index
@@ -150,23 +179,11 @@ def _told(context: TrialContext) -> _Told:
                 if story.stops[number].stopped_at is None:
                     story.stops[number].committed[subtask] = None
             case Finished(attempt=attempt, subtask=subtask):
-                finished.setdefault(attempt, {})[subtask] = None
+                story.finished.setdefault(attempt, {})[subtask] = None
             case JobStopped(checkpoint=number):
-                stop = story.stops.get(number) if number is not None else None
-                if stop is None or stop.completed_at is None:
-                    story.problems.append("the job stopped, and the savepoint for it had not completed")
-                else:
-                    stop.stopped_at = line.index
-                    stop.finished = dict(finished.get(stop.attempt, {}))
-            case AttemptStarted(attempt=attempt, restored_checkpoint=restored) if latest is not None:
-                if restored == latest.checkpoint and latest.completed_at is None:
-                    latest.completed_at = line.index  # its coordinator died before it could report that
-                if latest.stopped_at is not None and not latest.goes_on:
-                    latest.goes_on, latest.next_restored = True, restored
-                elif _is_final(latest):
-                    if restored != latest.checkpoint and fell_back(context) is not None:
-                        latest.completed_at = None  # it could not be read, so the stop is undone
-                    latest.began_later[attempt] = restored
+                story.stopped(number, line.index)
+            case AttemptStarted(attempt=attempt, restored_checkpoint=restored):
+                story.started(attempt, restored, line.index, undone)
             case ReadBehindStop():
                 story.read_behind.append(line.operation)
             case InputLeft():
@@ -181,7 +198,7 @@ def _is_final(stop: _Stop) -> bool:
     return stop.completed_at is not None and stop.stopped_at is None
 
 
-def _problems(stop: _Stop, story: _Told, context: TrialContext) -> Iterator[str]:
+def _problems(stop: _Stop, story: _Story, context: TrialContext) -> Iterator[str]:
     if stop.completed_at is None:
         return
     ended = context.history.end

@@ -18,7 +18,7 @@ from barrier_tck.harness.plan.reading import read_plan
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.records import CampaignRecord, summary_of
 from barrier_tck.harness.record.run_reader import open_run
-from barrier_tck.harness.record.verdict import CHANCES, Finding, Verdict
+from barrier_tck.harness.record.verdict import AT_STAKE, Finding, Verdict
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.system.broken_recovery import BrokenRecovery
 from barrier_tck.harness.trial.trial_run import run_trial
@@ -195,7 +195,7 @@ def test_a_system_that_cannot_be_broken_says_so(tmp_path: Path) -> None:
 def test_a_checker_says_itself_which_of_its_trials_could_have_failed() -> None:
     controls = Controls(FakeSystem(), seed=0)
     for chances in (0, 3):
-        finding = Finding("output", ("SNK-1",), Verdict.VALID, "right", {CHANCES: chances})
+        finding = Finding("output", ("SNK-1",), Verdict.VALID, "right", {AT_STAKE: chances})
         trial: Any = SimpleNamespace(trial=0, verdict=Verdict.VALID, could_show={}, findings=(finding,))
         controls.add(trial, TrialPlan())
     assert controls.record().could_have_failed == {"SRC-1": 0, "REC-1": 0, "SNK-1": 1, "REC-2": 0}

@@ -19,7 +19,7 @@ from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.records import FaultRecord
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
-from barrier_tck.harness.system.broken_recovery import BrokenRecovery, NoChance
+from barrier_tck.harness.system.broken_recovery import BrokenRecovery, Vacuity
 from barrier_tck.harness.trial.trial_run import run_trial
 from barrier_tck.harness.workloads.keyed_totals import KeyedTotals
 from tests.harness.oracle.oracle_histories import CRASH, Book, a_context, a_plan, right_view
@@ -54,18 +54,18 @@ def test_a_restore_in_the_midst_of_the_input_shows_what_is_restored_wrongly() ->
 @pytest.mark.parametrize(
     ("book", "views", "why"),
     [
-        (Book().attempt(1).checkpoint(1), (view(1, 2),), NoChance.NOT_RECOVERED),
+        (Book().attempt(1).checkpoint(1), (view(1, 2),), Vacuity.NOT_RECOVERED),
         (
             Book().attempt(1).checkpoint(1).attempt_failed(1).started(2, 1),
             (view(1, 2),),
-            NoChance.NOT_RECOVERED,
+            Vacuity.NOT_RECOVERED,
         ),
-        (recovered(None), (view(2, 4, 2),), NoChance.TOO_EARLY),
-        (recovered(), (view(1, 0), view(2, 4, 2)), NoChance.TOO_EARLY),
-        (recovered(), (view(1, 4), view(2, 4, 2)), NoChance.INPUT_WAS_READ),
-        (recovered(), (view(1, 2),), NoChance.NOT_COMPARED),
-        (recovered(), (view(1, 2), view(2, 4, attempt=1)), NoChance.NOT_COMPARED),
-        (recovered(), (), NoChance.NOT_COMPARED),
+        (recovered(None), (view(2, 4, 2),), Vacuity.TOO_EARLY),
+        (recovered(), (view(1, 0), view(2, 4, 2)), Vacuity.TOO_EARLY),
+        (recovered(), (view(1, 4), view(2, 4, 2)), Vacuity.INPUT_WAS_READ),
+        (recovered(), (view(1, 2),), Vacuity.NOT_COMPARED),
+        (recovered(), (view(1, 2), view(2, 4, attempt=1)), Vacuity.NOT_COMPARED),
+        (recovered(), (), Vacuity.NOT_COMPARED),
     ],
     ids=[
         "no failure",
@@ -79,7 +79,7 @@ def test_a_restore_in_the_midst_of_the_input_shows_what_is_restored_wrongly() ->
     ],
 )
 def test_a_trial_says_why_it_would_not_have_shown_it(
-    book: Book, views: tuple[SnapshotView, ...], why: NoChance
+    book: Book, views: tuple[SnapshotView, ...], why: Vacuity
 ) -> None:
     shown = chances(book, *views)
     assert [shown[how] for how in RESTORING] == [why.value, why.value]
@@ -88,13 +88,13 @@ def test_a_trial_says_why_it_would_not_have_shown_it(
 def test_without_state_only_what_is_read_again_shows() -> None:
     bare = msgspec.structs.replace(view(1, 2), state=())
     shown = chances(recovered(), bare, view(2, 4, 2))
-    assert [shown[how] for how in RESTORING] == ["", NoChance.NOTHING_KEPT.value]
+    assert [shown[how] for how in RESTORING] == ["", Vacuity.NOTHING_KEPT.value]
 
 
 def test_what_no_checker_speaks_for_does_not_show() -> None:
     of_rec_2 = (Finding("one", ("REC-2",), Verdict.VALID, ""),)
     shown = chances(recovered(), view(1, 2), view(2, 4, 2), judged=of_rec_2)
-    assert {shown[how] for how in RESTORING} == {NoChance.NOT_COMPARED.value}
+    assert {shown[how] for how in RESTORING} == {Vacuity.NOT_COMPARED.value}
 
 
 def pending(ends: told.Operation | None = None, prepared: int = 0) -> Book:
@@ -112,23 +112,23 @@ GIVEN_UP = told.CheckpointAborted(2, 1, Reason.ATTEMPT_FAILED)
 def test_what_was_pending_when_its_attempt_failed_shows_a_missing_fence() -> None:
     how = BrokenRecovery.UNFENCED
     assert chances(pending(GIVEN_UP))[how] == ""
-    assert chances(pending(told.CheckpointAborted(2, 1, Reason.EXPIRED)))[how] == NoChance.NOTHING_PENDING
-    assert chances(recovered())[how] == NoChance.NOTHING_PENDING
+    assert chances(pending(told.CheckpointAborted(2, 1, Reason.EXPIRED)))[how] == Vacuity.NOTHING_PENDING
+    assert chances(recovered())[how] == Vacuity.NOTHING_PENDING
 
 
 def test_a_crashed_coordinator_could_tell_nobody_what_it_gave_up() -> None:
     context = a_context(msgspec.structs.replace(PLAN, faults=(CRASH,)), pending())
     fired = FaultRecord(0, "crash", "crash_coordinator", "at 10 ms", None, "fired")
     crashed = TrialContext(context.plan, context.history, faults=(fired,), subtasks=context.subtasks)
-    assert could_show(crashed, JUDGED)[BrokenRecovery.UNFENCED] == NoChance.NOTHING_PENDING
+    assert could_show(crashed, JUDGED)[BrokenRecovery.UNFENCED] == Vacuity.NOTHING_PENDING
 
 
 def test_prepared_output_of_a_checkpoint_that_never_completed_shows_an_early_commit() -> None:
     how = BrokenRecovery.COMMITTED_EARLY
     assert chances(pending(GIVEN_UP, prepared=3))[how] == ""
-    assert chances(pending(GIVEN_UP))[how] == NoChance.NOTHING_PREPARED
+    assert chances(pending(GIVEN_UP))[how] == Vacuity.NOTHING_PREPARED
     completed = told.CheckpointCompleted(2, 1)
-    assert chances(pending(completed, prepared=3))[how] == NoChance.NOTHING_PREPARED
+    assert chances(pending(completed, prepared=3))[how] == Vacuity.NOTHING_PREPARED
 
 
 # --- what a break does to a trial ---------------------------------------------------------------------------

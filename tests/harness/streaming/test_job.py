@@ -36,7 +36,7 @@ from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.plan.reading import read_plan
 from barrier_tck.harness.record.history import End, History, OutputComparison, OutputCounts, StateComparison
 from barrier_tck.harness.record.reasons import Reason
-from barrier_tck.harness.record.verdict import CHANCES, Verdict
+from barrier_tck.harness.record.verdict import AT_STAKE, Verdict
 from barrier_tck.harness.streaming import structured_streaming
 from barrier_tck.harness.streaming.committed_output import CommittedOutput
 from barrier_tck.harness.streaming.driver.batch_judge import last_watermark_ms
@@ -343,7 +343,7 @@ def test_a_trial_whose_micro_batches_ran_again_could_have_failed() -> None:
     quiet = CommittedOutput().check(TrialContext(TrialPlan(), history))
     again = msgspec.structs.replace(history, output_query=OutputComparison(RIGHT, ran_again=2))
     finding = CommittedOutput().check(TrialContext(TrialPlan(), again))
-    assert [quiet.counts[CHANCES], finding.counts[CHANCES]] == [0, 2]
+    assert [quiet.counts[AT_STAKE], finding.counts[AT_STAKE]] == [0, 2]
     assert "ran more than once" in finding.summary
 
 
