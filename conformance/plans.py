@@ -31,8 +31,7 @@ from barrier_tck.harness.system.job_view import Role
 from barrier_tck.harness.system.role_aims import by_role
 from barrier_tck.harness.system.scale import Scale, scale_of
 from barrier_tck.harness.system.system_under_test import SystemUnderTest
-from barrier_tck.harness.workloads.lineage import SIZE_MS_MAX
-from barrier_tck.harness.workloads.meaning import WINDOW
+from barrier_tck.harness.workloads.kind_catalogue import kind_named
 
 CALM = TrialPlan(
     workload=WorkloadPlan("keyed-totals", batches=20, batch_records=3, keys=5, records_per_second=600),
@@ -99,10 +98,10 @@ def _scaled_job(job: JobPlan, factor: int) -> JobPlan:
             vertex,
             parameters={
                 **vertex.parameters,
-                "size_ms": min(vertex.parameters["size_ms"] * factor, SIZE_MS_MAX),
+                holds.parameter: min(vertex.parameters[holds.parameter] * factor, holds.longest_ms),
             },
         )
-        if vertex.kind == WINDOW
+        if (holds := kind_named(vertex.kind).holds_back) is not None
         else vertex
         for vertex in job.vertices
     )

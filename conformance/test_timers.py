@@ -23,7 +23,7 @@ from barrier_tck.harness.plan.trial_plan import (
 from barrier_tck.harness.record.history import SnapshotView
 from barrier_tck.harness.record.operations import AttemptStarted, JobStopped
 from barrier_tck.harness.system.system_under_test import Capability
-from barrier_tck.harness.workloads.meaning import WAITING
+from barrier_tck.harness.workloads.operator_kind import WAITING
 from barrier_tck.harness.workloads.workload_names import job_of
 
 pytestmark = pytest.mark.needs(

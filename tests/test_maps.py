@@ -229,7 +229,12 @@ def test_paths_in_documents_exist(document: Path) -> None:
     roots = "|".join((*FOLDERS, "tests", "docs", "campaigns", "examples", "benchmarks"))
     named = re.findall(rf"`((?:{roots})/[\w/.]*)`", document.read_text())
     # CONTRIBUTING shows how to write these files.
-    shown = ("faults/kinds/kill_workers.py", "harness/oracle/checkers/attempts_numbered.py")
+    shown = (
+        "faults/kinds/kill_workers.py",
+        "harness/oracle/checkers/attempts_numbered.py",
+        "harness/reference/kinds/lengthen.py",
+        "harness/workloads/kinds/lengthen.py",
+    )
     missing = [path for path in named if not (ROOT / path).exists() and path not in shown]
     assert not missing, f"{name(document)} names paths that do not exist: {missing}"
 

@@ -8,7 +8,7 @@ from barrier_tck.harness.draw.choices import between, chance
 from barrier_tck.harness.draw.profile import Profile
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import CheckpointingMode, NetworkPlan, TrialPlan
-from barrier_tck.harness.workloads.barrier_jobs import is_stateful
+from barrier_tck.harness.workloads.kind_catalogue import keeps_by_key
 
 
 def draw_network(draw: st.DrawFn, profile: Profile, plan: TrialPlan) -> NetworkPlan:
@@ -37,5 +37,5 @@ def _slow_per_mille(profile: Profile, mode: CheckpointingMode) -> int:
 
 def _waits(job: JobPlan, vertex: str) -> bool:
     """Tell whether a vertex keeps state and reads several channels: records behind a barrier may be counted early."""
-    stateful = any(is_stateful(operator.kind) for operator in job.vertex(vertex).operators)
+    stateful = keeps_by_key(job.vertex(vertex))
     return stateful and job.channels_into(vertex) > 1

@@ -11,7 +11,8 @@ from barrier_tck.harness.draw.choices import chance
 from barrier_tck.harness.draw.profile import Profile
 from barrier_tck.harness.plan.job_graph import JobPlan, OperatorPlan, VertexPlan
 from barrier_tck.harness.plan.trial_plan import TrialPlan
-from barrier_tck.harness.workloads.meaning import WINDOW
+from barrier_tck.harness.workloads.kind_catalogue import alike
+from barrier_tck.harness.workloads.operator_kind import OperatorKind
 
 OperatorT = TypeVar("OperatorT", VertexPlan, OperatorPlan)
 
@@ -23,26 +24,37 @@ def with_windows(draw: st.DrawFn, profile: Profile, plan: TrialPlan) -> TrialPla
     free = [vertex for vertex in job.vertices if vertex.name not in looped and _keeping(vertex)]
     if not free or not chance(draw, profile.windows_per_mille):
         return plan
+    kinds = {operator.name: operator.kind for vertex in free for operator in vertex.operators}
     first = draw(st.sampled_from([operator for vertex in free for operator in _keeping(vertex)]))
     names = [
         first,
         *(name for vertex in free for name in _keeping(vertex) if name != first and chance(draw, 300)),
     ]
-    windows = {name: draw(st.sampled_from(profile.window_ms)) for name in names}
+    windows = {
+        name: (draw(st.sampled_from(_holding_back(kinds[name]))), draw(st.sampled_from(profile.window_ms)))
+        for name in names
+    }
     return msgspec.structs.replace(plan, job=_with_kinds(job, windows))
 
 
 def _keeping(vertex: VertexPlan) -> list[str]:
-    """Return the operators of a vertex that keep records by key."""
-    return [operator.name for operator in vertex.operators if operator.kind == "keep"]
+    """Return the operators of a vertex in whose place others could hold records back."""
+    return [operator.name for operator in vertex.operators if _holding_back(operator.kind)]
 
 
-def _with_kinds(job: JobPlan, windows: dict[str, int]) -> JobPlan:
+def _holding_back(name: str) -> list[OperatorKind]:
+    """Return the kinds that emit what one emits, but later."""
+    return [kind for kind in alike(name) if kind.holds_back is not None]
+
+
+def _with_kinds(job: JobPlan, windows: dict[str, tuple[OperatorKind, int]]) -> JobPlan:
     def changed(one: OperatorT) -> OperatorT:
         if one.name not in windows:
             return one
-        parameters = {**one.parameters, "size_ms": windows[one.name]}
-        return msgspec.structs.replace(one, kind=WINDOW, parameters=parameters)
+        kind, longest_ms = windows[one.name]
+        assert kind.holds_back is not None, "it holds records back"
+        parameters = {**one.parameters, kind.holds_back.parameter: longest_ms}
+        return msgspec.structs.replace(one, kind=kind.name, parameters=parameters)
 
     vertices = (
         msgspec.structs.replace(changed(vertex), then=tuple(map(changed, vertex.then)))

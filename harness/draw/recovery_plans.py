@@ -14,10 +14,10 @@ import msgspec
 from hypothesis import strategies as st
 
 from barrier_tck.harness.draw.profile import Profile
-from barrier_tck.harness.plan.job_graph import SINK, SOURCE, EdgePlan, JobPlan, Spread, VertexPlan
+from barrier_tck.harness.plan.job_graph import SOURCE, EdgePlan, JobPlan, Spread, VertexPlan
 from barrier_tck.harness.plan.trial_plan import OVERTAKING, TrialPlan
-from barrier_tck.harness.workloads.barrier_jobs import is_stateful
 from barrier_tck.harness.workloads.generated_jobs import GENERATED
+from barrier_tck.harness.workloads.kind_catalogue import keeps_by_key
 from barrier_tck.harness.workloads.lineage import source
 from barrier_tck.harness.workloads.workload import DrawsJobs
 from barrier_tck.harness.workloads.workload_names import workload_named
@@ -67,7 +67,7 @@ def for_recovery(profile: Profile) -> Profile:
 def with_meeting(draw: st.DrawFn, profile: Profile, plan: TrialPlan) -> TrialPlan:
     """Return the plan with a slow vertex. If its graph was drawn, that vertex also reads a broadcast."""
     job = plan.job
-    able = [vertex.name for vertex in job.vertices if vertex.kind != SOURCE and not _keeps_by_key(vertex)]
+    able = [vertex.name for vertex in job.vertices if vertex.kind != SOURCE and not keeps_by_key(vertex)]
     slow = draw(st.sampled_from(able))
     deployment = msgspec.structs.replace(
         plan.deployment, slow_vertex=slow, slow_batch_ms=draw(st.sampled_from(profile.slow_batch_ms))
@@ -76,10 +76,6 @@ def with_meeting(draw: st.DrawFn, profile: Profile, plan: TrialPlan) -> TrialPla
     if job.shape == GENERATED and workload_named(plan.workload.name).problem_of(told) is None:
         job = told
     return msgspec.structs.replace(plan, job=job, deployment=deployment)
-
-
-def _keeps_by_key(vertex: VertexPlan) -> bool:
-    return vertex.kind != SINK and any(is_stateful(operator.kind) for operator in vertex.operators)
 
 
 def _told_to(job: JobPlan, vertex: str) -> JobPlan:

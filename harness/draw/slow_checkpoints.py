@@ -6,7 +6,7 @@ import msgspec
 
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import TrialPlan
-from barrier_tck.harness.workloads.barrier_jobs import is_stateful
+from barrier_tck.harness.workloads.kind_catalogue import keeps_by_key
 
 MANY_TOLERATED = 100
 """If so many checkpoints in a row may fail, the input of a drawn plan ends before they have."""
@@ -28,11 +28,7 @@ def that_completes(plan: TrialPlan) -> TrialPlan:
     checkpoints, job = plan.checkpoints, plan.job
     if checkpoints.async_ms_max < checkpoints.timeout_ms:
         return plan
-    parts = sum(
-        vertex.parallelism
-        for vertex in job.vertices
-        if any(is_stateful(operator.kind) for operator in vertex.operators)
-    )
+    parts = sum(vertex.parallelism for vertex in job.vertices if keeps_by_key(vertex))
     travels_ms = plan.network.latency_ms_max * (1 + job.depth)
     left_ms = max(checkpoints.timeout_ms - travels_ms, checkpoints.timeout_ms // 4)
     longest_ms = int(left_ms / COMPLETE_AT_LEAST ** (1 / max(1, parts)))

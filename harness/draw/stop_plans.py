@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from barrier_tck.harness.draw.choices import between, chance
 from barrier_tck.harness.draw.profile import Profile
 from barrier_tck.harness.plan.trial_plan import SavepointPlan, TrialPlan
-from barrier_tck.harness.workloads.barrier_jobs import is_stateful
+from barrier_tck.harness.workloads.kind_catalogue import keeps_by_key
 
 _FAULTS_MAX = 1
 _STOPS = (2, 4)
@@ -62,11 +62,7 @@ def for_failing_stops(profile: Profile) -> Profile:
 def with_short_timeout(draw: st.DrawFn, plan: TrialPlan) -> TrialPlan:
     """Return the plan with a timeout that some of its checkpoints outlast, also after the end of all input."""
     checkpoints, network, job = plan.checkpoints, plan.network, plan.job
-    parts = sum(
-        vertex.parallelism
-        for vertex in job.vertices
-        if any(is_stateful(operator.kind) for operator in vertex.operators)
-    )
+    parts = sum(vertex.parallelism for vertex in job.vertices if keeps_by_key(vertex))
     slow = 0 if network.slow_channel is None else network.slow_factor - 1
     travels_ms = network.latency_ms_max * (2 + job.depth + slow)
     share = draw(st.sampled_from(_IN_TIME)) ** (1 / max(1, parts))

@@ -20,7 +20,7 @@ from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.draw.choices import DrawnChoices, chance
 from barrier_tck.harness.draw.drawn_job import DrawnJob
 from barrier_tck.harness.plan.trial_plan import TrialPlan
-from barrier_tck.harness.workloads.barrier_jobs import is_stateful
+from barrier_tck.harness.workloads.kind_catalogue import kind_named
 
 SURE_CHECKPOINTS = 4
 """Checkpoints that a plan must be certain to complete: one before the fault, those that show it, one to spare."""
@@ -181,7 +181,7 @@ def _has_several_files(job: DrawnJob, subtask: str) -> bool:
     vertex = vertices.get(job.view.by_name[subtask].vertex)
     operators = () if vertex is None else vertex.operators
     cut = job.plan.state_backend == TrialPlan().state_backend and _groups_of(job, subtask) >= _GROUPS_CUT
-    return cut or sum(is_stateful(operator.kind) for operator in operators) > 1
+    return cut or sum(kind_named(operator.kind).keeps_by_key for operator in operators) > 1
 
 
 def _kill(draw: st.DrawFn, killers: Sequence[FaultKind], subtask: str, trigger: After) -> ScheduledFault:

@@ -20,8 +20,9 @@ from barrier_tck.harness.record.history import (
     StorageView,
 )
 from barrier_tck.harness.record.reasons import Reason
+from barrier_tck.harness.reference.operator_kind import KeptState
+from barrier_tck.harness.reference.operators import reference_kinds
 from barrier_tck.harness.reference.sink_files import ReadRows, is_committed, rows_at_sinks, transaction_of
-from barrier_tck.harness.reference.state_entries import LISTS, STATES, KeptState
 from barrier_tck.harness.reference.state_fingerprints import fingerprint_of
 from barrier_tck.harness.reference.translated_reasons import reason_of_error
 from barrier_tck.reference_impl.ids import CheckpointId, KeyGroupRange, SubtaskId
@@ -105,7 +106,7 @@ class CheckpointOpener:
         try:
             for part in completed.snapshots:
                 for spec in () if part.finished else job.vertex(part.subtask.vertex).operators:
-                    states = STATES.get(self.kinds[spec.uid], ())
+                    states = reference_kinds()[self.kinds[spec.uid]].states
                     if not states:
                         continue
                     snapshot = next((o for o in part.operators if o.operator == spec.uid), None)
@@ -143,13 +144,13 @@ class CheckpointOpener:
     def _lists_of(self, part: SubtaskSnapshot) -> Iterator[StateView]:
         """Yield the lists that operators of a subtask keep without keys; one that has finished has them still."""
         for one in part.operators:
-            read = LISTS.get(self.kinds.get(one.operator, ""))
-            if read is None:
+            kind = reference_kinds().get(self.kinds.get(one.operator, ""))
+            if kind is None or kind.read_listed is None:
                 continue
             for kept in one.lists or ():
                 entries: dict[str, list[Any]] = {}
                 for entry in kept.entries:
-                    key, value = read(entry)
+                    key, value = kind.read_listed(entry)
                     entries.setdefault(_key_text([key]).decode(), []).append(value)
                 yield StateView(one.operator, str(part.subtask), kept.name, entries, keyed=False)
 

@@ -9,6 +9,7 @@ from barrier_tck.faults.vocabulary import COORDINATOR_POINTS, ProtocolPoint
 from barrier_tck.harness.plan.job_graph import SINK, SOURCE, JobPlan, Spread, VertexPlan
 from barrier_tck.harness.plan.trial_plan import DeploymentPlan, TrialPlan, WorkloadPlan
 from barrier_tck.harness.system.job_view import JobView, Role, SubtaskView
+from barrier_tck.harness.workloads.kind_catalogue import keeps_by_key
 from barrier_tck.harness.workloads.workload_names import filled, workload_named
 
 _EVERY_CHECKPOINT = (
@@ -73,7 +74,7 @@ def _view(seed: int, workload: WorkloadPlan, job: JobPlan, groups: int, overtake
 
 def _key_groups(groups: int, vertex: VertexPlan, index: int) -> tuple[int, int] | None:
     """Return the key groups that a subtask owns, the second one exclusive (RSC-1); None if it keeps no state."""
-    if not any(is_stateful(operator.kind) for operator in vertex.operators):
+    if not keeps_by_key(vertex):
         return None
     width = vertex.parallelism
     return -(-index * groups // width), -(-(index + 1) * groups // width)
@@ -91,19 +92,9 @@ def batches_by_source(plan: TrialPlan) -> dict[str, int]:
     return found
 
 
-def is_stateful(kind: str) -> bool:
-    """Tell whether an operator of this kind keeps keyed state."""
-    return kind in STATEFUL_KINDS
-
-
-STATEFUL_KINDS = ("totals", "witness", "keep", "window", "join", "account", "node")
-"""Kinds of operators that keep keyed state."""
-
-
 def _roles(vertex: VertexPlan) -> tuple[Role, ...]:
-    stateful = any(is_stateful(operator.kind) for operator in vertex.operators)
     roles = [Role.SOURCE] if vertex.kind == SOURCE else []
-    roles += [Role.STATEFUL] if stateful else []
+    roles += [Role.STATEFUL] if keeps_by_key(vertex) else []
     roles += [Role.SINK] if vertex.kind == SINK else []
     return tuple(roles) or (Role.STATELESS,)
 

@@ -21,7 +21,8 @@ from barrier_tck.harness.plan.job_graph import (
     VertexPlan,
 )
 from barrier_tck.harness.plan.shapes import without_key
-from barrier_tck.harness.workloads.workload import Between
+from barrier_tck.harness.workloads.kind_catalogue import drawn_at
+from barrier_tck.harness.workloads.operator_kind import Between, Place
 
 GENERATED = "generated"
 """The shape of a drawn graph."""
@@ -30,7 +31,6 @@ SUBTASKS_MAX = 30
 """A graph stops growing wider near this many subtasks; a simulated trial then takes some hundredths of a second."""
 _WIDE = (10, 12)
 """The parallelism of the one wide vertex that a graph may have: its subtasks' numbers have two digits."""
-_STATELESS = ("pass", "drop", "rekey", "fork")
 
 
 @dataclass
@@ -104,7 +104,7 @@ def _add_vertex(drawing: _Drawing, name: str, above: Sequence[str], everyone: Se
     several = len(set(numbers)) > 1
     operator = _head(drawing, name, keeps, several)
     vertex = VertexPlan(
-        name, operator.kind, drawing.width(), operator.parameters, _chain(drawing, name, operator.kind)
+        name, operator.kind, drawing.width(), operator.parameters, _chain(drawing, name, keeps)
     )
     drawing.vertices.append(vertex)
     for sender, number in zip(senders, numbers, strict=True):
@@ -116,29 +116,39 @@ def _add_vertex(drawing: _Drawing, name: str, above: Sequence[str], everyone: Se
 
 def _head(drawing: _Drawing, name: str, keeps: bool, several: bool) -> OperatorPlan:
     if keeps:
-        return OperatorPlan(name, "keep", {"every": drawing.between(1, 3)})
-    if several:
-        return OperatorPlan(name, "merge")
-    return _stateless(drawing, name)
+        return _drawn(drawing, name, Place.BY_KEY)
+    return _drawn(drawing, name, Place.SEVERAL_INPUTS if several else Place.ONE_INPUT)
 
 
-def _stateless(drawing: _Drawing, name: str) -> OperatorPlan:
-    kind = drawing.pick(_STATELESS[:-1] if drawing.multiplied else _STATELESS)
-    drawing.multiplied = drawing.multiplied or kind == "fork"
-    parameters = {
-        "drop": {"modulo": 3, "gone": drawing.between(0, 2)},
-        "rekey": {"by": drawing.between(2, 4)},
-    }
-    return OperatorPlan(name, kind, parameters.get(kind, {}))
+def _drawn(drawing: _Drawing, name: str, place: Place, chained: bool = False) -> OperatorPlan:
+    operator, multiplies = drawn_operator(drawing.between, name, place, drawing.multiplied, chained)
+    drawing.multiplied = drawing.multiplied or multiplies
+    return operator
 
 
-def _chain(drawing: _Drawing, name: str, head: str) -> tuple[OperatorPlan, ...]:
+def drawn_operator(
+    between: Between, name: str, place: Place, multiplied: bool = False, chained: bool = False
+) -> tuple[OperatorPlan, bool]:
+    """Return an operator of a kind that may stand at a place, and whether it emits more records than reach it.
+
+    One of the latter is not drawn where records are ``multiplied`` already. ``chained``: it stands behind another one.
+    """
+    among = [
+        (kind.name, kind.drawn)
+        for kind in drawn_at(place)
+        if kind.drawn is not None and not (multiplied and kind.drawn.multiplies)
+    ]
+    kind, drawn = among[between(0, len(among) - 1)]
+    parameters = drawn.chained if chained and drawn.chained is not None else drawn.parameters
+    return OperatorPlan(name, kind, dict(parameters(between))), drawn.multiplies
+
+
+def _chain(drawing: _Drawing, name: str, by_key: bool) -> tuple[OperatorPlan, ...]:
     """Return operators to chain behind a vertex's first: stateless ones, or one that keeps state by the same key."""
     if not drawing.chance(3):
         return ()
-    if head == "keep" and drawing.chance(2):
-        return (OperatorPlan(f"{name}.keep", "keep"),)
-    return (_stateless(drawing, f"{name}.then"),)
+    place = Place.BY_KEY if by_key and drawing.chance(2) else Place.ONE_INPUT
+    return (_drawn(drawing, f"{name}.then", place, chained=True),)
 
 
 def _spread(drawing: _Drawing) -> Spread:

@@ -28,16 +28,17 @@ from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.history import Row
 from barrier_tck.harness.workloads.drawn_splits import drawn_splits
 from barrier_tck.harness.workloads.generated_jobs import SUBTASKS_MAX, generated_job
-from barrier_tck.harness.workloads.meaning import AGAIN, KINDS, WINDOW, endless_loop
+from barrier_tck.harness.workloads.kind_catalogue import kind_named, operator_kinds
+from barrier_tck.harness.workloads.kinds.window import KIND as WINDOW
+from barrier_tck.harness.workloads.meaning import endless_loop, windows_of
+from barrier_tck.harness.workloads.operator_kind import Between
 from barrier_tck.harness.workloads.record_forms import LINEAGE
-from barrier_tck.harness.workloads.workload import Between, SplitData, job_of_plan
+from barrier_tck.harness.workloads.workload import SplitData, job_of_plan
 
 SCHEMA = pa.schema([("id", pa.int64()), ("key", pa.string()), ("path", pa.string())])
 """The columns of the input and of every record derived from it."""
 
 _KEY = ("key",)
-SIZE_MS_MAX = 60_000
-"""The longest window (ms): at its end, a job lets all windows end at once, so longer ones show nothing more."""
 
 
 class Lineage:
@@ -72,26 +73,31 @@ class Lineage:
         """Accept every graph whose operators have a meaning, and whose sources mark their records."""
         for vertex in job.vertices:
             for operator in vertex.operators:
-                if operator.kind not in (SOURCE, SINK, *KINDS):
-                    return f"the operator {operator.name!r} is of kind {operator.kind!r}; known: {', '.join(KINDS)}"
-                if operator.kind == WINDOW and not _has_size(operator):
-                    return (
-                        f"the window {operator.name!r} needs the parameter size_ms, a whole number of milliseconds "
-                        f"from 1 to {SIZE_MS_MAX}"
-                    )
-            if vertex.kind in ("keep", WINDOW) and any(
+                kind = kind_named(operator.kind)
+                if operator.kind not in (SOURCE, SINK) and not kind.has_meaning:
+                    known = ", ".join(one.name for one in operator_kinds().values() if one.has_meaning)
+                    return f"the operator {operator.name!r} is of kind {operator.kind!r}; known: {known}"
+                problem = kind.problem(operator)
+                if problem is not None:
+                    return problem
+            if kind_named(vertex.kind).keeps_by_key and any(
                 edge.by is not Spread.HASH for edge in job.inputs_of(vertex.name)
             ):
                 return f"the vertex {vertex.name!r} keeps state by key, so its input edges must be hash edges"
         looped = [vertex for loop in job.loops for vertex in loop]
+        windows = windows_of(job)
         caught = next(
-            (name for name in looped if any(o.kind == WINDOW for o in job.vertex(name).operators)), None
+            (name for name in looped if any(o.name in windows for o in job.vertex(name).operators)), None
         )
         if caught is not None:
             return f"a window in the vertex {caught!r} is in a loop, which would end while records wait there"
         endless = endless_loop(job)
         if endless is not None:
-            return f"no operator of kind {AGAIN!r} is in the loop of {endless!r}, so records would go round for ever"
+            ending = [one.name for one in operator_kinds().values() if one.has_meaning and one.ends_loops]
+            return (
+                f"no operator of kind {' or '.join(map(repr, ending))} is in the loop of {endless!r}, so records would "
+                "go round for ever"
+            )
         unmarked = next((vertex.name for vertex in job.sources if not vertex.then), None)
         if unmarked is not None:
             return (
@@ -112,11 +118,6 @@ class Lineage:
     def splits(self, plan: TrialPlan) -> tuple[SplitData, ...]:
         """Return the splits of every source vertex, with ids that are unique in the whole input."""
         return drawn_splits(plan, job_of_plan(self, plan), "lineage", _rows)
-
-
-def _has_size(operator: OperatorPlan) -> bool:
-    size_ms = operator.parameters.get("size_ms")
-    return isinstance(size_ms, int) and 1 <= size_ms <= SIZE_MS_MAX
 
 
 def _rows(first: int, count: int, draws: random.Random, plan: TrialPlan) -> list[Row]:
@@ -271,7 +272,7 @@ def _windows() -> Parts:
     vertices = (
         source("read", 1),
         VertexPlan("first", "keep", 1),
-        VertexPlan("windows", WINDOW, 2, {"size_ms": 60}),
+        VertexPlan("windows", WINDOW.name, 2, {"size_ms": 60}),
         VertexPlan("last", "keep", 1),
         VertexPlan("out", SINK, 1),
     )

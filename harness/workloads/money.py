@@ -17,7 +17,7 @@ from barrier_tck.harness.plan.shapes import Parts, Shapes, job_among
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.history import Row
 from barrier_tck.harness.workloads.drawn_splits import drawn_splits
-from barrier_tck.harness.workloads.meaning import ACCOUNT
+from barrier_tck.harness.workloads.kinds.account import KIND as ACCOUNT
 from barrier_tck.harness.workloads.workload import SplitData, job_of_plan, problem_of_fixed
 
 SCHEMA = pa.schema(
@@ -79,7 +79,7 @@ class Money:
 
 def banks_of(job: JobPlan) -> tuple[str, ...]:
     """Return the vertices that hold accounts, in the order in which payments pass them."""
-    return tuple(vertex.name for vertex in job.vertices if vertex.kind == ACCOUNT)
+    return tuple(vertex.name for vertex in job.vertices if vertex.kind == ACCOUNT.name)
 
 
 def _order(number: int, draws: random.Random, banks: Sequence[str], accounts: int) -> Row:
@@ -105,7 +105,11 @@ def _paid(start: str, end: str, feedback: bool = False) -> EdgePlan:
 
 def _bank() -> Parts:
     """The subtasks of one bank pay each other, and themselves."""
-    vertices = (VertexPlan("orders", SOURCE, 2), VertexPlan("bank", ACCOUNT, 3), VertexPlan("out", SINK, 1))
+    vertices = (
+        VertexPlan("orders", SOURCE, 2),
+        VertexPlan("bank", ACCOUNT.name, 3),
+        VertexPlan("out", SINK, 1),
+    )
     return vertices, (
         _paid("orders", "bank"),
         _paid("bank", "bank", feedback=True),
@@ -117,8 +121,8 @@ def _banks() -> Parts:
     """Two banks, each of which pays the other."""
     vertices = (
         VertexPlan("orders", SOURCE, 2),
-        VertexPlan("east", ACCOUNT, 2),
-        VertexPlan("west", ACCOUNT, 3),
+        VertexPlan("east", ACCOUNT.name, 2),
+        VertexPlan("west", ACCOUNT.name, 3),
         VertexPlan("out", SINK, 1),
     )
     return vertices, (
@@ -132,7 +136,11 @@ def _banks() -> Parts:
 
 def _exchange() -> Parts:
     """Payments pass the counters at which orders come in, so every process but the sink reaches every other one."""
-    vertices = (VertexPlan("orders", SOURCE, 2), VertexPlan("bank", ACCOUNT, 3), VertexPlan("out", SINK, 1))
+    vertices = (
+        VertexPlan("orders", SOURCE, 2),
+        VertexPlan("bank", ACCOUNT.name, 3),
+        VertexPlan("out", SINK, 1),
+    )
     return vertices, (
         _paid("orders", "bank"),
         EdgePlan("bank", "orders", Spread.REBALANCE, feedback=True),

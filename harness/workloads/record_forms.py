@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any, Protocol, runtime_checkable
 
 from barrier_tck.harness.record.history import Row
-from barrier_tck.harness.workloads.meaning import ID, PATH, UNDER, Record, table_record
+from barrier_tck.harness.workloads.records import ID, PATH, UNDER, Record, table_record
 from barrier_tck.harness.workloads.workload import Workload
 
 _SUBTASK = re.compile(r"\[\d+\]")

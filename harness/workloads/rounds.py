@@ -14,10 +14,10 @@ from barrier_tck.harness.plan.job_graph import (
     VertexPlan,
 )
 from barrier_tck.harness.plan.shapes import Parts, Shapes, without_key
-from barrier_tck.harness.workloads.generated_jobs import SUBTASKS_MAX
+from barrier_tck.harness.workloads.generated_jobs import SUBTASKS_MAX, drawn_operator
+from barrier_tck.harness.workloads.kinds.again import KIND as AGAIN
 from barrier_tck.harness.workloads.lineage import Lineage, hashed, source
-from barrier_tck.harness.workloads.meaning import AGAIN
-from barrier_tck.harness.workloads.workload import Between
+from barrier_tck.harness.workloads.operator_kind import Between, Place
 
 
 class Rounds(Lineage):
@@ -53,7 +53,8 @@ def _with_loop(between: Between, job: JobPlan, name: str) -> JobPlan:
         onward = [edge.target for edge in job.outputs_of(at) if job.vertex(edge.target) in inner]
         reached += [target for target in dict.fromkeys(onward) if target not in reached]
     tail = reached[between(0, len(reached) - 1)]
-    again = VertexPlan(name, AGAIN, between(1, 2), {"turns": between(1, 2)})
+    width, (operator, _) = between(1, 2), drawn_operator(between, name, Place.LEADING_BACK)
+    again = VertexPlan(name, operator.kind, width, operator.parameters)
     entered = job.inputs_of(head.name)[0]
     place = next(number for number, vertex in enumerate(job.vertices) if vertex.kind == SINK)
     vertices = (*job.vertices[:place], again, *job.vertices[place:])
@@ -78,7 +79,7 @@ def _back(start: str, end: str) -> EdgePlan:
 
 
 def _again(name: str, turns: int, parallelism: int = 2) -> VertexPlan:
-    return VertexPlan(name, AGAIN, parallelism, {"turns": turns})
+    return VertexPlan(name, AGAIN.name, parallelism, {"turns": turns})
 
 
 def _loop() -> Parts:
@@ -94,7 +95,10 @@ def _loop() -> Parts:
 
 def _mesh() -> Parts:
     """Processes that all send to each other, and to themselves: a record goes to another one each time."""
-    chain = (OperatorPlan("hub.rekey", "rekey", {"by": 3}), OperatorPlan("hub.again", AGAIN, {"turns": 3}))
+    chain = (
+        OperatorPlan("hub.rekey", "rekey", {"by": 3}),
+        OperatorPlan("hub.again", AGAIN.name, {"turns": 3}),
+    )
     vertices = (source("read"), VertexPlan("hub", "keep", 3, then=chain), VertexPlan("out", SINK, 1))
     return vertices, (
         hashed("read", "hub"),
@@ -167,7 +171,10 @@ def _ring() -> Parts:
 
 def _exchange() -> Parts:
     """Processes that all reach each other, sources among them, so that any one of them may initiate a snapshot."""
-    chain = (OperatorPlan("hub.rekey", "rekey", {"by": 2}), OperatorPlan("hub.again", AGAIN, {"turns": 2}))
+    chain = (
+        OperatorPlan("hub.rekey", "rekey", {"by": 2}),
+        OperatorPlan("hub.again", AGAIN.name, {"turns": 2}),
+    )
     vertices = (source("read"), VertexPlan("hub", "keep", 3, then=chain), VertexPlan("out", SINK, 1))
     return vertices, (
         hashed("read", "hub"),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from barrier_tck.harness.plan.job_graph import SINK, EdgePlan, JobPlan, Spread, VertexPlan
 from barrier_tck.harness.plan.trial_plan import WorkloadPlan
+from barrier_tck.harness.workloads.kinds.again import KIND as AGAIN
 from barrier_tck.harness.workloads.lineage import hashed, source
-from barrier_tck.harness.workloads.meaning import AGAIN
 
 
 def meeting(first: str, second: EdgePlan) -> JobPlan:
@@ -65,8 +65,8 @@ FORKED = JobPlan(
     vertices=(
         source("read", 1),
         VertexPlan("hub", "keep", 1),
-        VertexPlan("on", AGAIN, 1, {"turns": 22}),
-        VertexPlan("off", AGAIN, 1, {"turns": 1}),
+        VertexPlan("on", AGAIN.name, 1, {"turns": 22}),
+        VertexPlan("off", AGAIN.name, 1, {"turns": 1}),
         VertexPlan("out", SINK, 1),
     ),
     edges=(

@@ -7,7 +7,7 @@ the split's records 0 to p - 1 lie before it, and a fresh run begins at the spli
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -19,6 +19,7 @@ from barrier_tck.harness.plan.job_graph import SOURCE, JobPlan
 from barrier_tck.harness.plan.shapes import without_key
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.history import Row
+from barrier_tck.harness.workloads.operator_kind import Between
 from barrier_tck.harness.workloads.sequential_model import SequentialSpec
 
 
@@ -93,10 +94,6 @@ class Workload(Protocol):
 
         Every call makes new rows, so that a system that changes its rows does not change the oracle's.
         """
-
-
-Between = Callable[[int, int], int]
-"""Draws an integer between two bounds, both included; smaller numbers should give simpler results."""
 
 
 @runtime_checkable

@@ -24,7 +24,7 @@ from barrier_tck.harness.oracle.precondition import ALWAYS
 from barrier_tck.harness.oracle.standard_checker import Meaning, StandardChecker, TrialToJudge
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
-from barrier_tck.harness.workloads.barrier_jobs import is_stateful
+from barrier_tck.harness.workloads.kind_catalogue import keeps_by_key
 from barrier_tck.harness.workloads.sequential_model import Key, values_of
 
 
@@ -108,7 +108,7 @@ class ChannelOrder(StandardChecker):
         seen, examples = 0, list[str]()
         for view in ancestors(context.history, last):
             job = context.plan_of(view.attempt).job
-            stateful = [one.name for one in job.vertices if any(is_stateful(o.kind) for o in one.operators)]
+            stateful = [one.name for one in job.vertices if keeps_by_key(one)]
             for channel in view.in_flight:
                 if channel.receiver.rpartition("[")[0] not in stateful:
                     continue

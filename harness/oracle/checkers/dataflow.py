@@ -67,18 +67,11 @@ from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.record.history import End, Row, SnapshotView
 from barrier_tck.harness.record.operations import AttemptStarted
 from barrier_tck.harness.record.verdict import Finding, Verdict
-from barrier_tck.harness.workloads.meaning import (
-    JUDGED_APART,
-    TIMERS,
-    WAITING,
-    Bag,
-    Content,
-    DataflowModel,
-    Record,
-    union,
-    windows_of,
-)
+from barrier_tck.harness.workloads.kind_catalogue import kind_named
+from barrier_tck.harness.workloads.meaning import Content, DataflowModel, windows_of
+from barrier_tck.harness.workloads.operator_kind import TIMERS, WAITING
 from barrier_tck.harness.workloads.record_forms import LINEAGE, RecordForm, form_of, without_input
+from barrier_tck.harness.workloads.records import Bag, Record, union
 
 
 class Dataflow(StandardChecker):
@@ -474,7 +467,7 @@ class _Judge:
     def _apart(self) -> tuple[str, ...]:
         """The operators whose state another checker judges."""
         operators = [one for vertex in self.context.plan.job.vertices for one in vertex.operators]
-        return tuple(operator.name for operator in operators if operator.kind in JUDGED_APART)
+        return tuple(operator.name for operator in operators if kind_named(operator.kind).judged_apart)
 
     # --- what is due ----------------------------------------------------------------------------------------
 

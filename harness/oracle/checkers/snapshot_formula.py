@@ -31,7 +31,7 @@ from barrier_tck.harness.oracle.standard_checker import Meaning, StandardChecker
 from barrier_tck.harness.record.history import SnapshotView
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
-from barrier_tck.harness.workloads.barrier_jobs import is_stateful
+from barrier_tck.harness.workloads.kind_catalogue import keeps_by_key
 from barrier_tck.harness.workloads.sequential_model import Totals, same_accumulators
 
 
@@ -176,9 +176,7 @@ class SnapshotFormula(StandardChecker):
     def _without(self, expected: Totals, view: SnapshotView) -> Totals:
         """Return the fold without the records that are in flight and have not reached the state yet (UNA-1)."""
         job, spec = self._input.plan.job, self._input.spec
-        before = [
-            vertex.name for vertex in job.vertices if any(is_stateful(o.kind) for o in vertex.operators)
-        ]
+        before = [vertex.name for vertex in job.vertices if keeps_by_key(vertex)]
         for vertex in reversed(job.vertices):
             if any(edge.target in before for edge in job.edges if edge.source == vertex.name):
                 before.append(vertex.name)

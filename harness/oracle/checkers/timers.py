@@ -22,7 +22,8 @@ from barrier_tck.harness.record.history import SnapshotView
 from barrier_tck.harness.record.operations import CheckpointTriggered
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
-from barrier_tck.harness.workloads.meaning import TIMERS, WAITING, windows_of
+from barrier_tck.harness.workloads.meaning import windows_of
+from barrier_tck.harness.workloads.operator_kind import TIMERS, WAITING
 
 WAITED = "waited"
 """The count of a finding that says how many records were seen waiting in checkpoints."""

@@ -21,8 +21,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from barrier_tck.harness.oracle.evidence.record_places import SeenCut
-from barrier_tck.harness.plan.job_graph import SINK, SOURCE, JobPlan, OperatorPlan, Spread, VertexPlan
-from barrier_tck.harness.workloads.meaning import STATEFUL, Bag, Record, changed, union
+from barrier_tck.harness.plan.job_graph import SINK, SOURCE, JobPlan, Spread, VertexPlan
+from barrier_tck.harness.workloads.kind_catalogue import kind_named
+from barrier_tck.harness.workloads.meaning import changed
+from barrier_tck.harness.workloads.records import Bag, Record, union
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +79,12 @@ def added_by_attempt(
         for operator in vertex.operators:
             if operator.kind == SINK:
                 yield operator.name, _union(inputs)
-            elif operator.kind in STATEFUL:
-                added = _each(inputs, partial(STATEFUL[operator.kind].keeps, operator))
+            elif (state := kind_named(operator.kind).state) is not None:
+                added = _each(inputs, partial(state.keeps, operator))
                 yield operator.name, added
                 held = None if now is None else now.get(operator.name, _NOTHING)
-                inputs = [_emitted(operator, before.get(operator.name, _NOTHING), held, added)]
+                emitted = partial(state.emitted, operator)
+                inputs = [_emitted(emitted, before.get(operator.name, _NOTHING), held, added)]
             elif operator.kind != SOURCE:
                 inputs = [_each(inputs, partial(changed, operator))]
         sent[vertex.name] = _union(inputs)
@@ -109,12 +112,11 @@ def _arriving(job: JobPlan, vertex: VertexPlan, sent: Mapping[str, Bag]) -> list
     return inputs
 
 
-def _emitted(operator: OperatorPlan, before: Kept, now: Kept | None, added: Stretch) -> Stretch:
+def _emitted(emitted: Callable[[Bag], Bag], before: Kept, now: Kept | None, added: Stretch) -> Stretch:
     """Return what a stateful operator emitted in the attempt, derived from what it holds."""
-    emitted = STATEFUL[operator.kind].emitted
-    restored = emitted(operator, before.passed_on)
-    ever = emitted(operator, before.all + added.ever) - restored
-    by_barrier = ever if now is None else emitted(operator, now.passed_on) - restored
+    restored = emitted(before.passed_on)
+    ever = emitted(before.all + added.ever) - restored
+    by_barrier = ever if now is None else emitted(now.passed_on) - restored
     return Stretch.certain(by_barrier, by_barrier | ever)
 
 

@@ -13,8 +13,8 @@ from barrier_tck.harness.oracle.sometimes import Sometimes, counted
 from barrier_tck.harness.plan.job_graph import EdgePlan, JobPlan, Spread
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.history import InFlight, SnapshotView
-from barrier_tck.harness.workloads.meaning import Bag
 from barrier_tck.harness.workloads.record_forms import RecordForm
+from barrier_tck.harness.workloads.records import Bag
 
 IN_FLIGHT = "in_flight"
 """The count of a finding that says how many records in flight were seen in checkpoints."""

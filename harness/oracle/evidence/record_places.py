@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from barrier_tck.harness.workloads.meaning import Bag, Record
+from barrier_tck.harness.workloads.records import Bag, Record
 
 Positions = Mapping[str, int]
 """Split -> number of its records before the barrier."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 from barrier_tck.harness.oracle.evidence.in_flight import edge_of
@@ -13,7 +14,9 @@ from barrier_tck.harness.oracle.evidence.keys import key_of_text
 from barrier_tck.harness.plan.job_graph import EdgePlan, JobPlan, Spread
 from barrier_tck.harness.record.history import SnapshotView
 from barrier_tck.harness.system.job_view import JobView
-from barrier_tck.harness.workloads.meaning import TIMERS, windows_of
+from barrier_tck.harness.workloads.kind_catalogue import kind_named
+from barrier_tck.harness.workloads.meaning import windows_of
+from barrier_tck.harness.workloads.operator_kind import TIMERS
 
 _STEP = re.compile(r"(?P<operator>[^\[\]/]+)(?:/[ab])?\[(?P<index>\d+)\]")
 
@@ -171,8 +174,8 @@ class _Hop:
     index: int
     by_key: bool
     """Whether it goes along hash edges alone."""
-    rekeyed: bool
-    """Whether the operator before it gives records new keys."""
+    rekeyed: Callable[[str], str] | None
+    """The key of a record before the operator that it comes from gave it another one; None if it keeps its key."""
 
 
 class RecordPaths:
@@ -189,12 +192,12 @@ class RecordPaths:
         }
         """Operator -> its place in the chain of its vertex."""
         self._lengths = {vertex.name: len(vertex.operators) for vertex in job.vertices}
-        self._rekeys = [
-            operator.name
+        self._rekeys = {
+            operator.name: partial(key_before, operator)
             for vertex in job.vertices
             for operator in vertex.operators
-            if operator.kind == "rekey"
-        ]
+            if (key_before := kind_named(operator.kind).key_before) is not None
+        }
         self._windows = windows_of(job)
         self._edges: dict[tuple[str, str], tuple[EdgePlan, ...]] = {}
         for edge in job.edges:
@@ -296,7 +299,7 @@ class RecordPaths:
         (sender, _, operator), (receiver, index, _), chained = hop
         edges = self._edges.get((sender, receiver), ())
         by_key = not chained and bool(edges) and all(edge.by is Spread.HASH for edge in edges)
-        return _Hop(receiver, index, by_key, operator in self._rekeys)
+        return _Hop(receiver, index, by_key, self._rekeys.get(operator))
 
     def _is_chained(self, step: Step, after: Step) -> bool:
         """Tell whether a hop leads to the next operator of a chain, and not along an edge."""
@@ -324,8 +327,8 @@ class _Receivers:
             for hop in self._paths.hops_back(path, end):
                 if hop.by_key:
                     self._found.setdefault((hop.target, key), {}).setdefault(hop.index, path)
-                if hop.rekeyed:
-                    key = key.rpartition(".")[0]
+                if hop.rekeyed is not None:
+                    key = hop.rekeyed(key)
 
     def split_keys(self) -> Iterator[str]:
         """Yield which keys were sent by hash edges to more than one subtask of a vertex (RSC-1)."""

@@ -24,11 +24,11 @@ from barrier_tck.harness.reference.jobs import (
     job_config,
     kinds_of,
 )
+from barrier_tck.harness.reference.kinds.sink import OUTPUT
 from barrier_tck.harness.reference.observed_inputs import InputNote, inputs_observed
 from barrier_tck.harness.reference.observed_messages import MemoryLogs, messages_observed
 from barrier_tck.harness.reference.observed_passages import passages_observed
 from barrier_tck.harness.reference.observed_reads import observed
-from barrier_tck.harness.reference.operators import OUTPUT
 from barrier_tck.harness.reference.planned_components import components_of
 from barrier_tck.harness.reference.planned_savepoints import planned_savepoints
 from barrier_tck.harness.reference.recorder import RunRecorder

@@ -32,7 +32,7 @@ from barrier_tck.harness.plan.trial_plan import NetworkPlan, TrialPlan
 from barrier_tck.harness.record.history import OutputComparison, Row
 from barrier_tck.harness.reference.bugs.catalogue import broken, planted
 from barrier_tck.harness.reference.checkpoint_storages import require_shared
-from barrier_tck.harness.reference.operators import OUTPUT
+from barrier_tck.harness.reference.kinds.sink import OUTPUT
 from barrier_tck.harness.reference.sink_files import rows_by_writer
 from barrier_tck.harness.reference.spark.job_parts import name_of
 from barrier_tck.harness.reference.spark.judge import SparkJudge

@@ -17,11 +17,11 @@ from barrier_tck.harness.reference.checkpoint_storages import stored_below
 from barrier_tck.harness.reference.copy_targets import MetadataWrites, PrimaryCopies
 from barrier_tck.harness.reference.forged_messages import Forger
 from barrier_tck.harness.reference.jobs import CHECKPOINTS, SAVEPOINTS, give_out_ids, kinds_of
+from barrier_tck.harness.reference.kinds.sink import OUTPUT
 from barrier_tck.harness.reference.observed_inputs import InputsDirectory
 from barrier_tck.harness.reference.observed_messages import MessagesDirectory
 from barrier_tck.harness.reference.observed_passages import PassagesDirectory
 from barrier_tck.harness.reference.observed_reads import ReadsDirectory
-from barrier_tck.harness.reference.operators import OUTPUT
 from barrier_tck.harness.reference.planned_savepoints import planned_savepoints
 from barrier_tck.harness.reference.repeated_messages import RepeatableMessages, RepeatedMessages
 from barrier_tck.harness.reference.snapshot_views import CheckpointOpener, view_storage

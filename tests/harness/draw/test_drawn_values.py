@@ -32,7 +32,8 @@ from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.system.exposed_targets import targets_of
 from barrier_tck.harness.system.system_under_test import Capability
-from barrier_tck.harness.workloads.meaning import WINDOW, windows_of
+from barrier_tck.harness.workloads.kinds.window import KIND as WINDOW
+from barrier_tck.harness.workloads.meaning import windows_of
 
 _Option = TypeVar("_Option")
 
@@ -296,7 +297,7 @@ def test_no_operator_in_a_loop_holds_records_back() -> None:
     assert any(windows_of(job) for job in drawn)
     for job in drawn:
         looped = [job.vertex(name) for loop in job.loops for name in loop]
-        assert all(operator.kind != WINDOW for vertex in looped for operator in vertex.operators)
+        assert all(operator.kind != WINDOW.name for vertex in looped for operator in vertex.operators)
 
 
 def test_windows_are_drawn_wherever_an_operator_may_stand() -> None:
@@ -305,13 +306,13 @@ def test_windows_are_drawn_wherever_an_operator_may_stand() -> None:
         plan.job for plan in draw_plans(20, 250, replace(profile_named("graphs"), windows_per_mille=1_000))
     ]
     chains = [[operator.kind for operator in vertex.operators] for job in jobs for vertex in job.vertices]
-    assert any(kinds[0] == WINDOW for kinds in chains)
-    assert any(WINDOW in kinds[1:] for kinds in chains)
-    assert any(kinds.count(WINDOW) > 1 for kinds in chains)
+    assert any(kinds[0] == WINDOW.name for kinds in chains)
+    assert any(WINDOW.name in kinds[1:] for kinds in chains)
+    assert any(kinds.count(WINDOW.name) > 1 for kinds in chains)
     several = [
         vertex
         for job in jobs
         for vertex in job.vertices
-        if vertex.kind == WINDOW and len({edge.input for edge in job.inputs_of(vertex.name)}) > 1
+        if vertex.kind == WINDOW.name and len({edge.input for edge in job.inputs_of(vertex.name)}) > 1
     ]
     assert several

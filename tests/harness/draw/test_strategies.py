@@ -41,7 +41,8 @@ from barrier_tck.harness.system.exposed_targets import targets_of
 from barrier_tck.harness.system.job_view import Role
 from barrier_tck.harness.system.system_under_test import Capability
 from barrier_tck.harness.trial.trial_run import execute, run_trial
-from barrier_tck.harness.workloads.barrier_jobs import barrier_view, is_stateful
+from barrier_tck.harness.workloads.barrier_jobs import barrier_view
+from barrier_tck.harness.workloads.kind_catalogue import keeps_by_key, kind_named
 from barrier_tck.harness.workloads.workload_names import job_of, workload_named
 
 
@@ -223,7 +224,7 @@ def test_exploration_on_spark_draws_every_kind_of_fault_that_spark_can_suffer(
             plan.on_unreadable == "older" and "DamagePrimary" in repr(plan.faults)
         ),
         "two stateful operators in a chain": lambda plan: any(
-            sum(is_stateful(operator.kind) for operator in vertex.operators) > 1
+            sum(kind_named(operator.kind).keeps_by_key for operator in vertex.operators) > 1
             for vertex in plan.job.vertices
         ),
         "no failed checkpoint tolerated": lambda plan: plan.checkpoints.tolerated_failures == 0,
@@ -245,7 +246,7 @@ def test_exploration_on_spark_slows_a_channel_down_wherever_records_can_come_ear
         waiting = {
             vertex.name
             for vertex in plan.job.vertices
-            if plan.job.channels_into(vertex.name) > 1 and any(is_stateful(o.kind) for o in vertex.operators)
+            if plan.job.channels_into(vertex.name) > 1 and keeps_by_key(vertex)
         }
         number = plan.network.slow_channel
         if plan.checkpoints.mode == "at_least_once" and waiting:

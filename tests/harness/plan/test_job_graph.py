@@ -12,12 +12,9 @@ from barrier_tck.harness.campaign.smaller_jobs import narrower, without_a_vertex
 from barrier_tck.harness.plan.job_graph import EdgePlan, JobPlan, Spread, VertexPlan
 from barrier_tck.harness.plan.reading import plan_from
 from barrier_tck.harness.plan.trial_plan import DeploymentPlan, TrialPlan
-from barrier_tck.harness.reference.operators import MAKERS
-from barrier_tck.harness.reference.state_entries import LISTS, STATES
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.system.job_view import Role
-from barrier_tck.harness.workloads.barrier_jobs import STATEFUL_KINDS, barrier_view
-from barrier_tck.harness.workloads.meaning import LISTING, STATEFUL, STATELESS
+from barrier_tck.harness.workloads.barrier_jobs import barrier_view
 from barrier_tck.harness.workloads.workload_names import filled, workload_named
 
 DIAMOND = JobPlan(
@@ -49,14 +46,6 @@ def test_subtasks_and_channels_follow_from_the_graph() -> None:
         5,
         2,
     ]
-
-
-def test_kinds_of_operators_are_known_to_all_who_depend_on_them() -> None:
-    """The lines that CONTRIBUTING asks for exist: what makes an operator, what it means, what it keeps."""
-    assert set(STATES) == set(STATEFUL_KINDS) and set(LISTS) == set(LISTING), "what is kept can be read"
-    assert set(STATEFUL) <= {*STATEFUL_KINDS, *LISTING}
-    assert not {*STATELESS, *LISTING} & set(STATEFUL_KINDS)
-    assert {*STATEFUL, *STATELESS, *STATEFUL_KINDS} <= set(MAKERS), "what has a meaning can be made"
 
 
 def changed(**fields: Any) -> dict[str, Any]:

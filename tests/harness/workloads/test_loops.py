@@ -32,7 +32,8 @@ from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.trial.trial_run import execute, run_trial
 from barrier_tck.harness.workloads import meaning
 from barrier_tck.harness.workloads.lineage import hashed, source
-from barrier_tck.harness.workloads.meaning import Bag, DataflowModel, Record, changed
+from barrier_tck.harness.workloads.meaning import DataflowModel, changed
+from barrier_tck.harness.workloads.records import Bag, Record
 from barrier_tck.harness.workloads.rounds import Rounds
 from barrier_tck.harness.workloads.workload_names import filled
 from barrier_tck.reference_impl.config import CheckpointConfig, CheckpointMode, JobConfig

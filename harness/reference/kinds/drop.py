@@ -1,0 +1,18 @@
+"""``drop``: drops the rows whose ids leave the unwanted remainder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from barrier_tck.harness.plan.job_graph import OperatorPlan
+from barrier_tck.harness.reference.lineage import marking
+from barrier_tck.harness.reference.operator_kind import ReferenceKind
+from barrier_tck.reference_impl.operators.functions import Row
+
+
+def _emits(operator: OperatorPlan, row: Row, step: Callable[..., Row]) -> Iterable[Row]:
+    modulo, gone = operator.parameters["modulo"], operator.parameters["gone"]
+    return () if row["id"] % modulo == gone else (step(row),)
+
+
+KIND = ReferenceKind(lambda site: marking(site, _emits))
