@@ -28,9 +28,9 @@ from barrier_tck.harness.plan.trial_plan import (
     TrialPlan,
     WorkloadPlan,
 )
-from barrier_tck.harness.record.passages import Sent, What
+from barrier_tck.harness.record.message_trace import Sent, What
 from barrier_tck.harness.record.records import TrialResult
-from barrier_tck.harness.system.additions import NotesPassages
+from barrier_tck.harness.system.additions import TracesMessages
 from barrier_tck.harness.workloads.workload_names import filled
 from barrier_tck.reports.figure_page import LEGEND, Panel, figure_page
 from benchmarks.benchmark_trials import counted, opened_with_scratch, text_table, valid_trial
@@ -76,7 +76,7 @@ def run(progress: Progress, system: str = SYSTEMS[0]) -> dict[str, Any]:
     steps = [(job, sink, protocol) for job in JOBS for sink in SLOW_BATCH_MS for protocol in PROTOCOLS]
     points: list[dict[str, Any]] = []
     with opened_with_scratch(system) as (under_test, directory):
-        noting = under_test.noting_passages() if isinstance(under_test, NotesPassages) else under_test
+        noting = under_test.tracing_messages() if isinstance(under_test, TracesMessages) else under_test
         for number, (job, sink, protocol) in enumerate(steps):
             progress(f"{' '.join(job)}, {sink} sink, {protocol}", number / len(steps))
             result = valid_trial(plan_of(job, sink, protocol), noting, directory)

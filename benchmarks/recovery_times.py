@@ -45,7 +45,6 @@ class SlowLink(LocalFileSystem):
     """Files behind a link: reading takes at least as long as the link needs to carry the bytes."""
 
     def __init__(self, root: Path, bytes_per_second: int) -> None:
-        """Take the directory and the link's rate."""
         super().__init__(root)
         self._rate = bytes_per_second
         self.bytes_read = 0

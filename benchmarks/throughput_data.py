@@ -26,7 +26,6 @@ class InputShape:
     seed: int = 7
 
     def __post_init__(self) -> None:
-        """Refuse a shape whose files are not equally long."""
         if min(self.rows, self.keys, self.files, self.spread) < 1:
             raise ValueError(f"rows, keys, files and spread must be 1 or more: {self}")
         if self.rows % self.files:
@@ -34,7 +33,6 @@ class InputShape:
 
     @property
     def rows_per_file(self) -> int:
-        """Rows in each file."""
         return self.rows // self.files
 
 

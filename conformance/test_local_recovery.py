@@ -96,7 +96,6 @@ class Fallback:
     """Whether it is tried where trials take long, too."""
 
     def __str__(self) -> str:
-        """Return the cell's name in reports."""
         return f"{self.damage}-{self.state}-{self.mode}" + ("-rescaled" if self.rescaled else "")
 
     @property

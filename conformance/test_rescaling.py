@@ -262,7 +262,7 @@ def test_after_a_failure_each_subtask_has_its_own_list_again(trials: Trials, mod
 
 
 def _taken_while_replayed(trial: Trial) -> bool:
-    """Tell whether a checkpoint of the job that went on was restored, and had records in flight."""
+    """Return whether a checkpoint of the job that went on was restored, and had records in flight."""
     stop = max(view.checkpoint for view in _stopped_with(trial))
     views = {view.checkpoint: view for view in trial.history.checkpoints}
     restored = [views[number] for number in _restored(trial) if number is not None and number > stop]

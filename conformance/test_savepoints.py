@@ -110,7 +110,7 @@ def test_a_savepoint_is_taken_while_a_checkpoint_is_in_flight_and_is_not_subsume
 
 
 def _waited_for_a_savepoint(trial: Trial) -> bool:
-    """Tell whether the last checkpoint began with the end of a savepoint."""
+    """Return whether the last checkpoint began with the end of a savepoint."""
     savepoints, ended = [], 0
     for line in trial.history.operations:
         match line.operation:
@@ -227,7 +227,7 @@ def test_if_the_savepoint_fails_the_job_goes_on(trials: Trials, who: str) -> Non
 
 
 def _stop_outlived_a_savepoint(trial: Trial) -> bool:
-    """Tell whether a savepoint failed while a stop that had been asked for was still waiting, and then was tried."""
+    """Return whether a savepoint failed while a stop that had been asked for was still waiting, and then was tried."""
     waiting = failed = False
     taken: list[int] = []
     for line in trial.history.operations:
@@ -285,7 +285,7 @@ def test_a_job_is_not_over_before_its_sinks_have_committed_for_the_last_savepoin
 
 
 def _heard_late(trial: Trial) -> bool:
-    """Tell whether a source learned of the abort of an earlier checkpoint when it had to be stopped."""
+    """Return whether a source learned of the abort of an earlier checkpoint when it had to be stopped."""
     stops: list[int] = []
     for line in trial.history.operations:
         match line.operation:

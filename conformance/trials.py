@@ -161,7 +161,7 @@ class Trials:
         self._round += 1
 
     def can(self, capability: Capability) -> bool:
-        """Tell whether the system declares a capability."""
+        """Return whether the system declares a capability."""
         return capability in self.system.capabilities
 
     def several(self, plan: TrialPlan) -> tuple[Trial, ...]:

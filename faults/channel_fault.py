@@ -29,7 +29,6 @@ class ChannelFault(Fault, frozen=True):
 
     @property
     def link(self) -> tuple[str, str]:
-        """Return the ends of the connection."""
         return self.sender, self.receiver
 
     def inject(self, targets: Targets, wait: Wait = time.sleep) -> Injection:

@@ -81,7 +81,6 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a report calls whoever is hit while the fault lasts, for instance ``paused``; for faults that last."""
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a number outside its bounds, or for values that contradict each other."""
         for field, value, number in self.numbers():
             if value < number.least:
                 raise ValueError(f"{field} is {value}; it must be {number.least} or more")
@@ -93,7 +92,7 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     # --- what each fault says for itself --------------------------------------------------------------------
 
-    def told(self) -> str:
+    def description(self) -> str:
         """Return the fault as a short phrase for reports, for instance ``kill executor of count[0]``."""
         raise NotImplementedError
 
@@ -119,7 +118,7 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def loses_unsynced(self) -> bool:
-        """Tell whether it takes a host's unsynced writes with it."""
+        """Whether it takes a host's unsynced writes with it."""
         return False
 
     @property
@@ -129,7 +128,7 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def fails_metadata(self) -> bool:
-        """Tell whether it lets writes fail that make a checkpoint complete."""
+        """Whether it lets writes fail that make a checkpoint complete."""
         return False
 
     @property

@@ -144,7 +144,7 @@ class ProcessTarget(Protocol):
         """Kill it at once and return when it is dead; raises TargetGone if it was already."""
 
     def is_dead(self) -> bool:
-        """Tell whether it is dead: the proof that the fault fired."""
+        """Return whether it is dead: the proof that the fault fired."""
 
 
 @runtime_checkable
@@ -158,7 +158,7 @@ class PausableTarget(ProcessTarget, Protocol):
         """Let it go on (SIGCONT); harmless if it is dead or was not paused."""
 
     def is_paused(self) -> bool:
-        """Tell whether it stands still: the proof that the fault fired."""
+        """Return whether it stands still: the proof that the fault fired."""
 
 
 @runtime_checkable
@@ -228,7 +228,7 @@ class LinkTarget(Protocol):
         """Disturb it, open and future connections alike; raises TargetGone if there is nothing to disturb."""
 
     def is_impaired(self) -> bool:
-        """Tell whether the disturbance is in force, asked of whoever carries it out: the proof that it fired."""
+        """Return whether the disturbance is in force, asked of whoever carries it out: the proof that it fired."""
 
     def heal(self) -> None:
         """Undo it altogether; what was swallowed stays lost, so such connections are closed. Harmless twice."""
@@ -250,7 +250,7 @@ class WritesTarget(Protocol):
         """Let further writes fail: for this many checkpoints in durable storage, for good on local disks."""
 
     def refuses_writes(self) -> bool:
-        """Tell whether a write would fail now: the proof that the fault fired."""
+        """Return whether a write would fail now: the proof that the fault fired."""
 
 
 @runtime_checkable
@@ -261,7 +261,7 @@ class CopiesTarget(WritesTarget, Protocol):
         """Damage what is there; raises TargetGone if there is no copy, or none that can be damaged like this."""
 
     def is_damaged(self) -> bool:
-        """Tell whether nothing that was hit still has its original content: the proof that the fault fired."""
+        """Return whether nothing that was hit still has its original content: the proof that the fault fired."""
 
 
 @runtime_checkable
@@ -276,7 +276,7 @@ class MessagesTarget(Protocol):
         """Make each message arrive again, this much later; FORWARD means from the subtask to the coordinator."""
 
     def is_repeating(self) -> bool:
-        """Tell whether messages are repeated now: the proof that the fault fired."""
+        """Return whether messages are repeated now: the proof that the fault fired."""
 
     def stop(self) -> None:
         """Stop repeating messages. Stopping twice is harmless."""
@@ -285,7 +285,7 @@ class MessagesTarget(Protocol):
         """Write a state file, and hand the coordinator an acknowledgement that names it and cannot be right."""
 
     def is_forged(self) -> bool:
-        """Tell whether the coordinator has been handed a forged acknowledgement: the proof that the fault fired."""
+        """Return whether the coordinator has been handed a forged acknowledgement: the proof that the fault fired."""
 
 
 @runtime_checkable
@@ -304,7 +304,7 @@ class ObjectStoreTarget(Protocol):
         """Kill whoever serves the next upload (SIGKILL) at this moment; raises TargetGone if it is dead already."""
 
     def is_dead(self) -> bool:
-        """Tell whether it was killed in an upload: the proof that the fault fired."""
+        """Return whether it was killed in an upload: the proof that the fault fired."""
 
     def start_again(self) -> None:
         """Start it with what it has stored and return when it answers; stop waiting for an upload. Harmless twice."""
@@ -313,7 +313,7 @@ class ObjectStoreTarget(Protocol):
         """Let every request be refused from now on, as a service does that has too much to do."""
 
     def has_throttled(self) -> bool:
-        """Tell whether a request was refused: the proof that the fault fired."""
+        """Return whether a request was refused: the proof that the fault fired."""
 
     def stop_throttling(self) -> None:
         """Refuse no more requests. Stopping twice is harmless."""
@@ -326,7 +326,7 @@ class ObjectStoreTarget(Protocol):
         """Return the connections of everybody with the service."""
 
 
-class WriteTrouble(StrEnum):
+class WriteFault(StrEnum):
     """What becomes of the write of a file."""
 
     FAILS = "fails"
@@ -345,10 +345,10 @@ class WriteTrouble(StrEnum):
 
 
 _TROUBLES = {
-    WriteTrouble.FAILS: "fail",
-    WriteTrouble.FULL: "find no space left",
-    WriteTrouble.UNSURE: "succeed and tell an error",
-    WriteTrouble.SLOW: "are slow",
+    WriteFault.FAILS: "fail",
+    WriteFault.FULL: "find no space left",
+    WriteFault.UNSURE: "succeed and tell an error",
+    WriteFault.SLOW: "are slow",
 }
 
 
@@ -360,11 +360,11 @@ class DisturbableWrites(Protocol):
     def description(self) -> str:
         """Return a phrase for the fault log, for instance ``writes to the checkpoint directory``."""
 
-    def disturb(self, trouble: WriteTrouble, times: int, latency_ms: int) -> None:
+    def disturb(self, trouble: WriteFault, times: int, latency_ms: int) -> None:
         """Disturb this many writes, from now on; raises TargetGone if nobody writes now."""
 
     def is_struck(self) -> bool:
-        """Tell whether a write was disturbed since then, whoever made it: the proof that the next ones will be."""
+        """Return whether a write was disturbed since then, whoever made it: the proof that the next ones will be."""
 
     def has_met(self) -> bool:
         """Tell, at the end of the run, whether a write that the system itself made was disturbed since then."""
@@ -443,7 +443,6 @@ class NoTargets:
         return None
 
     def memory_of(self, subtask: str) -> ProcessTarget | None:
-        """Return None: no host has a memory limit."""
         return None
 
     def link(self, sender: str, receiver: str) -> LinkTarget | None:

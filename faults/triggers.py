@@ -29,7 +29,7 @@ def describe(trigger: Trigger) -> str:
 
 
 def matches(trigger: After, point: ProtocolPoint, subtask: str | None) -> bool:
-    """Tell whether passing this point counts as an occurrence for the trigger."""
+    """Return whether passing this point counts as an occurrence for the trigger."""
     return trigger.point is point and (trigger.subtask is None or trigger.subtask == subtask)
 
 
@@ -39,7 +39,6 @@ class OccurrenceCounter:
     __slots__ = ("_count", "trigger")
 
     def __init__(self, trigger: After) -> None:
-        """Start at no occurrence."""
         self.trigger = trigger
         self._count = 0
 

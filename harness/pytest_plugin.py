@@ -289,13 +289,13 @@ def judge_query(tmp_path: Path) -> JudgeQuery:
                 directory.mkdir()
                 records.append(run_trial(plan, system, directory))
                 if records[-1].verdict is not Verdict.VALID:
-                    pytest.fail(_told(number, records[-1]), pytrace=False)
+                    pytest.fail(_rendered(number, records[-1]), pytrace=False)
         return tuple(records)
 
     return judge
 
 
-def _told(number: int, record: TrialRecord) -> str:
+def _rendered(number: int, record: TrialRecord) -> str:
     """Return what the findings of a trial say, and what struck it."""
     lines = [f"trial {number} is {record.verdict.value}"]
     lines += [f"  {fault.label}, {fault.trigger}: {fault.outcome}" for fault in record.faults]

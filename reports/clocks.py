@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from barrier_tck.harness.record.passages import Passage, Sent, Taken, What
+from barrier_tck.harness.record.message_trace import Sent, Taken, TraceEvent, What
 
 
-def in_line(passages: Sequence[Passage]) -> tuple[tuple[Passage, ...], float]:
+def in_line(passages: Sequence[TraceEvent]) -> tuple[tuple[TraceEvent, ...], float]:
     """Return passages of one attempt with the least possible shifts of clocks forwards, and the largest shift in ms."""
     shifts = _shifts(_least_delays(passages))
     moved = tuple(
@@ -23,7 +23,7 @@ def in_line(passages: Sequence[Passage]) -> tuple[tuple[Passage, ...], float]:
     return moved, max(shifts.values(), default=0.0)
 
 
-def _least_delays(passages: Sequence[Passage]) -> dict[tuple[str, str], float]:
+def _least_delays(passages: Sequence[TraceEvent]) -> dict[tuple[str, str], float]:
     """Return for each sender and receiver how long the fastest batch took by their own clocks."""
     sent = {
         (one.channel, one.position): one

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from barrier_tck.harness.record.passages import CutTaken, InFlightKept, Passage, Sent, Taken, What
+from barrier_tck.harness.record.message_trace import CutTaken, InFlightKept, Sent, Taken, TraceEvent, What
 from barrier_tck.harness.record.records import TrialRecord
 from barrier_tck.reports.clocks import in_line
 from barrier_tck.reports.wording import control_name, plural, way_name
@@ -141,11 +141,11 @@ class CheckpointCut:
 
     @property
     def is_sound(self) -> bool:
-        """Tell whether nothing crosses the cut that this mode does not allow."""
+        """Whether nothing crosses the cut that this mode does not allow."""
         early = 0 if self.mode == AT_LEAST_ONCE else sum(channel.early for channel in self.channels)
         return not early and not any(channel.lost or channel.kept_twice for channel in self.channels)
 
-    def told(self) -> str:
+    def rendered(self) -> str:
         """Return what the cut shows, in sentences."""
         early, lost, kept, twice = (
             sum(getattr(channel, name) for channel in self.channels)
@@ -187,7 +187,7 @@ class NoCut(Exception):
     """Nothing was noted of this checkpoint."""
 
 
-def cut_of(record: TrialRecord, passages: Iterable[Passage], checkpoint: int) -> CheckpointCut:
+def cut_of(record: TrialRecord, passages: Iterable[TraceEvent], checkpoint: int) -> CheckpointCut:
     """Return the cut of a checkpoint; raises NoCut if no subtask noted a snapshot for it."""
     passages = tuple(passages)
     attempts = [one.attempt for one in passages if isinstance(one, CutTaken) and one.checkpoint == checkpoint]
@@ -221,13 +221,13 @@ def cut_of(record: TrialRecord, passages: Iterable[Passage], checkpoint: int) ->
     )
 
 
-def checkpoints_noted(passages: Iterable[Passage]) -> tuple[int, ...]:
+def checkpoints_noted(passages: Iterable[TraceEvent]) -> tuple[int, ...]:
     """Return the checkpoints for which a subtask noted a snapshot, in order."""
     return tuple(sorted({one.checkpoint for one in passages if isinstance(one, CutTaken)}))
 
 
 def _channels(
-    passages: Sequence[Passage], cuts: dict[str, CutTaken], checkpoint: int
+    passages: Sequence[TraceEvent], cuts: dict[str, CutTaken], checkpoint: int
 ) -> tuple[ChannelCut, ...]:
     sent: dict[str, list[Sent]] = {}
     taken: dict[str, list[Taken]] = {}

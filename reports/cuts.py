@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from barrier_tck.harness.record.passages import Passage
+from barrier_tck.harness.record.message_trace import TraceEvent
 from barrier_tck.harness.record.records import TrialRecord
 from barrier_tck.harness.record.run_directory import trial_directory
-from barrier_tck.harness.record.run_reader import read_passages
+from barrier_tck.harness.record.run_reader import read_message_trace
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.reports.cut import CheckpointCut, NoCut, checkpoints_noted, cut_of
@@ -118,7 +118,7 @@ def require_cuts(run: ReportedRun, wanted: Sequence[Wanted]) -> None:
 
 def cut_views(run: ReportedRun, wanted: Iterable[Wanted]) -> tuple[CutView, ...]:
     """Return the pictures, invalid trials first; what was not noted is left out."""
-    notes: dict[int, tuple[Passage, ...]] = {}
+    notes: dict[int, tuple[TraceEvent, ...]] = {}
     views = []
     for one in dict.fromkeys(wanted):
         if one.trial in run.details:
@@ -143,11 +143,11 @@ def by_trial(views: Sequence[CutView]) -> Mapping[int, tuple[CutView, ...]]:
     return found
 
 
-def _passages(run: ReportedRun, trial: int) -> tuple[Passage, ...]:
-    return read_passages(trial_directory(run.directory, trial))
+def _passages(run: ReportedRun, trial: int) -> tuple[TraceEvent, ...]:
+    return read_message_trace(trial_directory(run.directory, trial))
 
 
-def _view(record: TrialRecord, passages: Sequence[Passage], wanted: Wanted) -> CutView | None:
+def _view(record: TrialRecord, passages: Sequence[TraceEvent], wanted: Wanted) -> CutView | None:
     try:
         cut = cut_of(record, passages, wanted.checkpoint)
     except NoCut:

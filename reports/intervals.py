@@ -110,5 +110,5 @@ def series_of(records: Iterable[TrialRecord], measurements: Iterable[dict[str, f
 
 
 def _aligned(part: SnapshotRecord) -> bool:
-    """Tell whether a subtask had anything to align."""
+    """Return whether a subtask had anything to align."""
     return part.alignment_ms > 0 or part.alignment_buffered_bytes > 0

@@ -113,7 +113,7 @@ def planned_faults(record: TrialRecord) -> tuple[FaultRecord, ...]:
             faults.append(
                 FaultRecord(
                     index=index,
-                    label=scheduled.fault.told(),
+                    label=scheduled.fault.description(),
                     kind=str(scheduled.fault.__struct_config__.tag),
                     trigger=_trigger_phrase(scheduled.trigger),
                     point=aimed.point.value if aimed else None,

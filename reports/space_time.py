@@ -99,7 +99,7 @@ class Picture:
 
     @property
     def is_crowded(self) -> bool:
-        """Tell whether lines should be thin."""
+        """Whether lines should be thin."""
         return len(self.lines) > _CROWDED
 
     @property

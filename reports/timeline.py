@@ -320,7 +320,7 @@ class _Drawing:
         }
 
     def _is_late(self, time_ms: float) -> bool:
-        """Tell whether a fault's label goes to its left because there is no room on the right."""
+        """Return whether a fault's label goes to its left because there is no room on the right."""
         return time_ms > self._end_ms * 0.6
 
     def _rows_of_faults(self) -> dict[int, int]:

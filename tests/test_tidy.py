@@ -56,10 +56,10 @@ BANNED_CALLS_BELOW_THE_LINE = {
 #: Modules that nothing imports because something else starts them, and what starts them.
 STARTED_BY_OTHERS = {
     "barrier_tck.conformance.conftest": "pytest",
-    "barrier_tck.faults.toxiproxy.leash": "barrier_tck.faults.toxiproxy.server, as a process",
+    "barrier_tck.faults.toxiproxy.parent_death_watch": "barrier_tck.faults.toxiproxy.server, as a process",
     "barrier_tck.harness.campaign.trial_process": "barrier_tck.harness.campaign.trial_pool, as a process",
     "barrier_tck.harness.cluster.class_archive_maker": "barrier_tck.harness.cluster.class_sharing, as a process",
-    "barrier_tck.harness.cluster.guard": "barrier_tck.harness.cluster.guard_link, as a script",
+    "barrier_tck.harness.cluster.guard": "barrier_tck.harness.cluster.parent_death_watch, as a script",
     "barrier_tck.harness.certify.candidate.worker": "barrier_tck.harness.certify.pool, as a process",
     "barrier_tck.harness.certify.candidate.storage_worker": "barrier_tck.harness.certify.storage_suite, as a process",
     "barrier_tck.harness.reference.mutants.backend_bugs": "barrier_tck.harness.certify.planted, by name",

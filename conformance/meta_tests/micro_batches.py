@@ -66,7 +66,6 @@ class Process:
         self.dead = True
 
     def is_dead(self) -> bool:
-        """Tell whether it is dead."""
         return self.dead
 
 
@@ -74,11 +73,9 @@ class Processes(NoTargets):
     """The driver and a process for each subtask; each attempt has new ones."""
 
     def __init__(self) -> None:
-        """Start with those of the first attempt."""
         self.start(1)
 
     def start(self, attempt: int) -> None:
-        """Start them for an attempt."""
         names = ("driver", READER, LEDGER, WRITER)
         self._running = {name: Process(f"{name} of attempt {attempt}") for name in names}
 
@@ -88,7 +85,6 @@ class Processes(NoTargets):
             raise ProcessDied
 
     def worker_of(self, subtask: str) -> ProcessTarget | None:
-        """Return the process of a subtask."""
         return self._running[subtask]
 
     def coordinator(self) -> ProcessTarget | None:
@@ -110,7 +106,6 @@ class Playing:
     """One trial: a virtual clock, what was told, and what became durable."""
 
     def __init__(self, plan: TrialPlan, nemesis: NemesisHooks) -> None:
-        """Make the input and bind what can be hit."""
         self.plan, self.nemesis = plan, nemesis
         self.now_ms = 0.0
         self.lines: list[Recorded[Operation]] = []

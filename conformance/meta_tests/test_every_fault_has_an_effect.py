@@ -106,7 +106,9 @@ def storages_of(fault: Fault) -> tuple[str, ...]:
 
 
 SIMULATED = [
-    pytest.param(fault, storage, id=f"{kind.name}: {fault.told()}" + f" ({storage})" * (storage != "files"))
+    pytest.param(
+        fault, storage, id=f"{kind.name}: {fault.description()}" + f" ({storage})" * (storage != "files")
+    )
     for kind in KINDS.values()
     if kind.fault.needs in targets_of(ReferenceSimulated())
     for fault in all_drawn(kind)

@@ -130,7 +130,7 @@ class Worker:
         self.dead = True
 
     def is_dead(self) -> bool:
-        """Tell whether it is dead: the proof that the fault fired."""
+        """Return whether it is dead: the proof that the fault fired."""
         return self.dead
 
 

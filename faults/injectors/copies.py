@@ -11,8 +11,8 @@ from barrier_tck.faults.targets import (
     Damage,
     DisturbableWrites,
     TargetGone,
+    WriteFault,
     WritesTarget,
-    WriteTrouble,
 )
 
 
@@ -44,7 +44,7 @@ def refuse_writes(
 
 def disturb_writes(
     target: DisturbableWrites | None,
-    trouble: WriteTrouble,
+    trouble: WriteFault,
     times: int,
     latency_ms: int,
     wait: Callable[[float], None] = time.sleep,

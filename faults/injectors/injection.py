@@ -35,7 +35,7 @@ class Injection:
 
     @property
     def fired(self) -> bool:
-        """Tell whether the fault was proved to have fired."""
+        """Whether the fault was proved to have fired."""
         return self.outcome == "fired"
 
 

@@ -27,11 +27,9 @@ class BlackHoleChannel(ChannelFault, frozen=True, tag="black_hole_channel"):
     on_progress = OnProgress.STOPS
 
     def impairment(self) -> BlackHole:
-        """Return what is done to the connection."""
         return BlackHole(direction=self.direction)
 
-    def told(self) -> str:
-        """Return the fault as a phrase."""
+    def description(self) -> str:
         return f"black-hole {self.connection(self.direction)} for {self.duration_ms} ms"
 
     @classmethod

@@ -33,11 +33,10 @@ class CrashCoordinator(Fault, frozen=True, tag="crash_coordinator"):
 
     @property
     def loses_unsynced(self) -> bool:
-        """Tell whether its host dies with it."""
+        """Whether its host dies with it."""
         return self.lose_unsynced
 
-    def told(self) -> str:
-        """Return the fault as a phrase."""
+    def description(self) -> str:
         outage = f", storage unreadable for {self.unreadable_ms} ms" if self.unreadable_ms else ""
         return "crash coordinator" + (", unsynced writes lost" if self.lose_unsynced else "") + outage
 

@@ -26,11 +26,9 @@ class CutChannel(ChannelFault, frozen=True, tag="cut_channel"):
     on_progress = OnProgress.STOPS
 
     def impairment(self) -> Closure:
-        """Return what is done to the connection."""
         return Closure()
 
-    def told(self) -> str:
-        """Return the fault as a phrase."""
+    def description(self) -> str:
         return f"cut {self.connection(Direction.BOTH)} for {self.duration_ms} ms"
 
     @classmethod

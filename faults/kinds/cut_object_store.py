@@ -31,8 +31,7 @@ class CutObjectStore(Fault, frozen=True, tag="cut_object_store"):
     on_progress = OnProgress.STOPS
     shown_as = "storage service cut off"
 
-    def told(self) -> str:
-        """Return the fault as a phrase."""
+    def description(self) -> str:
         return f"cut off storage service for {self.duration_ms} ms"
 
     def inject(self, targets: Targets, wait: Wait = time.sleep) -> Injection:

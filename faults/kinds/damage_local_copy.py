@@ -35,8 +35,7 @@ class DamageLocalCopy(Fault, frozen=True, tag="damage_local_copy"):
         """Return the subtask's copies."""
         return CopiesHit(CopyPlace.LOCAL, self.subtask, self.damage)
 
-    def told(self) -> str:
-        """Return the fault as a phrase."""
+    def description(self) -> str:
         return f"local copy of {self.subtask} {self.damage.phrase}"
 
     def inject(self, targets: Targets, wait: Wait = time.sleep) -> Injection:

@@ -40,8 +40,7 @@ class DamagePrimary(Fault, frozen=True, tag="damage_primary"):
         *others, last = [repr(damage.value) for damage in OF_EVERY_COPY]
         return f"damage is {self.damage.value!r}, which only a local copy can have; use {', '.join(others)} or {last}"
 
-    def told(self) -> str:
-        """Return the fault as a phrase."""
+    def description(self) -> str:
         return f"primary copy of {self.subtask} {self.damage.phrase}"
 
     def inject(self, targets: Targets, wait: Wait = time.sleep) -> Injection:

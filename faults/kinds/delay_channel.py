@@ -29,7 +29,6 @@ class DelayChannel(ChannelFault, frozen=True, tag="delay_channel"):
     on_progress = OnProgress.SLOWS
 
     def impairment(self) -> Latency:
-        """Return what is done to the connection."""
         return Latency(latency_ms=self.latency_ms, jitter_ms=self.jitter_ms, direction=self.direction)
 
     def problem(self) -> str | None:
@@ -39,8 +38,7 @@ class DelayChannel(ChannelFault, frozen=True, tag="delay_channel"):
         above = f"above latency_ms ({self.latency_ms})"
         return f"jitter_ms is {self.jitter_ms}, {above}: nothing arrives before it was sent"
 
-    def told(self) -> str:
-        """Return the fault as a phrase."""
+    def description(self) -> str:
         spread = f" ± {self.jitter_ms}" if self.jitter_ms else ""
         late = f"{self.latency_ms}{spread} ms"
         return f"delay {self.connection(self.direction)} by {late} for {self.duration_ms} ms"

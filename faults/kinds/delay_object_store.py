@@ -31,8 +31,7 @@ class DelayObjectStore(Fault, frozen=True, tag="delay_object_store"):
     on_progress = OnProgress.SLOWS
     shown_as = "storage service slow"
 
-    def told(self) -> str:
-        """Return the fault as a phrase."""
+    def description(self) -> str:
         return f"storage service late by {self.latency_ms} ms for {self.duration_ms} ms"
 
     def inject(self, targets: Targets, wait: Wait = time.sleep) -> Injection:

@@ -10,7 +10,7 @@ from barrier_tck.faults.fault import Fault, Wait
 from barrier_tck.faults.fields import MaybeDuration, Times
 from barrier_tck.faults.injectors.copies import disturb_writes
 from barrier_tck.faults.injectors.injection import Injection
-from barrier_tck.faults.targets import TargetKind, Targets, WriteTrouble
+from barrier_tck.faults.targets import TargetKind, Targets, WriteFault
 
 _TIMES = (1, 3)
 
@@ -24,7 +24,7 @@ class DisturbWrites(Fault, frozen=True, tag="disturb_writes"):
     write of the system's own comes until the end of the run, the fault did not fire.
     """
 
-    trouble: WriteTrouble
+    trouble: WriteFault
     times: Times = 1
     latency_ms: MaybeDuration = 0
 
@@ -33,8 +33,7 @@ class DisturbWrites(Fault, frozen=True, tag="disturb_writes"):
     needs = TargetKind.WRITES
     drawn_as = (DrawnAs("disturb-writes", package="writes"),)
 
-    def told(self) -> str:
-        """Return the fault as a phrase."""
+    def description(self) -> str:
         late = f" by {self.latency_ms} ms" if self.latency_ms else ""
         return f"the next {self.times} writes {self.trouble.phrase}{late}"
 
@@ -45,12 +44,12 @@ class DisturbWrites(Fault, frozen=True, tag="disturb_writes"):
     @classmethod
     def drawn(cls, choose: Chooser, aim: Aim) -> Self:
         """Draw what happens to how many writes."""
-        trouble = choose.one_of(tuple(WriteTrouble))
-        slow = trouble is WriteTrouble.SLOW
+        trouble = choose.one_of(tuple(WriteFault))
+        slow = trouble is WriteFault.SLOW
         return cls(trouble, choose.between(_TIMES), choose.between(aim.latency_ms) if slow else 0)
 
     def problem(self) -> str | None:
         """Refuse a slow write that is not late, and another one that is."""
-        if (self.trouble is WriteTrouble.SLOW) == bool(self.latency_ms):
+        if (self.trouble is WriteFault.SLOW) == bool(self.latency_ms):
             return None
         return f"latency_ms is {self.latency_ms}; a write that is slow has one, and no other one"

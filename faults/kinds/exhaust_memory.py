@@ -29,8 +29,7 @@ class ExhaustMemory(Fault, frozen=True, tag="exhaust_memory"):
     drawn_as = (DrawnAs("memory", package="memory"),)
     ends = Ends.SUBTASKS
 
-    def told(self) -> str:
-        """Return the fault as a phrase."""
+    def description(self) -> str:
         return f"exhaust the memory of the host of {self.subtask}"
 
     def inject(self, targets: Targets, wait: Wait = time.sleep) -> Injection:

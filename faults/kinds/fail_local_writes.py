@@ -32,8 +32,7 @@ class FailLocalWrites(Fault, frozen=True, tag="fail_local_writes"):
         """Return the subtask's further copies."""
         return CopiesHit(CopyPlace.LOCAL, self.subtask)
 
-    def told(self) -> str:
-        """Return the fault as a phrase."""
+    def description(self) -> str:
         return f"no local room for copies of {self.subtask}"
 
     def inject(self, targets: Targets, wait: Wait = time.sleep) -> Injection:

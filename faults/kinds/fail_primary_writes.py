@@ -41,11 +41,10 @@ class FailPrimaryWrites(Fault, frozen=True, tag="fail_primary_writes"):
 
     @property
     def fails_metadata(self) -> bool:
-        """Tell whether the coordinator's writes fail."""
+        """Whether the coordinator's writes fail."""
         return self.metadata
 
-    def told(self) -> str:
-        """Return the fault as a phrase."""
+    def description(self) -> str:
         if self.metadata:
             return f"metadata writes fail for {self.checkpoints} checkpoints"
         return f"primary writes of {self.subtask} fail for {self.checkpoints} checkpoints"

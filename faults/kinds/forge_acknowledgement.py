@@ -32,8 +32,7 @@ class ForgeAcknowledgement(Fault, frozen=True, tag="forge_acknowledgement"):
     drawn_as = (DrawnAs("forge", package="messages", weight=2),)
     on_progress = OnProgress.NOTHING
 
-    def told(self) -> str:
-        """Return the fault as a phrase."""
+    def description(self) -> str:
         return f"forge an acknowledgement {self.forgery.phrase.format(self.subtask)}"
 
     def inject(self, targets: Targets, wait: Wait = time.sleep) -> Injection:

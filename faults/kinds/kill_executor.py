@@ -32,7 +32,7 @@ class KillExecutor(Fault, frozen=True, tag="kill_executor"):
 
     @property
     def loses_unsynced(self) -> bool:
-        """Tell whether its host dies with it."""
+        """Whether its host dies with it."""
         return self.lose_unsynced
 
     @property
@@ -42,8 +42,7 @@ class KillExecutor(Fault, frozen=True, tag="kill_executor"):
             return None
         return CopiesHit(CopyPlace.LOCAL, self.subtask, Damage.MISSING, whole_host=True, certain=False)
 
-    def told(self) -> str:
-        """Return the fault as a phrase."""
+    def description(self) -> str:
         return f"kill executor of {self.subtask}" + (", unsynced writes lost" if self.lose_unsynced else "")
 
     def inject(self, targets: Targets, wait: Wait = time.sleep) -> Injection:

@@ -36,8 +36,7 @@ class KillObjectStore(Fault, frozen=True, tag="kill_object_store"):
     waits_for_upload = True
     shown_as = "storage service down"
 
-    def told(self) -> str:
-        """Return the fault as a phrase."""
+    def description(self) -> str:
         return f"kill storage service {self.moment.phrase}, down for {self.duration_ms} ms"
 
     def inject(self, targets: Targets, wait: Wait = time.sleep) -> Injection:

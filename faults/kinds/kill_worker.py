@@ -27,8 +27,7 @@ class KillWorker(Fault, frozen=True, tag="kill_worker"):
     drawn_as = (DrawnAs("worker", package="kill", weight=3),)
     ends = Ends.SUBTASKS
 
-    def told(self) -> str:
-        """Return the fault as a phrase."""
+    def description(self) -> str:
         return f"kill worker of {self.subtask}"
 
     def inject(self, targets: Targets, wait: Wait = time.sleep) -> Injection:

@@ -47,11 +47,9 @@ class LimitChannel(ChannelFault, frozen=True, tag="limit_channel"):
     on_progress = OnProgress.STOPS
 
     def impairment(self) -> ByteLimit:
-        """Return what is done to the connection."""
         return ByteLimit(bytes_max=self.bytes_max, direction=self.direction)
 
-    def told(self) -> str:
-        """Return the fault as a phrase."""
+    def description(self) -> str:
         most = f"{self.bytes_max} bytes"
         return f"limit {self.connection(self.direction)} to {most} for {self.duration_ms} ms"
 

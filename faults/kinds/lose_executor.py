@@ -34,8 +34,7 @@ class LoseExecutor(Fault, frozen=True, tag="lose_executor"):
         """Return the copies of everybody on its host."""
         return CopiesHit(CopyPlace.LOCAL, self.subtask, Damage.MISSING, whole_host=True)
 
-    def told(self) -> str:
-        """Return the fault as a phrase."""
+    def description(self) -> str:
         return f"lose executor of {self.subtask} for good"
 
     def inject(self, targets: Targets, wait: Wait = time.sleep) -> Injection:

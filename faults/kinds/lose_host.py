@@ -33,8 +33,7 @@ class LoseHost(Fault, frozen=True, tag="lose_host"):
         """Return the copies of everybody on the host."""
         return CopiesHit(CopyPlace.LOCAL, self.subtask, Damage.MISSING, whole_host=True)
 
-    def told(self) -> str:
-        """Return the fault as a phrase."""
+    def description(self) -> str:
         return f"lose host of {self.subtask}"
 
     def inject(self, targets: Targets, wait: Wait = time.sleep) -> Injection:

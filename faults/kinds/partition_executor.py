@@ -35,8 +35,7 @@ class PartitionExecutor(Fault, frozen=True, tag="partition_executor"):
     on_progress = OnProgress.STOPS
     shown_as = "partitioned"
 
-    def told(self) -> str:
-        """Return the fault as a phrase."""
+    def description(self) -> str:
         way = "" if self.direction is Direction.BOTH else f", {self.direction.value} only"
         return f"partition executor of {self.subtask} from {self.peers.value}{way} for {self.duration_ms} ms"
 

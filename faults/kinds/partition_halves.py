@@ -40,8 +40,7 @@ class PartitionHalves(Fault, frozen=True, tag="partition_halves"):
                 return f"subtasks[{position}] is {subtask!r}, which is named already"
         return None
 
-    def told(self) -> str:
-        """Return the fault as a phrase."""
+    def description(self) -> str:
         named = ", ".join(self.subtasks)
         return f"partition executors of {named} from the others for {self.duration_ms} ms"
 

@@ -29,8 +29,7 @@ class PauseExecutor(Fault, frozen=True, tag="pause_executor"):
     on_progress = OnProgress.STOPS
     shown_as = "paused"
 
-    def told(self) -> str:
-        """Return the fault as a phrase."""
+    def description(self) -> str:
         return f"pause executor of {self.subtask} for {self.duration_ms} ms"
 
     def inject(self, targets: Targets, wait: Wait = time.sleep) -> Injection:

@@ -32,8 +32,7 @@ class PauseWorker(Fault, frozen=True, tag="pause_worker"):
     on_progress = OnProgress.SLOWS
     shown_as = "paused"
 
-    def told(self) -> str:
-        """Return the fault as a phrase."""
+    def description(self) -> str:
         return f"pause worker of {self.subtask} for {self.duration_ms} ms"
 
     def inject(self, targets: Targets, wait: Wait = time.sleep) -> Injection:

@@ -37,8 +37,7 @@ class RepeatMessages(Fault, frozen=True, tag="repeat_messages"):
     on_progress = OnProgress.NOTHING
     shown_as = "messages repeated"
 
-    def told(self) -> str:
-        """Return the fault as a phrase."""
+    def description(self) -> str:
         whose = {Direction.FORWARD: "from", Direction.BACKWARD: "to", Direction.BOTH: "from and to"}
         late = f"{self.late_ms} ms later" if self.late_ms else "at once"
         return f"repeat messages {whose[self.direction]} {self.subtask} {late} for {self.duration_ms} ms"

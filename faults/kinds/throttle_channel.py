@@ -49,11 +49,9 @@ class ThrottleChannel(ChannelFault, frozen=True, tag="throttle_channel"):
     on_progress = OnProgress.STOPS
 
     def impairment(self) -> RateLimit:
-        """Return what is done to the connection."""
         return RateLimit(bytes_per_second=self.bytes_per_second, direction=self.direction)
 
-    def told(self) -> str:
-        """Return the fault as a phrase."""
+    def description(self) -> str:
         rate = f"{self.bytes_per_second} bytes/s"
         return f"throttle {self.connection(self.direction)} to {rate} for {self.duration_ms} ms"
 

@@ -31,8 +31,7 @@ class ThrottleObjectStore(Fault, frozen=True, tag="throttle_object_store"):
     waits_for_upload = True
     shown_as = "storage service throttles"
 
-    def told(self) -> str:
-        """Return the fault as a phrase."""
+    def description(self) -> str:
         return f"storage service refuses requests for {self.duration_ms} ms"
 
     def inject(self, targets: Targets, wait: Wait = time.sleep) -> Injection:

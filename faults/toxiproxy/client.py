@@ -45,7 +45,6 @@ class ToxiproxyClient:
     """One server, by the address of its HTTP interface."""
 
     def __init__(self, url: str, timeout_s: float = _TIMEOUT_S) -> None:
-        """Take an address of the form ``http://host:port``; nothing is sent. Raises ToxiproxyProblem for others."""
         host, port = parse_url(url)
         self.url = f"http://{host}:{port}"
         self._host = host
@@ -120,9 +119,9 @@ class ToxiproxyClient:
         except NotFound as error:
             if may_be_gone:
                 return None
-            raise ToxiproxyProblem(f"{self.url}{path}: {_said(error)}") from error
+            raise ToxiproxyProblem(f"{self.url}{path}: {_error_text(error)}") from error
         except (ProxyExists, InvalidToxic) as error:
-            raise ToxiproxyProblem(f"{self.url}{path}: {_said(error)}") from error
+            raise ToxiproxyProblem(f"{self.url}{path}: {_error_text(error)}") from error
         except requests.RequestException as error:
             raise ToxiproxyProblem(
                 f"no Toxiproxy server answers at {self.url} ({self._in_short(error)}); start one there, or unset "
@@ -165,6 +164,6 @@ def _state(body: Mapping[str, Any]) -> ProxyState:
     )
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     content = error.args[0] if error.args else ""
     return content.decode(errors="replace") if isinstance(content, bytes) else str(content)

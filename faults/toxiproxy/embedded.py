@@ -4,8 +4,8 @@ What it knows: ``/version``, ``/proxies``, ``/proxies/{name}``, ``/proxies/{name
 ``/reset``, ``/populate``; the toxics of ``faults.toxiproxy.toxics``. Its answers have Toxiproxy's form and words.
 
 Connections live on one asyncio loop, requests come on threads and are carried out on that loop. It is meant to run
-in a process of its own (``faults.toxiproxy.leash``): in the driver's, every byte would compete with the coordinator
-for one interpreter lock, and a busy driver would delay channels that no plan delays.
+in a process of its own (``faults.toxiproxy.parent_death_watch``): in the driver's, every byte would compete with the
+coordinator for one interpreter lock, and a busy driver would delay channels that no plan delays.
 """
 
 from __future__ import annotations

@@ -240,7 +240,6 @@ class Relay:
     """One proxy: a listening address, an upstream address, toxics. All methods are called on the loop."""
 
     def __init__(self, name: str, listen: str, upstream: str) -> None:
-        """Take ``host:port`` addresses; port 0 of ``listen`` is any free one."""
         self.name = name
         self.listen = listen
         self.upstream = upstream

@@ -1,7 +1,7 @@
 """Which proxy server is used, and starting it: ``TOXIPROXY_URL``, one on the PATH, or the embedded one.
 
-A server that was started here runs in a process of its own below a leash (``faults.toxiproxy.leash``), so that it
-ends with this process however that ends.
+A server that was started here runs in a process of its own below a parent-death watch
+(``faults.toxiproxy.parent_death_watch``), so that it ends with this process however that ends.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _start_program(program: str) -> tuple[subprocess.Popen[bytes], str]:
     said = ""
     for _ in range(_TRIES):
         port = _free_port()
-        process = _leashed(program, "-host", "127.0.0.1", "-port", str(port))
+        process = _start_watched(program, "-host", "127.0.0.1", "-port", str(port))
         url = f"http://127.0.0.1:{port}"
         client = ToxiproxyClient(url, _PROBE_TIMEOUT_S)
         deadline = time.monotonic() + _START_TIMEOUT_S
@@ -110,7 +110,7 @@ def _start_program(program: str) -> tuple[subprocess.Popen[bytes], str]:
 
 def _start_embedded() -> tuple[subprocess.Popen[bytes], str]:
     with tempfile.TemporaryFile() as errors:
-        process = _leashed(errors=errors)
+        process = _start_watched(errors=errors)
         assert process.stdout is not None
         ready, _, _ = select.select([process.stdout], [], [], _START_TIMEOUT_S)
         url = process.stdout.readline().decode().strip() if ready else ""
@@ -124,12 +124,12 @@ def _start_embedded() -> tuple[subprocess.Popen[bytes], str]:
     raise ToxiproxyProblem(f"the embedded proxy server did not start within {_START_TIMEOUT_S:g} s: {said}")
 
 
-def _leashed(*command: str, errors: IO[bytes] | None = None) -> subprocess.Popen[bytes]:
+def _start_watched(*command: str, errors: IO[bytes] | None = None) -> subprocess.Popen[bytes]:
     # This process may find the package only through its working directory.
     root = str(Path(barrier_tck.__file__).resolve().parents[1])
     path = os.pathsep.join(part for part in (root, os.environ.get("PYTHONPATH", "")) if part)
     return subprocess.Popen(
-        [sys.executable, "-m", "barrier_tck.faults.toxiproxy.leash", *command],
+        [sys.executable, "-m", "barrier_tck.faults.toxiproxy.parent_death_watch", *command],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL if command else subprocess.PIPE,
         stderr=subprocess.DEVNULL if errors is None else errors,

@@ -41,18 +41,16 @@ class Budget:
     seconds: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a budget with both values, with neither, or with a value of 0."""
         if (self.trials is None) == (self.seconds is None):
             raise UsageProblem("a budget is either a number of trials or a time; give exactly one of them")
         if self.trials is not None and not 1 <= self.trials <= TRIALS_MAX:
             raise UsageProblem(f"trials is {self.trials}; it must be between 1 and {TRIALS_MAX}")
 
     def allows(self, done: int, elapsed_seconds: float) -> bool:
-        """Tell whether another trial may begin."""
+        """Return whether another trial may begin."""
         if self.trials is not None:
             return done < self.trials
         return elapsed_seconds < (self.seconds or 0.0)
 
     def __str__(self) -> str:
-        """Return ``200 trials`` or ``300 s``."""
         return f"{self.trials} trials" if self.trials is not None else f"{self.seconds:g} s"

@@ -46,7 +46,6 @@ class JudgedClauses:
     """Tells whether a campaign that judges only some clauses judged each of them in at least one trial."""
 
     def __init__(self, only: Sequence[str]) -> None:
-        """Take the clauses; none means all clauses, and then nothing is required."""
         self._left = dict.fromkeys(only)
 
     def add(self, findings: Iterable[Finding]) -> None:

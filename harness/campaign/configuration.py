@@ -181,24 +181,24 @@ class CampaignConfiguration(Bounded, frozen=True, forbid_unknown_fields=True):
 
     @property
     def draws(self) -> bool:
-        """Tell whether plans are drawn, perhaps after the listed ones."""
+        """Whether plans are drawn, perhaps after the listed ones."""
         return not self.trial or self.mix is not None or self.faults is not None
 
     def is_drawn(self, number: int) -> bool:
-        """Tell whether a trial's plan was drawn, not listed; trials are counted from 0."""
+        """Return whether a trial's plan was drawn, not listed; trials are counted from 0."""
         return self.draws and number >= self.listed
 
-    def the_profile(self, system: SystemUnderTest) -> Profile:
+    def profile_for(self, system: SystemUnderTest) -> Profile:
         """Return the profile, with as many faults as the campaign says; raises UsageProblem if there is none."""
         workload = workload_named(self.workload.get("name", TrialPlan().workload.name))
         profile = chosen_profile(self.profile, system, workload)
         return profile if self.faults is None else replace(profile, faults=self.faults.per_trial)
 
-    def the_controls(self) -> int | None:
+    def controls_wanted(self) -> int | None:
         """Return how many controls are to run: none if only some clauses are judged, as controls may break others."""
         return 0 if self.only and self.controls is None else self.controls
 
-    def the_budget(self) -> Budget:
+    def budget_of_trials(self) -> Budget:
         """Return the budget: the file's; otherwise every listed trial once; otherwise the default."""
         if self.budget is not None:
             return Budget(trials=None, seconds=parse_duration(self.budget, "budget"))
@@ -326,7 +326,7 @@ def _check_amounts(configuration: CampaignConfiguration, source: str) -> None:
     if configuration.trials is not None and configuration.budget is not None:
         raise UsageProblem(f"{source}: trials and budget are both given; keep one of the two")
     try:
-        configuration.the_budget()
+        configuration.budget_of_trials()
         configuration.adjusted(TrialPlan())
     except UsageProblem as error:
         raise UsageProblem(f"{source}: {error}") from error

@@ -44,7 +44,7 @@ def check_configuration(configuration: CampaignConfiguration, system: SystemUnde
             require_state_backend(name)
         for name in _checkpoint_storages(configuration):
             require_checkpoint_storage(name)
-        profile = configuration.the_profile(system)
+        profile = configuration.profile_for(system)
         _check_mixed_fields(configuration, system)
         if configuration.faults is not None:
             check_suffered(configuration.faults, targets_of(system), system.name)
@@ -73,7 +73,7 @@ def _variants(configuration: CampaignConfiguration, system: SystemUnderTest) -> 
     plans = [configuration.aimed_plan(trial, 0) for trial in configuration.trial]
     if configuration.draws:
         workloads = (configuration.mix.workload if configuration.mix is not None else ()) or (
-            configuration.the_profile(system).workloads
+            configuration.profile_for(system).workloads
         )
         drawn = [configuration.adjusted(TrialPlan(workload=WorkloadPlan(name))) for name in workloads]
         for mode in MODES:

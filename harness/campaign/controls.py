@@ -105,7 +105,6 @@ class Controls:
     _samples: dict[BrokenRecovery, _Sample] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Start without trials."""
         self._vacuity = {how: Counter() for how in BrokenRecovery}
         self._samples = {how: _Sample(self.seed, how.value) for how in BrokenRecovery}
 
@@ -131,7 +130,7 @@ class Controls:
             self._could_have_failed[clause] += 1
 
     def _judges(self, how: BrokenRecovery) -> bool:
-        """Tell whether the campaign judges a clause that this breaks."""
+        """Return whether the campaign judges a clause that this breaks."""
         return not self.only or not set(self.only).isdisjoint(how.clauses)
 
     @property

@@ -17,7 +17,6 @@ class Interrupts:
     """Raises KeyboardInterrupt while a trial runs, and otherwise only notes that the campaign must end."""
 
     def __init__(self) -> None:
-        """Start with nothing requested."""
         self.requested = False
         self._in_trial = False
         self._last = -ONE_SIGNAL_S

@@ -155,7 +155,8 @@ def _replays(
     directory: Path,
     checkers: Sequence[Checker] | None,
 ) -> bool:
-    """Tell whether the saved plan fails again; in a deterministic system also whether both runs take the same steps."""
+    """Return whether the saved plan fails again; in a deterministic system also whether both runs take the same
+    steps."""
     if Capability.DETERMINISTIC_REPLAY in system.capabilities:
         replay(ReplaySource(path, plan), system, checkers)
     return fails_likewise(system, checker, directory, checkers, clause)(plan)

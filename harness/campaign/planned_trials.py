@@ -58,14 +58,14 @@ def _from_profile(configuration: CampaignConfiguration, system: SystemUnderTest)
         yield from draw_plans(
             configuration.seed * _CHUNK_SEED_STRIDE + chunk,
             CHUNK,
-            configuration.the_profile(system),
+            configuration.profile_for(system),
             _circumstances(system, configuration.adjusted),
         )
 
 
 def _from_mix(configuration: CampaignConfiguration, system: SystemUnderTest) -> Iterator[TrialPlan]:
     """Draw each plan from the profile that its hand asks for, with the faults of the hand."""
-    profile = configuration.the_profile(system)
+    profile = configuration.profile_for(system)
     hands = deal(
         configuration.mix or MixSection(), configuration.faults, configuration.seed, targets_of(system)
     )

@@ -20,7 +20,6 @@ class CampaignProgress:
     """Use as a context manager; without a console it does nothing."""
 
     def __init__(self, console: Console | None, budget: Budget, before: int = 0) -> None:
-        """Take the console and the budget, which is the bar's length. So many trials were done before this begins."""
         self._console = console
         # ``is_terminal`` is not used, because a log that shows colours claims to be a terminal.
         self._draws = console is not None and console.file.isatty()
@@ -31,14 +30,12 @@ class CampaignProgress:
         self._started = 0.0
 
     def __enter__(self) -> CampaignProgress:
-        """Start the clock."""
         self._started = time.monotonic()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Remove the bar."""
         if self._progress is not None:
             self._progress.stop()
 

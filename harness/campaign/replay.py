@@ -50,7 +50,7 @@ class Replayed:
 
     @property
     def same_verdict(self) -> bool:
-        """Tell whether the verdict is the recorded one; without a record it cannot differ."""
+        """Whether the verdict is the recorded one; without a record it cannot differ."""
         return self.source.recorded is None or self.source.recorded.verdict is self.record.verdict
 
 

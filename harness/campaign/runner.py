@@ -194,7 +194,7 @@ class _Campaign:
         self._keep_all = system.world != "simulated"
         self._tally = Tally(judged_clauses=JudgedClauses(configuration.only))
         recovered_min = RECOVERED_MIN_DRAWN if configuration.draws else RECOVERED_MIN_LISTED
-        wanted = configuration.the_controls()
+        wanted = configuration.controls_wanted()
         self._controls = Controls(system, configuration.seed, wanted, recovered_min, configuration.only)
         self._dropped = 0
         self._begun: dict[int, None] = {}
@@ -224,7 +224,9 @@ class _Campaign:
         with caught(interrupts):
             try:
                 runs = OneByOne(self._system, self._checkers) if jobs == 1 else TrialPool(self._system, jobs)
-                progress = CampaignProgress(console, self._configuration.the_budget(), self._tally.trials)
+                progress = CampaignProgress(
+                    console, self._configuration.budget_of_trials(), self._tally.trials
+                )
                 finished = self.trials(plans, runs, interrupts, progress)
                 finished = finished and self.run_controls(interrupts) and self.shrink_failures(interrupts)
             except BaseException:
@@ -263,7 +265,7 @@ class _Campaign:
     def _planned(self, plans: Iterator[TrialPlan]) -> Iterator[PlannedTrial]:
         """Yield the trials that the budget allows, each with a directory."""
         done = self._tally.trials
-        under_budget = _under(self._configuration.the_budget(), plans, self._started, done)
+        under_budget = _under(self._configuration.budget_of_trials(), plans, self._started, done)
         for number, plan in enumerate(under_budget, start=done):
             self._begun[number] = None
             yield PlannedTrial(

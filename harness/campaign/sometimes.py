@@ -18,7 +18,6 @@ class SeenSometimes:
     """What the trials of a campaign have shown of one thing that happens sometimes."""
 
     def __init__(self, what: Sometimes, checkers: Collection[str]) -> None:
-        """Start without trials; ``checkers`` are the names of those that list it."""
         self._what = what
         self._checkers = checkers
         self._trials = 0
@@ -78,7 +77,6 @@ class AllSometimes:
     """All that the trials of a campaign must show now and then, as the checkers say it."""
 
     def __init__(self) -> None:
-        """Start without trials."""
         listing = [(what, checker.name) for checker in standard_checkers() for what in checker.sometimes]
         self.each = {
             what.name: SeenSometimes(what, [checker for other, checker in listing if other.name == what.name])

@@ -56,7 +56,6 @@ class TrialPool:
     """Runs trials in several processes, which live as long as one call of ``run``."""
 
     def __init__(self, system: SystemUnderTest, jobs: int) -> None:
-        """Take the system, which each process opens for itself, and the number of processes."""
         self._system = system
         self._jobs = jobs
         self._opening = OpenSystem(reference_of(system), tuple(sys.path))
@@ -161,7 +160,6 @@ class _TrialProcess:
         return answer
 
     def ending(self) -> str:
-        """Return how the process ended."""
         self.close(at_once=False)
         code = self._popen.returncode
         return f"killed by signal {-code}" if code < 0 else f"exit code {code}"

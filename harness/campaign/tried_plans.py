@@ -62,7 +62,6 @@ class OneByOne:
     """Runs each trial here, when its result is asked for."""
 
     def __init__(self, system: SystemUnderTest, checkers: Sequence[Checker] | None = None) -> None:
-        """Take the system and the checkers; None means the standard checkers of each plan."""
         self._system = system
         self._checkers = checkers
 

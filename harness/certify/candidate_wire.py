@@ -44,7 +44,7 @@ class Handle(msgspec.Struct, frozen=True):
     packed: bytes
 
 
-class StorageTrouble(msgspec.Struct, frozen=True):
+class StorageFault(msgspec.Struct, frozen=True):
     """A failure of storage during one snapshot, at its ``at``-th operation (from 1), in one of three ways."""
 
     at: int
@@ -174,7 +174,7 @@ class SnapshotRequest(Request, frozen=True, tag="snapshot"):
 
     store: int
     checkpoint: int
-    fault: StorageTrouble | None = None
+    fault: StorageFault | None = None
     reuse_from: int = 0
     """The oldest confirmed checkpoint whose files it may use (SNP-5); 0: it is a full snapshot."""
 

@@ -177,5 +177,5 @@ def _clause_result(clause: str, outcomes: Sequence[PropertyOutcome], asked: str)
 
 
 def _optional(outcome: PropertyOutcome) -> bool:
-    """Tell whether a property is optional: what a backend does not declare need not pass, what it declares must."""
+    """Return whether a property is optional: what a backend does not declare need not pass, what it declares must."""
     return outcome.status == "skipped" and outcome.optional

@@ -20,7 +20,7 @@ from barrier_tck.harness.certify.live_stores import LiveStores
 from barrier_tck.harness.certify.pool import CandidateRaised
 from barrier_tck.harness.certify.readings import Difference, first_difference
 from barrier_tck.harness.certify.restored_files import copied, key_groups_wrong
-from barrier_tck.harness.certify.step_words import words
+from barrier_tck.harness.certify.step_descriptions import description_of
 from barrier_tck.harness.certify.store_models import NAMES, SnapshotModel, StoreModel, Violation
 
 _SPARE_STORE = CHECKED_STORE
@@ -91,7 +91,7 @@ class Session(LiveStores):
             cancelled = model.cancelled and error.kind == "cancelled"
             if not cancelled and not (error.fault_fired and error.kind in ("storage", "cancelled")):
                 clause = clauses.CANCELLED if model.cancelled else clauses.WHOLE
-                raise Violation(self._short(f"{words(step)} raised {error}"), clause) from error
+                raise Violation(self._short(f"{description_of(step)} raised {error}"), clause) from error
             self.show(clauses.CANCELLED if cancelled else clauses.WHOLE)
             if error.fault_fired:
                 self._discard(step.store, step.checkpoint)

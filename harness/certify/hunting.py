@@ -17,7 +17,7 @@ from barrier_tck.harness.certify.machine_hunt import hunt_with_machine
 from barrier_tck.harness.certify.pool import CandidateDied, CandidateRaised, Pool
 from barrier_tck.harness.certify.properties import Property
 from barrier_tck.harness.certify.smaller import make_smaller
-from barrier_tck.harness.certify.step_words import words
+from barrier_tck.harness.certify.step_descriptions import description_of
 from barrier_tck.harness.certify.store_models import Violation
 
 DELETION_FACTOR = 4.0
@@ -96,7 +96,7 @@ def check(
             seed=seed,
             shown={clause: hunt.shown[clause] for clause in one.clauses if clause in hunt.shown},
             violated=violated,
-            sequence=tuple(words(step) for step in failure.steps) if failure else (),
+            sequence=tuple(description_of(step) for step in failure.steps) if failure else (),
         ),
         failure,
     )

@@ -61,7 +61,7 @@ def _held_over_rounds(
 
 def _failed_snapshot(session: CandidateCalls, checkpoint: int) -> None:
     try:
-        session.call(wire.SnapshotRequest(CHECKED_STORE, checkpoint, wire.StorageTrouble(2)))
+        session.call(wire.SnapshotRequest(CHECKED_STORE, checkpoint, wire.StorageFault(2)))
         session.run(wire.RunRequest(CHECKED_STORE, checkpoint))
     except CandidateRaised as error:
         if error.kind != "storage":
@@ -135,7 +135,7 @@ def _life(session: CandidateCalls, groups: tuple[int, int], base: int) -> None:
         checkpoint = base + number
         call(wire.PutRequest(CHECKED_STORE, NAMES[0], start, b"k%d" % number, b"v" * 100))
         try:
-            fault = wire.StorageTrouble(2) if number == 1 else None
+            fault = wire.StorageFault(2) if number == 1 else None
             taken = call(wire.SnapshotRequest(CHECKED_STORE, checkpoint, fault))
             if number == 3 and not taken["done"]:
                 continue  # closed with a snapshot under way

@@ -16,7 +16,7 @@ from barrier_tck.harness.certify.candidate_calls import CandidateCalls, Place
 from barrier_tck.harness.certify.free_writes import entry_key, entry_value
 from barrier_tck.harness.certify.pool import Candidate, CandidateDied, CandidateError, CandidateRaised, Pool
 from barrier_tck.harness.certify.readings import Difference, first_difference
-from barrier_tck.harness.certify.step_words import words
+from barrier_tck.harness.certify.step_descriptions import description_of
 from barrier_tck.harness.certify.store_models import NAMES, RANGES, StoreModel, Violation
 
 _CALL_BYTES = 1 << 20
@@ -83,17 +83,14 @@ class LiveStores:
         return self._candidate().call(request)
 
     def run(self, request: wire.RunRequest | wire.FinishRequest) -> wire.Ran:
-        """Run or finish an asynchronous part."""
         self.calls += 1
         return self._candidate().run(request)
 
     def resources(self, settle: bool = True) -> wire.Held:
-        """Return what the process holds: descriptors, threads, memory and more."""
         return self._candidate().resources(settle)
 
     @contextlib.contextmanager
     def in_another_process(self) -> Iterator[CandidateCalls]:
-        """Give calls to a process with another hash seed and empty directories."""
         other = self._pool.take()
         self.processes += 1
         try:
@@ -272,7 +269,7 @@ class LiveStores:
         try:
             act()
         except CandidateRaised as error:
-            doing = words(step) if step is not None else what
+            doing = description_of(step) if step is not None else what
             raise Violation(self._short(f"{doing} raised {error}"), clause) from error
         except CandidateDied as error:
             raise Violation(self._short(str(error)), clause, fatal=True, hung=error.hung) from error

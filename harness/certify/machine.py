@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from barrier_tck.harness.certify import session_steps as steps
-from barrier_tck.harness.certify.candidate_wire import StorageTrouble
+from barrier_tck.harness.certify.candidate_wire import StorageFault
 from barrier_tck.harness.certify.comparison import Session
 from barrier_tck.harness.certify.pool import Candidate, Pool
 from barrier_tck.harness.certify.store_models import NAMES, RANGES, Violation
@@ -31,7 +31,7 @@ _VALUES = st.one_of(
 )
 _NAMES = st.sampled_from(NAMES)
 _STORES = st.sampled_from([0, 1])
-_FAULTS = st.builds(StorageTrouble, st.integers(1, 6), st.sampled_from(["error", "short", "close"]))
+_FAULTS = st.builds(StorageFault, st.integers(1, 6), st.sampled_from(["error", "short", "close"]))
 
 
 @dataclass(slots=True)
@@ -57,14 +57,14 @@ class Hunt:
 
     @property
     def give_up(self) -> bool:
-        """Tell whether to stop, because the time for shrinking or the total time is used up."""
+        """Whether to stop, because the time for shrinking or the total time is used up."""
         if self.pool.remaining_s < 0 or self.hung >= HUNG_MAX or self.fatal >= FATAL_MAX:
             return True
         return self.first_failed_at is not None and time.monotonic() - self.first_failed_at > self.shrink_s
 
     @property
     def give_up_shrinking(self) -> bool:
-        """Tell whether a failing sequence is not made smaller any more."""
+        """Whether a failing sequence is not made smaller any more."""
         return self.pool.remaining_s < 0 or self.hung > 0
 
     def begin(self) -> Session:
@@ -154,7 +154,7 @@ class CertifyMachine(RuleBasedStateMachine):
 
     def play(self, *sequence: steps.AnyStep) -> None:
         """Play steps; the first violation ends the example."""
-        session = self.the_session
+        session = self.open_session
         try:
             for step in sequence:
                 session.apply(step)
@@ -172,21 +172,20 @@ class CertifyMachine(RuleBasedStateMachine):
         session.abandon()
 
     def unfinished(self) -> bool:
-        """Tell whether a snapshot is under way in either store."""
-        return any(model.under_way("taken", "started") for model in self.the_session.stores)
+        """Return whether a snapshot is under way in either store."""
+        return any(model.under_way("taken", "started") for model in self.open_session.stores)
 
-    def snapshot(self, store: int, checkpoint: int, fault: StorageTrouble | None = None) -> steps.Snapshot:
+    def snapshot(self, store: int, checkpoint: int, fault: StorageFault | None = None) -> steps.Snapshot:
         """Return the step that begins a snapshot: an increment in most cases, if there are any."""
         if not self.incremental or checkpoint % 5 == 0:
             return steps.Snapshot(store, checkpoint, fault)
-        session = self.the_session
+        session = self.open_session
         usable = session.stores[store].reusable(session.attempt) or [1]
         # What is older than the newest one may be deleted meanwhile.
         return steps.Snapshot(store, checkpoint, fault, usable[-1 if checkpoint % 3 == 0 else 0])
 
     @property
-    def the_session(self) -> Session:
-        """Return the session."""
+    def open_session(self) -> Session:
         assert self.session is not None
         return self.session
 
@@ -242,7 +241,7 @@ class CertifyMachine(RuleBasedStateMachine):
     @rule(data=st.data(), store=_STORES, name=_NAMES, key=_KEYS)
     def delete(self, data: st.DataObject, store: int, name: str, key: bytes) -> None:
         """Delete a key, in most cases one that exists."""
-        present = sorted(self.the_session.stores[store].entries)
+        present = sorted(self.open_session.stores[store].entries)
         existing: int = data.draw(st.integers(0, 3))
         if present and existing:
             name, group, key = data.draw(st.sampled_from(present))
@@ -265,7 +264,7 @@ class CertifyMachine(RuleBasedStateMachine):
     def read(self, data: st.DataObject, store: int, name: str, keys: list[bytes]) -> None:
         """Read one key, several, or all; more often than not a key that exists."""
         group = self._group(data, store)
-        present = sorted(self.the_session.stores[store].entries)
+        present = sorted(self.open_session.stores[store].entries)
         existing: int = data.draw(st.integers(0, 3))
         if present and existing:
             name, group, key = data.draw(st.sampled_from(present))
@@ -282,13 +281,13 @@ class CertifyMachine(RuleBasedStateMachine):
     @rule(store=_STORES)
     def take_snapshot(self, store: int) -> None:
         """Run the synchronous part."""
-        self.play(self.snapshot(store, self.the_session.next_checkpoint))
+        self.play(self.snapshot(store, self.open_session.next_checkpoint))
 
     @precondition(may("snapshot"))
     @rule(data=st.data(), store=_STORES)
     def run_snapshot(self, data: st.DataObject, store: int) -> None:
         """Run an asynchronous part, not always that of the oldest snapshot."""
-        checkpoint = self._drawn(data, self.the_session.stores[store].under_way("taken"))
+        checkpoint = self._drawn(data, self.open_session.stores[store].under_way("taken"))
         if checkpoint is not None:
             self.play(steps.Run(store, checkpoint))
 
@@ -300,14 +299,14 @@ class CertifyMachine(RuleBasedStateMachine):
 
     def checkpoint_of(self, store: int) -> None:
         """Take a whole snapshot of a store and confirm it."""
-        number = self.the_session.next_checkpoint
+        number = self.open_session.next_checkpoint
         self.play(self.snapshot(store, number), steps.Run(store, number), steps.Confirm(store, number))
 
     @precondition(may("background"))
     @rule(data=st.data(), store=_STORES, stop_at=st.integers(1, 4))
     def start_snapshot(self, data: st.DataObject, store: int, stop_at: int) -> None:
         """Start an asynchronous part that stops in the middle; one at a time, as in the runtime."""
-        model = self.the_session.stores[store]
+        model = self.open_session.stores[store]
         checkpoint = self._drawn(data, model.under_way("taken"))
         if checkpoint is not None and not model.under_way("started"):
             self.play(steps.Start(store, checkpoint, stop_at))
@@ -316,7 +315,7 @@ class CertifyMachine(RuleBasedStateMachine):
     @rule(data=st.data(), store=_STORES)
     def finish_snapshot(self, data: st.DataObject, store: int) -> None:
         """Let a stopped asynchronous part continue."""
-        checkpoint = self._drawn(data, self.the_session.stores[store].under_way("started"))
+        checkpoint = self._drawn(data, self.open_session.stores[store].under_way("started"))
         if checkpoint is not None:
             self.play(steps.Finish(store, checkpoint))
 
@@ -324,7 +323,7 @@ class CertifyMachine(RuleBasedStateMachine):
     @rule(data=st.data(), store=_STORES, twice=st.booleans())
     def cancel(self, data: st.DataObject, store: int, twice: bool) -> None:
         """Cancel at any time, perhaps too late, perhaps twice."""
-        model = self.the_session.stores[store]
+        model = self.open_session.stores[store]
         checkpoint = self._drawn(data, model.under_way("taken", "started", "completed"))
         if checkpoint is not None:
             self.play(*[steps.Cancel(store, checkpoint)] * (1 + twice))
@@ -333,10 +332,10 @@ class CertifyMachine(RuleBasedStateMachine):
     @rule(store=_STORES, twice=st.booleans(), stop_at=st.integers(0, 4))
     def cancel_and_end(self, store: int, twice: bool, stop_at: int) -> None:
         """Cancel before the asynchronous part begins (0) or in its middle; then let it come to its end."""
-        number = self.the_session.next_checkpoint
+        number = self.open_session.next_checkpoint
         cancel = [steps.Cancel(store, number)] * (1 + twice)
         self.play(self.snapshot(store, number))
-        if stop_at and not self.the_session.stores[store].under_way("started"):
+        if stop_at and not self.open_session.stores[store].under_way("started"):
             self.play(steps.Start(store, number, stop_at), *cancel, steps.Finish(store, number))
         else:
             self.play(*cancel, steps.Run(store, number))
@@ -345,7 +344,7 @@ class CertifyMachine(RuleBasedStateMachine):
     @rule(data=st.data(), store=_STORES, twice=st.booleans())
     def abort(self, data: st.DataObject, store: int, twice: bool) -> None:
         """Abort, perhaps twice."""
-        model = self.the_session.stores[store]
+        model = self.open_session.stores[store]
         unconfirmed = [number for number, one in sorted(model.snapshots.items()) if not one.confirmed]
         checkpoint = self._drawn(data, unconfirmed)
         if checkpoint is not None:
@@ -355,7 +354,7 @@ class CertifyMachine(RuleBasedStateMachine):
     @rule(data=st.data(), store=_STORES, twice=st.booleans())
     def confirm(self, data: st.DataObject, store: int, twice: bool) -> None:
         """Confirm in any order, perhaps twice."""
-        session = self.the_session
+        session = self.open_session
         model = session.stores[store]
         here = [n for n in model.completed() if model.snapshots[n].attempt == session.attempt]
         checkpoint = self._drawn(data, here)
@@ -364,9 +363,9 @@ class CertifyMachine(RuleBasedStateMachine):
 
     @precondition(_may_take("fail"))
     @rule(data=st.data(), store=_STORES, fault=_FAULTS)
-    def fail_snapshot(self, data: st.DataObject, store: int, fault: StorageTrouble) -> None:
+    def fail_snapshot(self, data: st.DataObject, store: int, fault: StorageFault) -> None:
         """Make storage fail during a whole snapshot; sometimes write before the runtime learns of the failure."""
-        number = self.the_session.next_checkpoint
+        number = self.open_session.next_checkpoint
         self.play(self.snapshot(store, number, fault))
         if data.draw(st.booleans()):
             self.play(steps.Put(store, NAMES[0], RANGES[store][0], b"a", data.draw(st.binary(max_size=3))))
@@ -379,7 +378,7 @@ class CertifyMachine(RuleBasedStateMachine):
     @rule(keys=st.lists(_KEYS, min_size=1, max_size=6, unique=True))
     def promise(self, keys: list[bytes]) -> None:
         """Check that the backend keeps what it declares."""
-        self.play(steps.Promise(self.capability, tuple(keys), self.the_session.next_checkpoint))
+        self.play(steps.Promise(self.capability, tuple(keys), self.open_session.next_checkpoint))
 
     # --- restores -------------------------------------------------------------------------------------------
 
@@ -387,7 +386,7 @@ class CertifyMachine(RuleBasedStateMachine):
     @rule(data=st.data(), store=_STORES)
     def verify(self, data: st.DataObject, store: int) -> None:
         """Restore a snapshot twice, while the live store is open."""
-        checkpoint = self._drawn(data, self.the_session.stores[store].completed())
+        checkpoint = self._drawn(data, self.open_session.stores[store].completed())
         if checkpoint is not None:
             self.play(*[steps.Verify(store, checkpoint)] * 2)
 
@@ -396,7 +395,7 @@ class CertifyMachine(RuleBasedStateMachine):
     def rescale(self, data: st.DataObject, bounds: tuple[int, int]) -> None:
         """Restore snapshots of one store or of both into another range of key groups."""
         chosen = tuple(
-            data.draw(st.sampled_from([0, *model.completed()[-2:]])) for model in self.the_session.stores
+            data.draw(st.sampled_from([0, *model.completed()[-2:]])) for model in self.open_session.stores
         )
         if any(chosen):
             self.play(steps.Rescale((chosen[0], chosen[1]), min(bounds), max(bounds)))
@@ -419,7 +418,7 @@ class CertifyMachine(RuleBasedStateMachine):
         """Restart from the newest completed snapshots, sometimes from an earlier one."""
         back = data.draw(st.sampled_from([0, 0, 0, 1]))
         chosen = []
-        for model in self.the_session.stores:
+        for model in self.open_session.stores:
             completed = model.completed()
             chosen.append(completed[max(0, len(completed) - 1 - back)] if completed else 0)
         self.play(steps.Restart((chosen[0], chosen[1]), how))

@@ -22,7 +22,7 @@ class RedistributingMachine(CertifyMachine):
     """Also lets stores go on with other key groups. It is apart, so that the examples of other properties stay."""
 
     def _group(self, data: st.DataObject, store: int) -> int:
-        start, end = self.the_session.ranges[store]
+        start, end = self.open_session.ranges[store]
         return data.draw(st.sampled_from(sorted({start, (start + end) // 2, end - 1})))
 
     @precondition(may("redistribute"))
@@ -34,18 +34,18 @@ class RedistributingMachine(CertifyMachine):
         """
         self._checkpoint_both()
         back, chosen = data.draw(st.sampled_from([0, 0, 0, 1])), []
-        for model in self.the_session.stores:
+        for model in self.open_session.stores:
             completed = model.completed()
             chosen.append(completed[max(0, len(completed) - 1 - back)] if completed else 0)
         self.play(steps.Redistribute((chosen[0], chosen[1]), ((0, middle), (middle, 16))))
         if not again:
             return
         for store in (0, 1):
-            present = sorted(self.the_session.stores[store].entries)
+            present = sorted(self.open_session.stores[store].entries)
             for name, group, key in present[data.draw(st.integers(0, 1)) :: 2]:
                 self.play(steps.Delete(store, name, group, key))
         self._checkpoint_both()
-        newest = [(model.completed() or [0])[-1] for model in self.the_session.stores]
+        newest = [(model.completed() or [0])[-1] for model in self.open_session.stores]
         self.play(steps.Rescale((newest[0], newest[1]), 0, 16))
 
     def _checkpoint_both(self) -> None:

@@ -63,7 +63,6 @@ class CandidateRaised(CandidateError):
     """The call raised; ``kind`` is that of `wire.Reply`."""
 
     def __init__(self, kind: str, message: str, fault_fired: bool = False) -> None:
-        """Take what the reply said."""
         super().__init__(message)
         self.kind = kind
         self.fault_fired = fault_fired
@@ -73,7 +72,6 @@ class Candidate:
     """One process with one backend in it. It is not started twice; ``kill`` is final, and harmless if called twice."""
 
     def __init__(self, target: str, limits: Limits | None = None, hash_seed: int = 0) -> None:
-        """Start the process; nothing of the candidate is imported before ``load``."""
         self.target = target
         self.limits = limits or Limits()
         self._mark = secrets.token_hex(8)

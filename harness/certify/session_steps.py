@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from barrier_tck.harness.certify.candidate_wire import StorageTrouble
+from barrier_tck.harness.certify.candidate_wire import StorageFault
 
 
 class SessionStep(msgspec.Struct, frozen=True, tag_field="do", forbid_unknown_fields=True):
@@ -71,7 +71,7 @@ class Snapshot(SessionStep, frozen=True, tag="snapshot"):
 
     store: int
     checkpoint: int
-    fault: StorageTrouble | None = None
+    fault: StorageFault | None = None
     reuse_from: int = 0
     """The oldest checkpoint whose files it may use if that was confirmed or restored; 0: it is a full snapshot."""
 

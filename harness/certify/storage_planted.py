@@ -187,7 +187,7 @@ STORAGE_MUTANTS: tuple[StorageMutant, ...] = (
 
 
 def catches(mutant: StorageMutant) -> bool:
-    """Tell whether the property that must catch a bug fails, and names its clause."""
+    """Return whether the property that must catch a bug fails, and names its clause."""
     with tempfile.TemporaryDirectory() as directory:
         certificate = certify_storage(mutant.target, directory, only=(mutant.caught_by,))
     return any(one.violated == mutant.clause and one.status == "failed" for one in certificate.outcomes)

@@ -49,7 +49,6 @@ class StorageProcess:
     """One process with the candidate in it, which checks properties in order. ``kill`` ends it with all it started."""
 
     def __init__(self, target: str, location: str, names: Sequence[str]) -> None:
-        """Start the process; nothing of the candidate is imported in this one."""
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed by kill
         ours, theirs = os.pipe()
         environ = os.environ | {"PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path)}

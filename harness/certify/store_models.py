@@ -24,7 +24,6 @@ class Violation(AssertionError):
         fatal: bool = False,
         hung: bool = False,
     ) -> None:
-        """Take the sentence, the clause that is broken, and the place where a wrong value was read."""
         super().__init__(message)
         self.clause = clause
         self.place = place
@@ -94,5 +93,5 @@ class StoreModel:
         return sorted(number for number, one in self.snapshots.items() if one.phase in phases)
 
     def written_later(self, snapshot: SnapshotModel, place: Place, value: bytes | None) -> bool:
-        """Tell whether this value was written there after the snapshot was taken."""
+        """Return whether this value was written there after the snapshot was taken."""
         return (place, value) in self.writes[snapshot.writes_before :]

@@ -195,7 +195,8 @@ def _run_levels(
 
 
 def _cannot_open(outcomes: list[PropertyOutcome]) -> bool:
-    """Tell whether a property failed before its first step; then all others would fail too, each after a time limit."""
+    """Return whether a property failed before its first step; then all others would fail too, each after a time
+    limit."""
     return any(o.status == "failed" and not o.sequence and o.name != _STARTS for o in outcomes)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from rich.console import Console
 
-from barrier_tck.harness.cli.pictures import note_what_is_shown
+from barrier_tck.harness.cli.cut_diagrams import note_what_is_shown
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.support.environment import environment
 
@@ -34,9 +34,9 @@ def print_options(
     if "state_backend" in unused_by(system):
         del options["state_backend"]
     options |= {"trials listed": len(trials)} if trials else {}
-    options |= {"budget": str(configuration.the_budget()), "run directory": str(path)}
+    options |= {"budget": str(configuration.budget_of_trials()), "run directory": str(path)}
     if not trials:
-        profile = configuration.the_profile(system)
+        profile = configuration.profile_for(system)
         options["profile"] = f"{profile.name}: {profile.description}"
     options |= _special_to(system, configuration.adjusted(TrialPlan()), settings)
     versions = environment()

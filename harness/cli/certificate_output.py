@@ -156,7 +156,7 @@ def _print_result(console: Console, certificate: Certificate, path: Path) -> Non
             shown_by = f"{count} {'property' if count == 1 else 'properties'}"
             reason = f" ({result.times:,} times, by {shown_by})"
         console.print(printable(f"{result.clause}  {result.status}, {need}{reason}"), markup=False)
-    console.print(printable(_told_strength(certificate.strength)), markup=False)
+    console.print(printable(_strength_rendered(certificate.strength)), markup=False)
     if certificate.verdict == "certified":
         said = f"certified: level {certificate.level}"
     else:
@@ -168,7 +168,7 @@ def _print_result(console: Console, certificate: Certificate, path: Path) -> Non
     console.print(f"certificate: {path / _PAGE}", markup=False)
 
 
-def _told_strength(strength: Strength) -> str:
+def _strength_rendered(strength: Strength) -> str:
     """Return a line that says which planted bugs the suite caught."""
     if not strength.measured:
         return f"strength: {strength.note}"

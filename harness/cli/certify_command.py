@@ -186,7 +186,7 @@ def _certified(
 
 def _replay(file: Path, target: str | None, console: Console, as_json: bool) -> NoReturn:
     """Play a replay file again and exit."""
-    from barrier_tck.harness.certify.step_words import words
+    from barrier_tck.harness.certify.step_descriptions import description_of
     from barrier_tck.harness.certify.suite import read_failure, replay
 
     failure = read_failure(file)
@@ -199,6 +199,8 @@ def _replay(file: Path, target: str | None, console: Console, as_json: bool) -> 
     violation = replay(
         failure,
         target,
-        tell=lambda number, step: console.print(printable(f"    {number}. {words(step)}"), markup=False),
+        tell=lambda number, step: console.print(
+            printable(f"    {number}. {description_of(step)}"), markup=False
+        ),
     )
     raise typer.Exit(give_out_replay(failure.property, violation, failure.violation, console, as_json))

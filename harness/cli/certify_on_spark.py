@@ -67,7 +67,7 @@ def replay_on_spark(
     file: Path, store: StoreTarget, call_timeout_s: float, console: Console, as_json: bool
 ) -> NoReturn:
     """Play a replay file on a state store again and exit."""
-    from barrier_tck.harness.certify.spark_stores.store_steps import words
+    from barrier_tck.harness.certify.spark_stores.store_steps import description_of
     from barrier_tck.harness.certify.spark_stores.store_suite import read_store_failure, replay_on_store
 
     failure = read_store_failure(file)
@@ -76,6 +76,8 @@ def replay_on_spark(
         failure,
         store,
         call_timeout_s,
-        tell=lambda number, step: console.print(printable(f"    {number}. {words(step)}"), markup=False),
+        tell=lambda number, step: console.print(
+            printable(f"    {number}. {description_of(step)}"), markup=False
+        ),
     )
     raise typer.Exit(give_out_replay(failure.property, violation, failure.violation, console, as_json))

@@ -26,7 +26,7 @@ def faults(as_json: JsonOption = False) -> None:
     table = Table("package", "kind", "type in plans", "what it does", box=None, pad_edge=False)
     listed = [(package, kind) for package, kinds in PACKAGES.items() for kind in kinds]
     for package, kind in listed:
-        table.add_row(package, kind.name, tag_of(kind.fault), Text(_told(kind)))
+        table.add_row(package, kind.name, tag_of(kind.fault), Text(_rendered(kind)))
     console.print(table)
     console.print(f"\npoints to aim at: {', '.join(point.value for point in ProtocolPoint)}")
     emit(
@@ -48,7 +48,7 @@ def faults(as_json: JsonOption = False) -> None:
     )
 
 
-def _told(kind: FaultKind) -> str:
+def _rendered(kind: FaultKind) -> str:
     """Return the first sentence of the fault's description."""
     sentence = (inspect.getdoc(kind.fault) or "").partition("\n")[0].removesuffix(".")
     return f"{sentence}, for longer than the heartbeat" if kind.drawn_as.outlasts_heartbeat else sentence

@@ -81,13 +81,15 @@ def _list(console: VerdictConsole, as_json: bool) -> None:
     """Print which files can be written."""
     campaigns = shipped_campaigns()
     for name, skeleton in SKELETONS.items():
-        console.print(f"{name:16} {skeleton.told}")
+        console.print(f"{name:16} {skeleton.description}")
     for name, campaign in campaigns.items():
-        console.print(f"{name:16} {campaign.told} ({campaign.system})")
+        console.print(f"{name:16} {campaign.description} ({campaign.system})")
     emit(
         as_json,
         {
             "skeletons": list(SKELETONS),
-            "campaigns": {name: {"system": one.system, "about": one.told} for name, one in campaigns.items()},
+            "campaigns": {
+                name: {"system": one.system, "about": one.description} for name, one in campaigns.items()
+            },
         },
     )

@@ -42,7 +42,7 @@ def report(
       barrier-tck report runs/standard-20260101-120000
       barrier-tck report runs/standard-20260101-120000 --cut 0:2 --cut 3:1
     """
-    from barrier_tck.harness.cli.pictures import note_what_is_asked, note_what_is_shown
+    from barrier_tck.harness.cli.cut_diagrams import note_what_is_shown, trace_requested_cuts
     from barrier_tck.harness.record.run_directory import latest_run
     from barrier_tck.reports.cuts import Wanted
     from barrier_tck.reports.loading import load_run
@@ -54,7 +54,7 @@ def report(
     path = latest_run(run_directory)
     wanted = tuple(map(Wanted.parse, cut or ()))
     run = load_run(path)
-    note_what_is_asked(run, wanted, trust)
+    trace_requested_cuts(run, wanted, trust)
     note_what_is_shown(run, console, trust)
     paths = write_reports(run, wanted)
     print_run(run, console)

@@ -16,7 +16,7 @@ class Skeleton:
     resource: str
     file: str
     """The file's name, unless another is asked for; a module is named after it."""
-    told: str
+    description: str
     use: str
     """The command that uses it, with ``{file}`` and ``{module}``."""
 
@@ -61,7 +61,7 @@ class ShippedCampaign:
         return str(tomllib.loads(self.text)["system"])
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """Return the first sentence of the comment at its head."""
         head = [line.removeprefix("#").strip() for line in self.text.splitlines() if line.startswith("#")]
         return " ".join(head).partition(". ")[0].removesuffix(".")

@@ -45,7 +45,7 @@ def supervised(work: Callable[[], int], without_a_code: Callable[[str], int]) ->
         os.close(reader)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         _end_with(parent)
-        sys.exit(_said(work(), writer))
+        sys.exit(_reported(work(), writer))
     os.close(writer)
     try:
         status = _wait_for(child)
@@ -62,7 +62,7 @@ def _end_with(parent: int) -> None:
         sys.exit(1)
 
 
-def _said(code: int, writer: int) -> int:
+def _reported(code: int, writer: int) -> int:
     """Tell the parent the exit code, after everything was printed."""
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:

@@ -30,10 +30,10 @@ import psutil
 from barrier_tck.harness.cluster.class_archive import SharedClasses, existing_classes
 from barrier_tck.harness.cluster.class_sharing import shared_classes
 from barrier_tck.harness.cluster.cluster_config import ClusterConfig
-from barrier_tck.harness.cluster.guard_link import GuardLink
 from barrier_tck.harness.cluster.host import Host
 from barrier_tck.harness.cluster.installation import spark_home
 from barrier_tck.harness.cluster.java import find_java
+from barrier_tck.harness.cluster.parent_death_watch import ParentDeathWatch
 from barrier_tck.harness.cluster.process_identity import (
     MARKER,
     ExecutorProcess,
@@ -80,7 +80,7 @@ class Cluster(abc.ABC):
         self._id = secrets.token_hex(8)
         self._secret = secrets.token_hex(32)
         self._directory: Path | None = None
-        self._link: GuardLink | None = None
+        self._link: ParentDeathWatch | None = None
         self._master_url: str | None = None
         self._processes: dict[str, ProcessIdentity] = {}
         self._started = False
@@ -107,7 +107,7 @@ class Cluster(abc.ABC):
         atexit.register(self.stop)
         try:
             self._write_configuration(self._directory)
-            self._link = GuardLink(self._directory, temporary=self.config.directory is None)
+            self._link = ParentDeathWatch(self._directory, temporary=self.config.directory is None)
             self._write_state()
             self._make_hosts()
             deadline = time.monotonic() + self.config.startup_timeout_s
@@ -166,13 +166,11 @@ class Cluster(abc.ABC):
             raise LeftBehind(f"Stopping the cluster left {', '.join(left)}; please remove by hand.")
 
     def __enter__(self) -> Self:
-        """Start."""
         return self.start()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop."""
         self.stop()
 
     @classmethod
@@ -450,7 +448,7 @@ class Cluster(abc.ABC):
         )
         self._processes[name] = ProcessIdentity(int(answer["pid"]), float(answer["created"]))
 
-    def _guard(self) -> GuardLink:
+    def _guard(self) -> ParentDeathWatch:
         if self._link is None:
             raise UsageError(
                 f"The cluster is not running; use `with {type(self).__name__}(...) as cluster:`."

@@ -51,7 +51,6 @@ class ClusterConfig:
     applications: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse values from which no cluster can be made."""
         if not 1 <= self.workers <= _MOST_WORKERS:
             raise UsageError(f"workers={self.workers}: a cluster has 1 to {_MOST_WORKERS} workers.")
         if self.cores_per_worker < 1:
@@ -111,7 +110,6 @@ class DockerClusterConfig(ClusterConfig):
         return self.applications * self.memory_per_worker_mb + _BESIDE_MB
 
     def __post_init__(self) -> None:
-        """Refuse values from which no cluster can be made."""
         ClusterConfig.__post_init__(self)
         if self.host_mb < self.executor_mb + _LEAST_BESIDE_MB:
             raise UsageError(

@@ -22,7 +22,7 @@ class Host(Protocol):
         """Start it again with the address that it had; harmless if it runs."""
 
     def is_running(self) -> bool:
-        """Tell whether it runs, paused or not."""
+        """Return whether it runs, paused or not."""
 
     def pause(self) -> None:
         """Let every process on it stand still, and return when they do."""
@@ -31,7 +31,7 @@ class Host(Protocol):
         """Let them go on. Harmless if it is not paused."""
 
     def is_paused(self) -> bool:
-        """Tell whether they stand still."""
+        """Return whether they stand still."""
 
     def exhaust_memory(self, victim: int) -> None:
         """Use up the memory limit of the host until the kernel has killed a process of it; return when it is gone.
@@ -49,4 +49,4 @@ class Host(Protocol):
         """Put it back, with its address: connections that nobody gave up go on. Harmless twice."""
 
     def is_disconnected(self) -> bool:
-        """Tell whether it is off the network."""
+        """Return whether it is off the network."""

@@ -15,7 +15,6 @@ class LostHost:
     """An executor together with the local disk of its host; implements ``barrier_tck.faults.targets.ProcessTarget``."""
 
     def __init__(self, executor: SignalledProcess, local_directory: Path, host: Host | None) -> None:
-        """Take the executor, its Spark worker's directory for local files, and its host, if that can be hit."""
         self._executor = executor
         self._host = host
         self._directory = local_directory
@@ -52,7 +51,7 @@ class LostHost:
             host.start()
 
     def is_dead(self) -> bool:
-        """Tell whether the executor is gone, and none of its files is left."""
+        """Return whether the executor is gone, and none of its files is left."""
         return self._executor.is_dead() and not any(entry.exists() for entry in self._wiped)
 
 
@@ -64,7 +63,6 @@ class LastingLoss:
     """
 
     def __init__(self, executor: SignalledProcess, worker: SignalledProcess, host: Host | None) -> None:
-        """Take the executor, the Spark worker that started it, and its host, if that can be hit."""
         self._executor = executor
         self._worker = worker
         self._host = host
@@ -89,7 +87,7 @@ class LastingLoss:
             raise
 
     def is_dead(self) -> bool:
-        """Tell whether the executor is gone and nobody can start another one."""
+        """Return whether the executor is gone and nobody can start another one."""
         alone = not self._host.is_running() if self._host is not None else self._worker.is_paused()
         return self._executor.is_dead() and alone
 
@@ -107,7 +105,6 @@ class ExecutorWithoutMemory:
     """
 
     def __init__(self, executor: SignalledProcess, pid: int, host: Host) -> None:
-        """Take the executor, its pid, and its host."""
         self._executor = executor
         self._pid = pid
         self._host = host
@@ -126,7 +123,7 @@ class ExecutorWithoutMemory:
         self._killed = self._host.kills_for_memory() - before
 
     def is_dead(self) -> bool:
-        """Tell whether the executor is gone, and the kernel has killed for want of memory meanwhile."""
+        """Return whether the executor is gone, and the kernel has killed for want of memory meanwhile."""
         return self._executor.is_dead() and self._killed > 0
 
 
@@ -139,7 +136,6 @@ class ExecutorOnHost(SignalledProcess):
     def __init__(
         self, pid: int, description: str, on_kill: Callable[[], None], host: Host, lose: Lose | None = None
     ) -> None:
-        """Take what every process takes, and the host."""
         super().__init__(pid, description, on_kill, with_children=True, lose=lose)
         self._host = host
 
@@ -154,7 +150,7 @@ class ExecutorOnHost(SignalledProcess):
         self._host.resume()
 
     def is_paused(self) -> bool:
-        """Tell whether everything on the host stands still."""
+        """Return whether everything on the host stands still."""
         return self._host.is_paused()
 
 
@@ -166,7 +162,6 @@ class LinkOfHost:
     """
 
     def __init__(self, host: Host, proxied: Sequence[LinkTarget]) -> None:
-        """Take the host, and the runtime's own connections to everybody else."""
         self._host = host
         self._proxied = tuple(proxied)
         self._disturbed: tuple[LinkTarget, ...] = ()
@@ -194,7 +189,7 @@ class LinkOfHost:
             link.impair(impairment)
 
     def is_impaired(self) -> bool:
-        """Tell whether the host is off the network, or every connection is disturbed."""
+        """Return whether the host is off the network, or every connection is disturbed."""
         if self._unplugged:
             return self._host.is_disconnected()
         return bool(self._disturbed) and all(link.is_impaired() for link in self._disturbed)

@@ -27,7 +27,7 @@ def java_compiler() -> Path | None:
 
 
 def has_java_compiler() -> bool:
-    """Tell whether there is a javac; no process is started to find out."""
+    """Return whether there is a javac; no process is started to find out."""
     java = java_executable(os.environ)
     return java is not None and _compiler_beside(java) is not None
 

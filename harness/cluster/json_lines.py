@@ -18,7 +18,6 @@ class JsonLines:
     """The harness's end of the pipes to a child's standard input and output."""
 
     def __init__(self, child: subprocess.Popen[bytes], name: str) -> None:
-        """Take the running child and its name in messages, for instance `the cluster's guard`."""
         if child.stdin is None or child.stdout is None:
             raise InternalError(f"{name} was started without pipes.")
         self._child = child

@@ -28,7 +28,6 @@ class Rendezvous:
     """The harness's side; a context manager. Each process that comes is served by a thread of its own."""
 
     def __init__(self, directory: Path, interface: type, target: object) -> None:
-        """Make the directory, and listen in it; ``target`` carries out the calls of an interface."""
         directory.mkdir(mode=0o700)
         self._interface, self._target = interface, target
         self._peers: list[Peer] = []
@@ -54,13 +53,11 @@ class Rendezvous:
             peer.close()
 
     def __enter__(self) -> Rendezvous:
-        """Return itself: it listens already."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close it."""
         self.close()
 
     def _accept(self) -> None:

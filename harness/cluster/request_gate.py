@@ -61,7 +61,6 @@ class Gate:
     """The proxy. ``start`` it; ``close`` it in every case. It may be used from any thread."""
 
     def __init__(self, listen: str, requests: Requests) -> None:
-        """Take the address to listen at, and whose requests pass."""
         self.requests = requests
         self._lock = threading.Lock()
         self._throttles = False

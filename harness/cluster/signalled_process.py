@@ -71,7 +71,7 @@ class SignalledProcess:
             self._lose([process.pid for process in doomed])
 
     def is_dead(self) -> bool:
-        """Tell whether the process is gone, or a zombie that nobody has reaped yet."""
+        """Return whether the process is gone, or a zombie that nobody has reaped yet."""
         return self._process is None or _is_dead(self._process)
 
     def pause(self) -> None:
@@ -92,7 +92,7 @@ class SignalledProcess:
                 process.resume()
 
     def is_paused(self) -> bool:
-        """Tell whether the system shows all of it as stopped (state T); processes that died while stopped do not
+        """Return whether the system shows all of it as stopped (state T); processes that died while stopped do not
         count."""
         alive = [process for process in self._paused if not _is_dead(process)]
         return bool(alive) and all(_status(process) == psutil.STATUS_STOPPED for process in alive)

@@ -181,7 +181,7 @@ def _end_driver(timeout_s: float) -> None:
 
 
 def _ends(jvm: subprocess.Popen[bytes]) -> bool:
-    """Tell whether a JVM has ended, or is about to."""
+    """Return whether a JVM has ended, or is about to."""
     try:
         jvm.wait(_ENDING_S)
     except subprocess.TimeoutExpired:

@@ -27,7 +27,6 @@ class UnavailableCheckers:
     clauses: tuple[str, ...] = ()
 
     def __init__(self, owner: str, error: BaseException) -> None:
-        """Take the owner of the checkers, and the error."""
         self.name = f"checkers of {owner}"
         self._error = error
 

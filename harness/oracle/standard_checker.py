@@ -52,12 +52,12 @@ class TrialToJudge:
 
     @property
     def takes_checkpoints(self) -> bool:
-        """Tell whether checkpoints are switched on."""
+        """Whether checkpoints are switched on."""
         return bool(self.plan.checkpoints.enabled)
 
     @property
     def opens_checkpoints(self) -> bool:
-        """Tell whether completed checkpoints can be opened, and compared with what the job means."""
+        """Whether completed checkpoints can be opened, and compared with what the job means."""
         return (
             self.modelled and self.takes_checkpoints and Capability.SNAPSHOT_INSPECTION in self.capabilities
         )
@@ -78,7 +78,7 @@ class TrialToJudge:
 
 
 def is_exact(plan: TrialPlan) -> bool:
-    """Tell whether output and snapshots must be exact: always, except with a shuffle in at-least-once mode.
+    """Return whether output and snapshots must be exact: always, except with a shuffle in at-least-once mode.
 
     Without checkpoints the mode has no meaning, and without a shuffle no subtask has a second channel to wait for
     (ALO-3). A job that goes on wider after a stop may have a shuffle that the first one had not. The plan's job must
@@ -123,7 +123,7 @@ class StandardChecker(ABC):
 
     @classmethod
     def applies(cls, trial: TrialToJudge) -> bool:
-        """Tell whether it judges a trial of a system that has what it ``needs``."""
+        """Return whether it judges a trial of a system that has what it ``needs``."""
         return True
 
     @classmethod

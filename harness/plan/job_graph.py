@@ -302,7 +302,7 @@ def loops_among(names: Sequence[str], edges: Sequence[EdgePlan]) -> tuple[tuple[
 
 
 def _leads(edges: Sequence[EdgePlan], start: str, end: str) -> bool:
-    """Tell whether edges lead from one vertex to another; a vertex leads to itself only round a loop."""
+    """Return whether edges lead from one vertex to another; a vertex leads to itself only round a loop."""
     reached = [start]
     for name in reached:  # grows while it is walked
         for edge in edges:

@@ -72,7 +72,6 @@ class WorkloadPlan(Bounded, frozen=True, forbid_unknown_fields=True):
     workloads). They finish long before the others, and checkpoints complete without them (BAR-6)."""
 
     def __post_init__(self) -> None:
-        """Refuse an input with more records than anybody would wait for."""
         super().__post_init__()
         records = self.batches * self.batch_records
         if records > RECORDS_MAX:
@@ -154,12 +153,12 @@ class CheckpointPlan(Bounded, frozen=True, forbid_unknown_fields=True):
 
     @property
     def overtakes(self) -> bool:
-        """Tell whether barriers may overtake records (UNA-1)."""
+        """Whether barriers may overtake records (UNA-1)."""
         return bool(self.enabled) and self.mode in OVERTAKING
 
     @property
     def records_all(self) -> bool:
-        """Tell whether every channel is recorded (CHL-1)."""
+        """Whether every channel is recorded (CHL-1)."""
         return bool(self.enabled) and self.protocol == "chandy_lamport"
 
 
@@ -179,7 +178,6 @@ class SavepointPlan(Bounded, frozen=True, forbid_unknown_fields=True):
     """Whether the second job takes it over: it deletes the savepoint once a newer checkpoint is complete."""
 
     def __post_init__(self) -> None:
-        """Refuse a claim that nobody makes."""
         super().__post_init__()
         if self.claim and not self.stop:
             raise ValueError("savepoints: claim is only for a savepoint with which the job is stopped")
@@ -280,7 +278,6 @@ class TrialPlan(Bounded, frozen=True, forbid_unknown_fields=True):
     """A sentence about the plan's history: what it once showed."""
 
     def __post_init__(self) -> None:
-        """Refuse values that contradict each other."""
         super().__post_init__()
         problem = problem_of_json(self.system, "system")
         if problem is not None:
@@ -325,7 +322,7 @@ class TrialPlan(Bounded, frozen=True, forbid_unknown_fields=True):
 
     @property
     def records_channels(self) -> bool:
-        """Tell whether channels are recorded for its checkpoints: all, or those of a loop (CHL-2, CHL-5).
+        """Whether channels are recorded for its checkpoints: all, or those of a loop (CHL-2, CHL-5).
 
         The plan's job must be filled in.
         """

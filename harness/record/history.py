@@ -178,7 +178,7 @@ class OutputCounts(msgspec.Struct, frozen=True):
 
     @property
     def any_wrong(self) -> bool:
-        """Tell whether anything but the two totals was counted."""
+        """Whether anything but the two totals was counted."""
         totals = ("expected", "committed")
         return any(getattr(self, name) for name in self.__struct_fields__ if name not in totals)
 

@@ -102,7 +102,7 @@ class SavepointRefused(_Kind, frozen=True):
     detail: str = ""
 
 
-class LocalCopyTold(msgspec.Struct, frozen=True, omit_defaults=True):
+class LocalCopyReported(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a subtask reports about the copies on its own host (LOC-2, LOC-3)."""
 
     kept: bool
@@ -123,7 +123,7 @@ class Acknowledged(_Kind, frozen=True):
     checkpoint: int
     attempt: int
     subtask: str
-    local: LocalCopyTold | None = None
+    local: LocalCopyReported | None = None
     """None without local recovery."""
     prepared: int = 0
     """Number of records that become visible with this checkpoint; 0 if the system does not report it."""

@@ -10,8 +10,8 @@ import msgspec
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.control_records import ControlsRecord
 from barrier_tck.harness.record.history import History
+from barrier_tck.harness.record.message_trace import TraceEvent
 from barrier_tck.harness.record.operations import Committed, Restored
-from barrier_tck.harness.record.passages import Passage
 from barrier_tck.harness.record.verdict import Finding, Verdict
 
 RECORD_VERSION = 1
@@ -185,7 +185,6 @@ class TrialRecord(msgspec.Struct, frozen=True):
 
     @property
     def checkpoints_completed(self) -> int:
-        """Return how many checkpoints completed."""
         return sum(checkpoint.status == "completed" for checkpoint in self.checkpoints)
 
 
@@ -314,5 +313,5 @@ class TrialResult:
     history: History | None
     """None if the system could not run the plan at all."""
     trace: tuple[str, ...] = ()
-    passages: tuple[Passage, ...] = ()
+    passages: tuple[TraceEvent, ...] = ()
     """What passed the channels around barriers, if the system noted it."""

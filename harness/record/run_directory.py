@@ -29,7 +29,7 @@ from pathlib import Path
 import msgspec
 
 from barrier_tck.harness.plan.trial_plan import TrialPlan, to_json
-from barrier_tck.harness.record.passages import Passage
+from barrier_tck.harness.record.message_trace import TraceEvent
 from barrier_tck.harness.record.records import CampaignRecord, TrialRecord, TrialResult, summary_of
 from barrier_tck.harness.support.atomic_files import write_atomically
 from barrier_tck.harness.support.errors import EnvironmentProblem, UsageProblem
@@ -63,7 +63,6 @@ class RunDirectory:
     """A run directory that is being written. Make one with ``create``."""
 
     def __init__(self, path: Path) -> None:
-        """Take an existing directory."""
         self.path = path
 
     @classmethod
@@ -208,7 +207,7 @@ def trial_directory(run_directory: Path, number: int) -> Path:
     return run_directory / "trials" / f"{number:05d}"
 
 
-def write_passages(directory: Path, passages: Iterable[Passage]) -> None:
+def write_message_trace(directory: Path, passages: Iterable[TraceEvent]) -> None:
     """Write what passed the channels into a trial's directory."""
     write_atomically(directory / "passages.jsonl", _lines(passages))
 
@@ -224,7 +223,7 @@ def write_trial(directory: Path, result: TrialResult) -> None:
     if result.trace:
         write_atomically(directory / "trace.txt", ("\n".join(result.trace) + "\n").encode())
     if result.passages:
-        write_passages(directory, result.passages)
+        write_message_trace(directory, result.passages)
     write_atomically(directory / "faults.jsonl", _lines(record.faults))
     write_atomically(directory / "metrics.jsonl", _lines(record.snapshots))
     write_atomically(directory / "record.json", _pretty(record))

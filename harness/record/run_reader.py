@@ -16,7 +16,7 @@ import msgspec
 
 from barrier_tck.harness.plan.reading import plan_from
 from barrier_tck.harness.plan.trial_plan import PLAN_VERSION
-from barrier_tck.harness.record.passages import Passage
+from barrier_tck.harness.record.message_trace import TraceEvent
 from barrier_tck.harness.record.records import RECORD_VERSION, CampaignRecord, TrialRecord, TrialSummary
 from barrier_tck.harness.record.run_directory import trial_directory
 from barrier_tck.harness.support.errors import UsageProblem
@@ -87,12 +87,12 @@ def read_record(directory: Path) -> TrialRecord:
     return _decoded(path, raw, TrialRecord)
 
 
-def read_passages(directory: Path) -> tuple[Passage, ...]:
+def read_message_trace(directory: Path) -> tuple[TraceEvent, ...]:
     """Read what passed the channels, from a trial's directory; empty if it was not noted. Raises RunDirectoryError."""
     path = directory / "passages.jsonl"
     if not path.is_file():
         return ()
-    decoder = msgspec.json.Decoder(Passage)
+    decoder = msgspec.json.Decoder(TraceEvent)
     found = []
     for number, line in enumerate(_text(path).splitlines(), start=1):
         try:

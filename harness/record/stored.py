@@ -51,7 +51,6 @@ class StoredPart(msgspec.Struct, frozen=True):
 
     @property
     def files(self) -> list[StoredFile]:
-        """Return every file of the part."""
         found = [file for operator in self.operators for file in operator.files]
         return found if self.channels is None else [*found, self.channels]
 

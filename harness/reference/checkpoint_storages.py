@@ -77,7 +77,7 @@ def require_shared(plan: TrialPlan) -> None:
 
 
 def is_given(name: str) -> bool:
-    """Tell whether trials on a cluster use a service that the user has: then no fault may strike it."""
+    """Return whether trials on a cluster use a service that the user has: then no fault may strike it."""
     return name == "hdfs" and bool(os.environ.get(LOCATION))
 
 

@@ -82,7 +82,7 @@ class LocalCopies:
             raise TargetGone(f"every local copy of {self.subtask} was removed before it could be damaged")
 
     def is_damaged(self) -> bool:
-        """Tell whether none of the copies is intact any more."""
+        """Return whether none of the copies is intact any more."""
         return bool(self._hit) and all(hit.is_damaged() for hit in self._hit)
 
     def _damage_if_there(self, host: str, copy: LocalCopy, damage: Damage) -> _HitCopy | None:
@@ -104,7 +104,7 @@ class LocalCopies:
         self.refuse()
 
     def refuses_writes(self) -> bool:
-        """Tell whether there is no room for further copies."""
+        """Return whether there is no room for further copies."""
         return self.refuses()
 
 
@@ -122,7 +122,7 @@ class MetadataWrites:
         self.refuse(checkpoints)
 
     def refuses_writes(self) -> bool:
-        """Tell whether such a write would fail now."""
+        """Return whether such a write would fail now."""
         return self.refuses()
 
 
@@ -162,7 +162,7 @@ class PrimaryCopies:
             _damage_file(self.disk, join(handle.savepoint or self.root, handle.path), damage)
 
     def is_damaged(self) -> bool:
-        """Tell whether none of the files can be read any more."""
+        """Return whether none of the files can be read any more."""
         return bool(self._hit) and not any(self._is_readable(handle) for handle in self._hit)
 
     def refuse_writes(self, checkpoints: int) -> None:
@@ -170,7 +170,7 @@ class PrimaryCopies:
         self.refuse(checkpoints)
 
     def refuses_writes(self) -> bool:
-        """Tell whether a write of the subtask would fail now."""
+        """Return whether a write of the subtask would fail now."""
         return self.refuses()
 
     def _is_readable(self, handle: StateHandle) -> bool:
@@ -190,7 +190,7 @@ def _manifest_of(files: FileSystem, directory: str) -> CopyManifest | None:
 
 
 def is_intact(files: FileSystem, copy: LocalCopy, original: CopyManifest | None) -> bool:
-    """Tell whether a copy still has the manifest that it had once, if any, and the files that this names."""
+    """Return whether a copy still has the manifest that it had once, if any, and the files that this names."""
     directory = copy_directory(copy)
     try:
         manifest = read_manifest(files, directory)

@@ -50,27 +50,21 @@ class DelegatingFileSystem:
         return content
 
     def rename(self, source: str, target: str) -> None:
-        """Move a file."""
         self.inner.rename(source, target)
 
     def sync_directory(self, path: str) -> None:
-        """Make the names in a directory durable."""
         self.inner.sync_directory(path)
 
     def list_files(self, directory: str) -> list[str]:
-        """Return the paths of all files below a directory."""
         return self.inner.list_files(directory)
 
     def exists(self, path: str) -> bool:
-        """Tell whether a file exists."""
         return self.inner.exists(path)
 
     def size(self, path: str) -> int:
-        """Return the file's length in bytes."""
         return self.inner.size(path)
 
     def delete(self, path: str) -> None:
-        """Delete a file."""
         self.inner.delete(path)
 
     def delete_tree(self, directory: str) -> None:

@@ -25,7 +25,7 @@ OPERATOR = "forged"
 
 
 def is_forged(message: AcknowledgeCheckpoint) -> bool:
-    """Tell whether a ``Forger`` made an acknowledgement."""
+    """Return whether a ``Forger`` made an acknowledgement."""
     return any(part.operator == OPERATOR for part in message.snapshot.operators)
 
 

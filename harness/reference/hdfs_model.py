@@ -74,7 +74,6 @@ class HdfsService(StorageService):
     """The nodes, and what is wrong with them. Judges make one of their own on the same disk, which is in order."""
 
     def __init__(self, files: FileSystem, choices: random.Random) -> None:
-        """Take the disk, and whence to draw."""
         super().__init__("HDFS", files, choices)
         self._name_nodes = tuple(map(Server, _NAME_NODES))
         self._data_nodes = tuple(map(Server, _DATA_NODES))
@@ -309,7 +308,6 @@ class ModelHdfsStorage(HdfsCheckpointStorage):
     """Planted bugs have another one."""
 
     def __init__(self, files: FileSystem, job: str, root: str = "checkpoints") -> None:
-        """Take the file system of a process, the job's name and the directory of checkpoint storage."""
         service = service_of(files)
         if not isinstance(service, HdfsService):
             service = HdfsService(files, random.Random(0))

@@ -41,22 +41,18 @@ class ObjectsOnDisk:
     """The objects of one file system; a key is a path, so whoever judges or damages files finds them."""
 
     def __init__(self, files: FileSystem) -> None:
-        """Take the file system."""
         self._files = files
         self._durable = DurableFiles(files)
         self._syncs = DirectorySync(files)
 
     def get(self, key: str) -> tuple[bytes, str]:
-        """Return the content of an object and its version."""
         content = self._files.read(key)
         return content, metadata.checksum_of(content)
 
     def version(self, key: str) -> str:
-        """Return the version of an object; empty if there is none."""
         return self.get(key)[1] if self._files.exists(key) else ""
 
     def put(self, key: str, content: bytes, expected: str | None = None) -> str | None:
-        """Put an object, if what is expected is there."""
         if expected is not None and self.version(key) != expected:
             return None
         self._durable.put(key, content)
@@ -64,7 +60,6 @@ class ObjectsOnDisk:
         return metadata.checksum_of(content)
 
     def upload(self, key: str) -> Upload:
-        """Begin an upload in parts."""
         return _UploadToDisk(self, key)
 
     def put_part(self, key: str, number: int, part: bytes) -> None:
@@ -79,7 +74,6 @@ class ObjectsOnDisk:
             self._files.delete(part)
 
     def delete(self, key: str) -> None:
-        """Delete an object; a missing one is no error."""
         self._files.delete(key)
 
     def keys(self, prefix: str) -> list[str]:
@@ -88,7 +82,6 @@ class ObjectsOnDisk:
         return [path for path in found if _PART not in path and not path.endswith(f"/{_UNLISTED}")]
 
     def uploads(self, prefix: str) -> list[tuple[str, str]]:
-        """Return the keys of unfinished uploads."""
         found = self._files.list_files(prefix.rstrip("/"))
         keys = dict.fromkeys(path.partition(_PART)[0] for path in found if _PART in path)
         return [(key, "") for key in keys]
@@ -129,7 +122,6 @@ class ObjectStoreService(StorageService):
     """The server of the store, and what is wrong with it; what it has stored is on the disk, whoever asks."""
 
     def __init__(self, files: FileSystem, choices: random.Random) -> None:
-        """Take the disk, and whence to draw."""
         super().__init__("object store", files, choices)
         self._server = Server(self.name)
 
@@ -235,7 +227,6 @@ class ModelObjectStorage(ObjectCheckpointStorage):
     """Checkpoint storage in that model; takes what the storage on a file system takes."""
 
     def __init__(self, files: FileSystem, job: str, root: str = "checkpoints") -> None:
-        """Take the file system of the world, the job's name and the directory of checkpoint storage."""
         self._reached = _ReachedStore(files)
         super().__init__(self._reached, job, root, PART_BYTES)
 

@@ -54,7 +54,6 @@ class ObservedReader:
         self._splits = len(inner.positions())
 
     def restore(self, positions: Sequence[SplitPosition]) -> None:
-        """Go to a position."""
         self.inner.restore(positions)
 
     def poll(self) -> Payload | None:
@@ -70,12 +69,10 @@ class ObservedReader:
         return payload
 
     def positions(self) -> tuple[SplitPosition, ...]:
-        """Return the position of every split."""
         return self.inner.positions()
 
     @property
     def rate_limit(self) -> float | None:
-        """Return the rate limit."""
         return self.inner.rate_limit
 
     def close(self) -> None:

@@ -139,7 +139,6 @@ class _NotingOutput:
         self._inner.send_data(channel, payload)
 
     def send_control(self, channel: int, element: ChannelControl) -> None:
-        """Send a control element."""
         self._inner.send_control(channel, element)
 
 

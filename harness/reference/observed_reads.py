@@ -56,7 +56,6 @@ class ObservedFiles(DelegatingFileSystem):
         self._two_formats = two_formats
 
     def note_read(self, path: str, content: bytes) -> None:
-        """Note the read."""
         name = path.removeprefix(self._root)
         state = fingerprint_of(content) if self._two_formats else ""
         checksum = f"crc32:{zlib.crc32(content):08x}"
@@ -78,7 +77,7 @@ class ObservedLinkingFiles(ObservedFiles):
 
 
 @dataclass(frozen=True)
-class _TellsWhatWasRead:
+class _ReportsReads:
     """A connection to the coordinator; before it reports what was restored, it hands over what was read."""
 
     inner: CoordinatorLink
@@ -134,7 +133,7 @@ def _observed(
         ports,
         storage=components.checkpoint_storage(shared, deployment.job, root),
         local_files=local,
-        coordinator=_TellsWhatWasRead(ports.coordinator, reads, keep),
+        coordinator=_ReportsReads(ports.coordinator, reads, keep),
     )
 
 

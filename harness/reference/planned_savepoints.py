@@ -35,7 +35,7 @@ def planned_savepoints(plan: TrialPlan) -> tuple[PlannedSavepoint, ...]:
 
 
 def is_claimed(plan: TrialPlan, directory: str) -> bool:
-    """Tell whether the job that is started from the savepoint in a directory takes it over."""
+    """Return whether the job that is started from the savepoint in a directory takes it over."""
     return any(one.claim and one.savepoint.directory == directory for one in planned_savepoints(plan))
 
 

@@ -67,7 +67,6 @@ class RunRecorder(JobObserver, ABC):
     """
 
     def __init__(self, opener: CheckpointOpener, savepoints: Sequence[PlannedSavepoint] = ()) -> None:
-        """Start with an empty history; ``savepoints`` are those to ask for."""
         self._opener = opener
         self._meant = _Job(opener.graph)
         """The job, as parallel as it is meant to be."""
@@ -94,7 +93,7 @@ class RunRecorder(JobObserver, ABC):
         self._checkpoints: list[CheckpointRecord] = []
 
     def rescaled(self, graph: JobGraph) -> None:
-        """Learn that the job goes on from a savepoint, and with another parallelism."""
+        """The job goes on from a savepoint, and with another parallelism."""
         self._meant = _Job(graph)
 
     @property
@@ -130,7 +129,6 @@ class RunRecorder(JobObserver, ABC):
         self.note(told.Narrowed(attempt, slots, dict(widths)))
 
     def attempt_started(self, attempt: int, restored_checkpoint: int | None) -> None:
-        """A deployment begins."""
         if self._narrowed != attempt:
             self._jobs[attempt] = self._meant
         self._attempts.append(_Attempt(attempt, self.now_ms(), restored_checkpoint))
@@ -140,13 +138,11 @@ class RunRecorder(JobObserver, ABC):
             self.views.append(self._opener.open_restored(restored_checkpoint, self._graph_of))
 
     def attempt_running(self, attempt: int) -> None:
-        """Every subtask runs."""
         self._attempt(attempt).running_at_ms = self.now_ms()
         self.note(told.AttemptRunning(attempt))
         self._ask_for_savepoints(completed=0)
 
     def attempt_ended(self, attempt: int, cause: Cause, reason: str) -> None:
-        """An attempt ended."""
         began = [entry for entry in self._attempts if entry.attempt == attempt]
         for entry in began[-1:]:  # none if its number could not be made durable
             entry.ended_at_ms, entry.reason = self.now_ms(), reason
@@ -184,15 +180,12 @@ class RunRecorder(JobObserver, ABC):
         self.note(told.CheckpointTriggered(checkpoint, attempt, final, place, stops, reserving_ms))
 
     def savepoint_requested(self, savepoint: Savepoint) -> None:
-        """A savepoint was asked for."""
         self.note(told.SavepointAsked(savepoint.directory, savepoint.stop))
 
     def savepoint_refused(self, savepoint: Savepoint, reason: str) -> None:
-        """A savepoint will not be taken."""
         self.note(told.SavepointRefused(savepoint.directory, savepoint.stop, reason))
 
     def acknowledged(self, message: AcknowledgeCheckpoint) -> None:
-        """An acknowledgement arrived."""
         metrics, subtask, job = message.metrics, str(message.subtask), self._job_of(message.attempt)
         local = _local_copy(metrics.local) if metrics.local is not None else None
         prepared = _prepared_for(message)
@@ -234,7 +227,6 @@ class RunRecorder(JobObserver, ABC):
         self._ask_for_savepoints(completed=1)
 
     def checkpoint_aborted(self, checkpoint: int, attempt: int, cause: Cause, reason: str) -> None:
-        """A checkpoint was given up."""
         self.note(told.CheckpointAborted(checkpoint, attempt, reason_of(cause), reason))
         self._end_checkpoint(checkpoint, attempt, "aborted", reason)
 
@@ -247,7 +239,6 @@ class RunRecorder(JobObserver, ABC):
         self.note(learned, process=subtask)
 
     def committed(self, subtask: SubtaskId, attempt: int, checkpoint: int) -> None:
-        """A terminal subtask committed."""
         self.note(told.Committed(str(subtask), checkpoint, attempt))
 
     def subtask_finished(self, subtask: SubtaskId, attempt: int) -> None:
@@ -255,7 +246,6 @@ class RunRecorder(JobObserver, ABC):
         self.note(told.Finished(str(subtask), attempt), process=str(subtask))
 
     def job_ended(self, state: JobState, cause: Cause, reason: str) -> None:
-        """The job finished, was stopped, or failed."""
         self.end_reason = reason_of(cause)
         match state:
             case JobState.FINISHED:
@@ -343,9 +333,9 @@ def _prepared_for(message: AcknowledgeCheckpoint) -> int:
     )
 
 
-def _local_copy(report: LocalCopyReport) -> told.LocalCopyTold:
+def _local_copy(report: LocalCopyReport) -> told.LocalCopyReported:
     """Return what a subtask reported about its local copies; the runtime says 0 where there is no checkpoint."""
-    return told.LocalCopyTold(
+    return told.LocalCopyReported(
         kept=report.kept,
         confirmed=report.confirmed or None,
         held=report.held,

@@ -40,15 +40,14 @@ class Repeated(Protocol):
         """How much later the second copy comes."""
 
 
-def _nobody_asks() -> None:
+def _not_requested() -> None:
     return None
 
 
 class RepeatedMessages:
     """The subtasks whose messages are repeated at present."""
 
-    def __init__(self, on_change: Callable[[], None] = _nobody_asks) -> None:
-        """Start without repeated messages; ``on_change`` is called after each change."""
+    def __init__(self, on_change: Callable[[], None] = _not_requested) -> None:
         self.in_force: tuple[Repeated, ...] = ()
         self._on_change = on_change
 
@@ -69,7 +68,6 @@ class RepeatableMessages:
     """The messages of one subtask; implements ``barrier_tck.faults.targets.MessagesTarget``."""
 
     def __init__(self, repeats: RepeatedMessages, subtask: str, forger: Forger) -> None:
-        """Take the subtask; nothing is repeated or forged yet."""
         self._repeats = repeats
         self._forger = forger
         self._forged = False
@@ -88,16 +86,14 @@ class RepeatableMessages:
         self._repeats.put_in_force((*self._repeats.in_force, self))
 
     def is_repeating(self) -> bool:
-        """Tell whether messages are repeated now."""
         return any(target is self for target in self._repeats.in_force)
 
     def forge(self, forgery: Forgery) -> None:
-        """Write a state file, and hand the coordinator an acknowledgement that names it and cannot be right."""
         self._forger.forge(forgery, SubtaskId.parse(self.subtask))
         self._forged = True
 
     def is_forged(self) -> bool:
-        """Tell whether a forged acknowledgement is on its way to the coordinator, or was taken."""
+        """Return whether a forged acknowledgement is on its way to the coordinator, or was taken."""
         return self._forged
 
     def stop(self) -> None:

@@ -27,7 +27,7 @@ def transaction_of(path: str) -> Transaction:
 
 
 def is_committed(path: str, output: str) -> bool:
-    """Tell whether a file of the output directory is visible output."""
+    """Return whether a file of the output directory is visible output."""
     return path.removeprefix(output).lstrip("/").startswith("part-")
 
 

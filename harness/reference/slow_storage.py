@@ -23,7 +23,6 @@ class SlowFiles(DelegatingFileSystem):
     """Waits before the first state file of each checkpoint."""
 
     def __init__(self, inner: FileSystem, seconds: float) -> None:
-        """Take the time to wait."""
         super().__init__(inner)
         self._seconds = seconds
         self._begun: dict[str, None] = {}

@@ -26,7 +26,7 @@ class Fate(Enum):
     LOST = "it never arrives"
 
 
-class Trouble:
+class ServiceFault:
     """One thing that is wrong with the service, from one fault."""
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Trouble:
         """Whether a request has met it."""
 
 
-class Strike(Trouble):
+class Strike(ServiceFault):
     """The death of whoever serves a request, at a moment of it."""
 
     def __init__(self, moment: UploadMoment) -> None:
@@ -49,13 +49,12 @@ class Server:
     """A process of the service, which strikes kill."""
 
     def __init__(self, name: str) -> None:
-        """Take a name for the fault log."""
         self.name = name
         self._strikes: list[Strike] = []
 
     @property
     def alive(self) -> bool:
-        """Tell whether it was not killed, or is started again."""
+        """Whether it was not killed, or is started again."""
         return not any(strike.in_force for strike in self._strikes)
 
     def die(self, strike: Strike) -> None:
@@ -67,14 +66,13 @@ class StorageService:
     """One service, with all its troubles; it is also the clock of its clients."""
 
     def __init__(self, name: str, files: FileSystem, choices: random.Random) -> None:
-        """Take its name, its own disk, on which nothing is lost that is synced, and whence it draws."""
         self.name = name
         self.files = files
         self.choices = choices
         self._strikes: list[Strike] = []
-        self._refusals: list[Trouble] = []
-        self._cuts: list[Trouble] = []
-        self._late: list[tuple[Trouble, Latency]] = []
+        self._refusals: list[ServiceFault] = []
+        self._cuts: list[ServiceFault] = []
+        self._late: list[tuple[ServiceFault, Latency]] = []
         self._waited_s = 0.0
         self._late_ms = 0.0
 
@@ -123,14 +121,14 @@ class StorageService:
         self._strikes.append(Strike(moment))
         return self._strikes[-1]
 
-    def refuse(self) -> Trouble:
+    def refuse(self) -> ServiceFault:
         """Refuse every request from now on."""
-        self._refusals.append(Trouble())
+        self._refusals.append(ServiceFault())
         return self._refusals[-1]
 
-    def impair(self, impairment: Impairment) -> Trouble:
+    def impair(self, impairment: Impairment) -> ServiceFault:
         """Disturb the connections with the service; raises TargetGone for what is not known here."""
-        trouble = Trouble()
+        trouble = ServiceFault()
         if impairment.closes:
             self._cuts.append(trouble)
         elif isinstance(impairment, Latency):
@@ -139,7 +137,7 @@ class StorageService:
             raise TargetGone(f"{self.name} suffers no {type(impairment).__name__}")
         return trouble
 
-    def end(self, trouble: Trouble) -> None:
+    def end(self, trouble: ServiceFault) -> None:
         """End a trouble; servers that it has killed start again. Harmless twice."""
         trouble.in_force = False
         self._strikes = [one for one in self._strikes if one.in_force]
@@ -152,7 +150,6 @@ class ThroughService(DelegatingFileSystem):
     """The files of a process that reaches the service as the job does: with its troubles."""
 
     def __init__(self, inner: FileSystem, service: StorageService) -> None:
-        """Take the files, and the service."""
         super().__init__(inner)
         self.service = service
 
@@ -172,14 +169,12 @@ class ServiceTarget:
     strikes_later = True
 
     def __init__(self, service: StorageService) -> None:
-        """Take the service."""
         self._service = service
-        self._trouble: Trouble | None = None
+        self._trouble: ServiceFault | None = None
         self.link = _ServiceLink(service)
 
     @property
     def description(self) -> str:
-        """Return which service it is."""
         return self._service.name
 
     def kill_in_upload(self, moment: UploadMoment) -> None:
@@ -187,7 +182,7 @@ class ServiceTarget:
         self._trouble = self._service.await_moment(moment)
 
     def is_dead(self) -> bool:
-        """Tell whether somebody was killed, and is dead."""
+        """Return whether somebody was killed, and is dead."""
         return self.has_struck() and self._trouble is not None and self._trouble.in_force
 
     def start_again(self) -> None:
@@ -200,7 +195,7 @@ class ServiceTarget:
         self._trouble = self._service.refuse()
 
     def has_throttled(self) -> bool:
-        """Tell whether a request was refused."""
+        """Return whether a request was refused."""
         return self.has_struck()
 
     def stop_throttling(self) -> None:
@@ -208,7 +203,7 @@ class ServiceTarget:
         self.start_again()
 
     def has_struck(self) -> bool:
-        """Tell whether a request has met the fault."""
+        """Return whether a request has met the fault."""
         return self._trouble is not None and self._trouble.met
 
 
@@ -217,7 +212,7 @@ class _ServiceLink:
 
     def __init__(self, service: StorageService) -> None:
         self._service = service
-        self._trouble: Trouble | None = None
+        self._trouble: ServiceFault | None = None
 
     @property
     def description(self) -> str:

@@ -53,25 +53,20 @@ class FilesAndMedium(DelegatingFileSystem):
     """A trial's files with those that are on another medium, for who judges them."""
 
     def __init__(self, inner: FileSystem, medium: ReadableFiles, elsewhere: Sequence[str]) -> None:
-        """Take the files, the medium, and the directories that are there."""
         super().__init__(inner)
         self._medium = medium
         self._elsewhere = tuple(elsewhere)
 
     def read(self, path: str) -> bytes:
-        """Return the whole content."""
         return self._of(path).read(path)
 
     def list_files(self, directory: str) -> list[str]:
-        """Return the paths of all files below a directory."""
         return self._of(directory).list_files(directory)
 
     def exists(self, path: str) -> bool:
-        """Tell whether a file exists."""
         return self._of(path).exists(path)
 
     def size(self, path: str) -> int:
-        """Return the file's length in bytes."""
         return len(self.read(path))
 
     def _of(self, path: str) -> ReadableFiles:

@@ -147,7 +147,6 @@ class JournaledFiles(DelegatingFileSystem):
         self.inner.rename(source, target)
 
     def sync_directory(self, path: str) -> None:
-        """Make the names in a directory durable."""
         self.inner.sync_directory(path)
         self._journal.note(_NamesDurable(path.rstrip("/")))
 

@@ -2,6 +2,6 @@
 
 ``streaming_job`` is what a user writes, and ``query_definition`` what the others know of it. ``structured_streaming``
 runs it on a cluster of its own, ``query_run`` starts it again after each failure, ``query_targets`` is what faults hit,
-and ``committed_output`` is the checker. ``query_doors`` is what the harness and its processes say to each other. Only
+and ``committed_output`` is the checker. ``query_rpc`` is what the harness and its processes say to each other. Only
 the modules in ``driver/`` import PySpark: they run in the driver, in the judge, and in the Python workers of executors.
 """

@@ -30,14 +30,13 @@ class CheckpointOutages:
     """The outages of one trial. Faults take directories away; whoever runs the query says when they may come back."""
 
     def __init__(self, checkpoint: Path) -> None:
-        """Take the checkpoint directory, which need not exist yet."""
         self._checkpoint = checkpoint
         self._lock = threading.Lock()
         self._outages: list[_Outage] = []
 
     @property
     def is_away(self) -> bool:
-        """Tell whether some part of it is gone."""
+        """Whether some part of it is gone."""
         with self._lock:
             return bool(self._outages)
 
@@ -107,7 +106,6 @@ class RefusedWrites:
     files: tuple[str, ...] = ()
 
     def __init__(self, storage: CheckpointOutages, path: Path) -> None:
-        """Take the storage, and which of its directories is meant."""
         self._storage = storage
         self._path = path
 
@@ -121,7 +119,7 @@ class RefusedWrites:
         self._storage.take_away(self._path, failures=checkpoints)
 
     def refuses_writes(self) -> bool:
-        """Tell whether nothing could be written into the directory now."""
+        """Return whether nothing could be written into the directory now."""
         return self._path.is_file() or self._path.parent.is_file()
 
     def damage(self, damage: Damage) -> None:

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
-from barrier_tck.faults.targets import TargetGone, WriteTrouble
+from barrier_tck.faults.targets import TargetGone, WriteFault
 from barrier_tck.harness.cluster.driver.peer import PeerGone, RemoteError
 from barrier_tck.harness.cluster.java_compiler import java_compiler, make_jar
 
@@ -53,7 +53,6 @@ class DisturbedWrites:
     """All writes to one checkpoint directory."""
 
     def __init__(self, directory: Path, try_write: TryWrite) -> None:
-        """Take a directory of our own, which is made, and what lets the driver write."""
         self.directory = directory
         self._try_write = try_write
         self._numbers = itertools.count()
@@ -71,7 +70,7 @@ class DisturbedWrites:
         """Return the same writes for one fault, which tells nothing of what other faults of the trial disturb."""
         return WritesOfOneFault(self, self._proof, self._try_write)
 
-    def disturb_next(self, trouble: WriteTrouble, times: int, latency_ms: int = 0) -> tuple[str, ...]:
+    def disturb_next(self, trouble: WriteFault, times: int, latency_ms: int = 0) -> tuple[str, ...]:
         """Disturb so many of the next writes, whoever writes; return the names of their tokens."""
         names = []
         for _ in range(times):
@@ -90,7 +89,7 @@ class DisturbedWrites:
         return tuple((token, write) for token, _, write in (line.partition(" ") for line in lines))
 
     def struck_since(self) -> bool:
-        """Tell whether a write was disturbed since this was asked last."""
+        """Return whether a write was disturbed since this was asked last."""
         with self._lock:
             before, self._asked_before = self._asked_before, len(self.struck())
             return self._asked_before > before
@@ -108,13 +107,12 @@ class WritesOfOneFault:
     description = "writes to the checkpoint directory"
 
     def __init__(self, writes: DisturbedWrites, proof: str, try_write: TryWrite) -> None:
-        """Take all writes, the file that is written as a proof, and what lets the driver write it."""
         self._writes = writes
         self._proof = proof
         self._try_write = try_write
         self._tokens: frozenset[str] = frozenset()
 
-    def disturb(self, trouble: WriteTrouble, times: int, latency_ms: int) -> None:
+    def disturb(self, trouble: WriteFault, times: int, latency_ms: int) -> None:
         """Disturb a write that the driver makes for us, which is the proof, and as many of the query as asked for.
 
         Raises TargetGone if there is no driver.
@@ -127,11 +125,11 @@ class WritesOfOneFault:
             raise TargetGone(f"there is no driver with a session ({error})") from error
 
     def is_struck(self) -> bool:
-        """Tell whether a write was disturbed."""
+        """Return whether a write was disturbed."""
         return any(token in self._tokens for token, _ in self._writes.struck_by())
 
     def has_met(self) -> bool:
-        """Tell whether a write of the query was disturbed."""
+        """Return whether a write of the query was disturbed."""
         return any(
             token in self._tokens and write.partition(" ")[2] != self._proof
             for token, write in self._writes.struck_by()

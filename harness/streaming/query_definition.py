@@ -94,7 +94,6 @@ class QueryDefinition:
     consumed (``trigger(availableNow=True)``). Then no fault can be aimed at points of sink and tasks."""
 
     def __post_init__(self) -> None:
-        """Refuse what makes no sense."""
         for problem in _problems(self):
             raise UsageProblem(f"this StreamingJob contradicts itself: {problem}")
 

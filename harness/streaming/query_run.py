@@ -34,7 +34,7 @@ from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.records import AttemptRecord
 from barrier_tck.harness.streaming.checkpoint_outages import CheckpointOutages
 from barrier_tck.harness.streaming.disturbed_writes import DisturbedWrites
-from barrier_tck.harness.streaming.query_doors import QueryDoors, QueryOrder, QueryReports, TaskRun
+from barrier_tck.harness.streaming.query_rpc import QueryOrder, QueryReports, QueryRpc, TaskRun
 from barrier_tck.harness.streaming.query_targets import TASKS, QueryTargets
 from barrier_tck.harness.support.errors import OperatingError
 from barrier_tck.harness.system.system_under_test import NemesisHooks
@@ -67,7 +67,6 @@ class QueryDrivers:
     """
 
     def __init__(self, cluster: Cluster) -> None:
-        """Take the cluster; nothing is started before the first use."""
         self._cluster = cluster
         self._present: _Driver | None = None
         self._spare: _Driver | None = None
@@ -143,7 +142,7 @@ class QueryDrivers:
             self._opened(spare)
 
     def _opened(self, driver: _Driver) -> str:
-        return doors_of(driver.process).open_session(self._cluster.session_place(), driver.conf)
+        return rpc_stub_of(driver.process).open_session(self._cluster.session_place(), driver.conf)
 
     def _started(self, conf: dict[str, str]) -> _Driver:
         log = self._cluster.directory / f"driver-process-{next(self._numbers)}.log"
@@ -161,9 +160,9 @@ class _Latest:
         return getattr(self._drivers.reports, name)
 
 
-def doors_of(process: DriverProcess) -> QueryDoors:
+def rpc_stub_of(process: DriverProcess) -> QueryRpc:
     """Return what a driver can be asked to do."""
-    return process.peer.remote("driver", QueryDoors)  # type: ignore[type-abstract]
+    return process.peer.remote("driver", QueryRpc)  # type: ignore[type-abstract]
 
 
 @dataclass(frozen=True)
@@ -187,7 +186,6 @@ class QueryRun:
         faults: int,
         writes: Path | None = None,
     ) -> None:
-        """Take what is to be run, the number of planned faults, and a new directory for those of writes, if any."""
         self._drivers = drivers
         self._order = order
         self._nemesis = nemesis
@@ -248,7 +246,8 @@ class QueryRun:
                 return End.FAILED, Reason.RESTARTS_USED_UP, detail
 
     def _outage_over(self) -> bool:
-        """Tell whether storage is there; if it is not, the failure says nothing, and the next start waits a little."""
+        """Return whether storage is there; if it is not, the failure says nothing, and the next start waits a
+        little."""
         self._storage.look(self.now_ms())
         if self._storage.is_away:
             time.sleep(_LOOK_AGAIN_S)
@@ -261,7 +260,7 @@ class QueryRun:
             self._writes.stop()
         if self._driver is not None:
             with contextlib.suppress(PeerGone):
-                doors_of(self._driver).stop_query()
+                rpc_stub_of(self._driver).stop_query()
 
     def _run_attempt(self, bound_s: float) -> _AttemptOver:
         self._events = events = queue.SimpleQueue[_AttemptOver]()
@@ -272,7 +271,7 @@ class QueryRun:
             self._driver = driver = self._drivers.present()
             driver.when_over(lambda: events.put(lost))
             self._storage.started(self.now_ms())
-            doors_of(driver).start_query(self._order)
+            rpc_stub_of(driver).start_query(self._order)
         except PeerGone:
             over = lost
         except RemoteError as error:
@@ -366,7 +365,7 @@ class QueryRun:
         driver = self._driver
         if driver is None:
             raise PeerGone("the driver is gone")
-        return doors_of(driver).try_write(path)
+        return rpc_stub_of(driver).try_write(path)
 
     def _note(self, operation: Operation) -> None:
         with self._lock:

@@ -29,7 +29,6 @@ class DriverOfQuery(SignalledProcess):
     """The driver's process with its JVM; implements ``barrier_tck.faults.targets.StorageUser``."""
 
     def __init__(self, pid: int, storage: CheckpointOutages) -> None:
-        """Take hold of the process, and of the storage that its successor starts from."""
         super().__init__(pid, f"driver process (pid {pid})", lambda: None, with_children=True)
         self._storage = storage
 

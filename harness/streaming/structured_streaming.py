@@ -37,7 +37,7 @@ from barrier_tck.harness.streaming.checkpoint_outages import CheckpointOutages
 from barrier_tck.harness.streaming.committed_output import CommittedOutput
 from barrier_tck.harness.streaming.disturbed_writes import JARS, jar_of_writes
 from barrier_tck.harness.streaming.query_definition import QueryDefinition, QueryPlace
-from barrier_tck.harness.streaming.query_doors import JudgeDoors, JudgeOrder, QueryOrder, TaskReports
+from barrier_tck.harness.streaming.query_rpc import JudgeOrder, JudgeRpc, QueryOrder, TaskReports
 from barrier_tck.harness.streaming.query_run import QueryDrivers, QueryRun
 from barrier_tck.harness.streaming.query_targets import TASKS
 from barrier_tck.harness.streaming.state_in_between import StateInBetween
@@ -112,7 +112,6 @@ class StructuredStreaming:
     output_judge = CommittedOutput.name
 
     def __init__(self, job: QueryDefinition) -> None:
-        """Take the job; this starts nothing."""
         self._job = job
         self._config: ClusterConfig
         self.use_cluster(
@@ -183,7 +182,7 @@ class StructuredStreaming:
 
     @property
     def _has_hosts(self) -> bool:
-        """Tell whether the hosts of the cluster can be hit as a whole."""
+        """Whether the hosts of the cluster can be hit as a whole."""
         return isinstance(self._config, DockerClusterConfig)
 
     def use_cluster(self, config: ClusterConfig) -> None:
@@ -302,10 +301,10 @@ class StructuredStreaming:
 
     def _open_judge(self, process: DriverProcess) -> None:
         with contextlib.suppress(OperatingError):  # the first judgement tells what is wrong
-            _doors_of_judge(process).open_session(self._small())
+            _rpc_stub_of_judge(process).open_session(self._small())
 
     def _judged(self, process: DriverProcess, order: JudgeOrder) -> OutputComparison:
-        judge = _doors_of_judge(process)
+        judge = _rpc_stub_of_judge(process)
         try:
             judge.open_session(self._small())
             return judge.judge(order)
@@ -314,7 +313,7 @@ class StructuredStreaming:
 
     def _judged_state(self, process: DriverProcess, order: JudgeOrder) -> StateComparison:
         try:
-            return _doors_of_judge(process).judge_state(order)
+            return _rpc_stub_of_judge(process).judge_state(order)
         except RemoteError as error:
             return StateComparison(problem=str(error))
 
@@ -342,8 +341,8 @@ class StructuredStreaming:
             os.utime(file, (_FIRST_AT.timestamp() + number,) * 2)
 
 
-def _doors_of_judge(process: DriverProcess) -> JudgeDoors:
-    return process.peer.remote("judge", JudgeDoors)  # type: ignore[type-abstract]
+def _rpc_stub_of_judge(process: DriverProcess) -> JudgeRpc:
+    return process.peer.remote("judge", JudgeRpc)  # type: ignore[type-abstract]
 
 
 def _tables(plan: TrialPlan, number: int) -> list[pa.Table]:

@@ -18,7 +18,6 @@ class Bounded(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     def __post_init__(self) -> None:
-        """Check every field that has bounds."""
         for name, kind in _bounded_fields(type(self)):
             problem = problem_of_value(getattr(self, name), kind, name)
             if problem is not None:

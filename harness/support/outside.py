@@ -31,7 +31,7 @@ class _TooLate(TooLate):
 
 
 def is_target(name: str) -> bool:
-    """Tell whether a name has the form ``package.module:Factory``."""
+    """Return whether a name has the form ``package.module:Factory``."""
     module, colon, factory = name.partition(":")
     return bool(colon) and factory.isidentifier() and all(part.isidentifier() for part in module.split("."))
 
@@ -55,7 +55,7 @@ def imported(target: str, what: str) -> Callable[..., object]:
     """
     module, _, name = target.partition(":")
     failure = f"the {what} {shown(target)} cannot be imported"
-    with _told(failure):
+    with _rendered(failure):
         try:
             found = importlib.import_module(module)
         except ModuleNotFoundError as error:
@@ -84,7 +84,7 @@ def make(target: str, what: str, kind: type, *arguments: object) -> Any:
     something.
     """
     factory = imported(target, what)
-    with _told(f"the {what} {shown(target)} cannot be made"):
+    with _rendered(f"the {what} {shown(target)} cannot be made"):
         made = factory(*arguments)
         missing = [name for name in vars(kind) if not name.startswith("_") and not hasattr(made, name)]
     if missing or isinstance(made, type):
@@ -100,7 +100,7 @@ def _article(noun: str) -> str:
 
 
 @contextlib.contextmanager
-def _told(failure: str) -> Iterator[None]:
+def _rendered(failure: str) -> Iterator[None]:
     """Turn every failure into a UsageProblem, except errors of our own families."""
     try:
         with limited(SECONDS_MAX, _TooLate):

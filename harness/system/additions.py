@@ -78,10 +78,10 @@ class TakesSettings(Protocol):
 
 
 @runtime_checkable
-class NotesPassages(Protocol):
+class TracesMessages(Protocol):
     """A system that can note what passes its channels around barriers, but does so only if it is asked."""
 
-    def noting_passages(self) -> SystemUnderTest:
+    def tracing_messages(self) -> SystemUnderTest:
         """Return a system like this one, whose outcomes hold these notes; trials take the same steps with it."""
 
 

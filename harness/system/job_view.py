@@ -63,7 +63,7 @@ class SubtaskView(msgspec.Struct, frozen=True):
         return self.vertex, () if self.vertex else self.roles
 
     def is_like(self, other: SubtaskView) -> bool:
-        """Tell whether two subtasks do the same."""
+        """Return whether two subtasks do the same."""
         return self.work == other.work
 
 
@@ -84,7 +84,6 @@ class JobView(msgspec.Struct, frozen=True, dict=True):
     """Points that are sure to be passed once more than ``passes`` says if the process that stands there is killed."""
 
     def __post_init__(self) -> None:
-        """Raise an error, which names the system's mistake, if the view contradicts itself."""
         for problem in _problems(self):
             raise UsageError(f"the system's view of the job contradicts itself: {problem}")
 

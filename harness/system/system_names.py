@@ -50,7 +50,7 @@ def open_system(name: str) -> SystemUnderTest:
 
 
 def is_ours(system: SystemUnderTest) -> bool:
-    """Tell whether a system ships with the project: then its failure is a bug of the project."""
+    """Return whether a system ships with the project: then its failure is a bug of the project."""
     return reference_of(system) in _OURS
 
 

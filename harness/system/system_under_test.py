@@ -12,7 +12,7 @@ from barrier_tck.faults.targets import Targets
 from barrier_tck.faults.vocabulary import ProtocolPoint
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.history import History
-from barrier_tck.harness.record.passages import Passage
+from barrier_tck.harness.record.message_trace import TraceEvent
 from barrier_tck.harness.record.records import AttemptRecord, CheckpointRecord, SnapshotRecord
 from barrier_tck.harness.system.job_view import JobView
 
@@ -118,7 +118,7 @@ class TrialOutcome:
     """Named numbers, units in the name."""
     refused_connections: dict[str, int] = field(default_factory=dict)
     """How many connections the system refused, by a name for the reason."""
-    passages: tuple[Passage, ...] = ()
+    passages: tuple[TraceEvent, ...] = ()
     """What passed the channels around barriers, for pictures of cuts; empty if the system does not note it."""
 
 

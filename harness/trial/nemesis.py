@@ -84,7 +84,6 @@ class Nemesis:
     """Implements ``harness.system.system_under_test.NemesisHooks`` for one trial; each trial needs its own."""
 
     def __init__(self, schedule: Sequence[ScheduledFault], inject: Inject = inject) -> None:
-        """Take the plan's schedule; ``inject`` is replaced in tests only."""
         self._inject = inject
         self._lock = threading.Lock()
         self._targets: Targets | None = None
@@ -286,7 +285,7 @@ def _record(entry: _Entry) -> FaultRecord:
     trigger = entry.planned.trigger
     return FaultRecord(
         index=entry.index,
-        label=entry.planned.fault.told(),
+        label=entry.planned.fault.description(),
         kind=tag_of(entry.planned.fault),
         trigger=describe(trigger),
         point=trigger.point.value if isinstance(trigger, After) else None,

@@ -31,7 +31,7 @@ def check_plan(plan: TrialPlan, system: SystemUnderTest, source: str = "the plan
     _check_settings(plan, system, source)
     _check_fields(plan, system, source)
     _check_mode(plan, system, source)
-    _check_room(plan, source)
+    _check_capacity(plan, source)
     view = _view_of(plan, system, source)
     try:
         validate(plan.faults, view.names, view.connections)
@@ -99,7 +99,7 @@ def _check_mode(plan: TrialPlan, system: SystemUnderTest, source: str) -> None:
         )
 
 
-def _check_room(plan: TrialPlan, source: str) -> None:
+def _check_capacity(plan: TrialPlan, source: str) -> None:
     """Raise UsageProblem if a job has no room though every executor is there; it could only wait until it fails."""
     deployment = plan.deployment
     if deployment.slots_per_executor is None or not plan.job.vertices:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan
-from barrier_tck.harness.record.passages import Sent, What
+from barrier_tck.harness.record.message_trace import Sent, What
 from barrier_tck.harness.record.records import AttemptRecord, CheckpointRecord, SnapshotRecord
 from benchmarks import protocols
 from benchmarks.benchmark_trials import text_table

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barrier_tck.faults.kinds.disturb_writes import DisturbWrites
-from barrier_tck.faults.targets import WriteTrouble
+from barrier_tck.faults.targets import WriteFault
 from tests.harness.fake_system import FakeTargets, FakeWrites
 
 
@@ -22,8 +22,8 @@ class OneWriter(FakeTargets):
 
 def test_disturbed_writes_are_proved_by_one_that_was() -> None:
     writes = FakeWrites("the writes")
-    found = DisturbWrites(WriteTrouble.SLOW, 2, 40).inject(OneWriter(writes))
-    assert found.fired and found.heal is None and writes.disturbed == (WriteTrouble.SLOW, 2, 40)
+    found = DisturbWrites(WriteFault.SLOW, 2, 40).inject(OneWriter(writes))
+    assert found.fired and found.heal is None and writes.disturbed == (WriteFault.SLOW, 2, 40)
 
 
 @pytest.mark.parametrize(
@@ -36,11 +36,11 @@ def test_disturbed_writes_are_proved_by_one_that_was() -> None:
 )
 def test_writes_that_nobody_made_did_not_fire(writes: FakeWrites | None, outcome: str, told: str) -> None:
     targets = OneWriter(writes) if writes is not None else FakeTargets(missing=("writes",))
-    found = DisturbWrites(WriteTrouble.FULL, 2).inject(targets, lambda seconds: None)
+    found = DisturbWrites(WriteFault.FULL, 2).inject(targets, lambda seconds: None)
     assert found.outcome == outcome and told in found.reason
 
 
 def test_only_a_slow_write_is_late() -> None:
-    for trouble, latency_ms in ((WriteTrouble.SLOW, 0), (WriteTrouble.FULL, 1)):
+    for trouble, latency_ms in ((WriteFault.SLOW, 0), (WriteFault.FULL, 1)):
         with pytest.raises(ValueError, match="a write that is slow has one"):
             DisturbWrites(trouble, 1, latency_ms)

@@ -48,7 +48,7 @@ from barrier_tck.faults.targets import (
     Impairment,
     Peers,
     ProcessTarget,
-    WriteTrouble,
+    WriteFault,
 )
 from tests.harness.fake_system import (
     FakeCopies,
@@ -97,7 +97,7 @@ STORE: tuple[Fault, ...] = (
     DelayObjectStore(30, 20),
     CutObjectStore(20),
 )
-WRITES: tuple[Fault, ...] = (DisturbWrites(WriteTrouble.FULL, 2), DisturbWrites(WriteTrouble.SLOW, 2, 40))
+WRITES: tuple[Fault, ...] = (DisturbWrites(WriteFault.FULL, 2), DisturbWrites(WriteFault.SLOW, 2, 40))
 FAULTS: tuple[Fault, ...] = (
     *KILLS,
     *PAUSES,
@@ -139,7 +139,7 @@ def test_storage_is_hidden_only_from_a_process_that_can_be_kept_from_it() -> Non
     found = fault.inject(OneTarget(plain))
     assert found.outcome == "skipped" and "storage" in found.reason and not plain.dead
     assert fault.inject(OneTarget(user)).fired and user.dead and user.hidden_ms == 20
-    assert fault.told() == "crash coordinator, storage unreadable for 20 ms"
+    assert fault.description() == "crash coordinator, storage unreadable for 20 ms"
 
 
 @pytest.mark.parametrize(
@@ -397,7 +397,11 @@ def test_every_fault_names_its_subtasks_and_can_be_aimed_at_others() -> None:
     for fault in FAULTS:
         other = fault.renamed(lambda name: name.replace("[0]", "[1]"))
         assert other.subtasks == tuple(name.replace("[0]", "[1]") for name in fault.subtasks)
-        assert type(other) is type(fault) and other.heals_after_ms == fault.heals_after_ms and other.told()
+        assert (
+            type(other) is type(fault)
+            and other.heals_after_ms == fault.heals_after_ms
+            and other.description()
+        )
 
 
 def test_a_partition_whose_subtasks_get_one_name_names_it_once() -> None:

@@ -78,4 +78,4 @@ def test_a_fault_must_define_what_its_base_leaves_open() -> None:
         """Defines nothing."""
 
     with pytest.raises(NotImplementedError):
-        Unfinished().told()
+        Unfinished().description()

@@ -19,7 +19,7 @@ from barrier_tck.faults.targets import (
     Peers,
     ProcessTarget,
     TargetGone,
-    WriteTrouble,
+    WriteFault,
 )
 from barrier_tck.faults.upload_moment import UploadMoment
 from barrier_tck.faults.vocabulary import After, ProtocolPoint
@@ -168,9 +168,9 @@ class FakeWrites:
         self.description = description
         self.gone = gone
         self.stubborn = stubborn
-        self.disturbed: tuple[WriteTrouble, int, int] | None = None
+        self.disturbed: tuple[WriteFault, int, int] | None = None
 
-    def disturb(self, trouble: WriteTrouble, times: int, latency_ms: int) -> None:
+    def disturb(self, trouble: WriteFault, times: int, latency_ms: int) -> None:
         if self.gone:
             raise TargetGone(self.description)
         self.disturbed = trouble, times, latency_ms

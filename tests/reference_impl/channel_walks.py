@@ -114,7 +114,7 @@ class ChannelWalk(Walk):
         return self.chance.choice(queues).pop(0) if queues else None
 
     def is_triggered(self) -> bool:
-        """Tell whether no barrier begins a checkpoint any more."""
+        """Return whether no barrier begins a checkpoint any more."""
         return all(self.machine.closed)
 
     def tell(self, event: Any) -> None:

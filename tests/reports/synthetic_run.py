@@ -172,7 +172,7 @@ def _fault(index: int, scheduled: ScheduledFault, fired_at: float | None, attemp
     trigger = scheduled.trigger
     return FaultRecord(
         index=index,
-        label=scheduled.fault.told(),
+        label=scheduled.fault.description(),
         kind=str(scheduled.fault.__struct_config__.tag),
         trigger=f"after {trigger.point.value}, 2nd time"
         if isinstance(trigger, After)

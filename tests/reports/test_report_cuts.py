@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from barrier_tck.harness.plan.trial_plan import CheckpointingMode, CheckpointPlan
-from barrier_tck.harness.record.passages import CutTaken, InFlightKept, Passage, Sent, Taken, What
+from barrier_tck.harness.record.message_trace import CutTaken, InFlightKept, Sent, Taken, TraceEvent, What
 from barrier_tck.harness.record.records import CheckpointRecord, TrialRecord
-from barrier_tck.harness.record.run_directory import write_passages
+from barrier_tck.harness.record.run_directory import write_message_trace
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.reports.cut import NoCut, Side, cut_of
 from barrier_tck.reports.cut_page import render_cut
@@ -38,9 +38,9 @@ def record_with(
     )
 
 
-def one_channel(sent_before: int, taken_before: int, batches: int = 10) -> list[Passage]:
+def one_channel(sent_before: int, taken_before: int, batches: int = 10) -> list[TraceEvent]:
     """Return the notes of a channel: batch n is sent at 10n and taken at 10n + 5, snapshots lie between batches."""
-    notes: list[Passage] = []
+    notes: list[TraceEvent] = []
     for position in range(batches):
         notes.append(Sent(1, "read[0]", 10.0 * position, CHANNEL, position, records=2))
         notes.append(Taken(1, "keep[0]", 10.0 * position + 5, CHANNEL, position, records=2))
@@ -72,7 +72,7 @@ def test_the_side_of_a_batch_follows_from_what_both_ends_had_counted(
         if batch.side not in (Side.BEFORE, Side.AFTER)
     ]
     assert found == crossing
-    assert said in cut.told()
+    assert said in cut.rendered()
     assert cut.is_sound is (not crossing)
     before = [batch.position for batch in channel.batches if batch.side is Side.BEFORE]
     assert before == list(range(min(sent, taken)))
@@ -81,7 +81,7 @@ def test_the_side_of_a_batch_follows_from_what_both_ends_had_counted(
 def test_what_comes_early_is_allowed_in_at_least_once_mode_and_looks_different() -> None:
     cut = cut_of(record_with(("read[0]", "keep[0]"), "at_least_once"), one_channel(5, 6), 3)
     assert cut.is_sound
-    assert "At-least-once mode allows this" in cut.told()
+    assert "At-least-once mode allows this" in cut.rendered()
     assert "early-allowed" in picture_of(cut).styles
     strict = cut_of(record_with(("read[0]", "keep[0]")), one_channel(5, 6), 3)
     assert "early" in picture_of(strict).styles
@@ -107,7 +107,7 @@ def test_a_subtask_without_a_snapshot_interrupts_the_cut_and_is_named() -> None:
     record = record_with(("read[0]", "keep[0]", "out[0]"))
     aborted = msgspec.structs.replace(record.checkpoints[0], status="aborted")
     cut = cut_of(msgspec.structs.replace(record, checkpoints=(aborted,)), notes, 3)
-    assert "Without a snapshot: keep[0], out[0]" in cut.told()
+    assert "Without a snapshot: keep[0], out[0]" in cut.rendered()
     picture = picture_of(cut)
     assert "unknown" in picture.styles
     assert len(picture.cut) == 1
@@ -118,7 +118,7 @@ def test_a_subtask_without_a_part_of_a_completed_checkpoint_is_said_to_have_fini
     notes = [one for one in one_channel(5, 5) if not (isinstance(one, CutTaken) and one.subtask == "keep[0]")]
     cut = cut_of(record_with(("read[0]", "keep[0]")), notes, 3)
     assert (cut.finished, cut.without_snapshot) == (("keep[0]",), ())
-    assert "Finished before it: keep[0]." in cut.told()
+    assert "Finished before it: keep[0]." in cut.rendered()
     assert [lane.label for lane in picture_of(cut).lanes] == ["read[0]", "keep[0] (finished)"]
 
 
@@ -183,7 +183,7 @@ def test_a_batch_that_a_snapshot_holds_though_it_was_not_in_flight_is_shown(
     (channel,) = cut.channels
     assert [batch.position for batch in channel.batches if batch.side is Side.EXTRA] == extra
     assert not cut.is_sound
-    assert "too many as in flight" in cut.told()
+    assert "too many as in flight" in cut.rendered()
     assert ("extra" in picture_of(cut).styles) is bool(extra)
 
 
@@ -194,7 +194,7 @@ def test_what_could_not_be_counted_shows_no_error_that_nobody_saw() -> None:
 
 
 def test_a_batch_that_was_restored_at_its_receiver_has_no_sending() -> None:
-    notes: list[Passage] = [
+    notes: list[TraceEvent] = [
         Taken(2, "keep[0]", 3.0, CHANNEL, -2),
         Taken(2, "keep[0]", 9.0, CHANNEL, -1),
         CutTaken(2, "read[0]", 4.0, 3, {CHANNEL: 0}, {}),
@@ -207,17 +207,17 @@ def test_a_batch_that_was_restored_at_its_receiver_has_no_sending() -> None:
     )
     cut = cut_of(record, notes, 3)
     assert [batch.side for batch in cut.channels[0].batches] == [Side.BEFORE, Side.IN_FLIGHT]
-    assert "and the snapshot holds the 1 batch in flight" in cut.told()
+    assert "and the snapshot holds the 1 batch in flight" in cut.rendered()
     assert "restored in flight; its sending was not noted" in " ".join(
         line.title for line in picture_of(cut).lines
     )
 
 
-def many_lanes(early: int = 0) -> tuple[TrialRecord, list[Passage]]:
+def many_lanes(early: int = 0) -> tuple[TrialRecord, list[TraceEvent]]:
     """Return thirty lanes with 14 x 15 channels and thousands of batches; on the first channel some come early."""
     senders = [f"read[{n}]" for n in range(14)]
     receivers = [f"keep[{n}]" for n in range(15)]
-    notes: list[Passage] = []
+    notes: list[TraceEvent] = []
     for sender in senders:
         for receiver in receivers:
             channel = f"{sender}->{receiver}"
@@ -260,7 +260,7 @@ def test_thousands_of_batches_on_thirty_lanes_are_a_bounded_picture_that_says_wh
         assert f"{early + 20 - len(crossing):,} more batches" in picture.bands[0].title
         assert cut.channels[0].early == early + 20
     directory = write_run(tmp_path / "run", [record])
-    write_passages(directory / "trials" / "00000", notes)
+    write_message_trace(directory / "trials" / "00000", notes)
     paths = write_reports(load_run(directory), [Wanted(0, 3)])
     assert paths.html.stat().st_size < 1_500_000
     assert [path.stat().st_size < 400_000 for path in paths.cuts] == [True]
@@ -273,7 +273,7 @@ def test_a_page_of_a_cut_of_chandy_and_lamport_speaks_of_markers(tmp_path: Path)
         record, plan=msgspec.structs.replace(record.plan, checkpoints=checkpoints)
     )
     directory = write_run(tmp_path / "run", [marked])
-    write_passages(directory / "trials" / "00000", one_channel(5, 5))
+    write_message_trace(directory / "trials" / "00000", one_channel(5, 5))
     (path,) = write_reports(load_run(directory), [Wanted(0, 3)]).cuts
     shown = re.sub(r"<(?!title|/)[^>]*>", " ", path.read_text().partition("<body")[2]).lower()
     assert f"{CHANNEL}: marker 3" in unescape(shown)
@@ -289,7 +289,7 @@ def test_many_cuts_leave_the_report_small_and_each_has_its_own_page(tmp_path: Pa
         records.append(record)
     directory = write_run(tmp_path / "run", records, valid_kept=6)
     for trial in range(6):
-        write_passages(directory / "trials" / f"{trial:05d}", notes)
+        write_message_trace(directory / "trials" / f"{trial:05d}", notes)
     paths = write_reports(load_run(directory), [Wanted(trial, 3) for trial in range(6)])
     assert len(paths.cuts) == 6
     assert paths.html.stat().st_size < 1_500_000
@@ -334,7 +334,7 @@ def test_the_finding_names_the_checkpoint_that_is_shown(tmp_path: Path) -> None:
 def test_hostile_names_stay_text(tmp_path: Path) -> None:
     name = '"><script>alert(1)</script>[0]'
     channel = f"{name}->keep[0]"
-    notes: list[Passage] = [
+    notes: list[TraceEvent] = [
         Sent(1, name, 1.0, channel, 0, records=1),
         Taken(1, "keep[0]", 2.0, channel, 0, records=1),
         CutTaken(1, name, 3.0, 3, {channel: 1}, {}),
@@ -342,7 +342,7 @@ def test_hostile_names_stay_text(tmp_path: Path) -> None:
     ]
     record = record_with((name, "keep[0]"))
     directory = write_run(tmp_path / "run", [record])
-    write_passages(directory / "trials" / "00000", notes)
+    write_message_trace(directory / "trials" / "00000", notes)
     run = load_run(directory)
     (view,) = cut_views(run, [Wanted(0, 3)])
     page = render_cut(run, view)
@@ -354,7 +354,7 @@ def test_hostile_names_stay_text(tmp_path: Path) -> None:
 
 def test_a_page_of_a_cut_fetches_nothing_and_links_back_to_its_place_in_the_report(tmp_path: Path) -> None:
     directory = write_run(tmp_path / "run", [record_with(("read[0]", "keep[0]"))])
-    write_passages(directory / "trials" / "00000", one_channel(5, 6))
+    write_message_trace(directory / "trials" / "00000", one_channel(5, 6))
     paths = write_reports(load_run(directory), [Wanted(0, 3)])
     page, report = paths.cuts[0].read_text(), paths.html.read_text()
     assert "default-src 'none'" in page

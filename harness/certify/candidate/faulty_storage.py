@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from barrier_tck.harness.certify.candidate_wire import StorageTrouble
+from barrier_tck.harness.certify.candidate_wire import StorageFault
 from barrier_tck.reference_impl.runtime_errors import StorageError
 from barrier_tck.reference_impl.storage.filesystem import LocalFileSystem, OutputStream
 
@@ -12,14 +12,13 @@ STAND_STILL_S_MAX = 120.0
 """After this many seconds an asynchronous part that is never told to continue gives up."""
 
 
-class TroubledFiles(LocalFileSystem):
+class FaultyFiles(LocalFileSystem):
     """The files of one snapshot. They count operations, and may fail at one or stop before one.
 
     Nothing is forced to disk, because only processes die here, never the machine.
     """
 
-    def __init__(self, root: str, fault: StorageTrouble | None = None) -> None:
-        """Take the root and the failure."""
+    def __init__(self, root: str, fault: StorageFault | None = None) -> None:
         super().__init__(root)
         self._fault = fault
         self._operations = 0
@@ -63,17 +62,17 @@ class TroubledFiles(LocalFileSystem):
     def create(self, path: str) -> OutputStream:
         """Create a file, unless storage fails."""
         self.step("create")
-        return _TroubledStream(super().create(path), self)
+        return _FaultyStream(super().create(path), self)
 
     def sync_directory(self, path: str) -> None:
         """Count it."""
         self.step("sync_directory")
 
 
-class _TroubledStream:
+class _FaultyStream:
     """A stream that asks its file system before each operation."""
 
-    def __init__(self, inner: OutputStream, files: TroubledFiles) -> None:
+    def __init__(self, inner: OutputStream, files: FaultyFiles) -> None:
         self._inner = inner
         self._files = files
 

@@ -95,7 +95,6 @@ class ExitsWhileWriting(HeapStateBackend):
     """Ends its process in the middle of a store's life."""
 
     def new_store(self, scope: StateScope) -> HeapStateStore:
-        """Return a store that exits."""
         return _ExitingStore(scope)
 
 

@@ -17,7 +17,6 @@ class OutsideFiles:
     """Notes which files this process opens for writing: from Python's audit events, and from open descriptors."""
 
     def __init__(self) -> None:
-        """Start to take notes; this cannot be stopped."""
         # Libraries keep their caches here.
         self._allowed = [os.path.expanduser("~/.cache") + os.sep]
         self._seen: dict[str, None] = {}

@@ -40,7 +40,6 @@ class Broken(Exception):
     """A storage breaks a clause; the message says how."""
 
     def __init__(self, clause: str, message: str) -> None:
-        """Take the clause and what was seen."""
         super().__init__(message)
         self.clause = clause
 

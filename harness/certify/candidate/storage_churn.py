@@ -50,7 +50,7 @@ def constant_data_never_fills_it(bench: StorageBench) -> None:
             churn.compare(held, churn.round())
     except StorageError as error:
         raise Broken(
-            FAILS, f"{churn.told}, and never much was needed at once, but then it failed: {error}"
+            FAILS, f"{churn.description}, and never much was needed at once, but then it failed: {error}"
         ) from error
 
 
@@ -76,7 +76,7 @@ class _Churn:
         self._newest = 1
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """Say what was done so far."""
         written = f"files of {self._piece:,} bytes were written and deleted, up to checkpoint {self._newest}"
         return f"{written}, and ids were reserved {self._overwrites} times for each"
@@ -111,9 +111,9 @@ class _Churn:
         """Demand that it holds no more than after the first round, and that the retained checkpoint is there."""
         bench = self._bench
         grown = after[0] - before[0]
-        told = f"{self.told}: the same amount is needed, and {grown:,} bytes more are held"
+        told = f"{self.description}: the same amount is needed, and {grown:,} bytes more are held"
         bench.require(FAILS, grown <= _GROWS_BYTES, told)
-        told = f"{self.told}: there were {before[1]} files, and now there are {after[1]}"
+        told = f"{self.description}: there were {before[1]} files, and now there are {after[1]}"
         bench.require(FAILS, after[1] == before[1], told)
         assert self._retained is not None
         require_whole(bench, self._retained[0], FAILS, "after many others were discarded")

@@ -77,13 +77,12 @@ class JobWithClaims:
     """One job, the other jobs whose savepoints it starts from, and the model of them."""
 
     def __init__(self, bench: StorageBench, seed: int) -> None:
-        """Begin a job of which nothing is there."""
         self._bench = bench
         self._random = random.Random(seed)
         self._job = f"job-{seed}"
         self._origins = [f"{name}-{seed}" for name in _ORIGINS]
         self._taken = dict.fromkeys(self._origins, 0)
-        self._told: list[str] = []
+        self._rendered: list[str] = []
         self._storage = bench.open(self._job)
         self._storage.reserve(CheckpointId(1), ATTEMPT)
         self._model = _Model(reserved=1)
@@ -329,11 +328,11 @@ class JobWithClaims:
                 self._require(SAVEPOINTS, len(read) == handle.size, f"{what} has {len(read)} bytes")
 
     def _tell(self, what: str) -> None:
-        self._told.append(what)
+        self._rendered.append(what)
 
     @property
     def _when(self) -> str:
-        return f"after: {'; '.join(self._told)}"
+        return f"after: {'; '.join(self._rendered)}"
 
     def _require(self, clause: str, holds: bool, message: str) -> None:
         self._bench.require(clause, holds, "" if holds else f"{message} ({self._when})")

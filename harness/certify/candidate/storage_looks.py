@@ -26,7 +26,7 @@ def read_whole(storage: CheckpointStorage, handle: StateHandle, clause: str, wha
 
 
 def is_there(storage: CheckpointStorage, handle: StateHandle) -> bool:
-    """Tell whether a state file can be read."""
+    """Return whether a state file can be read."""
     try:
         storage.read(handle)
     except StorageError:

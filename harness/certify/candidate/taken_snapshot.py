@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from barrier_tck.harness.certify.candidate.faulty_storage import TroubledFiles
+from barrier_tck.harness.certify.candidate.faulty_storage import FaultyFiles
 from barrier_tck.reference_impl.protocol.messages import StateHandle
 from barrier_tck.reference_impl.state.backend import SnapshotFuture
 
@@ -12,7 +12,7 @@ from barrier_tck.reference_impl.state.backend import SnapshotFuture
 class TakenSnapshot:
     """A snapshot whose synchronous part is done."""
 
-    def __init__(self, future: SnapshotFuture[tuple[StateHandle, ...]], files: TroubledFiles) -> None:
+    def __init__(self, future: SnapshotFuture[tuple[StateHandle, ...]], files: FaultyFiles) -> None:
         self.future = future
         self.files = files
         self.result: tuple[StateHandle, ...] | None = None

@@ -28,7 +28,7 @@ import msgspec
 import psutil
 
 from barrier_tck.harness.certify import candidate_wire as wire
-from barrier_tck.harness.certify.candidate.faulty_storage import TroubledFiles
+from barrier_tck.harness.certify.candidate.faulty_storage import FaultyFiles
 from barrier_tck.harness.certify.candidate.outside_files import OutsideFiles
 from barrier_tck.harness.certify.candidate.process_resources import (
     descriptors,
@@ -107,7 +107,6 @@ class Worker:
     """Holds the backend and its stores, and answers one request at a time."""
 
     def __init__(self, outside: OutsideFiles) -> None:
-        """Start with nothing loaded."""
         self._outside = outside
         self._make: Callable[[], StateBackend] | None = None
         self._backend: StateBackend | None = None
@@ -124,7 +123,7 @@ class Worker:
             return wire.Reply(error=error.kind, message=str(error))
         except Exception as error:  # noqa: BLE001 - whatever it raises is the answer
             kind = next((name for family, name in _ERRORS if isinstance(error, family)), "other")
-            text = _said(error)
+            text = _error_text(error)
             if kind == "other":
                 text += _where(error)
             return wire.Reply(error=kind, message=text)
@@ -157,7 +156,7 @@ class Worker:
             restored=CheckpointId(request.restored) if request.restored else None,
         )
         handles = [msgspec.msgpack.decode(handle.packed, type=StateHandle) for handle in request.restore]
-        files = TroubledFiles(request.storage or self._storage)
+        files = FaultyFiles(request.storage or self._storage)
         store = self._backend.open(scope, handles, self._checkpoints(files))
         _require(store, _STORE, f"open() returned {store!r}, which is not a keyed state store")
         self._stores[request.store] = _Opened(store, scope)
@@ -229,7 +228,7 @@ class Worker:
     def _do_snapshot(self, request: wire.SnapshotRequest) -> wire.Reply:
         opened = self._stores[request.store]
         store, scope = opened.store, opened.scope
-        files = TroubledFiles(self._storage, request.fault)
+        files = FaultyFiles(self._storage, request.fault)
         attempt, subtask = AttemptNumber(scope.attempt), SubtaskId(VERTEX, scope.subtask_index)
         checkpoint = CheckpointId(request.checkpoint)
         storage, place = self._checkpoints(files), (checkpoint, attempt, subtask, OPERATOR)
@@ -302,7 +301,7 @@ class Worker:
 
     def _failed(self, error: Exception) -> wire.Reply:
         kind = next((name for family, name in _ERRORS if isinstance(error, family)), "other")
-        return wire.Reply(error=kind, message=_said(error))
+        return wire.Reply(error=kind, message=_error_text(error))
 
     def _do_notify(self, request: wire.NotifyRequest) -> wire.Reply:
         checkpoint = CheckpointId(request.checkpoint)
@@ -316,13 +315,13 @@ class Worker:
 
     def _do_digest(self, request: wire.DigestRequest) -> wire.Reply:
         handle = msgspec.msgpack.decode(request.handle.packed, type=StateHandle)
-        content = self._checkpoints(TroubledFiles(self._storage)).read(handle)
+        content = self._checkpoints(FaultyFiles(self._storage)).read(handle)
         return wire.Reply(f"{len(content)} bytes with SHA-256 {hashlib.sha256(content).hexdigest()[:16]}")
 
     def _do_discard(self, request: wire.DiscardRequest) -> wire.Reply:
         subtask = self._stores[request.store].scope.subtask_index
         mine = f"/chk-{request.checkpoint}/{VERTEX}-{subtask}-"
-        files = TroubledFiles(self._storage)
+        files = FaultyFiles(self._storage)
         for path in self._checkpoints(files).files():
             if mine in path:
                 files.delete(path)
@@ -348,7 +347,7 @@ class Worker:
             children=len(process.children(recursive=True)),
             memory_bytes=memory.rss - memory.shared,
             work_files=files_below(self._work),
-            storage_files=tuple(self._checkpoints(TroubledFiles(self._storage)).files()),
+            storage_files=tuple(self._checkpoints(FaultyFiles(self._storage)).files()),
             outside_files=self._outside.files(),
         )
         return wire.Reply(held)
@@ -368,11 +367,11 @@ class Worker:
     def _store(self, request: Any) -> KeyedStateStore:
         return self._stores[request.store].store
 
-    def _checkpoints(self, files: TroubledFiles) -> FileCheckpointStorage:
+    def _checkpoints(self, files: FaultyFiles) -> FileCheckpointStorage:
         return FileCheckpointStorage(files, JOB)
 
 
-def _said(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     """Return an error as one text, its type without the module."""
     text = "".join(traceback.format_exception_only(error)).strip()
     kind = type(error)

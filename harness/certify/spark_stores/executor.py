@@ -46,7 +46,6 @@ class StoreExecutor:
         settings: dict[str, str],
         storage: Mapping[str, str],
     ) -> None:
-        """Make the provider; ``storage`` has settings of Hadoop's."""
         self.process = process
         self.layout = layout
         jvm = process.jvm
@@ -120,7 +119,6 @@ class StoreExecutor:
             self._store.merge(self._key(key), self._value(value), family.name)
 
     def remove(self, family: Family, key: Key) -> None:
-        """Remove a key."""
         with self.process.calls():
             self._store.remove(self._key(key), family.name)
 
@@ -136,7 +134,6 @@ class StoreExecutor:
             return None if row is None else _text(row)
 
     def values(self, family: Family, key: Key) -> tuple[str, ...]:
-        """Return all values of a key."""
         with self.process.calls():
             found = self._store.valuesIterator(self._key(key), family.name)
             return tuple(_text(row) for row in _each(found))

@@ -53,7 +53,6 @@ class Died(Exception):
     """The JVM is gone, or did not answer in time; ``hung`` tells which."""
 
     def __init__(self, message: str, hung: bool = False) -> None:
-        """Take the sentence."""
         super().__init__(message)
         self.hung = hung
 
@@ -137,7 +136,7 @@ class JavaProcess:
         try:
             yield
         except Py4JJavaError as error:
-            raise Raised(_told(error.java_exception)) from error
+            raise Raised(_rendered(error.java_exception)) from error
         except Py4JNetworkError as error:
             raise self._died() from error
         except (Py4JError, OSError) as error:
@@ -190,7 +189,7 @@ class JavaProcess:
         return Died(f"the JVM ended with {how}")
 
 
-def _told(exception: Any) -> str:
+def _rendered(exception: Any) -> str:
     """Return class and message of an exception and of its innermost cause, on one line each."""
     causes = [exception]
     while causes[-1].getCause() is not None and len(causes) < 10:

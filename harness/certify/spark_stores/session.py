@@ -71,7 +71,6 @@ class StoreSession:
     """How long the last commit and the last maintenance took; kills are aimed with it, on slow machines too."""
 
     def __post_init__(self) -> None:
-        """Start at version 0."""
         self.model = VersionedStore(tuple(family.name for family in self.layout.families), RETAINED)
         self._compare = Comparisons(self.layout, self.model, self.shown)
         if self.disturbed:

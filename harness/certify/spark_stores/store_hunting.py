@@ -56,7 +56,7 @@ class _Hunt:
 
     @property
     def over(self) -> bool:
-        """Tell whether nothing more is played."""
+        """Whether nothing more is played."""
         if self.processes.remaining_s < 0:
             return True
         return self.gives_up_at is not None and time.monotonic() > self.gives_up_at
@@ -157,7 +157,7 @@ def check_store(
             seed=seed,
             shown={promise: hunt.shown[promise] for promise in one.promises if hunt.shown[promise]},
             violated=violated,
-            sequence=tuple(steps.words(step) for step in failure.steps) if failure else (),
+            sequence=tuple(steps.description_of(step) for step in failure.steps) if failure else (),
         ),
         failure,
     )

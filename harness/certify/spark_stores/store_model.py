@@ -43,7 +43,6 @@ class VersionedStore:
     """The versions of one store."""
 
     def __init__(self, families: tuple[str, ...], retained: int) -> None:
-        """Start with version 0, which is empty."""
         self.retained = retained
         self._versions: list[Content] = [{family: {} for family in families}]
         self._batches: list[list[Write]] = [[]]
@@ -52,7 +51,6 @@ class VersionedStore:
 
     @property
     def newest(self) -> int:
-        """Return the newest version."""
         return len(self._versions) - 1
 
     def content(self, version: int) -> Content:
@@ -80,7 +78,7 @@ class VersionedStore:
         return self._batches[version]
 
     def is_retained(self, version: int) -> bool:
-        """Tell whether Spark must still be able to load a version."""
+        """Return whether Spark must still be able to load a version."""
         return self.newest - self.retained < version <= self.newest
 
     def retained_versions(self) -> list[int]:

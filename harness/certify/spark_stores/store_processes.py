@@ -67,7 +67,7 @@ class StoreProcesses:
         return DisturbedWrites(_writes_of(checkpoints), lambda path: "")
 
     def is_provider(self, class_name: str) -> bool:
-        """Tell whether a class is a provider; raises Raised if it cannot be loaded."""
+        """Return whether a class is a provider; raises Raised if it cannot be loaded."""
         process = self._running()
         with process.calls():
             classes = process.jvm.java.lang.Class

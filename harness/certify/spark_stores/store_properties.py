@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from barrier_tck.faults.targets import WriteTrouble
+from barrier_tck.faults.targets import WriteFault
 from barrier_tck.harness.certify.spark_stores import promises
 from barrier_tck.harness.certify.spark_stores import store_steps as steps
 from barrier_tck.harness.certify.spark_stores.damaged_files import HOW
@@ -68,7 +68,7 @@ _MOVES: dict[str, st.SearchStrategy[steps.AnyStep]] = {
         steps.TroubleWrites,
         _EXECUTORS,
         st.sampled_from(["commit", "commit", "maintenance"]),
-        st.sampled_from([WriteTrouble.FAILS, WriteTrouble.FULL, WriteTrouble.UNSURE]),
+        st.sampled_from([WriteFault.FAILS, WriteFault.FULL, WriteFault.UNSURE]),
         st.integers(1, 2),
     ),
 }
@@ -101,7 +101,7 @@ class StoreProperty:
 
     @property
     def disturbs_writes(self) -> bool:
-        """Tell whether it needs a class of ours that disturbs writes."""
+        """Whether it needs a class of ours that disturbs writes."""
         return self.fault == "trouble"
 
     def sequences(self) -> st.SearchStrategy[list[steps.AnyStep]]:

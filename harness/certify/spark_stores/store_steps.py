@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from barrier_tck.faults.targets import WriteTrouble
+from barrier_tck.faults.targets import WriteFault
 from barrier_tck.harness.certify.spark_stores.layouts import Key
 
 _TEXT_MAX = 20
@@ -170,7 +170,7 @@ class TroubleWrites(msgspec.Struct, frozen=True, tag="trouble"):
     executor: int
     moment: str
     """``commit`` or ``maintenance``."""
-    trouble: WriteTrouble
+    trouble: WriteFault
     times: int = 1
     """How many files are hit."""
 
@@ -200,7 +200,7 @@ AnyStep = (
 Steps = tuple[AnyStep, ...]
 
 
-def words(step: AnyStep) -> str:
+def description_of(step: AnyStep) -> str:
     """Return a step as a line for people."""
     match step:
         case DamageFile(how=how, file=file, permille=permille):

@@ -45,7 +45,7 @@ class StoreTarget:
 
 
 def is_store_target(name: str) -> bool:
-    """Tell whether a target of ``certify`` is a state store of Spark's."""
+    """Return whether a target of ``certify`` is a state store of Spark's."""
     return name.startswith(PREFIX)
 
 

@@ -30,7 +30,6 @@ class ContainerHost:
     """A container with one address; implements ``barrier_tck.harness.cluster.host.Host``."""
 
     def __init__(self, container: Any, network: Any, address: str) -> None:
-        """Take the engine's container and network, and the address that the container has there."""
         self._container = container
         self._network = network
         self._address = address
@@ -52,7 +51,6 @@ class ContainerHost:
         return None if state["Running"] else int(state["ExitCode"])
 
     def kill(self) -> None:
-        """Kill the container."""
         if not self.is_running():
             return
         with problems():
@@ -92,7 +90,7 @@ class ContainerHost:
                 process.resume()
 
     def is_paused(self) -> bool:
-        """Tell whether there are processes, and the system shows each as stopped."""
+        """Return whether there are processes, and the system shows each as stopped."""
         processes = self._processes()
         return bool(processes) and all(_status(process) in _STANDING for process in processes)
 
@@ -106,7 +104,7 @@ class ContainerHost:
             return []
 
     def reaches(self, address: str) -> bool:
-        """Tell whether another host answers it, if only by refusing a connection."""
+        """Return whether another host answers it, if only by refusing a connection."""
         call = f"exec 3<>/dev/tcp/{address}/{_DISCARD}"
         with problems():
             code, _ = self._container.exec_run(["timeout", str(_ANSWER_S), "/bin/bash", "-c", call])

@@ -98,11 +98,9 @@ class DockerCluster(Cluster):
         return f"{self._addresses()}1"
 
     def worker_host(self, worker: int) -> str:
-        """The address of worker `worker`, counted from 0."""
         return f"{self._addresses()}{_FIRST_HOST + worker}"
 
     def host(self, address: str) -> ContainerHost | None:
-        """The host with an address; None if no worker has it."""
         return next(
             (host for worker, host in self._hosts.items() if self.worker_host(worker) == address), None
         )

@@ -41,7 +41,7 @@ def ends(pid: int) -> bool:
 
 
 def is_gone(pid: int) -> bool:
-    """Tell whether there is no such process, or nothing but its exit code."""
+    """Return whether there is no such process, or nothing but its exit code."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:

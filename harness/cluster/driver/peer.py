@@ -51,7 +51,6 @@ class RemoteError(OperatingError):
     """What the other process raised while it carried out a call."""
 
     def __init__(self, kind: str, text: str) -> None:
-        """Take the name of the error's class, and its text."""
         super().__init__(f"{kind}: {text}")
         self.kind = kind
         self.text = text
@@ -82,7 +81,6 @@ class Peer:
     """One end of the connection."""
 
     def __init__(self, connection: socket.socket, name: str) -> None:
-        """Take the connected socket and what the other side is called in messages; ``start`` begins to read."""
         self._connection = connection
         self._name = name
         self._sending = threading.Lock()
@@ -113,7 +111,7 @@ class Peer:
 
     @property
     def gone(self) -> bool:
-        """Tell whether the other side is gone."""
+        """Whether the other side is gone."""
         return self._gone.is_set()
 
     def close(self) -> None:

@@ -22,7 +22,7 @@ from xml.sax.saxutils import escape
 import msgspec
 import psutil
 
-from barrier_tck.faults.toxiproxy import leash
+from barrier_tck.faults.toxiproxy import parent_death_watch
 from barrier_tck.faults.upload_moment import UploadMoment
 from barrier_tck.harness.cluster.installation import import_path, spark_home
 from barrier_tck.harness.cluster.java import find_java
@@ -85,12 +85,11 @@ class HdfsNodes:
 
     @property
     def name(self) -> str:
-        """Return which nodes these are."""
         return f"HDFS (name node at port {self.name_node[1]}, data node at port {self.data_node[1]})"
 
     @property
     def running(self) -> bool:
-        """Tell whether both nodes are alive."""
+        """Whether both nodes are alive."""
         return len(self._nodes) == 2 and all(held.poll() is None for held in self._nodes.values())
 
     def start(self) -> None:
@@ -115,7 +114,7 @@ class HdfsNodes:
                 [
                     sys.executable,
                     "-m",
-                    leash.__name__,
+                    parent_death_watch.__name__,
                     *self._command,
                     f"org.apache.hadoop.hdfs.server.{node}",
                 ],

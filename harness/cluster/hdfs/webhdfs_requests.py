@@ -26,7 +26,6 @@ class WebHdfsRequests:
     )
 
     def __init__(self, name_node: tuple[str, int], data_node: tuple[str, int]) -> None:
-        """Take the addresses of their web interfaces."""
         self._name_node = name_node
         self._data_node = data_node
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import psutil
 
-from barrier_tck.faults.toxiproxy import leash
+from barrier_tck.faults.toxiproxy import parent_death_watch
 from barrier_tck.faults.upload_moment import UploadMoment
 from barrier_tck.harness.cluster.installation import import_path
 from barrier_tck.harness.support.errors import EnvironmentProblem
@@ -52,7 +52,7 @@ class ObjectServer:
                 "github.com/versity/versitygw/cmd/versitygw@latest), or install moto[s3,server]"
             )
         self._port = 0
-        self._leash: subprocess.Popen[bytes] | None = None
+        self._watched: subprocess.Popen[bytes] | None = None
         self._pid = 0
 
     @property
@@ -72,7 +72,6 @@ class ObjectServer:
 
     @property
     def outlives_a_kill(self) -> bool:
-        """Tell whether what it has stored is there after it was killed."""
         return self._program is not None
 
     @property
@@ -82,8 +81,8 @@ class ObjectServer:
 
     @property
     def running(self) -> bool:
-        """Tell whether its process is alive."""
-        return self._leash is not None and psutil.pid_exists(self._pid)
+        """Whether its process is alive."""
+        return self._watched is not None and psutil.pid_exists(self._pid)
 
     def start(self) -> None:
         """Start it with what it has stored and return when it answers. Harmless if it runs.
@@ -108,10 +107,9 @@ class ObjectServer:
             if server is not None:
                 server.kill()
                 server.wait(_END_S)
-        self._end_leash()
+        self._end_watched()
 
     def strike(self, moment: UploadMoment) -> None:
-        """Kill it: it serves every moment of an upload."""
         self.kill()
 
     def close(self) -> None:
@@ -122,8 +120,8 @@ class ObjectServer:
         """Start it on a port; return None when it answers, or why it does not."""
         (self._directory / "buckets").mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile() as errors:
-            self._leash = subprocess.Popen(
-                [sys.executable, "-m", leash.__name__, *self._command(port)],
+            self._watched = subprocess.Popen(
+                [sys.executable, "-m", parent_death_watch.__name__, *self._command(port)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
@@ -131,14 +129,14 @@ class ObjectServer:
                 start_new_session=True,  # a terminal's Ctrl-C must reach the harness alone
             )
             bound_s = time.monotonic() + _START_S
-            while self._leash.poll() is None and time.monotonic() < bound_s:
+            while self._watched.poll() is None and time.monotonic() < bound_s:
                 if _answers(port):
-                    children = psutil.Process(self._leash.pid).children()
+                    children = psutil.Process(self._watched.pid).children()
                     if children:
                         self._pid = children[0].pid
                         return None
                 time.sleep(_POLL_S)
-            self._end_leash()
+            self._end_watched()
             errors.seek(0)
             said = errors.read().decode(errors="replace").strip().rpartition("\n")[2]
         return said or f"it does not answer on port {port} within {_START_S:g} s"
@@ -150,8 +148,8 @@ class ObjectServer:
         where = ("--port", f"{_ADDRESS}:{port}", "--quiet", "posix", str(self.bucket_directory))
         return [self._program, *who, *where]
 
-    def _end_leash(self) -> None:
-        held, self._leash = self._leash, None
+    def _end_watched(self) -> None:
+        held, self._watched = self._watched, None
         if held is None:
             return
         assert held.stdin is not None
@@ -165,7 +163,7 @@ class ObjectServer:
 
 
 def _answers(port: int) -> bool:
-    """Tell whether somebody takes connections on a port."""
+    """Return whether somebody takes connections on a port."""
     try:
         with socket.create_connection((_ADDRESS, port), timeout=1.0):
             return True

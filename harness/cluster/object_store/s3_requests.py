@@ -19,11 +19,9 @@ class S3Requests:
     refusal = Answer(503, "Slow Down", [("Content-Type", "application/xml")], _SLOW_DOWN)
 
     def __init__(self, server: tuple[str, int]) -> None:
-        """Take the server's address."""
         self._server = server
 
     def upstream(self, target: str) -> tuple[str, int]:
-        """Return the server."""
         return self._server
 
     def moments(self, method: str, target: str) -> tuple[UploadMoment, ...]:

@@ -93,7 +93,6 @@ class AtLeastOnceOutput(StandardChecker):
         return cls(trial.input)
 
     def __init__(self, trial_input: TrialInput) -> None:
-        """Take the input with which the output is compared."""
         self._input = trial_input
 
     def check(self, context: TrialContext) -> Finding:

@@ -109,7 +109,8 @@ class AtLeastOnceSnapshots(SnapshotFormula):
         return cut_of(found, self._input)
 
     def _explains(self, key: Key, positions: Mapping[str, int], surplus: Vector) -> bool:
-        """Tell whether prefixes of the key's records after the positions, one for each split, add up to the surplus."""
+        """Return whether prefixes of the key's records after the positions, one for each split, add up to the
+        surplus."""
         number = surplus[self._input.spec.count_index]
         prefixes = [
             _prefix_sums(offsets_and_values, positions.get(split, 0), number, len(surplus))
@@ -128,7 +129,7 @@ class AtLeastOnceSnapshots(SnapshotFormula):
 
 
 def add_up(prefixes: Sequence[Sequence[Vector]], surplus: Vector, count_index: int) -> bool:
-    """Tell whether one can choose one vector from each sequence so that they add up to the surplus.
+    """Return whether one can choose one vector from each sequence so that they add up to the surplus.
 
     Each sequence begins with zero. Beyond ``COMBINATIONS_MAX`` combinations, only the count is compared.
     """

@@ -60,7 +60,6 @@ class Conservation(StandardChecker):
         return cls(trial.input)
 
     def __init__(self, trial_input: TrialInput) -> None:
-        """Take the orders."""
         self._input = trial_input
         checkpoints = trial_input.plan.checkpoints
         cut = "CHL-2" if checkpoints.records_all else "UNA-1" if checkpoints.overtakes else "ALN-2"

@@ -59,7 +59,6 @@ class ExactlyOnceOutput(StandardChecker):
         return cls(trial.input)
 
     def __init__(self, trial_input: TrialInput) -> None:
-        """Take the input with which the output is compared."""
         self._input = trial_input
         # At least once without state is exact although nothing is aligned: there is no second channel to wait for.
         unaligned = trial_input.plan.checkpoints.mode == AT_LEAST_ONCE and not trial_input.spec.stateful
@@ -212,7 +211,7 @@ _SCALARS = (int, str, float, bool, bytes, NoneType)
 
 
 def _well_typed(columns: tuple[type, ...], accumulators: tuple[type, ...]) -> bool:
-    """Tell whether values of these types (of id and key, and of the accumulators) can be counted and compared."""
+    """Return whether values of these types (of id and key, and of the accumulators) can be counted and compared."""
     numbers = all(issubclass(kind, (int, float, NoneType)) for kind in accumulators)
     return numbers and all(issubclass(kind, _SCALARS) for kind in columns)
 

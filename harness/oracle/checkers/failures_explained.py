@@ -56,7 +56,6 @@ class FailuresExplained(StandardChecker):
         return cls(trial.plan.checkpoints.overtakes)
 
     def __init__(self, overtakes: bool = False) -> None:
-        """Take whether barriers may overtake: then none waits for restored records to be processed (UNA-4)."""
         self.clauses = ("BAR-3", "BAR-6", "UNA-4") if overtakes else ("BAR-3", "BAR-6")
 
     def check(self, context: TrialContext) -> Finding:

@@ -15,7 +15,7 @@ def _sentence(fault: FaultRecord) -> str:
 
 
 def _not_healed(fault: FaultRecord, context: TrialContext) -> bool:
-    """Tell whether a lasting fault lasted beyond the trial."""
+    """Return whether a lasting fault lasted beyond the trial."""
     planned = context.plan.faults[fault.index : fault.index + 1]
     return fault.healed_at_ms is None and any(entry.fault.heals_after_ms is not None for entry in planned)
 

@@ -97,7 +97,6 @@ class Labels(StandardChecker):
         return cls(trial.input)
 
     def __init__(self, trial_input: TrialInput) -> None:
-        """Take the edges."""
         self._input = trial_input
         checkpoints = trial_input.plan.checkpoints
         cut = (

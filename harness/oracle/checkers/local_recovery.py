@@ -34,7 +34,7 @@ from barrier_tck.harness.record.operations import (
     CheckpointCompleted,
     CheckpointTriggered,
     JobStopped,
-    LocalCopyTold,
+    LocalCopyReported,
     Placed,
     ReadsObserved,
     Restored,
@@ -142,7 +142,7 @@ class _WrittenLate:
                         self.seen.setdefault((subtask, attempt, held), {})[operation.local.confirmed] = None
 
     def was_after(self, confirmed: int, report: Acknowledged, left: Sequence[int]) -> bool:
-        """Tell whether all these copies may have been written after a checkpoint was known to be complete."""
+        """Return whether all these copies may have been written after a checkpoint was known to be complete."""
         return all(self._one_was_after(confirmed, report, held) for held in left)
 
     def _one_was_after(self, confirmed: int, report: Acknowledged, held: int) -> bool:
@@ -212,7 +212,6 @@ class LocalRecovery(StandardChecker):
         return trial.takes_checkpoints and bool(trial.plan.local_recovery)
 
     def check(self, context: TrialContext) -> Finding:
-        """Judge one trial."""
         books = _Books()
         history = context.history
         self._judge_acknowledgements(history, books)
@@ -257,7 +256,7 @@ class LocalRecovery(StandardChecker):
 
     @staticmethod
     def _judge_held(
-        report: Acknowledged, local: LocalCopyTold, time_ms: float, late: _WrittenLate, books: _Books
+        report: Acknowledged, local: LocalCopyReported, time_ms: float, late: _WrittenLate, books: _Books
     ) -> None:
         if local.kept:
             books.seen("LOC-1", "copies_kept")

@@ -73,7 +73,7 @@ class NoGarbage(StandardChecker):
 
 
 def _unreachable_in_the_end(context: TrialContext) -> bool:
-    """Tell whether a fault of the service that holds the checkpoints lasted until the job had finished."""
+    """Return whether a fault of the service that holds the checkpoints lasted until the job had finished."""
     history = context.history
     finished = min((line.time_ms for line in history.of(JobFinished)), default=inf)
     healed = {line.operation.fault: line.time_ms for line in history.of(FaultHealed)}

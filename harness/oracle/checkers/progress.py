@@ -32,7 +32,7 @@ from barrier_tck.harness.oracle.evidence.explained_failures import (
     failures_explained,
     faults_fired,
 )
-from barrier_tck.harness.oracle.evidence.slots import without_room_at_the_end
+from barrier_tck.harness.oracle.evidence.slots import without_capacity_at_the_end
 from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
 from barrier_tck.harness.oracle.precondition import ALWAYS
 from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
@@ -77,7 +77,6 @@ class Progress(StandardChecker):
         return cls(trial.input)
 
     def __init__(self, trial_input: TrialInput) -> None:
-        """Take the input, because a job that was restored at the end of its input needs no further checkpoint."""
         self._input = trial_input
 
     def check(self, context: TrialContext) -> Finding:
@@ -100,7 +99,7 @@ class Progress(StandardChecker):
             case End.STUCK if (blocking := _blocking_to_the_end(context)) is not None:
                 verdict = Verdict.UNKNOWN
                 summary = f"the trial was over before a fault healed, and nothing was required until then: {blocking}"
-            case End.STUCK if (missing := without_room_at_the_end(context)) is not None:
+            case End.STUCK if (missing := without_capacity_at_the_end(context)) is not None:
                 verdict = Verdict.UNKNOWN
                 summary = f"the trial was over before there was room for the job: {missing}"
             case End.STUCK if (lately := _advanced_lately(context, self._input)) is not None:
@@ -212,7 +211,7 @@ def _times_of_faults(context: TrialContext) -> Iterator[tuple[float, float]]:
 
 
 def _takes_checkpoints(context: TrialContext) -> bool:
-    """Tell whether a system takes checkpoints: it says so, or has taken one."""
+    """Return whether a system takes checkpoints: it says so, or has taken one."""
     said = Capability.CHECKPOINTS.name in context.capabilities
     return said or any(context.history.of(CheckpointCompleted))
 

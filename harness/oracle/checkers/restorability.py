@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.examples import chosen
 from barrier_tck.harness.oracle.evidence.preconditions import RECOVERED
-from barrier_tck.harness.oracle.evidence.slots import attempts_without_room
+from barrier_tck.harness.oracle.evidence.slots import attempts_without_capacity
 from barrier_tck.harness.oracle.precondition import ALWAYS
 from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
 from barrier_tck.harness.record.history import History
@@ -52,7 +52,7 @@ class Restorability(StandardChecker):
     def check(self, context: TrialContext) -> Finding:
         """Judge the attempts of one trial."""
         attempts = _attempts(context.history)
-        disturbed, waiting = _disturbed(context), attempts_without_room(context)
+        disturbed, waiting = _disturbed(context), attempts_without_capacity(context)
         restored = [attempt for attempt in attempts if attempt.checkpoint is not None]
         counts = {"attempts": len(attempts), "restored": len(restored)}
         problems, row = [], list[_Attempt]()
@@ -91,11 +91,11 @@ class _Attempt:
 
     @property
     def fails(self) -> bool:
-        """Tell whether it was started from a checkpoint and failed before it ran."""
+        """Whether it was started from a checkpoint and failed before it ran."""
         return self.checkpoint is not None and self.failed and not self.ran
 
     def overlaps(self, from_ms: float, to_ms: float) -> bool:
-        """Tell whether a period overlaps the attempt's."""
+        """Return whether a period overlaps the attempt's."""
         return from_ms <= (self.ended_ms or self.started_ms) and self.started_ms <= to_ms
 
 

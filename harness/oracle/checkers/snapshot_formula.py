@@ -68,7 +68,6 @@ class SnapshotFormula(StandardChecker):
         return cls(trial.input)
 
     def __init__(self, trial_input: TrialInput) -> None:
-        """Take the input whose prefixes are folded."""
         self._input = trial_input
         # Nothing is aligned in at-least-once mode, and a job without state has no live state that could leak.
         silent = [

@@ -194,7 +194,7 @@ def _story_of(context: TrialContext) -> _Story:
 
 
 def _is_final(stop: _Stop) -> bool:
-    """Tell whether the savepoint is complete and the job has not stopped yet."""
+    """Return whether the savepoint is complete and the job has not stopped yet."""
     return stop.completed_at is not None and stop.stopped_at is None
 
 

@@ -52,7 +52,6 @@ class StoredCheckpoints(StandardChecker):
         return cls(trial.input)
 
     def __init__(self, trial_input: TrialInput) -> None:
-        """Take the input, for its splits."""
         self._input = trial_input
 
     def check(self, context: TrialContext) -> Finding:

@@ -57,7 +57,6 @@ class TimersKept(StandardChecker):
         return cls(trial.plan)
 
     def __init__(self, plan: TrialPlan) -> None:
-        """Take the plan, whose job is filled in and has windows."""
         self._windows = windows_of(plan.job)
         lasting_ms = sum(scheduled.fault.heals_after_ms or 0 for scheduled in plan.faults)
         stops = any(savepoint.stop for savepoint in plan.savepoints)

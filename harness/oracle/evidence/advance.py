@@ -17,7 +17,7 @@ from barrier_tck.harness.workloads.workload import split_name
 
 
 def input_is_empty(trial_input: TrialInput) -> bool:
-    """Tell whether the input has no record at all, so that nothing has to be covered."""
+    """Return whether the input has no record at all, so that nothing has to be covered."""
     return all(extent.end <= extent.start for extent in trial_input.extents.values())
 
 
@@ -58,7 +58,7 @@ def advanced_since(since_ms: float, history: History, trial_input: TrialInput) -
 
 
 def covers_the_input(context: TrialContext, trial_input: TrialInput) -> bool | None:
-    """Tell whether the checkpoint that was restored last covers the whole input; None if nothing shows it.
+    """Return whether the checkpoint that was restored last covers the whole input; None if nothing shows it.
 
     If it was opened, its positions show it. Otherwise the output does: the input is covered if all output is there
     and completed checkpoints cover everything that was committed.
@@ -74,7 +74,7 @@ def covers_the_input(context: TrialContext, trial_input: TrialInput) -> bool | N
 
 
 def output_is_whole(history: History, trial_input: TrialInput) -> bool | None:
-    """Tell whether every record of the input has a row in the output; None if nothing shows it.
+    """Return whether every record of the input has a row in the output; None if nothing shows it.
 
     Nothing shows it if the output was not read, or if the workload's rows do not say from which record they come.
     """
@@ -90,7 +90,7 @@ def output_is_whole(history: History, trial_input: TrialInput) -> bool | None:
 
 
 def _committed_beyond(history: History) -> bool:
-    """Tell whether anything was committed after the last restore that no completed checkpoint covers."""
+    """Return whether anything was committed after the last restore that no completed checkpoint covers."""
     starts = [line.time_ms for line in history.of(AttemptStarted)]
     known = [*completions(history), restored_last(history)]
     newest = max((checkpoint for checkpoint in known if checkpoint is not None), default=None)

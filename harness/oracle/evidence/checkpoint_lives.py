@@ -51,7 +51,7 @@ class CheckpointLife:
 
     @property
     def completed(self) -> bool:
-        """Tell whether it is known to have completed."""
+        """Whether it is known to have completed."""
         return self.ended_ms is not None and self.failed is None
 
     def end(self, time_ms: float, index: int, failed: Reason | None) -> None:
@@ -59,11 +59,11 @@ class CheckpointLife:
         self.ended_ms, self.ended_at, self.failed = time_ms, index, failed
 
     def ended_before(self, other: CheckpointLife) -> bool:
-        """Tell whether it had ended when another one was triggered."""
+        """Return whether it had ended when another one was triggered."""
         return self.ended_at is not None and self.ended_at < other.triggered_at
 
     def acknowledged_by(self, time_ms: float, subtasks: int) -> bool:
-        """Tell whether this number of subtasks had acknowledged it by then; the rest is up to the coordinator."""
+        """Return whether this number of subtasks had acknowledged it by then; the rest is up to the coordinator."""
         return sum(when <= time_ms for when in self.acknowledged.values()) >= subtasks
 
 

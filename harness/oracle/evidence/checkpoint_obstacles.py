@@ -42,11 +42,11 @@ class Obstacle:
     """The subtask whose files it refused, or the coordinator; None if it held something up."""
 
     def overlaps(self, from_ms: float, until_ms: float) -> bool:
-        """Tell whether it can have had an effect in this time."""
+        """Return whether it can have had an effect in this time."""
         return self.from_ms <= until_ms and from_ms <= self.until_ms
 
     def explains(self, life: CheckpointLife) -> bool:
-        """Tell whether it can be why a checkpoint failed."""
+        """Return whether it can be why a checkpoint failed."""
         assert life.ended_ms is not None
         if not self.overlaps(life.triggered_ms, life.ended_ms):
             return False
@@ -77,7 +77,7 @@ def obstacles(context: TrialContext) -> list[Obstacle]:
 
 
 def has_loop(plan: TrialPlan) -> bool:
-    """Tell whether the plan's job has a loop: then channels that close it take any number of batches."""
+    """Return whether the plan's job has a loop: then channels that close it take any number of batches."""
     return bool(plan.job.loops)
 
 

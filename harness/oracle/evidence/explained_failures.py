@@ -6,7 +6,7 @@ from barrier_tck.faults.fault import OnProgress
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.checkpoint_lives import lives_of
 from barrier_tck.harness.oracle.evidence.failed_checkpoints import rows_of_failures
-from barrier_tck.harness.oracle.evidence.slots import attempts_without_room
+from barrier_tck.harness.oracle.evidence.slots import attempts_without_capacity
 from barrier_tck.harness.oracle.evidence.storage_damage import attempts_damaged, primaries_damaged
 from barrier_tck.harness.record.history import End, History
 from barrier_tck.harness.record.operations import AttemptEnded, AttemptStarted, FaultFired, FaultHealed
@@ -31,7 +31,7 @@ def attempts_failed(context: TrialContext) -> int:
 
 
 def declined_cleanly(context: TrialContext) -> bool:
-    """Tell whether a job was right to give up.
+    """Return whether a job was right to give up.
 
     It was if it used up its restarts and each failed attempt had its own fault. The second condition matters: one fault
     that makes every restart fail is a bug, not a used-up budget (SI-02).
@@ -69,7 +69,7 @@ def failures_explained(context: TrialContext) -> int:
         - taken
         - len(lasting)
         + _ended_by_failed_checkpoints(context)
-        + len(attempts_without_room(context))
+        + len(attempts_without_capacity(context))
         + max(0, attempts_damaged(context) - primaries_damaged(context))
         + sum(
             any(began <= until and since <= ended for since, until in lasting)

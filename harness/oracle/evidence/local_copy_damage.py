@@ -26,7 +26,7 @@ class Hit:
 
     @property
     def everywhere(self) -> bool:
-        """Tell whether it took copies of everybody on every host."""
+        """Whether it took copies of everybody on every host."""
         return self.subtask is None and self.host is None
 
 
@@ -38,7 +38,7 @@ def fired(context: TrialContext) -> Iterator[tuple[float, Fault]]:
 
 
 def was_full(context: TrialContext, subtask: str) -> bool:
-    """Tell whether there was no room for copies of a subtask."""
+    """Return whether there was no room for copies of a subtask."""
     hits = [fault.copies_hit for _, fault in fired(context)]
     return any(
         hit is not None and (hit.place, hit.subtask, hit.damage) == (CopyPlace.LOCAL, subtask, None)
@@ -47,7 +47,8 @@ def was_full(context: TrialContext, subtask: str) -> bool:
 
 
 def stored_nothing_new(context: TrialContext, subtask: str, time_ms: float) -> bool:
-    """Tell whether checkpoints that were triggered since then name only files of the subtask that older ones name, too.
+    """Return whether checkpoints that were triggered since then name only files of the subtask that older ones name,
+    too.
 
     A subtask whose state does not change writes nothing if checkpoints are incremental. False if no such checkpoint was
     opened: then it is not known.

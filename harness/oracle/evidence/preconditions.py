@@ -22,7 +22,7 @@ def _started_again(context: TrialContext) -> bool:
 
 
 def _survived(context: TrialContext) -> bool:
-    """Tell whether processes were killed, and the system went on without another attempt.
+    """Return whether processes were killed, and the system went on without another attempt.
 
     Some systems replace killed processes within an attempt. To show that they went on, something must be committed
     that had not begun when the fault struck: work that was under way already may not have needed the killed process
@@ -51,7 +51,7 @@ def _aborted(context: TrialContext) -> bool:
 
 
 def _acknowledged_wrongly(context: TrialContext) -> bool:
-    """Tell whether an acknowledgement may have come late, again, or from nobody."""
+    """Return whether an acknowledgement may have come late, again, or from nobody."""
     messages = any(
         record.outcome == "fired" and context.planned_faults[record.index].fault.needs is TargetKind.MESSAGES
         for record in context.faults

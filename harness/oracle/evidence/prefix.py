@@ -57,7 +57,6 @@ class RowsPrefix:
     """Folds generated splits row by row."""
 
     def __init__(self, splits: Sequence[SplitData], contributions: Contributions) -> None:
-        """Take the splits, and the contributions of their records."""
         self._contributions = contributions
         self.extents: Mapping[str, Extent] = {
             split.name: Extent(split.start_offset, len(split.rows)) for split in splits
@@ -155,5 +154,5 @@ def _integers(column: pa.ChunkedArray) -> Integers:
 
 
 def _goes_back(at: Mapping[str, int], positions: Mapping[str, int], extents: Mapping[str, Extent]) -> bool:
-    """Tell whether a cut lies before the present one in any split."""
+    """Return whether a cut lies before the present one in any split."""
     return any(max(positions[name], extents[name].start) < here for name, here in at.items())

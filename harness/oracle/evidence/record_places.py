@@ -29,7 +29,6 @@ class SeenCut:
     """Operator -> which of the records that it holds wait for a timer, and were not passed on."""
 
     def holds(self, operator: str) -> Bag:
-        """Return what an operator holds."""
         return _bag(self.held.get(operator, {}))
 
     def passed_on(self, operator: str) -> Bag:

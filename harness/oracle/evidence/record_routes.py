@@ -182,7 +182,6 @@ class RecordPaths:
     """What the edges of a job say about the paths of records. Each path is read once."""
 
     def __init__(self, job: JobPlan) -> None:
-        """Take the job."""
         self.job = job
         self._vertex_of = {
             operator.name: vertex.name for vertex in job.vertices for operator in vertex.operators
@@ -236,7 +235,7 @@ class RecordPaths:
             latest[lane] = identifier
 
     def _passes_window(self, path: str, end: Place | None) -> bool:
-        """Tell whether records of one key alone are in order on a path, because a window let keys go one by one."""
+        """Return whether records of one key alone are in order on a path, because a window let keys go one by one."""
         hops = self._path(path, end).hops
         return any(operator in self._windows for (_, _, operator), _, _ in hops)
 
@@ -302,7 +301,7 @@ class RecordPaths:
         return _Hop(receiver, index, by_key, self._rekeys.get(operator))
 
     def _is_chained(self, step: Step, after: Step) -> bool:
-        """Tell whether a hop leads to the next operator of a chain, and not along an edge."""
+        """Return whether a hop leads to the next operator of a chain, and not along an edge."""
         (sender, _, operator), (receiver, _, next_one) = step, after
         place = self._places.get(operator, -1)
         return (
@@ -321,7 +320,6 @@ class _Receivers:
         """(vertex, key) -> the subtasks that got the key over hash edges, each with a path that leads there."""
 
     def note(self, arrivals: TakenRecords, end: Place | None) -> None:
-        """Take the paths of some records."""
         for path, last_key in dict.fromkeys((path, key) for _, _, path, key in arrivals.records):
             key = last_key
             for hop in self._paths.hops_back(path, end):

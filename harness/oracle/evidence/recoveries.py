@@ -34,7 +34,7 @@ class Cut:
     """What the records before the barriers give per key."""
 
     def is_behind(self, record: InputRecord) -> bool:
-        """Tell whether a record lies at or after S_n: a restore of this checkpoint replays it."""
+        """Return whether a record lies at or after S_n: a restore of this checkpoint replays it."""
         return record.offset >= self.positions.get(record.split, 0)
 
     def surplus(self, key: Key, width: int) -> list[int]:

@@ -99,7 +99,6 @@ class ReplayedOrder:
     """Checkpoint that was restored -> what it held."""
 
     def __post_init__(self) -> None:
-        """Look at the edges."""
         self._routes = RecordPaths(self.jobs[0])
         dealt = {edge.target for job in self.jobs for edge in job.edges if edge.by is Spread.REBALANCE}
         self._mixed = frozenset(dealt if len(self.jobs) > 1 else ())
@@ -157,7 +156,7 @@ class ReplayedOrder:
                     yield _Lane(arrivals.subtask, number, path, key, vertices, tuple(ids))
 
     def _is_one_way(self, vertices: Sequence[str]) -> bool:
-        """Tell whether one edge leads from each of these vertices to the next."""
+        """Return whether one edge leads from each of these vertices to the next."""
         return self._one_way.issuperset(pairwise(vertices))
 
     def _replayed(self, lane: _Lane, block: _Block) -> Iterator[str]:

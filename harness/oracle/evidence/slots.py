@@ -43,7 +43,7 @@ def slots_seen(context: TrialContext) -> Sequence[Seen]:
     return [Seen(-1, 0.0, at_first), *seen] if at_first and seen else seen
 
 
-def attempts_without_room(context: TrialContext) -> Sequence[int]:
+def attempts_without_capacity(context: TrialContext) -> Sequence[int]:
     """Return the attempts of an elastic job that never ran, and for which there was no room when they began."""
     if context.plan.deployment.elastic_wait_ms is None:
         return ()
@@ -58,7 +58,7 @@ def attempts_without_room(context: TrialContext) -> Sequence[int]:
     return found
 
 
-def without_room_at_the_end(context: TrialContext) -> str | None:
+def without_capacity_at_the_end(context: TrialContext) -> str | None:
     """Say that an elastic job has no room in the slots that are there at last; None if it has, or nobody saw them."""
     seen, jobs = slots_seen(context), context.jobs
     needed = least_subtasks(jobs.meant(len(jobs.jobs) - 1))

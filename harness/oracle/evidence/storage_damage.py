@@ -45,7 +45,7 @@ def damaged_files(context: TrialContext) -> tuple[str, ...]:
 
 
 def is_own_damage(problem: CheckpointProblem, context: TrialContext) -> bool:
-    """Tell whether the unreadable file is one that the trial damaged."""
+    """Return whether the unreadable file is one that the trial damaged."""
     return problem.file is not None and problem.file in damaged_files(context)
 
 

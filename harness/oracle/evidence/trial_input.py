@@ -28,7 +28,6 @@ class InputRecord(msgspec.Struct, frozen=True):
     increments: list[int]
 
     def __str__(self) -> str:
-        """Return its place, for a finding."""
         return f"{self.split}@{self.offset}, key {'/'.join(map(str, self.key))}"
 
 
@@ -39,7 +38,6 @@ class TrialInput:
     """
 
     def __init__(self, workload: Workload, plan: TrialPlan) -> None:
-        """Take the workload and the plan; nothing is read yet."""
         self.workload = workload
         job = job_of_plan(workload, plan)
         self.plan = plan if job is plan.job else msgspec.structs.replace(plan, job=job)

@@ -71,7 +71,6 @@ class BugFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Why fixed plans of the conformance suite do not show it."""
 
     def __post_init__(self) -> None:
-        """Refuse a file that could not show anything."""
         if not self.change:
             raise ValueError("a planted bug has at least one [[change]]")
         if not self.description.endswith("."):
@@ -89,17 +88,14 @@ class PlantedBug:
 
     @property
     def id(self) -> str:
-        """Return its id, for instance ``AL-01``."""
         return self.file.id
 
     @property
     def clause(self) -> str:
-        """Return the clause that it violates."""
         return self.file.clause
 
     @property
     def description(self) -> str:
-        """Return a sentence that says what is wrong."""
         return self.file.description
 
     @cached_property
@@ -114,7 +110,6 @@ class PlantedBug:
 
     @cached_property
     def spark_plan(self) -> TrialPlan | None:
-        """Return its plan for Spark."""
         return self._plan(self.file.spark_plan, "spark_plan")
 
     @property
@@ -124,7 +119,6 @@ class PlantedBug:
         return tuple(world for world, plan in plans.items() if plan is not None)
 
     def planted_in(self, plan: TrialPlan) -> TrialPlan:
-        """Return a plan with the bug."""
         return msgspec.structs.replace(plan, mutant=self.id)
 
     def plans(self, world: str) -> Iterator[TrialPlan]:

@@ -439,7 +439,7 @@ def _by_key(body: Sequence[ast.stmt]) -> Mapping[str, ast.stmt]:
 
 
 def _has_fields(owner: type) -> bool:
-    """Tell whether what is assigned in a class body becomes part of its instances' shape."""
+    """Return whether what is assigned in a class body becomes part of its instances' shape."""
     return any(hasattr(owner, name) for name in ("__dataclass_fields__", "__struct_fields__", "__members__"))
 
 

@@ -65,11 +65,9 @@ class UsersBug:
 
     @property
     def worlds(self) -> tuple[str, ...]:
-        """Return every world."""
         return tuple(PROFILES)
 
     def planted_in(self, plan: TrialPlan) -> TrialPlan:
-        """Return a plan with the bug."""
         return msgspec.structs.replace(plan, patch=self.text)
 
     def plans(self, world: str) -> Iterator[TrialPlan]:

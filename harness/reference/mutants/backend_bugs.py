@@ -99,7 +99,6 @@ class IgnoresFailedWrites(HeapStateBackend):
     """BE-06: one file per state, and only those whose write succeeded are counted."""
 
     def new_store(self, scope: StateScope) -> HeapStateStore:
-        """Return a store that ignores failed writes."""
         return _OptimisticStore(scope)
 
     def open(self, scope: StateScope, restore: Sequence[StateHandle], reader: StateReader) -> KeyedStateStore:

@@ -55,7 +55,6 @@ class PublishesBeforeBytesAreThere(MediumCheckpointStorage):
     """CS-01: handles are given out, and checkpoints published, while the files are still written in the background."""
 
     def __init__(self, location: str, job: str) -> None:
-        """Take where it is, and the job's name."""
         super().__init__(_LateFiles(LocalFileSystem(location)), job)
 
 
@@ -147,7 +146,6 @@ class PublishesInParts(MediumCheckpointStorage):
     """CS-07: metadata is written in place, so that a reader finds a part of it."""
 
     def __init__(self, location: str, job: str) -> None:
-        """Take where it is, and the job's name."""
         super().__init__(_TearingFiles(location), job)
 
 
@@ -163,7 +161,6 @@ class LeavesTornFiles(MediumCheckpointStorage):
     """CS-08: what a failed write has written stays."""
 
     def __init__(self, location: str, job: str) -> None:
-        """Take where it is, and the job's name."""
         super().__init__(_LitteringFiles(LocalFileSystem(location)), job)
 
 
@@ -284,7 +281,6 @@ class CountsWhatIsOverwritten(MemoryCheckpointStorage):
     """CS-18: the driver's memory counts what was overwritten as used, so it is full one day."""
 
     def __init__(self, location: str, job: str) -> None:
-        """Take where it is, and the job's name."""
         super().__init__(_DOUBLY_COUNTED.setdefault(location, _DoublyCountedFiles()), job)
 
 
@@ -306,7 +302,6 @@ class LeavesUploadsOfTheKept(ObjectCheckpointStorage):
     """CS-20: if a shared file of a discarded checkpoint is needed, what else was being uploaded beside it stays."""
 
     def __init__(self, location: str, job: str) -> None:
-        """Take where it is, and the job's name."""
         super().__init__(ObjectsOnDisk(LocalFileSystem(location)), job)
 
     def discard_checkpoint(self, checkpoint: CheckpointId, kept: Collection[str] = ()) -> None:

@@ -32,7 +32,6 @@ class Variant(HeapStateBackend):
     store: type[HeapStateStore]
 
     def new_store(self, scope: StateScope) -> HeapStateStore:
-        """Return a store of the variant."""
         return self.store(scope)
 
 

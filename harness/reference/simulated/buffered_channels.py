@@ -33,7 +33,7 @@ from barrier_tck.reference_impl.storage.channel_state import Fragment
 
 
 def holds_records(config: JobConfig, restore: CompletedCheckpoint | None) -> bool:
-    """Tell whether channels hold records of checkpoints: in modes that overtake, and if some are restored."""
+    """Return whether channels hold records of checkpoints: in modes that overtake, and if some are restored."""
     overtakes = config.checkpoints is not None and config.checkpoints.mode.overtakes
     return overtakes or (
         restore is not None and any(part.channels or part.rerouted for part in restore.snapshots)
@@ -122,7 +122,7 @@ class BufferedChannel(DataChannel):
 
     @property
     def full(self) -> bool:
-        """Tell whether something waits to be sent."""
+        """Whether something waits to be sent."""
         return bool(self.pending)
 
     # --- the sender's side ----------------------------------------------------------------------------------
@@ -180,7 +180,7 @@ class BufferedChannel(DataChannel):
         return None
 
     def holds(self, checkpoint: int) -> bool:
-        """Tell whether the barrier of a checkpoint waits in the output buffer."""
+        """Return whether the barrier of a checkpoint waits in the output buffer."""
         return self._place_of(checkpoint) is not None
 
     def recover_output(self, fragments: Sequence[Fragment]) -> None:
@@ -209,7 +209,7 @@ class BufferedChannel(DataChannel):
             self._transmit(is_data, element)
 
     def _has_credit(self) -> bool:
-        """Tell whether data may leave the output buffer, as far as the sender knows."""
+        """Return whether data may leave the output buffer, as far as the sender knows."""
         unlimited = self.takes_all and self.returning is None
         return unlimited or self._wire_data + self.occupied < self.capacity
 
@@ -294,7 +294,6 @@ class BufferedChannel(DataChannel):
         self.occupied += 1
 
     def take(self) -> tuple[bool, Any]:
-        """Read the oldest element."""
         _, is_data, element = self.queue.popleft()
         if is_data:
             self.urgent -= self.urgent > 0
@@ -357,20 +356,16 @@ class OutputSide:
     """The output buffers of one process; implements ``ports.OutputBuffers``."""
 
     def __init__(self, channels: Sequence[DataChannel]) -> None:
-        """Take the list of the process's output channels, all of which are buffered."""
         self._channels: Any = channels
 
     def send_ahead(self, channel: int, barrier: CheckpointBarrier) -> tuple[Buffer, ...]:
-        """Put a barrier ahead of what waits."""
         overtaken: tuple[Buffer, ...] = self._channels[channel].put_ahead(barrier)
         return overtaken
 
     def holds(self, channel: int, checkpoint: CheckpointId) -> bool:
-        """Tell whether a barrier waits."""
         return bool(self._channels[channel].holds(checkpoint))
 
     def recover(self, channel: int, fragments: Sequence[Fragment]) -> None:
-        """Put data of a checkpoint first."""
         self._channels[channel].recover_output(fragments)
 
 
@@ -378,16 +373,13 @@ class InputSide:
     """The unread input of one process; implements ``ports.InputBuffers``."""
 
     def __init__(self, channels: Sequence[DataChannel]) -> None:
-        """Take the list of the process's input channels, all of which are buffered."""
         self._channels: Any = channels
 
     def overtake(self, channel: int, checkpoint: CheckpointId) -> tuple[Buffer, ...]:
-        """Return what is unread ahead of a barrier."""
         found: tuple[Buffer, ...] = self._channels[channel].overtake(checkpoint)
         return found
 
     def recover(self, channel: int, fragments: Sequence[Fragment], before_all: int = 0) -> None:
-        """Put data of a checkpoint first."""
         self._channels[channel].recover_input(fragments, before_all)
 
     def hold(self, held: bool) -> None:
@@ -397,5 +389,4 @@ class InputSide:
             channel.pump()
 
     def before_all(self, channel: int) -> int:
-        """Return how many unread batches come before everything on other channels."""
         return int(self._channels[channel].urgent)

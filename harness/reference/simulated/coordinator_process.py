@@ -8,12 +8,12 @@ from typing import Any, Protocol
 
 from barrier_tck.faults.targets import Direction
 from barrier_tck.harness.reference.repeated_messages import RepeatedMessages
+from barrier_tck.harness.reference.simulated.environment import Background, Environment
 from barrier_tck.harness.reference.simulated.executors import SimulatedExecutors
 from barrier_tck.harness.reference.simulated.file_system import SimulatedFileSystem
 from barrier_tck.harness.reference.simulated.named_timers import NamedTimers
-from barrier_tck.harness.reference.simulated.storage_troubles import StorageTroubles
+from barrier_tck.harness.reference.simulated.storage_faults import StorageFaults
 from barrier_tck.harness.reference.simulated.subtask_processes import ProcessKilled, SimulatedSubtask
-from barrier_tck.harness.reference.simulated.surroundings import Background, Surroundings
 from barrier_tck.harness.support.errors import SystemBroke
 from barrier_tck.reference_impl.config import JobConfig
 from barrier_tck.reference_impl.ids import CheckpointId, SubtaskId
@@ -36,7 +36,7 @@ class CoordinatorWorld(Protocol):
     """What the coordinator's process needs from its world."""
 
     @property
-    def surroundings(self) -> Surroundings:
+    def environment(self) -> Environment:
         """Time, trace and latencies."""
 
     @property
@@ -60,7 +60,7 @@ class CoordinatorWorld(Protocol):
         """The observer that is told what happens."""
 
     @property
-    def storage_troubles(self) -> StorageTroubles:
+    def storage_faults(self) -> StorageFaults:
         """What can go wrong with the storage of checkpoints."""
 
     @property
@@ -99,18 +99,17 @@ class SimulatedCoordinator:
     """The coordinator's process; also its probe and its directory of subtasks."""
 
     def __init__(self, world: CoordinatorWorld, number: int, files: SimulatedFileSystem) -> None:
-        """Make the process; ``start`` loads durable storage and deploys."""
         self.world = world
         self.name = f"coordinator#{number}"
         self.alive = True
         self.frozen = False
         """The coordinator is never paused."""
         self.files = files
-        self._surroundings = surroundings = world.surroundings
-        self._scheduler = surroundings.scheduler
-        background = Background(surroundings, self, surroundings.async_ms_max / 2)
+        self._environment = environment = world.environment
+        self._scheduler = environment.scheduler
+        background = Background(environment, self, environment.async_ms_max / 2)
         self.storage = world.components.checkpoint_storage(
-            world.storage_troubles.way_to_storage(files),
+            world.storage_faults.way_to_storage(files),
             world.job.name,
             world.config.storage_root,
         )
@@ -181,7 +180,7 @@ class SimulatedCoordinator:
         for process in self.world.processes.values():
             if process.from_coordinator is not None:
                 process.from_coordinator.send(CancelSubtask(reason))
-        self._surroundings.after_latency(self._stopped, attempt)
+        self._environment.after_latency(self._stopped, attempt)
 
     def _stopped(self, attempt: int) -> None:
         self.guarded(self.driver.on_attempt_stopped, attempt)
@@ -195,7 +194,6 @@ class SimulatedCoordinator:
         self.receive_once(message)
 
     def receive_once(self, message: Any) -> None:
-        """Take a message of a subtask."""
         if self.alive:
             self._trace("receive", self.world.traced(message))
             self.guarded(self.driver.on_message, message)
@@ -216,4 +214,4 @@ class SimulatedCoordinator:
             self.guarded(self.driver.on_attempt_failed, process.attempt, reason, process.subtask)
 
     def _trace(self, step: str, details: Any = None) -> None:
-        self._surroundings.trace.add((self._scheduler.now, self.name, step, details))
+        self._environment.trace.add((self._scheduler.now, self.name, step, details))

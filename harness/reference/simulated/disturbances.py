@@ -45,7 +45,6 @@ class Disturbances:
     """All disturbances of a world, by pair of ends."""
 
     def __init__(self, world: ConnectedWorld, seed: int) -> None:
-        """Start with none."""
         self._world = world
         self._seed = seed
         self._active: dict[Pair, list[Impairment]] = {}
@@ -69,15 +68,15 @@ class Disturbances:
             self._break(pair, whole=False)
 
     def holds(self, pair: Pair, impairment: Impairment) -> bool:
-        """Tell whether this very disturbance is in force."""
+        """Return whether this very disturbance is in force."""
         return any(other is impairment for other in self._active.get(pair, ()))
 
     def any_on(self, pair: Pair) -> bool:
-        """Tell whether any disturbance of a pair's connections is in force."""
+        """Return whether any disturbance of a pair's connections is in force."""
         return pair in self._active
 
     def is_cut(self, pair: Pair) -> bool:
-        """Tell whether a connection of the pair cannot be opened now."""
+        """Return whether a connection of the pair cannot be opened now."""
         return any(one.closes for one in self._active.get(pair, ()))
 
     def disturb_new(self, process: SimulatedSubtask) -> None:

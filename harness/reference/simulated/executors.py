@@ -34,7 +34,6 @@ class SimulatedExecutors:
         memory_bytes: int | None,
         scheduler: Scheduler,
     ) -> None:
-        """Start as many as a plan has, each on a host of its own; see ``SimulatedHosts`` for directory and memory."""
         self.slots_changed: Callable[[int], None] = lambda slots: None
         """Told how many slots there are whenever it is another number than before."""
         self._slots_each = planned.slots_per_executor

@@ -30,7 +30,6 @@ class SimulatedDisk:
     """The tree that all hosts share."""
 
     def __init__(self) -> None:
-        """Start empty."""
         self.files: dict[str, _File] = {}
         self.names: list[str] = []
 
@@ -110,7 +109,6 @@ class SimulatedFileSystem:
         """Do nothing: nobody has asked what is read."""
 
     def create(self, path: str) -> _SimulatedStream:
-        """Create or truncate a file and open it for writing."""
         file = _File()
         self._unsynced_names.append((_directory(path), path, self._disk.files.get(path), None))
         self._disk.link(path, file)
@@ -118,7 +116,6 @@ class SimulatedFileSystem:
         return _SimulatedStream(file, path)
 
     def read(self, path: str) -> bytes:
-        """Return the whole content."""
         self.check_read(path)
         file = self._disk.files.get(path)
         if file is None:
@@ -126,7 +123,6 @@ class SimulatedFileSystem:
         return bytes(file.content)
 
     def rename(self, source: str, target: str) -> None:
-        """Move a file atomically, replacing the target."""
         before = self._disk.files.get(target)
         file = self._disk.unlink(source)
         if file is None:
@@ -135,27 +131,22 @@ class SimulatedFileSystem:
         self._disk.link(target, file)
 
     def sync_directory(self, path: str) -> None:
-        """Make the names in a directory durable."""
         directory = path.rstrip("/")
         self._unsynced_names = [entry for entry in self._unsynced_names if entry[0] != directory]
 
     def list_files(self, directory: str) -> list[str]:
-        """Return the paths of all files below a directory, sorted."""
         return self._disk.below(directory)
 
     def exists(self, path: str) -> bool:
-        """Tell whether a file exists."""
         return path in self._disk.files
 
     def size(self, path: str) -> int:
-        """Return the file's length in bytes."""
         file = self._disk.files.get(path)
         if file is None:
             raise StorageError(f"cannot read the size of {path}: there is no such file")
         return len(file.content)
 
     def delete(self, path: str) -> None:
-        """Delete a file; a missing one is no error."""
         self._disk.unlink(path)
 
     def delete_tree(self, directory: str) -> None:

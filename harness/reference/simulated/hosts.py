@@ -48,7 +48,7 @@ class LocalDisk(DelegatingFileSystem):
         return super().read(path)
 
     def is_full(self, path: str) -> bool:
-        """Tell whether there is no room for a file."""
+        """Return whether there is no room for a file."""
         return path.partition("/")[0] in self.full_for
 
     def lose_unsynced(self) -> None:
@@ -218,7 +218,7 @@ class PrimaryFailures:
         self._refusals[f"{safe_name(parsed.vertex)}-{parsed.index}-"] = _Refusal(checkpoints, self._spared)
 
     def refuses(self, subtask: str) -> bool:
-        """Tell whether a subtask has refusals left."""
+        """Return whether a subtask has refusals left."""
         parsed = SubtaskId.parse(subtask)
         return f"{safe_name(parsed.vertex)}-{parsed.index}-" in self._refusals
 
@@ -227,7 +227,7 @@ class PrimaryFailures:
         self._refusals[_METADATA] = _Refusal(checkpoints, spared=0)
 
     def refuses_metadata(self) -> bool:
-        """Tell whether there are refusals of metadata."""
+        """Return whether there are refusals of metadata."""
         return _METADATA in self._refusals
 
 

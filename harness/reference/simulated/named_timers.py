@@ -17,7 +17,6 @@ class NamedTimers:
     def __init__(
         self, scheduler: Scheduler, due: Callable[[str], None], late: Callable[[], float] = lambda: 0.0
     ) -> None:
-        """Take the time, what is called with the name of a timer that is due, and what draws how late one is."""
         self._scheduler = scheduler
         self._due = due
         self._late = late

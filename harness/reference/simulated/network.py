@@ -196,7 +196,6 @@ class DataChannel:
         latency_ms: float,
         capacity: int,
     ) -> None:
-        """Start empty and unconnected."""
         self.name = name
         self.capacity = capacity
         self.occupied = 0
@@ -221,7 +220,7 @@ class DataChannel:
 
     @property
     def full(self) -> bool:
-        """Tell whether the sender must wait."""
+        """Whether the sender must wait."""
         return self.occupied >= self.capacity
 
     def send(self, is_data: bool, element: Any) -> None:
@@ -307,5 +306,5 @@ class DataChannel:
         self._scheduler.at(self._last_credit, self.make_room)
 
     def _end_is_sent(self) -> bool:
-        """Tell whether the sender has said that nothing more comes: then it waits for no room."""
+        """Return whether the sender has said that nothing more comes: then it waits for no room."""
         return bool(self.queue) and isinstance(self.queue[-1][2], EndOfChannel)

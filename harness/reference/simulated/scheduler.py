@@ -15,7 +15,6 @@ class Scheduler:
     """An event queue in virtual milliseconds."""
 
     def __init__(self) -> None:
-        """Start at time 0 with nothing to do."""
         self.now = 0.0
         self.stopped = False
         """Set by a step to end ``run`` after it."""

@@ -10,8 +10,8 @@ import msgspec
 
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.history import End, History, Row
+from barrier_tck.harness.record.message_trace import TraceEvent, in_order
 from barrier_tck.harness.record.operations import ReadsObserved, SlotsChanged
-from barrier_tck.harness.record.passages import Passage, in_order
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.reference.bugs.catalogue import broken, planted
 from barrier_tck.harness.reference.checkpoint_storages import require_outliving, simulated_storage
@@ -25,9 +25,9 @@ from barrier_tck.harness.reference.jobs import (
     kinds_of,
 )
 from barrier_tck.harness.reference.kinds.sink import OUTPUT
+from barrier_tck.harness.reference.message_tracing import with_message_trace
 from barrier_tck.harness.reference.observed_inputs import InputNote, inputs_observed
 from barrier_tck.harness.reference.observed_messages import MemoryLogs, messages_observed
-from barrier_tck.harness.reference.observed_passages import passages_observed
 from barrier_tck.harness.reference.observed_reads import observed
 from barrier_tck.harness.reference.planned_components import components_of
 from barrier_tck.harness.reference.planned_savepoints import planned_savepoints
@@ -119,7 +119,7 @@ class ReferenceSimulated:
         """Return the plan with the planted bug that breaks recovery in this way."""
         return broken(plan, how)
 
-    def noting_passages(self) -> ReferenceSimulated:
+    def tracing_messages(self) -> ReferenceSimulated:
         """Return a system like this one, whose outcomes hold what passed the channels."""
         return ReferenceSimulated(self._state_backend, notes_passages=True)
 
@@ -142,9 +142,9 @@ class ReferenceSimulated:
         watched = observed(
             inputs_observed(components, recorder.keep_input, ends=bool(plan.savepoints)), recorder.keep_reads
         )
-        passages: list[Passage] = []
+        passages: list[TraceEvent] = []
         if self._notes_passages:
-            watched = passages_observed(watched, passages.extend)
+            watched = with_message_trace(watched, passages.extend)
         logs = MemoryLogs()
         if plan.records_channels:
             watched = messages_observed(watched, logs)

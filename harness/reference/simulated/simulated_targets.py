@@ -159,12 +159,10 @@ class SimulatedTargets(NoTargets):
         return _ExecutorTarget(self._world, process.executor) if process is not None else None
 
     def worker_of(self, subtask: str) -> _WorkerTarget | None:
-        """Return the process of a subtask."""
         process = self._world.live(subtask)
         return _WorkerTarget(self._world, process) if process is not None else None
 
     def host_of(self, subtask: str) -> _ExecutorTarget | None:
-        """Return the host of a subtask now."""
         process = self._world.live(subtask)
         return _ExecutorTarget(self._world, process.executor, Lost.HOST) if process is not None else None
 
@@ -204,7 +202,7 @@ class SimulatedTargets(NoTargets):
         world = self._world
         if world.plan.checkpoints.storage not in OF_THE_TRIAL:
             return None
-        files, failures = world.disk.host(), world.storage_troubles.failures
+        files, failures = world.disk.host(), world.storage_faults.failures
         root = world.config.storage_root
         return PrimaryCopies(
             SubtaskId.parse(subtask),
@@ -217,7 +215,7 @@ class SimulatedTargets(NoTargets):
 
     def metadata(self) -> MetadataWrites | None:
         """Return the writes that make checkpoints complete; None if the plan lets none of them fail."""
-        failures = self._world.storage_troubles.failures
+        failures = self._world.storage_faults.failures
         return (
             MetadataWrites(failures.refuse_metadata, failures.refuses_metadata)
             if failures is not None
@@ -239,7 +237,7 @@ class SimulatedTargets(NoTargets):
 
     def object_store(self) -> ServiceTarget | None:
         """Return the service that holds the checkpoints; None if they are in files, or outside the trial."""
-        return self._world.storage_troubles.target()
+        return self._world.storage_faults.target()
 
     def coordinator(self) -> _CoordinatorTarget | None:
         """Return the coordinator, if it is alive."""

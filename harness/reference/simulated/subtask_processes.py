@@ -21,11 +21,11 @@ from msgspec.structs import replace
 
 from barrier_tck.faults.targets import COORDINATOR
 from barrier_tck.harness.reference.simulated.buffered_channels import BufferedChannel
+from barrier_tck.harness.reference.simulated.environment import Background, Environment
 from barrier_tck.harness.reference.simulated.file_system import SimulatedFileSystem
 from barrier_tck.harness.reference.simulated.hosts import SimulatedHost
 from barrier_tck.harness.reference.simulated.named_timers import NamedTimers
 from barrier_tck.harness.reference.simulated.network import ChannelBroken, DataChannel, Link
-from barrier_tck.harness.reference.simulated.surroundings import Background, Surroundings
 from barrier_tck.reference_impl.ids import CheckpointId, SubtaskId
 from barrier_tck.reference_impl.operators.api import Payload
 from barrier_tck.reference_impl.protocol.messages import CancelSubtask, ChannelControl, FinishSubtask
@@ -51,7 +51,6 @@ class WorldCrashed(BaseException):
     """Carries an error of the world through a paused step during which it happened: it is not the step's own error."""
 
     def __init__(self, error: Exception) -> None:
-        """Take it."""
         super().__init__(str(error))
         self.error = error
 
@@ -67,7 +66,7 @@ class SubtaskWorld(Protocol):
     """What a subtask's process needs from its world."""
 
     @property
-    def surroundings(self) -> Surroundings:
+    def environment(self) -> Environment:
         """Time, trace and latencies."""
 
     @property
@@ -84,7 +83,7 @@ class SubtaskWorld(Protocol):
         """Handle a protocol point at which a process stands; it may be killed or paused before this returns."""
 
     def is_cut(self, sender: str, receiver: str) -> bool:
-        """Tell whether a connection between two ends cannot be opened now."""
+        """Return whether a connection between two ends cannot be opened now."""
 
     def watch(self, process: SimulatedSubtask) -> None:
         """Check from now on whether the process is silent."""
@@ -100,7 +99,6 @@ class SimulatedExecutor:
     """A process with slots on a host. Its loss kills every subtask on it; the host's disk stays."""
 
     def __init__(self, number: int, files: SimulatedFileSystem, host: SimulatedHost) -> None:
-        """Start without subtasks; ``files`` is the storage that all hosts share, as this host sees it."""
         self.number = number
         self.files = files
         self.host = host
@@ -121,7 +119,6 @@ class SimulatedSubtask:
         coordinator: Supervisor,
         choices: random.Random,
     ) -> None:
-        """Start without a driver; ``attach`` adds one."""
         self.world = world
         self.subtask = subtask
         self.text = str(subtask)
@@ -138,7 +135,7 @@ class SimulatedSubtask:
         """Whether it is paused, or still stands in the step in which it was paused."""
         self.watched = False
         self.last_heard = 0.0
-        """For failure detection (``barrier_tck.harness.reference.simulated.silence``)."""
+        """For failure detection (``barrier_tck.harness.reference.simulated.failure_detector``)."""
         self.inputs: list[DataChannel] = []
         self._queues: list[tuple[int, deque[tuple[float, bool, Any]]]] = []
         """The number and the queue of each input channel; every step looks through them."""
@@ -155,19 +152,19 @@ class SimulatedSubtask:
         self.full_outputs = 0
         """How many of them are full; as long as one is, nothing is read and no source is polled."""
         self.mailbox: deque[Any] = deque()
-        surroundings = world.surroundings
-        self.background = Background(surroundings, self, surroundings.async_ms_max)
+        environment = world.environment
+        self.background = Background(environment, self, environment.async_ms_max)
         self.driver: SubtaskDriver | None = None
         self.opened = False
         self.from_coordinator: Link | None = None
         self.to_coordinator: Link | None = None
         self._choices = choices
         self._draw = choices.random
-        self._latency_ms = surroundings.latency_ms
-        self._scheduler = surroundings.scheduler
-        self.timers = NamedTimers(surroundings.scheduler, self._on_timer, choices.random)
+        self._latency_ms = environment.latency_ms
+        self._scheduler = environment.scheduler
+        self.timers = NamedTimers(environment.scheduler, self._on_timer, choices.random)
         """They go off when the process is resumed, if it is paused."""
-        self._note = surroundings.trace.add
+        self._note = environment.trace.add
         self.due = NEVER
         """When its next step comes (virtual ms)."""
         self._standing = False
@@ -336,7 +333,6 @@ class SimulatedSubtask:
                 self._thaw()
 
     def defer(self, action: Callable[..., None], argument: Any) -> None:
-        """Do something once this process is resumed."""
         self._deferred.append((action, argument))
 
     def _stand_still(self) -> None:
@@ -397,7 +393,6 @@ class SimulatedSubtask:
         self.expect(self._scheduler.now)
 
     def expect(self, time_ms: float) -> None:
-        """Make sure that a step comes soon after a time at which there may be something to do."""
         if self.runs and self.due > time_ms + STEP_MS_MAX:
             self.due = due = time_ms + self._draw() * STEP_MS_MAX
             self._scheduler.at(due, self._step, due)

@@ -17,7 +17,6 @@ class Trace:
     """Collects steps."""
 
     def __init__(self) -> None:
-        """Start empty."""
         self._steps: list[tuple[float, str, str, Any]] = []
         self.add = self._steps.append
 

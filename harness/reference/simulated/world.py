@@ -30,21 +30,21 @@ from barrier_tck.harness.reference.simulated.buffered_channels import (
 )
 from barrier_tck.harness.reference.simulated.coordinator_process import SimulatedCoordinator
 from barrier_tck.harness.reference.simulated.disturbances import Disturbances
+from barrier_tck.harness.reference.simulated.environment import Environment
 from barrier_tck.harness.reference.simulated.executors import Lost, SimulatedExecutors
+from barrier_tck.harness.reference.simulated.failure_detector import HEARTBEAT_TIMEOUT_MS, Heartbeats
 from barrier_tck.harness.reference.simulated.file_system import SimulatedDisk, SimulatedFileSystem
 from barrier_tck.harness.reference.simulated.hosts import memory_for_copies
 from barrier_tck.harness.reference.simulated.network import UNBOUNDED, DataChannel, Link
 from barrier_tck.harness.reference.simulated.randomness import stream
 from barrier_tck.harness.reference.simulated.scheduler import Scheduler
-from barrier_tck.harness.reference.simulated.silence import HEARTBEAT_TIMEOUT_MS, Heartbeats
 from barrier_tck.harness.reference.simulated.simulated_placement import placed_on
-from barrier_tck.harness.reference.simulated.storage_troubles import StorageTroubles
+from barrier_tck.harness.reference.simulated.storage_faults import StorageFaults
 from barrier_tck.harness.reference.simulated.subtask_processes import (
     SimulatedExecutor,
     SimulatedSubtask,
     WorldCrashed,
 )
-from barrier_tck.harness.reference.simulated.surroundings import Surroundings
 from barrier_tck.harness.reference.simulated.trace import Trace, repeatable
 from barrier_tck.harness.support.work_directories import temporary_work_directory
 from barrier_tck.harness.system.system_under_test import NemesisHooks
@@ -98,15 +98,15 @@ class SimulatedWorld:
         self.scheduler = Scheduler()
         self.trace = Trace()
         self.disk = disk if disk is not None else SimulatedDisk()
-        self.storage_troubles = StorageTroubles(plan, self.disk)
-        self.surroundings = Surroundings(
+        self.storage_faults = StorageFaults(plan, self.disk)
+        self.environment = Environment(
             self.scheduler,
             self.trace,
             latency_ms=float(plan.network.latency_ms_max),
             async_ms_max=float(plan.checkpoints.async_ms_max),
             network_random=stream(plan.seed, "network"),
             storage_random=stream(plan.seed, "storage"),
-            take_late_ms=self.storage_troubles.take_late_ms,
+            take_late_ms=self.storage_faults.take_late_ms,
         )
         self._choices = stream(plan.seed, "choices")
         self.disturbances = Disturbances(self, plan.seed)
@@ -258,7 +258,7 @@ class SimulatedWorld:
             coordinator.waits_for_slots(attempt, f"{slots} of {wanted} slots are there")
             return
         network, scheduler = self.plan.network, self.scheduler
-        network_random, latency_ms = self.surroundings.network_random, self.surroundings.latency_ms
+        network_random, latency_ms = self.environment.network_random, self.environment.latency_ms
         processes: dict[SubtaskId, SimulatedSubtask] = {}
         executors = self.executors.present
         placed, placement = placed_on(executors, graph.subtasks, restore, self.config.local_recovery)
@@ -310,7 +310,7 @@ class SimulatedWorld:
             restored_checkpoint=restore.checkpoint if restore is not None else None,
             stopped=restore is not None and restore.stops_the_job,
         )
-        shared, troubles, host = process.executor.files, self.storage_troubles, process.executor.host
+        shared, troubles, host = process.executor.files, self.storage_faults, process.executor.host
         ports = SubtaskPorts(
             clock=self.scheduler,
             probe=process,
@@ -391,11 +391,10 @@ class SimulatedWorld:
         return process if process is not None and process.alive else None
 
     def living(self, subtask: str) -> list[SimulatedSubtask]:
-        """Return every living process of a subtask, zombies first."""
         return [process for process in self._everyone if process.alive and process.text == subtask]
 
     def is_cut(self, sender: str, receiver: str) -> bool:
-        """Tell whether a subtask cannot connect to another now, or to the coordinator."""
+        """Return whether a subtask cannot connect to another now, or to the coordinator."""
         return self.disturbances.is_cut((sender, receiver))
 
     def watch(self, process: SimulatedSubtask) -> None:
@@ -403,7 +402,7 @@ class SimulatedWorld:
         self.heartbeats.watch(process)
 
     def _is_awaited(self, process: SimulatedSubtask) -> bool:
-        """Tell whether the coordinator that deployed a process still waits for it."""
+        """Return whether the coordinator that deployed a process still waits for it."""
         current = self.processes.get(process.subtask) is process and not self.coordinator.driver.ended
         return current and process.coordinator is self.coordinator
 
@@ -494,7 +493,7 @@ class SimulatedWorld:
             link.send(None, lambda _: news())
 
     def _after_latency(self, action: Callable[[], None], not_before_ms: float = 0.0) -> None:
-        self.surroundings.after_latency(lambda _: action(), not_before_ms=not_before_ms)
+        self.environment.after_latency(lambda _: action(), not_before_ms=not_before_ms)
 
     def read_only_files(self) -> SimulatedFileSystem:
         """Return a view of the disk for final reads."""

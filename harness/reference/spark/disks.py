@@ -24,7 +24,6 @@ class JobDisks:
     """Where one job keeps its local copies on each worker's own disk."""
 
     def __init__(self, cluster: Path, host_of: Callable[[int], str], job: str, files_root: Path) -> None:
-        """Take the cluster's directory, the function that names a worker's host, and what identifies the job."""
         self._cluster = cluster
         self._host_of = host_of
         self._job = job
@@ -171,7 +170,7 @@ def _job_of(handle_path: str) -> str:
 
 
 def _refuses(obstacle: Path) -> bool:
-    """Tell whether the operating system refuses to create the file."""
+    """Return whether the operating system refuses to create the file."""
     try:
         LocalFileSystem(obstacle.parent).create(obstacle.name).close()
     except StorageError:

@@ -30,7 +30,6 @@ class ExecutorMemories:
     """Where one job keeps its local copies in the memory of each executor."""
 
     def __init__(self, processes: Callable[[], Iterable[SubtaskProcess]], job: str, files_root: Path) -> None:
-        """Take the function that returns where the job's subtasks run or ran last, and what identifies the job."""
         self._processes = processes
         self._root = str(local_root("", job, str(files_root)))
         self._opened: dict[tuple[int, float], ExecutorMemory] = {}

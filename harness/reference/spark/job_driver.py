@@ -1,7 +1,7 @@
 """The driver of a job on Spark, in a process of its own: session, coordinator, deployment.
 
 Run as a module (``python -m barrier_tck.harness.reference.spark.job_driver``) with the number of its end of the
-connection to the harness. It judges nothing and injects nothing: it does what ``JobDoors`` says and tells what
+connection to the harness. It judges nothing and injects nothing: it does what ``JobRpc`` says and tells what
 ``JobReports`` says. Only the harness kills it.
 """
 
@@ -30,24 +30,24 @@ from barrier_tck.harness.reference.bugs.replacement import in_force
 from barrier_tck.harness.reference.delegating_files import DelegatingFileSystem
 from barrier_tck.harness.reference.instrumented import with_instruments
 from barrier_tck.harness.reference.jobs import job_config
+from barrier_tck.harness.reference.message_tracing import MessageTraceDirectory, with_message_trace
 from barrier_tck.harness.reference.observed_inputs import InputsDirectory, inputs_observed
 from barrier_tck.harness.reference.observed_messages import MessagesDirectory, messages_observed
-from barrier_tck.harness.reference.observed_passages import PassagesDirectory, passages_observed
 from barrier_tck.harness.reference.observed_reads import ReadsDirectory, observed
 from barrier_tck.harness.reference.planned_savepoints import started_from
 from barrier_tck.harness.reference.repeated_messages import RepeatedMessages
 from barrier_tck.harness.reference.slow_storage import slowed
-from barrier_tck.harness.reference.spark.job_doors import (
-    JobDoors,
+from barrier_tck.harness.reference.spark.job_parts import graph_of, parts_of
+from barrier_tck.harness.reference.spark.job_rpc import (
     JobOrder,
     JobOver,
     JobReports,
+    JobRpc,
     Repeat,
 )
-from barrier_tck.harness.reference.spark.job_parts import graph_of, parts_of
 from barrier_tck.harness.reference.spark.planned_options import options_of
 from barrier_tck.harness.reference.spark.repeating_runner import RepeatingRunner
-from barrier_tck.harness.reference.spark.watched_slots import SlotsTellingRunner
+from barrier_tck.harness.reference.spark.watched_slots import SlotReportingRunner
 from barrier_tck.harness.reference.unsynced_files import JournaledFiles, journaled
 from barrier_tck.harness.workloads import flights
 from barrier_tck.reference_impl.protocol.messages import AcknowledgeCheckpoint, Savepoint
@@ -97,10 +97,9 @@ def _opened(order: JobOrder, root: str) -> FileSystem:
 
 
 class JobDriver:
-    """Implements ``JobDoors``."""
+    """Implements ``JobRpc``."""
 
     def __init__(self, peer: Peer) -> None:
-        """Take the connection to the harness."""
         self._observer = peer.remote("observer", JobReports)
         self._routes = peer.remote("routes", Routes)  # type: ignore[type-abstract]
         self._stack = contextlib.ExitStack()
@@ -112,19 +111,16 @@ class JobDriver:
         """While a job runs, its plan's bug is in force in this process."""
 
     def warm_up(self, place: SessionPlace) -> None:
-        """Start the JVM."""
         if self._open is None:
             later = session_later(place, "barrier-tck", dict(session_settings()))
             self._open = self._stack.enter_context(later)
 
     def open_session(self, place: SessionPlace) -> None:
-        """Open the session."""
         self.warm_up(place)
         assert self._open is not None
         self._spark = self._open()
 
     def prepare_flights(self, directory: str, splits: int) -> None:
-        """Prepare the flights."""
         flights.prepare(self._session(), Path(directory), splits)
 
     def await_slots(self, slots: int, timeout_s: float) -> bool:
@@ -146,8 +142,10 @@ class JobDriver:
         self._repeats.put_in_force(order.repeats)
         slow = slowed(parts_of(plan, order.backend, order.elsewhere), plan.checkpoints.async_ms_max)
         noted = inputs_observed(slow, InputsDirectory(order.inputs), ends=bool(plan.savepoints))
-        components = passages_observed(
-            observed(noted, ReadsDirectory(order.reads)), PassagesDirectory(order.passages), _NOTES_TOGETHER
+        components = with_message_trace(
+            observed(noted, ReadsDirectory(order.reads)),
+            MessageTraceDirectory(order.passages),
+            _NOTES_TOGETHER,
         )
         if order.messages is not None:
             components = messages_observed(components, MessagesDirectory(order.messages))
@@ -155,7 +153,7 @@ class JobDriver:
             components = journaled(components, order.journals)
         if changes:
             components = with_instruments(components, around_process=partial(in_force, changes))
-        runner = SlotsTellingRunner(
+        runner = SlotReportingRunner(
             self._session(),
             graph_of(plan, Path(order.source)),
             started_from(job_config(plan), plan, order.start_from),
@@ -174,7 +172,6 @@ class JobDriver:
         threading.Thread(target=self._await_end, args=(runner,), name="awaits the end", daemon=True).start()
 
     def end_job(self) -> dict[str, int]:
-        """End the job."""
         runner, self._runner = self._runner, None
         with self._planted:
             if runner is None:
@@ -187,11 +184,9 @@ class JobDriver:
         return self._runner.waiting_for() if self._runner is not None else ()
 
     def repeat(self, repeats: tuple[Repeat, ...]) -> None:
-        """Repeat messages."""
         self._repeats.put_in_force(repeats)
 
     def take_savepoint(self, savepoint: Savepoint, delay_ms: float) -> None:
-        """Ask the coordinator."""
         if self._runner is not None:
             self._runner.take_savepoint(savepoint.directory, savepoint.stop, delay_ms)
 
@@ -231,7 +226,7 @@ def main() -> None:
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     peer = Peer(socket.socket(fileno=int(sys.argv[1])), "the harness")
     driver = JobDriver(peer)
-    peer.offer("driver", JobDoors, driver)
+    peer.offer("driver", JobRpc, driver)
     peer.start()
     try:
         peer.work()

@@ -38,7 +38,6 @@ class SparkJudge:
     """Starts the judge's process at once; its Spark starts while the caller does something else."""
 
     def __init__(self, directory: Path) -> None:
-        """Take an existing directory for the judge's log and temporary files; its owner removes it."""
         environment = {**os.environ, "PYTHONPATH": import_path(), "TMPDIR": str(directory)}
         with open(directory / "judge.log", "ab") as log:
             popen = subprocess.Popen(

@@ -56,7 +56,6 @@ class ProxiedLink:
     """Connections that can be disturbed together; implements ``barrier_tck.faults.targets.LinkTarget``."""
 
     def __init__(self, network: ProxyNetwork, what: str, matches: Matcher) -> None:
-        """Take a phrase for the log, and the function that says which connections are meant."""
         self._network = network
         self._what = what
         self.matches = matches
@@ -74,7 +73,7 @@ class ProxiedLink:
             raise TargetGone(self._what)
 
     def is_impaired(self) -> bool:
-        """Tell whether the server confirms the disturbance for every connection."""
+        """Return whether the server confirms the disturbance for every connection."""
         return self._network.is_impaired(self)
 
     def heal(self) -> None:
@@ -152,7 +151,7 @@ class ProxyNetwork:
     # --- what happens to the job ----------------------------------------------------------------------------
 
     def placed(self, processes: Mapping[SubtaskId, SubtaskProcess]) -> None:
-        """Learn which subtask runs in which slot; a disturbance of a subtask's control connection moves with the
+        """Note which subtask runs in which slot; a disturbance of a subtask's control connection moves with the
         subtask."""
         by_slot = {(where.host, where.slot): subtask for subtask, where in processes.items()}
         with self._lock:

@@ -21,7 +21,7 @@ _FAMILY = "barrier-tck"
 
 
 def disturbs_connections(plan: TrialPlan) -> bool:
-    """Tell whether a plan needs proxies: without them, nothing slows its connections down."""
+    """Return whether a plan needs proxies: without them, nothing slows its connections down."""
     kinds = (TargetKind.CHANNEL, TargetKind.PARTITION)
     return plan.network.slow_channel is not None or any(
         planned.fault.needs in kinds for planned in plan.faults
@@ -32,7 +32,6 @@ class ProxyServers:
     """Gives each trial its own network of proxies on one server."""
 
     def __init__(self, stack: contextlib.ExitStack) -> None:
-        """Take the stack that ends the server together with the cluster."""
         self._stack = stack
         self._client: ToxiproxyClient | None = None
         self._serials = itertools.count(1)

@@ -22,11 +22,11 @@ from barrier_tck.harness.cluster.driver.peer import PeerGone, RemoteError
 from barrier_tck.harness.plan.trial_plan import TrialPlan, to_builtins
 from barrier_tck.harness.reference.repeated_messages import Repeated
 from barrier_tck.harness.reference.spark import job_driver
-from barrier_tck.harness.reference.spark.job_doors import (
-    JobDoors,
+from barrier_tck.harness.reference.spark.job_rpc import (
     JobOrder,
     JobOver,
     JobReports,
+    JobRpc,
     Repeat,
 )
 from barrier_tck.harness.support.errors import OperatingError, SystemBroke
@@ -54,7 +54,6 @@ class JobDrivers:
     """The driver's process of one cluster. ``close`` at the end in every case."""
 
     def __init__(self, cluster: Cluster) -> None:
-        """Take the cluster; nothing is started before the first use."""
         self._cluster = cluster
         self._reports = _Switch(JobReports())
         self._routes = _Switch(DirectRoutes())
@@ -81,7 +80,7 @@ class JobDrivers:
             if self._closed:
                 raise OperatingError("the system was closed: no driver is started any more")
             self._present, self._spare = self._spare or self._started(), None
-        doors_of(self._present).open_session(self._cluster.session_place())
+        rpc_stub_of(self._present).open_session(self._cluster.session_place())
         return self._present
 
     def keep_spare(self) -> None:
@@ -103,7 +102,7 @@ class JobDrivers:
 
     def _warm_up(self, spare: DriverProcess) -> None:
         try:
-            doors_of(spare).warm_up(self._cluster.session_place())
+            rpc_stub_of(spare).warm_up(self._cluster.session_place())
         except OperatingError as error:
             _log.info("the spare driver is not warm, and opens its session later: %s", error)
 
@@ -116,16 +115,15 @@ class JobDrivers:
         return DriverProcess(job_driver.__name__, log, self._cluster.driver_environment(), offers)
 
 
-def doors_of(process: DriverProcess) -> JobDoors:
+def rpc_stub_of(process: DriverProcess) -> JobRpc:
     """Return what a driver can be asked to do."""
-    return process.peer.remote("driver", JobDoors)  # type: ignore[type-abstract]
+    return process.peer.remote("driver", JobRpc)  # type: ignore[type-abstract]
 
 
 class RemoteJob:
     """One job in the driver's process. ``start``, then ``wait``; ``close`` at the end in every case."""
 
     def __init__(self, drivers: JobDrivers, order: JobOrder, finished: Callable[[], bool]) -> None:
-        """Take what is to be run; ``finished`` tells whether the coordinator has reported that the job finished."""
         self._drivers = drivers
         self._order = order
         self._finished = finished
@@ -167,7 +165,7 @@ class RemoteJob:
         with contextlib.suppress(
             PeerGone
         ):  # a driver that was killed at its first point is replaced like any other
-            doors_of(process).start_job(order)
+            rpc_stub_of(process).start_job(order)
 
     def wait(self, timeout_s: float) -> JobOver | None:
         """Wait for the job's end and return it, or None at the timeout.
@@ -201,7 +199,7 @@ class RemoteJob:
 
     @contextlib.contextmanager
     def killing(self, pid: int) -> Iterator[None]:
-        """Learn that a fault kills the driver's process; no other driver starts before that is done."""
+        """A fault kills the driver's process; no other driver starts before that is done."""
         with self._kill:
             self._killed.append(pid)
             yield
@@ -239,7 +237,7 @@ class RemoteJob:
         if present is None or present.peer.gone:
             return ("the driver's process",)
         try:
-            return doors_of(present).waiting_for()
+            return rpc_stub_of(present).waiting_for()
         except (PeerGone, RemoteError) as error:
             return (f"an answer of the driver's process: {error}",)
 
@@ -251,12 +249,12 @@ class RemoteJob:
             self._closed = True
         self._ask(lambda doors: self.refused.update(doors.end_job()))
 
-    def _ask(self, question: Callable[[JobDoors], object]) -> None:
+    def _ask(self, question: Callable[[JobRpc], object]) -> None:
         """Ask the driver's process; a driver that is gone needs no more."""
         present = self._present
         if present is not None:
             with contextlib.suppress(PeerGone):
-                question(doors_of(present))
+                question(rpc_stub_of(present))
 
     def _hidden_for_s(self) -> float:
         """Return how long storage stays hidden from a coordinator that starts now."""

@@ -23,7 +23,6 @@ class RepeatingRunner(SparkJobRunner):
     """Runs one job once, as its base does."""
 
     def __init__(self, *arguments: Any, repeats: RepeatedMessages, **options: Any) -> None:
-        """Take whose messages are repeated, and what the base takes."""
         super().__init__(*arguments, **options)
         self._repeats = repeats
         self._copies = itertools.count()

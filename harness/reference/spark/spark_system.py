@@ -38,7 +38,7 @@ from barrier_tck.harness.reference.spark.job_parts import name_of
 from barrier_tck.harness.reference.spark.judge import SparkJudge
 from barrier_tck.harness.reference.spark.proxied_network import ProxyNetwork
 from barrier_tck.harness.reference.spark.proxies import ProxyServers
-from barrier_tck.harness.reference.spark.remote_job import JobDrivers, doors_of
+from barrier_tck.harness.reference.spark.remote_job import JobDrivers, rpc_stub_of
 from barrier_tck.harness.reference.spark.spark_trial import CommittedRows, SparkTrial, TrialEnvironment
 from barrier_tck.harness.reference.spark.storage_services import StorageServices
 from barrier_tck.harness.support.errors import OperatingError
@@ -203,7 +203,7 @@ class ReferenceSpark:
         if plan.deployment.elastic_wait_ms is not None:
             # The job must find every slot when it starts: a process of an executor may not have registered yet.
             slots = self._config.workers * self._config.cores_per_worker
-            if not doors_of(driver).await_slots(slots, _EXECUTORS_TIMEOUT_S):
+            if not rpc_stub_of(driver).await_slots(slots, _EXECUTORS_TIMEOUT_S):
                 raise OperatingError(
                     f"the cluster does not have {slots} slots after {_EXECUTORS_TIMEOUT_S:g} s"
                 )
@@ -261,7 +261,7 @@ class ReferenceSpark:
 
 
 def _is_judged_by_spark(workload: Workload, plan: TrialPlan) -> bool:
-    """Tell whether a batch query judges the output: exact totals of an input that is too large to be generated."""
+    """Return whether a batch query judges the output: exact totals of an input that is too large to be generated."""
     stateful = workload.spec is not None and workload.spec.stateful
     return stateful and workload.input_directory is not None and is_exact(plan)
 
@@ -299,5 +299,5 @@ def _input_directory(driver: DriverProcess, workload: Workload, plan: TrialPlan,
         return directory
     directory = flights.default_directory()
     if not flights.is_prepared(directory, _FLIGHT_SPLITS):
-        doors_of(driver).prepare_flights(str(directory), _FLIGHT_SPLITS)
+        rpc_stub_of(driver).prepare_flights(str(directory), _FLIGHT_SPLITS)
     return directory

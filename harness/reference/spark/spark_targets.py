@@ -32,7 +32,6 @@ class DriverOfJob(SignalledProcess):
     def __init__(
         self, job: RemoteJob, pid: int, on_kill: Callable[[], None], lose: Lose | None = None
     ) -> None:
-        """Take the job that resumes after the kill."""
         super().__init__(pid, f"driver process (pid {pid})", on_kill, with_children=True, lose=lose)
         self._job = job
         self._pid = pid

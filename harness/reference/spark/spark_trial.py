@@ -18,17 +18,17 @@ from barrier_tck.harness.reference.copy_targets import MetadataWrites, PrimaryCo
 from barrier_tck.harness.reference.forged_messages import Forger
 from barrier_tck.harness.reference.jobs import CHECKPOINTS, SAVEPOINTS, give_out_ids, kinds_of
 from barrier_tck.harness.reference.kinds.sink import OUTPUT
+from barrier_tck.harness.reference.message_tracing import MessageTraceDirectory
 from barrier_tck.harness.reference.observed_inputs import InputsDirectory
 from barrier_tck.harness.reference.observed_messages import MessagesDirectory
-from barrier_tck.harness.reference.observed_passages import PassagesDirectory
 from barrier_tck.harness.reference.observed_reads import ReadsDirectory
 from barrier_tck.harness.reference.planned_savepoints import planned_savepoints
 from barrier_tck.harness.reference.repeated_messages import RepeatableMessages, RepeatedMessages
 from barrier_tck.harness.reference.snapshot_views import CheckpointOpener, view_storage
 from barrier_tck.harness.reference.spark.disks import JobDisks, metadata_of, primary_of
 from barrier_tck.harness.reference.spark.executor_memories import ExecutorMemories
-from barrier_tck.harness.reference.spark.job_doors import JobOrder, JobReports
 from barrier_tck.harness.reference.spark.job_parts import graph_of, parts_of
+from barrier_tck.harness.reference.spark.job_rpc import JobOrder, JobReports
 from barrier_tck.harness.reference.spark.proxied_network import ProxyNetwork
 from barrier_tck.harness.reference.spark.remote_job import JobDrivers, RemoteJob
 from barrier_tck.harness.reference.spark.spark_targets import Exposed, SparkTargets
@@ -121,7 +121,7 @@ class Notes:
 
     reads: ReadsDirectory
     inputs: InputsDirectory
-    passages: PassagesDirectory
+    passages: MessageTraceDirectory
     messages: MessagesDirectory
 
 
@@ -131,7 +131,7 @@ def _notes_below(scratch: Path) -> Notes:
     return Notes(
         ReadsDirectory(str(scratch / "reads")),
         InputsDirectory(str(scratch / "inputs")),
-        PassagesDirectory(str(scratch / "passages")),
+        MessageTraceDirectory(str(scratch / "passages")),
         MessagesDirectory(str(scratch / "messages")),
     )
 
@@ -157,7 +157,6 @@ class SparkTrial:
         nemesis: NemesisHooks,
         decode: Callable[[bytes], list[Row]],
     ) -> None:
-        """Prepare storage and notes; ``decode`` reads one file of output."""
         self._plan = plan
         self._environment = environment
         self._nemesis = nemesis

@@ -10,7 +10,7 @@ from barrier_tck.harness.reference.observed_reads import ReadsDirectory
 from barrier_tck.harness.reference.planned_savepoints import PlannedSavepoint
 from barrier_tck.harness.reference.recorder import RunRecorder
 from barrier_tck.harness.reference.snapshot_views import CheckpointOpener
-from barrier_tck.harness.reference.spark.job_doors import JobOver, JobReports
+from barrier_tck.harness.reference.spark.job_rpc import JobOver, JobReports
 from barrier_tck.harness.reference.spark.proxied_network import ProxyNetwork
 from barrier_tck.harness.system.system_under_test import NemesisHooks
 from barrier_tck.reference_impl.ids import SubtaskId
@@ -31,7 +31,6 @@ class SparkWatcher(RunRecorder, JobReports):
     def __init__(
         self, opener: CheckpointOpener, reads: ReadsDirectory, savepoints: Sequence[PlannedSavepoint]
     ) -> None:
-        """Start with an empty history, now."""
         super().__init__(opener, savepoints)
         self._reads = reads
         self._clock = MonotonicClock()
@@ -48,7 +47,6 @@ class SparkWatcher(RunRecorder, JobReports):
         self.first_records_ms: dict[int, float] = {}
 
     def now_ms(self) -> float:
-        """Return the milliseconds since the trial's start."""
         return self._clock.now_ms() - self.epoch_ms
 
     def reads_of(self, subtask: str, attempt: int) -> ReadsObserved | None:
@@ -56,7 +54,6 @@ class SparkWatcher(RunRecorder, JobReports):
         return self._reads.take(subtask, attempt)
 
     def ask_for(self, savepoint: Savepoint, delay_ms: float) -> None:
-        """Ask the coordinator for a savepoint."""
         assert self.on_savepoint is not None
         self.on_savepoint(savepoint, delay_ms)
 
@@ -70,23 +67,19 @@ class SparkWatcher(RunRecorder, JobReports):
         super().attempt_started(attempt, restored_checkpoint)
 
     def attempt_running(self, attempt: int) -> None:
-        """Every subtask runs."""
         super().attempt_running(attempt)
         if self.nemesis is not None:
             self.nemesis.first_attempt_ran()
 
     def subtasks_placed(self, attempt: int, processes: Mapping[SubtaskId, SubtaskProcess]) -> None:
-        """Every subtask has its slot."""
         self.processes = processes
         if self.network is not None:
             self.network.placed(processes)
 
     def subtasks_gone(self, attempt: int) -> None:
-        """The attempt is being stopped."""
         self.processes = {}
 
     def first_records(self, subtask: SubtaskId, attempt: int, at_ms: float) -> None:
-        """A subtask finished its first batch."""
         at_ms -= self.epoch_ms
         self.first_records_ms[attempt] = min(at_ms, self.first_records_ms.get(attempt, at_ms))
 
@@ -95,7 +88,6 @@ class SparkWatcher(RunRecorder, JobReports):
         self.note(SlotsChanged(slots, max(0.0, self.now_ms() - (at_ms - self.epoch_ms))), process="executors")
 
     def attempt_ended(self, attempt: int, cause: Cause, reason: str) -> None:
-        """An attempt ended."""
         super().attempt_ended(attempt, cause, reason)
         if self.network is not None:
             self.network.attempt_over(attempt)
@@ -109,7 +101,6 @@ class SparkWatcher(RunRecorder, JobReports):
             self.nemesis.point_reached(FAULT_POINTS[point], name, attempt)
 
     def job_ended(self, state: JobState, cause: Cause, reason: str) -> None:
-        """The job finished or failed."""
         super().job_ended(state, cause, reason)
         self.finished = state is JobState.FINISHED
 

@@ -69,7 +69,6 @@ class StoreLink:
         return not state.enabled if impairment.closes else all(name in state.toxics for name in wanted)
 
     def heal(self) -> None:
-        """Undo it. Healing twice is harmless."""
         impairment, self._impairment = self._impairment, None
         if self._client is None or impairment is None:
             return
@@ -84,7 +83,7 @@ class ServingProcesses(Protocol):
 
     @property
     def outlives_a_kill(self) -> bool:
-        """Tell whether what it has stored is there after it was killed."""
+        """Whether what it has stored is there after it was killed."""
 
     @property
     def name(self) -> str:
@@ -92,7 +91,7 @@ class ServingProcesses(Protocol):
 
     @property
     def running(self) -> bool:
-        """Tell whether all of it is alive."""
+        """Whether all of it is alive."""
 
     def start(self) -> None:
         """Start what does not run, with what it had stored, and return when it answers."""
@@ -114,7 +113,6 @@ class TrialStore:
         of_job: StoredElsewhere,
         of_judges: StoredElsewhere,
     ) -> None:
-        """Take the running server, the gate before it, the connections, and the storage as it is reached by each."""
         self._server = server
         self._gate = gate
         self._killed = threading.Event()
@@ -138,7 +136,7 @@ class TrialStore:
         self._gate.strike(moment, lambda: self._kill(moment))
 
     def is_dead(self) -> bool:
-        """Tell whether somebody was killed in an upload, and is dead."""
+        """Return whether somebody was killed in an upload, and is dead."""
         return self._killed.is_set() and not self._server.running
 
     def start_again(self) -> None:
@@ -151,7 +149,7 @@ class TrialStore:
         self._gate.throttle(True)
 
     def has_throttled(self) -> bool:
-        """Tell whether a request was refused."""
+        """Return whether a request was refused."""
         self._struck = self._struck or self._gate.refused > 0
         return self._gate.refused > 0
 
@@ -160,7 +158,7 @@ class TrialStore:
         self._gate.throttle(False)
 
     def has_struck(self) -> bool:
-        """Tell whether somebody was killed or a request refused."""
+        """Return whether somebody was killed or a request refused."""
         return self._struck or self._killed.is_set()
 
     def _kill(self, moment: UploadMoment) -> None:
@@ -172,7 +170,6 @@ class StorageServices:
     """Gives each trial of a system the service that its plan names."""
 
     def __init__(self, stack: contextlib.ExitStack, proxies: ProxyServers) -> None:
-        """Take the stack that ends the nodes of HDFS together with the cluster, and where proxies come from."""
         self._stack = stack
         self._proxies = proxies
         self._nodes: HdfsNodes | None = None

@@ -16,11 +16,10 @@ from barrier_tck.reference_impl.spark.slot_count import slots_of
 _LOOK_AGAIN_MS = 200.0
 
 
-class SlotsTellingRunner(RepeatingRunner):
+class SlotReportingRunner(RepeatingRunner):
     """Runs one job once, as its base does; of a job that is not elastic it tells no slots."""
 
     def __init__(self, *arguments: Any, tell_slots: Callable[[int, float], None], **options: Any) -> None:
-        """Take who is told that there are so many slots since a time of the runner's clock, and what the base takes."""
         super().__init__(*arguments, **options)
         self._tell_slots = tell_slots
         self._slots_told: int | None = None

@@ -22,7 +22,7 @@ from barrier_tck.harness.record.history import OutputComparison, OutputCounts, S
 from barrier_tck.harness.streaming.driver.serving import job_at, serve
 from barrier_tck.harness.streaming.driver.state_judge import judged_state
 from barrier_tck.harness.streaming.query_definition import BATCH_ID, QueryDefinition, QueryPlace
-from barrier_tck.harness.streaming.query_doors import JudgeDoors, JudgeOrder
+from barrier_tck.harness.streaming.query_rpc import JudgeOrder, JudgeRpc
 from barrier_tck.harness.support.errors import UsageProblem
 
 if TYPE_CHECKING:
@@ -37,28 +37,24 @@ _RANK, _TIMES = "barrier_tck_rank", "barrier_tck_times"
 
 
 class BatchJudge:
-    """Implements ``JudgeDoors``."""
+    """Implements ``JudgeRpc``."""
 
     def __init__(self, peer: Peer) -> None:
-        """Take the connection to the harness, which it only answers."""
         self._peer = peer
         self._stack = contextlib.ExitStack()
         self._spark: SparkSession | None = None
 
     def open_session(self, conf: Mapping[str, str]) -> None:
-        """Start Spark."""
         if self._spark is None:
             self._spark = self._stack.enter_context(
                 spark_session(None, "barrier-tck-judge", {**_SMALL, **conf}, quick_start=True)
             )
 
     def judge(self, order: JudgeOrder) -> OutputComparison:
-        """Compare output and batch."""
         assert self._spark is not None, "the session is opened first"
         return judged(self._spark, job_at(order.job), order.place, order.run_again)
 
     def judge_state(self, order: JudgeOrder) -> StateComparison:
-        """Compare the state with batches."""
         assert self._spark is not None, "the session is opened first"
         kept = job_at(order.job).state
         if kept is None:
@@ -135,7 +131,7 @@ def _committed(
 
 
 def _has_files(output: Path) -> bool:
-    """Tell whether there is a file that Spark would read; it passes over names that begin like hidden ones."""
+    """Return whether there is a file that Spark would read; it passes over names that begin like hidden ones."""
     return output.is_file() or any(
         file.is_file() and not any(_is_hidden(name) for name in file.relative_to(output).parts)
         for file in output.rglob("*")
@@ -151,7 +147,7 @@ def _written_twice(committed: DataFrame, excused: Sequence[int]) -> _Changelog:
     counted = committed.groupBy(*map(_named, committed.columns)).agg(sf.count(sf.lit(1)).alias(_TIMES))
     found = counted.where((sf.col(_TIMES) > 1) & ~sf.col(_BATCHES).isin(list(excused)))
     repeated = found.agg(sf.sum(sf.col(_TIMES) - 1)).collect()[0][0] or 0
-    shown = [_told_row(row) for row in found.limit(_EXAMPLES).collect()] if repeated else []
+    shown = [_rendered_row(row) for row in found.limit(_EXAMPLES).collect()] if repeated else []
     return _Changelog(
         repeated, tuple(f"an update is in the changelog more than once: {row}" for row in shown)
     )
@@ -207,15 +203,15 @@ def _compared(
     )
     tally.unpersist()
     checks = {"copies of rows of micro-batches that ran again": {"output": numbers[5]}} if numbers[5] else {}
-    examples = [line for row in wrong for line in _told_group(row)]
+    examples = [line for row in wrong for line in _rendered_group(row)]
     return OutputComparison(counts, (*examples, *repeated.examples), checks=checks)
 
 
-def _told_group(row: Row) -> list[str]:
+def _rendered_group(row: Row) -> list[str]:
     """Return a line that says what is wrong with a row, and a line for each copy that was committed."""
     wanted, found = row[_EXPECTED], row[_COMMITTED]
     batches = list(row[_BATCHES])
-    shown = _told_row(row)
+    shown = _rendered_row(row)
     if not found:
         return [f"lost: the batch gives {shown}, and it was not committed"]
     what = (
@@ -229,7 +225,7 @@ def _told_group(row: Row) -> list[str]:
     return [f"{what} {shown}", *copies[:_EXAMPLES]]
 
 
-def _told_row(row: Row) -> str:
+def _rendered_row(row: Row) -> str:
     ours = (_EXPECTED, _COMMITTED, _BATCHES, _TIMES)
     return ", ".join(f"{name}={value}" for name, value in row.asDict().items() if name not in ours)
 
@@ -241,7 +237,7 @@ def _named(name: str) -> Column:
 
 def main() -> None:
     """Serve the judge."""
-    serve("judge", JudgeDoors, BatchJudge)
+    serve("judge", JudgeRpc, BatchJudge)
 
 
 if __name__ == "__main__":

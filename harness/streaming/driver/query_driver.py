@@ -1,7 +1,7 @@
 """The driver of a query, in a process of its own.
 
 Run as a module (``python -m barrier_tck.harness.streaming.driver.query_driver``) with the number of its end of the
-connection to the harness. It judges nothing and injects nothing: it does what ``QueryDoors`` says and tells what
+connection to the harness. It judges nothing and injects nothing: it does what ``QueryRpc`` says and tells what
 ``QueryReports`` says. Only the harness kills it.
 """
 
@@ -20,7 +20,7 @@ from barrier_tck.harness.streaming.disturbed_writes import settings_of_writes
 from barrier_tck.harness.streaming.driver.serving import job_at, serve
 from barrier_tck.harness.streaming.driver.task_points import TaskPoints, observe_partitions
 from barrier_tck.harness.streaming.query_definition import QueryDefinition, QueryPlace
-from barrier_tck.harness.streaming.query_doors import QueryDoors, QueryOrder, QueryReports
+from barrier_tck.harness.streaming.query_rpc import QueryOrder, QueryReports, QueryRpc
 from barrier_tck.harness.support.errors import UsageProblem
 
 if TYPE_CHECKING:
@@ -30,23 +30,20 @@ if TYPE_CHECKING:
 
 
 class QueryDriver:
-    """Implements ``QueryDoors``."""
+    """Implements ``QueryRpc``."""
 
     def __init__(self, peer: Peer) -> None:
-        """Take the connection to the harness."""
         self._reports = peer.remote("reports", QueryReports)  # type: ignore[type-abstract]
         self._stack = contextlib.ExitStack()
         self._spark: SparkSession | None = None
         self._query: StreamingQuery | None = None
 
     def open_session(self, place: SessionPlace, conf: Mapping[str, str]) -> str:
-        """Open the session."""
         if self._spark is None:
             self._spark = self._stack.enter_context(spark_session(place, "barrier-tck", dict(conf)))
         return str(self._spark.sparkContext.applicationId)
 
     def start_query(self, order: QueryOrder) -> None:
-        """Start the query."""
         if self._spark is None:
             raise UsageProblem("no session was opened")
         job = job_at(order.job)
@@ -63,7 +60,6 @@ class QueryDriver:
         threading.Thread(target=self._await_end, args=(query,), name="awaits the end", daemon=True).start()
 
     def stop_query(self) -> None:
-        """Stop the query."""
         query, self._query = self._query, None
         if query is not None and query.isActive:
             query.stop()
@@ -124,7 +120,7 @@ def _write(
 
 def main() -> None:
     """Serve the driver."""
-    serve("driver", QueryDoors, QueryDriver)
+    serve("driver", QueryRpc, QueryDriver)
 
 
 if __name__ == "__main__":

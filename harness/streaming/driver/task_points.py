@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 from barrier_tck.harness.cluster.rendezvous import met
-from barrier_tck.harness.streaming.query_doors import TaskReports, TaskRun
+from barrier_tck.harness.streaming.query_rpc import TaskReports, TaskRun
 
 _BATCH_ID = "streaming.sql.batchId"
 """The local property in which Spark tells tasks their micro-batch."""

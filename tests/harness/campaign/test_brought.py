@@ -56,11 +56,11 @@ def plans_of(**values: Any) -> list[TrialPlan]:
 def test_without_a_profile_a_campaign_draws_from_the_first_one_of_its_system() -> None:
     intervals = {plan.checkpoints.interval_ms for plan in plans_of()}
     assert intervals <= set(range(70, 91))
-    assert configuration_from({}, "c").the_profile(FakeSystem()).name == "standard"
+    assert configuration_from({}, "c").profile_for(FakeSystem()).name == "standard"
 
 
 def test_a_campaign_names_profiles_of_its_system_and_of_its_workload() -> None:
-    assert configured(profile="peculiar-too").the_profile(Peculiar()).name == "peculiar-too"
+    assert configured(profile="peculiar-too").profile_for(Peculiar()).name == "peculiar-too"
     brief = plans_of(profile="brief", workload={"name": "brief-load"})
     assert {(plan.workload.name, plan.workload.batches) for plan in brief} <= {
         ("brief-load", 1),

@@ -118,7 +118,7 @@ def test_listed_trials_come_first_and_drawn_ones_fill_the_budget() -> None:
     plans = list(islice(campaign_plans(configuration, FakeSystem()), 5))
     assert [plan.note == "listed" for plan in plans] == [True, True, False, False, False]
     assert [configuration.is_drawn(number) for number in range(4)] == [False, False, True, True]
-    assert configuration.the_budget() == Budget(trials=5)
+    assert configuration.budget_of_trials() == Budget(trials=5)
 
 
 class OnlyExecutors(FakeSystem):

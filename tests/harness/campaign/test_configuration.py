@@ -120,7 +120,7 @@ def test_a_wrong_campaign_is_refused_with_the_key_and_the_nearest(
 def test_listed_trials_take_turns_with_growing_seeds_and_layered_overrides(tmp_path: Path) -> None:
     (tmp_path / "c.toml").write_text(AIMED)
     configuration = read_configuration(tmp_path / "c.toml")
-    assert configuration.the_budget() == Budget(trials=3)
+    assert configuration.budget_of_trials() == Budget(trials=3)
     plans = list(islice(campaign_plans(configuration, FakeSystem()), 4))
     assert [plan.seed for plan in plans] == [9, 10, 11, 12]
     assert [plan.workload.batches for plan in plans] == [7, 7, 3, 7]
@@ -136,7 +136,7 @@ def test_a_listed_trial_that_aims_at_nothing_is_refused_before_anything_runs(tmp
 
 def test_drawn_plans_keep_the_overrides_and_aim_within_them() -> None:
     configuration = configuration_from({"job": {"widths": {"source": 1, "totals": 1, "sink": 1}}}, "c")
-    assert configuration.the_budget().trials == DEFAULT_TRIALS
+    assert configuration.budget_of_trials().trials == DEFAULT_TRIALS
     plans = list(islice(campaign_plans(configuration, FakeSystem()), 60))
     assert {vertex.parallelism for plan in plans for vertex in plan.job.vertices} == {1}
     assert "[1]" not in repr([plan.faults for plan in plans])

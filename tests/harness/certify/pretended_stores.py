@@ -9,7 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
-from barrier_tck.faults.targets import WriteTrouble
+from barrier_tck.faults.targets import WriteFault
 from barrier_tck.harness.certify.spark_stores.executor import Pair
 from barrier_tck.harness.certify.spark_stores.java_process import Died, Raised
 from barrier_tck.harness.certify.spark_stores.layouts import LAYOUTS, Family, Key, StoreLayout
@@ -160,7 +160,7 @@ class Machine:
             trouble = token.name.split(".")[1]
             with open(self.writes.directory / "struck", "a") as struck:
                 struck.write(f"{trouble} {file}\n")
-            if trouble == WriteTrouble.UNSURE:
+            if trouble == WriteFault.UNSURE:
                 file.write_text(text)
             raise Raised("No space left on device")
         file.write_text(text)

@@ -385,7 +385,7 @@ def test_the_heap_backend_plays_a_life_with_a_kill_and_a_failed_write() -> None:
         steps.Put(0, NAMES[0], 1, b"k", b"2"),
         steps.Finish(0, 1),
         steps.Confirm(0, 1),
-        steps.Snapshot(0, 2, wire.StorageTrouble(2)),
+        steps.Snapshot(0, 2, wire.StorageFault(2)),
         steps.Run(0, 2),
         steps.AbortSnapshot(0, 2),
         steps.Restart((1, 0), "kill"),

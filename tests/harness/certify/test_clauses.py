@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from barrier_tck.harness.certify import session_steps as steps
-from barrier_tck.harness.certify.candidate_wire import StorageTrouble
+from barrier_tck.harness.certify.candidate_wire import StorageFault
 from barrier_tck.harness.certify.certificate import PropertyOutcome, clause_results
 from barrier_tck.harness.certify.comparison import Session
 from barrier_tck.harness.certify.hunting import check
@@ -94,7 +94,7 @@ def test_examples_are_not_drawn_for_ever_if_they_cannot_show_what_they_should(he
 
 PUT = steps.Put(0, NAMES[0], 1, b"key", b"value")
 TAKEN = (steps.Snapshot(0, 1), steps.Run(0, 1))
-TORN = (steps.Snapshot(0, 1, StorageTrouble(2)), steps.Run(0, 1))
+TORN = (steps.Snapshot(0, 1, StorageFault(2)), steps.Run(0, 1))
 
 
 @pytest.mark.parametrize(

@@ -81,9 +81,9 @@ def test_every_step_is_saved_and_told() -> None:
     for one in STORE_PROPERTIES:
         for step in one.listed:
             assert msgspec.json.decode(msgspec.json.encode(step), type=steps.AnyStep) == step
-    told = steps.words(steps.PutRow(0, 1, (3, "k" * 300), "x"))
+    told = steps.description_of(steps.PutRow(0, 1, (3, "k" * 300), "x"))
     assert told == "executor 0: put(1, (3, 'kkk'... (300 characters)), 'x')"
-    assert steps.words(steps.CompareVersion(steps.FRESH, 1)) == (
+    assert steps.description_of(steps.CompareVersion(steps.FRESH, 1)) == (
         "a fresh executor: compare the version 1 before the newest"
     )
 

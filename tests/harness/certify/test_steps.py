@@ -10,7 +10,7 @@ import pytest
 from barrier_tck.harness.certify import candidate_wire as wire
 from barrier_tck.harness.certify import session_steps as steps
 from barrier_tck.harness.certify.hunting import Failure
-from barrier_tck.harness.certify.step_words import words
+from barrier_tck.harness.certify.step_descriptions import description_of
 from barrier_tck.harness.certify.store_models import NAMES
 from barrier_tck.harness.cli.main import run
 
@@ -24,7 +24,7 @@ def test_every_step_has_words_and_survives_json() -> None:
         steps.PutMany(0, NAMES[1], (1,), (b"k",), (b"v",)),
         steps.GetMany(0, NAMES[1], (1,), (b"k",)),
         steps.Snapshot(0, 1),
-        steps.Snapshot(0, 2, wire.StorageTrouble(3, "short")),
+        steps.Snapshot(0, 2, wire.StorageFault(3, "short")),
         steps.Run(0, 1),
         steps.Start(0, 1, 2),
         steps.Finish(0, 1),
@@ -49,7 +49,7 @@ def test_every_step_has_words_and_survives_json() -> None:
     )
     failure = Failure("heap", "all-at-once", "?", every)
     assert msgspec.json.decode(msgspec.json.encode(failure), type=Failure) == failure
-    assert len({words(step) for step in every}) == len(every)
+    assert len({description_of(step) for step in every}) == len(every)
 
 
 def test_a_replay_file_does_not_choose_what_is_imported(

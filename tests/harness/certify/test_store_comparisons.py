@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from barrier_tck.faults.targets import WriteTrouble
+from barrier_tck.faults.targets import WriteFault
 from barrier_tck.harness.certify.spark_stores import promises
 from barrier_tck.harness.certify.spark_stores import store_steps as steps
 from barrier_tck.harness.certify.spark_stores.damaged_files import HOW
@@ -73,7 +73,7 @@ SCAN = steps.ScanFamily(0, 0, 0, 5)
 MERGES = tuple(steps.MergeRow(0, 1, A, value) for value in ("x", "y", "z", "x"))
 LAST = steps.CompareVersion(steps.FRESH, 0)
 DAMAGE = tuple(steps.DamageFile(how, file) for how in HOW for file in (0, 1))
-TROUBLE = steps.TroubleWrites(0, "commit", WriteTrouble.FULL, 1)
+TROUBLE = steps.TroubleWrites(0, "commit", WriteFault.FULL, 1)
 KILL = steps.KillJvm(0, "commit", 500)
 
 CASES: list[tuple[type[Store], str, steps.Steps, str]] = [

@@ -97,7 +97,7 @@ OF_THE_AIM = ("FailPrimaryWrites.checkpoints",)
 
 
 def suffers(fault: type[Fault], damage: Damage) -> bool:
-    """Tell whether a fault of copies can do this damage; others do none."""
+    """Return whether a fault of copies can do this damage; others do none."""
     try:
         fault.drawn(Dice(0), replace(AIM, damages=(damage,)))
     except ValueError:

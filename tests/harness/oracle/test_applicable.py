@@ -33,12 +33,12 @@ def never(_: TrialPlan) -> bool:
 
 
 def in_sequence(plan: TrialPlan) -> bool:
-    """Tell whether the workload has a sequential model."""
+    """Return whether the workload has a sequential model."""
     return workload_named(plan.workload.name).spec is not None
 
 
 def early(plan: TrialPlan) -> bool:
-    """Tell whether records behind a barrier may be taken early, in one of the jobs of the trial."""
+    """Return whether records behind a barrier may be taken early, in one of the jobs of the trial."""
     jobs = [plan.after_stops(stops).job for stops in range(len(plan.rescales) + 1)]
     return plan.checkpoints.mode == "at_least_once" and any(job.shuffles for job in jobs)
 

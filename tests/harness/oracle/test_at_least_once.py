@@ -79,7 +79,7 @@ def restored(history: History) -> list[SnapshotView]:
 
 
 def replayed(history: History, identifier: int) -> bool:
-    """Tell whether any restored checkpoint has the record at or after its S_n."""
+    """Return whether any restored checkpoint has the record at or after its S_n."""
     record = INPUT.records[identifier]
     return any(record.offset >= view.positions[record.split] for view in restored(history))
 

@@ -319,7 +319,7 @@ def test_what_an_attempt_had_taken_early_it_still_has_in_its_next_checkpoint(aga
 
 
 def is_behind(entry: list[Any], view: SnapshotView) -> bool:
-    """Tell whether a record lies behind the barriers of a checkpoint."""
+    """Return whether a record lies behind the barriers of a checkpoint."""
     identifier: int = entry[1]
     return identifier % 100_000 >= view.positions[f"read-{identifier // 100_000}"]
 

@@ -47,7 +47,7 @@ PLAN = a_plan(
     deployment=DeploymentPlan(executors=3, slots_per_executor=3, elastic_wait_ms=10),
     faults=(LOSS,),
 )
-FIRED = FaultRecord(0, LOSS.fault.told(), "lose_executor", "after it", "checkpoint_completed", "fired")
+FIRED = FaultRecord(0, LOSS.fault.description(), "lose_executor", "after it", "checkpoint_completed", "fired")
 
 
 def the_job(source: int, totals: int, sink: int = 1) -> dict[str, int]:

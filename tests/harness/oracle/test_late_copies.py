@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from barrier_tck.harness.oracle.checkers.local_recovery import LocalRecovery
-from barrier_tck.harness.record.operations import Acknowledged, LocalCopyTold
+from barrier_tck.harness.record.operations import Acknowledged, LocalCopyReported
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from tests.harness.oracle.oracle_histories import Book, a_context, a_plan
 
@@ -20,7 +20,7 @@ Heard = Literal["never", "in time", "before 3 is complete", "after 3 is complete
 def told(
     checkpoint: int, attempt: int, confirmed: int | None, held: tuple[int, ...], forged: bool = False
 ) -> Acknowledged:
-    report = LocalCopyTold(True, confirmed, held, "host-0")
+    report = LocalCopyReported(True, confirmed, held, "host-0")
     return Acknowledged(checkpoint, attempt, WHO, report, forged=forged)
 
 

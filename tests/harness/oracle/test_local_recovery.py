@@ -29,7 +29,7 @@ from barrier_tck.harness.record.operations import (
     CheckpointTriggered,
     FileRead,
     JobStopped,
-    LocalCopyTold,
+    LocalCopyReported,
     Placed,
     ReadsObserved,
     Restored,
@@ -83,7 +83,7 @@ def judged(
     """
     book = Book().tell(Placed(1, hosts={WHO: HOME, OTHER: AWAY}, slots={HOME: 2, AWAY: 2}, homes={}))
     book.attempt(1).triggered(1)
-    report = LocalCopyTold(kept, confirmed, held, HOME, Reason.STORAGE_FAILED if refused else None)
+    report = LocalCopyReported(kept, confirmed, held, HOME, Reason.STORAGE_FAILED if refused else None)
     book.tell(Acknowledged(1, 1, WHO, report))
     book.completed(1).attempt_failed(1)
     faults: tuple[FaultRecord, ...] = ()
@@ -335,7 +335,7 @@ def test_a_job_that_could_restore_neither_copy_met_the_local_one_if_it_was_besid
     )
     book = Book().tell(Placed(1, hosts={WHO: HOME}, slots={HOME: 2, AWAY: 2}, homes={}))
     book.attempt(1).triggered(1)
-    book.tell(Acknowledged(1, 1, WHO, LocalCopyTold(True, None, (1,), HOME, None)))
+    book.tell(Acknowledged(1, 1, WHO, LocalCopyReported(True, None, (1,), HOME, None)))
     book.completed(1).attempt_failed(1)
     hurt_ms = float(len(book.operations))
     book.fault().fault()

@@ -58,7 +58,7 @@ def plan(storage: str, *faults: Fault, seed: int = 0) -> TrialPlan:
         CutObjectStore(30),
         DelayObjectStore(5, 60),
     ],
-    ids=lambda fault: fault.told(),
+    ids=lambda fault: fault.description(),
 )
 def test_jobs_recover_from_what_their_storage_service_suffers(
     fault: Fault, storage: str, tmp_path: Path

@@ -257,7 +257,9 @@ def test_what_was_given_up_follows_from_the_restored_checkpoints(
     newest = max(one.attempt for one in operations if isinstance(one, AttemptStarted))
     for policy in ("older", "fail"):
         plan = TrialPlan(faults=(damage,), on_unreadable=policy)
-        fired = FaultRecord(0, damage.fault.told(), "damage_primary", "after attempt_failed", None, "fired")
+        fired = FaultRecord(
+            0, damage.fault.description(), "damage_primary", "after attempt_failed", None, "fired"
+        )
         history = History(lines, End.FINISHED, Reason.FINISHED, "", ())
         context = TrialContext(plan, history, (fired,))
         assert given_up(context, newest) == (expected if policy == "older" else ())

@@ -15,7 +15,7 @@ import pytest
 from barrier_tck.faults.targets import Direction
 from barrier_tck.harness.cluster.driver.peer import PeerGone
 from barrier_tck.harness.reference.spark import remote_job
-from barrier_tck.harness.reference.spark.job_doors import JobOrder, JobOver, Repeat
+from barrier_tck.harness.reference.spark.job_rpc import JobOrder, JobOver, Repeat
 from barrier_tck.harness.reference.spark.remote_job import JobDrivers, RemoteJob
 from barrier_tck.harness.support.errors import OperatingError
 from barrier_tck.reference_impl.protocol.coordinator_states import JobState
@@ -90,7 +90,7 @@ class PlayedDrivers:
 
 @pytest.fixture(name="drivers")
 def _drivers(monkeypatch: pytest.MonkeyPatch) -> PlayedDrivers:
-    monkeypatch.setattr(remote_job, "doors_of", lambda process: process)
+    monkeypatch.setattr(remote_job, "rpc_stub_of", lambda process: process)
     return PlayedDrivers()
 
 

@@ -30,11 +30,11 @@ from barrier_tck.harness.record.records import TrialRecord
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.reference.repeated_messages import RepeatedMessages
 from barrier_tck.harness.reference.simulated import simulated_system as reference_simulated
+from barrier_tck.harness.reference.simulated.failure_detector import HEARTBEAT_TIMEOUT_MS
 from barrier_tck.harness.reference.simulated.hosts import LocalDisk
 from barrier_tck.harness.reference.simulated.network import (
     MESSAGE_BYTES,
 )
-from barrier_tck.harness.reference.simulated.silence import HEARTBEAT_TIMEOUT_MS
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.reference.simulated.world import SimulatedWorld
 from barrier_tck.harness.system.system_under_test import TrialOutcome

@@ -29,13 +29,13 @@ from barrier_tck.harness.record.operations import JobCut
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.reference.simulated.coordinator_process import SimulatedCoordinator
+from barrier_tck.harness.reference.simulated.environment import Environment
 from barrier_tck.harness.reference.simulated.file_system import SimulatedDisk
 from barrier_tck.harness.reference.simulated.network import DataChannel, Disturbance
 from barrier_tck.harness.reference.simulated.randomness import stream
 from barrier_tck.harness.reference.simulated.scheduler import Scheduler
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.reference.simulated.subtask_processes import STEP_MS_MAX, SimulatedSubtask
-from barrier_tck.harness.reference.simulated.surroundings import Surroundings
 from barrier_tck.harness.reference.simulated.trace import Trace
 from barrier_tck.harness.reference.simulated.world import COORDINATOR_RESTART_MS, SimulatedWorld
 from barrier_tck.harness.support import work_directories
@@ -182,8 +182,8 @@ def a_reader_of_two_channels(seed: int) -> tuple[SimulatedSubtask, Reader]:
     """Return a running process with two channels; a message on the first one takes 100 ms to arrive."""
     scheduler = Scheduler()
     nobody: Any = None
-    surroundings = Surroundings(scheduler, Trace(), 1.0, 1.0, nobody, nobody)
-    world: Any = SimpleNamespace(surroundings=surroundings, records_watched=False)
+    environment = Environment(scheduler, Trace(), 1.0, 1.0, nobody, nobody)
+    world: Any = SimpleNamespace(environment=environment, records_watched=False)
     process = SimulatedSubtask(world, SubtaskId("sink", 0), 1, nobody, nobody, random.Random(seed))
     reader = Reader(scheduler)
     process.driver = reader  # type: ignore[assignment]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from barrier_tck.faults.targets import WriteTrouble
+from barrier_tck.faults.targets import WriteFault
 from barrier_tck.harness.certify.spark_stores.java_process import JavaProcess, Raised
 from barrier_tck.harness.cluster.java import OLDEST_JAVA
 from barrier_tck.harness.cluster.java_compiler import has_java_compiler
@@ -47,14 +47,14 @@ def write(jvm: JavaProcess, file: Path, settings: dict[str, Any]) -> str:
 @pytest.mark.parametrize(
     ("trouble", "told", "is_there"),
     [
-        (WriteTrouble.FAILS, "Input/output error", False),
-        (WriteTrouble.FULL, "No space left on device", False),
-        (WriteTrouble.UNSURE, "after the file was written", True),
-        (WriteTrouble.SLOW, "", True),
+        (WriteFault.FAILS, "Input/output error", False),
+        (WriteFault.FULL, "No space left on device", False),
+        (WriteFault.UNSURE, "after the file was written", True),
+        (WriteFault.SLOW, "", True),
     ],
 )
 def test_as_many_writes_as_asked_for_are_disturbed_as_promised_and_each_is_counted(
-    jvm: JavaProcess, tmp_path: Path, trouble: WriteTrouble, told: str, is_there: bool
+    jvm: JavaProcess, tmp_path: Path, trouble: WriteFault, told: str, is_there: bool
 ) -> None:
     """What the writer is told, what is on disk, and the proof, for two disturbed writes and one that is not."""
     writes = DisturbedWrites(tmp_path / "writes", lambda path: "")
@@ -63,7 +63,7 @@ def test_as_many_writes_as_asked_for_are_disturbed_as_promised_and_each_is_count
     write(jvm, files[2], writes.settings())
     whole = files[2].read_bytes()
     assert whole and writes.struck() == ()
-    names = writes.disturb_next(trouble, 2, LATE_MS if trouble is WriteTrouble.SLOW else 0)
+    names = writes.disturb_next(trouble, 2, LATE_MS if trouble is WriteFault.SLOW else 0)
     for file in files:
         disturbed, began_s = file is not files[2], time.monotonic()
         answer = write(jvm, file, writes.settings())
@@ -71,7 +71,7 @@ def test_as_many_writes_as_asked_for_are_disturbed_as_promised_and_each_is_count
         assert bool(answer) == (disturbed and bool(told)), answer
         assert told in answer or not disturbed
         assert file.is_file() == (is_there or not disturbed)
-        assert took_ms >= LATE_MS or not disturbed or trouble is not WriteTrouble.SLOW
+        assert took_ms >= LATE_MS or not disturbed or trouble is not WriteFault.SLOW
     left = {path.name for path in files[0].parent.iterdir() if not path.name.endswith(".crc")}
     assert left == {file.name for file in (files if is_there else files[2:])}, "no half of a file stays"
     assert all(file.read_bytes() == whole for file in files if file.is_file())
@@ -84,7 +84,7 @@ def test_writes_go_through_when_trouble_is_taken_back_or_its_directory_is_gone(
     jvm: JavaProcess, tmp_path: Path
 ) -> None:
     writes = DisturbedWrites(tmp_path / "writes", lambda path: "")
-    writes.disturb_next(WriteTrouble.FAILS, 12)
+    writes.disturb_next(WriteFault.FAILS, 12)
     writes.stop()
     for _ in range(2):
         assert write(jvm, tmp_path / "file", writes.settings()) == ""

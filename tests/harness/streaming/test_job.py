@@ -24,7 +24,7 @@ from barrier_tck.faults.kinds.lose_host import LoseHost
 from barrier_tck.faults.kinds.partition_executor import PartitionExecutor
 from barrier_tck.faults.kinds.pause_executor import PauseExecutor
 from barrier_tck.faults.kinds.pause_worker import PauseWorker
-from barrier_tck.faults.targets import Direction, Peers, WriteTrouble
+from barrier_tck.faults.targets import Direction, Peers, WriteFault
 from barrier_tck.faults.vocabulary import After, At, ProtocolPoint
 from barrier_tck.harness import StreamingJob, TrialPlan, UsageProblem, WorkloadPlan
 from barrier_tck.harness.campaign.configuration import CampaignConfiguration, SystemSection
@@ -155,7 +155,7 @@ def test_drawn_trials_pause_processes_disturb_writes_and_hide_the_checkpoint_dir
         CrashCoordinator, DisturbWrites, KillExecutor, KillWorker, PauseExecutor, PauseWorker
     }  # fmt: skip
     assert any(isinstance(fault, CrashCoordinator) and fault.unreadable_ms for fault in faults)
-    assert {fault.trouble for fault in faults if isinstance(fault, DisturbWrites)} == set(WriteTrouble)
+    assert {fault.trouble for fault in faults if isinstance(fault, DisturbWrites)} == set(WriteFault)
 
 
 def test_without_a_java_compiler_no_write_is_disturbed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,7 +167,7 @@ def test_without_a_java_compiler_no_write_is_disturbed(monkeypatch: pytest.Monke
     assert not any(isinstance(fault, DisturbWrites) for fault in faults)
     nothing: Any = None
     targets = QueryTargets(nothing, lambda: None, lambda: None, nothing)
-    assert DisturbWrites(WriteTrouble.FULL).inject(targets).outcome == "skipped"
+    assert DisturbWrites(WriteFault.FULL).inject(targets).outcome == "skipped"
 
 
 def test_hosts_are_lost_unplugged_and_without_memory_only_where_they_are_containers() -> None:

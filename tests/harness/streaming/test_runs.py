@@ -12,7 +12,7 @@ import pytest
 
 from barrier_tck.faults.kinds.disturb_writes import DisturbWrites
 from barrier_tck.faults.kinds.fail_primary_writes import FailPrimaryWrites
-from barrier_tck.faults.targets import NoTargets, TargetGone, WriteTrouble
+from barrier_tck.faults.targets import NoTargets, TargetGone, WriteFault
 from barrier_tck.faults.vocabulary import ProtocolPoint
 from barrier_tck.harness.cluster.driver.peer import PeerGone, RemoteError
 from barrier_tck.harness.record.history import End
@@ -27,7 +27,7 @@ from barrier_tck.harness.streaming.disturbed_writes import (
 )
 from barrier_tck.harness.streaming.driver import task_points
 from barrier_tck.harness.streaming.driver.task_points import TaskPoints
-from barrier_tck.harness.streaming.query_doors import TaskRun
+from barrier_tck.harness.streaming.query_rpc import TaskRun
 from barrier_tck.harness.streaming.query_run import QueryDrivers, QueryRun
 from barrier_tck.harness.streaming.query_targets import TASKS, QueryTargets
 
@@ -60,7 +60,7 @@ class Writer:
 def test_a_disturbed_write_is_proved_and_the_query_meets_as_many_as_were_planned(tmp_path: Path) -> None:
     writer = Writer(tmp_path / "writes")
     writes = writer.writes
-    fault = DisturbWrites(WriteTrouble.FULL, 2).inject(targets_of(CheckpointOutages(tmp_path), writes))
+    fault = DisturbWrites(WriteFault.FULL, 2).inject(targets_of(CheckpointOutages(tmp_path), writes))
     assert fault.fired and fault.met is not None
     assert not fault.met(), "the write that is the proof is none of the query"
     assert [bool(writer.write("commits/1")) for _ in range(3)] == [True, True, False]
@@ -78,7 +78,7 @@ def test_each_of_two_faults_on_writes_tells_only_what_it_has_disturbed_itself(
     targets = targets_of(CheckpointOutages(tmp_path), writer.writes)
     met = []
     for name in ("first", "second"):
-        fault = DisturbWrites(WriteTrouble.FULL).inject(targets)
+        fault = DisturbWrites(WriteFault.FULL).inject(targets)
         assert fault.fired and fault.met is not None
         met.append(fault.met)
         if pattern in (name, "both"):
@@ -89,9 +89,9 @@ def test_each_of_two_faults_on_writes_tells_only_what_it_has_disturbed_itself(
 def test_a_fault_on_writes_without_a_driver_takes_back_no_trouble_of_an_earlier_one(tmp_path: Path) -> None:
     writer = Writer(tmp_path / "writes")
     targets = targets_of(CheckpointOutages(tmp_path), writer.writes)
-    assert DisturbWrites(WriteTrouble.FAILS).inject(targets).fired
+    assert DisturbWrites(WriteFault.FAILS).inject(targets).fired
     writer.driver_is_there = False
-    assert not DisturbWrites(WriteTrouble.FAILS).inject(targets).fired
+    assert not DisturbWrites(WriteFault.FAILS).inject(targets).fired
     writer.driver_is_there = True
     assert [bool(writer.write("offsets/1")) for _ in range(2)] == [True, False]
 
@@ -100,10 +100,10 @@ def test_writes_are_not_disturbed_while_there_is_no_driver_and_after_the_trial(t
     writer = Writer(tmp_path / "writes")
     writer.driver_is_there = False
     with pytest.raises(TargetGone, match="no driver"):
-        writer.writes.of_one_fault().disturb(WriteTrouble.FAILS, 1, 0)
+        writer.writes.of_one_fault().disturb(WriteFault.FAILS, 1, 0)
     writer.driver_is_there = True
     assert writer.write("offsets/0") == ""
-    writer.writes.of_one_fault().disturb(WriteTrouble.FAILS, 1, 0)
+    writer.writes.of_one_fault().disturb(WriteFault.FAILS, 1, 0)
     writer.writes.stop()
     writer.writes.stop()
     assert writer.write("offsets/0") == ""

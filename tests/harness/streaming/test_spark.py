@@ -19,7 +19,7 @@ from barrier_tck.faults.kinds.disturb_writes import DisturbWrites
 from barrier_tck.faults.kinds.fail_primary_writes import FailPrimaryWrites
 from barrier_tck.faults.kinds.pause_executor import PauseExecutor
 from barrier_tck.faults.kinds.pause_worker import PauseWorker
-from barrier_tck.faults.targets import TargetKind, WriteTrouble
+from barrier_tck.faults.targets import TargetKind, WriteFault
 from barrier_tck.faults.vocabulary import At, Trigger
 from barrier_tck.harness import (
     After,
@@ -322,14 +322,14 @@ AT_THE_COMMIT = FailPrimaryWrites("tasks", metadata=True)
         ),
         pytest.param(
             stock_jobs.pairs,
-            DisturbWrites(WriteTrouble.FULL, 3),
+            DisturbWrites(WriteFault.FULL, 3),
             WITHIN_A_TASK,
             {},
             marks=[pytest.mark.long, NEEDS_JAVAC],
         ),
         pytest.param(
             stock_jobs.own_state,
-            DisturbWrites(WriteTrouble.FAILS, 2),
+            DisturbWrites(WriteFault.FAILS, 2),
             WITHIN_A_TASK,
             {"retries": "none"},
             marks=[pytest.mark.nightly, NEEDS_JAVAC],
@@ -402,19 +402,19 @@ def test_wrong_state_shows_only_in_the_state(cluster: StructuredStreaming, tmp_p
 @pytest.mark.parametrize(
     "trouble",
     [
-        pytest.param(WriteTrouble.UNSURE, marks=pytest.mark.long),
-        *(pytest.param(one, marks=pytest.mark.nightly) for one in WriteTrouble if one != "unsure"),
+        pytest.param(WriteFault.UNSURE, marks=pytest.mark.long),
+        *(pytest.param(one, marks=pytest.mark.nightly) for one in WriteFault if one != "unsure"),
     ],
 )
 def test_a_naive_append_shows_what_a_disturbed_commit_does(
-    cluster: StructuredStreaming, tmp_path: Path, trouble: WriteTrouble
+    cluster: StructuredStreaming, tmp_path: Path, trouble: WriteFault
 ) -> None:
     """The commit is not noted, and the micro-batch comes again; or it is, and the driver only believes otherwise."""
-    fault = DisturbWrites(trouble, 1, 700 if trouble is WriteTrouble.SLOW else 0)
+    fault = DisturbWrites(trouble, 1, 700 if trouble is WriteFault.SLOW else 0)
     record = run_one(cluster, tmp_path, example("naive"), fault, AFTER_THE_WRITE, {})
-    again = trouble in (WriteTrouble.FAILS, WriteTrouble.FULL)
+    again = trouble in (WriteFault.FAILS, WriteFault.FULL)
     assert finding(record, "committed-output").counts["duplicated"] == (8 if again else 0)
-    assert len(record.attempts) == (1 if trouble is WriteTrouble.SLOW else 2)
+    assert len(record.attempts) == (1 if trouble is WriteFault.SLOW else 2)
 
 
 @pytest.mark.long

@@ -26,7 +26,7 @@ from barrier_tck.faults.kinds.lose_host import LoseHost
 from barrier_tck.faults.kinds.partition_executor import PartitionExecutor
 from barrier_tck.faults.kinds.pause_executor import PauseExecutor
 from barrier_tck.faults.kinds.pause_worker import PauseWorker
-from barrier_tck.faults.targets import Peers, WriteTrouble
+from barrier_tck.faults.targets import Peers, WriteFault
 from barrier_tck.harness.cluster import signalled_process
 from barrier_tck.harness.cluster.host_targets import LastingLoss
 from barrier_tck.harness.cluster.process_identity import ExecutorProcess
@@ -211,7 +211,7 @@ CASES: list[tuple[Fault, bool, str]] = [
     (PauseWorker(TASKS, 100), False, NOTHING_STOPS),
     (FailPrimaryWrites(TASKS), False, NOT_TAKEN_AWAY),
     (FailPrimaryWrites(TASKS, metadata=True), False, NOT_TAKEN_AWAY),
-    (DisturbWrites(WriteTrouble.FULL), False, NOT_DISTURBED),
+    (DisturbWrites(WriteFault.FULL), False, NOT_DISTURBED),
     (PauseExecutor(TASKS, 100), True, "pause"),
     (PartitionExecutor(TASKS, Peers.EVERYONE, 100), True, "disconnect"),
     (LoseHost(TASKS), True, "kill"),

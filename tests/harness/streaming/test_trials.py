@@ -34,7 +34,7 @@ from barrier_tck.harness import (
 from barrier_tck.harness.cluster.rendezvous import met
 from barrier_tck.harness.record.history import OutputComparison, OutputCounts
 from barrier_tck.harness.streaming import query_run, structured_streaming
-from barrier_tck.harness.streaming.query_doors import (
+from barrier_tck.harness.streaming.query_rpc import (
     JudgeOrder,
     QueryOrder,
     QueryReports,

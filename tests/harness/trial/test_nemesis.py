@@ -15,7 +15,7 @@ from barrier_tck.faults.kinds.kill_executor import KillExecutor
 from barrier_tck.faults.kinds.kill_object_store import KillObjectStore
 from barrier_tck.faults.kinds.kill_worker import KillWorker
 from barrier_tck.faults.kinds.pause_worker import PauseWorker
-from barrier_tck.faults.targets import Targets, WriteTrouble
+from barrier_tck.faults.targets import Targets, WriteFault
 from barrier_tck.faults.vocabulary import After, At, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.record.operations import FaultFired, FaultHealed, FaultStarted, HealingStarted
 from barrier_tck.harness.trial.nemesis import RETRIES_MAX, RETRY_MS, Nemesis
@@ -217,7 +217,7 @@ def test_a_healing_that_fails_is_recorded_and_does_not_keep_others_from_being_he
 @pytest.mark.parametrize("came", [True, False])
 def test_a_fault_that_lay_in_wait_has_fired_only_if_something_came(came: bool) -> None:
     nemesis = Nemesis(
-        [ScheduledFault(DisturbWrites(WriteTrouble.FULL), After(TAKEN))],
+        [ScheduledFault(DisturbWrites(WriteFault.FULL), After(TAKEN))],
         lambda fault, targets: Injection("fired", "writes", met=lambda: came),
     )
     nemesis.bind(FakeTargets(), lambda: 1.0)

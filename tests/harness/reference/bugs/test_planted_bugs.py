@@ -71,7 +71,7 @@ def test_a_planted_bug_is_caught_by_its_clause_and_shrinks_and_the_product_passe
 
 
 def _shown(bug: PlantedBug, plan: TrialPlan, directory: Path) -> bool:
-    """Tell whether one of its checkers says INVALID by its clause; the product must not be INVALID with the plan."""
+    """Return whether one of its checkers says INVALID by its clause; the product must not be INVALID with the plan."""
     system = ReferenceSimulated()
     product = run_trial(msgspec.structs.replace(plan, mutant=None), system, directory)
     # UNKNOWN: a fault may be aimed at what only the bug does.

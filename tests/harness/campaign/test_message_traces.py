@@ -11,21 +11,21 @@ import msgspec
 import pytest
 
 from barrier_tck.harness.campaign.configuration import configuration_from
-from barrier_tck.harness.campaign.noted_passages import note_passages
+from barrier_tck.harness.campaign.message_traces import trace_messages
 from barrier_tck.harness.campaign.runner import run_campaign
 from barrier_tck.harness.cli import main as cli
 from barrier_tck.harness.draw.profiles import profile_named
 from barrier_tck.harness.draw.strategies import Circumstances, draw_plan
 from barrier_tck.harness.plan.job_graph import Spread
 from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.record.message_trace import CutTaken, Sent, What
 from barrier_tck.harness.record.operations import Finished
-from barrier_tck.harness.record.passages import CutTaken, Sent, What
 from barrier_tck.harness.record.records import TrialResult
 from barrier_tck.harness.record.run_directory import RunDirectory, write_trial
-from barrier_tck.harness.record.run_reader import RunDirectoryCorrupt, read_passages
+from barrier_tck.harness.record.run_reader import RunDirectoryCorrupt, read_message_trace
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.reference.bugs.catalogue import planted_bugs
-from barrier_tck.harness.reference.observed_passages import PassagesDirectory
+from barrier_tck.harness.reference.message_tracing import MessageTraceDirectory
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.trial.trial_run import execute
@@ -34,7 +34,7 @@ from tests.harness.fake_system import TABLE, FakeSystem
 from tests.reports.synthetic_run import campaign_of
 
 SYSTEM = ReferenceSimulated()
-NOTING = SYSTEM.noting_passages()
+NOTING = SYSTEM.tracing_messages()
 
 
 def noted(plan: TrialPlan, directory: Path) -> TrialResult:
@@ -62,7 +62,7 @@ def test_a_cut_names_who_had_finished_before_it(tmp_path: Path) -> None:
             }
             assert cut.without_snapshot == ()
             assert set(cut.finished) <= finished
-            assert all(name in cut.told() for name in cut.finished[:5])
+            assert all(name in cut.rendered() for name in cut.finished[:5])
             named += len(cut.finished)
     assert named > 0
 
@@ -81,7 +81,7 @@ def test_drawn_trials_take_the_same_steps_with_notes_and_their_cuts_are_consiste
         for cut in cuts(watched):
             drawn += 1
             early += sum(channel.early for channel in cut.channels)
-            assert cut.is_sound, cut.told()
+            assert cut.is_sound, cut.rendered()
             if cut.mode == "exactly_once":
                 assert {channel.crossing for channel in cut.channels} == {0}
     assert drawn > 20
@@ -100,7 +100,7 @@ def test_what_crosses_a_cut_is_what_the_checkpoint_holds_of_its_channels(tmp_pat
         assert result.history is not None
         views = {view.checkpoint: view for view in result.history.checkpoints}
         for cut in cuts(result):
-            assert cut.is_sound, cut.told()
+            assert cut.is_sound, cut.rendered()
             held = {
                 f"{one.sender}->{one.receiver}" + (f"#{one.edge}" if one.edge else ""): len(one.rows)
                 for one in views[cut.checkpoint].in_flight
@@ -184,7 +184,7 @@ def test_a_planted_bug_is_seen_in_the_cut_and_the_product_passes_the_same_plan(
     else:
         pytest.fail("no cut of any plan shows the bug")
     assert any(getattr(channel, shows) for cut in broken for channel in cut.channels), [
-        cut.told() for cut in broken
+        cut.rendered() for cut in broken
     ]
     product = cuts(noted(msgspec.structs.replace(plan, mutant=None), tmp_path))
     assert product
@@ -198,7 +198,7 @@ def test_a_broadcast_that_was_overtaken_is_in_flight_to_some_receivers_only(tmp_
         (told,) = (edge for edge in plan.job.edges if edge.by is Spread.BROADCAST)
         found = 0
         for cut in cuts(noted(plan, tmp_path)):
-            assert cut.is_sound, cut.told()
+            assert cut.is_sound, cut.rendered()
             told_to = [one for one in cut.channels if one.sender.startswith(f"{told.source}[")]
             found += len({one.crossing for one in told_to}) > 1
         return found
@@ -213,7 +213,7 @@ def test_only_what_lies_around_checkpoints_is_kept_and_all_of_it_is_counted(
 ) -> None:
     plan = draw_plan(0, profile_named("standard"), _around())
     whole = noted(plan, tmp_path).passages
-    monkeypatch.setattr("barrier_tck.harness.reference.observed_passages.WINDOW", 2)
+    monkeypatch.setattr("barrier_tck.harness.reference.message_tracing.WINDOW", 2)
     some = noted(plan, tmp_path).passages
     assert [one for one in some if isinstance(one, CutTaken)] == [
         one for one in whole if isinstance(one, CutTaken)
@@ -224,7 +224,7 @@ def test_only_what_lies_around_checkpoints_is_kept_and_all_of_it_is_counted(
 
 
 def test_notes_of_a_process_that_was_killed_are_read_up_to_the_last_whole_line(tmp_path: Path) -> None:
-    keep = PassagesDirectory(str(tmp_path))
+    keep = MessageTraceDirectory(str(tmp_path))
     first = CutTaken(2, "keep[0]", 1_005.0, 4, {}, {"read[0]->keep[0]": 7})
     keep([first, Sent(2, "read[0]", 1_006.0, "read[0]->keep[0]", 8)])
     (file,) = tmp_path.iterdir()
@@ -299,21 +299,21 @@ def test_a_system_that_notes_nothing_and_a_trial_that_takes_other_steps_are_refu
 ) -> None:
     run_campaign(configuration_from({"trials": 1}, "test"), FakeSystem(), tmp_path / "fake", TABLE)
     with pytest.raises(UsageProblem, match="cannot note what passed its channels"):
-        note_passages(tmp_path / "fake", 0, FakeSystem())
+        trace_messages(tmp_path / "fake", 0, FakeSystem())
     other = tmp_path / "other"
     result = execute(draw_plan(0, profile_named("standard"), _around()), SYSTEM, tmp_path, checkers=())
     record = msgspec.structs.replace(result.record, trace_digest="0" * 64)
     (other / "trials" / "00000").mkdir(parents=True)
     write_trial(other / "trials" / "00000", TrialResult(record, None))
     with pytest.raises(UsageProblem, match="takes other steps now"):
-        note_passages(other, 0, SYSTEM)
+        trace_messages(other, 0, SYSTEM)
 
 
 def test_a_file_of_passages_that_is_damaged_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "passages.jsonl").write_text('{"kind":"melted"}\n')
     with pytest.raises(RunDirectoryCorrupt, match=r"passages\.jsonl, line 1"):
-        read_passages(tmp_path)
-    assert read_passages(tmp_path / "none") == ()
+        read_message_trace(tmp_path)
+    assert read_message_trace(tmp_path / "none") == ()
 
 
 def test_noting_is_asked_for_and_never_done_by_itself(run: Path) -> None:

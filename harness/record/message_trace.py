@@ -73,9 +73,9 @@ class InFlightKept(_Line, frozen=True, tag="kept"):
     """Whether this was counted in the file; if not, these are numbers of buffers, and parts of batches count too."""
 
 
-Passage = Sent | Taken | CutTaken | InFlightKept
+TraceEvent = Sent | Taken | CutTaken | InFlightKept
 
 
-def in_order(passages: Iterable[Passage]) -> tuple[Passage, ...]:
+def in_order(passages: Iterable[TraceEvent]) -> tuple[TraceEvent, ...]:
     """Return passages by attempt and time; those of one subtask stay in the order in which it noted them."""
     return tuple(sorted(passages, key=lambda one: (one.attempt, one.at_ms)))

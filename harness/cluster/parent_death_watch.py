@@ -18,7 +18,7 @@ from barrier_tck.harness.support.owners import ProcessIdentity
 _END_TIMEOUT_S = 20.0
 
 
-class GuardLink:
+class ParentDeathWatch:
     """Starts a guard; then one command, one answer."""
 
     def __init__(self, directory: Path, *, temporary: bool) -> None:

@@ -1,7 +1,7 @@
 """Runs a proxy server for as long as whoever started it holds the other end of standard input.
 
-``python -m barrier_tck.faults.toxiproxy.leash`` runs the embedded server and prints its address as one line.
-With arguments it runs that command instead and prints nothing. Either ends when standard input ends or the parent
+``python -m barrier_tck.faults.toxiproxy.parent_death_watch`` runs the embedded server and prints its address as one
+line. With arguments it runs that command instead and prints nothing. Either ends when standard input ends or the parent
 changes, so that Ctrl-C, a crash or SIGKILL of a harness leaves no server behind; the kernel ends the command if this
 process is killed.
 """

@@ -12,7 +12,7 @@ from barrier_tck.harness.reference.simulated.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class Environment:
     """Time, the trace, and how long things take (virtual ms)."""
 
     scheduler: Scheduler
@@ -64,9 +64,8 @@ class DiesInUploads(Protocol):
 class Background:
     """Runs the asynchronous parts of one process in virtual time; their outcomes arrive in a later step."""
 
-    def __init__(self, surroundings: Surroundings, owner: TaskOwner, duration_ms_max: float) -> None:
-        """Take the owner, with which tasks die; tasks take up to ``duration_ms_max``."""
-        self._surroundings = surroundings
+    def __init__(self, environment: Environment, owner: TaskOwner, duration_ms_max: float) -> None:
+        self._environment = environment
         self._owner = owner
         self._duration_ms_max = duration_ms_max
         self._waiting: list[_Job] = []
@@ -74,7 +73,7 @@ class Background:
 
     def submit(self, task: Callable[[], Any], on_done: Callable[[Any, BaseException | None], None]) -> None:
         """Run a task later, and report its outcome later still."""
-        world = self._surroundings
+        world = self._environment
         delay = world.storage_random.random() * self._duration_ms_max
         job = (task, on_done)
         self._waiting.append(job)
@@ -95,7 +94,7 @@ class Background:
             return
         self._waiting.remove(job)
         task, on_done = job
-        world = self._surroundings
+        world = self._environment
         world.trace.add((world.scheduler.now, self._owner.name, "background", None))
         result, error = None, None
         world.take_late_ms()

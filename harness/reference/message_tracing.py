@@ -20,7 +20,15 @@ from urllib.parse import quote
 
 import msgspec
 
-from barrier_tck.harness.record.passages import CutTaken, InFlightKept, Passage, Sent, Taken, What, in_order
+from barrier_tck.harness.record.message_trace import (
+    CutTaken,
+    InFlightKept,
+    Sent,
+    Taken,
+    TraceEvent,
+    What,
+    in_order,
+)
 from barrier_tck.harness.reference.instrumented import with_instruments
 from barrier_tck.reference_impl.ids import CheckpointId
 from barrier_tck.reference_impl.operators.api import DataPlane, Payload
@@ -53,7 +61,7 @@ _AT_A_CHECKPOINT = (RuntimePoint.BARRIER_RECEIVED, RuntimePoint.SNAPSHOT_TAKEN)
 
 _log = logging.getLogger(__name__)
 
-KeepPassages = Callable[[list[Passage]], None]
+KeepMessageTrace = Callable[[list[TraceEvent]], None]
 """Keeps notes of one subtask of one attempt; there is at least one."""
 
 
@@ -65,7 +73,7 @@ class _End:
     def __init__(self, name: str) -> None:
         self.name = name
         self.passed = 0
-        self.recent: deque[Passage] = deque(maxlen=WINDOW)
+        self.recent: deque[TraceEvent] = deque(maxlen=WINDOW)
         """What passed last, not kept yet."""
         self.left = 0
         """How many more notes are kept at once, because a snapshot was just taken."""
@@ -80,7 +88,7 @@ class _Notes:
         graph: JobGraph,
         plane: DataPlane,
         ports: SubtaskPorts,
-        keep: KeepPassages,
+        keep: KeepMessageTrace,
         together: int,
     ) -> None:
         self._subtask = str(deployment.subtask)
@@ -91,7 +99,7 @@ class _Notes:
         self._storage = ports.storage
         self._keep = keep
         self._together = together
-        self._pending: list[Passage] = []
+        self._pending: list[TraceEvent] = []
         self._outputs = [_End(str(channel)) for channel in graph.outputs_of(deployment.subtask)]
         self._inputs = [_End(str(channel)) for channel in graph.inputs_of(deployment.subtask)]
 
@@ -301,11 +309,11 @@ class _ObservedProbe:
 
 
 @dataclass(frozen=True)
-class PassageObservingDrivers:
+class MessageTracingDrivers:
     """Makes subtask drivers whose channels are observed; takes the arguments of ``SubtaskDriver``."""
 
     make: Callable[..., SubtaskDriver]
-    keep: KeepPassages
+    keep: KeepMessageTrace
     together: int
 
     def __call__(
@@ -346,23 +354,23 @@ def _noted_first(driver: SubtaskDriver, door: str, note: Callable[..., None]) ->
     setattr(driver, door, watched)
 
 
-def passages_observed(components: Components, keep: KeepPassages, together: int = 1) -> Components:
+def with_message_trace(components: Components, keep: KeepMessageTrace, together: int = 1) -> Components:
     """Return the components with drivers whose channels are observed.
 
     After a barrier, ``together`` notes are kept at a time; those that wait are lost if the process is killed.
     """
     make = components.instruments.subtask_driver or SubtaskDriver
-    return with_instruments(components, subtask_driver=PassageObservingDrivers(make, keep, together))
+    return with_instruments(components, subtask_driver=MessageTracingDrivers(make, keep, together))
 
 
 @dataclass(frozen=True)
-class PassagesDirectory:
+class MessageTraceDirectory:
     """Passes notes from processes to the driver: a file for each process, which grows line by line."""
 
     path: str
     """A directory that all reach."""
 
-    def __call__(self, notes: list[Passage]) -> None:
+    def __call__(self, notes: list[TraceEvent]) -> None:
         """Append the notes of one subtask. A disk that refuses costs the picture, and nothing of the run."""
         first = notes[0]
         name = f"{quote(first.subtask, safe='')}-a{first.attempt}-{os.getpid()}.jsonl"
@@ -373,10 +381,10 @@ class PassagesDirectory:
         except OSError as error:
             _log.warning("what passed the channels of %s could not be saved: %s", first.subtask, error)
 
-    def take_all(self, epoch_ms: float) -> tuple[Passage, ...]:
+    def take_all(self, epoch_ms: float) -> tuple[TraceEvent, ...]:
         """Return all that was noted, in time since ``epoch_ms``; half a line, as a kill leaves it, is left out."""
-        decoder = msgspec.json.Decoder(Passage)
-        notes: list[Passage] = []
+        decoder = msgspec.json.Decoder(TraceEvent)
+        notes: list[TraceEvent] = []
         for file in sorted(Path(self.path).glob("*.jsonl")):
             whole = file.read_bytes().rpartition(b"\n")[0]
             notes += [decoder.decode(line) for line in whole.splitlines()]

@@ -44,7 +44,7 @@ _HOW = {
 }
 
 
-def words(step: AnyStep) -> str:
+def description_of(step: AnyStep) -> str:
     """Return a step as a line for people."""
     match step:
         case Put():

@@ -24,7 +24,7 @@ class QueryOrder:
     """The directory that says which writes to the checkpoint directory are disturbed; empty: none ever is."""
 
 
-class QueryDoors(Protocol):
+class QueryRpc(Protocol):
     """What a driver can be asked to do."""
 
     def open_session(self, place: SessionPlace, conf: Mapping[str, str]) -> str:
@@ -91,7 +91,7 @@ class JudgeOrder:
     """The micro-batches that, or of which a task, ran more than once."""
 
 
-class JudgeDoors(Protocol):
+class JudgeRpc(Protocol):
     """What the judge can be asked to do."""
 
     def open_session(self, conf: Mapping[str, str]) -> None:

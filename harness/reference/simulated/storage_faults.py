@@ -14,11 +14,10 @@ from barrier_tck.reference_impl.storage.filesystem import FileSystem
 _SERVICES = {"s3": ObjectStoreService, "hdfs": HdfsService}
 
 
-class StorageTroubles:
+class StorageFaults:
     """The writes that a plan lets fail, and the service that its checkpoints are on."""
 
     def __init__(self, plan: TrialPlan, disk: SimulatedDisk) -> None:
-        """Take the plan, and the world's disk, on which a service keeps what it has."""
         self.failures = planned_failures(plan)
         """Which writes of durable storage fail; None if the plan has no such fault."""
         make = _SERVICES.get(plan.checkpoints.storage)

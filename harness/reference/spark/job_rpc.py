@@ -1,6 +1,6 @@
 """What the harness and the driver's process of a job on Spark say to each other.
 
-``JobDoors`` is what the driver can be asked to do, ``JobReports`` what it tells, and ``Routes`` of the runtime what it
+``JobRpc`` is what the driver can be asked to do, ``JobReports`` what it tells, and ``Routes`` of the runtime what it
 asks: where connections go. All three are interfaces of ``barrier_tck.harness.cluster.driver.peer``.
 """
 
@@ -74,7 +74,7 @@ class JobOver(msgspec.Struct, frozen=True):
     """The class of the error that crashed the coordinator."""
 
 
-class JobDoors(Protocol):
+class JobRpc(Protocol):
     """What the driver's process can be asked to do. It has one session, and one job at a time."""
 
     def warm_up(self, place: SessionPlace) -> None:

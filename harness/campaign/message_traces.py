@@ -8,26 +8,26 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from barrier_tck.harness.record.run_directory import trial_directory, write_passages
+from barrier_tck.harness.record.run_directory import trial_directory, write_message_trace
 from barrier_tck.harness.record.run_reader import read_record
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.work_directories import temporary_work_directory
-from barrier_tck.harness.system.additions import NotesPassages
+from barrier_tck.harness.system.additions import TracesMessages
 from barrier_tck.harness.system.system_under_test import Capability, SystemUnderTest
 from barrier_tck.harness.trial.trial_run import execute
 
 
-def are_noted(run_directory: Path, trial: int) -> bool:
-    """Tell whether a trial's directory holds what passed its channels."""
+def are_traced(run_directory: Path, trial: int) -> bool:
+    """Return whether a trial's directory holds what passed its channels."""
     return (trial_directory(run_directory, trial) / "passages.jsonl").is_file()
 
 
 def can_note(system: SystemUnderTest) -> bool:
-    """Tell whether a system can note in a second run what passed the channels in the first."""
-    return Capability.DETERMINISTIC_REPLAY in system.capabilities and isinstance(system, NotesPassages)
+    """Return whether a system can note in a second run what passed the channels in the first."""
+    return Capability.DETERMINISTIC_REPLAY in system.capabilities and isinstance(system, TracesMessages)
 
 
-def note_passages(run_directory: Path, trial: int, system: SystemUnderTest) -> None:
+def trace_messages(run_directory: Path, trial: int, system: SystemUnderTest) -> None:
     """Run a trial again with notes and add them to its directory.
 
     Raises UsageProblem if the system does not replay or note anything, or if the trial now takes other steps;
@@ -40,9 +40,9 @@ def note_passages(run_directory: Path, trial: int, system: SystemUnderTest) -> N
             f"{directory} holds no passages.jsonl, and {system.name} cannot note what passed its channels in a "
             "second run; run the campaign again with a version that notes it in the first"
         )
-    assert isinstance(system, NotesPassages)
+    assert isinstance(system, TracesMessages)
     with temporary_work_directory("passages") as scratch:
-        again = execute(record.plan, system.noting_passages(), Path(scratch), checkers=())
+        again = execute(record.plan, system.tracing_messages(), Path(scratch), checkers=())
     if again.record.trace_digest != record.trace_digest:
         raise UsageProblem(
             f"{directory}: the trial takes other steps now than when it was recorded, so no picture can be drawn "
@@ -52,4 +52,4 @@ def note_passages(run_directory: Path, trial: int, system: SystemUnderTest) -> N
         raise UsageProblem(
             f"{directory}: no barrier passed any channel in this trial, so there is no cut to draw"
         )
-    write_passages(directory, again.passages)
+    write_message_trace(directory, again.passages)

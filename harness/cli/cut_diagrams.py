@@ -14,19 +14,19 @@ if TYPE_CHECKING:
     from barrier_tck.reports.loading import ReportedRun
 
 
-def note_what_is_asked(run: ReportedRun, wanted: tuple[Wanted, ...], trust: bool) -> None:
+def trace_requested_cuts(run: ReportedRun, wanted: tuple[Wanted, ...], trust: bool) -> None:
     """Note what passed the channels of trials of which somebody asks for a cut.
 
     Raises UsageProblem if that is impossible, or if it would run code that only the run directory names.
     """
-    from barrier_tck.harness.campaign.noted_passages import are_noted
+    from barrier_tck.harness.campaign.message_traces import are_traced
     from barrier_tck.reports.cuts import require_kept
 
     if not wanted:
         return
     require_kept(run, wanted)
     for trial in dict.fromkeys(one.trial for one in wanted):
-        if not are_noted(run.directory, trial):
+        if not are_traced(run.directory, trial):
             if not trust:
                 require_named(code_of(run.details[trial].plan, _system_of(run)), (), str(run.directory))
             _note(run, trial)
@@ -37,12 +37,12 @@ def note_what_is_shown(run: ReportedRun, console: Console, trust: bool = False) 
 
     ``trust`` says that code named in the run directory may run, for instance because it just did.
     """
-    from barrier_tck.harness.campaign.noted_passages import are_noted
+    from barrier_tck.harness.campaign.message_traces import are_traced
     from barrier_tck.reports.cuts import shown_by_default
 
     for trial in dict.fromkeys(one.trial for one in shown_by_default(run)):
         known = trust or not any(code_of(run.details[trial].plan, _system_of(run)))
-        if known and not are_noted(run.directory, trial):
+        if known and not are_traced(run.directory, trial):
             try:
                 _note(run, trial, if_possible=True)
             except UsageProblem as problem:
@@ -54,9 +54,9 @@ def _system_of(run: ReportedRun) -> str:
 
 
 def _note(run: ReportedRun, trial: int, if_possible: bool = False) -> None:
-    from barrier_tck.harness.campaign.noted_passages import can_note, note_passages
+    from barrier_tck.harness.campaign.message_traces import can_note, trace_messages
     from barrier_tck.harness.cli.opening import opened
 
     with opened(_system_of(run)) as system:
         if not if_possible or can_note(system):
-            note_passages(run.directory, trial, system)
+            trace_messages(run.directory, trial, system)
