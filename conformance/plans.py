@@ -16,7 +16,7 @@ from barrier_tck.faults.kinds.crash_coordinator import CrashCoordinator
 from barrier_tck.faults.kinds.kill_executor import KillExecutor
 from barrier_tck.faults.kinds.kill_worker import KillWorker
 from barrier_tck.faults.vocabulary import After, At, ProtocolPoint, ScheduledFault
-from barrier_tck.harness.draw.brought_profiles import brought_by, chosen_profile
+from barrier_tck.harness.draw.plug_in_profiles import chosen_profile, profiles_of
 from barrier_tck.harness.draw.profile import Profile
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import (
@@ -136,14 +136,17 @@ def profile_for(name: str, system: SystemUnderTest) -> Profile:
     ``faultless`` has no faults, ``heavy`` has several if the system can suffer any, and ``at-least-once`` has that
     mode.
     """
-    own = brought_by(system)
+    own = profiles_of(system)
     other = dict(scale_of(system).profiles).get(name, own[0].name if own else name)
     profile = chosen_profile(other, system, None)
     if name == "at-least-once":
-        return replace(profile, modes=("at_least_once",))
-    if name == "heavy" and profile.faults[1] > 0:
-        return replace(profile, faults=(max(2, profile.faults[0]), max(2, profile.faults[1])))
-    return replace(profile, faults=(0, 0)) if name == "faultless" else profile
+        return replace(profile, checkpoints=replace(profile.checkpoints, modes=("at_least_once",)))
+    fewest, most = profile.faults.number
+    if name == "heavy" and most > 0:
+        return replace(profile, faults=replace(profile.faults, number=(max(2, fewest), max(2, most))))
+    if name == "faultless":
+        return replace(profile, faults=replace(profile.faults, number=(0, 0)))
+    return profile
 
 
 # --- building plans -----------------------------------------------------------------------------------------

@@ -27,8 +27,10 @@ from .record.records import AttemptRecord, CheckpointRecord, SnapshotRecord, Tri
 from .workloads.workload import DrawsJobs, SplitData, Workload
 from .workloads.sequential_model import Aggregate, SequentialSpec
 from .workloads.workload_names import register_workload, workload_names
-from .draw.brought_profiles import BringsProfiles
-from .draw.profile import Profile
+from .draw.plug_in_profiles import BringsProfiles
+from .draw.profile import CheckpointRanges, DeploymentRanges, DrawnSetting, ElasticRanges, FaultRanges, JobRanges
+from .draw.profile import LimitRanges, NetworkRanges, Profile, RestartRanges, SavepointRanges, StorageRanges
+from .draw.profile import WorkloadRanges
 from .oracle.plug_in_checkers import BringsCheckers
 # A user's own query of Structured Streaming.
 from .streaming.query_definition import QueryState, QueryPlace
@@ -72,6 +74,7 @@ __all__ = [
     "CheckpointId",
     "CheckpointPlan",
     "CheckpointProblem",
+    "CheckpointRanges",
     "CheckpointRecord",
     "CheckpointTriggered",
     "Committed",
@@ -81,10 +84,14 @@ __all__ = [
     "Damage",
     "DeferredSnapshot",
     "DeploymentPlan",
+    "DeploymentRanges",
+    "DrawnSetting",
     "DrawsJobs",
     "EdgePlan",
+    "ElasticRanges",
     "End",
     "EnvironmentProblem",
+    "FaultRanges",
     "Finding",
     "FinishedSnapshot",
     "HasCluster",
@@ -96,6 +103,7 @@ __all__ = [
     "JobFailed",
     "JobFinished",
     "JobPlan",
+    "JobRanges",
     "JobStopped",
     "JobUsageError",
     "JobView",
@@ -104,6 +112,7 @@ __all__ = [
     "KeyedStateStore",
     "KillExecutor",
     "KillWorker",
+    "LimitRanges",
     "LimitsPlan",
     "LinkTarget",
     "LinkingStateWriter",
@@ -111,6 +120,7 @@ __all__ = [
     "NamedFile",
     "NemesisHooks",
     "NetworkPlan",
+    "NetworkRanges",
     "NoTargets",
     "OperatingError",
     "Operation",
@@ -124,10 +134,12 @@ __all__ = [
     "Reason",
     "Recorded",
     "RestartPlan",
+    "RestartRanges",
     "Restored",
     "Role",
     "Row",
     "SavepointPlan",
+    "SavepointRanges",
     "Scale",
     "ScheduledFault",
     "SequentialSpec",
@@ -147,6 +159,7 @@ __all__ = [
     "StateView",
     "StateWriter",
     "StorageError",
+    "StorageRanges",
     "StorageUser",
     "StorageView",
     "StreamingJob",
@@ -168,6 +181,7 @@ __all__ = [
     "VertexPlan",
     "Workload",
     "WorkloadPlan",
+    "WorkloadRanges",
     "read_configuration",
     "read_plan",
     "refuse_overlaps",

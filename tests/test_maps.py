@@ -231,6 +231,7 @@ def test_paths_in_documents_exist(document: Path) -> None:
     # CONTRIBUTING shows how to write these files.
     shown = (
         "faults/kinds/kill_workers.py",
+        "harness/draw/scenarios/lone_executor.py",
         "harness/oracle/checkers/attempts_numbered.py",
         "harness/reference/kinds/lengthen.py",
         "harness/workloads/kinds/lengthen.py",

@@ -234,7 +234,7 @@ def test_a_circle_is_found_however_it_is_hidden(tmp_path: Path, monkeypatch: pyt
     assert not circle_in(imports_within(python_files("harness")))
 
 
-LISTED_BY_CATALOGUES = ("oracle/checkers", "reference/kinds", "workloads/kinds")
+LISTED_BY_CATALOGUES = ("draw/scenarios", "oracle/checkers", "reference/kinds", "workloads/kinds")
 """Folders of the harness whose modules a catalogue finds."""
 
 

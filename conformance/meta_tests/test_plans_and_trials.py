@@ -86,8 +86,8 @@ def test_a_system_that_says_nothing_of_its_scale_runs_plans_as_they_are_written(
 
 @pytest.mark.parametrize("system", [*SYSTEMS, DoNothing()], ids=lambda system: system.name)
 def test_faultless_means_without_faults_in_every_system(system: SystemUnderTest) -> None:
-    assert profile_for("faultless", system).faults == (0, 0)
-    assert profile_for("at-least-once", system).modes == ("at_least_once",)
+    assert profile_for("faultless", system).faults.number == (0, 0)
+    assert profile_for("at-least-once", system).checkpoints.modes == ("at_least_once",)
 
 
 def _drawn(directory: Path, seed: int) -> list[TrialPlan]:

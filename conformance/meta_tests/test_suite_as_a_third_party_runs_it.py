@@ -14,8 +14,9 @@ from barrier_tck.conformance.meta_tests.do_nothing import DoNothing
 from barrier_tck.conformance.meta_tests.micro_batches import MicroBatches, TwoSteps
 from barrier_tck.conformance.plans import SIX_AIMS
 from barrier_tck.conformance.trials import Trials, assert_valid
+from barrier_tck.harness.draw.circumstances import Circumstances
 from barrier_tck.harness.draw.profiles import PROFILES, profile_named
-from barrier_tck.harness.draw.strategies import Circumstances, draw_plans
+from barrier_tck.harness.draw.strategies import draw_plans
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.system.plan_fields import unused_by, without
 from barrier_tck.harness.trial.trial_run import run_trial

@@ -24,6 +24,7 @@ from barrier_tck.harness import (
     Capability,
     EdgePlan,
     End,
+    FaultRanges,
     History,
     JobFinished,
     JobPlan,
@@ -51,6 +52,7 @@ from barrier_tck.harness import (
     UsageProblem,
     VertexPlan,
     WorkloadPlan,
+    WorkloadRanges,
     register_workload,
     run_trial,
     workload_names,
@@ -157,11 +159,8 @@ class EchoSystem:
         Profile(
             name="echo",
             description="Short inputs, and up to two kills of the worker.",
-            workloads=("echo",),
-            batches=(1, 12),
-            batch_records=(1, 4),
-            faults=(0, 2),
-            timed_per_mille=0,
+            workload=WorkloadRanges(names=("echo",), batches=(1, 12), batch_records=(1, 4)),
+            faults=FaultRanges(number=(0, 2), timed_per_mille=0),
         ),
     )
 

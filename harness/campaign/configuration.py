@@ -18,7 +18,7 @@ from barrier_tck.faults.vocabulary import ScheduledFault
 from barrier_tck.harness.campaign.budget import TRIALS_MAX, Budget, parse_duration
 from barrier_tck.harness.campaign.mix import FaultsSection, MixSection
 from barrier_tck.harness.cluster.cluster_config import ClusterConfig, ClusterKind, config_for_trials
-from barrier_tck.harness.draw.brought_profiles import chosen_profile
+from barrier_tck.harness.draw.plug_in_profiles import chosen_profile
 from barrier_tck.harness.draw.profile import Profile
 from barrier_tck.harness.plan.trial_plan import RescalePlan, SavepointPlan, TrialPlan
 from barrier_tck.harness.support.bounds import Bounded
@@ -192,7 +192,9 @@ class CampaignConfiguration(Bounded, frozen=True, forbid_unknown_fields=True):
         """Return the profile, with as many faults as the campaign says; raises UsageProblem if there is none."""
         workload = workload_named(self.workload.get("name", TrialPlan().workload.name))
         profile = chosen_profile(self.profile, system, workload)
-        return profile if self.faults is None else replace(profile, faults=self.faults.per_trial)
+        if self.faults is None:
+            return profile
+        return replace(profile, faults=replace(profile.faults, number=self.faults.per_trial))
 
     def controls_wanted(self) -> int | None:
         """Return how many controls are to run: none if only some clauses are judged, as controls may break others."""

@@ -50,7 +50,7 @@ def check_configuration(configuration: CampaignConfiguration, system: SystemUnde
             check_suffered(configuration.faults, targets_of(system), system.name)
     except UsageProblem as error:
         raise UsageProblem(f"{source}: {error}") from error
-    for workload in profile.workloads if configuration.draws else ():
+    for workload in profile.workload.names if configuration.draws else ():
         plan = TrialPlan(workload=WorkloadPlan(workload))
         check_plan(configuration.adjusted(plan), system, source)
     if configuration.only:
@@ -73,7 +73,7 @@ def _variants(configuration: CampaignConfiguration, system: SystemUnderTest) -> 
     plans = [configuration.aimed_plan(trial, 0) for trial in configuration.trial]
     if configuration.draws:
         workloads = (configuration.mix.workload if configuration.mix is not None else ()) or (
-            configuration.profile_for(system).workloads
+            configuration.profile_for(system).workload.names
         )
         drawn = [configuration.adjusted(TrialPlan(workload=WorkloadPlan(name))) for name in workloads]
         for mode in MODES:

@@ -87,22 +87,21 @@ class Hand:
         """
         if self.mode is None:
             return profile
+        checkpoints = replace(profile.checkpoints, modes=(self.mode,))
         if self.mode == "exactly_once":
-            return replace(profile, modes=(self.mode,))
+            return replace(profile, checkpoints=checkpoints)
+        network = replace(profile.network, slow_channel_per_mille=1_000)
         if self.mode in OVERTAKING:
-            return replace(
-                profile, modes=(self.mode,), slow_channel_per_mille=1_000, slow_vertex_per_mille=290
-            )
+            return replace(profile, checkpoints=checkpoints, network=network).with_shares(slow_vertex=290)
+        sources, batches = profile.job.sources, profile.workload.batches
         return replace(
             profile,
-            modes=(self.mode,),
-            sources=(max(2, profile.sources[0]), max(2, profile.sources[1])),
-            batches=(max(4, profile.batches[0]), max(16, profile.batches[1])),
-            tiny_inputs_per_mille=0,
-            slow_channel_per_mille=1_000,
-            slow_channel_into_keyed=True,
-            restore_per_mille=815,
-        )
+            checkpoints=checkpoints,
+            job=replace(profile.job, sources=(max(2, sources[0]), max(2, sources[1]))),
+            workload=replace(profile.workload, batches=(max(4, batches[0]), max(16, batches[1]))),
+            network=replace(network, slow_channel_into_keyed=True),
+            faults=replace(profile.faults, restore_per_mille=815),
+        ).with_shares(tiny_inputs=0)
 
     def adjusted(self, plan: TrialPlan) -> TrialPlan:
         """Return a drawn plan with what was dealt."""

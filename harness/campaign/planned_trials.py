@@ -8,7 +8,8 @@ from itertools import chain, count, islice
 from barrier_tck.harness.campaign.configuration import CampaignConfiguration
 from barrier_tck.harness.campaign.configuration_checks import check_configuration
 from barrier_tck.harness.campaign.mix import Hand, MixSection, deal
-from barrier_tck.harness.draw.strategies import Adjust, Circumstances, draw_plan, draw_plans
+from barrier_tck.harness.draw.circumstances import Adjust, Circumstances
+from barrier_tck.harness.draw.strategies import draw_plan, draw_plans
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.system.exposed_targets import targets_of
 from barrier_tck.harness.system.plan_fields import unused_by, without

@@ -10,29 +10,22 @@ system passes no points, its faults are timed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
+import msgspec
 from hypothesis import strategies as st
 
 from barrier_tck.faults.catalogue import KINDS, FaultKind
 from barrier_tck.faults.drawing import Aim, Plainest
 from barrier_tck.faults.fault import Ends
 from barrier_tck.faults.vocabulary import COORDINATOR_POINTS, After, At, ProtocolPoint, ScheduledFault
-from barrier_tck.harness.draw.chain_plans import draw_chain
 from barrier_tck.harness.draw.choices import DrawnChoices, between, chance, numbers
+from barrier_tck.harness.draw.circumstances import Drawing
+from barrier_tck.harness.draw.copy_faults import can_be_shown, draw_dealt_storage_faults, hits_copies
 from barrier_tck.harness.draw.drawn_job import DrawnJob
-from barrier_tck.harness.draw.profile import Profile, Range
-from barrier_tck.harness.draw.storage_faults import (
-    can_be_shown,
-    draw_dealt_storage_faults,
-    draw_storage_faults,
-    hits_copies,
-    is_long_enough,
-)
+from barrier_tck.harness.draw.profile import FaultRanges, Range
+from barrier_tck.harness.draw.scenario import DrawFaults
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.system.exposed_targets import targets_among
-from barrier_tck.harness.system.job_view import JobView
-from barrier_tck.harness.system.system_under_test import Capability
 
 _SINK_ONLY = frozenset({ProtocolPoint.COMPLETION_NOTIFIED, ProtocolPoint.TRANSACTIONS_COMMITTED})
 _BEFORE_UPLOADS = frozenset(
@@ -47,78 +40,70 @@ _BEFORE_UPLOADS = frozenset(
 _RESTORE = frozenset({ProtocolPoint.RESTORE_STARTED, ProtocolPoint.RESTORED})
 
 
-@dataclass(frozen=True, slots=True)
-class DrawnFaults:
-    """A schedule, and what was asked for but cannot hit the job."""
+def with_faults(
+    drawing: Drawing, plan: TrialPlan, kinds: Sequence[str] | None, scenarios: Sequence[DrawFaults]
+) -> TrialPlan:
+    """Return the plan with faults.
 
-    schedule: tuple[ScheduledFault, ...]
-    left_out: tuple[str, ...]
-    """The kinds of faults that were asked for but cannot hit the job."""
-
-
-def draw_faults(
-    draw: st.DrawFn,
-    profile: Profile,
-    plan: TrialPlan,
-    view: JobView,
-    capabilities: frozenset[Capability],
-    kinds: Sequence[str] | None,
-    of_copies: bool = False,
-    in_chain: bool = False,
-) -> DrawnFaults:
-    """Draw the faults of a plan.
-
-    ``kinds`` names the kind of each fault, in order. None means that the kinds are drawn, by the weights of the
-    profile, from those that a system with these capabilities can suffer. ``of_copies`` says that the plan was made
-    for a fault of copies of state; if its job cannot show one, other faults are drawn. ``in_chain`` says the same of
-    the failures of a chain of recoveries and rescales.
+    ``kinds`` names the kind of each fault, in order; the plan's note says which of them cannot hit the job. None means
+    that ``scenarios`` draw the faults, or if they draw none, that kinds are drawn by the weights of the profile from
+    those that the system can suffer.
     """
-    job = DrawnJob(plan, view)
-    profile = _bearable(profile, capabilities)
-    exposed = targets_among(capabilities)
-    schedule: list[ScheduledFault] = []
-    left_out: tuple[str, ...] = ()
+    job = DrawnJob(plan, drawing.lasting(plan))
     if kinds is None:
-        weighted = [KINDS[name] for name, weight in profile.kinds for _ in range(weight)]
-        possible = [kind for kind in weighted if kind.fault.needs in exposed and job.hit_by(kind)]
-        if of_copies and is_long_enough(job, profile.settle_ms):
-            around_one = draw_storage_faults(
-                draw, job, list(filter(hits_copies, possible)), exposed, *profile.faults
-            )
-            if around_one:
-                return DrawnFaults(around_one, ())
-        suffered = tuple(kind for kind in possible if not hits_copies(kind))
-        chain = draw_chain(draw, profile, job, suffered) if in_chain else ()
-        if chain:
-            return DrawnFaults(chain, ())
-        choices = [suffered] * (between(draw, profile.faults) if suffered else 0)
-    else:
-        of_storage = [KINDS[name] for name in kinds if can_be_shown(KINDS[name], job)]
-        others = [KINDS[name] for name in kinds if not hits_copies(KINDS[name])]
-        choices = [(kind,) for kind in others if job.hit_by(kind)]
-        left_out = tuple(
-            name for name in kinds if (KINDS[name],) not in choices and KINDS[name] not in of_storage
-        )
-        schedule += draw_dealt_storage_faults(draw, job, of_storage, exposed)
+        return msgspec.structs.replace(plan, faults=_drawn(drawing, job, scenarios))
+    note = plan.note
+    missing = [name for name in kinds if not _can_hit(KINDS[name], job)]
+    if missing:
+        note = f"{note}; nothing to hit: {', '.join(missing)}".removeprefix("; ")
+    return msgspec.structs.replace(plan, faults=_of_kinds(drawing, job, kinds), note=note)
+
+
+def _drawn(drawing: Drawing, job: DrawnJob, scenarios: Sequence[DrawFaults]) -> tuple[ScheduledFault, ...]:
+    exposed = targets_among(drawing.capabilities)
+    weighted = [KINDS[name] for name, weight in drawing.profile.faults.kinds for _ in range(weight)]
+    possible = [kind for kind in weighted if kind.fault.needs in exposed and job.hit_by(kind)]
+    for draw_faults in scenarios:
+        faults = tuple(draw_faults(drawing, job, possible))
+        if faults:
+            return faults
+    suffered = tuple(kind for kind in possible if not hits_copies(kind))
+    number = between(drawing.draw, drawing.profile.faults.number) if suffered else 0
+    return tuple(_schedule(drawing, job, [suffered] * number, []))
+
+
+def _can_hit(kind: FaultKind, job: DrawnJob) -> bool:
+    """Tell whether a fault of a kind can hit the job, and if it hits copies of state, be seen to do so."""
+    return can_be_shown(kind, job) if hits_copies(kind) else bool(job.hit_by(kind))
+
+
+def _of_kinds(drawing: Drawing, job: DrawnJob, names: Sequence[str]) -> tuple[ScheduledFault, ...]:
+    able = [KINDS[name] for name in names if _can_hit(KINDS[name], job)]
+    of_storage = [kind for kind in able if hits_copies(kind)]
+    others: list[tuple[FaultKind, ...]] = [(kind,) for kind in able if not hits_copies(kind)]
+    exposed = targets_among(drawing.capabilities)
+    first = draw_dealt_storage_faults(drawing.draw, job, of_storage, exposed)
+    return tuple(_schedule(drawing, job, others, first))
+
+
+def _schedule(
+    drawing: Drawing, job: DrawnJob, choices: list[tuple[FaultKind, ...]], first: Sequence[ScheduledFault]
+) -> list[ScheduledFault]:
+    """Draw a fault from each of the choices of kinds, after the first ones; none where no moment is sure to come."""
+    schedule, ranges = list(first), drawing.profile.faults
     kills = next((index for index, choice in enumerate(choices) if _kills(choice)), None)
-    if kills is not None and len(choices) > 1 and job.committing and chance(draw, profile.restore_per_mille):
-        schedule.append(_draw_kill_before_restore(draw, job, _kills(choices.pop(kills))))
+    if (
+        kills is not None
+        and len(choices) > 1
+        and job.committing
+        and chance(drawing.draw, ranges.restore_per_mille)
+    ):
+        schedule.append(_draw_kill_before_restore(drawing.draw, job, _kills(choices.pop(kills))))
     for choice in choices:
-        timed = profile.timed_per_mille and _times(profile, job) is not None
-        if timed or _possible_points(profile, job, schedule):
-            schedule.append(_draw_fault(draw, profile, job, choice, schedule))
-    return DrawnFaults(tuple(schedule), left_out)
-
-
-def _bearable(profile: Profile, capabilities: frozenset[Capability]) -> Profile:
-    """Return the profile without those consequences of a kill that cannot occur in the system."""
-    return replace(
-        profile,
-        lose_unsynced_per_mille=profile.lose_unsynced_per_mille
-        if Capability.UNSYNCED_LOSS in capabilities
-        else 0,
-        unreadable_per_mille=profile.unreadable_per_mille if Capability.STORAGE_OUTAGE in capabilities else 0,
-    )
+        timed = ranges.timed_per_mille and _times(ranges, job) is not None
+        if timed or _possible_points(ranges, job, schedule):
+            schedule.append(_draw_fault(drawing.draw, ranges, job, choice, schedule))
+    return schedule
 
 
 def _kills(kinds: Sequence[FaultKind]) -> tuple[FaultKind, ...]:
@@ -127,7 +112,7 @@ def _kills(kinds: Sequence[FaultKind]) -> tuple[FaultKind, ...]:
 
 def _draw_fault(
     draw: st.DrawFn,
-    profile: Profile,
+    ranges: FaultRanges,
     job: DrawnJob,
     kinds: Sequence[FaultKind],
     before: Sequence[ScheduledFault],
@@ -136,33 +121,33 @@ def _draw_fault(
     trigger: At | After
     # A second timed fault might come while nothing runs, because the first has just struck.
     already_timed = any(isinstance(earlier.trigger, At) for earlier in before)
-    possible = _possible_points(profile, job, before)
+    possible = _possible_points(ranges, job, before)
     if kind.fault.waits_for_upload:
         possible = tuple(point for point in possible if point in _BEFORE_UPLOADS) or possible
-    times = _times(profile, job)
-    if times and (not possible or (chance(draw, profile.timed_per_mille) and not already_timed)):
+    times = _times(ranges, job)
+    if times and (not possible or (chance(draw, ranges.timed_per_mille) and not already_timed)):
         trigger, standing = At(time_ms=between(draw, times)), None
     else:
         trigger = _draw_aim(draw, possible, job, before)
         standing = trigger.subtask
     # Around the last commit other subtasks may have ended already, so a fault there hits the sink itself.
     last = isinstance(trigger, After) and trigger.point in _SINK_ONLY
-    own = standing is not None and (last or chance(draw, profile.own_target_per_mille))
+    own = standing is not None and (last or chance(draw, ranges.own_target_per_mille))
     able = job.hit_by(kind)
     if own and standing in able:
         target = standing
     else:
         target = draw(st.sampled_from([name for name in _living(trigger, job) if name in able] or able))
-    return ScheduledFault(kind.fault.drawn(DrawnChoices(draw), _aim(profile, job, kind, target)), trigger)
+    return ScheduledFault(kind.fault.drawn(DrawnChoices(draw), _aim(ranges, job, kind, target)), trigger)
 
 
-def _times(profile: Profile, job: DrawnJob) -> Range | None:
+def _times(ranges: FaultRanges, job: DrawnJob) -> Range | None:
     """Return when a timed fault may strike: while the job is certain to be at work. That is the first half of the
     time in which its longest source reads. For a source without a rate this time is unknown; if its batches are
     counted, it is at most the first half of the first interval. None: the job may be over before the profile's
     earliest time.
     """
-    earliest, latest = profile.timed_ms
+    earliest, latest = ranges.timed_ms
     if job.batches is None:
         return earliest, latest
     unpaced_ms = min(job.plan.checkpoints.interval_ms // 2, job.batches)
@@ -170,7 +155,7 @@ def _times(profile: Profile, job: DrawnJob) -> Range | None:
     return (earliest, min(latest, sure_ms)) if sure_ms >= earliest else None
 
 
-def _aim(profile: Profile, job: DrawnJob, kind: FaultKind, target: str) -> Aim:
+def _aim(ranges: FaultRanges, job: DrawnJob, kind: FaultKind, target: str) -> Aim:
     """Return what is needed to draw a fault: whom it hits, and how hard it may hit."""
     outlasts = kind.drawn_as.outlasts_heartbeat
     return Aim(
@@ -179,11 +164,11 @@ def _aim(profile: Profile, job: DrawnJob, kind: FaultKind, target: str) -> Aim:
         peers=job.peers_of(target),
         directions=job.directions,
         outlasts_heartbeat=outlasts,
-        duration_ms=profile.zombie_ms if outlasts else profile.duration_ms,
-        latency_ms=profile.latency_ms,
-        bytes_per_second=profile.bytes_per_second,
-        lose_unsynced_per_mille=profile.lose_unsynced_per_mille,
-        unreadable_per_mille=profile.unreadable_per_mille,
+        duration_ms=ranges.zombie_ms if outlasts else ranges.duration_ms,
+        latency_ms=ranges.latency_ms,
+        bytes_per_second=ranges.bytes_per_second,
+        lose_unsynced_per_mille=ranges.lose_unsynced_per_mille,
+        unreadable_per_mille=ranges.unreadable_per_mille,
     )
 
 
@@ -194,12 +179,12 @@ def _living(trigger: At | After, job: DrawnJob) -> tuple[str, ...]:
 
 
 def _possible_points(
-    profile: Profile, job: DrawnJob, before: Sequence[ScheduledFault]
+    ranges: FaultRanges, job: DrawnJob, before: Sequence[ScheduledFault]
 ) -> tuple[ProtocolPoint, ...]:
     """Return the points that somebody is sure to pass in spite of the earlier faults."""
     return tuple(
         point
-        for point in profile.points
+        for point in ranges.points
         if any(_passes_left(point, one, job, before) for one in _passing(point, job, before))
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from barrier_tck.harness.draw.choices import between, chance
-from barrier_tck.harness.draw.profile import Profile
+from barrier_tck.harness.draw.profile import NetworkRanges, Profile
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import CheckpointingMode, NetworkPlan, TrialPlan
 from barrier_tck.harness.workloads.kind_catalogue import keeps_by_key
@@ -13,26 +13,26 @@ from barrier_tck.harness.workloads.kind_catalogue import keeps_by_key
 
 def draw_network(draw: st.DrawFn, profile: Profile, plan: TrialPlan) -> NetworkPlan:
     """Draw latencies, a slow channel, and how much channels and buffers hold; the plan's job must be filled in."""
-    job = plan.job
+    job, ranges = plan.job, profile.network
     receivers = [edge.target for edge in job.edges for _ in job.channels_of(edge)]
     eligible = [
         number
         for number, receiver in enumerate(receivers)
-        if not profile.slow_channel_into_keyed or _waits(job, receiver)
+        if not ranges.slow_channel_into_keyed or _waits(job, receiver)
     ]
-    slow = chance(draw, _slow_per_mille(profile, plan.checkpoints.mode))
+    slow = chance(draw, _slow_per_mille(ranges, plan.checkpoints.mode))
     return NetworkPlan(
-        latency_ms_max=between(draw, profile.latency_ms_max),
+        latency_ms_max=between(draw, ranges.latency_ms_max),
         slow_channel=draw(st.sampled_from(eligible)) if slow and eligible else None,
-        slow_factor=draw(st.sampled_from(profile.slow_factors)),
-        channel_capacity=draw(st.sampled_from(profile.channel_capacities)),
-        buffer_bytes=draw(st.sampled_from(profile.buffer_bytes)) if plan.checkpoints.overtakes else None,
+        slow_factor=draw(st.sampled_from(ranges.slow_factors)),
+        channel_capacity=draw(st.sampled_from(ranges.channel_capacities)),
+        buffer_bytes=draw(st.sampled_from(ranges.buffer_bytes)) if plan.checkpoints.overtakes else None,
     )
 
 
-def _slow_per_mille(profile: Profile, mode: CheckpointingMode) -> int:
-    own = profile.slow_at_least_once_per_mille
-    return own if own is not None and mode == "at_least_once" else profile.slow_channel_per_mille
+def _slow_per_mille(ranges: NetworkRanges, mode: CheckpointingMode) -> int:
+    own = ranges.slow_at_least_once_per_mille
+    return own if own is not None and mode == "at_least_once" else ranges.slow_channel_per_mille
 
 
 def _waits(job: JobPlan, vertex: str) -> bool:

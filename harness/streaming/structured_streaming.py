@@ -29,7 +29,7 @@ from barrier_tck.harness.cluster.driver.driver_process import DriverProcess
 from barrier_tck.harness.cluster.driver.peer import RemoteError
 from barrier_tck.harness.cluster.java_compiler import has_java_compiler
 from barrier_tck.harness.cluster.rendezvous import Rendezvous
-from barrier_tck.harness.draw.profile import DrawnSetting, Profile
+from barrier_tck.harness.draw.profile import DrawnSetting, FaultRanges, LimitRanges, Profile, WorkloadRanges
 from barrier_tck.harness.oracle.checker import Checker
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.history import History, OutputComparison, StateComparison
@@ -74,30 +74,35 @@ PROFILE = Profile(
     "executors and workers are paused, writes to the checkpoint directory fail or are late, and after some kills it "
     "cannot be read for a while, or the next driver has fewer executors. Hosts that are containers are lost, "
     "disconnected, and run out of memory.",
-    batches=(2, 4),
-    batch_records=(2, 12),
-    keys=(1, 5),
-    start_offset=(0, 0),
-    tiny_inputs_per_mille=0,
-    records_per_second=(None,),
-    faults=(1, 2),
-    kinds=(
-        *(("coordinator", 6), ("executor", 4), ("worker", 2), ("pause-executor", 1), ("pause-worker", 1)),
-        ("disturb-writes", 3),
+    workload=WorkloadRanges(
+        batches=(2, 4),
+        batch_records=(2, 12),
+        keys=(1, 5),
+        start_offset=(0, 0),
+        records_per_second=(None,),
     ),
-    duration_ms=(200, 2_000),
-    latency_ms=(200, 1_500),
-    # The moment after the sink's write, and that after a task's, are those that most sinks get wrong.
-    points=(*POINTS, *(ProtocolPoint.ALL_ACKNOWLEDGED, ProtocolPoint.SNAPSHOT_TAKEN) * 4),
-    restore_per_mille=0,
-    storage_per_mille=0,
-    unreadable_per_mille=105,
-    timed_per_mille=55,
-    timed_ms=(0, 1_500),
+    faults=FaultRanges(
+        number=(1, 2),
+        kinds=(
+            *(("coordinator", 6), ("executor", 4), ("worker", 2), ("pause-executor", 1), ("pause-worker", 1)),
+            ("disturb-writes", 3),
+        ),
+        duration_ms=(200, 2_000),
+        latency_ms=(200, 1_500),
+        # The moment after the sink's write, and that after a task's, are those that most sinks get wrong.
+        points=(*POINTS, *(ProtocolPoint.ALL_ACKNOWLEDGED, ProtocolPoint.SNAPSHOT_TAKEN) * 4),
+        restore_per_mille=0,
+        unreadable_per_mille=105,
+        timed_per_mille=55,
+        timed_ms=(0, 1_500),
+    ),
+    limits=LimitRanges(
+        wall_s=300,
+        progress_ms=120_000,
+    ),
+    scenarios=(("tiny_inputs", 0), ("copies", 0)),
     # Every change of settings costs a new driver.
     settings=(DrawnSetting("retries", 85, ("none",)),),
-    wall_s=300,
-    progress_ms=120_000,
 )
 _KINDS_OF_HOSTS = (("host", 2), ("partition-executor", 3), ("memory", 1))
 """What else is drawn where hosts are containers."""
@@ -149,20 +154,19 @@ class StructuredStreaming:
     @property
     def profiles(self) -> Sequence[Profile]:
         """Return the ranges of trials of this job."""
-        named = (self._job.input,) if isinstance(self._job.input, str) else PROFILE.workloads
+        named = (self._job.input,) if isinstance(self._job.input, str) else PROFILE.workload.names
         fewer = tuple(range(1, self._config.workers))
         again = DrawnSetting("executors_again", 130, fewer, matters_after=Ends.COORDINATOR)
-        profile = replace(
-            PROFILE,
-            kinds=PROFILE.kinds + (_KINDS_OF_HOSTS if self._has_hosts else ()),
-            settings=PROFILE.settings + ((again,) if fewer else ()),
-        )
+        kinds = PROFILE.faults.kinds + (_KINDS_OF_HOSTS if self._has_hosts else ())
         if self._job.start is not None:
-            profile = replace(profile, kinds=tuple(kind for kind in profile.kinds if "worker" not in kind[0]))
-        if not self._files:
-            return (replace(profile, workloads=named),)
-        batches = min(2, len(self._files)), min(4, len(self._files))
-        return (replace(profile, workloads=named, batches=batches, batch_records=(1, 1), keys=(1, 1)),)
+            kinds = tuple(kind for kind in kinds if "worker" not in kind[0])
+        workload = replace(PROFILE.workload, names=named)
+        if self._files:
+            batches = min(2, len(self._files)), min(4, len(self._files))
+            workload = replace(workload, batches=batches, batch_records=(1, 1), keys=(1, 1))
+        settings = PROFILE.settings + ((again,) if fewer else ())
+        faults = replace(PROFILE.faults, kinds=kinds)
+        return (replace(PROFILE, workload=workload, faults=faults, settings=settings),)
 
     def checkers(self, plan: TrialPlan) -> Sequence[Checker]:
         """Return the checker of the output, and that of the state if the job says what it keeps."""

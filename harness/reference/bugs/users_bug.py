@@ -9,8 +9,9 @@ from pathlib import Path
 
 import msgspec
 
+from barrier_tck.harness.draw.circumstances import Circumstances
 from barrier_tck.harness.draw.profiles import profile_named
-from barrier_tck.harness.draw.strategies import Circumstances, draw_plan
+from barrier_tck.harness.draw.strategies import draw_plan
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.reference.bugs.bug_file import BugFile, read_bug
 from barrier_tck.harness.reference.bugs.catalogue import is_diff

@@ -14,8 +14,9 @@ from barrier_tck.harness.campaign.configuration import configuration_from
 from barrier_tck.harness.campaign.message_traces import trace_messages
 from barrier_tck.harness.campaign.runner import run_campaign
 from barrier_tck.harness.cli import main as cli
+from barrier_tck.harness.draw.circumstances import Circumstances
 from barrier_tck.harness.draw.profiles import profile_named
-from barrier_tck.harness.draw.strategies import Circumstances, draw_plan
+from barrier_tck.harness.draw.strategies import draw_plan
 from barrier_tck.harness.plan.job_graph import Spread
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.message_trace import CutTaken, Sent, What

@@ -7,13 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis.strategies import DrawFn
 
-from barrier_tck.harness.draw import strategies
-from barrier_tck.harness.draw.profile import Profile
+from barrier_tck.harness.draw.catalogue import known_scenarios
+from barrier_tck.harness.draw.circumstances import Circumstances, Drawing
 from barrier_tck.harness.draw.profiles import profile_named
-from barrier_tck.harness.draw.stop_plans import with_failing_stops
-from barrier_tck.harness.draw.strategies import Circumstances, draw_plan, draw_plans
+from barrier_tck.harness.draw.strategies import draw_plan, draw_plans
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.history import History
 from barrier_tck.harness.record.operations import (
@@ -29,7 +27,7 @@ from barrier_tck.harness.trial.trial_run import execute
 
 SEED = 991
 PLANS = 60
-OFTEN = replace(profile_named("savepoints"), failing_stops_per_mille=1_000, storage_per_mille=0)
+OFTEN = profile_named("savepoints").with_shares(failing_stops=1_000, copies=0)
 
 
 def failed(history: History) -> tuple[int, int]:
@@ -70,22 +68,23 @@ def test_stops_fail_in_every_mode_while_the_job_goes_on_and_savepoints_while_a_s
         stops, beside = failed(trial.history)
         failures[plan.checkpoints.mode] += stops
         waited += beside
-    assert all(failures[mode] >= 2 for mode in OFTEN.modes), failures
+    assert all(failures[mode] >= 2 for mode in OFTEN.checkpoints.modes), failures
     assert failures.total() >= 15, failures
     assert waited >= 2
 
 
 def test_some_plans_of_savepoints_are_made_for_stops_that_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[TrialPlan] = []
+    scenario = known_scenarios()["failing_stops"]
 
-    def noted(draw: DrawFn, profile: Profile, plan: TrialPlan) -> TrialPlan:
+    def noted(drawing: Drawing, plan: TrialPlan) -> TrialPlan:
         made.append(plan)
-        return with_failing_stops(draw, profile, plan)
+        return scenario.savepoints(drawing, plan)
 
-    monkeypatch.setattr(strategies, "with_failing_stops", noted)
+    monkeypatch.setitem(known_scenarios(), "failing_stops", replace(scenario, savepoints=noted))
     draw_plans(SEED, 120, profile_named("savepoints"))
     assert 20 <= len(made) <= 80
-    assert {plan.checkpoints.mode for plan in made} == set(OFTEN.modes)
+    assert {plan.checkpoints.mode for plan in made} == set(OFTEN.checkpoints.modes)
 
 
 def test_many_plans_with_early_ends_have_savepoints_and_some_a_slow_vertex() -> None:

@@ -25,9 +25,10 @@ from barrier_tck.faults.fault import Fault
 from barrier_tck.faults.fields import Number, meanings
 from barrier_tck.faults.targets import COORDINATOR, Damage, Peers, TargetKind
 from barrier_tck.faults.vocabulary import After, ProtocolPoint
-from barrier_tck.harness.draw.drawn_lists import keeps_lists
+from barrier_tck.harness.draw.circumstances import Circumstances
+from barrier_tck.harness.draw.drawn_graph import keeps_lists
 from barrier_tck.harness.draw.profiles import profile_named
-from barrier_tck.harness.draw.strategies import Circumstances, draw_plan, draw_plans
+from barrier_tck.harness.draw.strategies import draw_plan, draw_plans
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.system.exposed_targets import targets_of
@@ -148,7 +149,7 @@ def test_every_kind_of_fault_that_the_simulator_can_suffer_has_a_weight() -> Non
 
 
 def test_every_fault_of_a_storage_service_is_drawn_by_the_profile_that_is_there_for_it() -> None:
-    weights = dict(profile_named("object-store").kinds)
+    weights = dict(profile_named("object-store").faults.kinds)
     of_services = [kind.name for kind in KINDS.values() if kind.fault.needs is TargetKind.OBJECT_STORE]
     assert len(of_services) == 4
     assert [name for name in of_services if weights.get(name, 0) == 0] == []
@@ -177,6 +178,7 @@ GIVEN = {
     "version": "there is one",
     "note": "words",
     "mutant": "a planted bug is nothing to draw",
+    "patch": "a planted bug is nothing to draw",
     "state_backend": "the campaign's",
     "system": "the reference systems have no settings",
     "limits": "bounds of the harness",
@@ -280,7 +282,7 @@ def test_what_else_is_drawn_does_not_depend_on_windows() -> None:
     """They are drawn last. So a profile with windows shows what it showed without, in other jobs."""
     profile, system = profile_named("graphs"), ReferenceSimulated()
     around = Circumstances(system.job, system.capabilities)
-    without = replace(profile, windows_per_mille=0)
+    without = profile.with_shares(windows=0)
     changed = 0
     for seed in range(30):
         plan, plain = (draw_plan(seed, one, around) for one in (profile, without))
@@ -292,7 +294,7 @@ def test_what_else_is_drawn_does_not_depend_on_windows() -> None:
 def test_no_operator_in_a_loop_holds_records_back() -> None:
     system = ReferenceSimulated()
     around = Circumstances(system.job, system.capabilities)
-    profile = replace(profile_named("loops"), windows_per_mille=1_000)
+    profile = profile_named("loops").with_shares(windows=1_000)
     drawn = [plan.job for plan in draw_plans(19, 80, profile, around) if plan.job.loops]
     assert any(windows_of(job) for job in drawn)
     for job in drawn:
@@ -302,9 +304,7 @@ def test_no_operator_in_a_loop_holds_records_back() -> None:
 
 def test_windows_are_drawn_wherever_an_operator_may_stand() -> None:
     """At the head of a chain and behind it, twice in one chain, and over several inputs."""
-    jobs = [
-        plan.job for plan in draw_plans(20, 250, replace(profile_named("graphs"), windows_per_mille=1_000))
-    ]
+    jobs = [plan.job for plan in draw_plans(20, 250, profile_named("graphs").with_shares(windows=1_000))]
     chains = [[operator.kind for operator in vertex.operators] for job in jobs for vertex in job.vertices]
     assert any(kinds[0] == WINDOW.name for kinds in chains)
     assert any(WINDOW.name in kinds[1:] for kinds in chains)

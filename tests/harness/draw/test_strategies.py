@@ -21,11 +21,12 @@ from barrier_tck.faults.kinds.partition_executor import PartitionExecutor
 from barrier_tck.faults.schedule import validate
 from barrier_tck.faults.targets import Peers, TargetKind
 from barrier_tck.faults.vocabulary import After, At, ProtocolPoint, ScheduledFault
+from barrier_tck.harness.draw.circumstances import Circumstances
 from barrier_tck.harness.draw.drawn_job import DrawnJob
 from barrier_tck.harness.draw.profile import Profile
 from barrier_tck.harness.draw.profiles import PROFILES, profile_named
 from barrier_tck.harness.draw.slow_checkpoints import in_time
-from barrier_tck.harness.draw.strategies import RESTARTS_PER_FAULT, Circumstances, draw_plans
+from barrier_tck.harness.draw.strategies import RESTARTS_PER_FAULT, draw_plans
 from barrier_tck.harness.oracle.evidence.recoveries import restored_checkpoints
 from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
 from barrier_tck.harness.plan.job_graph import JobPlan, Spread
@@ -49,7 +50,7 @@ from barrier_tck.harness.workloads.workload_names import job_of, workload_named
 @cache
 def standard() -> tuple[TrialPlan, ...]:
     """Enough plans to reach what is drawn seldom. Drawing them takes seconds, so no import does."""
-    return draw_plans(6, 600, profile_named("standard"))
+    return draw_plans(6, 900, profile_named("standard"))
 
 
 def _records(plan: TrialPlan) -> int:
@@ -61,7 +62,7 @@ def test_drawn_plans_are_valid_and_within_their_profile(profile: Profile) -> Non
     for plan in draw_plans(1, 40, profile):
         assert plan_from(to_builtins(plan), "drawn") == plan
         validate(plan.faults, barrier_view(plan).names)
-        assert profile.faults[0] <= len(plan.faults) <= profile.faults[1]
+        assert profile.faults.number[0] <= len(plan.faults) <= profile.faults.number[1]
         assert plan.restart.attempts_max >= RESTARTS_PER_FAULT * len(plan.faults)
 
 
@@ -267,7 +268,8 @@ def test_no_fault_waits_for_more_passings_of_a_point_than_its_plan_is_sure_of(pr
 
 
 def test_no_timed_fault_comes_after_a_job_that_may_be_over_by_then() -> None:
-    tiny = replace(profile_named("spark-graphs"), tiny_inputs_per_mille=500, timed_per_mille=1_000)
+    graphs = profile_named("spark-graphs").with_shares(tiny_inputs=500)
+    tiny = replace(graphs, faults=replace(graphs.faults, timed_per_mille=1_000))
     timed = Counter[bool]()
     for plan in draw_plans(8, 100, tiny):
         job = DrawnJob(plan, barrier_view(plan))
@@ -279,7 +281,7 @@ def test_no_timed_fault_comes_after_a_job_that_may_be_over_by_then() -> None:
 
 
 def test_drawn_faults_of_copies_fire_and_are_met(tmp_path: Path) -> None:
-    often = replace(profile_named("standard"), storage_per_mille=1_000)
+    often = profile_named("standard").with_shares(copies=1_000)
     ends: Counter[str] = Counter()
     for number, plan in enumerate(draw_plans(9, 25, often)):
         directory = tmp_path / str(number)
@@ -292,7 +294,7 @@ def test_drawn_faults_of_copies_fire_and_are_met(tmp_path: Path) -> None:
 
 
 def test_some_plans_of_modes_take_checkpoints_while_a_broadcast_meets_what_was_restored() -> None:
-    often = replace(profile_named("modes"), recovery_per_mille=1_000, storage_per_mille=0)
+    often = profile_named("modes").with_shares(recovery=1_000, copies=0)
     drawn = draw_plans(3, 60, often)
     assert all(plan.checkpoints.overtakes and len(plan.faults) >= 2 for plan in drawn)
     met = 0
@@ -305,19 +307,30 @@ def test_some_plans_of_modes_take_checkpoints_while_a_broadcast_meets_what_was_r
     assert len(kills) > 40, "a failure comes first"
 
 
-@pytest.mark.parametrize("changes", [{"faults": (0, 1)}, {"modes": ("exactly_once", "at_least_once")}])
+_MODES = profile_named("modes")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"faults": replace(_MODES.faults, number=(0, 1))},
+        {"checkpoints": replace(_MODES.checkpoints, modes=("exactly_once", "at_least_once"))},
+    ],
+    ids=["at most one fault", "no barriers that overtake"],
+)
 def test_a_profile_without_failures_or_without_barriers_that_overtake_draws_no_such_plan(
     changes: dict[str, Any],
 ) -> None:
-    without = replace(profile_named("modes"), **changes)
-    often = replace(without, recovery_per_mille=1_000)
-    assert draw_plans(3, 20, often) == draw_plans(3, 20, replace(without, recovery_per_mille=0))
+    without = replace(_MODES, **changes)
+    often = without.with_shares(recovery=1_000)
+    assert draw_plans(3, 20, often) == draw_plans(3, 20, without.with_shares(recovery=0))
 
 
 def test_a_job_that_a_campaign_prescribes_gets_no_broadcast_for_recovery() -> None:
     job = job_of("lineage", JobPlan(shape="joined"))
     around = Circumstances(adjust=lambda plan: msgspec.structs.replace(plan, job=job))
-    often = replace(profile_named("modes"), recovery_per_mille=1_000, workloads=("lineage",))
+    modes = profile_named("modes").with_shares(recovery=1_000)
+    often = replace(modes, workload=replace(modes.workload, names=("lineage",)))
     plans = draw_plans(3, 20, often, around)
     assert {plan.job for plan in plans} == {job}
     assert any(plan.deployment.slow_vertex for plan in plans)

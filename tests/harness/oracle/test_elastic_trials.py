@@ -41,6 +41,7 @@ from barrier_tck.harness.workloads.barrier_jobs import barrier_view
 from tests.harness.oracle.oracle_histories import Book, a_context, a_plan
 
 PLANS = Path(__file__).parents[2] / "plans"
+OFTEN_LATE = replace(profile_named("rescale").elastic, replaced_late_per_mille=1_000)
 LOSS = ScheduledFault(LoseExecutor("sink[0]"), After(ProtocolPoint.CHECKPOINT_COMPLETED))
 PLAN = a_plan(
     job=JobPlan("", {"source": 2, "totals": 4, "sink": 1}),
@@ -402,7 +403,9 @@ def test_drawn_elastic_jobs_have_room_before_the_loss_and_for_each_vertex_after_
     widest = [
         max(vertex.parallelism for vertex in plan.job.vertices if vertex.kind == SINK) for plan in elastic
     ]
-    assert any(width > profile_named("rescale").sinks[1] for width in widest), "sinks of which some must go"
+    assert any(width > profile_named("rescale").job.sinks[1] for width in widest), (
+        "sinks of which some must go"
+    )
 
 
 @pytest.mark.long
@@ -423,7 +426,7 @@ def test_jobs_are_drawn_that_lose_several_executors_one_after_the_other_and_noth
 
 @pytest.mark.long
 def test_drawn_jobs_become_narrower_again_and_again(tmp_path: Path) -> None:
-    profile = replace(profile_named("rescale"), chains_per_mille=0, losses_per_mille=1_000)
+    profile = profile_named("rescale").with_shares(chain=0, losses=1_000)
     became: list[int] = []
     for number, plan in enumerate(draw_plans(3, 12, profile)):
         (tmp_path / str(number)).mkdir()
@@ -447,7 +450,7 @@ def test_elastic_jobs_are_drawn_with_loops_which_have_room_after_the_loss() -> N
 
 
 def test_no_drawn_replacement_comes_too_late_for_a_job_that_has_no_room_without_it() -> None:
-    profile = replace(profile_named("rescale"), elastic_per_mille=1_000, replaced_late_per_mille=1_000)
+    profile = replace(profile_named("rescale"), elastic=OFTEN_LATE).with_shares(elastic=1_000)
     late = [plan for plan in draw_plans(5, 120, profile) if plan.deployment.replaced_after_ms]
     assert len(late) >= 15
     for plan in late:
@@ -461,9 +464,7 @@ def test_no_drawn_replacement_comes_too_late_for_a_job_that_has_no_room_without_
 
 @pytest.mark.long
 def test_elastic_jobs_are_drawn_whose_executors_are_replaced_late(tmp_path: Path) -> None:
-    profile = replace(
-        profile_named("rescale"), chains_per_mille=0, losses_per_mille=1_000, replaced_late_per_mille=1_000
-    )
+    profile = replace(profile_named("rescale"), elastic=OFTEN_LATE).with_shares(chain=0, losses=1_000)
     late = [plan for plan in draw_plans(3, 40, profile) if plan.deployment.replaced_after_ms]
     assert len(late) >= 12
     for plan in late:

@@ -120,7 +120,7 @@ def test_many_drawn_plans_are_chains_of_failures_stops_and_failures() -> None:
     assert len(chains) >= 25
     assert {len(plan.savepoints) for plan in chains} == {1, 2}
     assert all(len(plan.faults) == len(plan.savepoints) + 1 for plan in chains)
-    assert {plan.checkpoints.mode for plan in chains} == set(profile_named("rescale").modes)
+    assert {plan.checkpoints.mode for plan in chains} == set(profile_named("rescale").checkpoints.modes)
 
 
 def is_chain(plan: TrialPlan) -> bool:

@@ -117,7 +117,7 @@ def test_a_directory_gives_no_more_batches_than_it_has_files(tmp_path: Path) -> 
         pq.write_table(pa.table({"id": [1]}), tmp_path / f"{name}.parquet")
     system = StructuredStreaming(StreamingJob(query=same, sink=written, input=tmp_path))
     assert system.job(TrialPlan()).times(ProtocolPoint.ALL_ACKNOWLEDGED, None) == 2
-    assert system.profiles[0].batches == (2, 2)
+    assert system.profiles[0].workload.batches == (2, 2)
 
 
 def test_the_output_is_judged_by_the_batch_and_by_no_model_of_the_workload() -> None:
@@ -136,7 +136,7 @@ def test_a_query_that_its_user_starts_is_hit_where_nothing_of_ours_stands() -> N
     system = StructuredStreaming(replace(to_files, start=started))
     assert not system.job(TrialPlan()).shows
     assert Capability.WORKER_KILL not in system.capabilities
-    kinds = [kind for kind, _ in system.profiles[0].kinds]
+    kinds = [kind for kind, _ in system.profiles[0].faults.kinds]
     assert kinds == ["coordinator", "executor", "pause-executor", "disturb-writes"]
     configuration = CampaignConfiguration(system=SystemSection(f"{__name__}:job"), trials=20)
     for plan in islice(campaign_plans(configuration, system), 20):

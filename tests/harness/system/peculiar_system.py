@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from barrier_tck.harness.draw.profile import Profile
+from barrier_tck.harness.draw.profile import CheckpointRanges, Profile, WorkloadRanges
 from barrier_tck.harness.oracle.checker import Checker, TrialContext
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.verdict import Finding, Verdict
@@ -18,7 +18,13 @@ class BriefLoad(KeyedTotals):
     """Keyed totals under another name, with its own profile and its own checker."""
 
     name = "brief-load"
-    profiles = (Profile("brief", "One batch for everybody.", workloads=("brief-load",), batches=(1, 1)),)
+    profiles = (
+        Profile(
+            "brief",
+            "One batch for everybody.",
+            workload=WorkloadRanges(names=("brief-load",), batches=(1, 1)),
+        ),
+    )
 
     def checkers(self, plan: TrialPlan) -> Sequence[Checker]:
         return (Says("load-is-brief", Verdict.VALID),)
@@ -61,7 +67,12 @@ class Peculiar(FakeSystem):
     name = "peculiar"
     uses: tuple[str, ...] = ("restart", "checkpoints.interval_ms", "workload.start_offset")
     profiles = (
-        Profile("peculiar", "What a peculiar system can do.", batches=(2, 3), interval_ms=(70, 90)),
+        Profile(
+            "peculiar",
+            "What a peculiar system can do.",
+            workload=WorkloadRanges(batches=(2, 3)),
+            checkpoints=CheckpointRanges(interval_ms=(70, 90)),
+        ),
         Profile("peculiar-too", "The same, with more."),
     )
     brings: tuple[Checker, ...] = (Says("is-peculiar", Verdict.VALID),)

@@ -10,7 +10,7 @@ import pytest
 
 from barrier_tck import harness
 from barrier_tck.harness.cli import main as cli
-from barrier_tck.harness.draw import brought_profiles
+from barrier_tck.harness.draw import plug_in_profiles
 from barrier_tck.harness.oracle import plug_in_checkers
 from barrier_tck.harness.record.records import TrialRecord
 from barrier_tck.harness.record.verdict import Verdict
@@ -93,7 +93,7 @@ def test_the_guide_lists_what_a_system_may_add() -> None:
     rows = re.findall(r"^\| `(\w+)` \|", CHAPTERS[2].read_text(), re.MULTILINE)
     protocols = [
         name
-        for module in (additions, brought_profiles, plug_in_checkers, scale)
+        for module in (additions, plug_in_profiles, plug_in_checkers, scale)
         for name, value in vars(module).items()
         if getattr(value, "_is_runtime_protocol", False) and value.__module__ == module.__name__
     ]

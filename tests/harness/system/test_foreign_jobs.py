@@ -17,8 +17,9 @@ from barrier_tck.faults.targets import COORDINATOR
 from barrier_tck.faults.vocabulary import After, At, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.campaign.configuration import configuration_from
 from barrier_tck.harness.campaign.planned_trials import campaign_plans
+from barrier_tck.harness.draw.circumstances import Circumstances
 from barrier_tck.harness.draw.profiles import profile_named
-from barrier_tck.harness.draw.strategies import Circumstances, draw_plan, draw_plans
+from barrier_tck.harness.draw.strategies import draw_plan, draw_plans
 from barrier_tck.harness.oracle.checkers.faults_fired import FaultsFired
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.verdict import Verdict
@@ -109,7 +110,7 @@ def test_a_system_that_passes_no_point_is_hit_at_times_of_the_whole_range() -> N
     triggers = [scheduled.trigger for plan in plans for scheduled in plan.faults]
     assert all(isinstance(trigger, At) for trigger in triggers)
     times = [trigger.time_ms for trigger in triggers if isinstance(trigger, At)]
-    assert (min(times), max(times)) == profile_named("heavy").timed_ms
+    assert (min(times), max(times)) == profile_named("heavy").faults.timed_ms
 
 
 @pytest.mark.parametrize(

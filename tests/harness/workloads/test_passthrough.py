@@ -7,8 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from barrier_tck.harness.draw.circumstances import Circumstances
 from barrier_tck.harness.draw.profiles import profile_named
-from barrier_tck.harness.draw.strategies import Circumstances, draw_plans
+from barrier_tck.harness.draw.strategies import draw_plans
 from barrier_tck.harness.oracle.checkers.exactly_once_output import ExactlyOnceOutput
 from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
 from barrier_tck.harness.plan.job_graph import JobPlan

@@ -1,4 +1,4 @@
-"""Plans in which savepoints fail while the job goes on, the last one of a job that is to be stopped, too (COO-5).
+"""Savepoints fail while the job goes on, the last one of a job that is to be stopped, too (COO-5).
 
 By chance that is next to never drawn: a savepoint fails only together with its attempt, as a rule. Here the timeout is
 just about as long as a checkpoint of the drawn job takes, so that some expire and others complete. In most of these
@@ -15,8 +15,12 @@ import msgspec
 from hypothesis import strategies as st
 
 from barrier_tck.harness.draw.choices import between, chance
+from barrier_tck.harness.draw.circumstances import Drawing
 from barrier_tck.harness.draw.profile import Profile
+from barrier_tck.harness.draw.scenario import Part, Scenario
+from barrier_tck.harness.draw.scenarios.early_ends import with_early_ends
 from barrier_tck.harness.plan.trial_plan import SavepointPlan, TrialPlan
+from barrier_tck.harness.system.system_under_test import Capability
 from barrier_tck.harness.workloads.kind_catalogue import keeps_by_key
 
 _FAULTS_MAX = 1
@@ -27,6 +31,8 @@ _DELAY_MS = (0, 25)
 _PENDING_PER_MILLE = 290
 """How many stops in 1,000 are asked for while an ordinary savepoint is likely to be pending."""
 _LATER_MS = (1, 12)
+_EARLY_ENDS_PER_MILLE = 380
+"""In how many of these plans in 1,000 some sources end early."""
 _FEW_TOLERATED = (2, 1)
 _NEVER_TOO_MANY = 6
 """So many plans tolerate any number of failed checkpoints in a row, for one that tolerates each of these numbers."""
@@ -34,32 +40,44 @@ _IN_TIME = (0.02, 0.1, 0.3)
 """Which share of the checkpoints should be in time, at least, where all messages take as long as they may."""
 
 
-def for_failing_stops(profile: Profile) -> Profile:
-    """Return the profile of such plans: checkpoints are frequent, records come slowly for long, and faults are few."""
+def _possible(_: Profile, capabilities: frozenset[Capability]) -> bool:
+    return Capability.SAVEPOINTS in capabilities
+
+
+def _profile(_: st.DrawFn, profile: Profile) -> Profile:
+    """Let checkpoints be frequent, records come slowly for long, and faults be few."""
+    fewest, most = profile.faults.number
+    tolerated = max(profile.checkpoints.tolerated_failures)
     return replace(
         profile,
-        tiny_inputs_per_mille=0,
-        batches=(25, 60),
-        batch_records=(1, 3),
-        records_per_second=(150, 300),
-        early_ends_per_mille=380,
-        interval_ms=(8, 20),
-        min_pause_ms=(0,),
-        max_concurrent=(1, 2),
-        alignment_timeouts_ms=(0, 5, 20),
-        tolerated_failures=(*[max(profile.tolerated_failures)] * _NEVER_TOO_MANY, *_FEW_TOLERATED),
-        late_async_per_mille=0,
-        async_ms_max=(10, 30),
-        latency_ms_max=(1, 6),
-        slow_channel_per_mille=220,
-        slow_factors=(4,),
+        workload=replace(
+            profile.workload, batches=(25, 60), batch_records=(1, 3), records_per_second=(150, 300)
+        ),
+        checkpoints=replace(
+            profile.checkpoints,
+            interval_ms=(8, 20),
+            min_pause_ms=(0,),
+            max_concurrent=(1, 2),
+            alignment_timeouts_ms=(0, 5, 20),
+            tolerated_failures=(*[tolerated] * _NEVER_TOO_MANY, *_FEW_TOLERATED),
+            async_ms_max=(10, 30),
+        ),
+        network=replace(
+            profile.network, latency_ms_max=(1, 6), slow_channel_per_mille=220, slow_factors=(4,)
+        ),
         # Others are given so much time that nothing expires, because they may start for ever.
-        restarts=("fixed_delay",),
-        faults=(min(_FAULTS_MAX, profile.faults[0]), min(_FAULTS_MAX, profile.faults[1])),
+        restarts=replace(profile.restarts, strategies=("fixed_delay",)),
+        faults=replace(profile.faults, number=(min(_FAULTS_MAX, fewest), min(_FAULTS_MAX, most))),
     )
 
 
-def with_short_timeout(draw: st.DrawFn, plan: TrialPlan) -> TrialPlan:
+def _load(drawing: Drawing, plan: TrialPlan) -> TrialPlan:
+    if chance(drawing.draw, _EARLY_ENDS_PER_MILLE):
+        plan = with_early_ends(drawing, plan)
+    return _with_short_timeout(drawing.draw, plan)
+
+
+def _with_short_timeout(draw: st.DrawFn, plan: TrialPlan) -> TrialPlan:
     """Return the plan with a timeout that some of its checkpoints outlast, also after the end of all input."""
     checkpoints, network, job = plan.checkpoints, plan.network, plan.job
     parts = sum(vertex.parallelism for vertex in job.vertices if keeps_by_key(vertex))
@@ -72,8 +90,9 @@ def with_short_timeout(draw: st.DrawFn, plan: TrialPlan) -> TrialPlan:
     )
 
 
-def with_failing_stops(draw: st.DrawFn, profile: Profile, plan: TrialPlan) -> TrialPlan:
-    """Return the plan with several stops, some of them with an ordinary savepoint just before."""
+def _savepoints(drawing: Drawing, plan: TrialPlan) -> TrialPlan:
+    """Ask for several stops, some of them with an ordinary savepoint just before."""
+    draw, claim_per_mille = drawing.draw, drawing.profile.savepoints.claim_per_mille
     asked: list[SavepointPlan] = []
     after = 0
     for _ in range(between(draw, _STOPS)):
@@ -82,5 +101,14 @@ def with_failing_stops(draw: st.DrawFn, profile: Profile, plan: TrialPlan) -> Tr
         if chance(draw, _PENDING_PER_MILLE):
             asked.append(SavepointPlan(after, delay_ms))
             delay_ms += between(draw, _LATER_MS)
-        asked.append(SavepointPlan(after, delay_ms, stop=True, claim=chance(draw, profile.claim_per_mille)))
+        asked.append(SavepointPlan(after, delay_ms, stop=True, claim=chance(draw, claim_per_mille)))
     return msgspec.structs.replace(plan, savepoints=tuple(asked))
+
+
+SCENARIO = Scenario(
+    settles=frozenset({Part.INPUT, Part.PACE, Part.SAVEPOINTS, Part.FAULTS}),
+    possible=_possible,
+    profile=_profile,
+    load=_load,
+    savepoints=_savepoints,
+)

@@ -1,4 +1,4 @@
-"""Profiles by name: the standard ones, and those that a system or a workload brings."""
+"""Profiles by name: the standard ones, and the plug-ins of systems and workloads."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class BringsProfiles(Protocol):
         """Return the profiles; a campaign that names none draws from the first one of its system."""
 
 
-def brought_by(owner: object) -> tuple[Profile, ...]:
+def profiles_of(owner: object) -> tuple[Profile, ...]:
     """Return the profiles that a system or a workload brings."""
     return tuple(owner.profiles) if isinstance(owner, BringsProfiles) else ()
 
@@ -33,8 +33,8 @@ def chosen_profile(name: str, system: object, workload: object) -> Profile:
 
     Raises UsageProblem, with the nearest name, if no profile has the name, and UsageError if two have it.
     """
-    own = brought_by(system)
-    known = (*PROFILES, *own, *brought_by(workload))
+    own = profiles_of(system)
+    known = (*PROFILES, *own, *profiles_of(workload))
     if not name:
         name = own[0].name if own else DEFAULT_PROFILE
     found = [profile for profile in known if profile.name == name]

@@ -1,7 +1,8 @@
 """Draws faults of copies of state, each together with an event that shows it. Damage that no restore meets shows
 nothing, and neither does a full disk that no checkpoint needs. So these faults are not aimed at arbitrary points.
 Copies are damaged between two attempts, after a process was killed when a checkpoint was complete. Writes are refused
-while further checkpoints are certain to come. The whole schedule of such a plan is drawn here.
+while further checkpoints are certain to come. The whole schedule of such a plan is drawn here, for the scenario
+``copies`` and for campaigns that give the kinds of faults.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from math import inf
 
-import msgspec
 from hypothesis import strategies as st
 
 from barrier_tck.faults.catalogue import KINDS, FaultKind
@@ -19,6 +19,7 @@ from barrier_tck.faults.targets import Damage, TargetKind
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.draw.choices import DrawnChoices, chance
 from barrier_tck.harness.draw.drawn_job import DrawnJob
+from barrier_tck.harness.draw.input_length import needed_ms
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.workloads.kind_catalogue import kind_named
 
@@ -46,34 +47,6 @@ _AGAIN_PER_MILLE = 290
 def hits_copies(kind: FaultKind) -> bool:
     """Tell whether faults of a kind are drawn here."""
     return kind.fault.needs is TargetKind.STORAGE
-
-
-def long_enough(plan: TrialPlan, settle_ms: int, checkpoints: int = SURE_CHECKPOINTS) -> TrialPlan:
-    """Return the plan with enough batches for its longest source to keep reading for so many checkpoints.
-
-    ``settle_ms`` is the time that a checkpoint takes for reasons outside the plan.
-    """
-    workload = plan.workload
-    if workload.records_per_second is None:
-        return plan
-    records = -(-_needed_ms(plan, settle_ms, checkpoints) * workload.records_per_second // 1_000)
-    batches = max(workload.batches, -(-records // workload.batch_records))
-    return msgspec.structs.replace(plan, workload=msgspec.structs.replace(workload, batches=batches))
-
-
-def is_long_enough(job: DrawnJob, settle_ms: int, checkpoints: int = SURE_CHECKPOINTS) -> bool:
-    """Tell whether a job is certain to complete so many checkpoints while it reads its input."""
-    return job.reads_ms is not None and job.reads_ms >= _needed_ms(job.plan, settle_ms, checkpoints)
-
-
-def _needed_ms(plan: TrialPlan, settle_ms: int, number: int = SURE_CHECKPOINTS) -> int:
-    checkpoints, network = plan.checkpoints, plan.network
-    hops = len(plan.job.vertices) + 1 + (network.slow_factor if network.slow_channel is not None else 0)
-    one_ms = (
-        *(checkpoints.interval_ms, checkpoints.min_pause_ms, checkpoints.async_ms_max, settle_ms),
-        hops * network.latency_ms_max,
-    )
-    return number * sum(one_ms)
 
 
 def can_be_shown(kind: FaultKind, job: DrawnJob) -> bool:
@@ -295,7 +268,7 @@ def _repeated_declines(
     if not 1 <= tolerated < SURE_CHECKPOINTS or not chance(draw, _TWICE_PER_MILLE):
         return ()
     (subtask,) = refusal.fault.subtasks
-    lasts_ms = _needed_ms(job.plan, 0)
+    lasts_ms = needed_ms(job.plan, 0, SURE_CHECKPOINTS)
     aim = Aim(subtask, duration_ms=(lasts_ms, lasts_ms), checkpoints=tolerated)
     twice = _TELLS_TWICE.fault.drawn(DrawnChoices(draw), aim)
     refused = kind.fault.drawn(Plainest(), aim)

@@ -1,4 +1,4 @@
-"""Plans of chains: recover, checkpoint, rescale, recover again (REC-5).
+"""Chains: recover, checkpoint, rescale, recover again (REC-5).
 
 By chance they are next to never drawn: each step must come after the one before, while there is still input. Here the
 steps are counted. Each job but the last one recovers from its first checkpoint, completes another one, and is stopped
@@ -9,7 +9,6 @@ checkpoint. One checkpoint is in flight at a time, so their numbers are certain.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import msgspec
 from hypothesis import strategies as st
@@ -19,10 +18,14 @@ from barrier_tck.faults.drawing import Aim
 from barrier_tck.faults.fault import Ends
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.draw.choices import DrawnChoices, numbers
+from barrier_tck.harness.draw.circumstances import Drawing
+from barrier_tck.harness.draw.counted_checkpoints import one_by_one
 from barrier_tck.harness.draw.drawn_job import DrawnJob
+from barrier_tck.harness.draw.input_length import is_long_enough, long_enough
 from barrier_tck.harness.draw.profile import Profile
-from barrier_tck.harness.draw.storage_faults import is_long_enough, long_enough
+from barrier_tck.harness.draw.scenario import Part, Scenario
 from barrier_tck.harness.plan.trial_plan import SavepointPlan, TrialPlan
+from barrier_tck.harness.system.system_under_test import Capability
 
 _FAULTS_MIN = 2
 _OF_EACH_JOB = 3
@@ -30,58 +33,42 @@ _OF_EACH_JOB = 3
 _STOPS_MAX = 2
 
 
-def for_chains(profile: Profile) -> Profile:
-    """Return the profile of such plans: checkpoints come one by one, and no source ends before the others."""
-    return replace(
-        profile,
-        tiny_inputs_per_mille=0,
-        early_ends_per_mille=0,
-        start_offset=(0, 0),
-        records_per_second=(min((rate for rate in profile.records_per_second if rate), default=None),),
-        max_concurrent=(1, 1),
-        # The stop is asked for before the next checkpoint can begin.
-        min_pause_ms=(5, 10),
-        timeouts_ms=(max(profile.timeouts_ms),),
-        tolerated_failures=(max(profile.tolerated_failures),),
-        late_async_per_mille=0,
-        async_ms_max=(profile.async_ms_max[0], profile.async_ms_max[1] // 2),
-        latency_ms_max=(profile.latency_ms_max[0], profile.latency_ms_max[1] // 2),
-        slow_channel_per_mille=0,
-        slow_batch_ms=(min(profile.slow_batch_ms),),
-        channel_capacities=(1, 2),
-        rescale_per_mille=1_000,
-    )
+def _possible(profile: Profile, capabilities: frozenset[Capability]) -> bool:
+    """Tell whether jobs are rescaled, and several faults may strike."""
+    able = {Capability.SAVEPOINTS, Capability.RESCALING} <= capabilities
+    return able and profile.savepoints.rescale_per_mille > 0 and profile.faults.number[1] >= _FAULTS_MIN
 
 
-def can_be_chained(profile: Profile) -> bool:
-    """Tell whether such plans can be drawn from a profile: jobs are rescaled, and several faults may strike."""
-    return profile.rescale_per_mille > 0 and profile.faults[1] >= _FAULTS_MIN
+def _profile(_: st.DrawFn, profile: Profile) -> Profile:
+    return one_by_one(profile)
 
 
-def with_stops(draw: st.DrawFn, profile: Profile, plan: TrialPlan) -> TrialPlan:
-    """Return the plan with one or two stops, and enough input for all that is to happen."""
-    most = min(_STOPS_MAX, profile.faults[1] - 1)
-    least = min(most, max(1, profile.faults[0] - 1))
-    plan = msgspec.structs.replace(plan, savepoints=_stops(draw(numbers(least, most))))
-    return long_enough(plan, profile.settle_ms, _checkpoints(plan))
+def _savepoints(drawing: Drawing, plan: TrialPlan) -> TrialPlan:
+    """Ask for one or two stops, and give the input the length for all that is to happen."""
+    fewest, most = drawing.profile.faults.number
+    stops_max = min(_STOPS_MAX, most - 1)
+    stops_min = min(stops_max, max(1, fewest - 1))
+    stops = _stops(drawing.draw(numbers(stops_min, stops_max)))
+    plan = msgspec.structs.replace(plan, savepoints=stops)
+    return long_enough(plan, drawing.profile.limits.settle_ms, _checkpoints(plan))
 
 
-def draw_chain(
-    draw: st.DrawFn, profile: Profile, job: DrawnJob, kinds: Sequence[FaultKind]
-) -> tuple[ScheduledFault, ...]:
+def _faults(drawing: Drawing, job: DrawnJob, kinds: Sequence[FaultKind]) -> Sequence[ScheduledFault]:
     """Draw the failures of a chain; none if a campaign changed its stops, or its input is too short."""
     plan = job.plan
     stops = len(plan.savepoints)
     killers = [kind for kind in kinds if kind.fault.ends is not None]
     fits = plan.savepoints == _stops(stops) and len(plan.rescales) == stops > 0
-    one_by_one = plan.checkpoints.max_concurrent == 1
-    if not (killers and fits and one_by_one and is_long_enough(job, profile.settle_ms, _checkpoints(plan))):
+    counted = plan.checkpoints.max_concurrent == 1 and is_long_enough(
+        job, drawing.profile.limits.settle_ms, _checkpoints(plan)
+    )
+    if not (killers and fits and counted):
         return ()
     recovered = [
         After(ProtocolPoint.CHECKPOINT_COMPLETED, nth=_OF_EACH_JOB * number + 1) for number in range(stops)
     ]
-    again = _of_the_last_job(draw, job, stops)
-    return tuple(_failure(draw, profile, job, killers, trigger) for trigger in (*recovered, again))
+    again = _of_the_last_job(drawing.draw, job, stops)
+    return tuple(_failure(drawing, job, killers, trigger) for trigger in (*recovered, again))
 
 
 def _stops(number: int) -> tuple[SavepointPlan, ...]:
@@ -115,16 +102,24 @@ def _of_the_last_job(draw: st.DrawFn, job: DrawnJob, stops: int) -> After:
     return After(point, draw(st.sampled_from(job.view.passing(point))), nth=2 * stops)
 
 
-def _failure(
-    draw: st.DrawFn, profile: Profile, job: DrawnJob, killers: Sequence[FaultKind], trigger: After
-) -> ScheduledFault:
+def _failure(drawing: Drawing, job: DrawnJob, killers: Sequence[FaultKind], trigger: After) -> ScheduledFault:
     """Draw what fails: the subtask that stands at the point, or any while the coordinator stands there."""
+    draw, ranges = drawing.draw, drawing.profile.faults
     kind = draw(st.sampled_from(killers))
     standing = trigger.subtask or draw(st.sampled_from(job.view.names))
     aim = Aim(
         standing,
-        lose_unsynced_per_mille=profile.lose_unsynced_per_mille,
-        unreadable_per_mille=profile.unreadable_per_mille,
+        lose_unsynced_per_mille=ranges.lose_unsynced_per_mille,
+        unreadable_per_mille=ranges.unreadable_per_mille,
     )
     assert kind.fault.ends in (Ends.SUBTASKS, Ends.COORDINATOR)
     return ScheduledFault(kind.fault.drawn(DrawnChoices(draw), aim), trigger)
+
+
+SCENARIO = Scenario(
+    settles=frozenset({Part.INPUT, Part.PACE, Part.SAVEPOINTS, Part.FAULTS}),
+    possible=_possible,
+    profile=_profile,
+    savepoints=_savepoints,
+    faults=_faults,
+)

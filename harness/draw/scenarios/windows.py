@@ -1,4 +1,4 @@
-"""Draws which operators of a job graph hold records back until a timer goes off (STA-1, RSC-3)."""
+"""Operators of the job hold records back until a timer goes off (STA-1, RSC-3)."""
 
 from __future__ import annotations
 
@@ -8,30 +8,38 @@ import msgspec
 from hypothesis import strategies as st
 
 from barrier_tck.harness.draw.choices import chance
+from barrier_tck.harness.draw.circumstances import Drawing
 from barrier_tck.harness.draw.profile import Profile
+from barrier_tck.harness.draw.scenario import Part, Scenario
 from barrier_tck.harness.plan.job_graph import JobPlan, OperatorPlan, VertexPlan
 from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.system.system_under_test import Capability
 from barrier_tck.harness.workloads.kind_catalogue import alike
 from barrier_tck.harness.workloads.operator_kind import OperatorKind
 
 OperatorT = TypeVar("OperatorT", VertexPlan, OperatorPlan)
 
+_MORE_PER_MILLE = 300
+"""How many of the other operators in 1,000 that keep records by key hold them back, too."""
 
-def with_windows(draw: st.DrawFn, profile: Profile, plan: TrialPlan) -> TrialPlan:
+
+def _possible(_: Profile, capabilities: frozenset[Capability]) -> bool:
+    return Capability.OPERATOR_TIMERS in capabilities
+
+
+def _last(drawing: Drawing, plan: TrialPlan) -> TrialPlan:
     """Let some operators that keep records by key hold them back for a while, if the job has any outside of loops."""
-    job = plan.job
+    draw, job = drawing.draw, plan.job
     looped = [name for loop in job.loops for name in loop]
-    free = [vertex for vertex in job.vertices if vertex.name not in looped and _keeping(vertex)]
-    if not free or not chance(draw, profile.windows_per_mille):
+    able = [name for vertex in job.vertices if vertex.name not in looped for name in _keeping(vertex)]
+    if not able:
         return plan
-    kinds = {operator.name: operator.kind for vertex in free for operator in vertex.operators}
-    first = draw(st.sampled_from([operator for vertex in free for operator in _keeping(vertex)]))
-    names = [
-        first,
-        *(name for vertex in free for name in _keeping(vertex) if name != first and chance(draw, 300)),
-    ]
+    first = draw(st.sampled_from(able))
+    names = [first, *(name for name in able if name != first and chance(draw, _MORE_PER_MILLE))]
+    kinds = {operator.name: operator.kind for vertex in job.vertices for operator in vertex.operators}
+    sizes = drawing.profile.job.window_ms
     windows = {
-        name: (draw(st.sampled_from(_holding_back(kinds[name]))), draw(st.sampled_from(profile.window_ms)))
+        name: (draw(st.sampled_from(_holding_back(kinds[name]))), draw(st.sampled_from(sizes)))
         for name in names
     }
     return msgspec.structs.replace(plan, job=_with_kinds(job, windows))
@@ -61,3 +69,6 @@ def _with_kinds(job: JobPlan, windows: dict[str, tuple[OperatorKind, int]]) -> J
         for vertex in job.vertices
     )
     return msgspec.structs.replace(job, vertices=tuple(vertices))
+
+
+SCENARIO = Scenario(settles=frozenset({Part.OPERATORS}), possible=_possible, last=_last)

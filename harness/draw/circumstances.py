@@ -1,0 +1,71 @@
+"""For what plans are drawn, and what every step of drawing one plan needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hypothesis import strategies as st
+
+from barrier_tck.harness.draw.profile import Profile
+from barrier_tck.harness.draw.rescaled_jobs import at_narrowest
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.system.job_view import JobView, ViewOf
+from barrier_tck.harness.system.system_under_test import Capability
+from barrier_tck.harness.workloads.barrier_jobs import barrier_view
+from barrier_tck.harness.workloads.workload_names import filled
+
+Adjust = Callable[[TrialPlan], TrialPlan]
+"""Changes a plan."""
+
+
+def _as_it_is(plan: TrialPlan) -> TrialPlan:
+    return plan
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """For what plans are drawn: what a system can suffer, and what a campaign prescribes for every plan."""
+
+    view: ViewOf = barrier_view
+    """Tells what job a system would run for a plan: the system's ``job``."""
+    capabilities: frozenset[Capability] = frozenset(Capability)
+    """What the system can do. Faults that it cannot suffer are not drawn."""
+    adjust: Adjust = _as_it_is
+    """Applies a campaign's overrides to a plan before its faults are drawn, so that their aims fit the new plan."""
+    fit: Adjust = _as_it_is
+    """Removes from a plan what the system does not use."""
+
+    def fitted(self, plan: TrialPlan) -> TrialPlan:
+        """Return the final form of a plan, except for its faults."""
+        return self.fit(self.adjust(plan))
+
+
+ANYWHERE = Circumstances()
+"""A barrier-based system that can suffer everything, and no campaign."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """One plan that is drawn: by whom, from which ranges, and for what."""
+
+    draw: st.DrawFn
+    profile: Profile
+    around: Circumstances
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """Return what the system can do."""
+        return self.around.capabilities
+
+    def filled(self, plan: TrialPlan) -> TrialPlan:
+        """Return the plan as the campaign and the system would have it, with its job filled in."""
+        return filled(self.around.fitted(plan))
+
+    def view(self, plan: TrialPlan) -> JobView:
+        """Return the job as it starts."""
+        return self.around.view(plan)
+
+    def lasting(self, plan: TrialPlan) -> JobView:
+        """Return the job with only those subtasks that are there until the end of the trial."""
+        return self.around.view(at_narrowest(plan))

@@ -1,0 +1,37 @@
+"""Inputs that are long enough for checkpoints that a plan counts on."""
+
+from __future__ import annotations
+
+import msgspec
+
+from barrier_tck.harness.draw.drawn_job import DrawnJob
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+
+
+def long_enough(plan: TrialPlan, settle_ms: int, checkpoints: int) -> TrialPlan:
+    """Return the plan with enough batches for its longest source to keep reading for so many checkpoints.
+
+    ``settle_ms`` is the time that a checkpoint takes for reasons outside the plan.
+    """
+    workload = plan.workload
+    if workload.records_per_second is None:
+        return plan
+    records = -(-needed_ms(plan, settle_ms, checkpoints) * workload.records_per_second // 1_000)
+    batches = max(workload.batches, -(-records // workload.batch_records))
+    return msgspec.structs.replace(plan, workload=msgspec.structs.replace(workload, batches=batches))
+
+
+def is_long_enough(job: DrawnJob, settle_ms: int, checkpoints: int) -> bool:
+    """Tell whether a job is certain to complete so many checkpoints while it reads its input."""
+    return job.reads_ms is not None and job.reads_ms >= needed_ms(job.plan, settle_ms, checkpoints)
+
+
+def needed_ms(plan: TrialPlan, settle_ms: int, checkpoints: int) -> int:
+    """Return how long so many checkpoints take at most, one after the other."""
+    times, network = plan.checkpoints, plan.network
+    hops = len(plan.job.vertices) + 1 + (network.slow_factor if network.slow_channel is not None else 0)
+    one_ms = (
+        *(times.interval_ms, times.min_pause_ms, times.async_ms_max, settle_ms),
+        hops * network.latency_ms_max,
+    )
+    return checkpoints * sum(one_ms)

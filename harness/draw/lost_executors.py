@@ -1,0 +1,107 @@
+"""Executors that an elastic job loses for good, and those that are replaced late (RSC-2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from hypothesis import strategies as st
+
+from barrier_tck.faults.catalogue import KINDS
+from barrier_tck.faults.drawing import Aim
+from barrier_tck.faults.fault import Ends
+from barrier_tck.faults.targets import TargetKind
+from barrier_tck.faults.vocabulary import After, At, ProtocolPoint, ScheduledFault
+from barrier_tck.harness.draw.choices import DrawnChoices, between, chance
+from barrier_tck.harness.draw.circumstances import Drawing
+from barrier_tck.harness.draw.profile import Profile
+from barrier_tck.harness.draw.rescaled_jobs import jobs_of, least_subtasks
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.system.job_view import JobView, Role
+from barrier_tck.harness.system.system_under_test import Capability
+
+LOST = next(kind for kind in KINDS.values() if kind.fault.needs is TargetKind.CAPACITY)
+"""The kind of fault with which an executor is lost for good."""
+_KILLED = next(
+    kind for kind in KINDS.values() if kind.fault.needs is TargetKind.EXECUTOR and kind.fault.ends is not None
+)
+_ELASTIC = frozenset({Capability.ELASTIC, Capability.EXECUTOR_LOSS})
+_WAIT_MS_MIN = 10
+"""How much longer a job waits, at least, than a restart is put off, where executors are replaced late."""
+_TRIGGERS = (
+    After(ProtocolPoint.ATTEMPT_RUNNING),
+    After(ProtocolPoint.CHECKPOINT_COMPLETED),
+    After(ProtocolPoint.ALL_ACKNOWLEDGED),
+    After(ProtocolPoint.CHECKPOINT_TRIGGERED),
+)
+"""Each of these comes in every job, and nobody has left at the first one of its kind."""
+
+
+def can_lose_executors(profile: Profile, capabilities: frozenset[Capability]) -> bool:
+    """Tell whether an executor can be lost for good under an elastic job; Chandy-Lamport has none (CHL-2)."""
+    return capabilities >= _ELASTIC and profile.checkpoints.protocol == "barriers"
+
+
+def draw_lost_executor(draw: st.DrawFn, view: JobView, others: Sequence[ScheduledFault]) -> ScheduledFault:
+    """Draw when an executor is lost for good: that of a sink, which is there until the end.
+
+    If it is lost when the sink takes a snapshot, several sinks may have prepared what no restore will ever commit.
+    Timed faults strike soon after the first attempt runs, so the loss comes later: they need somebody to hit.
+    """
+    sink = draw(st.sampled_from(view.in_role(Role.SINK)))
+    timed = any(isinstance(other.trigger, At) for other in others)
+    able = [one for one in _TRIGGERS if not (timed and one.point is ProtocolPoint.ATTEMPT_RUNNING)]
+    if sink in view.passing(ProtocolPoint.SNAPSHOT_TAKEN):
+        able.append(After(ProtocolPoint.SNAPSHOT_TAKEN, sink))
+    return ScheduledFault(LOST.fault.drawn(DrawnChoices(draw), Aim(sink)), draw(st.sampled_from(able)))
+
+
+def with_late_replacements(drawing: Drawing, plan: TrialPlan) -> TrialPlan:
+    """Return the plan with executors that are replaced only after a while, if this is drawn for its elastic job.
+
+    The slots are missing when the next attempt is to begin: most often they come back while the job waits for them, and
+    now and then they come too late. If several executors are to be lost for good, the first one comes back now: whether
+    the job waits again is seen at the second one. The job waits for longer than a restart is put off, because otherwise
+    nobody could tell who does not wait. Where kills leave too few slots for any parallelism, the job has to wait for a
+    replacement however late it is. So none comes too late there, and none is late if kills may follow each other.
+    """
+    draw, deployment = drawing.draw, plan.deployment
+    if deployment.elastic_wait_ms is None or not chance(
+        draw, drawing.profile.elastic.replaced_late_per_mille
+    ):
+        return plan
+    wait_ms = plan.restart.delay_ms + max(_WAIT_MS_MIN, deployment.elastic_wait_ms)
+    latest_ms = wait_ms + wait_ms // 4
+    if not _has_room_after_faults(plan):
+        if sum(map(_takes_slots, plan.faults)) > 1:
+            return plan
+        latest_ms = wait_ms // 2
+    after_ms = plan.restart.delay_ms + between(draw, (1, latest_ms))
+    late = msgspec.structs.replace(deployment, elastic_wait_ms=wait_ms, replaced_after_ms=after_ms)
+    return msgspec.structs.replace(plan, deployment=late, faults=_with_first_one_back(draw, plan.faults))
+
+
+def _with_first_one_back(draw: st.DrawFn, faults: Sequence[ScheduledFault]) -> tuple[ScheduledFault, ...]:
+    """Return the faults, with a kill instead of the first of several losses."""
+    lost = [planned for planned in faults if planned.fault.needs is TargetKind.CAPACITY]
+    if len(lost) < 2:
+        return tuple(faults)
+    (whose,) = lost[0].fault.subtasks
+    back = ScheduledFault(_KILLED.fault.drawn(DrawnChoices(draw), Aim(whose)), lost[0].trigger)
+    return tuple(back if planned is lost[0] else planned for planned in faults)
+
+
+def _takes_slots(planned: ScheduledFault) -> bool:
+    return planned.fault.ends is Ends.SUBTASKS and planned.fault.needs in (
+        TargetKind.EXECUTOR,
+        TargetKind.HOST,
+        TargetKind.CAPACITY,
+    )
+
+
+def _has_room_after_faults(plan: TrialPlan) -> bool:
+    """Tell whether every job of the trial can go on if all executors that are killed are missing at once."""
+    deployment = plan.deployment
+    left = deployment.executors - sum(map(_takes_slots, plan.faults))
+    least = max(least_subtasks(job, deployment.fixed_vertices) for job in jobs_of(plan))
+    return left * (deployment.slots_per_executor or 0) >= least

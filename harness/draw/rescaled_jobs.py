@@ -1,0 +1,107 @@
+"""How wide the jobs of a trial are: those that are started from savepoints, and those that lose executors (RSC-2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from hypothesis import strategies as st
+
+from barrier_tck.harness.draw.choices import between, chance
+from barrier_tck.harness.draw.profile import Profile
+from barrier_tck.harness.plan.job_graph import JobPlan, Spread
+from barrier_tck.harness.plan.trial_plan import RescalePlan, TrialPlan
+
+_RESCALED_PER_MILLE = 380
+"""How many vertices in 1,000 get another width when a job is rescaled."""
+_BACK_PER_MILLE = 105
+"""How many of them in 1,000 get the width back that they had before the last stop."""
+_MOST_PER_MILLE = 85
+"""How many of them in 1,000 become as wide as is possible, if that is not too much."""
+
+
+def with_rescales(draw: st.DrawFn, profile: Profile, plan: TrialPlan) -> TrialPlan:
+    """Return the plan with other widths after its stops, as often as the profile says; its job must be filled in.
+
+    Vertices that are joined by a forward edge stay equally wide, and the receivers of a broadcast stay as they are.
+    """
+    ranges, groups = profile.savepoints, plan.deployment.max_parallelism
+    stops = sum(asked.stop for asked in plan.savepoints)
+    if not any(chance(draw, ranges.rescale_per_mille) for _ in range(stops)):
+        return plan
+    together = groups_that_change(plan.job)
+    jobs = [plan.job]
+    rescales: list[RescalePlan] = []
+    for _ in range(stops):
+        widths: dict[str, int] = {}
+        for names in together:
+            if chance(draw, _RESCALED_PER_MILLE):
+                room = _room_for(names, jobs[-1].at_widths(widths), ranges.rescaled_subtasks_max)
+                before = [job.vertex(names[0]).parallelism for job in jobs]
+                most = min(groups, room, ranges.rescaled_width_max)
+                widths |= dict.fromkeys(names, _width(draw, before, min(room, groups), groups, most))
+        jobs.append(jobs[-1].at_widths(widths))
+        rescales.append(RescalePlan(widths))
+    return msgspec.structs.replace(plan, rescales=tuple(rescales))
+
+
+def _room_for(names: Sequence[str], job: JobPlan, subtasks_max: int) -> int:
+    """Return how wide vertices may become together. Where the job has too many subtasks already: 1."""
+    others = len(job.subtasks) - sum(job.vertex(name).parallelism for name in names)
+    return max(1, (subtasks_max - others) // len(names))
+
+
+def _width(draw: st.DrawFn, before: Sequence[int], room: int, groups: int, most: int) -> int:
+    """Draw a width: that of before the last stop, as many as there are key groups, or any."""
+    if len(before) > 1 and before[-2] <= room and chance(draw, _BACK_PER_MILLE):
+        return before[-2]
+    if groups <= room and chance(draw, _MOST_PER_MILLE):
+        return groups
+    return between(draw, (1, most))
+
+
+def jobs_of(plan: TrialPlan) -> list[JobPlan]:
+    """Return the job with which a trial starts, and those that are started from its stops."""
+    return [plan.after_stops(stops).job for stops in range(len(plan.rescales) + 1)]
+
+
+def at_narrowest(plan: TrialPlan) -> TrialPlan:
+    """Return the plan with only those subtasks that every job of the trial has: faults find them at any time."""
+    elastic = plan.deployment.elastic_wait_ms is not None
+    if not (plan.rescales or elastic):
+        return plan
+    jobs = jobs_of(plan)
+    widths = {
+        vertex.name: min(job.vertex(vertex.name).parallelism for job in jobs) for vertex in plan.job.vertices
+    }
+    if elastic:
+        changing = _changing(plan.job, plan.deployment.fixed_vertices)
+        widths |= dict.fromkeys(changing, 1)
+    return msgspec.structs.replace(plan, job=plan.job.at_widths(widths), rescales=())
+
+
+def least_subtasks(job: JobPlan, fixed: tuple[str, ...]) -> int:
+    """Return with how few subtasks an elastic job can go on: one for each vertex that may change."""
+    changing = _changing(job, fixed)
+    return sum(1 if vertex.name in changing else vertex.parallelism for vertex in job.vertices)
+
+
+def _changing(job: JobPlan, fixed: tuple[str, ...]) -> list[str]:
+    groups = groups_that_change(job)
+    return [name for group in groups if not any(other in fixed for other in group) for name in group]
+
+
+def groups_that_change(job: JobPlan) -> list[list[str]]:
+    """Return the vertices that may be rescaled, those that must stay equally wide together.
+
+    Receivers of a broadcast stay as they are, and so do the vertices of a loop.
+    """
+    groups = [[vertex.name] for vertex in job.vertices]
+    for edge in job.edges:
+        if edge.by is Spread.FORWARD:
+            joined = [group for group in groups if edge.source in group or edge.target in group]
+            groups = [group for group in groups if group not in joined]
+            groups.append([name for group in joined for name in group])
+    stay = [edge.target for edge in job.edges if edge.by is Spread.BROADCAST]
+    stay += [name for loop in job.loops for name in loop]
+    return [group for group in groups if not any(name in stay for name in group)]

@@ -1,0 +1,154 @@
+"""What a scenario is: a purpose for which a plan is made, for instance that a job loses several executors.
+
+A plan that shows something rare must be made for it, because by chance its parts next to never meet. A scenario is one
+value that says when it is possible, which parts of a plan it settles, and what it does to the profile, to the plan and
+to its faults. Each scenario is a module below ``scenarios/``; only profiles name it, with its share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from random import Random
+
+from hypothesis import strategies as st
+
+from barrier_tck.faults.catalogue import FaultKind
+from barrier_tck.faults.vocabulary import ScheduledFault
+from barrier_tck.harness.draw.circumstances import Drawing
+from barrier_tck.harness.draw.drawn_job import DrawnJob
+from barrier_tck.harness.draw.profile import Profile
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.support.errors import UsageProblem
+from barrier_tck.harness.support.strict_input import nearest
+from barrier_tck.harness.system.system_under_test import Capability
+
+
+class Part(Enum):
+    """A part of a plan that one scenario at most may settle."""
+
+    INPUT = auto()
+    """How long the input is, and where it ends."""
+    OPERATORS = auto()
+    """What operators with keyed state do."""
+    PACE = auto()
+    """When checkpoints come, and how long they may take."""
+    SLOW_VERTEX = auto()
+    """Which vertex is slow."""
+    SAVEPOINTS = auto()
+    """Which savepoints are asked for."""
+    FAULTS = auto()
+    """How many faults strike, and which. A campaign that gives the kinds of all faults has settled this."""
+
+
+Possible = Callable[[Profile, frozenset[Capability]], bool]
+"""Tells whether plans of a profile can be part of a scenario in a system with these capabilities."""
+ChangeProfile = Callable[[st.DrawFn, Profile], Profile]
+Change = Callable[[Drawing, TrialPlan], TrialPlan]
+"""Changes a plan whose job is filled in."""
+DrawFaults = Callable[[Drawing, DrawnJob, Sequence[FaultKind]], Sequence[ScheduledFault]]
+
+
+def _always(_: Profile, __: frozenset[Capability]) -> bool:
+    return True
+
+
+def _same_profile(_: st.DrawFn, profile: Profile) -> Profile:
+    return profile
+
+
+def _unchanged(_: Drawing, plan: TrialPlan) -> TrialPlan:
+    return plan
+
+
+def _no_faults(*_: object) -> Sequence[ScheduledFault]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """One purpose, and all that is done for it. The changes come in the order of the fields."""
+
+    settles: frozenset[Part] = field(default_factory=frozenset)
+    """Scenarios that settle the same part are never combined; all others may be."""
+    per_mille: int = 0
+    """Of how many plans in 1,000 it is part, in profiles that do not name it."""
+    possible: Possible = _always
+    """Whether a profile and a system allow for it."""
+    profile: ChangeProfile = _same_profile
+    """Narrows the ranges from which all else is drawn."""
+    job: Change = _unchanged
+    """Changes the job, before the network is drawn for it."""
+    load: Change = _unchanged
+    """Changes the input, its length, a slow vertex, or a timeout; network and job are there."""
+    savepoints: Change = _unchanged
+    """Asks for savepoints; what the job becomes after each stop is drawn afterwards."""
+    slots: Change = _unchanged
+    """Changes executors and slots, when all jobs of the trial are known."""
+    faults: DrawFaults = _no_faults
+    """Draws all faults of the plan, with the kinds of faults that the job may suffer by its profile. Without any, the
+    plan gets such faults as plans without a scenario have."""
+    add_faults: Change = _unchanged
+    """Adds faults to those that are drawn, and changes what depends on them."""
+    last: Change = _unchanged
+    """Changes what nothing else depends on."""
+
+    def excludes(self, other: Scenario) -> bool:
+        """Tell whether the two settle the same part of a plan."""
+        return bool(self.settles & other.settles)
+
+
+def shares_of(
+    profile: Profile, capabilities: frozenset[Capability], known: dict[str, Scenario]
+) -> dict[str, int]:
+    """Return the share in 1,000 of every scenario that is possible, in the order of ``known``.
+
+    Raises UsageProblem, with the nearest name, if the profile names a scenario that does not exist.
+    """
+    named = dict(profile.scenarios)
+    for name in named:
+        if name not in known:
+            raise UsageProblem(
+                f"the profile {profile.name!r} names a scenario {name!r}, which does not exist{nearest(name, known)}"
+            )
+    shares = {name: named.get(name, scenario.per_mille) for name, scenario in known.items()}
+    return {
+        name: share for name, share in shares.items() if share and known[name].possible(profile, capabilities)
+    }
+
+
+def pick(
+    draw: st.DrawFn, shares: dict[str, int], known: dict[str, Scenario], settled: frozenset[Part]
+) -> tuple[Scenario, ...]:
+    """Pick the scenarios of which a plan is part; none that settles what is settled already.
+
+    The share of a scenario is that of all plans, also of those that are part of others. Each is picked from a stream of
+    its own: so a scenario that is added, or gets another share, leaves the picks of the others as they are, unless it
+    excludes them. Those that settle most parts come first, because others have more plans left. The simplest choice is
+    no scenario.
+    """
+    entropy = draw(_ENTROPY)
+    free = {name: share for name, share in shares.items() if not known[name].settles & settled}
+    picked: list[str] = []
+    taken: list[str] = []
+    for name in sorted(free, key=lambda name: -len(known[name].settles)):
+        scenario, share = known[name], free[name]
+        if not any(scenario.excludes(known[other]) for other in picked):
+            # Of the plans that are left for it, as many as give its share of all plans.
+            left = 1_000 - sum(free[other] for other in taken if scenario.excludes(known[other]))
+            if _fraction(entropy, name) * max(share, left) < share:
+                picked.append(name)
+        taken.append(name)
+    return tuple(known[name] for name in known if name in picked)
+
+
+_ENTROPY = st.binary(min_size=8, max_size=8)
+
+
+def _fraction(entropy: bytes, name: str) -> float:
+    """Return a number from 0 up to 1, another one for each scenario; for the simplest entropy the largest one."""
+    return Random(f"{entropy.hex()}/{name}").random() if any(entropy) else _LARGEST
+
+
+_LARGEST = 1 - 1e-9

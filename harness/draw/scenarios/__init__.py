@@ -1,0 +1,1 @@
+"""What plans are made for: each module is one scenario (``harness/draw/scenario.py``)."""

@@ -1,0 +1,86 @@
+"""CONTRIBUTING's "Add a scenario" is followed to the letter: one file in the folder, and plans are drawn for it."""
+
+from __future__ import annotations
+
+import re
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from barrier_tck.harness.draw import scenarios
+from barrier_tck.harness.draw.catalogue import known_scenarios
+from barrier_tck.harness.draw.circumstances import ANYWHERE, Circumstances
+from barrier_tck.harness.draw.profile import Profile
+from barrier_tck.harness.draw.profiles import PROFILES, profile_named
+from barrier_tck.harness.draw.scenario import Part, Scenario, pick, shares_of
+from barrier_tck.harness.draw.strategies import draw_plans
+from barrier_tck.harness.support.errors import UsageProblem
+from barrier_tck.harness.system.system_under_test import Capability
+from tests.test_maps import CONTRIBUTING
+
+SECTION = CONTRIBUTING.partition("## Add a scenario\n")[2].partition("\n## ")[0]
+STANDARD = profile_named("standard")
+
+
+@pytest.fixture(name="name")
+def _name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Put the file of the section into the folder of the scenarios, and return its name."""
+    (path,) = re.findall(r"`harness/draw/scenarios/(\w+)\.py`:\n", SECTION)
+    (text,) = re.findall(r"^ *```python\n(.*?)^ *```$", SECTION, re.DOTALL | re.MULTILINE)
+    (tmp_path / f"{path}.py").write_text(textwrap.dedent(text))
+    monkeypatch.setattr(scenarios, "__path__", [*scenarios.__path__, str(tmp_path)])
+    known_scenarios.cache_clear()
+    yield str(path)
+    known_scenarios.cache_clear()
+    sys.modules.pop(f"{scenarios.__name__}.{path}", None)
+
+
+def executors(profile: Profile, around: Circumstances = ANYWHERE, count: int = 300) -> int:
+    return sum(plan.deployment.executors == 1 for plan in draw_plans(3, count, profile, around))
+
+
+def test_a_scenario_is_added_with_one_file_and_then_drawn_by_profiles_that_do_not_name_it(name: str) -> None:
+    never, always = STANDARD.with_shares(**{name: 0}), STANDARD.with_shares(**{name: 1_000})
+    assert executors(never) + 10 < executors(STANDARD) < executors(always) == 300
+
+
+def test_it_is_not_drawn_where_it_is_not_possible(name: str) -> None:
+    always = STANDARD.with_shares(**{name: 1_000})
+    unable = Circumstances(capabilities=frozenset(Capability) - {Capability.EXECUTOR_KILL})
+    assert executors(always, unable) < 200
+
+
+def test_plans_of_which_a_new_scenario_is_no_part_stay_as_they_were(name: str) -> None:
+    before = draw_plans(3, 100, STANDARD.with_shares(**{name: 0}))
+    after = draw_plans(3, 100, STANDARD)
+    assert 0 < sum(one != other for one, other in zip(before, after, strict=True)) < 30
+
+
+def test_a_profile_that_names_no_scenario_is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(UsageProblem, match="'windoes', which does not exist; did you mean 'windows'"):
+        draw_plans(3, 1, STANDARD.with_shares(windoes=10))
+
+
+@pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.name)
+def test_each_scenario_has_its_share_of_all_plans(profile: Profile) -> None:
+    known = known_scenarios()
+    shares = shares_of(profile, frozenset(Capability), known)
+    counts = dict.fromkeys(shares, 0)
+    for number in range(1, 2_001):
+        picked = pick(lambda _, number=number: number.to_bytes(8), shares, known, frozenset())  # type: ignore[arg-type]
+        for name in shares:
+            counts[name] += any(scenario is known[name] for scenario in picked)
+        parts = [part for scenario in picked for part in scenario.settles]
+        assert len(parts) == len(set(parts)), "two of them settle the same part"
+    others = sum(shares.get(name, 0) for name in ("chain", "failing_stops", "losses"))
+    for name, count in counts.items():
+        most = 1_000 - others if name == "savepoints" else 1_000
+        assert count / 2 == pytest.approx(min(shares[name], most), abs=45), name
+
+
+def test_a_campaign_that_gives_all_faults_picks_no_scenario_that_draws_any() -> None:
+    known = {"one": Scenario(settles=frozenset({Part.FAULTS}), per_mille=1_000)}
+    assert pick(lambda _: b"12345678", {"one": 1_000}, known, frozenset({Part.FAULTS})) == ()  # type: ignore[arg-type]
