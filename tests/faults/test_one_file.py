@@ -15,7 +15,7 @@ CATALOGUE = "faults/catalogue.py"
 PLANS = (
     "conformance/",  # tests, and the plans that they run
     "harness/certify/chaos.py",  # one plan
-    "harness/__init__.py",  # offers the names with which third parties write plans
+    "harness/system/fault_kit.py",  # offers the names with which third parties write plans
 )
 """Places in which plans are written out, with their faults."""
 

@@ -29,7 +29,6 @@ from barrier_tck.faults.vocabulary import After, At, ProtocolPoint
 from barrier_tck.harness import StreamingJob, TrialPlan, UsageProblem, WorkloadPlan
 from barrier_tck.harness.campaign.configuration import CampaignConfiguration, SystemSection
 from barrier_tck.harness.campaign.planned_trials import campaign_plans
-from barrier_tck.harness.cli import campaign_command
 from barrier_tck.harness.cli.main import run as run_command
 from barrier_tck.harness.cluster.cluster_config import DockerClusterConfig
 from barrier_tck.harness.oracle.checker import TrialContext
@@ -376,11 +375,11 @@ def test_a_query_that_is_none_is_a_mistake_of_the_user(
 def test_a_campaign_of_a_query_bears_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[CampaignConfiguration] = []
 
-    def run(configuration: CampaignConfiguration, *rest: object) -> None:
+    def run(configuration: CampaignConfiguration, *rest: object, **named: object) -> None:
         seen.append(configuration)
         raise UsageProblem("that is enough")
 
-    monkeypatch.setattr(campaign_command, "_run", run)
+    monkeypatch.setattr("barrier_tck.harness.campaign.runner.run_campaign", run)
     assert run_command(["campaign", "--query", f"{__name__}:job"]) == 3
     assert [(one.name, one.trials) for one in seen] == [(f"{__name__}.job", 20)]
 
