@@ -15,6 +15,7 @@ from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.system.system_names import open_system
 from barrier_tck.harness.system.system_under_test import SystemUnderTest
 from barrier_tck.harness.trial.trial_run import execute
+from barrier_tck.harness.workloads.workload_names import filled
 
 SYSTEMS = ("reference-simulated", "reference-spark")
 """The worlds in which such a benchmark can be run."""
@@ -39,7 +40,7 @@ def opened_with_scratch(name: str) -> Iterator[tuple[SystemUnderTest, Path]]:
 
 def valid_trial(plan: TrialPlan, system: SystemUnderTest, directory: Path) -> TrialResult:
     """Run a plan; raises RuntimeError if the trial is not VALID."""
-    result = execute(plan, system, directory, checkers_for(plan, system.capabilities))
+    result = execute(plan, system, directory, checkers_for(filled(plan), system.capabilities))
     if result.record.verdict is not Verdict.VALID:
         raise RuntimeError(f"{plan.note}: {result.record.verdict.value}: {result.record.findings}")
     return result

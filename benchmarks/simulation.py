@@ -27,6 +27,7 @@ from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan, Workl
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.trial.trial_run import run_trial
+from barrier_tck.harness.workloads.workload_names import filled
 
 STANDARD = TrialPlan(
     workload=WorkloadPlan(batches=24),
@@ -50,7 +51,7 @@ def run(progress: Callable[[str, float], None]) -> dict[str, Any]:
             if seed >= 0 and seed % CHUNK == 0:
                 clock.append(time.process_time())
             plan = msgspec.structs.replace(STANDARD, seed=abs(seed))  # the schedules before 0 are the warm-up
-            record = run_trial(plan, system, Path(directory), checkers_for(plan, system.capabilities))
+            record = run_trial(plan, system, Path(directory), checkers_for(filled(plan), system.capabilities))
             if record.verdict is not Verdict.VALID:
                 raise RuntimeError(f"seed {seed} is {record.verdict.value}: {record.findings}")
             if seed >= 0:

@@ -28,6 +28,7 @@ from barrier_tck.harness.plan.trial_plan import TrialPlan, WorkloadPlan
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.system.exposed_targets import targets_of
 from barrier_tck.harness.trial.nemesis import Nemesis
+from barrier_tck.harness.workloads.workload_names import filled
 
 _Option = TypeVar("_Option")
 
@@ -121,7 +122,7 @@ def course(fault: Fault, recovery: ScheduledFault, storage: str, directory: Path
     """Return every step of a run with these two faults, and what it reported."""
     kept = msgspec.structs.replace(PLAN.checkpoints, storage=storage)
     plan = msgspec.structs.replace(PLAN, checkpoints=kept, faults=(ScheduledFault(fault, FIRST), recovery))
-    outcome = ReferenceSimulated().run(plan, Nemesis(plan.faults), directory)
+    outcome = ReferenceSimulated().run(filled(plan), Nemesis(plan.faults), directory)
     return [*outcome.trace, *outcome.history.operations]
 
 

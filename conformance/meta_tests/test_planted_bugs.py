@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from barrier_tck.conformance.trials import Trials
-from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.plan.trial_plan import FilledPlan, TrialPlan
 from barrier_tck.harness.reference.bugs.catalogue import bugs_of_runtime, bugs_of_suite
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.system.job_view import JobView
@@ -50,7 +50,7 @@ class Planted:
         """Return the product's job."""
         return self._product.job(plan)
 
-    def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
+    def run(self, plan: FilledPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
         """Run the plan with the bug."""
         return self._product.run(msgspec.structs.replace(plan, mutant=self._bug), nemesis, directory)
 

@@ -5,34 +5,30 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from barrier_tck.harness.oracle.checker import Checker
-from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.plan.trial_plan import FilledPlan
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.strict_input import nearest
 from barrier_tck.harness.system.system_under_test import SystemUnderTest
 from barrier_tck.harness.trial.trial_run import checkers_of
-from barrier_tck.harness.workloads.workload_names import filled
 
 
-def judges_of(plan: TrialPlan, system: SystemUnderTest, only: Collection[str]) -> tuple[Checker, ...]:
+def judges_of(plan: FilledPlan, system: SystemUnderTest, only: Collection[str]) -> tuple[Checker, ...]:
     """Return the checkers of a trial that speak for one of the clauses, and those that always judge.
 
     A checker that speaks for no clause stays: it may stand for checkers that could not be made.
     """
     return tuple(
         checker
-        for checker in checkers_of(filled(plan), system)
+        for checker in checkers_of(plan, system)
         if not checker.clauses or getattr(checker, "always", False) or set(checker.clauses) & set(only)
     )
 
 
-def require_judged(only: Sequence[str], plans: Iterable[TrialPlan], system: SystemUnderTest) -> None:
+def require_judged(only: Sequence[str], plans: Iterable[FilledPlan], system: SystemUnderTest) -> None:
     """Raise UsageProblem for the first clause for which no checker of these plans speaks."""
     known = {
-        clause: None
-        for plan in plans
-        for checker in checkers_of(filled(plan), system)
-        for clause in checker.clauses
+        clause: None for plan in plans for checker in checkers_of(plan, system) for clause in checker.clauses
     }
     for clause in only:
         if clause not in known:

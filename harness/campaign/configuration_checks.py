@@ -12,7 +12,7 @@ import msgspec
 from barrier_tck.harness.campaign.chosen_clauses import require_judged
 from barrier_tck.harness.campaign.configuration import CampaignConfiguration
 from barrier_tck.harness.campaign.mix import MODES, check_faults, check_mix, check_suffered
-from barrier_tck.harness.plan.trial_plan import TrialPlan, WorkloadPlan
+from barrier_tck.harness.plan.trial_plan import FilledPlan, TrialPlan, WorkloadPlan
 from barrier_tck.harness.reference.checkpoint_storages import require_checkpoint_storage
 from barrier_tck.harness.reference.state_backends import require_state_backend
 from barrier_tck.harness.support.errors import UsageProblem
@@ -22,6 +22,7 @@ from barrier_tck.harness.system.role_aims import resolved
 from barrier_tck.harness.system.system_names import require_system
 from barrier_tck.harness.system.system_under_test import SystemUnderTest
 from barrier_tck.harness.trial.plan_check import check_plan
+from barrier_tck.harness.workloads.workload_names import filled
 
 
 def import_system(configuration: CampaignConfiguration, source: str) -> None:
@@ -68,7 +69,7 @@ def check_configuration(configuration: CampaignConfiguration, system: SystemUnde
         check_plan(plan, system, where)
 
 
-def _variants(configuration: CampaignConfiguration, system: SystemUnderTest) -> Iterator[TrialPlan]:
+def _variants(configuration: CampaignConfiguration, system: SystemUnderTest) -> Iterator[FilledPlan]:
     """Yield plans that together have every checker that the campaign's trials can have."""
     plans = [configuration.aimed_plan(trial, 0) for trial in configuration.trial]
     if configuration.draws:
@@ -81,7 +82,7 @@ def _variants(configuration: CampaignConfiguration, system: SystemUnderTest) -> 
                 for plan in drawn:
                     checkpoints = msgspec.structs.replace(plan.checkpoints, mode=mode)
                     plans.append(msgspec.structs.replace(plan, checkpoints=checkpoints, local_recovery=local))
-    yield from plans
+    yield from map(filled, plans)
 
 
 def _check_drawing(configuration: CampaignConfiguration) -> None:

@@ -30,6 +30,7 @@ from barrier_tck.harness.system.additions import CanBeBroken
 from barrier_tck.harness.system.broken_recovery import BrokenRecovery, Vacuity
 from barrier_tck.harness.system.system_under_test import SystemUnderTest
 from barrier_tck.harness.trial.trial_run import run_trial
+from barrier_tck.harness.workloads.workload_names import filled
 
 ONE_IN = 20
 """A simulated campaign has one control for this many trials."""
@@ -184,7 +185,7 @@ class Controls:
         name = f"controls/{trial:05d}-{how.value}.json"
         directory.write_plan(name, plan)
         if self.only and checkers is None:  # others than those of the trials must not answer for these
-            checkers = judges_of(plan, self.system, self.only)
+            checkers = judges_of(filled(plan), self.system, self.only)
         with tempfile.TemporaryDirectory(dir=directory.path, prefix=SCRATCH) as scratch:
             record = run_trial(plan, self.system, Path(scratch), checkers)
         if record.verdict is Verdict.INVALID:

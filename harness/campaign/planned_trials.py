@@ -10,11 +10,12 @@ from barrier_tck.harness.campaign.configuration_checks import check_configuratio
 from barrier_tck.harness.campaign.mix import Hand, MixSection, deal
 from barrier_tck.harness.draw.circumstances import Adjust, Circumstances
 from barrier_tck.harness.draw.strategies import draw_plan, draw_plans
-from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.plan.trial_plan import FilledPlan, TrialPlan
 from barrier_tck.harness.system.exposed_targets import targets_of
 from barrier_tck.harness.system.plan_fields import unused_by, without
 from barrier_tck.harness.system.role_aims import resolved
 from barrier_tck.harness.system.system_under_test import SystemUnderTest
+from barrier_tck.harness.workloads.workload_names import filled
 
 CHUNK = 100
 """How many plans are drawn at a time, so that the first plans of a seed do not depend on the budget."""
@@ -22,7 +23,7 @@ CHUNK = 100
 _CHUNK_SEED_STRIDE = 1_000_003
 
 
-def campaign_plans(configuration: CampaignConfiguration, system: SystemUnderTest) -> Iterator[TrialPlan]:
+def campaign_plans(configuration: CampaignConfiguration, system: SystemUnderTest) -> Iterator[FilledPlan]:
     """Yield plans without end; the budget ends a campaign.
 
     Raises UsageProblem, before anything runs, for a mistake that ``check_configuration`` finds.
@@ -33,17 +34,17 @@ def campaign_plans(configuration: CampaignConfiguration, system: SystemUnderTest
     return chain(islice(_listed(configuration, system), configuration.listed), _drawn(configuration, system))
 
 
-def _listed(configuration: CampaignConfiguration, system: SystemUnderTest) -> Iterator[TrialPlan]:
+def _listed(configuration: CampaignConfiguration, system: SystemUnderTest) -> Iterator[FilledPlan]:
     """Yield the listed trials over and over, each time with other seeds; nothing if there are none."""
     seeds = count(configuration.seed)
     while configuration.trial:
         for trial in configuration.trial:
             for _ in range(trial.repeat):
                 plan = configuration.aimed_plan(trial, next(seeds))
-                yield resolved(plan, system.job(plan), system.name)
+                yield filled(resolved(plan, system.job(plan), system.name))
 
 
-def _drawn(configuration: CampaignConfiguration, system: SystemUnderTest) -> Iterator[TrialPlan]:
+def _drawn(configuration: CampaignConfiguration, system: SystemUnderTest) -> Iterator[FilledPlan]:
     if configuration.mix is None and configuration.faults is None:
         return _from_profile(configuration, system)
     return _from_mix(configuration, system)
@@ -54,7 +55,7 @@ def _circumstances(system: SystemUnderTest, adjust: Adjust) -> Circumstances:
     return Circumstances(system.job, system.capabilities, adjust, lambda plan: without(plan, unused))
 
 
-def _from_profile(configuration: CampaignConfiguration, system: SystemUnderTest) -> Iterator[TrialPlan]:
+def _from_profile(configuration: CampaignConfiguration, system: SystemUnderTest) -> Iterator[FilledPlan]:
     for chunk in count():
         yield from draw_plans(
             configuration.seed * _CHUNK_SEED_STRIDE + chunk,
@@ -64,7 +65,7 @@ def _from_profile(configuration: CampaignConfiguration, system: SystemUnderTest)
         )
 
 
-def _from_mix(configuration: CampaignConfiguration, system: SystemUnderTest) -> Iterator[TrialPlan]:
+def _from_mix(configuration: CampaignConfiguration, system: SystemUnderTest) -> Iterator[FilledPlan]:
     """Draw each plan from the profile that its hand asks for, with the faults of the hand."""
     profile = configuration.profile_for(system)
     hands = deal(

@@ -12,7 +12,7 @@ from pathlib import Path
 from barrier_tck.faults.vocabulary import ProtocolPoint
 from barrier_tck.harness.campaign.configuration import CampaignConfiguration
 from barrier_tck.harness.campaign.tried_plans import PlannedTrial, try_plan
-from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.plan.trial_plan import FilledPlan, TrialPlan
 from barrier_tck.harness.record.records import TrialSummary
 from barrier_tck.harness.record.run_directory import SCRATCH
 from barrier_tck.harness.record.run_reader import StoredRun, open_run
@@ -20,7 +20,6 @@ from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.support.environment import environment
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.system.system_under_test import Capability, SystemUnderTest
-from barrier_tck.harness.workloads.workload_names import filled
 
 _DRAWN_WITH = ("barrier-tck", "hypothesis", "python")
 """Versions on which the plans that a seed draws depend."""
@@ -56,7 +55,7 @@ def require_resumable(path: Path) -> StoredRun:
 
 def finished_before(
     trial: TrialSummary,
-    plan: TrialPlan,
+    plan: FilledPlan,
     configuration: CampaignConfiguration,
     system: SystemUnderTest,
     path: Path,
@@ -64,7 +63,6 @@ def finished_before(
     """Return what was known about a finished trial; raises UsageProblem if it was a different trial. A trial some of
     whose faults were dropped runs again, because only this tells which ones were dropped.
     """
-    whole = filled(plan)
     if (plan.seed, True) != (trial.seed, len(plan.faults) >= trial.faults_planned):
         raise UsageProblem(
             f"{path}: trial {trial.trial} is not the one that is drawn here (seed {trial.seed}, here "
@@ -72,7 +70,7 @@ def finished_before(
         )
     points = system.job(plan).shows
     if len(plan.faults) == trial.faults_planned:
-        return FinishedTrial(whole, points, _left_over(trial, configuration, system))
+        return FinishedTrial(plan, points, _left_over(trial, configuration, system))
     with tempfile.TemporaryDirectory(dir=path, prefix=SCRATCH) as scratch:
         planned = PlannedTrial(trial.trial, plan, Path(scratch), drawn=True, only=configuration.only)
         fitted = try_plan(planned, system).fitted

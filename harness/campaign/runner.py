@@ -28,7 +28,7 @@ from barrier_tck.harness.campaign.sometimes import AllSometimes
 from barrier_tck.harness.campaign.trial_pool import TrialPool, require_parallel
 from barrier_tck.harness.campaign.tried_plans import OneByOne, PlannedTrial, TrialRuns, TriedPlan
 from barrier_tck.harness.oracle.checker import Checker
-from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.plan.trial_plan import FilledPlan
 from barrier_tck.harness.record.records import (
     RECORD_VERSION,
     CampaignRecord,
@@ -204,7 +204,7 @@ class _Campaign:
         self._shrunk: dict[str, str] = {}
         self._started_at, self._started = datetime.now(UTC), time.monotonic()
 
-    def take_over(self, stored: StoredRun, plans: Iterator[TrialPlan]) -> None:
+    def take_over(self, stored: StoredRun, plans: Iterator[FilledPlan]) -> None:
         """Count the finished trials, which have the first of the plans."""
         before = stored.campaign
         self._started_at = datetime.fromisoformat(before.started_at)
@@ -217,7 +217,7 @@ class _Campaign:
             self._tally.add(trial)
             self._controls.add(trial, again.plan)
 
-    def to_the_end(self, plans: Iterator[TrialPlan], jobs: int, console: Console | None) -> CampaignRecord:
+    def to_the_end(self, plans: Iterator[FilledPlan], jobs: int, console: Console | None) -> CampaignRecord:
         """Run the remaining trials, and return the record."""
         self.save(interrupted=True)  # what a reader finds if this process is killed
         interrupts = Interrupts()
@@ -235,7 +235,7 @@ class _Campaign:
             return self.save(interrupted=not finished)
 
     def trials(
-        self, plans: Iterator[TrialPlan], runs: TrialRuns, interrupts: Interrupts, progress: CampaignProgress
+        self, plans: Iterator[FilledPlan], runs: TrialRuns, interrupts: Interrupts, progress: CampaignProgress
     ) -> bool:
         """Run trials until the budget is used up; return False if they were interrupted."""
         if self._configuration.fail_fast and self._tally.invalid:
@@ -262,7 +262,7 @@ class _Campaign:
         for number in self._begun:
             self._directory.forget(number)
 
-    def _planned(self, plans: Iterator[TrialPlan]) -> Iterator[PlannedTrial]:
+    def _planned(self, plans: Iterator[FilledPlan]) -> Iterator[PlannedTrial]:
         """Yield the trials that the budget allows, each with a directory."""
         done = self._tally.trials
         under_budget = _under(self._configuration.budget_of_trials(), plans, self._started, done)
@@ -365,7 +365,7 @@ class _Campaign:
         return record
 
 
-def _under(budget: Budget, plans: Iterator[TrialPlan], started: float, done: int) -> Iterator[TrialPlan]:
+def _under(budget: Budget, plans: Iterator[FilledPlan], started: float, done: int) -> Iterator[FilledPlan]:
     """Yield plans as long as the budget allows another trial to begin; ``done`` trials are finished already."""
     while budget.allows(done, time.monotonic() - started):
         yield from islice(plans, 1)

@@ -351,7 +351,8 @@ def shrink(
     ``fit`` removes from a proposal what the system does not use.
     """
     search = _Search(still_fails, view, fit, runs_max, seconds_max)
-    best, before = filled(plan), None
+    best: TrialPlan = filled(plan)
+    before: TrialPlan | None = None
     while best != before and search.may_run:
         before = best
         for propose in PASSES:

@@ -15,7 +15,7 @@ import msgspec
 from barrier_tck.faults.vocabulary import ProtocolPoint
 from barrier_tck.harness.campaign.chosen_clauses import judges_of
 from barrier_tck.harness.oracle.checker import Checker
-from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.plan.trial_plan import FilledPlan, TrialPlan
 from barrier_tck.harness.record.history import End
 from barrier_tck.harness.record.records import TrialRecord, TrialResult
 from barrier_tck.harness.record.verdict import Verdict
@@ -29,7 +29,7 @@ class PlannedTrial:
 
     number: int
     """Its number in the campaign, from 0."""
-    plan: TrialPlan
+    plan: FilledPlan
     directory: Path
     """An existing directory that belongs to this trial alone."""
     drawn: bool

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from barrier_tck.harness.draw.profile import Profile
 from barrier_tck.harness.draw.rescaled_jobs import at_narrowest
-from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.plan.trial_plan import FilledPlan, TrialPlan
 from barrier_tck.harness.system.job_view import JobView, ViewOf
 from barrier_tck.harness.system.system_under_test import Capability
 from barrier_tck.harness.workloads.barrier_jobs import barrier_view
@@ -37,7 +37,7 @@ class Circumstances:
     """Removes from a plan what the system does not use."""
 
     def fitted(self, plan: TrialPlan) -> TrialPlan:
-        """Return the final form of a plan, except for its faults."""
+        """Return a plan as the campaign prescribes it and the system uses it."""
         return self.fit(self.adjust(plan))
 
 
@@ -58,7 +58,7 @@ class Drawing:
         """Return what the system can do."""
         return self.around.capabilities
 
-    def filled(self, plan: TrialPlan) -> TrialPlan:
+    def filled(self, plan: TrialPlan) -> FilledPlan:
         """Return the plan as the campaign and the system would have it, with its job filled in."""
         return filled(self.around.fitted(plan))
 

@@ -15,18 +15,18 @@ from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.workloads.kind_catalogue import kind_named
 from barrier_tck.harness.workloads.meaning import windows_of
 from barrier_tck.harness.workloads.workload import DrawsJobs, Workload
-from barrier_tck.harness.workloads.workload_names import filled, workload_named
+from barrier_tck.harness.workloads.workload_names import workload_named
 
 
 def with_job(drawing: Drawing, plan: TrialPlan) -> TrialPlan:
     """Return the plan with a drawn job, unless the campaign prescribes the job."""
     if plan.job != JobPlan():
-        return filled(plan)
+        return plan
     draw, ranges = drawing.draw, drawing.profile.job
     workload = workload_named(plan.workload.name)
     if isinstance(workload, DrawsJobs) and chance(draw, ranges.drawn_per_mille):
         job = workload.draw_job(lambda least, most: draw(numbers(least, most)), ranges.subtasks_max)
-        return filled(msgspec.structs.replace(plan, job=job))
+        return msgspec.structs.replace(plan, job=job)
     return with_shape(drawing, plan, shapes_of(workload, ranges, with_lists=False))
 
 
@@ -58,7 +58,7 @@ def with_shape(drawing: Drawing, plan: TrialPlan, shapes: Sequence[str]) -> Tria
     }
     if plan.workload.batches * plan.workload.batch_records == 1:  # exactly one record: one source only
         widths |= dict.fromkeys([vertex.name for vertex in wished.sources], 1)
-    return filled(msgspec.structs.replace(plan, job=JobPlan(shape, widths)))
+    return msgspec.structs.replace(plan, job=workload.job(shape, widths))
 
 
 def _width_of(ranges: JobRanges, vertex: VertexPlan) -> Range:

@@ -27,7 +27,7 @@ from barrier_tck.harness.draw.profile import Profile
 from barrier_tck.harness.draw.rescaled_jobs import with_rescales
 from barrier_tck.harness.draw.scenario import Change, Part, Scenario, pick, shares_of
 from barrier_tck.harness.draw.slow_checkpoints import in_time, that_completes
-from barrier_tck.harness.plan.trial_plan import OVERTAKING, RestartPlan, TrialPlan
+from barrier_tck.harness.plan.trial_plan import OVERTAKING, FilledPlan, RestartPlan, TrialPlan
 from barrier_tck.harness.support.garbage_collection import no_collection
 from barrier_tck.harness.system.system_under_test import Capability
 from barrier_tck.harness.workloads.workload_names import filled
@@ -44,7 +44,7 @@ def trial_plans(
     profile: Profile,
     around: Circumstances = ANYWHERE,
     kinds: Sequence[str] | None = None,
-) -> TrialPlan:
+) -> FilledPlan:
     """Draw a plan from a profile. Its restart budget suffices for its faults.
 
     ``kinds`` names the kind of each fault, in order; None means that they are drawn, by the weights of the profile.
@@ -79,7 +79,8 @@ def _applied(drawing: Drawing, changes: Sequence[Change], plan: TrialPlan) -> Tr
 
 def _with_job(drawing: Drawing, picked: Sequence[Scenario]) -> TrialPlan:
     """Return a plan with a job, without a network and without faults."""
-    plan = with_job(drawing, drawing.around.fitted(draw_configuration(drawing)))
+    # Filled without the campaign's overrides, as a prescribed width may need key groups that are not drawn yet.
+    plan = filled(with_job(drawing, drawing.around.fitted(draw_configuration(drawing))))
     return _applied(drawing, [scenario.job for scenario in picked], plan)
 
 
@@ -103,7 +104,7 @@ def _with_jobs_to_come(drawing: Drawing, picked: Sequence[Scenario], plan: Trial
     return drawing.filled(in_time(plan))  # its later jobs, and those that are elastic, may be wider
 
 
-def _completed(drawing: Drawing, picked: Sequence[Scenario], plan: TrialPlan) -> TrialPlan:
+def _completed(drawing: Drawing, picked: Sequence[Scenario], plan: TrialPlan) -> FilledPlan:
     """Return the plan with what nothing else depends on."""
     plan = _with_settings(drawing, plan)
     plan = _applied(drawing, [scenario.last for scenario in picked], plan)
@@ -175,9 +176,9 @@ def draw_plans(
     profile: Profile,
     around: Circumstances = ANYWHERE,
     kinds: Sequence[str] | None = None,
-) -> tuple[TrialPlan, ...]:
+) -> tuple[FilledPlan, ...]:
     """Draw ``count`` plans; the same arguments give the same plans, under any PYTHONHASHSEED."""
-    plans: list[TrialPlan] = []
+    plans: list[FilledPlan] = []
 
     @hypothesis_seed(seed)
     @settings(
@@ -190,7 +191,7 @@ def draw_plans(
         derandomize=False,
     )
     @given(trial_plans(profile, around, kinds))
-    def collect(plan: TrialPlan) -> None:
+    def collect(plan: FilledPlan) -> None:
         plans.append(plan)
 
     if count > 0:
@@ -204,7 +205,7 @@ def draw_plan(
     profile: Profile,
     around: Circumstances = ANYWHERE,
     kinds: Sequence[str] | None = None,
-) -> TrialPlan:
+) -> FilledPlan:
     """Draw one plan; the same arguments give the same plan. ``kinds`` as in ``trial_plans``."""
     # Hypothesis begins with the simplest example, whatever the seed: the second is the first that is drawn.
     return draw_plans(seed, 2, profile, around, kinds)[-1]

@@ -8,14 +8,14 @@ from barrier_tck.harness.oracle.catalogue import standard_checkers
 from barrier_tck.harness.oracle.checker import Checker
 from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
 from barrier_tck.harness.oracle.standard_checker import TrialToJudge
-from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.plan.trial_plan import FilledPlan
 from barrier_tck.harness.system.system_under_test import Capability
 from barrier_tck.harness.workloads.workload import Workload
-from barrier_tck.harness.workloads.workload_names import filled, workload_named
+from barrier_tck.harness.workloads.workload_names import workload_named
 
 
 def checkers_for(
-    plan: TrialPlan,
+    plan: FilledPlan,
     capabilities: Collection[Capability],
     workload: Workload | None = None,
     modelled: bool = True,
@@ -25,9 +25,8 @@ def checkers_for(
     ``workload`` overrides the plan's, for instance to read an input from elsewhere. ``modelled`` is False if the
     workload's meaning is not that of the job (``BringsItsJob``). Raises UsageError for a workload that does not exist.
     """
-    if workload is None:
-        workload, plan = workload_named(plan.workload.name), filled(plan)
-    trial = TrialToJudge(TrialInput(workload, plan), frozenset(capabilities), modelled)
+    trial_input = TrialInput(workload or workload_named(plan.workload.name), plan)
+    trial = TrialToJudge(trial_input, frozenset(capabilities), modelled)
     return tuple(
         checker.made_for(trial)
         for checker in standard_checkers()

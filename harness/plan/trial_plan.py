@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
@@ -332,6 +332,19 @@ class TrialPlan(Bounded, frozen=True, forbid_unknown_fields=True):
         """Hash by content: settings are a dictionary."""
         fields = [getattr(self, name) for name in self.__struct_fields__ if name != "system"]
         return hash((*fields, msgspec.json.encode(self.system, order="deterministic")))
+
+
+if TYPE_CHECKING:
+
+    class FilledPlan(TrialPlan, frozen=True):
+        """A plan whose job is spelled out, as systems, checkers and faults need it.
+
+        ``workload_names.filled`` makes it, where a plan enters: when it is drawn, listed, read or shrunk. At run
+        time it is an ordinary plan. (A ``NewType`` would say the same, but mypy 2.4 crashes on that of a struct.)
+        """
+
+else:
+    FilledPlan = TrialPlan
 
 
 def _problem_of_elastic(deployment: DeploymentPlan, checkpoints: CheckpointPlan, job: JobPlan) -> str | None:

@@ -31,7 +31,7 @@ from barrier_tck.harness.cluster.java_compiler import has_java_compiler
 from barrier_tck.harness.cluster.rendezvous import Rendezvous
 from barrier_tck.harness.draw.profile import DrawnSetting, FaultRanges, LimitRanges, Profile, WorkloadRanges
 from barrier_tck.harness.oracle.checker import Checker
-from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.plan.trial_plan import FilledPlan, TrialPlan
 from barrier_tck.harness.record.history import History, OutputComparison, StateComparison
 from barrier_tck.harness.streaming.checkpoint_outages import CheckpointOutages
 from barrier_tck.harness.streaming.committed_output import CommittedOutput
@@ -46,7 +46,7 @@ from barrier_tck.harness.support.strict_input import nearest
 from barrier_tck.harness.system.job_view import JobView, Role, SubtaskView
 from barrier_tck.harness.system.system_under_test import Capability, NemesisHooks, TrialOutcome
 from barrier_tck.harness.workloads.workload import split_files
-from barrier_tck.harness.workloads.workload_names import filled, workload_named
+from barrier_tck.harness.workloads.workload_names import workload_named
 
 JUDGE_MODULE = "barrier_tck.harness.streaming.driver.batch_judge"
 WORKERS, CORES_PER_WORKER = 2, 1
@@ -226,9 +226,8 @@ class StructuredStreaming:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(log, target)
 
-    def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
+    def run(self, plan: FilledPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
         """Run one trial on the cluster, and judge its output."""
-        plan = filled(plan)
         drivers, judge = self._started(plan.system)
         assert self._cluster is not None
         drivers.present()

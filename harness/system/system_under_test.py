@@ -10,7 +10,7 @@ from typing import Protocol
 
 from barrier_tck.faults.targets import Targets
 from barrier_tck.faults.vocabulary import ProtocolPoint
-from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.plan.trial_plan import FilledPlan, TrialPlan
 from barrier_tck.harness.record.history import History
 from barrier_tck.harness.record.message_trace import TraceEvent
 from barrier_tck.harness.record.records import AttemptRecord, CheckpointRecord, SnapshotRecord
@@ -144,7 +144,7 @@ class SystemUnderTest(Protocol):
     def job(self, plan: TrialPlan) -> JobView:
         """Return the job that the plan would give; faults are drawn and checked with it before anything runs."""
 
-    def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
+    def run(self, plan: FilledPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
         """Run one trial to its end (or its time limit) and clean up. ``directory`` belongs to this trial alone."""
 
     def close(self) -> None:

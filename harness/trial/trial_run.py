@@ -19,7 +19,7 @@ from barrier_tck.harness.oracle.checker import Checker, TrialContext
 from barrier_tck.harness.oracle.jobs_of_trial import jobs_of_trial
 from barrier_tck.harness.oracle.judging import compose
 from barrier_tck.harness.oracle.plug_in_checkers import with_plug_ins
-from barrier_tck.harness.plan.trial_plan import TrialPlan, to_builtins
+from barrier_tck.harness.plan.trial_plan import FilledPlan, TrialPlan, to_builtins
 from barrier_tck.harness.record.history import End, History, Recorded
 from barrier_tck.harness.record.operations import Operation
 from barrier_tck.harness.record.phases import Course, with_phases
@@ -78,7 +78,7 @@ def execute(
 
 
 def _execute(
-    plan: TrialPlan,
+    plan: FilledPlan,
     system: SystemUnderTest,
     directory: Path,
     checkers: Sequence[Checker] | None,
@@ -150,21 +150,20 @@ def _limit_of(plan: TrialPlan, system: SystemUnderTest) -> AbstractContextManage
 
 
 def lost_trial(
-    trial: int, plan: TrialPlan, system: SystemUnderTest, why: str, started_at: datetime, seconds: float
+    trial: int, plan: FilledPlan, system: SystemUnderTest, why: str, started_at: datetime, seconds: float
 ) -> TrialResult:
     """Return the result of a trial whose process ended during it: UNKNOWN, because of ``why``, after ``seconds``."""
-    plan = filled(plan)
     finding = Finding("trial-ran", (), Verdict.UNKNOWN, why, details={"plan": to_builtins(plan)})
     nemesis = Nemesis(plan.faults)
     return TrialResult(_record_of_failure(trial, plan, system, nemesis, finding, started_at, seconds), None)
 
 
-def checkers_of(plan: TrialPlan, system: SystemUnderTest) -> tuple[Checker, ...]:
+def checkers_of(plan: FilledPlan, system: SystemUnderTest) -> tuple[Checker, ...]:
     """Return the standard checkers and those that system and workload bring."""
     return with_plug_ins(standard_checkers(plan, system), plan, system)
 
 
-def standard_checkers(plan: TrialPlan, system: SystemUnderTest) -> tuple[Checker, ...]:
+def standard_checkers(plan: FilledPlan, system: SystemUnderTest) -> tuple[Checker, ...]:
     """Return the checkers of the suite that apply to a plan on a system."""
     # Imported here: judges may import much, and a caller with checkers of its own needs none of these.
     from barrier_tck.harness.oracle.applicable import checkers_for

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
+from typing import cast
 
 import msgspec
 
 from barrier_tck.harness.plan.job_graph import JobPlan
-from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.plan.trial_plan import FilledPlan, TrialPlan
 from barrier_tck.harness.support.errors import UsageError, UsageProblem
 from barrier_tck.harness.support.outside import is_target, make, shown
 from barrier_tck.harness.support.strict_input import nearest
@@ -63,7 +64,7 @@ def workload_named(name: str) -> Workload:
     return made
 
 
-def filled(plan: TrialPlan) -> TrialPlan:
+def filled(plan: TrialPlan) -> FilledPlan:
     """Return the plan with its job spelled out: the vertices and edges of the shape that it asks for.
 
     Raises UsageProblem for a shape or width that the workload does not have, and for a job that it cannot run on.
@@ -71,8 +72,8 @@ def filled(plan: TrialPlan) -> TrialPlan:
     name, wish = plan.workload.name, plan.job
     if wish.vertices:
         require_job(name, wish)
-        return plan
-    return msgspec.structs.replace(plan, job=job_of(name, wish))
+        return cast("FilledPlan", plan)
+    return cast("FilledPlan", msgspec.structs.replace(plan, job=job_of(name, wish)))
 
 
 @lru_cache(maxsize=256)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.plan.trial_plan import FilledPlan, TrialPlan
 from barrier_tck.harness.record.history import End, History, Row
 from barrier_tck.harness.record.message_trace import TraceEvent, in_order
 from barrier_tck.harness.record.operations import ReadsObserved, SlotsChanged
@@ -44,7 +44,7 @@ from barrier_tck.harness.system.scale import Scale
 from barrier_tck.harness.system.system_under_test import Capability, NemesisHooks, TrialOutcome
 from barrier_tck.harness.workloads.barrier_jobs import barrier_view
 from barrier_tck.harness.workloads.workload import read_splits
-from barrier_tck.harness.workloads.workload_names import filled, workload_named
+from barrier_tck.harness.workloads.workload_names import workload_named
 from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.operators.rows import RowPlane
 from barrier_tck.reference_impl.protocol.coordinator_states import JobState
@@ -123,9 +123,8 @@ class ReferenceSimulated:
         """Return a system like this one, whose outcomes hold what passed the channels."""
         return ReferenceSimulated(self._state_backend, notes_passages=True)
 
-    def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
+    def run(self, plan: FilledPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
         """Run one trial in virtual time."""
-        plan = filled(plan)
         with planted(plan), no_collection(), simulated_storage(plan) as elsewhere:
             return self._run(plan, nemesis, elsewhere)
 

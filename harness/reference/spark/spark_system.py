@@ -28,7 +28,7 @@ from barrier_tck.harness.cluster.cluster_config import (
 )
 from barrier_tck.harness.cluster.driver.driver_process import DriverProcess
 from barrier_tck.harness.oracle.standard_checker import is_exact
-from barrier_tck.harness.plan.trial_plan import NetworkPlan, TrialPlan
+from barrier_tck.harness.plan.trial_plan import FilledPlan, NetworkPlan, TrialPlan
 from barrier_tck.harness.record.history import OutputComparison, Row
 from barrier_tck.harness.reference.bugs.catalogue import broken, planted
 from barrier_tck.harness.reference.checkpoint_storages import require_shared
@@ -49,7 +49,7 @@ from barrier_tck.harness.system.system_under_test import Capability, NemesisHook
 from barrier_tck.harness.workloads import flights
 from barrier_tck.harness.workloads.barrier_jobs import barrier_view
 from barrier_tck.harness.workloads.workload import Workload, read_splits, write_splits
-from barrier_tck.harness.workloads.workload_names import filled, workload_named
+from barrier_tck.harness.workloads.workload_names import workload_named
 from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.state.backend import StateBackend
 
@@ -189,12 +189,11 @@ class ReferenceSpark:
         self._services.forget()
         self._stack.close()
 
-    def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
+    def run(self, plan: FilledPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
         """Run one trial on the cluster.
 
         Raises RuntimeFailure if the cluster is not complete again in time: then no verdict is possible.
         """
-        plan = filled(plan)
         workload = workload_named(plan.workload.name)
         drivers = self._started()
         assert self._cluster is not None

@@ -11,11 +11,12 @@ from typing import Any
 
 import msgspec
 
-from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.plan.trial_plan import FilledPlan
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.system.broken_recovery import BrokenRecovery
 from barrier_tck.harness.system.system_under_test import NemesisHooks, TrialOutcome
+from barrier_tck.harness.workloads.workload_names import filled
 
 DIES, REFUSED, SLEEPS = 1_002, 1_003, 1_004
 """Seeds of the trials that are special."""
@@ -28,7 +29,7 @@ class DyingSystem(ReferenceSimulated):
 
     name = "dying-system"
 
-    def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
+    def run(self, plan: FilledPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
         """Run the plan, unless its seed is special."""
         (directory / "begun").touch()
         if plan.seed == DIES:
@@ -46,7 +47,7 @@ class MortalSystem(ReferenceSimulated):
 
     name = "mortal-system"
 
-    def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
+    def run(self, plan: FilledPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
         """Run the plan, if its seed is even."""
         match plan.seed % 8:
             case 1:
@@ -66,7 +67,7 @@ class BuggySystem(ReferenceSimulated):
 
     name = "buggy-system"
 
-    def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
+    def run(self, plan: FilledPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
         """Run the plan with the bug."""
         return super().run(msgspec.structs.replace(plan, mutant="AL-01"), nemesis, directory)
 
@@ -92,7 +93,7 @@ class UnevenSystem(ReferenceSimulated):
 
     name = "uneven-system"
 
-    def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
+    def run(self, plan: FilledPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
         """Run the plan in the way that its seed says."""
         kind = plan.seed % 8
         if kind == 2:
@@ -100,7 +101,7 @@ class UnevenSystem(ReferenceSimulated):
         if kind in (2, 4):
             buggy = self.broken(plan, BrokenRecovery.READ_AGAIN)
             assert buggy is not None
-            return super().run(buggy, nemesis, directory)
+            return super().run(filled(buggy), nemesis, directory)
         if kind == 3:
             return super().run(plan, _Deaf(nemesis), directory)
         if kind == 5:

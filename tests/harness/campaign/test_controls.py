@@ -15,13 +15,14 @@ from barrier_tck.harness.campaign.controls import CANDIDATES_MAX, Controls, cont
 from barrier_tck.harness.campaign.runner import run_campaign
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.plan.reading import read_plan
-from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.plan.trial_plan import FilledPlan, TrialPlan
 from barrier_tck.harness.record.records import CampaignRecord, summary_of
 from barrier_tck.harness.record.run_reader import open_run
 from barrier_tck.harness.record.verdict import AT_STAKE, Finding, Verdict
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.system.broken_recovery import BrokenRecovery
 from barrier_tck.harness.trial.trial_run import run_trial
+from barrier_tck.harness.workloads.workload_names import filled
 from tests.harness.fake_system import TABLE, FakeSystem
 
 
@@ -219,10 +220,10 @@ def test_an_invalid_campaign_needs_no_controls(tmp_path: Path, monkeypatch: pyte
 class Broken(ReferenceSimulated):
     """Reads records before a restored position again."""
 
-    def run(self, plan: TrialPlan, nemesis: Any, directory: Path) -> Any:
+    def run(self, plan: FilledPlan, nemesis: Any, directory: Path) -> Any:
         broken = super().broken(plan, BrokenRecovery.READ_AGAIN)
         assert broken is not None
-        return super().run(broken, nemesis, directory)
+        return super().run(filled(broken), nemesis, directory)
 
 
 def test_controls_cost_less_than_a_tenth_of_a_simulated_campaign_and_one_or_two_trials_of_a_real_one() -> (

@@ -18,7 +18,7 @@ from barrier_tck.harness.campaign.configuration import CampaignConfiguration, co
 from barrier_tck.harness.campaign.resuming import require_resumable
 from barrier_tck.harness.campaign.runner import resume_campaign, run_campaign
 from barrier_tck.harness.cli import main as cli
-from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.plan.trial_plan import FilledPlan, TrialPlan
 from barrier_tck.harness.record.records import CampaignRecord
 from barrier_tck.harness.record.run_directory import held
 from barrier_tck.harness.record.run_reader import open_run
@@ -43,7 +43,7 @@ class Interrupted(ReferenceSimulated):
         super().__init__()
         self.left = after
 
-    def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
+    def run(self, plan: FilledPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
         if not self.left:
             raise KeyboardInterrupt
         self.left -= 1

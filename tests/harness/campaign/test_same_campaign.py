@@ -19,7 +19,7 @@ from barrier_tck.harness.campaign.configuration import configuration_from
 from barrier_tck.harness.campaign.failures import shrink_failure
 from barrier_tck.harness.campaign.runner import resume_campaign, run_campaign
 from barrier_tck.harness.cli.exit_codes import exit_code_of
-from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.plan.trial_plan import FilledPlan
 from barrier_tck.harness.record.run_reader import open_run
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.system.system_names import open_system
@@ -84,7 +84,7 @@ def watched(system: SystemUnderTest, before: Callable[[Path], None]) -> SystemUn
     """
     run = system.run
 
-    def run_watched(plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
+    def run_watched(plan: FilledPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
         before(directory)
         return run(plan, nemesis, directory)
 

@@ -18,7 +18,7 @@ from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.system.system_under_test import Capability
-from barrier_tck.harness.workloads.workload_names import workload_named
+from barrier_tck.harness.workloads.workload_names import filled, workload_named
 from tests.harness.draw.test_drawn_values import plans
 
 Rule = Callable[[TrialPlan], bool]
@@ -97,7 +97,7 @@ The test of a newer checker says this of its checker.
 
 def judges(plan: TrialPlan, *lacking: Capability) -> set[str]:
     capabilities = frozenset(ReferenceSimulated().capabilities) - set(lacking)
-    return {checker.name for checker in checkers_for(plan, capabilities)} & set(RULES)
+    return {checker.name for checker in checkers_for(filled(plan), capabilities)} & set(RULES)
 
 
 def test_every_rule_is_about_a_checker() -> None:

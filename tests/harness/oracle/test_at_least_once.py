@@ -32,6 +32,7 @@ from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSi
 from barrier_tck.harness.system.system_under_test import Capability
 from barrier_tck.harness.trial.trial_run import execute
 from barrier_tck.harness.workloads.keyed_totals import KeyedTotals
+from barrier_tck.harness.workloads.workload_names import filled
 
 Output = list[dict[str, Any]]
 
@@ -264,7 +265,7 @@ def test_a_surplus_is_the_sum_of_prefixes_count_and_values_together() -> None:
 
 
 def names(plan: TrialPlan) -> list[str]:
-    return [checker.name for checker in checkers_for(plan, [Capability.SNAPSHOT_INSPECTION])]
+    return [checker.name for checker in checkers_for(filled(plan), [Capability.SNAPSHOT_INSPECTION])]
 
 
 def test_the_mode_chooses_the_checkers() -> None:

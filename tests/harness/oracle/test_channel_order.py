@@ -15,6 +15,7 @@ from barrier_tck.harness.plan.trial_plan import CheckpointingMode, CheckpointPla
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
 from barrier_tck.harness.workloads.keyed_totals import KeyedTotals
+from barrier_tck.harness.workloads.workload_names import filled
 from tests.harness.oracle.oracle_histories import a_context, a_plan, input_of, right_output
 
 PLAN = a_plan(workload=WorkloadPlan(batches=4, batch_records=2, keys=1))
@@ -67,7 +68,7 @@ def test_rows_of_no_record_are_left_to_another_checker() -> None:
 def test_order_is_judged_only_where_channels_promise_it_and_nothing_comes_twice() -> None:
     def judged(mode: CheckpointingMode, *capabilities: Capability) -> bool:
         plan = msgspec.structs.replace(PLAN, checkpoints=CheckpointPlan(mode=mode))
-        return "channel-order" in [checker.name for checker in checkers_for(plan, capabilities)]
+        return "channel-order" in [checker.name for checker in checkers_for(filled(plan), capabilities)]
 
     assert judged("exactly_once", Capability.FIFO_CHANNELS)
     assert not judged("exactly_once")

@@ -18,6 +18,7 @@ from barrier_tck.harness.record.records import TrialRecord
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
 from barrier_tck.harness.trial.trial_run import run_trial
+from barrier_tck.harness.workloads.workload_names import filled
 from tests.harness.fake_system import CrashingChecker
 from tests.harness.oracle.foreign_system import SALT, WORDINGS, ForeignSystem, Stage, Wording
 
@@ -345,7 +346,11 @@ def played(scenario: Scenario, words: Wording, directory: Path) -> TrialRecord:
         faults=tuple(ScheduledFault(KillWorker(words.victim), At(time)) for time in scenario.kills_ms),
     )
     system = ForeignSystem(scenario.script, words, scenario.capabilities)
-    own = (*checkers_for(plan, system.capabilities), CrashingChecker()) if scenario.own_checker else None
+    own = (
+        (*checkers_for(filled(plan), system.capabilities), CrashingChecker())
+        if scenario.own_checker
+        else None
+    )
     return run_trial(plan, system, directory, own)
 
 

@@ -14,6 +14,7 @@ from barrier_tck.harness.record.records import TrialSummary
 from barrier_tck.harness.record.stored import StoredCheckpoint, StoredFile, StoredOperator, StoredPart
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
+from barrier_tck.harness.workloads.workload_names import filled
 from tests.harness.oracle.oracle_histories import a_context, a_plan
 
 FULL, INCREMENT = "job/shared/chk-1/full", "job/shared/chk-2/increment"
@@ -84,9 +85,11 @@ def test_what_a_job_left_that_did_not_finish_is_not_judged() -> None:
 
 
 def test_it_judges_plans_with_incremental_checkpoints_only() -> None:
-    names = [checker.name for checker in checkers_for(PLAN, frozenset(Capability))]
+    names = [checker.name for checker in checkers_for(filled(PLAN), frozenset(Capability))]
     assert SharedFilesKept.name in names
-    assert SharedFilesKept.name not in [one.name for one in checkers_for(a_plan(), frozenset(Capability))]
+    assert SharedFilesKept.name not in [
+        one.name for one in checkers_for(filled(a_plan()), frozenset(Capability))
+    ]
 
 
 def test_a_campaign_of_increments_must_have_seen_some() -> None:

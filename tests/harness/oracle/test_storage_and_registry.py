@@ -20,6 +20,7 @@ from barrier_tck.harness.record.records import FaultRecord
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.support.errors import UsageError
 from barrier_tck.harness.system.system_under_test import Capability
+from barrier_tck.harness.workloads.workload_names import filled
 from tests.harness.oracle.oracle_histories import Book, a_context, a_plan
 
 ALL = frozenset(Capability)
@@ -133,7 +134,7 @@ def test_storage_that_is_not_shown_is_unknown() -> None:
 
 
 def names(plan: TrialPlan, capabilities: Iterable[Capability] = ALL) -> set[str]:
-    return {checker.name for checker in checkers_for(plan, frozenset(capabilities))}
+    return {checker.name for checker in checkers_for(filled(plan), frozenset(capabilities))}
 
 
 def test_a_system_that_shows_everything_is_judged_on_everything() -> None:
@@ -178,4 +179,4 @@ def test_without_checkpointing_no_checkpoint_is_judged() -> None:
 
 def test_an_unknown_workload_is_refused() -> None:
     with pytest.raises(UsageError, match="keyed-totals"):
-        checkers_for(a_plan(workload=WorkloadPlan(name="keyed-total")), ALL)
+        checkers_for(filled(a_plan(workload=WorkloadPlan(name="keyed-total"))), ALL)

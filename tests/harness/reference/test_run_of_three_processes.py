@@ -25,7 +25,13 @@ from barrier_tck.harness.plan.job_graph import (
     Spread,
     VertexPlan,
 )
-from barrier_tck.harness.plan.trial_plan import CheckpointPlan, NetworkPlan, TrialPlan, WorkloadPlan
+from barrier_tck.harness.plan.trial_plan import (
+    CheckpointPlan,
+    FilledPlan,
+    NetworkPlan,
+    TrialPlan,
+    WorkloadPlan,
+)
 from barrier_tck.harness.record.history import End, History
 from barrier_tck.harness.record.operations import Acknowledged, AttemptStarted, MessagesObserved
 from barrier_tck.harness.record.records import TrialRecord
@@ -118,7 +124,7 @@ class Keeping(ReferenceSimulated):
 
     history: History
 
-    def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
+    def run(self, plan: FilledPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
         """Run it."""
         outcome = super().run(plan, nemesis, directory)
         self.history = outcome.history

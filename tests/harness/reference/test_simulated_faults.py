@@ -40,6 +40,7 @@ from barrier_tck.harness.reference.simulated.world import SimulatedWorld
 from barrier_tck.harness.system.system_under_test import TrialOutcome
 from barrier_tck.harness.trial.nemesis import Nemesis
 from barrier_tck.harness.trial.trial_run import run_trial
+from barrier_tck.harness.workloads.workload_names import filled
 from barrier_tck.reference_impl.protocol.heartbeats import FailureDetector
 
 TAKEN = After(ProtocolPoint.SNAPSHOT_TAKEN, "totals[0]", 2)
@@ -51,7 +52,7 @@ def planned(fault: Fault, trigger: After | At = TAKEN, **changes: Any) -> TrialP
 
 
 def run(plan: TrialPlan, directory: Path) -> TrialOutcome:
-    return ReferenceSimulated().run(plan, Nemesis(plan.faults), directory)
+    return ReferenceSimulated().run(filled(plan), Nemesis(plan.faults), directory)
 
 
 def judged(plan: TrialPlan, directory: Path) -> TrialRecord:

@@ -42,6 +42,7 @@ from barrier_tck.harness.support import work_directories
 from barrier_tck.harness.system.system_under_test import TrialOutcome
 from barrier_tck.harness.trial.nemesis import Nemesis
 from barrier_tck.harness.trial.trial_run import run_trial
+from barrier_tck.harness.workloads.workload_names import filled
 from barrier_tck.reference_impl.ids import SubtaskId
 from barrier_tck.reference_impl.runtime_errors import StorageError
 
@@ -51,7 +52,7 @@ PLAN = TrialPlan(faults=(KILL,))
 
 
 def run(plan: TrialPlan, directory: Path) -> TrialOutcome:
-    return ReferenceSimulated().run(plan, Nemesis(plan.faults), directory)
+    return ReferenceSimulated().run(filled(plan), Nemesis(plan.faults), directory)
 
 
 # --- determinism --------------------------------------------------------------------------------------------

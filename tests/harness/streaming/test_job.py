@@ -48,6 +48,7 @@ from barrier_tck.harness.system.system_names import open_system, reference_of
 from barrier_tck.harness.system.system_under_test import Capability
 from barrier_tck.harness.trial.plan_check import check_plan
 from barrier_tck.harness.trial.trial_run import checkers_of
+from barrier_tck.harness.workloads.workload_names import filled
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLES = ROOT / "examples" / "my_streaming_job"
@@ -120,13 +121,13 @@ def test_a_directory_gives_no_more_batches_than_it_has_files(tmp_path: Path) -> 
 
 
 def test_the_output_is_judged_by_the_batch_and_by_no_model_of_the_workload() -> None:
-    names = [checker.name for checker in checkers_of(TrialPlan(), StructuredStreaming(job))]
+    names = [checker.name for checker in checkers_of(filled(TrialPlan()), StructuredStreaming(job))]
     assert names == ["progress", "faults-fired", "committed-output"]
 
 
 def test_state_is_judged_if_the_job_says_what_it_keeps() -> None:
     keeps = replace(job, state=QueryState(of=same))
-    assert [checker.name for checker in checkers_of(TrialPlan(), StructuredStreaming(keeps))][-1] == (
+    assert [checker.name for checker in checkers_of(filled(TrialPlan()), StructuredStreaming(keeps))][-1] == (
         StateInBetween.name
     )
 
@@ -181,7 +182,7 @@ def drawn(system: StructuredStreaming, number: int, **section: Any) -> list[Tria
     """Plans of a campaign, each of which the system accepts."""
     settings = SystemSection(f"{__name__}:job", section)
     configuration = CampaignConfiguration(system=settings, trials=number, seed=7)
-    plans = list(islice(campaign_plans(configuration, system), number))
+    plans: list[TrialPlan] = list(islice(campaign_plans(configuration, system), number))
     for plan in plans:
         check_plan(plan, system)
     return plans

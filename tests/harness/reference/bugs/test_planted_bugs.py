@@ -26,6 +26,7 @@ from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSi
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.system.broken_recovery import BrokenRecovery
 from barrier_tck.harness.trial.trial_run import run_trial
+from barrier_tck.harness.workloads.workload_names import filled
 
 PLANS = Path(__file__).parents[3] / "plans" / "planted"
 """Smallest plans that show bugs, as ``barrier-tck mutants`` once saved them."""
@@ -103,7 +104,7 @@ def test_the_stored_smallest_plan_of_a_planted_bug_still_shows_it(identifier: st
 def test_every_checker_has_a_planted_bug_that_it_catches_first() -> None:
     plans = [plan for bug in BUGS.values() for plan in islice(bug.plans("simulated"), 1)]
     system = ReferenceSimulated()
-    checkers = {checker.name for plan in plans for checker in checkers_for(plan, system.capabilities)}
+    checkers = {checker.name for plan in plans for checker in checkers_for(filled(plan), system.capabilities)}
     caught_by = {bug.file.checkers[0] for bug in BUGS.values()}
     # No checker: what became of a run that gave no history to judge.
     assert sorted(checkers - set(NEVER_INVALID)) == sorted(caught_by - {"trial-ran"})
