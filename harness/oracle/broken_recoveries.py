@@ -150,7 +150,9 @@ def _of_restore(
         return Vacuity.NOT_COMPARED
     if not any(_reads_on(restored, view) for view in later):
         return Vacuity.INPUT_WAS_READ
-    if any(part.entries for part in restored.state):
+    # What is not keyed (lists) stays when keyed state is dropped.
+    wanted = [part for part in restored.state if part.keyed or broken is not BrokenRecovery.STATE_DROPPED]
+    if any(part.entries for part in wanted):
         return None
     if broken is BrokenRecovery.STATE_DROPPED:
         return Vacuity.NOTHING_KEPT

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -44,7 +44,8 @@ class DrawnPromise(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class BugFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A planted bug."""
 
-    id: str
+    id: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*\Z")]
+    """A plain file name, because plans that show it are saved under it."""
     clause: str
     """The clause that it mainly breaks."""
     description: str

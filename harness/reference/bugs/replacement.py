@@ -20,6 +20,7 @@ import copy
 import dis
 import functools
 import importlib
+import inspect
 import linecache
 import sys
 import types
@@ -35,9 +36,11 @@ from barrier_tck.harness.reference.bugs.patch import (
     patched_sources,
     product_source,
 )
+from barrier_tck.harness.support.errors import UsageProblem
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _ABSENT = object()
+_Cached = type(functools.lru_cache(lambda: None))
 
 
 @dataclass
@@ -88,12 +91,37 @@ _Step = Callable[[], Callable[[], None]]
 
 
 def _do(changes: tuple[Change, ...]) -> ExitStack:
-    """Do all steps or, if one fails, none; return what undoes them."""
+    """Do all steps or, if one fails, none; return what undoes them.
+
+    Whatever a patch's own definitions raise while they are made is a mistake in the patch: PatchProblem.
+    """
     with ExitStack() as undo:
-        for step in _steps(changes):
-            undo.callback(step())
-        _require_names(changes)
+        undo.callback(_clear_caches)  # the last thing to be undone: what was computed with the patch goes
+        try:
+            for step in _steps(changes):
+                undo.callback(step())
+            _require_names(changes)
+        except UsageProblem:
+            raise
+        except Exception as error:
+            places = ", ".join(dict.fromkeys(change.place for change in changes))
+            raise PatchProblem(
+                f"{places}: the patch cannot be put in force: {type(error).__name__}: {error}"
+            ) from error
+        _clear_caches()
         return undo.pop_all()
+
+
+def _clear_caches() -> None:
+    """Empty every cache of functions of the runtime: it may hold results of what a patch changes, or changed."""
+    for name, module in list(sys.modules.items()):
+        if not name.startswith(f"barrier_tck.{ROOT}."):
+            continue
+        for value in list(vars(module).values()):
+            members = vars(value).values() if isinstance(value, type) else ()
+            for one in (value, *members):
+                if isinstance(one, _Cached):
+                    one.cache_clear()
 
 
 @functools.lru_cache(maxsize=256)
@@ -230,9 +258,8 @@ class _Scope:
             ):
                 self._require_same(before, after, ("decorator_list",))
                 function = self._function(before)
-                cached = vars(self._holder)[before.name]
                 built = self._code_for(function, after)
-                self.steps.append(lambda: _recode(function, built, cached))
+                self.steps.append(lambda: _recode(function, built))
             case _, (ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name))):
                 self._assign(name, new)
             case _:
@@ -271,17 +298,19 @@ class _Scope:
         )
 
         def assign() -> Callable[[], None]:
+            # A patch is code, and runs as such: only one that the command line names, or that --trust allows.
             value = eval(code, vars(self.module))
             old = vars(self._holder).get(name, _ABSENT)
             holders = [self._holder]
             if self.owner is None and old is not _ABSENT:
-                # Other modules hold constants under the same name.
+                # Other modules hold constants that they imported under the same name; their own ones stay.
                 holders += [
                     module
                     for module_name, module in list(sys.modules.items())
                     if module_name.startswith("barrier_tck.")
                     and module is not self.module
                     and vars(module).get(name, _ABSENT) is old
+                    and _imports(module, name)
                 ]
             undo = ExitStack()
             for holder in holders:
@@ -293,11 +322,14 @@ class _Scope:
     def _import(self, node: ast.Import | ast.ImportFrom) -> Callable[[], None]:
         before = dict(vars(self.module))
         exec(compile(ast.Module([node], []), self.shown, "exec"), vars(self.module))
-        added = {name for name in vars(self.module) if name not in before}
+        bound = [name for name, value in vars(self.module).items() if before.get(name, _ABSENT) is not value]
 
         def undo() -> None:
-            for name in added:
-                delattr(self.module, name)
+            for name in bound:
+                if name in before:
+                    setattr(self.module, name, before[name])
+                else:
+                    delattr(self.module, name)
 
         return undo
 
@@ -416,6 +448,15 @@ class _Private(ast.NodeVisitor):
         self.generic_visit(node)
 
 
+@functools.lru_cache(maxsize=1024)
+def _imports(module: types.ModuleType, name: str) -> bool:
+    """Return whether a module imports this name from another one."""
+    return any(
+        isinstance(node, ast.ImportFrom) and any((one.asname or one.name) == name for one in node.names)
+        for node in ast.walk(ast.parse(inspect.getsource(module)))
+    )
+
+
 def _by_key(body: Sequence[ast.stmt]) -> Mapping[str, ast.stmt]:
     """Return the statements by what they define; equal statements have equal keys wherever they stand."""
     found: dict[str, ast.stmt] = {}
@@ -467,9 +508,7 @@ def _delete(holder: Any, name: str) -> Callable[[], None]:
     return lambda: setattr(holder, name, old)
 
 
-def _recode(
-    function: types.FunctionType, make: Callable[[], types.FunctionType], cached: Any
-) -> Callable[[], None]:
+def _recode(function: types.FunctionType, make: Callable[[], types.FunctionType]) -> Callable[[], None]:
     """Give a function the code and the defaults of another one."""
     made = make()
     kept = function.__code__, function.__defaults__, function.__kwdefaults__
@@ -477,8 +516,6 @@ def _recode(
     def put(code: types.CodeType, defaults: Any, keyword_defaults: Any) -> None:
         function.__code__, function.__defaults__ = code, defaults
         function.__kwdefaults__ = keyword_defaults
-        if hasattr(cached, "cache_clear"):
-            cached.cache_clear()
 
     put(made.__code__, made.__defaults__, made.__kwdefaults__)
     return lambda: put(*kept)

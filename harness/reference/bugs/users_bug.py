@@ -12,12 +12,14 @@ import msgspec
 from barrier_tck.harness.draw.circumstances import Circumstances
 from barrier_tck.harness.draw.profiles import profile_named
 from barrier_tck.harness.draw.strategies import draw_plan
+from barrier_tck.harness.oracle.catalogue import standard_checkers
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.reference.bugs.bug_file import BugFile, read_bug
 from barrier_tck.harness.reference.bugs.catalogue import is_diff
 from barrier_tck.harness.reference.bugs.patch import changes_of_diff
 from barrier_tck.harness.reference.bugs.replacement import check
-from barrier_tck.harness.support.strict_input import read_text
+from barrier_tck.harness.support.errors import UsageProblem
+from barrier_tck.harness.support.strict_input import nearest, read_text
 from barrier_tck.harness.system.system_under_test import SystemUnderTest
 
 PROFILES = {
@@ -87,10 +89,29 @@ class UsersBug:
 def users_bug(path: Path, system: SystemUnderTest, trials: int, seed: int) -> UsersBug:
     """Read the file of a bug; raises UsageProblem if it is neither form, or does not fit the reference runtime."""
     text = read_text(path)
+    if not text.strip():
+        raise UsageProblem(
+            f"{path} is empty: give a unified diff, or a file like those in harness/reference/bugs"
+        )
     if is_diff(text):
         check(changes_of_diff(text, str(path)))
         return UsersBug(path.stem, text, None, (), trials, seed, system)
     bug = read_bug(text, str(path))
+    _require_known(bug.file, path)
     check(bug.changes)
     fixed = tuple(msgspec.structs.replace(plan, mutant=None) for plan in bug.plans(system.world))
     return UsersBug(bug.id, text, bug.file, fixed, trials, seed, system)
+
+
+def _require_known(file: BugFile, path: Path) -> None:
+    """Raise UsageProblem for a clause or a checker that there is not: nothing could catch such a bug."""
+    checkers = standard_checkers()
+    clauses = {clause: None for checker in checkers for clause in checker.speaks_for}
+    if file.clause not in clauses:
+        raise UsageProblem(
+            f"{path}: no checker speaks for clause {file.clause!r}{nearest(file.clause, clauses)}"
+        )
+    names = {checker.name: None for checker in checkers}
+    for name in file.checkers:
+        if name not in names:
+            raise UsageProblem(f"{path}: checkers: there is no checker {name!r}{nearest(name, names)}")

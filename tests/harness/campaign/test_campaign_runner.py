@@ -299,7 +299,7 @@ def test_a_job_without_a_shuffle_owes_no_duplicates_in_either_mode(tmp_path: Pat
 
 
 def test_duplicates_on_drawn_graphs_are_counted_too(tmp_path: Path) -> None:
-    graphs = {"trials": 40, "profile": "graphs", "checkpoints": {"mode": "at_least_once"}, "controls": 0}
+    graphs = {"trials": 40, "profile": "graphs", "checkpoints": {"mode": "at_least_once"}}
     record = run_campaign(configuration(**graphs), ReferenceSimulated(), tmp_path / "run")
     [finding] = record.findings
     assert (record.verdict, finding.verdict) == (Verdict.VALID, Verdict.VALID)

@@ -91,6 +91,13 @@ def test_without_state_only_what_is_read_again_shows() -> None:
     assert [shown[how] for how in RESTORING] == ["", Vacuity.NOTHING_KEPT.value]
 
 
+def test_dropped_keyed_state_does_not_show_where_only_lists_are_kept() -> None:
+    lists = tuple(msgspec.structs.replace(part, keyed=False) for part in view(1, 2).state)
+    assert any(part.entries for part in lists)
+    shown = chances(recovered(), msgspec.structs.replace(view(1, 2), state=lists), view(2, 4, 2))
+    assert [shown[how] for how in RESTORING] == ["", Vacuity.NOTHING_KEPT.value]
+
+
 def test_what_no_checker_speaks_for_does_not_show() -> None:
     of_rec_2 = (Finding("one", ("REC-2",), Verdict.VALID, ""),)
     shown = chances(recovered(), view(1, 2), view(2, 4, 2), judged=of_rec_2)

@@ -21,6 +21,7 @@ from barrier_tck.reference_impl.operators import encoding, job, sinks
 from barrier_tck.reference_impl.operators.sinks import TransactionalFileSink
 from barrier_tck.reference_impl.protocol.key_groups import owner_of
 from barrier_tck.reference_impl.protocol.restarts import ExponentialDelay
+from barrier_tck.reference_impl.storage import checkpoint_storage, savepoints
 
 RECOVERY = "operators/sinks.py::TransactionalFileSink._recover_and_commit"
 COMMIT = "self.commit(transactions)"
@@ -65,6 +66,9 @@ def test_lines_are_replaced_where_they_are_whatever_their_indentation() -> None:
         ),
         (change_at("config.py::JobConfig", "", "more: int = 0"), "fields of a data class"),
         (change_at("operators/sinks.py", "", "raise SystemExit"), "cannot be added"),
+        (change_at("operators/sinks.py", "", "_NONE = 1 // 0"), "cannot be put in force: ZeroDivisionError"),
+        (change_at("operators/sinks.py", "", "_NONE = nobody"), "cannot be put in force: NameError"),
+        (change_at("operators/sinks.py", "", "import nobody"), "cannot be put in force: ModuleNotFoundError"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -165,3 +169,57 @@ def test_a_traceback_shows_the_patched_lines() -> None:
     entry = caught.traceback[-1]
     assert str(entry.path).endswith("operators/sinks.py with a patch>")
     assert sinks.__name__ == entry.frame.f_globals["__name__"]
+
+
+def test_every_hunk_of_a_diff_is_a_change() -> None:
+    second = """\
+@@ -9,2 +9,2 @@
+ class NoSink:
+-    never there
++    nor here
+"""
+    changes = changes_of_diff(DIFF + second, "a.diff")
+    assert [change.after.split()[-1] for change in changes] == ["self.commit(transactions[1:])", "here"]
+
+
+def test_nothing_that_was_computed_with_a_patch_stays_in_a_cache_nor_hides_it() -> None:
+    keys = [encoding.encode_key((number,)) for number in range(50)]
+    before = [encoding.group_of_encoded(key, 128) for key in keys]
+    change = change_at(
+        "operators/encoding.py::_mix", "return value ^ (value >> 31)", "return value ^ (value >> 31) ^ _MASK"
+    )
+    with in_force([change]):
+        assert all(
+            encoding.group_of_encoded(key, 128) != group for key, group in zip(keys, before, strict=True)
+        )
+    assert [encoding.group_of_encoded(key, 128) for key in keys] == before
+
+
+def test_a_name_that_an_import_binds_anew_is_as_before_afterwards() -> None:
+    old = vars(encoding)["crc32"]
+    with in_force([change_at("operators/encoding.py", "", "from binascii import hexlify as crc32")]):
+        assert vars(encoding)["crc32"] is not old
+    assert vars(encoding)["crc32"] is old
+
+
+def test_a_constant_that_another_module_defines_for_itself_stays() -> None:
+    assert vars(checkpoint_storage)["_METADATA"] == vars(savepoints)["_METADATA"]
+    own = vars(savepoints)["_METADATA"]
+    line = f"_METADATA = {vars(checkpoint_storage)['_METADATA']!r}".replace("'", '"')
+    with in_force([change_at("storage/checkpoint_storage.py", line, '_METADATA = "other"')]):
+        assert vars(checkpoint_storage)["_METADATA"] == "other"
+        assert vars(savepoints)["_METADATA"] == own
+
+
+def test_defaults_are_patched_and_afterwards_the_products() -> None:
+    def default() -> object:
+        return inspect.signature(job.StreamJob.source).parameters["parallelism"].default
+
+    change = change_at(
+        "operators/job.py::StreamJob.source",
+        'def source(self, source: Source, parallelism: int = 1, name: str = "source") -> Stream:',
+        'def source(self, source: Source, parallelism: int = 2, name: str = "source") -> Stream:',
+    )
+    with in_force([change]):
+        assert default() == 2
+    assert default() == 1

@@ -1,0 +1,83 @@
+"""A bug of somebody's own: its plans carry it, its names are checked, and nothing else than its text identifies it."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from barrier_tck.harness.reference.bugs.catalogue import bugs_of_runtime, changes_of, digest_of
+from barrier_tck.harness.reference.bugs.users_bug import UsersBug, users_bug
+from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
+from barrier_tck.harness.support.errors import UsageProblem
+from tests.harness.reference.bugs.test_patch import DIFF
+
+FILE = """\
+id = "MY-01"
+clause = "SNK-1"
+description = "The first transaction is not committed again."
+
+[[change]]
+at = "operators/sinks.py::TransactionalFileSink._recover_and_commit"
+before = "self.commit(transactions)"
+after = "self.commit(transactions[1:])"
+"""
+
+
+def read(tmp_path: Path, text: str, seed: int = 0) -> UsersBug:
+    path = tmp_path / "mine.txt"
+    path.write_text(text)
+    return users_bug(path, ReferenceSimulated(), 5, seed)
+
+
+@pytest.mark.parametrize("text", [FILE, DIFF], ids=["file", "diff"])
+def test_every_plan_carries_the_patch_and_so_the_bug(text: str, tmp_path: Path) -> None:
+    bug = read(tmp_path, text)
+    plans = [bug.planted_in(plan) for plan in bug.plans("simulated")]
+    assert len(plans) == 5
+    for plan in plans:
+        (change,) = changes_of(plan)
+        assert change.file == "operators/sinks.py"
+        assert "transactions[1:]" in change.after
+
+
+def test_plans_are_drawn_from_the_seed_that_is_given(tmp_path: Path) -> None:
+    first, again, other = (list(read(tmp_path, FILE, seed).plans("simulated")) for seed in (1, 1, 100))
+    assert first == again != other
+
+
+def test_on_spark_plans_of_profiles_for_spark_are_tried(tmp_path: Path) -> None:
+    bug = read(tmp_path, FILE)
+    assert list(islice(bug.plans("spark"), 3)) != list(islice(bug.plans("simulated"), 3))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("MY-01", "../evil", "id"),
+        ("MY-01", "a/b", "id"),
+        ("MY-01", "..", "id"),
+        ("SNK-1", "NOPE-9", "no checker speaks for clause 'NOPE-9'"),
+        ("SNK-1", "SNK-l", "did you mean"),
+        ('clause = "SNK-1"', 'clause = "SNK-1"\ncheckers = ["nosuch"]', "no checker 'nosuch'"),
+        (FILE, "  \n", "is empty"),
+    ],
+)
+def test_what_could_never_be_caught_or_saved_is_refused(
+    old: str, new: str, problem: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageProblem, match=problem):
+        read(tmp_path, FILE.replace(old, new))
+
+
+def test_a_checker_speaks_for_the_clause_of_every_planted_bug_that_campaigns_find(tmp_path: Path) -> None:
+    for bug in bugs_of_runtime().values():
+        read(tmp_path, FILE.replace("SNK-1", bug.clause))
+
+
+def test_patches_that_differ_anywhere_have_different_digests() -> None:
+    assert digest_of(FILE) != digest_of(FILE + "#")
+    assert digest_of("#" + FILE) != digest_of(FILE)
+    middle = len(FILE) // 2
+    assert digest_of(FILE) != digest_of(FILE[:middle] + "#" + FILE[middle:])
