@@ -73,6 +73,10 @@ class MutantResult(msgspec.Struct, frozen=True):
     shrinking_runs: int = 0
     replays: bool | None = None
     """Whether the saved plan gave INVALID again, from the same checker."""
+    replay_runs: int = 0
+    """How many runs of the saved plan that took."""
+    replay_runs_max: int = 0
+    """After how many runs it would have been given up: 1 in a system with DETERMINISTIC_REPLAY."""
 
 
 def choose(mutants: dict[str, PlantedBug], only: Sequence[str], world: str) -> tuple[PlantedBug, ...]:
@@ -92,17 +96,21 @@ def hunt(
     system: SystemUnderTest,
     directory: Path,
     checkers: Sequence[Checker] | None = None,
+    replays_max: int = 1,
 ) -> MutantResult:
     """Run a planted bug's plans until one is INVALID by the bug's clause; shrink, save and replay that plan.
 
-    A trial that is INVALID only for another reason does not count, because the suite should recognise the bug.
+    A trial that is INVALID only for another reason does not count, because the suite should recognise the bug. Without
+    DETERMINISTIC_REPLAY the same plan may miss the interleaving that shows the bug, so the saved one is run up to
+    ``replays_max`` times.
     """
     started = time.monotonic()
     trials, failing = _first_invalid(mutant, system, directory, checkers)
     if failing is None:
         return MutantResult(mutant.id, False, mutant.clause, trials, time.monotonic() - started)
     plan, runs = failing.plan, 0
-    if Capability.DETERMINISTIC_REPLAY in system.capabilities:
+    deterministic = Capability.DETERMINISTIC_REPLAY in system.capabilities
+    if deterministic:
         smallest = shrink_failure(failing, system, directory, checkers, clause=mutant.clause)
         if smallest is not None:
             plan, runs = smallest.plan, smallest.runs
@@ -113,6 +121,8 @@ def hunt(
     plan = msgspec.structs.replace(plan, note=note)
     path = directory / f"{mutant.id}.json"
     write_atomically(path, to_json(plan).encode())
+    replays_max = 1 if deterministic else replays_max
+    replayed_in = _replayed_in(replays_max, path, plan, checker, mutant.clause, system, directory, checkers)
     return MutantResult(
         id=mutant.id,
         caught=True,
@@ -125,7 +135,9 @@ def hunt(
         plan=path.name,
         faults=len(plan.faults),
         shrinking_runs=runs,
-        replays=_replays(path, plan, checker, mutant.clause, system, directory, checkers),
+        replays=replayed_in is not None,
+        replay_runs=replayed_in or replays_max,
+        replay_runs_max=replays_max,
     )
 
 
@@ -146,7 +158,8 @@ def _first_invalid(
     return trials, None
 
 
-def _replays(
+def _replayed_in(
+    runs_max: int,
     path: Path,
     plan: TrialPlan,
     checker: str,
@@ -154,9 +167,12 @@ def _replays(
     system: SystemUnderTest,
     directory: Path,
     checkers: Sequence[Checker] | None,
-) -> bool:
-    """Return whether the saved plan fails again; in a deterministic system also whether both runs take the same
-    steps."""
+) -> int | None:
+    """Return in which run the saved plan fails again, from 1 on; None if it fails in none of ``runs_max``.
+
+    In a deterministic system, raises NondeterminismError if two runs do not take the same steps.
+    """
     if Capability.DETERMINISTIC_REPLAY in system.capabilities:
         replay(ReplaySource(path, plan), system, checkers)
-    return fails_likewise(system, checker, directory, checkers, clause)(plan)
+    fails = fails_likewise(system, checker, directory, checkers, clause)
+    return next((run for run in range(1, runs_max + 1) if fails(plan)), None)

@@ -68,6 +68,7 @@ def mutants(
     """
     from barrier_tck.harness.campaign.mutant_hunt import choose, hunt
     from barrier_tck.harness.record.run_directory import make_output_directory, new_run_path
+    from barrier_tck.harness.reference.bugs.bug_file import SEEDS
     from barrier_tck.harness.reference.bugs.catalogue import bugs_of_runtime
     from barrier_tck.harness.reference.bugs.users_bug import users_bug
     from barrier_tck.harness.support.strict_input import nearest
@@ -91,9 +92,9 @@ def mutants(
         make_output_directory(path)
         start(system)
         for mutant in chosen:
-            result = hunt(mutant, system, path)
+            result = hunt(mutant, system, path, replays_max=SEEDS[world])
             results.append(result)
-            _print_mutant(console, result, path)
+            print_mutant(console, result, path)
     caught = sum(result.caught for result in results)
     summary = {
         "caught": caught,
@@ -108,18 +109,26 @@ def mutants(
     raise typer.Exit(0 if complete else EXIT_CODES[Verdict.INVALID])
 
 
-def _print_mutant(console: Console, result: MutantResult, path: Path) -> None:
+def print_mutant(console: Console, result: MutantResult, path: Path) -> None:
     """Print what became of one planted bug."""
     clause = f" ({result.clause})" if result.clause is not None else ""
     if not result.caught:
         console.print(f"{result.id} MISSED in {result.trials} trials{clause}", markup=False)
         return
-    replays = "replays" if result.replays else "DOES NOT REPLAY"
     clauses = result.clause or ", ".join(result.clauses)
     console.print(
         f"{result.id} caught by {result.checker} in trial {result.trials} after {result.seconds:.1f} s "
-        f"({clauses}); {result.faults} faults left, {replays}: {path / (result.plan or '')}",
+        f"({clauses}); {result.faults} faults left, {_replays(result)}: {path / (result.plan or '')}",
         markup=False,
     )
     if result.also:
         console.print(f"  also: {', '.join(result.also)}", markup=False)
+
+
+def _replays(result: MutantResult) -> str:
+    """Say whether the saved plan showed the bug again, and where runs of one plan may differ also in which run."""
+    if not result.replays:
+        return "DOES NOT REPLAY" + (f" in {result.replay_runs} runs" if result.replay_runs > 1 else "")
+    if result.replay_runs_max == 1:
+        return "replays"
+    return f"replayed in run {result.replay_runs} of {result.replay_runs_max}"

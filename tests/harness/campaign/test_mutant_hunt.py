@@ -1,0 +1,61 @@
+"""Hunting planted bugs: what is said of one that is caught, and how often a saved plan is run. Grain: whole trials."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from barrier_tck.harness.campaign.mutant_hunt import hunt
+from barrier_tck.harness.cli import mutants_command
+from barrier_tck.harness.cli.printing import console_for
+from barrier_tck.harness.plan.trial_plan import FilledPlan
+from barrier_tck.harness.reference.bugs.catalogue import planted_bugs
+from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
+from barrier_tck.harness.system.system_under_test import Capability, NemesisHooks, TrialOutcome
+
+BUG = planted_bugs()["SO-02"]
+"""Its first plan shows it in each run."""
+
+
+class RealTime(ReferenceSimulated):
+    """A system in which a plan may take another course each time: some of its runs do not show the bug."""
+
+    capabilities = ReferenceSimulated.capabilities - {Capability.DETERMINISTIC_REPLAY}
+
+    def __init__(self, misses: Collection[int]) -> None:
+        super().__init__()
+        self.runs = 0
+        self._misses = misses
+
+    def run(self, plan: FilledPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
+        self.runs += 1
+        if self.runs in self._misses:
+            plan = msgspec.structs.replace(plan, mutant=None)
+        return super().run(plan, nemesis, directory)
+
+
+@pytest.mark.parametrize(
+    ("misses", "runs", "said"),
+    [
+        ((), 1, "replayed in run 1 of 4"),
+        ((2, 3), 3, "replayed in run 3 of 4"),
+        (range(2, 6), 4, "DOES NOT REPLAY in 4 runs"),
+    ],
+)
+def test_in_real_time_a_saved_plan_is_run_until_it_fails_again_or_as_often_as_seeds_are_tried(
+    misses: Collection[int], runs: int, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    system = RealTime(misses)
+    result = hunt(BUG, system, tmp_path, replays_max=4)
+    assert (result.caught, result.replay_runs, result.replays) == (True, runs, "DOES NOT" not in said)
+    assert system.runs == 1 + runs
+    mutants_command.print_mutant(console_for(False), result, tmp_path)
+    assert said in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_deterministic_system_has_one_run_to_fail_again(tmp_path: Path) -> None:
+    result = hunt(BUG, ReferenceSimulated(), tmp_path, replays_max=4)
+    assert (result.replays, result.replay_runs, result.replay_runs_max) == (True, 1, 1)
