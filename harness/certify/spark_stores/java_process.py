@@ -16,6 +16,7 @@ from typing import Any
 from py4j.java_gateway import GatewayClient, GatewayParameters, JavaGateway
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError, get_return_value, is_error
 
+from barrier_tck.harness.certify.spark_stores.damaged_files import FileWatch
 from barrier_tck.harness.cluster.class_archive import classes_for
 from barrier_tck.harness.cluster.java import find_java
 from barrier_tck.harness.support.errors import EnvironmentProblem
@@ -143,6 +144,12 @@ class JavaProcess:
             if _NO_REPLY.fullmatch(str(error).strip()) or self._gone():
                 raise self._died() from error
             raise Raised(str(error).splitlines()[0]) from error
+
+    def kill_at_file(self, directory: Path, count: int) -> FileWatch:
+        """Kill it with SIGKILL when so many files have appeared below a directory; returns the started watch."""
+        watch = FileWatch(directory, count, self._process.kill)
+        watch.start()
+        return watch
 
     def kill_after(self, delay_s: float) -> threading.Timer:
         """Kill it with SIGKILL after a delay, from another thread; returns the started timer."""

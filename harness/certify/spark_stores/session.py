@@ -379,7 +379,11 @@ class StoreSession:
             self.processes.kill()
         else:
             executor = self._executor(step.executor).executor
-            timer = self.processes.kill_after(self._took_s[step.moment] * step.permille / 1000)
+            kill = (
+                self.processes.kill_at_file(self.checkpoints, step.files)
+                if step.files
+                else self.processes.kill_after(self._took_s[step.moment] * step.permille / 1000)
+            )
             try:
                 if doubtful is None:
                     executor.maintain()
@@ -391,7 +395,7 @@ class StoreSession:
                 if error.hung:
                     raise
             finally:
-                timer.join()
+                kill.join()
                 self.processes.kill()
         for one in self._open.values():
             if one.batch is not None:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
+from barrier_tck.harness.certify.spark_stores.damaged_files import FileWatch
 from barrier_tck.harness.certify.spark_stores.executor import StoreExecutor
 from barrier_tck.harness.certify.spark_stores.java_process import JavaProcess
 from barrier_tck.harness.certify.spark_stores.layouts import StoreLayout
@@ -98,6 +99,10 @@ class StoreProcesses:
     def kill_after(self, delay_s: float) -> threading.Timer:
         """Kill the JVM with SIGKILL after a delay; ``kill`` then says whether this is how it ended."""
         return self._running().kill_after(delay_s)
+
+    def kill_at_file(self, checkpoints: Path, count: int) -> FileWatch:
+        """Kill the JVM with SIGKILL as soon as so many files have appeared in a checkpoint directory."""
+        return self._running().kill_at_file(checkpoints, count)
 
     def replace(self) -> None:
         """End the JVM, whatever state it is in; the next executor gets a new one."""

@@ -37,6 +37,12 @@ _ANYWHERE = st.sampled_from([0, 1, steps.FRESH])
 _FAMILIES = st.integers(0, 2)
 _BACK = st.integers(0, 1)
 
+_KILLED = (
+    *(("commit", 0), ("commit", 0), ("commit", 1), ("commit", 1), ("commit", 2)),
+    *(("maintenance", 0), ("maintenance", 0), ("maintenance", 1), ("now", 0)),
+)
+"""In which call a JVM is killed, and at which of its files; 0 is after a time, which means another place each time."""
+
 _MOVES: dict[str, st.SearchStrategy[steps.AnyStep]] = {
     "put": st.builds(steps.PutRow, _EXECUTORS, _FAMILIES, _KEYS, _VALUES),
     "merge": st.builds(steps.MergeRow, _EXECUTORS, _FAMILIES, st.one_of(_COMMON, _COMMON, _KEYS), _VALUES),
@@ -56,9 +62,9 @@ _MOVES: dict[str, st.SearchStrategy[steps.AnyStep]] = {
     "reopen": st.builds(steps.ReloadProvider, _EXECUTORS),
     "check": st.builds(steps.CompareVersion, _ANYWHERE, _BACK),
     "kill": st.builds(
-        steps.KillJvm,
+        lambda executor, aim, permille: steps.KillJvm(executor, aim[0], permille, aim[1]),
         _EXECUTORS,
-        st.sampled_from(["commit", "commit", "maintenance", "now"]),
+        st.sampled_from(_KILLED),
         st.integers(0, 1_100),
     ),
     "damage": st.builds(
@@ -413,7 +419,7 @@ STORE_PROPERTIES: tuple[StoreProperty, ...] = (
         "can be run again.",
         "put put put remove commit commit maintain",
         fault="kill",
-        examples=8,
+        examples=10,
         needs=("kill", "commit"),
     ),
     _property(

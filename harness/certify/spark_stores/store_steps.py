@@ -151,6 +151,8 @@ class KillJvm(msgspec.Struct, frozen=True, tag="kill"):
     """``now``, ``commit`` or ``maintenance``."""
     permille: int = 0
     """When the signal is sent after the call's begin, as a share of the time that the last such call took."""
+    files: int = 0
+    """Unless 0, the signal is sent as soon as the call has made so many files in storage, however long that takes."""
 
 
 class DamageFile(msgspec.Struct, frozen=True, tag="damage"):
@@ -208,6 +210,8 @@ def description_of(step: AnyStep) -> str:
             return f"storage: {how} file {file}{cut}, load every retained version, undo"
         case KillJvm(moment="now"):
             return "kill the JVM"
+        case KillJvm(files=files) if files:
+            return f"{_who(step.executor)}: {step.moment}, and kill the JVM when file {files} of it appears"
         case KillJvm():
             return (
                 f"{_who(step.executor)}: {step.moment}, and kill the JVM after {step.permille / 10:g} % of it"

@@ -114,6 +114,8 @@ class Machine:
         self.started, self.remaining_s = 1, 1_000.0
         self.target = store_target("spark:hdfs")
         self.dies = False
+        self.dies_behind = 0
+        """After how many more writes everything ends; 0 if it does not."""
         self.families: tuple[Family, ...] = ()
         self._numbers = itertools.count()
         self.new_checkpoints()
@@ -141,20 +143,30 @@ class Machine:
         return self.writes
 
     def kill(self) -> None:
-        self.dies = False
+        self.dies, self.dies_behind = False, 0
 
     def replace(self) -> None:
-        self.dies = False
+        self.kill()
 
     def kill_after(self, delay_s: float) -> SimpleNamespace:
         """Let the next write be the last thing that is tried, and fail."""
         self.dies = True
         return SimpleNamespace(join=lambda: None)
 
+    def kill_at_file(self, checkpoints: Path, count: int) -> SimpleNamespace:
+        """Let as many writes as this succeed, and the last of them be the last thing that is done."""
+        self.dies_behind = count
+        return SimpleNamespace(join=lambda: None)
+
     def write(self, file: Path, text: str) -> None:
         """Write a file into storage: whole, or not at all."""
         if self.dies:
             raise Died("the JVM is gone")
+        if self.dies_behind:
+            self.dies_behind -= 1
+            if not self.dies_behind:
+                file.write_text(text)
+                raise Died("the JVM is gone")
         for token in sorted(self.writes.directory.glob("token-*")):
             token.unlink()
             trouble = token.name.split(".")[1]
@@ -380,6 +392,15 @@ class LeavesAHalf(Store):
             raise
 
 
+class PublishesInTwoParts(Store):
+    """A version is there with its first rows before it is there with all of them."""
+
+    def commit(self) -> int:
+        half = {name: dict(list(entries.items())[:-1]) for name, entries in self.content.items()}
+        self.save(self.version + 1, half)
+        return super().commit()
+
+
 MISTAKES: tuple[type[Store], ...] = (
     GivesARowTwice,
     MissesARow,
@@ -411,5 +432,6 @@ MISTAKES: tuple[type[Store], ...] = (
     SpoilsTheBase,
     DiesAndDeletes,
     LeavesAHalf,
+    PublishesInTwoParts,
 )
 """All that are wrong."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +15,7 @@ import pytest
 from barrier_tck.harness.certify.certificate import Certificate, PropertyOutcome, achieved
 from barrier_tck.harness.certify.spark_stores import planted_stores, promises, store_suite
 from barrier_tck.harness.certify.spark_stores import store_steps as steps
-from barrier_tck.harness.certify.spark_stores.damaged_files import HOW, damaged, storage_files
+from barrier_tck.harness.certify.spark_stores.damaged_files import HOW, FileWatch, damaged, storage_files
 from barrier_tck.harness.certify.spark_stores.executor import Pair
 from barrier_tck.harness.certify.spark_stores.layouts import CAPABILITIES, LAYOUTS, PLAIN, Family, Key
 from barrier_tck.harness.certify.spark_stores.planted_stores import (
@@ -115,6 +116,22 @@ def test_a_damaged_file_is_damaged_and_then_whole_again(tmp_path: Path, how: str
                 file.read_bytes()
     assert file.read_bytes() == b"0123456789" and checksum.read_bytes() == b"crc"
     assert storage_files(tmp_path) == {"1.delta": 10}
+
+
+def test_what_waits_for_a_file_acts_when_it_has_appeared_and_not_before(tmp_path: Path) -> None:
+    (tmp_path / "1.delta").write_text("one")
+    appeared, never = threading.Event(), threading.Event()
+    watch, other = FileWatch(tmp_path, 1, appeared.set), FileWatch(tmp_path, 2, never.set)
+    watch.start()
+    other.start()
+    (tmp_path / "1.delta").write_text("longer")
+    (tmp_path / ".2.delta.tmp").write_text("two")
+    assert not appeared.wait(0.05)
+    (tmp_path / ".2.delta.tmp").rename(tmp_path / "2.delta")
+    assert appeared.wait(10)
+    watch.join()
+    other.join()
+    assert not never.is_set()
 
 
 class PretendedExecutor:

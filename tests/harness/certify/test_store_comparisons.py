@@ -51,6 +51,7 @@ from tests.harness.certify.pretended_stores import (
     MergesOnce,
     MissesARow,
     OpensTheNewest,
+    PublishesInTwoParts,
     RangesBehindTheStart,
     RangesToTheEnd,
     RangesTwice,
@@ -134,6 +135,7 @@ CASES: list[tuple[type[Store], str, steps.Steps, str]] = [
     (LeavesAHalf, PLAIN, (*BATCH, TROUBLE), promises.WRITES),
     (SpoilsTheBase, PLAIN, (*BATCH, KILL), promises.KILLS),
     (LeavesAHalf, PLAIN, (*BATCH, KILL), promises.KILLS),
+    (PublishesInTwoParts, PLAIN, (*BATCH, steps.KillJvm(0, "commit", files=1)), promises.KILLS),
     (DiesAndDeletes, PLAIN, (*BATCH, *NEXT, steps.KillJvm(0, "maintenance", 500)), promises.KILLS),
 ]
 """A store with a mistake, its layout, the steps that show it, and the promise that it breaks."""

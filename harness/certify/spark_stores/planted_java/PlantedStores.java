@@ -356,7 +356,7 @@ public final class PlantedStores {
               StateStore half = super.getStore(version, id, snapshot, empty);
               puts.subList(0, puts.size() / 2).forEach(put -> put.make(half));
               half.commit();
-              Thread.sleep(150);
+              Thread.sleep(500);
             }
             return unchanged(store, method, arguments);
           });
