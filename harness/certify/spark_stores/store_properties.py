@@ -37,12 +37,6 @@ _ANYWHERE = st.sampled_from([0, 1, steps.FRESH])
 _FAMILIES = st.integers(0, 2)
 _BACK = st.integers(0, 1)
 
-_KILLED = (
-    *(("commit", 0), ("commit", 0), ("commit", 1), ("commit", 1), ("commit", 2)),
-    *(("maintenance", 0), ("maintenance", 0), ("maintenance", 1), ("now", 0)),
-)
-"""In which call a JVM is killed, and at which of its files; 0 is after a time, which means another place each time."""
-
 _MOVES: dict[str, st.SearchStrategy[steps.AnyStep]] = {
     "put": st.builds(steps.PutRow, _EXECUTORS, _FAMILIES, _KEYS, _VALUES),
     "merge": st.builds(steps.MergeRow, _EXECUTORS, _FAMILIES, st.one_of(_COMMON, _COMMON, _KEYS), _VALUES),
@@ -61,10 +55,16 @@ _MOVES: dict[str, st.SearchStrategy[steps.AnyStep]] = {
     "maintain": st.builds(steps.MaintainStore, _EXECUTORS),
     "reopen": st.builds(steps.ReloadProvider, _EXECUTORS),
     "check": st.builds(steps.CompareVersion, _ANYWHERE, _BACK),
+    # How far a commit is after a time depends on how busy the machine is; the files that it has made do not.
+    "kill-at-a-file": st.builds(
+        steps.KillJvm, _EXECUTORS, st.just("commit"), files=st.sampled_from([1, 1, 2])
+    ),
     "kill": st.builds(
         lambda executor, aim, permille: steps.KillJvm(executor, aim[0], permille, aim[1]),
         _EXECUTORS,
-        st.sampled_from(_KILLED),
+        st.sampled_from(
+            [*[("commit", 0)] * 2, *[("maintenance", 0)] * 2, ("maintenance", 1), ("now", 0)],
+        ),
         st.integers(0, 1_100),
     ),
     "damage": st.builds(
@@ -79,8 +79,6 @@ _MOVES: dict[str, st.SearchStrategy[steps.AnyStep]] = {
     ),
 }
 """Name of a move -> its steps."""
-_PARTS = 2
-"""A sequence with a fault has this many parts, and a fault after each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +92,8 @@ class StoreProperty:
     layout: StoreLayout = LAYOUTS[PLAIN]
     moves: tuple[str, ...] = ()
     """Moves from which steps are drawn; one that is named twice is drawn twice as often."""
-    fault: str = ""
-    """The move of which one step follows each part of the sequence."""
+    faults: tuple[str, ...] = ()
+    """The sequence has as many parts; one step of each of these moves follows a part."""
     examples: int = 12
     steps_max: int = 24
     listed: steps.Steps = ()
@@ -108,17 +106,17 @@ class StoreProperty:
     @property
     def disturbs_writes(self) -> bool:
         """Whether it needs a class of ours that disturbs writes."""
-        return self.fault == "trouble"
+        return "trouble" in self.faults
 
     def sequences(self) -> st.SearchStrategy[list[steps.AnyStep]]:
         """Return the strategy that draws sequences."""
-        size = self.steps_max // _PARTS if self.fault else self.steps_max
+        size = self.steps_max // max(1, len(self.faults))
         part = st.lists(
             st.sampled_from(self.moves).flatmap(_MOVES.__getitem__), min_size=size // 3, max_size=size
         )
-        if not self.fault:
+        if not self.faults:
             return part
-        return st.lists(st.tuples(part, _MOVES[self.fault]), min_size=_PARTS, max_size=_PARTS).map(
+        return st.tuples(*(st.tuples(part, _MOVES[fault]) for fault in self.faults)).map(
             lambda parts: [step for some, fault in parts for step in (*some, fault)]
         )
 
@@ -418,7 +416,7 @@ STORE_PROPERTIES: tuple[StoreProperty, ...] = (
         "After SIGKILL between calls, inside commit or inside maintenance, committed versions are intact and the batch "
         "can be run again.",
         "put put put remove commit commit maintain",
-        fault="kill",
+        faults=("kill-at-a-file", "kill"),
         examples=10,
         needs=("kill", "commit"),
     ),
@@ -428,7 +426,7 @@ STORE_PROPERTIES: tuple[StoreProperty, ...] = (
         promises.DAMAGE,
         "With a file missing, empty, cut off or unreadable, a version is refused or right; never a third thing.",
         "put put put remove commit commit commit maintain",
-        fault="damage",
+        faults=("damage", "damage"),
         examples=16,
         needs=("damage", "commit"),
     ),
@@ -439,7 +437,7 @@ STORE_PROPERTIES: tuple[StoreProperty, ...] = (
         "When files of a commit or of maintenance cannot be written, nothing that was committed is harmed, and the "
         "batch can be run again.",
         "put put put remove commit commit maintain",
-        fault="trouble",
+        faults=("trouble", "trouble"),
         examples=12,
         needs=("trouble", "commit"),
     ),
