@@ -30,7 +30,7 @@ from barrier_tck.harness.plan.trial_plan import (
 )
 from barrier_tck.harness.record.message_trace import Sent, What
 from barrier_tck.harness.record.records import TrialResult
-from barrier_tck.harness.system.additions import TracesMessages
+from barrier_tck.harness.system.optional_interfaces import TracesMessages
 from barrier_tck.harness.workloads.workload_names import filled
 from barrier_tck.reports.figure_page import LEGEND, Panel, figure_page
 from benchmarks.benchmark_trials import counted, opened_with_scratch, text_table, valid_trial
@@ -124,7 +124,7 @@ def point_of(result: TrialResult, job: tuple[str, str], sink: str, protocol: str
         markers.append(
             sum(
                 isinstance(one, Sent) and one.what is What.BARRIER and one.checkpoint == checkpoint.checkpoint
-                for one in result.passages
+                for one in result.trace_events
             )
         )
         took.append(checkpoint.ended_at_ms - checkpoint.triggered_at_ms)

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from barrier_tck.conformance.plans import STATEFUL, varied, with_faults
-from barrier_tck.conformance.trials import Trial, Trials, happened, require, the_only
+from barrier_tck.conformance.trials import Trial, Trials, exactly_one, happened, require
 from barrier_tck.faults.kinds.fail_primary_writes import FailPrimaryWrites
 from barrier_tck.faults.kinds.forge_acknowledgement import ForgeAcknowledgement
 from barrier_tck.faults.kinds.repeat_messages import RepeatMessages
@@ -76,7 +76,7 @@ def test_what_the_next_job_hears_again_about_an_older_checkpoint_takes_nothing_f
     )
     stop = SavepointPlan(after_checkpoints=2, stop=True)
     for trial in trials.all_valid(msgspec.structs.replace(plan, savepoints=(stop,))):
-        stopped = the_only(
+        stopped = exactly_one(
             [line.operation.checkpoint for line in trial.history.of(JobStopped)], "the job was stopped", trial
         )
         own = [

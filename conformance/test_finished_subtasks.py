@@ -30,7 +30,7 @@ EARLY: TrialPlan = varied(
 """One source subtask has hardly any input; it finishes while the others have most of theirs before them."""
 
 
-def _without_somebody(trial: Trial) -> int:
+def _after_a_finish(trial: Trial) -> int:
     """Return how many checkpoints completed after some of their subtasks, but not all, had finished."""
     return trial.finding("finished-subtasks").counts["after_finish"]
 
@@ -45,14 +45,14 @@ def _in_mode(mode: CheckpointingMode) -> TrialPlan:
 @pytest.mark.clause("BAR-6", "SNK-1")
 def test_checkpoints_complete_after_a_subtask_has_finished(trials: Trials) -> None:
     for trial in trials.all_valid(EARLY):
-        happened(_without_somebody(trial) >= 2, "checkpoints completed without a subtask", trial)
+        happened(_after_a_finish(trial) >= 2, "checkpoints completed without a subtask", trial)
 
 
 @finishes
 @pytest.mark.clause("BAR-6", "ALO-1")
 def test_an_ended_channel_counts_as_having_delivered_barriers_that_hold_nothing_back(trials: Trials) -> None:
     for trial in trials.all_valid(_in_mode("at_least_once")):
-        happened(_without_somebody(trial) >= 2, "checkpoints completed without a subtask", trial)
+        happened(_after_a_finish(trial) >= 2, "checkpoints completed without a subtask", trial)
 
 
 @overtakes
@@ -62,7 +62,7 @@ def test_an_ended_channel_counts_as_having_delivered_barriers_that_hold_nothing_
 )
 def test_an_ended_channel_counts_as_overtaken(trials: Trials, mode: CheckpointingMode) -> None:
     for trial in trials.all_valid(_in_mode(mode)):
-        happened(_without_somebody(trial) >= 2, "checkpoints completed without a subtask", trial)
+        happened(_after_a_finish(trial) >= 2, "checkpoints completed without a subtask", trial)
 
 
 @recovers

@@ -92,7 +92,7 @@ class Fallback:
     state: str
     mode: CheckpointingMode
     rescaled: bool
-    dealt: bool
+    sampled: bool
     """Whether it is tried where trials take long, too."""
 
     def __str__(self) -> str:
@@ -129,7 +129,7 @@ class Fallback:
 COLUMNS = [(state, mode, rescaled) for rescaled in (False, True) for state in STATES for mode in MODES]
 QUICK = [(backend, mode, False) for backend in BACKENDS for mode in MODES]
 """The columns that are tried whole at every merge."""
-DEALT = {(DAMAGES[n % len(DAMAGES)], COLUMNS[(n + 6) % len(COLUMNS)]) for n in range(len(COLUMNS))}
+SAMPLED = {(DAMAGES[n % len(DAMAGES)], COLUMNS[(n + 6) % len(COLUMNS)]) for n in range(len(COLUMNS))}
 """The cells that are tried where trials take long: each damage and each column. A full disk, the last damage, takes one
 checkpoint more than the others, so its job is not rescaled before: the input could be over."""
 
@@ -137,7 +137,7 @@ checkpoint more than the others, so its job is not rescaled before: the input co
 def _cell(row: int, damage: str, column: tuple[str, CheckpointingMode, bool]) -> object:
     """Return a cell. One that shows once more what others do is tried where there is time for it."""
     state, mode, rescaled = column
-    cell = Fallback(damage, *column, dealt=(damage, column) in DEALT)
+    cell = Fallback(damage, *column, sampled=(damage, column) in SAMPLED)
     quick = column in QUICK or (state == BACKENDS[0] and mode == MODES[row % len(MODES)])
     later = pytest.mark.nightly if rescaled and state != BACKENDS[0] else pytest.mark.long
     needs = [pytest.mark.needs(Capability.RESCALING, Capability.SAVEPOINTS)] if rescaled else []
@@ -154,13 +154,13 @@ def _on_failure(fault: Fault) -> ScheduledFault:
 
 def _served(trial: Trial, subtask: str) -> list[ServedFrom]:
     """Return which copy served each state file of a subtask's last restore."""
-    told = [
+    reports = [
         line.operation
         for line in trial.history.of(Restored)
         if line.operation.subtask == trial.subtask(subtask)
     ]
-    happened(told, f"{trial.subtask(subtask)} told what it restored", trial)
-    return [file.served_by for file in told[-1].files]
+    happened(reports, f"{trial.subtask(subtask)} reported what it restored", trial)
+    return [file.served_by for file in reports[-1].files]
 
 
 def _local(plan: TrialPlan, *faults: ScheduledFault) -> TrialPlan:
@@ -182,15 +182,15 @@ def test_subtasks_that_return_to_their_hosts_restore_from_their_own_copies(trial
 def test_local_recovery_is_off_unless_configured(trials: Trials) -> None:
     plan = msgspec.structs.replace(_local(LOCAL, kill_worker(VICTIM, COMMITTING)), local_recovery=None)
     for trial in trials.all_valid(plan):
-        told = [*trial.history.of(Restored), *trial.history.of(Placed)]
-        told += [line for line in trial.history.of(Acknowledged) if line.operation.local is not None]
-        require(not told, "nobody speaks of local copies", trial)
+        reports = [*trial.history.of(Restored), *trial.history.of(Placed)]
+        reports += [line for line in trial.history.of(Acknowledged) if line.operation.local is not None]
+        require(not reports, "no local copy is reported", trial)
 
 
 @pytest.mark.clause("LOC-4", "LOC-5", "LOC-6", "LOC-11")
 @pytest.mark.parametrize("cell", MATRIX)
 def test_whatever_is_wrong_with_the_copy_the_primary_serves(trials: Trials, cell: Fallback) -> None:
-    if not (cell.dealt or trials.can(Capability.DETERMINISTIC_REPLAY)):
+    if not (cell.sampled or trials.can(Capability.DETERMINISTIC_REPLAY)):
         pytest.skip("where trials take long, each damage and each column is tried in one cell")
     trial = trials.valid_until(
         cell.plan,
@@ -209,8 +209,8 @@ def test_a_copy_that_served_one_restore_serves_the_next_one_too(trials: Trials, 
     plan = msgspec.structs.replace(LOCAL, state_backend=backend)
     again = kill_worker(VICTIM, After(ProtocolPoint.RESTORED, VICTIM))
     for trial in trials.all_valid(_local(plan, kill_worker(VICTIM, COMMITTING), again)):
-        told = [one.operation for one in trial.history.of(Restored)]
-        mine = [one for one in told if one.subtask == trial.subtask(VICTIM)]
+        reports = [one.operation for one in trial.history.of(Restored)]
+        mine = [one for one in reports if one.subtask == trial.subtask(VICTIM)]
         happened(len({one.attempt for one in mine}) >= 2, "it was restored again", trial)
         served = [{file.served_by for file in one.files} for one in mine]
         happened({SECONDARY} in served[1:], "its copy served it again", trial)
@@ -302,8 +302,8 @@ def test_copies_in_memory_are_lost_with_their_executor_and_the_primary_serves(tr
 def test_a_copy_for_which_there_is_no_memory_fails_no_checkpoint_and_says_why(trials: Trials) -> None:
     plan = _in_memory(LOCAL, size=100)
     for trial in trials.all_valid(_local(plan, kill_worker(VICTIM, COMMITTING))):
-        told = [line.operation.local for line in trial.history.of(Acknowledged)]
-        why = {one.detail for one in told if one is not None and one.reason is not None}
+        reports = [line.operation.local for line in trial.history.of(Acknowledged)]
+        why = {one.detail for one in reports if one is not None and one.reason is not None}
         require(why and all("of 100 bytes are used" in one for one in why), f"{why} name the limit", trial)
         counts = trial.finding("local-recovery").counts
         happened(counts["completed_without_copy"] > 0, "checkpoints complete without a copy", trial)
@@ -426,7 +426,7 @@ def test_a_primary_that_cannot_be_written_fails_the_checkpoint_and_processing_go
     )
     for trial in trials.all_valid(plan):
         aborted = [line.operation for line in trial.history.of(CheckpointAborted)]
-        declined = [told.checkpoint for told in aborted if told.reason is Reason.DECLINED]
+        declined = [abort.checkpoint for abort in aborted if abort.reason is Reason.DECLINED]
         happened(declined, "the checkpoint is declined", trial)
         completed = [line.operation.checkpoint for line in trial.history.of(CheckpointCompleted)]
         happened(any(later > declined[0] for later in completed), "a later one completes", trial)
@@ -435,8 +435,8 @@ def test_a_primary_that_cannot_be_written_fails_the_checkpoint_and_processing_go
 @pytest.mark.clause("LOC-3")
 def test_only_the_newest_copy_is_kept(trials: Trials) -> None:
     for trial in trials.all_valid(_local(LOCAL, kill_worker(VICTIM, COMMITTING))):
-        told = [line.operation.local for line in trial.history.of(Acknowledged)]
-        confirmed = [(report, report.confirmed) for report in told if report is not None]
+        reports = [line.operation.local for line in trial.history.of(Acknowledged)]
+        confirmed = [(report, report.confirmed) for report in reports if report is not None]
         happened(any(newest is not None for _, newest in confirmed), "completions are heard of", trial)
         for report, newest in confirmed:
             kept = newest is None or all(held >= newest for held in report.held)

@@ -13,7 +13,7 @@ import pytest
 
 from barrier_tck.conformance.plans import OTHER_STATEFUL, SINK, STATEFUL, kill_worker, varied, with_faults
 from barrier_tck.conformance.replays import STILL_THERE, still_replayed
-from barrier_tck.conformance.trials import Trial, Trials, happened, require, the_only
+from barrier_tck.conformance.trials import Trial, Trials, exactly_one, happened, require
 from barrier_tck.faults.vocabulary import After, ProtocolPoint
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import (
@@ -149,8 +149,8 @@ def test_a_stop_that_a_job_cannot_make_is_refused_and_it_goes_on_to_its_end(
 ) -> None:
     wanted = SavepointPlan(after_checkpoints=1, stop=True)
     for trial in trials.all_valid(msgspec.structs.replace(STOPPED[where], savepoints=(wanted,))):
-        told = [line.operation for line in trial.history.of(SavepointRefused)]
-        refused = the_only(told, "a savepoint was asked for once, and refused", trial)
+        refusals = [line.operation for line in trial.history.of(SavepointRefused)]
+        refused = exactly_one(refusals, "a savepoint was asked for once, and refused", trial)
         require(
             refused.stops and "cannot be stopped with a savepoint" in refused.detail, "it says why", trial
         )

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from barrier_tck.conformance.plans import CALM, SINK, STATEFUL, kill_worker
-from barrier_tck.conformance.trials import Trial, Trials, happened, require, the_only
+from barrier_tck.conformance.trials import Trial, Trials, exactly_one, happened, require
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.plan.job_graph import SINK as SINK_KIND
 from barrier_tck.harness.plan.job_graph import SOURCE, EdgePlan, JobPlan, OperatorPlan, Spread, VertexPlan
@@ -127,7 +127,7 @@ def test_a_failure_while_the_wider_job_starts_and_one_after_its_first_checkpoint
         kill_worker(SINK, After(ProtocolPoint.COMPLETION_NOTIFIED, SINK, nth=4)),
     )
     trial = trials.valid(_plan({"totals": WIDE}, mode=mode, faults=faults))
-    view = the_only(_stopped_with(trial), "the job was stopped once", trial)
+    view = exactly_one(_stopped_with(trial), "the job was stopped once", trial)
     restored = _restored(trial)
     started = restored.count(view.checkpoint)
     happened(started >= 2, f"the wider job was started from the savepoint twice, in {restored}", trial)
@@ -202,7 +202,7 @@ def test_lists_without_keys_are_dealt_out_or_given_to_all_at_another_width(
         rescales=(RescalePlan(widths),),
     )
     trial = trials.valid(plan)
-    stop = the_only(_stopped_with(trial), "the job was stopped once", trial)
+    stop = exactly_one(_stopped_with(trial), "the job was stopped once", trial)
     for vertex in ("dealt", "shared"):
         happened(_with_entries(stop, vertex), f"{vertex} had entries when the job was stopped", trial)
     own = [
@@ -235,7 +235,7 @@ def test_lists_of_operators_behind_others_in_a_chain_are_dealt_out_or_given_to_a
         rescales=(RescalePlan(widths),),
     )
     trial = trials.valid(plan)
-    stop = the_only(_stopped_with(trial), "the job was stopped once", trial)
+    stop = exactly_one(_stopped_with(trial), "the job was stopped once", trial)
     for operator in ("dealt.too", "dealt.all", "shared.too"):
         happened(_with_entries(stop, operator), f"{operator} had entries when the job was stopped", trial)
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from barrier_tck.conformance.plans import SINK, SOURCE, STATEFUL, kill_worker, varied
-from barrier_tck.conformance.trials import Trial, Trials, happened, require, the_only
+from barrier_tck.conformance.trials import Trial, Trials, exactly_one, happened, require
 from barrier_tck.faults.kinds.pause_worker import PauseWorker
 from barrier_tck.faults.kinds.repeat_messages import RepeatMessages
 from barrier_tck.faults.targets import Direction
@@ -33,7 +33,7 @@ from barrier_tck.harness.record.operations import (
     InputRead,
     JobFinished,
     JobStopped,
-    SavepointAsked,
+    SavepointRequested,
 )
 from barrier_tck.harness.record.records import SnapshotRecord
 from barrier_tck.harness.record.verdict import Verdict
@@ -72,7 +72,7 @@ def _stops(trial: Trial) -> list[int | None]:
 @pytest.mark.clause("COO-5")
 def test_a_savepoint_outlives_the_checkpoints_after_it_and_needs_none_of_their_files(trials: Trials) -> None:
     for trial in trials.all_valid(_plan(SavepointPlan(after_checkpoints=1))):
-        view = the_only(_views(trial), ONE, trial)
+        view = exactly_one(_views(trial), ONE, trial)
         storage = trial.history.storage
         assert storage is not None
         happened(storage.retained[-1] > view.checkpoint, "newer checkpoints completed", trial)
@@ -144,8 +144,8 @@ def test_a_job_that_is_stopped_does_nothing_behind_the_barrier_and_a_second_one_
     trials: Trials, mode: str
 ) -> None:
     for trial in trials.all_valid(_plan(STOP, mode=mode)):
-        stopped = the_only(_stops(trial), STOPPED, trial)
-        view = the_only(_views(trial), ONE, trial)
+        stopped = exactly_one(_stops(trial), STOPPED, trial)
+        view = exactly_one(_views(trial), ONE, trial)
         require(stopped == view.checkpoint, f"it stopped with {view.checkpoint}, not {stopped}", trial)
         finding = trial.finding("stop-with-savepoint")
         require(finding.verdict is Verdict.VALID and "COO-5" in finding.clauses, finding.summary, trial)
@@ -184,7 +184,7 @@ def test_who_has_stopped_makes_room_for_what_comes_before_the_barriers_of_others
     barrier."""
     for trial in trials.all_valid(OVERTAKEN):
         require(_stops(trial) == [view.checkpoint for view in _views(trial)], "the job was stopped", trial)
-        view = the_only(_views(trial), ONE, trial)
+        view = exactly_one(_views(trial), ONE, trial)
         happened(view.in_flight, "records were in flight in the savepoint", trial)
 
 
@@ -195,7 +195,7 @@ def test_a_job_whose_sink_dies_before_it_commits_for_the_last_savepoint_commits_
 ) -> None:
     kill = kill_worker(SINK, After(ProtocolPoint.COMPLETION_NOTIFIED, SINK, nth=2))
     for trial in trials.all_valid(_plan(STOP, faults=(kill,), interval_ms=SELDOM_MS)):
-        stopped = the_only(_stops(trial), STOPPED, trial)
+        stopped = exactly_one(_stops(trial), STOPPED, trial)
         restored = [line.operation.restored_checkpoint for line in trial.history.of(AttemptStarted)]
         # Another checkpoint between the first one and the savepoint is the one for which the sink commits when it dies.
         happened(restored[1:] == [stopped, stopped], f"an attempt finished the commits: {restored}", trial)
@@ -232,7 +232,7 @@ def _stop_outlived_a_savepoint(trial: Trial) -> bool:
     taken: list[int] = []
     for line in trial.history.operations:
         match line.operation:
-            case SavepointAsked(stops=True):
+            case SavepointRequested(stops=True):
                 waiting = True
             case CheckpointTriggered(stops=True):
                 return failed
@@ -277,7 +277,7 @@ def test_a_job_is_not_over_before_its_sinks_have_committed_for_the_last_savepoin
         ScheduledFault(pause, After(ProtocolPoint.COMPLETION_NOTIFIED, SINK, nth=2)),
     )
     for trial in trials.all_valid(_plan(STOP, faults=faults, interval_ms=SELDOM_MS)):
-        stopped = the_only(_stops(trial), STOPPED, trial)
+        stopped = exactly_one(_stops(trial), STOPPED, trial)
         earlier = [line.operation for line in trial.history.of(Committed)]
         happened(
             any((one.checkpoint or 0) < (stopped or 0) for one in earlier), "an earlier commit came", trial
@@ -431,7 +431,7 @@ def test_a_job_deletes_the_savepoint_that_it_started_from_if_it_claimed_it_and_o
     slowly = msgspec.structs.replace(plan.workload, batches=20, batch_records=1, records_per_second=50)
     plan = msgspec.structs.replace(plan, workload=slowly)
     for trial in trials.all_valid(plan):
-        view = the_only(_views(trial), ONE, trial)
+        view = exactly_one(_views(trial), ONE, trial)
         storage = trial.history.storage
         assert storage is not None
         require([line.operation.claimed for line in trial.history.of(JobStopped)] == [claim], "told", trial)
@@ -452,6 +452,6 @@ def test_a_savepoint_that_was_claimed_stays_until_a_newer_checkpoint_is_complete
     # The first checkpoint, the savepoint, and the first one of the job that claimed it.
     kill = kill_worker(STATEFUL, After(ProtocolPoint.CHECKPOINT_TRIGGERED, nth=3))
     for trial in trials.all_valid(_plan(claimed, faults=(kill,), interval_ms=SELDOM_MS)):
-        stopped = the_only(_stops(trial), STOPPED, trial)
+        stopped = exactly_one(_stops(trial), STOPPED, trial)
         restored = [line.operation.restored_checkpoint for line in trial.history.of(AttemptStarted)]
         happened(restored.count(stopped) >= 2, f"it was started from twice, in {restored}", trial)

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from barrier_tck.conformance.plans import CALM, kill_worker
-from barrier_tck.conformance.trials import Trial, Trials, happened, require, the_only
+from barrier_tck.conformance.trials import Trial, Trials, exactly_one, happened, require
 from barrier_tck.faults.vocabulary import After, ProtocolPoint
 from barrier_tck.harness.plan.job_graph import (
     JobPlan,
@@ -108,7 +108,7 @@ def test_timers_that_were_restored_go_off_although_no_further_record_comes(
     plan = _plan(every=FIRST_ONLY, windows=1)
     kill = kill_worker(killed, After(ProtocolPoint.CHECKPOINT_COMPLETED, nth=1))
     trial = trials.valid(msgspec.structs.replace(plan, faults=(kill,)))
-    restored = the_only(_restored(trial), "one checkpoint was restored", trial)
+    restored = exactly_one(_restored(trial), "one checkpoint was restored", trial)
     happened(_entries(restored, "windows", WAITING), "a record waited in what was restored", trial)
     later = [view for view in _going_on(trial) if view.checkpoint > restored.checkpoint]
     require(
@@ -151,7 +151,7 @@ def test_timers_and_what_waits_for_them_move_with_their_keys(
     )
     trial = trials.valid(plan)
     stops = [line.operation.checkpoint for line in trial.history.of(JobStopped)]
-    stop = the_only(
+    stop = exactly_one(
         [view for view in trial.history.checkpoints if view.checkpoint in stops],
         "the job was stopped once",
         trial,

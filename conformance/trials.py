@@ -17,7 +17,7 @@ from hypothesis import seed as hypothesis_seed
 from barrier_tck.conformance.fitting import CannotBeShown, fitted
 from barrier_tck.conformance.plans import profile_for
 from barrier_tck.harness.campaign.tried_plans import without_unreachable_faults
-from barrier_tck.harness.draw.circumstances import Circumstances
+from barrier_tck.harness.draw.constraints import Constraints
 from barrier_tck.harness.draw.strategies import draw_plan, trial_plans
 from barrier_tck.harness.plan.trial_plan import TrialPlan, to_json, write
 from barrier_tck.harness.record.history import History
@@ -107,7 +107,7 @@ def happened(condition: object, claim: str, *trials: Trial) -> None:
         raise NothingShown("\n".join([f"this did not happen: {claim}", *map(explain, trials)]))
 
 
-def the_only(found: Sequence[_T], claim: str, trial: Trial) -> _T:
+def exactly_one(found: Sequence[_T], claim: str, trial: Trial) -> _T:
     """Return the only one of what a test is about; fail with `NothingShown` if there are more, or none."""
     happened(len(found) == 1, f"{claim}, and not {len(found)}", trial)
     return found[0]
@@ -205,7 +205,7 @@ class Trials:
             pytest.skip(f"{self.system.name} does not use: checkpoints.mode")
         if drawn_from.faults.number != (0, 0) and not targets_of(self.system):
             pytest.skip(f"{self.system.name} exposes nothing that a fault could hit")
-        around = Circumstances(
+        constraints = Constraints(
             view=self.system.job,
             capabilities=self.system.capabilities,
             fit=lambda plan: without(plan, unused),
@@ -214,7 +214,7 @@ class Trials:
         seed = zlib.crc32(f"{self._seed} {profile}".encode())
         if self._scale.examples_max <= FEW:
             for number in range(self._scale.examples_max):
-                check(self._run_drawn(draw_plan(seed + number, drawn_from, around)))
+                check(self._run_drawn(draw_plan(seed + number, drawn_from, constraints)))
             return
 
         @hypothesis_seed(seed)
@@ -225,7 +225,7 @@ class Trials:
             deadline=None,
             suppress_health_check=tuple(HealthCheck),
         )
-        @given(trial_plans(drawn_from, around))
+        @given(trial_plans(drawn_from, constraints))
         def holds(plan: TrialPlan) -> None:
             check(self._run_drawn(plan))
 

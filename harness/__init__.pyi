@@ -11,8 +11,8 @@ from .system.fault_kit import LinkTarget, NoTargets, PausableTarget, ProcessTarg
 from .system.fault_kit import StorageUser, TargetGone, Targets
 # A system under test: the seam, what it may add, how it shows its job, its targets for faults, what a run leaves.
 from .system.system_under_test import Capability, NemesisHooks, SystemUnderTest, TrialOutcome
-from .system.additions import HasCluster, KeepsLogs, StartsSlowly, TakesSettings
-from .system.additions import BringsItsJob, CanBeBroken, TracesMessages, UsesFieldsOfPlans
+from .system.optional_interfaces import HasCluster, KeepsLogs, StartsSlowly, TakesSettings
+from .system.optional_interfaces import CanBeBroken, ProvidesOwnJob, TracesMessages, UsesFieldsOfPlans
 from .system.broken_recovery import BrokenRecovery
 from .system.job_view import JobView, Role, SubtaskView
 from .system.scale import HasScale, Scale
@@ -27,11 +27,11 @@ from .record.records import AttemptRecord, CheckpointRecord, SnapshotRecord, Tri
 from .workloads.workload import DrawsJobs, SplitData, Workload
 from .workloads.sequential_model import Aggregate, SequentialSpec
 from .workloads.workload_names import register_workload, workload_names
-from .draw.plug_in_profiles import BringsProfiles
+from .draw.plug_in_profiles import ProvidesProfiles
 from .draw.profile import CheckpointRanges, DeploymentRanges, DrawnSetting, ElasticRanges, FaultRanges, JobRanges
 from .draw.profile import LimitRanges, NetworkRanges, Profile, RestartRanges, SavepointRanges, StorageRanges
 from .draw.profile import WorkloadRanges
-from .oracle.plug_in_checkers import BringsCheckers
+from .oracle.plug_in_checkers import ProvidesCheckers
 # A user's own query of Structured Streaming.
 from .streaming.query_definition import QueryState, QueryPlace
 from .streaming.streaming_job import StreamingJob
@@ -54,24 +54,24 @@ from .reference.backend_kit import require_in_range, require_same_length
 
 __all__ = [
     "After", "Aggregate", "At", "AttemptEnded", "AttemptRecord", "AttemptRunning", "AttemptStarted",
-    "BatchedStateStore", "BringsCheckers", "BringsItsJob", "BringsProfiles", "BrokenRecovery",
-    "CampaignConfiguration", "CanBeBroken", "Capability", "Checker", "CheckpointAborted", "CheckpointCompleted",
-    "CheckpointId", "CheckpointPlan", "CheckpointProblem", "CheckpointRanges", "CheckpointRecord",
-    "CheckpointTriggered", "Committed", "CopiesTarget", "CorruptStateError", "CrashCoordinator", "Damage",
-    "DeferredSnapshot", "DeploymentPlan", "DeploymentRanges", "DrawnSetting", "DrawsJobs", "EdgePlan",
-    "ElasticRanges", "End", "EnvironmentProblem", "FaultRanges", "Finding", "FinishedSnapshot", "HasCluster",
-    "HasScale", "History", "Impairment", "InFlight", "JobCut", "JobFailed", "JobFinished", "JobPlan", "JobRanges",
-    "JobStopped", "JobUsageError", "JobView", "KeepsLogs", "KeyGroupRange", "KeyedStateStore", "KillExecutor",
-    "KillWorker", "LimitRanges", "LimitsPlan", "LinkTarget", "LinkingStateWriter", "LocalStateReader", "NamedFile",
-    "NemesisHooks", "NetworkPlan", "NetworkRanges", "NoTargets", "OperatingError", "Operation", "OperatorPlan",
-    "PausableTarget", "ProcessTarget", "Profile", "ProtocolPoint", "QueryPlace", "QueryState", "Reason", "Recorded",
-    "RestartPlan", "RestartRanges", "Restored", "Role", "Row", "SavepointPlan", "SavepointRanges", "Scale",
-    "ScheduledFault", "SequentialSpec", "SharingStateWriter", "SnapshotCancelled", "SnapshotFuture", "SnapshotRecord",
-    "SnapshotView", "SplitData", "Spread", "StartsSlowly", "StateBackend", "StateCapability", "StateHandle",
-    "StateReader", "StateScope", "StateView", "StateWriter", "StorageError", "StorageRanges", "StorageUser",
-    "StorageView", "StreamingJob", "SubtaskView", "SystemBroke", "SystemUnderTest", "TakesSettings", "TargetGone",
-    "Targets", "TracesMessages", "Transaction", "TrialContext", "TrialOutcome", "TrialPlan", "TrialRecord",
-    "UsageProblem", "UsesFieldsOfPlans", "Verdict", "VertexPlan", "Workload", "WorkloadPlan", "WorkloadRanges",
-    "read_configuration", "read_plan", "refuse_overlaps", "register_workload", "require_in_range",
-    "require_same_length", "run_campaign", "run_trial", "workload_names",
+    "BatchedStateStore", "BrokenRecovery", "CampaignConfiguration", "CanBeBroken", "Capability", "Checker",
+    "CheckpointAborted", "CheckpointCompleted", "CheckpointId", "CheckpointPlan", "CheckpointProblem",
+    "CheckpointRanges", "CheckpointRecord", "CheckpointTriggered", "Committed", "CopiesTarget", "CorruptStateError",
+    "CrashCoordinator", "Damage", "DeferredSnapshot", "DeploymentPlan", "DeploymentRanges", "DrawnSetting", "DrawsJobs",
+    "EdgePlan", "ElasticRanges", "End", "EnvironmentProblem", "FaultRanges", "Finding", "FinishedSnapshot",
+    "HasCluster", "HasScale", "History", "Impairment", "InFlight", "JobCut", "JobFailed", "JobFinished", "JobPlan",
+    "JobRanges", "JobStopped", "JobUsageError", "JobView", "KeepsLogs", "KeyGroupRange", "KeyedStateStore",
+    "KillExecutor", "KillWorker", "LimitRanges", "LimitsPlan", "LinkTarget", "LinkingStateWriter", "LocalStateReader",
+    "NamedFile", "NemesisHooks", "NetworkPlan", "NetworkRanges", "NoTargets", "OperatingError", "Operation",
+    "OperatorPlan", "PausableTarget", "ProcessTarget", "Profile", "ProtocolPoint", "ProvidesCheckers", "ProvidesOwnJob",
+    "ProvidesProfiles", "QueryPlace", "QueryState", "Reason", "Recorded", "RestartPlan", "RestartRanges", "Restored",
+    "Role", "Row", "SavepointPlan", "SavepointRanges", "Scale", "ScheduledFault", "SequentialSpec",
+    "SharingStateWriter", "SnapshotCancelled", "SnapshotFuture", "SnapshotRecord", "SnapshotView", "SplitData",
+    "Spread", "StartsSlowly", "StateBackend", "StateCapability", "StateHandle", "StateReader", "StateScope",
+    "StateView", "StateWriter", "StorageError", "StorageRanges", "StorageUser", "StorageView", "StreamingJob",
+    "SubtaskView", "SystemBroke", "SystemUnderTest", "TakesSettings", "TargetGone", "Targets", "TracesMessages",
+    "Transaction", "TrialContext", "TrialOutcome", "TrialPlan", "TrialRecord", "UsageProblem", "UsesFieldsOfPlans",
+    "Verdict", "VertexPlan", "Workload", "WorkloadPlan", "WorkloadRanges", "read_configuration", "read_plan",
+    "refuse_overlaps", "register_workload", "require_in_range", "require_same_length", "run_campaign", "run_trial",
+    "workload_names",
 ]

@@ -268,7 +268,7 @@ def judge_query(tmp_path: Path) -> JudgeQuery:
         from barrier_tck.harness.cluster.cluster_config import ClusterKind
         from barrier_tck.harness.record.verdict import Verdict
         from barrier_tck.harness.support.errors import UsageProblem
-        from barrier_tck.harness.system.additions import HasCluster
+        from barrier_tck.harness.system.optional_interfaces import HasCluster
         from barrier_tck.harness.trial.trial_run import run_trial
 
         section = SystemSection(job.address, {"retries": retries})

@@ -13,25 +13,25 @@ import msgspec
 from barrier_tck.harness.record.message_trace import Sent, Taken, TraceEvent, What
 
 
-def in_line(passages: Sequence[TraceEvent]) -> tuple[tuple[TraceEvent, ...], float]:
+def in_line(trace_events: Sequence[TraceEvent]) -> tuple[tuple[TraceEvent, ...], float]:
     """Return passages of one attempt with the least possible shifts of clocks forwards, and the largest shift in ms."""
-    shifts = _shifts(_least_delays(passages))
+    shifts = _shifts(_least_delays(trace_events))
     moved = tuple(
         msgspec.structs.replace(one, at_ms=one.at_ms + shifts[one.subtask]) if one.subtask in shifts else one
-        for one in passages
+        for one in trace_events
     )
     return moved, max(shifts.values(), default=0.0)
 
 
-def _least_delays(passages: Sequence[TraceEvent]) -> dict[tuple[str, str], float]:
+def _least_delays(trace_events: Sequence[TraceEvent]) -> dict[tuple[str, str], float]:
     """Return for each sender and receiver how long the fastest batch took by their own clocks."""
     sent = {
         (one.channel, one.position): one
-        for one in passages
+        for one in trace_events
         if isinstance(one, Sent) and one.what is What.BATCH
     }
     found: dict[tuple[str, str], float] = {}
-    for one in passages:
+    for one in trace_events:
         if isinstance(one, Taken) and one.what is What.BATCH:
             start = sent.get((one.channel, one.position))
             if start is not None:

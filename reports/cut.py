@@ -187,15 +187,17 @@ class NoCut(Exception):
     """Nothing was noted of this checkpoint."""
 
 
-def cut_of(record: TrialRecord, passages: Iterable[TraceEvent], checkpoint: int) -> CheckpointCut:
+def cut_of(record: TrialRecord, trace_events: Iterable[TraceEvent], checkpoint: int) -> CheckpointCut:
     """Return the cut of a checkpoint; raises NoCut if no subtask noted a snapshot for it."""
-    passages = tuple(passages)
-    attempts = [one.attempt for one in passages if isinstance(one, CutTaken) and one.checkpoint == checkpoint]
+    trace_events = tuple(trace_events)
+    attempts = [
+        one.attempt for one in trace_events if isinstance(one, CutTaken) and one.checkpoint == checkpoint
+    ]
     if not attempts:
         raise NoCut(f"no subtask took a snapshot for checkpoint {checkpoint} of trial {record.trial}")
     ended = next((one for one in record.checkpoints if one.checkpoint == checkpoint), None)
     attempt = ended.attempt if ended is not None else attempts[0]
-    mine, shifted_ms = in_line([one for one in passages if one.attempt == attempt])
+    mine, shifted_ms = in_line([one for one in trace_events if one.attempt == attempt])
     cuts = [one for one in mine if isinstance(one, CutTaken) and one.checkpoint == checkpoint]
     of_subtask = {one.subtask: one for one in reversed(cuts)}
     subtasks = tuple(dict.fromkeys((*record.subtasks, *(one.subtask for one in mine))))
@@ -221,18 +223,18 @@ def cut_of(record: TrialRecord, passages: Iterable[TraceEvent], checkpoint: int)
     )
 
 
-def checkpoints_noted(passages: Iterable[TraceEvent]) -> tuple[int, ...]:
+def checkpoints_traced(trace_events: Iterable[TraceEvent]) -> tuple[int, ...]:
     """Return the checkpoints for which a subtask noted a snapshot, in order."""
-    return tuple(sorted({one.checkpoint for one in passages if isinstance(one, CutTaken)}))
+    return tuple(sorted({one.checkpoint for one in trace_events if isinstance(one, CutTaken)}))
 
 
 def _channels(
-    passages: Sequence[TraceEvent], cuts: dict[str, CutTaken], checkpoint: int
+    trace_events: Sequence[TraceEvent], cuts: dict[str, CutTaken], checkpoint: int
 ) -> tuple[ChannelCut, ...]:
     sent: dict[str, list[Sent]] = {}
     taken: dict[str, list[Taken]] = {}
     kept: list[InFlightKept] = []
-    for one in passages:
+    for one in trace_events:
         if isinstance(one, Sent):
             sent.setdefault(one.channel, []).append(one)
         elif isinstance(one, Taken):

@@ -17,7 +17,7 @@ from barrier_tck.harness.record.run_directory import trial_directory
 from barrier_tck.harness.record.run_reader import read_message_trace
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.support.errors import UsageProblem
-from barrier_tck.reports.cut import CheckpointCut, NoCut, checkpoints_noted, cut_of
+from barrier_tck.reports.cut import CheckpointCut, NoCut, checkpoints_traced, cut_of
 from barrier_tck.reports.loading import ReportedRun, verdict_of
 from barrier_tck.reports.ranking import timeline_trials
 from barrier_tck.reports.space_time import Picture, legend, picture_of
@@ -85,7 +85,7 @@ def shown_by_default(run: ReportedRun) -> tuple[Wanted, ...]:
     return tuple(dict.fromkeys(wanted))
 
 
-def asked_before(run_directory: Path) -> tuple[Wanted, ...]:
+def requested_before(run_directory: Path) -> tuple[Wanted, ...]:
     """Return the cuts of which the run directory already has a page."""
     names = (_PAGE.fullmatch(path.name) for path in sorted((run_directory / DIRECTORY).glob("*.html")))
     return tuple(Wanted(int(name[1]), int(name[2])) for name in names if name is not None)
@@ -106,8 +106,8 @@ def require_cuts(run: ReportedRun, wanted: Sequence[Wanted]) -> None:
     """Raise UsageProblem, with what there is instead, for a trial that was not kept or a checkpoint without a cut."""
     require_kept(run, wanted)
     for one in wanted:
-        passages = _passages(run, one.trial)
-        noted = checkpoints_noted(passages)
+        trace_events = _trace_events(run, one.trial)
+        noted = checkpoints_traced(trace_events)
         if one.checkpoint not in noted:
             have = ", ".join(map(str, noted)) or "none"
             raise UsageProblem(
@@ -123,7 +123,7 @@ def cut_views(run: ReportedRun, wanted: Iterable[Wanted]) -> tuple[CutView, ...]
     for one in dict.fromkeys(wanted):
         if one.trial in run.details:
             if one.trial not in notes:
-                notes[one.trial] = _passages(run, one.trial)
+                notes[one.trial] = _trace_events(run, one.trial)
             view = _view(run.details[one.trial], notes[one.trial], one)
             views += [view] if view is not None else []
     worst = {trial.trial: verdict_of(trial).severity for trial in run.trials}
@@ -143,13 +143,13 @@ def by_trial(views: Sequence[CutView]) -> Mapping[int, tuple[CutView, ...]]:
     return found
 
 
-def _passages(run: ReportedRun, trial: int) -> tuple[TraceEvent, ...]:
+def _trace_events(run: ReportedRun, trial: int) -> tuple[TraceEvent, ...]:
     return read_message_trace(trial_directory(run.directory, trial))
 
 
-def _view(record: TrialRecord, passages: Sequence[TraceEvent], wanted: Wanted) -> CutView | None:
+def _view(record: TrialRecord, trace_events: Sequence[TraceEvent], wanted: Wanted) -> CutView | None:
     try:
-        cut = cut_of(record, passages, wanted.checkpoint)
+        cut = cut_of(record, trace_events, wanted.checkpoint)
     except NoCut:
         return None
     return CutView(wanted, cut, picture_of(cut))

@@ -48,10 +48,11 @@ class ReportedRun:
         return Verdict.worst((judged, self.campaign.verdict))
 
     @property
-    def could_fail(self) -> dict[str, int]:
-        """Return clause -> trials that could have failed; empty if the campaign's record has no controls."""
+    def could_be_violated(self) -> dict[str, int]:
+        """Return clause -> trials in which it could have been violated; empty if the campaign's record has no
+        controls."""
         controls = self.campaign.controls
-        return controls.could_have_failed if controls is not None else {}
+        return controls.could_be_violated if controls is not None else {}
 
     @property
     def went_on(self) -> tuple[int, str]:

@@ -32,7 +32,7 @@ REPORT_VERSION = 1
 def as_object(run: ReportedRun) -> dict[str, Any]:
     """Return the report as JSON-compatible values; first the keys of the campaign command's ``--json``."""
     campaign = run.campaign
-    clauses = clause_matrix(run.trials, run.could_fail)
+    clauses = clause_matrix(run.trials, run.could_be_violated)
     phases = phase_fault_matrix(run.campaign, run.trials)
     return {
         "verdict": run.verdict.value,
@@ -60,7 +60,7 @@ def as_object(run: ReportedRun) -> dict[str, Any]:
                 "id": row.clause,
                 "verdict": row.verdict.value,
                 "trials": {verdict.value: row.trials[verdict] for verdict in Verdict},
-                "could_have_failed": row.could_fail,
+                "could_have_failed": row.could_be_violated,
                 "checkers": list(row.checkers),
                 "worst_trials": list(row.worst_trials),
             }

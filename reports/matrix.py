@@ -27,8 +27,9 @@ class ClauseRow:
     checkers: tuple[str, ...]
     worst_trials: tuple[int, ...]
     """Trials with the worst verdict, by number; empty if the clause is valid."""
-    could_fail: int | None = None
-    """Trials that would have failed if recovery had been broken; None if controls say nothing about this clause."""
+    could_be_violated: int | None = None
+    """Trials in which it could have been violated: they fail if recovery is broken. None if controls say nothing about
+    this clause."""
 
     @property
     def verdict(self) -> Verdict:
@@ -74,11 +75,11 @@ class FaultMatrix:
 
 
 def clause_matrix(
-    trials: tuple[TrialSummary, ...], could_fail: Mapping[str, int] | None = None
+    trials: tuple[TrialSummary, ...], could_be_violated: Mapping[str, int] | None = None
 ) -> tuple[ClauseRow, ...]:
     """Return a row for every clause that a trial checked, the worst first, otherwise in the document's order.
 
-    ``could_fail``: clause -> trials that could have failed, as the campaign's controls say.
+    ``could_be_violated``: clause -> trials in which it could have been violated, as the campaign's controls say.
     """
     votes: dict[str, dict[int, Verdict]] = {}
     checkers: dict[str, list[str]] = {}
@@ -92,7 +93,7 @@ def clause_matrix(
                 if finding.checker not in checkers.setdefault(clause, []):
                     checkers[clause].append(finding.checker)
     rows = [
-        _row(clause, by_trial, tuple(checkers[clause]), (could_fail or {}).get(clause))
+        _row(clause, by_trial, tuple(checkers[clause]), (could_be_violated or {}).get(clause))
         for clause, by_trial in votes.items()
     ]
     place = {clause: index for index, clause in enumerate(CLAUSES)}
@@ -102,7 +103,7 @@ def clause_matrix(
 
 
 def _row(
-    clause: str, by_trial: dict[int, Verdict], checkers: tuple[str, ...], could_fail: int | None
+    clause: str, by_trial: dict[int, Verdict], checkers: tuple[str, ...], could_be_violated: int | None
 ) -> ClauseRow:
     """Count one clause's verdicts."""
     counts = Counter(by_trial.values())
@@ -116,7 +117,7 @@ def _row(
         worst_trials=()
         if worst is Verdict.VALID
         else tuple(sorted(trial for trial, verdict in by_trial.items() if verdict is worst)),
-        could_fail=could_fail,
+        could_be_violated=could_be_violated,
     )
 
 

@@ -86,12 +86,14 @@ def _print_headline(run: ReportedRun, console: Console) -> None:
 
 
 def _print_controls(run: ReportedRun, console: Console) -> None:
-    """Print how many trials could have failed, by clause, and the results of the controls."""
+    """Print in how many trials each clause could have been violated, and the results of the controls."""
     controls = run.campaign.controls
     if controls is None:
         return
-    could = ", ".join(f"{clause} {trials}" for clause, trials in controls.could_have_failed.items())
-    console.print(Text(f"of {plural(controls.trials, 'trial')} could have failed: {one_line(could)}"))
+    exercised = ", ".join(f"{clause} in {trials}" for clause, trials in controls.could_be_violated.items())
+    console.print(
+        Text(f"could have been violated: {one_line(exercised)} of {plural(controls.trials, 'trial')}")
+    )
     invalid = sum(control.verdict is Verdict.INVALID for control in controls.ran)
     if controls.ran:
         console.print(
@@ -125,7 +127,7 @@ def _print_finding(run: ReportedRun, entry: RankedFinding, console: Console) -> 
 
 def _print_clauses(run: ReportedRun, console: Console) -> None:
     """Print the verdict per clause."""
-    rows = clause_matrix(run.trials, run.could_fail)
+    rows = clause_matrix(run.trials, run.could_be_violated)
     console.print()
     if rows:
         table = Table(box=None, pad_edge=False)

@@ -13,8 +13,8 @@ from barrier_tck.reports.cut_page import render_cut
 from barrier_tck.reports.cuts import (
     DIRECTORY,
     Wanted,
-    asked_before,
     cut_views,
+    requested_before,
     require_cuts,
     shown_by_default,
 )
@@ -43,7 +43,7 @@ def write_reports(run: ReportedRun, cuts: Iterable[Wanted] = ()) -> ReportPaths:
     """
     run_directory, asked = run.directory, tuple(cuts)
     require_cuts(run, asked)
-    views = cut_views(run, (*asked, *shown_by_default(run), *asked_before(run_directory)))
+    views = cut_views(run, (*asked, *shown_by_default(run), *requested_before(run_directory)))
     paths = ReportPaths(
         run_directory / "report.html",
         run_directory / "report.json",

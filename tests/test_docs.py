@@ -196,7 +196,7 @@ def test_clauses_named_in_documents_exist(document: Path) -> None:
 )
 def test_columns_of_the_run_directory_are_those_of_the_records(file: str, kind: type[msgspec.Struct]) -> None:
     (row,) = rows(RUN_DIRECTORY, re.escape(f"`{file}`"))
-    assert _fields(row[1]) == set(kind.__struct_fields__)
+    assert _fields(row[1]) == set(kind.__struct_encode_fields__)
 
 
 def test_outcome_file_holds_the_history_without_its_operations() -> None:

@@ -71,7 +71,7 @@ def _clauses_of(body: Callable[[Trials], None]) -> set[str]:
 
 
 def _distance(identifier: str, body: Callable[[Trials], None]) -> int:
-    """Rank a test by its clauses: one that speaks for the broken clause, or a related one, should fail first.
+    """Rank a test by its clauses: one that covers the broken clause, or a related one, should fail first.
 
     All others take long, and most of them pass.
     """

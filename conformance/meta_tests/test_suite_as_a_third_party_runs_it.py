@@ -14,7 +14,7 @@ from barrier_tck.conformance.meta_tests.do_nothing import DoNothing
 from barrier_tck.conformance.meta_tests.micro_batches import MicroBatches, TwoSteps
 from barrier_tck.conformance.plans import SIX_AIMS
 from barrier_tck.conformance.trials import Trials, assert_valid
-from barrier_tck.harness.draw.circumstances import Circumstances
+from barrier_tck.harness.draw.constraints import Constraints
 from barrier_tck.harness.draw.profiles import PROFILES, profile_named
 from barrier_tck.harness.draw.strategies import draw_plans
 from barrier_tck.harness.record.verdict import Verdict
@@ -104,9 +104,11 @@ def test_what_is_drawn_for_a_system_that_is_not_ours_strikes(tmp_path: Path) -> 
     All that may stop a drawn fault is another one that killed its target at the same moment.
     """
     system = MicroBatches()
-    around = Circumstances(system.job, system.capabilities, fit=lambda plan: without(plan, unused_by(system)))
+    constraints = Constraints(
+        system.job, system.capabilities, fit=lambda plan: without(plan, unused_by(system))
+    )
     too_late = 0
-    for plan in draw_plans(3, 100, profile_named("heavy"), around):
+    for plan in draw_plans(3, 100, profile_named("heavy"), constraints):
         record = run_trial(plan, system, tmp_path)
         assert len(plan.faults) >= 2
         missed = [fault.reason for fault in record.faults if fault.outcome != "fired"]

@@ -87,7 +87,7 @@ def test_a_test_is_run_again_only_if_nothing_was_shown(
     ran, said, printed = _outcomes(tmp_path, tries)
     assert ran == {**runs, "wrong": 1, "valid": 1, "invalid": 1, "unknown": tries}, printed
     assert said == {*failed, "wrong", "a[invalid]", "a[unknown]"}, printed
-    told = re.findall(r"UserWarning: (try .*)$", printed, re.MULTILINE)
-    assert len(told) == sum(ran.values()) - len(ran), "each run after the first is told"
+    retries = re.findall(r"UserWarning: (try .*)$", printed, re.MULTILINE)
+    assert len(retries) == sum(ran.values()) - len(ran), "each run after the first is announced"
     if tries > 1:
-        assert "try 2 of 3, because in the last this did not happen: something, at try 4" in told
+        assert "try 2 of 3, because in the last this did not happen: something, at try 4" in retries

@@ -14,9 +14,9 @@ from barrier_tck.harness.trial.trial_run import checkers_of
 
 
 def judges_of(plan: FilledPlan, system: SystemUnderTest, only: Collection[str]) -> tuple[Checker, ...]:
-    """Return the checkers of a trial that speak for one of the clauses, and those that always judge.
+    """Return the checkers of a trial that cover one of the clauses, and those that always judge.
 
-    A checker that speaks for no clause stays: it may stand for checkers that could not be made.
+    A checker that covers no clause stays: it may stand for checkers that could not be made.
     """
     return tuple(
         checker
@@ -33,7 +33,7 @@ def require_judged(only: Sequence[str], plans: Iterable[FilledPlan], system: Sys
     for clause in only:
         if clause not in known:
             raise UsageProblem(
-                f"only: no checker of these trials speaks for {clause!r}{nearest(clause, known)}; "
+                f"only: no checker of these trials covers {clause!r}{nearest(clause, known)}; "
                 f"clauses that can be judged here: {', '.join(sorted(known))}"
             )
 
@@ -58,6 +58,6 @@ class JudgedClauses:
             "judged-clauses",
             tuple(self._left),
             Verdict.UNKNOWN,
-            f"no trial was judged for {', '.join(self._left)}: no trial gave them a chance to be broken; run more "
+            f"no trial was judged for {', '.join(self._left)}: no trial could have violated them; run more "
             "trials, or different ones",
         )

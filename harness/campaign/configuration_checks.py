@@ -11,7 +11,7 @@ import msgspec
 
 from barrier_tck.harness.campaign.chosen_clauses import require_judged
 from barrier_tck.harness.campaign.configuration import CampaignConfiguration
-from barrier_tck.harness.campaign.mix import MODES, check_faults, check_mix, check_suffered
+from barrier_tck.harness.campaign.mix import MODES, check_exposed, check_faults, check_mix
 from barrier_tck.harness.plan.trial_plan import FilledPlan, TrialPlan, WorkloadPlan
 from barrier_tck.harness.reference.checkpoint_storages import require_checkpoint_storage
 from barrier_tck.harness.reference.state_backends import require_state_backend
@@ -48,7 +48,7 @@ def check_configuration(configuration: CampaignConfiguration, system: SystemUnde
         profile = configuration.profile_for(system)
         _check_mixed_fields(configuration, system)
         if configuration.faults is not None:
-            check_suffered(configuration.faults, targets_of(system), system.name)
+            check_exposed(configuration.faults, targets_of(system), system.name)
     except UsageProblem as error:
         raise UsageProblem(f"{source}: {error}") from error
     for workload in profile.workload.names if configuration.draws else ():

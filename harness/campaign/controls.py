@@ -25,9 +25,9 @@ from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.control_records import BreakRecord, ControlRecord, ControlsRecord
 from barrier_tck.harness.record.records import TrialSummary
 from barrier_tck.harness.record.run_directory import SCRATCH, RunDirectory
-from barrier_tck.harness.record.verdict import AT_STAKE, Finding, Verdict
-from barrier_tck.harness.system.additions import CanBeBroken
+from barrier_tck.harness.record.verdict import EXERCISED, Finding, Verdict
 from barrier_tck.harness.system.broken_recovery import BrokenRecovery, Vacuity
+from barrier_tck.harness.system.optional_interfaces import CanBeBroken
 from barrier_tck.harness.system.system_under_test import SystemUnderTest
 from barrier_tck.harness.trial.trial_run import run_trial
 from barrier_tck.harness.workloads.workload_names import filled
@@ -94,7 +94,8 @@ class Controls:
     wanted: int | None = None
     """How many controls are to run; None: as many as ``controls_by_default`` says."""
     recovered_min: int = RECOVERED_MIN_DRAWN
-    """If this many trials recovered and none of them could have failed, the campaign is UNKNOWN."""
+    """If this many trials recovered and no clause of recovery could have been violated in any of them, the campaign is
+    UNKNOWN."""
     only: tuple[str, ...] = ()
     """Clauses for which the campaign's trials, and so its controls, are judged; empty: all."""
     trials: int = 0
@@ -102,7 +103,7 @@ class Controls:
     """Invalid trials. The campaign runs no control after one: its verdict is settled."""
     ran: list[ControlRecord] = field(default_factory=list)
     _vacuity: dict[BrokenRecovery, Counter[str]] = field(init=False)
-    _could_have_failed: Counter[str] = field(default_factory=Counter)
+    _could_be_violated: Counter[str] = field(default_factory=Counter)
     _samples: dict[BrokenRecovery, _Sample] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -113,22 +114,22 @@ class Controls:
         """Take a finished trial: what it could have shown, and its plan if it is VALID and fit for a control."""
         self.trials += 1
         self.invalid += trial.verdict is Verdict.INVALID
-        could = []
+        exercised = []
         for how in BrokenRecovery:
-            reason = trial.could_show.get(how.value, Vacuity.NOT_COMPARED.value)
+            reason = trial.vacuity_reasons.get(how.value, Vacuity.NOT_COMPARED.value)
             if not reason and not self._judges(how):
                 reason = Vacuity.NOT_COMPARED.value
             self._vacuity[how][reason] += 1
             if not reason:
-                could.append(how)
+                exercised.append(how)
                 if trial.verdict is Verdict.VALID:
                     self._samples[how].offer(_Candidate(trial.trial, plan))
-        clauses = [clause for how in could for clause in how.clauses]
+        clauses = [clause for how in exercised for clause in how.clauses]
         clauses += [
-            one for finding in trial.findings if finding.counts.get(AT_STAKE) for one in finding.clauses
+            one for finding in trial.findings if finding.counts.get(EXERCISED) for one in finding.clauses
         ]
         for clause in dict.fromkeys(clauses):
-            self._could_have_failed[clause] += 1
+            self._could_be_violated[clause] += 1
 
     def _judges(self, how: BrokenRecovery) -> bool:
         """Return whether the campaign judges a clause that this breaks."""
@@ -190,7 +191,7 @@ class Controls:
             record = run_trial(plan, self.system, Path(scratch), checkers)
         if record.verdict is Verdict.INVALID:
             return ControlRecord(how.value, trial, name, record.verdict, failed_checker(record) or "")
-        reason = record.could_show.get(how.value, Vacuity.NOT_COMPARED.value)
+        reason = record.vacuity_reasons.get(how.value, Vacuity.NOT_COMPARED.value)
         described = Vacuity(reason).description if reason else "no checker saw it"
         return ControlRecord(how.value, trial, name, record.verdict, "", described, counts=not reason)
 
@@ -207,8 +208,8 @@ class Controls:
             trials=self.trials,
             recovered=self.recovered,
             breaks=tuple(self._break_record(how) for how in BrokenRecovery),
-            could_have_failed={
-                clause: self._could_have_failed[clause]
+            could_be_violated={
+                clause: self._could_be_violated[clause]
                 for clause in dict.fromkeys(clause for how in BrokenRecovery for clause in how.clauses)
             },
             ran=tuple(self.ran),
@@ -247,7 +248,7 @@ class Controls:
             "invalid": sum(control.verdict is Verdict.INVALID for control in self.ran),
             "recovered": self.recovered,
         }
-        clauses = tuple(self._could_have_failed) or BrokenRecovery.READ_AGAIN.clauses
+        clauses = tuple(self._could_be_violated) or BrokenRecovery.READ_AGAIN.clauses
         return Finding(
             "controls", clauses, Verdict.UNKNOWN, "; ".join(problems[:3]), counts, tuple(problems[:10])
         )
@@ -275,4 +276,4 @@ class Controls:
             for reason, trials in reasons.most_common()
             if reason != Vacuity.NOT_RECOVERED.value
         )
-        yield f"{self.recovered} trials recovered, and none of them could have failed: {described}"
+        yield f"{self.recovered} trials recovered, but none could have violated a clause of recovery: {described}"

@@ -12,7 +12,7 @@ from barrier_tck.harness.record.run_directory import trial_directory, write_mess
 from barrier_tck.harness.record.run_reader import read_record
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.work_directories import temporary_work_directory
-from barrier_tck.harness.system.additions import TracesMessages
+from barrier_tck.harness.system.optional_interfaces import TracesMessages
 from barrier_tck.harness.system.system_under_test import Capability, SystemUnderTest
 from barrier_tck.harness.trial.trial_run import execute
 
@@ -22,7 +22,7 @@ def are_traced(run_directory: Path, trial: int) -> bool:
     return (trial_directory(run_directory, trial) / "passages.jsonl").is_file()
 
 
-def can_note(system: SystemUnderTest) -> bool:
+def can_trace(system: SystemUnderTest) -> bool:
     """Return whether a system can note in a second run what passed the channels in the first."""
     return Capability.DETERMINISTIC_REPLAY in system.capabilities and isinstance(system, TracesMessages)
 
@@ -35,7 +35,7 @@ def trace_messages(run_directory: Path, trial: int, system: SystemUnderTest) -> 
     """
     directory = trial_directory(run_directory, trial)
     record = read_record(directory)
-    if not can_note(system):
+    if not can_trace(system):
         raise UsageProblem(
             f"{directory} holds no passages.jsonl, and {system.name} cannot note what passed its channels in a "
             "second run; run the campaign again with a version that notes it in the first"
@@ -48,8 +48,8 @@ def trace_messages(run_directory: Path, trial: int, system: SystemUnderTest) -> 
             f"{directory}: the trial takes other steps now than when it was recorded, so no picture can be drawn "
             "of it; run the campaign again"
         )
-    if not again.passages:
+    if not again.trace_events:
         raise UsageProblem(
             f"{directory}: no barrier passed any channel in this trial, so there is no cut to draw"
         )
-    write_message_trace(directory, again.passages)
+    write_message_trace(directory, again.trace_events)

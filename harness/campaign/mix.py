@@ -1,8 +1,8 @@
 """The weighted choices for a campaign's drawn trials: the sections ``[mix]`` and ``[faults]`` of a campaign file.
 
-Each table gives names with weights. Trials are dealt like cards from shuffled decks: in a deck, every name occurs as
-often as its weight says, and a deck is shuffled again when it is used up. So even a campaign of a dozen trials keeps
-to the weights, and no name can be missing by bad luck.
+Each table gives names with weights. Names are drawn without replacement, round by round: in a round, every name occurs
+as often as its weight says, and the next round is shuffled anew. So even a campaign of a dozen trials keeps to the
+weights, and no name can be missing by bad luck.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 
 from barrier_tck.faults.catalogue import KINDS, PACKAGES, FaultKind
 from barrier_tck.harness.draw.profile import Profile
-from barrier_tck.harness.plan.notes import DEALT
+from barrier_tck.harness.plan.notes import MIXED
 from barrier_tck.harness.plan.trial_plan import OVERTAKING, CheckpointingMode, TrialPlan
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.strict_input import nearest
@@ -31,7 +31,7 @@ Weights = dict[str, Annotated[int, msgspec.Meta(ge=0, le=WEIGHT_MAX)]]
 """Name -> weight, 0 or more; at least one must be above 0."""
 
 _Faults = Annotated[int, msgspec.Meta(ge=0, le=FAULTS_MAX)]
-_Card = TypeVar("_Card")
+_Choice = TypeVar("_Choice")
 
 LOCAL_RECOVERY = {"on": True, "off": False}
 MODES: tuple[CheckpointingMode, ...] = ("exactly_once", "at_least_once", *OVERTAKING)
@@ -59,8 +59,8 @@ class FaultsSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Hand:
-    """What one drawn trial was dealt; None leaves the choice to the profile, or to the campaign's own value."""
+class TrialMix:
+    """What the mix chose for one drawn trial; None leaves the choice to the profile, or to the campaign's own value."""
 
     workload: str | None = None
     mode: CheckpointingMode | None = None
@@ -71,12 +71,12 @@ class Hand:
 
     @property
     def note(self) -> str:
-        """Return what was dealt as a phrase for the plan, for instance ``dealt: rocksdb; delay, executor``."""
+        """Return what was chosen as a phrase for the plan, for instance ``dealt: rocksdb; delay, executor``."""
         local = None if self.local_recovery is None else f"local recovery {self.local_recovery}"
         choices = [name for name in (self.workload, self.mode, self.state_backend, local) if name is not None]
         kinds = [] if self.kinds is None else [", ".join(self.kinds) or "no faults"]
         parts = [part for part in (", ".join(choices), *kinds) if part]
-        return f"{DEALT}{'; '.join(parts)}" if parts else ""
+        return f"{MIXED}{'; '.join(parts)}" if parts else ""
 
     def profile(self, profile: Profile) -> Profile:
         """Return the profile from which this trial is drawn.
@@ -104,7 +104,7 @@ class Hand:
         ).with_shares(tiny_inputs=0)
 
     def adjusted(self, plan: TrialPlan) -> TrialPlan:
-        """Return a drawn plan with what was dealt."""
+        """Return a drawn plan with what was chosen."""
         if self.workload is not None:
             workload = msgspec.structs.replace(plan.workload, name=self.workload)
             plan = msgspec.structs.replace(plan, workload=workload)
@@ -115,23 +115,23 @@ class Hand:
         return msgspec.structs.replace(plan, note=self.note)
 
 
-def deal(
+def draw_mix(
     mix: MixSection, faults: FaultsSection | None, seed: int, exposed: Iterable[str] | None = None
-) -> Iterator[Hand]:
-    """Yield hands without end; the same arguments give the same hands.
+) -> Iterator[TrialMix]:
+    """Yield choices without end; the same arguments give the same ones.
 
     ``exposed`` are the kinds of target that the system has (None: all); only kinds of a package that the system can
-    suffer are dealt.
+    suffer are chosen.
     """
     tables = ("workload", "mode", "state_backend", "local_recovery")
-    workloads, modes, backends, local = (_dealt(getattr(mix, name), seed, name) for name in tables)
-    for kinds in _dealt_kinds(faults, seed, exposed):
+    workloads, modes, backends, local = (_weighted(getattr(mix, name), seed, name) for name in tables)
+    for kinds in _weighted_kinds(faults, seed, exposed):
         named = next(modes)
         mode = next((known for known in MODES if known == named), None)
-        yield Hand(next(workloads), mode, next(backends), next(local), kinds)
+        yield TrialMix(next(workloads), mode, next(backends), next(local), kinds)
 
 
-def _dealt_kinds(
+def _weighted_kinds(
     faults: FaultsSection | None, seed: int, exposed: Iterable[str] | None
 ) -> Iterator[tuple[str, ...] | None]:
     if faults is None or not (faults.packages or faults.kinds):
@@ -139,44 +139,44 @@ def _dealt_kinds(
             yield None
     known = None if exposed is None else tuple(exposed)
     lowest, highest = faults.per_trial
-    counts = _cards(dict.fromkeys(range(lowest, highest + 1), 1), Random(f"{seed}/mix/per_trial"))
+    counts = _shuffled_rounds(dict.fromkeys(range(lowest, highest + 1), 1), Random(f"{seed}/mix/per_trial"))
     singles = _kinds_of(faults, seed, known)
     while True:
         yield tuple(next(singles) for _ in range(next(counts)))
 
 
 def _kinds_of(faults: FaultsSection, seed: int, exposed: tuple[str, ...] | None) -> Iterator[str]:
-    """Yield kinds without end: listed kinds, or the kinds of each dealt package in turn."""
+    """Yield kinds without end: listed kinds, or the kinds of each chosen package in turn."""
     if faults.kinds:
-        yield from _cards(faults.kinds, Random(f"{seed}/mix/kinds"))
+        yield from _shuffled_rounds(faults.kinds, Random(f"{seed}/mix/kinds"))
     within = {
-        package: _cards(
-            dict.fromkeys((kind.name for kind in kinds if _suffered(kind, exposed)), 1),
+        package: _shuffled_rounds(
+            dict.fromkeys((kind.name for kind in kinds if _is_exposed(kind, exposed)), 1),
             Random(f"{seed}/mix/packages/{package}"),
         )
         for package, kinds in PACKAGES.items()
     }
-    for name in _cards(faults.packages, Random(f"{seed}/mix/packages")):
+    for name in _shuffled_rounds(faults.packages, Random(f"{seed}/mix/packages")):
         yield next(within[name])
 
 
-def _suffered(kind: FaultKind, exposed: tuple[str, ...] | None) -> bool:
+def _is_exposed(kind: FaultKind, exposed: tuple[str, ...] | None) -> bool:
     return exposed is None or kind.fault.needs in exposed
 
 
-def _dealt(weights: Weights, seed: int, name: str) -> Iterator[str | None]:
+def _weighted(weights: Weights, seed: int, name: str) -> Iterator[str | None]:
     if not weights:
         while True:
             yield None
-    yield from _cards(weights, Random(f"{seed}/mix/{name}"))
+    yield from _shuffled_rounds(weights, Random(f"{seed}/mix/{name}"))
 
 
-def _cards(weights: Mapping[_Card, int], random: Random) -> Iterator[_Card]:
-    """Deal from one shuffled deck after another."""
+def _shuffled_rounds(weights: Mapping[_Choice, int], random: Random) -> Iterator[_Choice]:
+    """Yield the names of one shuffled round after another."""
     divisor = gcd(*weights.values())
-    deck = [card for card, weight in weights.items() for _ in range(weight // divisor)]
-    while deck:
-        yield from random.sample(deck, len(deck))
+    round_ = [name for name, weight in weights.items() for _ in range(weight // divisor)]
+    while round_:
+        yield from random.sample(round_, len(round_))
 
 
 # --- checks -------------------------------------------------------------------------------------------------
@@ -206,18 +206,18 @@ def check_faults(faults: FaultsSection) -> None:
     _check_weights(faults.kinds, list(KINDS), "faults.kinds")
 
 
-def check_suffered(faults: FaultsSection, exposed: Iterable[str], system: str) -> None:
+def check_exposed(faults: FaultsSection, exposed: Iterable[str], system: str) -> None:
     """Raise UsageProblem if a package or kind has a weight but the system cannot suffer any of its faults."""
     known = tuple(exposed)
     for package, kinds in PACKAGES.items():
-        if faults.packages.get(package) and not any(_suffered(kind, known) for kind in kinds):
+        if faults.packages.get(package) and not any(_is_exposed(kind, known) for kind in kinds):
             needs = " or ".join(dict.fromkeys(kind.fault.needs for kind in kinds))
             raise UsageProblem(
                 f"faults.packages.{package}: {system} cannot suffer it (needs a target: {needs}); "
                 "remove it, or choose another system"
             )
     for name, weight in faults.kinds.items():
-        if weight and not _suffered(KINDS[name], known):
+        if weight and not _is_exposed(KINDS[name], known):
             raise UsageProblem(
                 f"faults.kinds.{name}: {system} cannot suffer it (needs a target: {KINDS[name].fault.needs}); "
                 "remove it, or choose another system"

@@ -7,8 +7,8 @@ from itertools import chain, count, islice
 
 from barrier_tck.harness.campaign.configuration import CampaignConfiguration
 from barrier_tck.harness.campaign.configuration_checks import check_configuration
-from barrier_tck.harness.campaign.mix import Hand, MixSection, deal
-from barrier_tck.harness.draw.circumstances import Adjust, Circumstances
+from barrier_tck.harness.campaign.mix import MixSection, TrialMix, draw_mix
+from barrier_tck.harness.draw.constraints import Adjust, Constraints
 from barrier_tck.harness.draw.strategies import draw_plan, draw_plans
 from barrier_tck.harness.plan.trial_plan import FilledPlan, TrialPlan
 from barrier_tck.harness.system.exposed_targets import targets_of
@@ -50,9 +50,9 @@ def _drawn(configuration: CampaignConfiguration, system: SystemUnderTest) -> Ite
     return _from_mix(configuration, system)
 
 
-def _circumstances(system: SystemUnderTest, adjust: Adjust) -> Circumstances:
+def _constraints(system: SystemUnderTest, adjust: Adjust) -> Constraints:
     unused = unused_by(system)
-    return Circumstances(system.job, system.capabilities, adjust, lambda plan: without(plan, unused))
+    return Constraints(system.job, system.capabilities, adjust, lambda plan: without(plan, unused))
 
 
 def _from_profile(configuration: CampaignConfiguration, system: SystemUnderTest) -> Iterator[FilledPlan]:
@@ -61,24 +61,24 @@ def _from_profile(configuration: CampaignConfiguration, system: SystemUnderTest)
             configuration.seed * _CHUNK_SEED_STRIDE + chunk,
             CHUNK,
             configuration.profile_for(system),
-            _circumstances(system, configuration.adjusted),
+            _constraints(system, configuration.adjusted),
         )
 
 
 def _from_mix(configuration: CampaignConfiguration, system: SystemUnderTest) -> Iterator[FilledPlan]:
-    """Draw each plan from the profile that its hand asks for, with the faults of the hand."""
+    """Draw each plan from the profile that its mix asks for, with the faults of the mix."""
     profile = configuration.profile_for(system)
-    hands = deal(
+    mixes = draw_mix(
         configuration.mix or MixSection(), configuration.faults, configuration.seed, targets_of(system)
     )
-    for number, hand in enumerate(hands):
+    for number, mix in enumerate(mixes):
 
-        def adjust(plan: TrialPlan, hand: Hand = hand) -> TrialPlan:
-            return hand.adjusted(configuration.adjusted(plan))
+        def adjust(plan: TrialPlan, mix: TrialMix = mix) -> TrialPlan:
+            return mix.adjusted(configuration.adjusted(plan))
 
         yield draw_plan(
             configuration.seed * _CHUNK_SEED_STRIDE + number,
-            hand.profile(profile),
-            _circumstances(system, adjust),
-            kinds=hand.kinds,
+            mix.profile(profile),
+            _constraints(system, adjust),
+            kinds=mix.kinds,
         )

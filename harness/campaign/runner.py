@@ -26,7 +26,7 @@ from barrier_tck.harness.campaign.progress_display import CampaignProgress
 from barrier_tck.harness.campaign.resuming import finished_before, require_resumable
 from barrier_tck.harness.campaign.sometimes import AllSometimes
 from barrier_tck.harness.campaign.trial_pool import TrialPool, require_parallel
-from barrier_tck.harness.campaign.tried_plans import OneByOne, PlannedTrial, TrialRuns, TriedPlan
+from barrier_tck.harness.campaign.tried_plans import PlannedTrial, SequentialRuns, TrialRuns, TriedPlan
 from barrier_tck.harness.oracle.checker import Checker
 from barrier_tck.harness.plan.trial_plan import FilledPlan
 from barrier_tck.harness.record.records import (
@@ -223,7 +223,11 @@ class _Campaign:
         interrupts = Interrupts()
         with caught(interrupts):
             try:
-                runs = OneByOne(self._system, self._checkers) if jobs == 1 else TrialPool(self._system, jobs)
+                runs = (
+                    SequentialRuns(self._system, self._checkers)
+                    if jobs == 1
+                    else TrialPool(self._system, jobs)
+                )
                 progress = CampaignProgress(
                     console, self._configuration.budget_of_trials(), self._tally.trials
                 )

@@ -316,15 +316,15 @@ def smaller_with_other_seeds(plan: TrialPlan) -> Iterator[TrialPlan]:
                 yield msgspec.structs.replace(smaller, seed=seed)
 
 
-def _whatever_the_job(propose: Callable[[TrialPlan], Iterator[TrialPlan]]) -> Propose:
+def _for_any_job(propose: Callable[[TrialPlan], Iterator[TrialPlan]]) -> Propose:
     return lambda plan, _: propose(plan)
 
 
 PASSES: tuple[Propose, ...] = (
-    *map(_whatever_the_job, (drop_faults, drop_savepoints, drop_rescales, simplify_job)),
-    *map(_whatever_the_job, (reduce_parallelism, reduce_records, calm_down)),
+    *map(_for_any_job, (drop_faults, drop_savepoints, drop_rescales, simplify_job)),
+    *map(_for_any_job, (reduce_parallelism, reduce_records, calm_down)),
     simplify_faults,
-    *map(_whatever_the_job, (smaller_with_other_seeds, smaller_settings, other_seeds)),
+    *map(_for_any_job, (smaller_with_other_seeds, smaller_settings, other_seeds)),
 )
 """Every pass, the big steps first."""
 

@@ -17,16 +17,16 @@ from barrier_tck.harness.record.verdict import Finding, Verdict
 class SeenSometimes:
     """What the trials of a campaign have shown of one thing that happens sometimes."""
 
-    def __init__(self, what: Sometimes, checkers: Collection[str]) -> None:
-        self._what = what
+    def __init__(self, wanted: Sometimes, checkers: Collection[str]) -> None:
+        self._what = wanted
         self._checkers = checkers
         self._trials = 0
         """Trials that had something to show."""
-        self._seen_in = dict.fromkeys(what.things, 0)
+        self._seen_in = dict.fromkeys(wanted.things, 0)
         """Thing, or case -> in how many trials it was seen."""
-        self._times = dict.fromkeys(what.things, 0)
+        self._times = dict.fromkeys(wanted.things, 0)
         """Thing, or case -> how often it was seen in all."""
-        self._spoken: dict[str, None] = {}
+        self._covered: dict[str, None] = {}
         """Clauses for which the findings spoke."""
 
     def add(self, trial: TrialSummary) -> None:
@@ -38,7 +38,7 @@ class SeenSometimes:
             if seen is not None:
                 had = True
                 most |= {thing: max(times, most.get(thing, 0)) for thing, times in seen.items()}
-                self._spoken |= dict.fromkeys(finding.clauses)
+                self._covered |= dict.fromkeys(finding.clauses)
         self._trials += had
         for thing, times in most.items():
             self._seen_in[thing] = self._seen_in.get(thing, 0) + (times > 0)
@@ -46,21 +46,21 @@ class SeenSometimes:
 
     def finding(self) -> Finding | None:
         """Return what the campaign shows; None if too few trials had anything to show."""
-        what = self._what
-        if self._trials < what.trials_min or not self._seen_in:
+        wanted = self._what
+        if self._trials < wanted.trials_min or not self._seen_in:
             return None
-        least = 1 if what.one_in is None else self._trials / what.one_in
+        least = 1 if wanted.one_in is None else self._trials / wanted.one_in
         missed = [thing for thing, trials in self._seen_in.items() if trials < least]
         counts = self._counts(len(missed))
         if missed:
-            told = " and ".join(f"{thing} in {self._seen_in[thing]}" for thing in missed)
-            summary = what.not_shown.format(
-                **counts, missed=told if what.things else len(missed), first=missed[0]
+            shown = " and ".join(f"{thing} in {self._seen_in[thing]}" for thing in missed)
+            summary = wanted.not_shown.format(
+                **counts, missed=shown if wanted.things else len(missed), first=missed[0]
             )
         else:
-            summary = what.shown.format(**counts)
-        clauses = tuple(clause for clause in what.clauses if clause in self._spoken) or what.clauses
-        return Finding(what.name, clauses, Verdict.UNKNOWN if missed else Verdict.VALID, summary, counts)
+            summary = wanted.shown.format(**counts)
+        clauses = tuple(clause for clause in wanted.clauses if clause in self._covered) or wanted.clauses
+        return Finding(wanted.name, clauses, Verdict.UNKNOWN if missed else Verdict.VALID, summary, counts)
 
     def _counts(self, missed: int) -> dict[str, int]:
         things = self._what.things
@@ -77,10 +77,12 @@ class AllSometimes:
     """All that the trials of a campaign must show now and then, as the checkers say it."""
 
     def __init__(self) -> None:
-        listing = [(what, checker.name) for checker in standard_checkers() for what in checker.sometimes]
+        listing = [(wanted, checker.name) for checker in standard_checkers() for wanted in checker.sometimes]
         self.each = {
-            what.name: SeenSometimes(what, [checker for other, checker in listing if other.name == what.name])
-            for what, _ in sorted(listing, key=lambda entry: entry[0].name)
+            wanted.name: SeenSometimes(
+                wanted, [checker for other, checker in listing if other.name == wanted.name]
+            )
+            for wanted, _ in sorted(listing, key=lambda entry: entry[0].name)
         }
 
     def add(self, trial: TrialSummary) -> None:

@@ -58,7 +58,7 @@ class TrialRuns(Protocol):
         """Yield the result of each trial, in the order of the plans; a plan is taken when its trial can begin."""
 
 
-class OneByOne:
+class SequentialRuns:
     """Runs each trial here, when its result is asked for."""
 
     def __init__(self, system: SystemUnderTest, checkers: Sequence[Checker] | None = None) -> None:

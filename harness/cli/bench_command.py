@@ -13,7 +13,7 @@ import typer
 from barrier_tck.harness.cli.options import JsonOption
 from barrier_tck.harness.cli.printing import console_for, emit
 from barrier_tck.harness.support.errors import EnvironmentProblem, UsageProblem
-from barrier_tck.harness.support.outside import look_where_run
+from barrier_tck.harness.support.outside import search_working_directory
 from barrier_tck.harness.support.strict_input import nearest
 
 BENCHMARKS = {
@@ -130,13 +130,13 @@ def run_benchmark(
     if state_mb is not None and "state_mb" not in inspect.signature(run).parameters:
         raise UsageProblem(f"the benchmark {name!r} has a state of fixed size; leave --state-mb out")
     given = {"system": system or None, "pairs": pairs, "state_mb": state_mb}
-    told = {option: value for option, value in given.items() if value is not None}
-    return run(lambda what, share: progress(f"{what} ({share:.0%} done)"), **told)
+    options = {option: value for option, value in given.items() if value is not None}
+    return run(lambda what, share: progress(f"{what} ({share:.0%} done)"), **options)
 
 
 def _module_of(name: str) -> Any:
     module_name = f"benchmarks.{BENCHMARKS[name]}"
-    look_where_run()
+    search_working_directory()
     try:
         return importlib.import_module(module_name)
     except ModuleNotFoundError as error:

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from barrier_tck.harness.cli.exit_codes import exit_code_of
-from barrier_tck.harness.cli.named_code import TrustOption
 from barrier_tck.harness.cli.options import (
     DEFAULT_OUT,
     CheckpointStorageOption,
@@ -20,6 +19,7 @@ from barrier_tck.harness.cli.options import (
     SystemOption,
 )
 from barrier_tck.harness.cli.printing import console_for, emit
+from barrier_tck.harness.cli.untrusted_code import TrustOption
 
 JOBS_MAX = 256
 """The largest number of processes for trials; a larger number must be a mistake."""

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from barrier_tck.harness.cli.campaign_output import print_options
-from barrier_tck.harness.cli.named_code import NamedCode, code_of_campaign, require_named
 from barrier_tck.harness.cli.opening import opened, start
 from barrier_tck.harness.cli.options import listed
 from barrier_tck.harness.cli.printing import VerdictConsole
 from barrier_tck.harness.cli.shipped import found_campaign
+from barrier_tck.harness.cli.untrusted_code import UntrustedCode, code_of_campaign, require_named
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.support.errors import UsageProblem
-from barrier_tck.harness.support.outside import look_where_run
+from barrier_tck.harness.support.outside import search_working_directory
 
 if TYPE_CHECKING:
     from barrier_tck.harness.campaign.configuration import CampaignConfiguration
@@ -73,7 +73,7 @@ def begin(options: CampaignOptions, console: VerdictConsole) -> Path:
 
     configuration, source = _configured(options), options.source
     require_place(options.out)
-    look_where_run()
+    search_working_directory()
     import_system(configuration, source)
     with opened(configuration.system.name) as deployed:
         check_configuration(configuration, deployed, source)
@@ -98,10 +98,10 @@ def resume(path: Path, options: CampaignOptions, console: VerdictConsole) -> Pat
     configuration = stored_configuration(stored.campaign.configuration, str(record))
     named = _named_again(options, configuration)
     if not options.trust:
-        allowed = [NamedCode(name.replace("-", " "), here or "") for name, here in named.items()]
+        allowed = [UntrustedCode(name.replace("-", " "), here or "") for name, here in named.items()]
         require_named(code_of_campaign(configuration), allowed, str(record))
     if options.trust or any(here is not None for here in named.values()):
-        look_where_run()
+        search_working_directory()
     with opened(configuration.system.name) as deployed:
         require_parallel(deployed, options.jobs)
         start(deployed, configuration.cluster)
@@ -158,7 +158,7 @@ def _system_of_query(query: str, system: str | None) -> str:
 
     if system is not None:
         raise UsageProblem("--system and --query are both given; keep one of the two")
-    look_where_run()
+    search_working_directory()
     if not is_target(query):
         raise UsageProblem(f"--query is {shown(query)}; name your job as package.module:job")
     if not isinstance(found := imported(query, "query"), StreamingJob):

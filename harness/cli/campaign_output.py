@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from rich.console import Console
 
-from barrier_tck.harness.cli.cut_diagrams import note_what_is_shown
+from barrier_tck.harness.cli.cut_diagrams import trace_cuts_shown
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.support.environment import environment
 
@@ -72,7 +72,7 @@ def print_campaign(console: Console, run: ReportedRun, file: Path | None = None)
 
     record, path = run.campaign, run.directory
     if record.trials:
-        note_what_is_shown(run, console, trust=True)
+        trace_cuts_shown(run, console, trust=True)
         paths = write_reports(run)
         print_run(run, console)
         console.print(f"report: {paths.html}", markup=False)

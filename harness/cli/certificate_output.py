@@ -52,7 +52,7 @@ def certified(
         raise
 
 
-def give_out(certificate: Certificate, path: Path, console: Console, as_json: bool) -> int:
+def output_certificate(certificate: Certificate, path: Path, console: Console, as_json: bool) -> int:
     """Write a certificate and its page into a directory, print what it says, and return the exit code."""
     _keep(certificate, path)
     _print_result(console, certificate, path)
@@ -68,7 +68,7 @@ def _keep(certificate: Certificate, path: Path) -> None:
     write_certificate(certificate, path / _PAGE)
 
 
-def give_out_replay(name: str, violation: str | None, recorded: str, console: Console, as_json: bool) -> int:
+def output_replay(name: str, violation: str | None, recorded: str, console: Console, as_json: bool) -> int:
     """Print what playing a saved failure of a property gave, and return the exit code."""
     said = "nothing is violated any more" if violation is None else f"✗ {violation}"
     console.print(printable(said), markup=False)

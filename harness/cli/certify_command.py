@@ -12,8 +12,8 @@ from rich.console import Console
 
 from barrier_tck.harness.cli.certificate_output import (
     certified,
-    give_out,
-    give_out_replay,
+    output_certificate,
+    output_replay,
     print_outcome,
     short,
 )
@@ -149,7 +149,7 @@ def certify(
         certificate = _certified(target, level, seed, path, require, spark, strength, call_timeout, console)
     else:
         certificate = certified_on_spark(store, level, seed, path, require, strength, call_timeout, console)
-    raise typer.Exit(give_out(certificate, path, console, as_json))
+    raise typer.Exit(output_certificate(certificate, path, console, as_json))
 
 
 def _certified(
@@ -203,4 +203,4 @@ def _replay(file: Path, target: str | None, console: Console, as_json: bool) -> 
             printable(f"    {number}. {description_of(step)}"), markup=False
         ),
     )
-    raise typer.Exit(give_out_replay(failure.property, violation, failure.violation, console, as_json))
+    raise typer.Exit(output_replay(failure.property, violation, failure.violation, console, as_json))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 import typer
 from rich.console import Console
 
-from barrier_tck.harness.cli.certificate_output import certified, give_out_replay, print_outcome
+from barrier_tck.harness.cli.certificate_output import certified, output_replay, print_outcome
 from barrier_tck.harness.cli.printing import printable
 from barrier_tck.harness.support.errors import UsageProblem
 
@@ -80,4 +80,4 @@ def replay_on_spark(
             printable(f"    {number}. {description_of(step)}"), markup=False
         ),
     )
-    raise typer.Exit(give_out_replay(failure.property, violation, failure.violation, console, as_json))
+    raise typer.Exit(output_replay(failure.property, violation, failure.violation, console, as_json))

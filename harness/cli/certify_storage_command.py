@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from barrier_tck.harness.cli.certificate_output import certified, give_out, print_outcome, short
+from barrier_tck.harness.cli.certificate_output import certified, output_certificate, print_outcome, short
 from barrier_tck.harness.cli.options import DEFAULT_OUT, JsonOption, OutOption
 from barrier_tck.harness.cli.printing import console_for
 from barrier_tck.harness.support.errors import UsageProblem
@@ -99,4 +99,4 @@ def certify_storage(
         )
 
     certificate = certified(run, measure_storage_strength if strength else None, path, console)
-    raise typer.Exit(give_out(certificate, path, console, as_json))
+    raise typer.Exit(output_certificate(certificate, path, console, as_json))

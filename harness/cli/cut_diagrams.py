@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from barrier_tck.harness.cli.named_code import code_of, require_named
+from barrier_tck.harness.cli.untrusted_code import code_of, require_named
 from barrier_tck.harness.support.errors import UsageProblem
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def trace_requested_cuts(run: ReportedRun, wanted: tuple[Wanted, ...], trust: bo
             _note(run, trial)
 
 
-def note_what_is_shown(run: ReportedRun, console: Console, trust: bool = False) -> None:
+def trace_cuts_shown(run: ReportedRun, console: Console, trust: bool = False) -> None:
     """Note what passed the channels of the trials that a report shows anyway, where that is possible.
 
     ``trust`` says that code named in the run directory may run, for instance because it just did.
@@ -54,9 +54,9 @@ def _system_of(run: ReportedRun) -> str:
 
 
 def _note(run: ReportedRun, trial: int, if_possible: bool = False) -> None:
-    from barrier_tck.harness.campaign.message_traces import can_note, trace_messages
+    from barrier_tck.harness.campaign.message_traces import can_trace, trace_messages
     from barrier_tck.harness.cli.opening import opened
 
     with opened(_system_of(run)) as system:
-        if not if_possible or can_note(system):
+        if not if_possible or can_trace(system):
             trace_messages(run.directory, trial, system)

@@ -38,7 +38,7 @@ def start(system: SystemUnderTest, cluster: ClusterSection | None = None) -> Non
 
     So if the system cannot run here, no half-written run directory is left.
     """
-    from barrier_tck.harness.system.additions import HasCluster, StartsSlowly
+    from barrier_tck.harness.system.optional_interfaces import HasCluster, StartsSlowly
 
     if cluster is not None:
         if not isinstance(system, HasCluster):

@@ -11,13 +11,13 @@ import typer
 from rich.console import Console
 
 from barrier_tck.harness.cli.exit_codes import EXIT_CODES
-from barrier_tck.harness.cli.named_code import NamedCode, TrustOption, code_of, require_named
 from barrier_tck.harness.cli.opening import opened, start
 from barrier_tck.harness.cli.options import ClusterOption, JsonOption, ReplaySystemOption
 from barrier_tck.harness.cli.printing import console_for, emit
+from barrier_tck.harness.cli.untrusted_code import TrustOption, UntrustedCode, code_of, require_named
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.reference.bugs.catalogue import digest_of
-from barrier_tck.harness.support.outside import look_where_run
+from barrier_tck.harness.support.outside import search_working_directory
 from barrier_tck.harness.support.strict_input import read_text
 
 if TYPE_CHECKING:
@@ -91,12 +91,15 @@ def replay(
     recorded = sources[0].recorded
     name = system or (recorded.opened_as or recorded.system if recorded is not None else DEFAULT_SYSTEM)
     if not trust:
-        given = NamedCode("system", system or ""), *_given(state_backend, checkpoint_storage, workload, patch)
+        given = (
+            UntrustedCode("system", system or ""),
+            *_given(state_backend, checkpoint_storage, workload, patch),
+        )
         for source in sources:
             require_named(code_of(source.plan, name), given, str(source.path))
     replayed = []
     if trust or any((system, state_backend, checkpoint_storage, workload)):
-        look_where_run()
+        search_working_directory()
     with opened(name) as deployed:
         for source in sources:
             check_plan(source.plan, deployed, str(source.path))
@@ -134,16 +137,16 @@ def replay(
 
 def _given(
     state_backend: str | None, checkpoint_storage: str | None, workload: str | None, patch: Path | None
-) -> Iterator[NamedCode]:
+) -> Iterator[UntrustedCode]:
     """Yield the code that options name besides the system."""
     if state_backend is not None:
-        yield NamedCode("state backend", state_backend)
+        yield UntrustedCode("state backend", state_backend)
     if checkpoint_storage is not None:
-        yield NamedCode("checkpoint storage", checkpoint_storage)
+        yield UntrustedCode("checkpoint storage", checkpoint_storage)
     if workload is not None:
-        yield NamedCode("workload", workload)
+        yield UntrustedCode("workload", workload)
     if patch is not None:
-        yield NamedCode("patch", digest_of(read_text(patch)))
+        yield UntrustedCode("patch", digest_of(read_text(patch)))
 
 
 def _print_replayed(console: Console, one: Replayed) -> None:

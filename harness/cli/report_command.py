@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from barrier_tck.harness.cli.exit_codes import exit_code_of
-from barrier_tck.harness.cli.named_code import TrustOption
 from barrier_tck.harness.cli.options import JsonOption
 from barrier_tck.harness.cli.printing import console_for, emit
+from barrier_tck.harness.cli.untrusted_code import TrustOption
 
 
 def report(
@@ -42,7 +42,7 @@ def report(
       barrier-tck report runs/standard-20260101-120000
       barrier-tck report runs/standard-20260101-120000 --cut 0:2 --cut 3:1
     """
-    from barrier_tck.harness.cli.cut_diagrams import note_what_is_shown, trace_requested_cuts
+    from barrier_tck.harness.cli.cut_diagrams import trace_cuts_shown, trace_requested_cuts
     from barrier_tck.harness.record.run_directory import latest_run
     from barrier_tck.reports.cuts import Wanted
     from barrier_tck.reports.loading import load_run
@@ -55,7 +55,7 @@ def report(
     wanted = tuple(map(Wanted.parse, cut or ()))
     run = load_run(path)
     trace_requested_cuts(run, wanted, trust)
-    note_what_is_shown(run, console, trust)
+    trace_cuts_shown(run, console, trust)
     paths = write_reports(run, wanted)
     print_run(run, console)
     console.print(f"report: {paths.html}")

@@ -2,7 +2,7 @@
 
 `cluster` is what every kind of cluster shares; `local_cluster` is the kind whose workers are processes on loopback
 addresses of this machine. `cluster_config` holds their configurations. `spark_session` opens a Spark session
-against a cluster, in this process or in another one that was given its `session_place`. Below them, `guard` is the
+against a cluster, in this process or in another one that was given its `session_config`. Below them, `guard` is the
 small parent process that outlives the harness just long enough to clean up after it. `parent_death_watch` is the pipe
 to it, and `json_lines` the format of what passes through such a pipe. `process_identity` finds what belongs to a
 cluster, `settings` holds what every Spark process is started with, `java` finds a Java that Spark can use, and

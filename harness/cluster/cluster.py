@@ -43,7 +43,7 @@ from barrier_tck.harness.cluster.process_identity import (
     marked_processes,
     owner_in_state_file,
 )
-from barrier_tck.harness.cluster.session_place import SessionPlace
+from barrier_tck.harness.cluster.session_config import SessionConfig
 from barrier_tck.harness.cluster.settings import (
     CLUSTER_LOG4J2,
     application_conf,
@@ -221,10 +221,10 @@ class Cluster(abc.ABC):
             self.config, self.directory, self.driver_host, self.master_url, self._secret, self.classes
         )
 
-    def session_place(self) -> SessionPlace:
+    def session_config(self) -> SessionConfig:
         """What another process needs to open a session here. It holds the secret, as `spark_conf` does."""
         conf = self.spark_conf()
-        return SessionPlace(str(self.directory), conf, self.config.quick_start, self.config.log_level)
+        return SessionConfig(str(self.directory), conf, self.config.quick_start, self.config.log_level)
 
     def driver_environment(self) -> dict[str, str]:
         """The variables with which a driver's process is found again as a part of this cluster, and leaves nothing

@@ -113,8 +113,8 @@ class ExecutorWithoutMemory:
     @property
     def description(self) -> str:
         """Return what is hit and, once it was, what the kernel says."""
-        told = f", where the kernel killed {self._killed} for want of memory" if self._killed else ""
-        return f"{self._executor.description}{told}"
+        cause = f", where the kernel killed {self._killed} for want of memory" if self._killed else ""
+        return f"{self._executor.description}{cause}"
 
     def kill(self, lose_unsynced: bool = False) -> None:
         """Use up the host's memory; raises TargetGone if the executor was dead already."""

@@ -66,7 +66,7 @@ class SignalledProcess:
         kill(doomed)
         self._on_kill()
         # They are not our children, so there is no exit status to wait for: look until they are gone.
-        _look_until(lambda: all(_is_dead(process) for process in doomed))
+        _poll_until(lambda: all(_is_dead(process) for process in doomed))
         if lose_unsynced and self._lose is not None:
             self._lose([process.pid for process in doomed])
 
@@ -82,7 +82,7 @@ class SignalledProcess:
         self._stop(self._process)
         for child in self._family(self._process)[1:]:
             self._stop(child)
-        _look_until(self.is_paused)
+        _poll_until(self.is_paused)
 
     def resume(self) -> None:
         """Send SIGCONT to every process that was stopped. Harmless if it is dead or was not paused."""
@@ -116,7 +116,7 @@ def _kill_each(processes: Sequence[psutil.Process]) -> None:
             process.kill()
 
 
-def _look_until(holds: Callable[[], bool]) -> None:
+def _poll_until(holds: Callable[[], bool]) -> None:
     deadline = time.monotonic() + _SIGNAL_TIMEOUT_S
     while not holds() and time.monotonic() < deadline:
         time.sleep(_POLL_S)

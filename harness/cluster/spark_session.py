@@ -26,7 +26,7 @@ from barrier_tck.harness.cluster.class_archive import existing_classes
 from barrier_tck.harness.cluster.cluster import Cluster
 from barrier_tck.harness.cluster.installation import import_path, spark_home
 from barrier_tck.harness.cluster.java import find_java
-from barrier_tck.harness.cluster.session_place import SessionPlace
+from barrier_tck.harness.cluster.session_config import SessionConfig
 from barrier_tck.harness.cluster.settings import driver_conf, java_options, write_properties
 from barrier_tck.harness.support.errors import UsageError
 from barrier_tck.harness.support.work_directories import work_prefix
@@ -48,7 +48,7 @@ appender.file.layout.pattern = %d{{HH:mm:ss.SSS}} %p %c{{1}}: %m%n%ex
 
 @contextlib.contextmanager
 def spark_session(
-    cluster: Cluster | SessionPlace | None,
+    cluster: Cluster | SessionConfig | None,
     app_name: str,
     extra: Mapping[str, str] | None = None,
     **how: Any,
@@ -60,7 +60,7 @@ def spark_session(
 
 @contextlib.contextmanager
 def session_later(
-    cluster: Cluster | SessionPlace | None,
+    cluster: Cluster | SessionConfig | None,
     app_name: str,
     extra: Mapping[str, str] | None = None,
     *,
@@ -83,7 +83,7 @@ def session_later(
         UsageError: this process has a Spark session already.
         JavaMissing, JavaTooOld: no Java that Spark can use.
     """
-    place = cluster.session_place() if isinstance(cluster, Cluster) else cluster
+    place = cluster.session_config() if isinstance(cluster, Cluster) else cluster
     if SparkContext._active_spark_context is not None or SparkContext._gateway is not None:
         raise UsageError("This process has a Spark session already; stop it (and its JVM) first.")
     java = find_java()

@@ -77,7 +77,7 @@ def draw_storage_faults(
     return _damaged_copies(draw, job, kind, subtask, killers, room)
 
 
-def draw_dealt_storage_faults(
+def draw_storage_faults_of_kinds(
     draw: st.DrawFn, job: DrawnJob, kinds: Sequence[FaultKind], exposed: Collection[TargetKind]
 ) -> tuple[ScheduledFault, ...]:
     """Draw a fault of each kind; before faults that damage copies, draw one that causes a restore, if possible."""
@@ -270,12 +270,12 @@ def _repeated_declines(
     (subtask,) = refusal.fault.subtasks
     lasts_ms = needed_ms(job.plan, 0, SURE_CHECKPOINTS)
     aim = Aim(subtask, duration_ms=(lasts_ms, lasts_ms), checkpoints=tolerated)
-    twice = _TELLS_TWICE.fault.drawn(DrawnChoices(draw), aim)
+    twice = _REPEATS_DECLINE.fault.drawn(DrawnChoices(draw), aim)
     refused = kind.fault.drawn(Plainest(), aim)
     return (ScheduledFault(twice, refusal.trigger), ScheduledFault(refused, refusal.trigger))
 
 
-_TELLS_TWICE = next(
+_REPEATS_DECLINE = next(
     kind
     for kind in KINDS.values()
     if kind.fault.needs is TargetKind.MESSAGES

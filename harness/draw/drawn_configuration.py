@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from barrier_tck.harness.draw.choices import between, chance, numbers
-from barrier_tck.harness.draw.circumstances import Drawing
+from barrier_tck.harness.draw.constraints import Drawing
 from barrier_tck.harness.draw.profile import CheckpointRanges, RestartRanges, WorkloadRanges
 from barrier_tck.harness.plan.trial_plan import (
     CheckpointPlan,

@@ -19,8 +19,8 @@ from barrier_tck.faults.drawing import Aim, Plainest
 from barrier_tck.faults.fault import Ends
 from barrier_tck.faults.vocabulary import COORDINATOR_POINTS, After, At, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.draw.choices import DrawnChoices, between, chance, numbers
-from barrier_tck.harness.draw.circumstances import Drawing
-from barrier_tck.harness.draw.copy_faults import can_be_shown, draw_dealt_storage_faults, hits_copies
+from barrier_tck.harness.draw.constraints import Drawing
+from barrier_tck.harness.draw.copy_faults import can_be_shown, draw_storage_faults_of_kinds, hits_copies
 from barrier_tck.harness.draw.drawn_job import DrawnJob
 from barrier_tck.harness.draw.profile import FaultRanges, Range
 from barrier_tck.harness.draw.scenario import DrawFaults
@@ -82,7 +82,7 @@ def _of_kinds(drawing: Drawing, job: DrawnJob, names: Sequence[str]) -> tuple[Sc
     of_storage = [kind for kind in able if hits_copies(kind)]
     others: list[tuple[FaultKind, ...]] = [(kind,) for kind in able if not hits_copies(kind)]
     exposed = targets_among(drawing.capabilities)
-    first = draw_dealt_storage_faults(drawing.draw, job, of_storage, exposed)
+    first = draw_storage_faults_of_kinds(drawing.draw, job, of_storage, exposed)
     return tuple(_schedule(drawing, job, others, first))
 
 

@@ -8,12 +8,12 @@ import msgspec
 from hypothesis import strategies as st
 
 from barrier_tck.harness.draw.choices import between, chance, numbers
-from barrier_tck.harness.draw.circumstances import Drawing
+from barrier_tck.harness.draw.constraints import Drawing
 from barrier_tck.harness.draw.profile import JobRanges, Range
 from barrier_tck.harness.plan.job_graph import SINK, SOURCE, JobPlan, VertexPlan
 from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.workloads.dataflow_model import windows_of
 from barrier_tck.harness.workloads.kind_catalogue import kind_named
-from barrier_tck.harness.workloads.meaning import windows_of
 from barrier_tck.harness.workloads.workload import DrawsJobs, Workload
 from barrier_tck.harness.workloads.workload_names import workload_named
 

@@ -13,7 +13,7 @@ from barrier_tck.faults.fault import Ends
 from barrier_tck.faults.targets import TargetKind
 from barrier_tck.faults.vocabulary import After, At, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.draw.choices import DrawnChoices, between, chance
-from barrier_tck.harness.draw.circumstances import Drawing
+from barrier_tck.harness.draw.constraints import Drawing
 from barrier_tck.harness.draw.profile import Profile
 from barrier_tck.harness.draw.rescaled_jobs import jobs_of, least_subtasks
 from barrier_tck.harness.plan.trial_plan import TrialPlan
@@ -72,7 +72,7 @@ def with_late_replacements(drawing: Drawing, plan: TrialPlan) -> TrialPlan:
         return plan
     wait_ms = plan.restart.delay_ms + max(_WAIT_MS_MIN, deployment.elastic_wait_ms)
     latest_ms = wait_ms + wait_ms // 4
-    if not _has_room_after_faults(plan):
+    if not _has_capacity_after_faults(plan):
         if sum(map(_takes_slots, plan.faults)) > 1:
             return plan
         latest_ms = wait_ms // 2
@@ -99,7 +99,7 @@ def _takes_slots(planned: ScheduledFault) -> bool:
     )
 
 
-def _has_room_after_faults(plan: TrialPlan) -> bool:
+def _has_capacity_after_faults(plan: TrialPlan) -> bool:
     """Tell whether every job of the trial can go on if all executors that are killed are missing at once."""
     deployment = plan.deployment
     left = deployment.executors - sum(map(_takes_slots, plan.faults))

@@ -15,7 +15,7 @@ DEFAULT_PROFILE = "standard"
 
 
 @runtime_checkable
-class BringsProfiles(Protocol):
+class ProvidesProfiles(Protocol):
     """What a system or a workload may add: profiles on its own time scale, with faults that it can suffer."""
 
     @property
@@ -25,7 +25,7 @@ class BringsProfiles(Protocol):
 
 def profiles_of(owner: object) -> tuple[Profile, ...]:
     """Return the profiles that a system or a workload brings."""
-    return tuple(owner.profiles) if isinstance(owner, BringsProfiles) else ()
+    return tuple(owner.profiles) if isinstance(owner, ProvidesProfiles) else ()
 
 
 def chosen_profile(name: str, system: object, workload: object) -> Profile:

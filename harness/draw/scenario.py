@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from barrier_tck.faults.catalogue import FaultKind
 from barrier_tck.faults.vocabulary import ScheduledFault
-from barrier_tck.harness.draw.circumstances import Drawing
+from barrier_tck.harness.draw.constraints import Drawing
 from barrier_tck.harness.draw.drawn_job import DrawnJob
 from barrier_tck.harness.draw.profile import Profile
 from barrier_tck.harness.plan.trial_plan import TrialPlan

@@ -18,7 +18,7 @@ from hypothesis.internal.conjecture.providers import AVAILABLE_PROVIDERS, Hypoth
 from barrier_tck.faults.vocabulary import ScheduledFault
 from barrier_tck.harness.draw.catalogue import known_scenarios
 from barrier_tck.harness.draw.choices import chance
-from barrier_tck.harness.draw.circumstances import ANYWHERE, Circumstances, Drawing
+from barrier_tck.harness.draw.constraints import ANYWHERE, Constraints, Drawing
 from barrier_tck.harness.draw.drawn_configuration import draw_configuration, with_initiators, with_key_groups
 from barrier_tck.harness.draw.drawn_faults import with_faults
 from barrier_tck.harness.draw.drawn_graph import with_job
@@ -42,18 +42,18 @@ RESTART_DELAY_MS_MIN = 5
 def trial_plans(
     draw: st.DrawFn,
     profile: Profile,
-    around: Circumstances = ANYWHERE,
+    constraints: Constraints = ANYWHERE,
     kinds: Sequence[str] | None = None,
 ) -> FilledPlan:
     """Draw a plan from a profile. Its restart budget suffices for its faults.
 
     ``kinds`` names the kind of each fault, in order; None means that they are drawn, by the weights of the profile.
     """
-    profile = _possible_in(profile, around)
-    picked = _picked(draw, profile, around.capabilities, kinds)
+    profile = _possible_in(profile, constraints)
+    picked = _picked(draw, profile, constraints.capabilities, kinds)
     for scenario in picked:
         profile = scenario.profile(draw, profile)
-    drawing = Drawing(draw, profile, around)
+    drawing = Drawing(draw, profile, constraints)
     plan = _with_load(drawing, picked, _with_job(drawing, picked))
     plan = _with_jobs_to_come(drawing, picked, plan)
     plan = with_faults(drawing, plan, kinds, [scenario.faults for scenario in picked])
@@ -80,7 +80,7 @@ def _applied(drawing: Drawing, changes: Sequence[Change], plan: TrialPlan) -> Tr
 def _with_job(drawing: Drawing, picked: Sequence[Scenario]) -> TrialPlan:
     """Return a plan with a job, without a network and without faults."""
     # Filled without the campaign's overrides, as a prescribed width may need key groups that are not drawn yet.
-    plan = filled(with_job(drawing, drawing.around.fitted(draw_configuration(drawing))))
+    plan = filled(with_job(drawing, drawing.constraints.fitted(draw_configuration(drawing))))
     return _applied(drawing, [scenario.job for scenario in picked], plan)
 
 
@@ -108,9 +108,9 @@ def _completed(drawing: Drawing, picked: Sequence[Scenario], plan: TrialPlan) ->
     """Return the plan with what nothing else depends on."""
     plan = _with_settings(drawing, plan)
     plan = _applied(drawing, [scenario.last for scenario in picked], plan)
-    prescribed = drawing.around.adjust(plan)
+    prescribed = drawing.constraints.adjust(plan)
     plan = msgspec.structs.replace(plan, checkpoints=prescribed.checkpoints, deployment=prescribed.deployment)
-    return filled(drawing.around.fit(plan))
+    return filled(drawing.constraints.fit(plan))
 
 
 def _enough_restarts(restart: RestartPlan, faults: Sequence[ScheduledFault]) -> RestartPlan:
@@ -135,9 +135,9 @@ def _with_settings(drawing: Drawing, plan: TrialPlan) -> TrialPlan:
     return msgspec.structs.replace(plan, system={**plan.system, **new}) if new else plan
 
 
-def _possible_in(profile: Profile, around: Circumstances) -> Profile:
+def _possible_in(profile: Profile, constraints: Constraints) -> Profile:
     """Return the profile without what the system lacks, and with the protocol that the campaign prescribes."""
-    able = around.capabilities
+    able = constraints.capabilities
     checkpoints, storage, faults = profile.checkpoints, profile.storage, profile.faults
     if Capability.UNALIGNED_CHECKPOINTS not in able:
         modes = tuple(mode for mode in checkpoints.modes if mode not in OVERTAKING)
@@ -174,7 +174,7 @@ def draw_plans(
     seed: int,
     count: int,
     profile: Profile,
-    around: Circumstances = ANYWHERE,
+    constraints: Constraints = ANYWHERE,
     kinds: Sequence[str] | None = None,
 ) -> tuple[FilledPlan, ...]:
     """Draw ``count`` plans; the same arguments give the same plans, under any PYTHONHASHSEED."""
@@ -190,7 +190,7 @@ def draw_plans(
         backend=PLAIN_BACKEND,
         derandomize=False,
     )
-    @given(trial_plans(profile, around, kinds))
+    @given(trial_plans(profile, constraints, kinds))
     def collect(plan: FilledPlan) -> None:
         plans.append(plan)
 
@@ -203,9 +203,9 @@ def draw_plans(
 def draw_plan(
     seed: int,
     profile: Profile,
-    around: Circumstances = ANYWHERE,
+    constraints: Constraints = ANYWHERE,
     kinds: Sequence[str] | None = None,
 ) -> FilledPlan:
     """Draw one plan; the same arguments give the same plan. ``kinds`` as in ``trial_plans``."""
     # Hypothesis begins with the simplest example, whatever the seed: the second is the first that is drawn.
-    return draw_plans(seed, 2, profile, around, kinds)[-1]
+    return draw_plans(seed, 2, profile, constraints, kinds)[-1]

@@ -23,7 +23,8 @@ def checkers_for(
     """Return the checkers that apply to this plan; they share its input, which is made once.
 
     ``workload`` overrides the plan's, for instance to read an input from elsewhere. ``modelled`` is False if the
-    workload's meaning is not that of the job (``BringsItsJob``). Raises UsageError for a workload that does not exist.
+    workload's meaning is not that of the job (``ProvidesOwnJob``). Raises UsageError for a workload that does not
+    exist.
     """
     trial_input = TrialInput(workload or workload_named(plan.workload.name), plan)
     trial = TrialToJudge(trial_input, frozenset(capabilities), modelled)

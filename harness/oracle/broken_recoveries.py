@@ -39,19 +39,19 @@ from barrier_tck.harness.system.broken_recovery import BrokenRecovery, Vacuity
 from barrier_tck.harness.workloads.workload_names import workload_named
 
 
-def could_show(context: TrialContext, findings: Sequence[Finding]) -> dict[str, str]:
+def vacuity_reasons(context: TrialContext, findings: Sequence[Finding]) -> dict[str, str]:
     """Return, for each ``BrokenRecovery``, an empty text if the trial would have shown it, else a ``Vacuity``.
 
     ``findings`` are those of the checkers that judged the trial, because what no checker compares does not show.
     """
     story = _story_of(context)
-    spoken = {clause for finding in findings for clause in finding.clauses}
-    reasons = {broken: _vacuity(broken, context, story, spoken) for broken in BrokenRecovery}
+    covered = {clause for finding in findings for clause in finding.clauses}
+    reasons = {broken: _vacuity(broken, context, story, covered) for broken in BrokenRecovery}
     return {broken.value: reason.value if reason is not None else "" for broken, reason in reasons.items()}
 
 
 def _vacuity(
-    broken: BrokenRecovery, context: TrialContext, story: _Story, spoken: set[str]
+    broken: BrokenRecovery, context: TrialContext, story: _Story, covered: set[str]
 ) -> Vacuity | None:
     if len(story.started) < 2 or not any(attempt in story.ran for attempt in list(story.started)[1:]):
         return Vacuity.NOT_RECOVERED
@@ -64,7 +64,7 @@ def _vacuity(
             reason = None if any(_uncovered(story)) else Vacuity.NOTHING_PREPARED
         case BrokenRecovery.UNFENCED:
             reason = None if _left_pending(context, story) else Vacuity.NOTHING_PENDING
-    if reason is None and not spoken.intersection(broken.clauses):
+    if reason is None and not covered.intersection(broken.clauses):
         return Vacuity.NOT_COMPARED
     return reason
 
@@ -110,7 +110,7 @@ def _story_of(context: TrialContext) -> _Story:
 def _of_restores(broken: BrokenRecovery, context: TrialContext, story: _Story) -> Vacuity | None:
     """Return why no restore of the trial would have shown a break; None if one would have.
 
-    If there are several reasons, the one that came closest to a chance counts.
+    If there are several reasons, the one that came closest to showing it counts.
     """
     restores = [
         (attempt, checkpoint)

@@ -89,7 +89,7 @@ class Checker(Protocol):
 
     @property
     def clauses(self) -> tuple[str, ...]:
-        """Return the ids of the clauses that the property speaks for."""
+        """Return the ids of the clauses that the property covers."""
 
     def check(self, context: TrialContext) -> Finding:
         """Judge the trial. If it raises, the checker could not judge, and the finding becomes UNKNOWN."""

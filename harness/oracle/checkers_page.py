@@ -27,7 +27,7 @@ Each of the {number} checkers judges one property of a trial. This page is gener
 _PRECONDITIONS = """
 ## What must have happened
 
-A clause that nothing could have broken is not reported as kept. So a VALID speaks for these clauses only if what the
+A clause that nothing could have broken is not reported as kept. So a VALID covers these clauses only if what the
 first column says has happened in the trial. For all others any trial will do, or the checker itself sees to it.
 
 | what must have happened | clauses |
@@ -55,14 +55,14 @@ def as_markdown() -> str:
 def _checkers() -> Iterator[tuple[str, ...]]:
     for checker in standard_checkers():
         needs = ", ".join(sorted(capability.name for capability in checker.needs))
-        clauses = ", ".join(checker.speaks_for)
+        clauses = ", ".join(checker.covers)
         yield f"`{checker.name}`", checker.requires, clauses, checker.judges, needs or "–"
 
 
 def _preconditions() -> Iterator[tuple[str, str]]:
     found: dict[Precondition, dict[str, None]] = {}
     for checker in standard_checkers():
-        for clause, precondition in checker.speaks_for.items():
+        for clause, precondition in checker.covers.items():
             if precondition is not ALWAYS:
                 found.setdefault(precondition, {})[clause] = None
     for precondition, clauses in found.items():

@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Iterable
 
 from barrier_tck.harness.oracle.checker import Checker, TrialContext
-from barrier_tck.harness.oracle.vacuity import spoken_for
+from barrier_tck.harness.oracle.vacuity import without_vacuous_clauses
 from barrier_tck.harness.plan.trial_plan import to_builtins
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.support.wall_clock import TooLate
@@ -27,7 +27,7 @@ def _guarded(checker: Checker, context: TrialContext) -> Finding:
         found = checker.check(context)
         if not isinstance(found, Finding):
             raise TypeError(f"it returned {found!r}, which is no Finding")
-        return spoken_for(found, checker, context)
+        return without_vacuous_clauses(found, checker, context)
     except (KeyboardInterrupt, TooLate):
         raise
     except BaseException as error:  # noqa: BLE001 - a crash costs only its own verdict, not the record

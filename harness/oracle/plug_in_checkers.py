@@ -14,7 +14,7 @@ from barrier_tck.harness.workloads.workload_names import workload_named
 
 
 @runtime_checkable
-class BringsCheckers(Protocol):
+class ProvidesCheckers(Protocol):
     """What a system or a workload may add: its own properties, judged in every trial beside the standard ones."""
 
     def checkers(self, plan: TrialPlan) -> Sequence[Checker]:
@@ -51,7 +51,7 @@ def with_plug_ins(
 
 
 def _plug_ins_of(owner: object, name: str, plan: TrialPlan) -> Iterator[Checker]:
-    if not isinstance(owner, BringsCheckers):
+    if not isinstance(owner, ProvidesCheckers):
         return
     try:
         brought = tuple(owner.checkers(plan))

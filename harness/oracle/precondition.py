@@ -25,4 +25,4 @@ class Precondition:
 
 
 ALWAYS = Precondition("any trial", lambda context: True)
-"""For a clause that every trial may break, or for which the checker itself says when it was at stake."""
+"""For a clause that every trial may break, or for which the checker itself says when it was exercised."""

@@ -22,7 +22,7 @@ class Sometimes:
     name: str
     """The name of the campaign's finding, for instance ``sometimes-duplicates``."""
     clauses: tuple[str, ...]
-    """What it speaks for; if the findings of trials speak for some of these only, then for those."""
+    """What it covers; if the findings of trials cover some of these only, then for those."""
     seen: Callable[[Finding, TrialSummary], Sightings | None]
     """Return, from a finding of a checker that lists this, what the trial showed; None if it had nothing to show."""
     shown: str

@@ -43,7 +43,7 @@ class TrialToJudge:
     input: TrialInput
     capabilities: frozenset[Capability]
     modelled: bool = True
-    """False if the workload's meaning is not that of the job (``BringsItsJob``)."""
+    """False if the workload's meaning is not that of the job (``ProvidesOwnJob``)."""
 
     @property
     def plan(self) -> TrialPlan:
@@ -98,7 +98,7 @@ class StandardChecker(ABC):
     """What a correct system does, as a sentence for readers."""
     judges: ClassVar[str]
     """Which trials it judges, for readers: what ``needs`` and ``applies`` say, in words."""
-    speaks_for: ClassVar[Mapping[str, Precondition]]
+    covers: ClassVar[Mapping[str, Precondition]]
     """Every clause for which it may speak -> what must have happened before its VALID says something about it."""
     needs: ClassVar[frozenset[Capability]] = frozenset()
     """What a system must be able to do, or the checker has nothing to look at."""
@@ -112,14 +112,14 @@ class StandardChecker(ABC):
     """Where its finding stands among the others of a trial: lower ones come first, equals in the order of names."""
 
     clauses: tuple[str, ...]
-    """The clauses for which it speaks in the trial that it was made for; all of ``speaks_for``, unless it says less."""
+    """The clauses for which it speaks in the trial that it was made for; all of ``covers``, unless it says less."""
 
     def __init_subclass__(cls, **named: Any) -> None:
-        """Let the class speak for all its clauses."""
+        """Let the class cover all its clauses."""
         super().__init_subclass__(**named)
-        if "speaks_for" in vars(cls):
-            cls.speaks_for = MappingProxyType(cls.speaks_for)
-            cls.clauses = vars(cls).get("clauses", tuple(cls.speaks_for))
+        if "covers" in vars(cls):
+            cls.covers = MappingProxyType(cls.covers)
+            cls.clauses = vars(cls).get("clauses", tuple(cls.covers))
 
     @classmethod
     def applies(cls, trial: TrialToJudge) -> bool:

@@ -1,8 +1,8 @@
-"""Which clauses a finding may speak for: those that apply to the system, and that were at stake in the trial.
+"""Which clauses a finding may cover: those that apply to the system, and that were at stake in the trial.
 
 A clause that nothing could have broken is not reported as kept. A clause about a mechanism that the system does not
 have is not reported at all. Each checker says what must have happened, clause by clause. Of a plug-in that does not, a
-clause needs what the first checker of the suite that speaks for it requires.
+clause needs what the first checker of the suite that covers it requires.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ from barrier_tck.harness.oracle.precondition import ALWAYS, Precondition
 from barrier_tck.harness.record.verdict import Finding, Verdict
 
 
-def spoken_for(finding: Finding, checker: Checker, context: TrialContext) -> Finding:
-    """Return the finding with the clauses that it may speak for."""
+def without_vacuous_clauses(finding: Finding, checker: Checker, context: TrialContext) -> Finding:
+    """Return the finding with the clauses that it may cover."""
     judges_output = bool(getattr(checker, "judges_output", False))
     valid = finding.verdict is Verdict.VALID
     clauses = tuple(
         clause
         for clause in finding.clauses
         if _has_mechanism(needed := precondition_of(clause, checker), context)
-        and (not valid or _was_at_stake(needed, context, judges_output))
+        and (not valid or _was_exercised(needed, context, judges_output))
     )
     return finding if clauses == finding.clauses else msgspec.structs.replace(finding, clauses=clauses)
 
 
 def precondition_of(clause: str, checker: Checker) -> Precondition:
     """Return what must have happened for a checker to say something about a clause."""
-    of_checker = getattr(checker, "speaks_for", {})
+    of_checker = getattr(checker, "covers", {})
     if clause in of_checker:
         found: Precondition = of_checker[clause]
         return found
     # Imported here: a caller with checkers of its own that say it needs none of the suite's, and they import much.
     from barrier_tck.harness.oracle.catalogue import standard_checkers
 
-    of_suite = (each.speaks_for[clause] for each in standard_checkers() if clause in each.speaks_for)
+    of_suite = (each.covers[clause] for each in standard_checkers() if clause in each.covers)
     return next(of_suite, ALWAYS)
 
 
@@ -44,6 +44,6 @@ def _has_mechanism(needed: Precondition, context: TrialContext) -> bool:
     return needed.mechanism is None or needed.mechanism.name in context.capabilities
 
 
-def _was_at_stake(needed: Precondition, context: TrialContext, judges_output: bool) -> bool:
+def _was_exercised(needed: Precondition, context: TrialContext, judges_output: bool) -> bool:
     in_output = needed.or_in_output if judges_output else None
     return (in_output is not None and in_output(context)) or needed.holds(context)

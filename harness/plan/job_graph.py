@@ -1,9 +1,9 @@
 """The job graph of a plan: vertices and edges as data, and the subtasks and channels that follow from them.
 
 A *vertex* is a chain of operators that runs ``parallelism`` times; an *edge* says how the records of one vertex are
-spread over the subtasks of another. The workload defines what a kind of operator means (``harness.workloads.meaning``);
-the adapter decides how it is built. Everything that needs a plan's shape (drawing, checking, shrinking, the oracles and
-the adapters) asks the functions below.
+spread over the subtasks of another. The workload defines what a kind of operator means
+(``harness.workloads.dataflow_model``); the adapter decides how it is built. Everything that needs a plan's shape
+(drawing, checking, shrinking, the oracles and the adapters) asks the functions below.
 """
 
 from __future__ import annotations

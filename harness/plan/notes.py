@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-DEALT = "dealt: "
-"""What the note of a drawn trial begins with if anything was dealt to it; a listed trial has a note of its own."""
+MIXED = "dealt: "
+"""What the note of a drawn trial begins with if a campaign's mix chose anything for it; a listed trial has a note of
+its own."""
 
 
 def is_listed(note: str) -> bool:
-    """Tell from a plan's note whether somebody listed the plan: a drawn one has none, or says what was dealt to it."""
-    return bool(note) and not note.startswith(DEALT)
+    """Return whether the plan was listed in a campaign file: the note of a drawn one is empty, or says what its mix
+    chose.
+    """
+    return bool(note) and not note.startswith(MIXED)

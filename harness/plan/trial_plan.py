@@ -370,12 +370,12 @@ def _problem_of_elastic(deployment: DeploymentPlan, checkpoints: CheckpointPlan,
 def _problem_of_rescales(rescales: tuple[RescalePlan, ...], job: JobPlan) -> str | None:
     """Say what cannot be rescaled as a plan says; None if everything can."""
     names = [vertex.name for vertex in job.vertices]
-    told = dict.fromkeys(edge.target for edge in job.edges if edge.by is Spread.BROADCAST)
+    broadcast_to = dict.fromkeys(edge.target for edge in job.edges if edge.by is Spread.BROADCAST)
     for number, one in enumerate(rescales if names else (), start=1):
         for name, width in one.widths.items():
             if name not in names:
                 return f"rescales: there is no vertex {name!r} in the job"
-            if name in told and width != job.vertex(name).parallelism:
+            if name in broadcast_to and width != job.vertex(name).parallelism:
                 return f"rescales: stop {number} changes the vertex {name!r}, which receives a broadcast"
     return None
 

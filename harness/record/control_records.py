@@ -1,4 +1,4 @@
-"""What a campaign's control trials showed, and how many of its trials could have failed."""
+"""What a campaign's control trials showed, and in how many of its trials a clause could have been violated."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ class ControlRecord(msgspec.Struct, frozen=True):
     reason: str = ""
     """Why it is not INVALID, as far as its history shows; empty if it is."""
     counts: bool = True
-    """Whether it had to be INVALID; False if it had no chance, because it took another course than the trial."""
+    """Whether it had to be INVALID; False if it took another course than the trial, and could not show the break."""
 
 
 class BreakRecord(msgspec.Struct, frozen=True):
     """One way to break recovery, over all trials of a campaign."""
 
     broken: str
-    told: str
+    description: str = msgspec.field(name="told")
     """What is broken, as a clause of a sentence."""
     clauses: tuple[str, ...]
     """The clauses that it breaks."""
-    could: int
+    exercised: int = msgspec.field(name="could")
     """Number of trials that would have shown it: a system that is broken in this way fails them."""
-    no_chance: dict[str, int] = {}
-    """Why the others would not have shown it, in words -> number of trials."""
+    vacuity: dict[str, int] = msgspec.field(default_factory=dict, name="no_chance")
+    """Why the other trials would not have shown it, as a clause of a sentence -> number of trials."""
 
 
 class ControlsRecord(msgspec.Struct, frozen=True):
-    """All controls of a campaign, and which of its trials could have failed."""
+    """All controls of a campaign, and in how many of its trials each clause could have been violated."""
 
     trials: int = 0
     """Number of trials that were looked at."""
     recovered: int = 0
     """Number of trials in which an attempt after the first one reached running."""
     breaks: tuple[BreakRecord, ...] = ()
-    could_have_failed: dict[str, int] = {}
+    could_be_violated: dict[str, int] = msgspec.field(default_factory=dict, name="could_have_failed")
     """Clause -> number of trials that would have shown at least one break of that clause."""
     ran: tuple[ControlRecord, ...] = ()
     """The controls, in the order in which they ran."""

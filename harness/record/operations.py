@@ -87,7 +87,7 @@ class CheckpointTriggered(_Kind, frozen=True):
     """For how long its id was made durable before. The checkpoint has had its timeout since the beginning of that."""
 
 
-class SavepointAsked(_Kind, frozen=True):
+class SavepointRequested(_Kind, frozen=True, tag="savepoint_asked"):
     """The coordinator was asked for a savepoint. It is triggered or refused before the job ends."""
 
     savepoint: str
@@ -386,7 +386,7 @@ Operation = (
     | AttemptRunning
     | AttemptEnded
     | CheckpointTriggered
-    | SavepointAsked
+    | SavepointRequested
     | SavepointRefused
     | Acknowledged
     | CheckpointCompleted

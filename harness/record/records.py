@@ -167,7 +167,7 @@ class TrialRecord(msgspec.Struct, frozen=True):
     """The name by which ``--system`` opens the system; empty in records of older versions."""
     refused_connections: dict[str, int] = {}
     """How many connections the system refused, by a name for the reason."""
-    could_show: dict[str, str] = {}
+    vacuity_reasons: dict[str, str] = msgspec.field(default_factory=dict, name="could_show")
     """Way to break recovery (``harness.system.broken_recovery``) -> why the trial would not have shown it; empty text:
     it would have."""
     batches_committed: int = 0
@@ -224,7 +224,8 @@ class CampaignRecord(msgspec.Struct, frozen=True):
     refused_connections: dict[str, int] = {}
     """How many connections the system refused in all trials, by a name for the reason."""
     controls: ControlsRecord | None = None
-    """Trials run again with recovery broken, and how many could have failed; None in records of older versions."""
+    """Trials run again with recovery broken, and which clauses could have been violated; None in records of older
+    versions."""
 
 
 class TrialSummary(msgspec.Struct, frozen=True):
@@ -256,7 +257,7 @@ class TrialSummary(msgspec.Struct, frozen=True):
     faults: tuple[FaultRecord, ...] = ()
     measurements: dict[str, float] = {}
     refused_connections: dict[str, int] = {}
-    could_show: dict[str, str] = {}
+    vacuity_reasons: dict[str, str] = msgspec.field(default_factory=dict, name="could_show")
     """The same as in ``TrialRecord``."""
     batches_committed: int = 0
     """The same as in ``TrialRecord``."""
@@ -285,7 +286,7 @@ def summary_of(record: TrialRecord) -> TrialSummary:
         faults=record.faults,
         measurements=record.measurements,
         refused_connections=record.refused_connections,
-        could_show=record.could_show,
+        vacuity_reasons=record.vacuity_reasons,
         batches_committed=record.batches_committed,
     )
 
@@ -313,5 +314,5 @@ class TrialResult:
     history: History | None
     """None if the system could not run the plan at all."""
     trace: tuple[str, ...] = ()
-    passages: tuple[TraceEvent, ...] = ()
+    trace_events: tuple[TraceEvent, ...] = ()
     """What passed the channels around barriers, if the system noted it."""

@@ -207,9 +207,9 @@ def trial_directory(run_directory: Path, number: int) -> Path:
     return run_directory / "trials" / f"{number:05d}"
 
 
-def write_message_trace(directory: Path, passages: Iterable[TraceEvent]) -> None:
+def write_message_trace(directory: Path, trace_events: Iterable[TraceEvent]) -> None:
     """Write what passed the channels into a trial's directory."""
-    write_atomically(directory / "passages.jsonl", _lines(passages))
+    write_atomically(directory / "passages.jsonl", _lines(trace_events))
 
 
 def write_trial(directory: Path, result: TrialResult) -> None:
@@ -222,8 +222,8 @@ def write_trial(directory: Path, result: TrialResult) -> None:
         write_atomically(directory / "outcome.json", msgspec.json.encode(rest, enc_hook=str) + b"\n")
     if result.trace:
         write_atomically(directory / "trace.txt", ("\n".join(result.trace) + "\n").encode())
-    if result.passages:
-        write_message_trace(directory, result.passages)
+    if result.trace_events:
+        write_message_trace(directory, result.trace_events)
     write_atomically(directory / "faults.jsonl", _lines(record.faults))
     write_atomically(directory / "metrics.jsonl", _lines(record.snapshots))
     write_atomically(directory / "record.json", _pretty(record))

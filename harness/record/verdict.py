@@ -27,8 +27,8 @@ class Verdict(StrEnum):
         return max(verdicts, key=lambda verdict: verdict.severity, default=Verdict.UNKNOWN)
 
 
-AT_STAKE = "chances"
-"""The count by which a checker says how often a fault gave what it judged a chance to be wrong."""
+EXERCISED = "chances"
+"""The count by which a checker says how often a fault exercised what it judged."""
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -37,7 +37,7 @@ class Finding(msgspec.Struct, frozen=True):
     checker: str
     """Name of the property, for instance ``exactly-once-output``."""
     clauses: tuple[str, ...]
-    """Clause ids that the property speaks for."""
+    """Clause ids that the property covers."""
     verdict: Verdict
     summary: str
     """One sentence."""

@@ -11,11 +11,11 @@ from pathlib import Path
 from barrier_tck.faults.fault import Ends
 from barrier_tck.harness.plan.storage_targets import OF_THE_TRIAL, WITHOUT_A_PLACE, storage_target
 from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.reference.external_storage import ExternalStorage, watched
 from barrier_tck.harness.reference.hdfs_model import ModelHdfsStorage
 from barrier_tck.harness.reference.object_store_model import ModelObjectStorage
-from barrier_tck.harness.reference.stored_elsewhere import StoredElsewhere, watched
 from barrier_tck.harness.support.errors import UsageProblem
-from barrier_tck.harness.support.outside import look_where_run, make
+from barrier_tck.harness.support.outside import make, search_working_directory
 from barrier_tck.harness.support.work_directories import temporary_work_directory
 from barrier_tck.reference_impl.storage.checkpoint_storage import CheckpointStorage, MediumCheckpointStorage
 from barrier_tck.reference_impl.storage.filesystem import FileSystem, LocalFileSystem
@@ -33,24 +33,24 @@ def require_checkpoint_storage(name: str) -> None:
     For ``hdfs`` and ``package.module:Factory`` the module is imported, and the factory is called once with an empty
     directory. So a campaign asks before it starts or writes anything.
     """
-    look_where_run()
+    search_working_directory()
     target = storage_target(name)
     if name in WITHOUT_A_PLACE:
         return
     with temporary_work_directory("storage") as directory:
         make(target, "checkpoint storage", CheckpointStorage, directory, "job")
-        StoredElsewhere(target, directory)(LocalFileSystem(directory), "job")
+        ExternalStorage(target, directory)(LocalFileSystem(directory), "job")
 
 
 def storage_of(
-    plan: TrialPlan, elsewhere: Callable[..., CheckpointStorage] | None = None
+    plan: TrialPlan, external_storage: Callable[..., CheckpointStorage] | None = None
 ) -> Callable[..., CheckpointStorage]:
-    """Return what makes the storage of a plan whose checkpoints are not in files: ``elsewhere``, or a model.
+    """Return what makes the storage of a plan whose checkpoints are not in files: ``external_storage``, or a model.
 
     Raises UsageProblem if there is neither.
     """
     name = plan.checkpoints.storage
-    made = elsewhere if elsewhere is not None else MODELS.get(name)
+    made = external_storage if external_storage is not None else MODELS.get(name)
     if made is None:
         raise UsageProblem(f"nobody keeps checkpoints in {name!r} here")
     return made
@@ -81,13 +81,13 @@ def is_given(name: str) -> bool:
     return name == "hdfs" and bool(os.environ.get(LOCATION))
 
 
-def stored_below(directory: Path, plan: TrialPlan) -> StoredElsewhere | None:
+def stored_below(directory: Path, plan: TrialPlan) -> ExternalStorage | None:
     """Return what makes a storage outside the trial, whose place is named by a directory; None if a plan names none."""
     name = plan.checkpoints.storage
     return (
         None
         if name in WITHOUT_A_PLACE and not is_given(name)
-        else StoredElsewhere(storage_target(name), str(directory))
+        else ExternalStorage(storage_target(name), str(directory))
     )
 
 

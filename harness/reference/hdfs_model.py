@@ -27,8 +27,8 @@ import requests
 from requests.adapters import BaseAdapter
 
 from barrier_tck.faults.upload_moment import UploadMoment
+from barrier_tck.harness.reference.external_storage import watched
 from barrier_tck.harness.reference.storage_service import Fate, Server, StorageService, Strike, service_of
-from barrier_tck.harness.reference.stored_elsewhere import watched
 from barrier_tck.reference_impl.paths import parent
 from barrier_tck.reference_impl.runtime_errors import SnapshotCancelled, StorageError
 from barrier_tck.reference_impl.storage.filesystem import FileSystem

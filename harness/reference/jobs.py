@@ -70,8 +70,8 @@ def _elastic_config(plan: TrialPlan) -> ElasticConfig | None:
     if wait_ms is None:
         return None
     # What becomes of a record that all receivers process depends on how many there are.
-    told = [edge.target for edge in plan.job.edges if edge.by is Spread.BROADCAST]
-    return ElasticConfig(wait_ms, tuple(dict.fromkeys((*plan.deployment.fixed_vertices, *told))))
+    broadcast_to = [edge.target for edge in plan.job.edges if edge.by is Spread.BROADCAST]
+    return ElasticConfig(wait_ms, tuple(dict.fromkeys((*plan.deployment.fixed_vertices, *broadcast_to))))
 
 
 def _restart_config(restart: RestartPlan) -> AnyRestart:
@@ -92,7 +92,7 @@ def _restart_config(restart: RestartPlan) -> AnyRestart:
             )
 
 
-def give_out_ids(plan: TrialPlan, storage: CheckpointStorage) -> None:
+def reserve_ids(plan: TrialPlan, storage: CheckpointStorage) -> None:
     """Let durable storage say that an earlier job had the ids below the plan's first one, and its attempts (COO-4).
 
     Attempts go on above that first id, so that the second one has one more digit where the third id has (REC-2).

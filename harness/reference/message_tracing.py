@@ -336,14 +336,14 @@ class MessageTracingDrivers:
             probe=_ObservedProbe(ports.probe, notes),
         )
         driver = self.make(deployment, graph, plane, ports, components)
-        _noted_first(driver, "on_data", notes.taken)
-        _noted_first(driver, "on_control", notes.taken_control)
-        _noted_first(driver, "on_announced", notes.taken_control)
-        _noted_first(driver, "close", notes.finish)
+        _traced_first(driver, "on_data", notes.taken)
+        _traced_first(driver, "on_control", notes.taken_control)
+        _traced_first(driver, "on_announced", notes.taken_control)
+        _traced_first(driver, "close", notes.finish)
         return driver
 
 
-def _noted_first(driver: SubtaskDriver, door: str, note: Callable[..., None]) -> None:
+def _traced_first(driver: SubtaskDriver, door: str, note: Callable[..., None]) -> None:
     """Have a driver note what comes through one of its doors before it does anything with it."""
     inner = getattr(driver, door)
 

@@ -58,7 +58,7 @@ class MemoryLogs:
         )
 
 
-class _Whose(msgspec.Struct, frozen=True):
+class _LogHeader(msgspec.Struct, frozen=True):
     """The first line of a file."""
 
     subtask: str
@@ -86,7 +86,7 @@ class MessagesDirectory:
             while left:
                 left = left[file.write(left) or 0 :]
 
-        keep(_Whose(subtask, attempt))
+        keep(_LogHeader(subtask, attempt))
         return keep
 
     def observed(self) -> tuple[MessagesObserved, ...]:
@@ -96,7 +96,7 @@ class MessagesDirectory:
             whole = file.read_bytes().rpartition(b"\n")[0].splitlines()
             if not whole:
                 continue  # it was killed before it did anything
-            whose = msgspec.json.decode(whole[0], type=_Whose)
+            whose = msgspec.json.decode(whole[0], type=_LogHeader)
             events = tuple(map(msgspec.json.Decoder(LocalEvent).decode, whole[1:]))
             found.append(MessagesObserved(whose.subtask, whose.attempt, events))
         return tuple(found)

@@ -15,14 +15,16 @@ _OWN_BACKEND = TrialPlan().state_backend
 """The default backend of a plan, which is that of the components themselves."""
 
 
-def components_of(plan: TrialPlan, elsewhere: Callable[..., CheckpointStorage] | None = None) -> Components:
+def components_of(
+    plan: TrialPlan, external_storage: Callable[..., CheckpointStorage] | None = None
+) -> Components:
     """Return the parts from which a plan's runtime is built; raises UsageProblem if its state backend is unknown.
 
-    ``elsewhere`` makes the checkpoint storage if the plan does not keep checkpoints in files.
+    ``external_storage`` makes the checkpoint storage if the plan does not keep checkpoints in files.
     """
     components = Components()
     if plan.checkpoints.storage != "files":
-        components = replace(components, checkpoint_storage=storage_of(plan, elsewhere))
+        components = replace(components, checkpoint_storage=storage_of(plan, external_storage))
     if plan.state_backend == _OWN_BACKEND:
         return components
     return replace(components, state_backend=require_state_backend(plan.state_backend))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from barrier_tck.harness.record import operations as told
+from barrier_tck.harness.record import operations as ops
 from barrier_tck.harness.record.history import Recorded, SnapshotView
 from barrier_tck.harness.record.operations import Operation
 from barrier_tck.harness.record.reasons import Reason
@@ -82,7 +82,7 @@ class RunRecorder(JobObserver, ABC):
         self.end_reason = Reason.UNSPECIFIED
         """Why the job ended."""
         self._attempts: list[_Attempt] = []
-        self._stops: list[told.JobStopped] = []
+        self._stops: list[ops.JobStopped] = []
         """What is to be told when the job has been stopped with a savepoint."""
         self._claimed = [one.savepoint.directory for one in savepoints if one.claim]
         self._completions = 0
@@ -113,7 +113,7 @@ class RunRecorder(JobObserver, ABC):
         """Return the milliseconds since the trial's start."""
 
     @abstractmethod
-    def reads_of(self, subtask: str, attempt: int) -> told.ReadsObserved | None:
+    def reads_of(self, subtask: str, attempt: int) -> ops.ReadsObserved | None:
         """Return what was read from the file systems during a restore; None if nobody watched."""
 
     def note(self, operation: Operation, process: str = "coordinator") -> None:
@@ -126,20 +126,20 @@ class RunRecorder(JobObserver, ABC):
         """A deployment is about to begin that has fewer subtasks than the job is meant to have."""
         self._narrowed = attempt
         self._jobs[attempt] = _Job(self.meant.at_widths(widths))
-        self.note(told.Narrowed(attempt, slots, dict(widths)))
+        self.note(ops.Narrowed(attempt, slots, dict(widths)))
 
     def attempt_started(self, attempt: int, restored_checkpoint: int | None) -> None:
         if self._narrowed != attempt:
             self._jobs[attempt] = self._meant
         self._attempts.append(_Attempt(attempt, self.now_ms(), restored_checkpoint))
-        self.note(told.AttemptStarted(attempt, restored_checkpoint))
+        self.note(ops.AttemptStarted(attempt, restored_checkpoint))
         seen = any(view.checkpoint == restored_checkpoint for view in self.views)
         if restored_checkpoint is not None and not seen:
             self.views.append(self._opener.open_restored(restored_checkpoint, self._graph_of))
 
     def attempt_running(self, attempt: int) -> None:
         self._attempt(attempt).running_at_ms = self.now_ms()
-        self.note(told.AttemptRunning(attempt))
+        self.note(ops.AttemptRunning(attempt))
         self._ask_for_savepoints(completed=0)
 
     def attempt_ended(self, attempt: int, cause: Cause, reason: str) -> None:
@@ -147,12 +147,12 @@ class RunRecorder(JobObserver, ABC):
         for entry in began[-1:]:  # none if its number could not be made durable
             entry.ended_at_ms, entry.reason = self.now_ms(), reason
             entry.end = "finished" if cause is Cause.FINISHED else "failed"
-        self.note(told.AttemptEnded(attempt, reason_of(cause), reason))
+        self.note(ops.AttemptEnded(attempt, reason_of(cause), reason))
 
     def subtasks_assigned(self, attempt: int, placement: Placement) -> None:
         """Subtasks were assigned to hosts; reported only with local recovery."""
         self.note(
-            told.Placed(
+            ops.Placed(
                 attempt,
                 hosts={str(subtask): host for subtask, host in placement.hosts.items()},
                 slots=dict(placement.capacity),
@@ -167,7 +167,7 @@ class RunRecorder(JobObserver, ABC):
         if reads is not None:
             self.note(reads, process="file systems")
         files = tuple(_served(file) for file in message.files)
-        self.note(told.Restored(subtask, message.attempt, message.checkpoint, files), process=subtask)
+        self.note(ops.Restored(subtask, message.attempt, message.checkpoint, files), process=subtask)
 
     def checkpoint_triggered(
         self, checkpoint: int, attempt: int, final: bool, savepoint: Savepoint | None, reserving_ms: float
@@ -175,15 +175,15 @@ class RunRecorder(JobObserver, ABC):
         """The sources are told to inject barriers."""
         self._triggered[checkpoint] = (attempt, self.now_ms())
         if savepoint is not None and savepoint.stop:
-            self._stops.append(told.JobStopped(checkpoint, savepoint.directory in self._claimed))
+            self._stops.append(ops.JobStopped(checkpoint, savepoint.directory in self._claimed))
         place, stops = (savepoint.directory, savepoint.stop) if savepoint is not None else (None, False)
-        self.note(told.CheckpointTriggered(checkpoint, attempt, final, place, stops, reserving_ms))
+        self.note(ops.CheckpointTriggered(checkpoint, attempt, final, place, stops, reserving_ms))
 
     def savepoint_requested(self, savepoint: Savepoint) -> None:
-        self.note(told.SavepointAsked(savepoint.directory, savepoint.stop))
+        self.note(ops.SavepointRequested(savepoint.directory, savepoint.stop))
 
     def savepoint_refused(self, savepoint: Savepoint, reason: str) -> None:
-        self.note(told.SavepointRefused(savepoint.directory, savepoint.stop, reason))
+        self.note(ops.SavepointRefused(savepoint.directory, savepoint.stop, reason))
 
     def acknowledged(self, message: AcknowledgeCheckpoint) -> None:
         metrics, subtask, job = message.metrics, str(message.subtask), self._job_of(message.attempt)
@@ -191,7 +191,7 @@ class RunRecorder(JobObserver, ABC):
         prepared = _prepared_for(message)
         held = metrics.alignment_buffered_bytes if message.subtask.vertex in job.waits else None
         self.note(
-            told.Acknowledged(
+            ops.Acknowledged(
                 message.checkpoint, message.attempt, subtask, local, prepared, held, is_forged(message)
             )
         )
@@ -219,7 +219,7 @@ class RunRecorder(JobObserver, ABC):
     def checkpoint_completed(self, completed: CompletedCheckpoint) -> None:
         """The metadata is durable: open the checkpoint now."""
         checkpoint, attempt = int(completed.checkpoint), int(completed.attempt)
-        self.note(told.CheckpointCompleted(checkpoint, attempt))
+        self.note(ops.CheckpointCompleted(checkpoint, attempt))
         self._end_checkpoint(checkpoint, attempt, "completed", "")
         opened = self._opener.open(completed, self._graph_of(attempt))
         lacking = self._opener.lacking((*self.views, opened))
@@ -227,38 +227,38 @@ class RunRecorder(JobObserver, ABC):
         self._ask_for_savepoints(completed=1)
 
     def checkpoint_aborted(self, checkpoint: int, attempt: int, cause: Cause, reason: str) -> None:
-        self.note(told.CheckpointAborted(checkpoint, attempt, reason_of(cause), reason))
+        self.note(ops.CheckpointAborted(checkpoint, attempt, reason_of(cause), reason))
         self._end_checkpoint(checkpoint, attempt, "aborted", reason)
 
     def abort_learned(self, message: AbortNoted) -> None:
         """A subtask was told of an abort."""
         subtask = str(message.subtask)
-        learned = told.AbortLearned(
+        learned = ops.AbortLearned(
             message.checkpoint, message.attempt, subtask, message.recorded, message.passed_over_for
         )
         self.note(learned, process=subtask)
 
     def committed(self, subtask: SubtaskId, attempt: int, checkpoint: int) -> None:
-        self.note(told.Committed(str(subtask), checkpoint, attempt))
+        self.note(ops.Committed(str(subtask), checkpoint, attempt))
 
     def subtask_finished(self, subtask: SubtaskId, attempt: int) -> None:
         """A subtask has finished before the job."""
-        self.note(told.Finished(str(subtask), attempt), process=str(subtask))
+        self.note(ops.Finished(str(subtask), attempt), process=str(subtask))
 
     def job_ended(self, state: JobState, cause: Cause, reason: str) -> None:
         self.end_reason = reason_of(cause)
         match state:
             case JobState.FINISHED:
-                self.note(told.JobFinished())
+                self.note(ops.JobFinished())
             case JobState.STOPPED:
-                self.note(self._stops[-1] if self._stops else told.JobStopped())
+                self.note(self._stops[-1] if self._stops else ops.JobStopped())
             case _:
-                self.note(told.JobFailed(self.end_reason, reason))
+                self.note(ops.JobFailed(self.end_reason, reason))
 
     def cut_off(self, reason: Reason, detail: str) -> None:
         """The trial ended the job."""
         self.end_reason = reason
-        self.note(told.JobCut(reason, detail))
+        self.note(ops.JobCut(reason, detail))
 
     def _ask_for_savepoints(self, completed: int) -> None:
         """Ask for the planned savepoints whose time has come, each once."""
@@ -307,15 +307,15 @@ class RunRecorder(JobObserver, ABC):
         )
 
 
-def _served(file: RestoredFile) -> told.ServedFile:
+def _served(file: RestoredFile) -> ops.ServedFile:
     """Return what a subtask reported about one state file that it restored."""
     secondary = file.served_by is ServedBy.SECONDARY
     reason = reason_of(file.cause) if file.cause is not None else Reason.NO_COPY
-    return told.ServedFile(
+    return ops.ServedFile(
         operator=file.operator,
         path=file.path,
         key_groups=(file.key_groups.start, file.key_groups.end),
-        served_by=told.ServedFrom(file.served_by.value),
+        served_by=ops.ServedFrom(file.served_by.value),
         copy_of=file.copy_of if secondary else None,
         reason=None if secondary else reason,
         detail=file.reason,
@@ -333,9 +333,9 @@ def _prepared_for(message: AcknowledgeCheckpoint) -> int:
     )
 
 
-def _local_copy(report: LocalCopyReport) -> told.LocalCopyReported:
+def _local_copy(report: LocalCopyReport) -> ops.LocalCopyReported:
     """Return what a subtask reported about its local copies; the runtime says 0 where there is no checkpoint."""
-    return told.LocalCopyReported(
+    return ops.LocalCopyReported(
         kept=report.kept,
         confirmed=report.confirmed or None,
         held=report.held,

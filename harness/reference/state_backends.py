@@ -7,7 +7,7 @@ from typing import Any
 
 from barrier_tck.harness.plan.backend_targets import backend_target
 from barrier_tck.harness.support.errors import UsageProblem
-from barrier_tck.harness.support.outside import imported, look_where_run, make, shown
+from barrier_tck.harness.support.outside import imported, make, search_working_directory, shown
 from barrier_tck.reference_impl.state.backend import StateBackend, StateCapability
 
 _WHAT = "state backend"
@@ -19,7 +19,7 @@ def require_state_backend(name: str) -> Callable[[], StateBackend]:
     For ``package.module:Factory`` the module is imported and the factory is called once, to see that it returns a
     backend. So a campaign asks before it starts or writes anything.
     """
-    look_where_run()
+    search_working_directory()
     target = backend_target(name)
     _require_capabilities(name, make(target, _WHAT, StateBackend))
     return imported(target, _WHAT)  # type: ignore[return-value]  # the backend that it just made was checked

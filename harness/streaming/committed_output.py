@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.record.history import End
-from barrier_tck.harness.record.verdict import AT_STAKE, Finding, Verdict
+from barrier_tck.harness.record.verdict import EXERCISED, Finding, Verdict
 
 
 class CommittedOutput:
@@ -31,7 +31,7 @@ class CommittedOutput:
             "duplicated": found.duplicated,
             "unexpected": found.unexpected,
             "copies_excused": sum(sum(sides.values()) for sides in comparison.checks.values()),
-            AT_STAKE: comparison.ran_again,
+            EXERCISED: comparison.ran_again,
         }
         wrong = [name for name in ("lost", "duplicated", "unexpected") if counts[name]]
         if context.history.end is not End.FINISHED:

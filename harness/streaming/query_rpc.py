@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from barrier_tck.harness.cluster.session_place import SessionPlace
+from barrier_tck.harness.cluster.session_config import SessionConfig
 from barrier_tck.harness.record.history import OutputComparison, StateComparison
 from barrier_tck.harness.streaming.query_definition import QueryPlace
 
@@ -27,7 +27,7 @@ class QueryOrder:
 class QueryRpc(Protocol):
     """What a driver can be asked to do."""
 
-    def open_session(self, place: SessionPlace, conf: Mapping[str, str]) -> str:
+    def open_session(self, place: SessionConfig, conf: Mapping[str, str]) -> str:
         """Open the session with these settings, if it is not open yet; return the id of its application."""
 
     def start_query(self, order: QueryOrder) -> None:

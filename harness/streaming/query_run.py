@@ -142,7 +142,7 @@ class QueryDrivers:
             self._opened(spare)
 
     def _opened(self, driver: _Driver) -> str:
-        return rpc_stub_of(driver.process).open_session(self._cluster.session_place(), driver.conf)
+        return rpc_stub_of(driver.process).open_session(self._cluster.session_config(), driver.conf)
 
     def _started(self, conf: dict[str, str]) -> _Driver:
         log = self._cluster.directory / f"driver-process-{next(self._numbers)}.log"

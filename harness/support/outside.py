@@ -41,7 +41,7 @@ def shown(name: str) -> str:
     return repr(name if len(name) <= _SHOWN_MAX else f"{name[:_SHOWN_MAX]}…")
 
 
-def look_where_run() -> None:
+def search_working_directory() -> None:
     """Let modules in the working directory be found: an installed command does not search there by itself."""
     here = str(Path.cwd())
     if here not in sys.path:

@@ -1,7 +1,7 @@
 """Ways to break recovery on purpose, for control trials; each of them has really happened in a system.
 
-A *control* runs a plan again with one of these. If the plan's own trial had a chance to show the break, but the
-control is not INVALID, the campaign could not have failed either, and its VALID means nothing.
+A *control* runs a plan again with one of these. If the plan's own trial exercised what is broken, but
+the control is not INVALID, the campaign could not have found a violation either: its VALID is vacuous.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ def phases_with(points: Iterable[ProtocolPoint]) -> tuple[str, ...]:
 
     Without points no fault can be aimed, and all that is known of a job is whether it runs.
     """
-    told = {PHASE_OF_POINT[point]: None for point in points}
+    reached = {PHASE_OF_POINT[point]: None for point in points}
     return tuple(
-        phase.value for phase in Phase if phase in told or phase in (Phase.PROCESSING, Phase.RESTORING)
+        phase.value for phase in Phase if phase in reached or phase in (Phase.PROCESSING, Phase.RESTORING)
     )

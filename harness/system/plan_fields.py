@@ -13,7 +13,7 @@ from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.support.errors import UsageError
 from barrier_tck.harness.support.strict_input import nearest
-from barrier_tck.harness.system.additions import UsesFieldsOfPlans
+from barrier_tck.harness.system.optional_interfaces import UsesFieldsOfPlans
 from barrier_tck.harness.system.system_under_test import SystemUnderTest
 
 PARTS = ("workload", "deployment", "checkpoints", "restart", "network", "limits")
@@ -83,12 +83,12 @@ def value_of(plan: TrialPlan, field: str) -> object:
 
 def in_short(fields: Sequence[str]) -> str:
     """Return fields as a phrase; a part's name stands for all of its fields that may be unused."""
-    told: dict[str, None] = {}
+    shown: dict[str, None] = {}
     for field in fields:
         part = _part_of(field)
         whole = [other for other in optional_fields() if _part_of(other) == part]
-        told[part if all(other in fields for other in whole) else field] = None
-    return ", ".join(told)
+        shown[part if all(other in fields for other in whole) else field] = None
+    return ", ".join(shown)
 
 
 def _part_of(field: str) -> str:

@@ -118,7 +118,7 @@ class TrialOutcome:
     """Named numbers, units in the name."""
     refused_connections: dict[str, int] = field(default_factory=dict)
     """How many connections the system refused, by a name for the reason."""
-    passages: tuple[TraceEvent, ...] = ()
+    trace_events: tuple[TraceEvent, ...] = ()
     """What passed the channels around barriers, for pictures of cuts; empty if the system does not note it."""
 
 
@@ -126,7 +126,7 @@ class SystemUnderTest(Protocol):
     """Deploys plans.
 
     Making a system is cheap; later it may hold something costly (a cluster), which ``close`` releases.
-    ``harness.system.additions`` lists what else a system may do or say.
+    ``harness.system.optional_interfaces`` lists what else a system may do or say.
     """
 
     @property

@@ -153,7 +153,7 @@ class Nemesis:
         with self._lock:
             self._over = True
         self._heal(lambda entry: True)
-        self._look_what_was_met()
+        self._check_what_was_met()
 
     def watched_points(self) -> tuple[tuple[ProtocolPoint, str | None], ...]:
         """Return the points that planned faults wait for, each with its subtask (None: any), in the plan's order."""
@@ -245,7 +245,7 @@ class Nemesis:
                 entry.booked.append((started_ms, HealingStarted(entry.index)))
                 entry.booked.append((entry.healed_at_ms, FaultHealed(entry.index)))
 
-    def _look_what_was_met(self) -> None:
+    def _check_what_was_met(self) -> None:
         with self._lock:
             waiting = [(entry, entry.met) for entry in self._entries if entry.met is not None]
             for entry, met in waiting:

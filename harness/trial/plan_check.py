@@ -12,8 +12,8 @@ from barrier_tck.harness.plan.reading import check_names
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.support.errors import UsageError, UsageProblem
 from barrier_tck.harness.support.outside import what_happened
-from barrier_tck.harness.system.additions import TakesSettings
 from barrier_tck.harness.system.job_view import JobView
+from barrier_tck.harness.system.optional_interfaces import TakesSettings
 from barrier_tck.harness.system.plan_fields import set_in, unused_by, value_of
 from barrier_tck.harness.system.system_names import is_ours
 from barrier_tck.harness.system.system_under_test import Capability, SystemUnderTest
@@ -76,9 +76,9 @@ def _check_fields(plan: TrialPlan, system: SystemUnderTest, source: str) -> None
     except UsageProblem as error:
         raise UsageProblem(f"{source}: {error}") from error
     for field in set_in(plan, unused, own_job):
-        told = "not the workload's own" if field == "job" else repr(value_of(plan, field))
+        shown = "not the workload's own" if field == "job" else repr(value_of(plan, field))
         raise UsageProblem(
-            f"{source}: {field} is {told}, but {system.name} does not use it; leave it out, or choose another system"
+            f"{source}: {field} is {shown}, but {system.name} does not use it; leave it out, or choose another system"
         )
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from barrier_tck.harness.oracle.broken_recoveries import could_show
+from barrier_tck.harness.oracle.broken_recoveries import vacuity_reasons
 from barrier_tck.harness.oracle.checker import Checker, TrialContext
 from barrier_tck.harness.oracle.jobs_of_trial import jobs_of_trial
 from barrier_tck.harness.oracle.judging import compose
@@ -36,7 +36,7 @@ from barrier_tck.harness.support.errors import InternalError, NondeterminismErro
 from barrier_tck.harness.support.garbage_collection import no_collection
 from barrier_tck.harness.support.outside import what_happened, where_it_was
 from barrier_tck.harness.support.wall_clock import TooLate, limited
-from barrier_tck.harness.system.additions import BringsItsJob, KeepsLogs
+from barrier_tck.harness.system.optional_interfaces import KeepsLogs, ProvidesOwnJob
 from barrier_tck.harness.system.system_names import reference_of
 from barrier_tck.harness.system.system_under_test import Capability, SystemUnderTest, TrialOutcome
 from barrier_tck.harness.trial.nemesis import Nemesis
@@ -131,10 +131,10 @@ def _execute(
         environment=environment(),
         measurements=outcome.measurements,
         refused_connections=outcome.refused_connections,
-        could_show=could_show(context, findings),
+        vacuity_reasons=vacuity_reasons(context, findings),
         batches_committed=batches_committed(history),
     )
-    return TrialResult(record, history, trace, outcome.passages)
+    return TrialResult(record, history, trace, outcome.trace_events)
 
 
 class TrialOverran(TooLate):
@@ -168,7 +168,7 @@ def standard_checkers(plan: FilledPlan, system: SystemUnderTest) -> tuple[Checke
     # Imported here: judges may import much, and a caller with checkers of its own needs none of these.
     from barrier_tck.harness.oracle.applicable import checkers_for
 
-    return checkers_for(plan, system.capabilities, modelled=not isinstance(system, BringsItsJob))
+    return checkers_for(plan, system.capabilities, modelled=not isinstance(system, ProvidesOwnJob))
 
 
 def digest(trace: Sequence[str]) -> str | None:

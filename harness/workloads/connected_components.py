@@ -129,7 +129,7 @@ def least_names(edges: Iterable[tuple[str, str]]) -> dict[str, str]:
 # --- shapes -------------------------------------------------------------------------------------------------
 
 
-def _told(start: str, end: str, feedback: bool = False) -> EdgePlan:
+def _labels_edge(start: str, end: str, feedback: bool = False) -> EdgePlan:
     return EdgePlan(start, end, Spread.HASH, ("node",), feedback=feedback)
 
 
@@ -141,8 +141,8 @@ def _labels() -> Parts:
     """Nodes tell each other directly."""
     vertices = (_source(), VertexPlan("nodes", NODE, 3), VertexPlan("out", SINK, 1))
     return vertices, (
-        _told("routes", "nodes"),
-        _told("nodes", "nodes", feedback=True),
+        _labels_edge("routes", "nodes"),
+        _labels_edge("nodes", "nodes", feedback=True),
         EdgePlan("nodes", "out", Spread.REBALANCE),
     )
 
@@ -156,9 +156,9 @@ def _relayed() -> Parts:
         VertexPlan("out", SINK, 2),
     )
     return vertices, (
-        _told("routes", "nodes"),
+        _labels_edge("routes", "nodes"),
         EdgePlan("nodes", "relay", Spread.REBALANCE),
-        _told("relay", "nodes", feedback=True),
+        _labels_edge("relay", "nodes", feedback=True),
         EdgePlan("relay", "out", Spread.REBALANCE),
     )
 

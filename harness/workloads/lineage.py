@@ -2,8 +2,8 @@
 
 Every source record has an id; every derived record carries the id of its source record and the path that it took. A
 stateful operator keeps each record that reached it, by key and input, in the order of arrival. So for any cut through
-the sources the right content of every vertex is known without guessing an interleaving (``meaning``), and a finding
-names the record, the path and the vertex.
+the sources the right content of every vertex is known without guessing an interleaving (``dataflow_model``), and a
+finding names the record, the path and the vertex.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from barrier_tck.harness.plan.job_graph import (
 from barrier_tck.harness.plan.shapes import Parts, Shapes, job_among
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.history import Row
+from barrier_tck.harness.workloads.dataflow_model import endless_loop, windows_of
 from barrier_tck.harness.workloads.drawn_splits import drawn_splits
 from barrier_tck.harness.workloads.generated_jobs import SUBTASKS_MAX, generated_job
 from barrier_tck.harness.workloads.kind_catalogue import kind_named, operator_kinds
 from barrier_tck.harness.workloads.kinds.window import KIND as WINDOW
-from barrier_tck.harness.workloads.meaning import endless_loop, windows_of
 from barrier_tck.harness.workloads.operator_kind import Between
 from barrier_tck.harness.workloads.record_forms import LINEAGE
 from barrier_tck.harness.workloads.workload import SplitData, job_of_plan

@@ -104,8 +104,8 @@ class OperatorKind:
     """A kind of operator.
 
     Its meaning is a function of the *bag* of records that reached it on each input, whatever their interleaving:
-    ``emits`` or ``state``. Every graph of such operators is judged vertex by vertex (``meaning``). A kind with neither
-    depends on the interleaving; its workload needs a ``SequentialSpec``, or a checker of its own.
+    ``emits`` or ``state``. Every graph of such operators is judged vertex by vertex (``dataflow_model``). A kind with
+    neither depends on the interleaving; its workload needs a ``SequentialSpec``, or a checker of its own.
     """
 
     name: str

@@ -32,7 +32,7 @@ class RecordForm(Protocol):
     def kept(self, state: str, key: tuple[Any, ...], entry: Any) -> Iterable[tuple[int, Row]]:
         """Return the rows that a state entry stands for, each with the number of its input."""
 
-    def told(self, record: Record) -> str:
+    def rendered(self, record: Record) -> str:
         """Return the text that a finding shows for a record."""
 
     def identity(self, record: Record) -> int | None:
@@ -58,7 +58,7 @@ class LineageForm:
             for number, identifier, path, *_ in entry
         ]
 
-    def told(self, record: Record) -> str:
+    def rendered(self, record: Record) -> str:
         """Return id and path."""
         return f"record {record[ID]} by way of {record[PATH] or 'its source'}"
 
@@ -83,7 +83,7 @@ class TableForm:
         """Return the rows of one entry of a join: the rows of one side, with their key."""
         return [(("left", "right").index(state), {**row, UNDER: key}) for row in entry]
 
-    def told(self, record: Record) -> str:
+    def rendered(self, record: Record) -> str:
         """Return the columns with their values."""
         return "row " + ", ".join(f"{column} {value!r}" for column, value in record)
 
@@ -97,7 +97,7 @@ TABLE: RecordForm = TableForm()
 
 
 @runtime_checkable
-class BringsRecordForm(Protocol):
+class ProvidesRecordForm(Protocol):
     """What a workload without a sequential model may add: another form of its records than rows of tables."""
 
     @property
@@ -107,7 +107,7 @@ class BringsRecordForm(Protocol):
 
 def form_of(workload: Workload) -> RecordForm:
     """Return the form of a workload's records: rows of tables, unless it brings another form."""
-    return workload.record_form if isinstance(workload, BringsRecordForm) else TABLE
+    return workload.record_form if isinstance(workload, ProvidesRecordForm) else TABLE
 
 
 def without_input(record: Record) -> Record:

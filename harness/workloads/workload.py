@@ -66,7 +66,7 @@ class Workload(Protocol):
     def spec(self) -> SequentialSpec | None:
         """Return the sequential model: ``spec.fold(records)`` is the job without faults.
 
-        It is None if all operators have a meaning as functions of bags (``meaning``): then the graph is judged.
+        It is None if all operators have a meaning as functions of bags (``dataflow_model``): then the graph is judged.
         """
 
     @property

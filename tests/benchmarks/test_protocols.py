@@ -42,7 +42,7 @@ class Result:
     """What the benchmark reads of a trial."""
 
     record = Record()
-    passages = (
+    trace_events = (
         Sent(1, "a[0]", 200.0, "a[0]->b[0]", 7, What.BARRIER, 0, 2),
         Sent(1, "a[0]", 200.0, "a[0]->b[1]", 7, What.BARRIER, 0, 2),
         Sent(1, "a[0]", 201.0, "a[0]->b[0]", 7, What.BATCH, 5),

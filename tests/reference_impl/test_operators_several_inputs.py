@@ -168,5 +168,5 @@ def test_functions_may_know_their_subtask(plane: DataPlane) -> None:
     ]
     for spec in several:
         assert listed(opened(spec, plane).process_input(batch, 1)) == [here], spec
-    elsewhere = Filter("s", PerSubtask(lambda place: lambda row: place.subtask.index != 1))
-    assert opened(elsewhere, plane).process(batch) is None
+    external_storage = Filter("s", PerSubtask(lambda place: lambda row: place.subtask.index != 1))
+    assert opened(external_storage, plane).process(batch) is None

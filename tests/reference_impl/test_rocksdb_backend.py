@@ -203,17 +203,17 @@ def test_a_working_directory_is_asked_for_by_name() -> None:
 def test_local_checkpoints_on_another_file_system_are_refused_at_open(
     world: StateWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    working, elsewhere = tmp_path / "working" / "o", tmp_path / "elsewhere"
+    working, external_storage = tmp_path / "working" / "o", tmp_path / "elsewhere"
     working.mkdir(parents=True)
     scope = StateScope("j", "v", "o", 0, 1, ALL, str(working))
     real = os.stat
 
     def stat(path: Any, **options: Any) -> Any:
-        if str(path).startswith(str(elsewhere)):
+        if str(path).startswith(str(external_storage)):
             return SimpleNamespace(st_dev=-1)
         return real(path, **options)
 
-    backend = RocksDBStateBackend(str(elsewhere))
+    backend = RocksDBStateBackend(str(external_storage))
     with monkeypatch.context() as patched:
         patched.setattr(os, "stat", stat)
         with pytest.raises(JobUsageError, match="LOC-10"):
@@ -222,9 +222,9 @@ def test_local_checkpoints_on_another_file_system_are_refused_at_open(
     store.put("a", 0, b"k", b"1")
     future = store.snapshot(ONE, world.writer())
     store.snapshot(CheckpointId(2), world.writer())  # it waits until the first one is captured
-    assert list(elsewhere.glob("working/o/*"))
+    assert list(external_storage.glob("working/o/*"))
     future.run()
-    assert not list(elsewhere.glob("working/o/*"))
+    assert not list(external_storage.glob("working/o/*"))
     store.close()
 
 

@@ -191,7 +191,7 @@ CONTROLS = ControlsRecord(
     trials=12,
     recovered=9,
     breaks=(BROKEN,),
-    could_have_failed={"SRC-1": 2, "REC-1": 2},
+    could_be_violated={"SRC-1": 2, "REC-1": 2},
     ran=(
         ControlRecord(
             "read-again", 3, "controls/00003-read-again.json", Verdict.INVALID, "exactly-once-output"
@@ -203,19 +203,19 @@ CONTROLS = ControlsRecord(
 )
 
 
-def test_every_report_says_how_many_trials_could_have_failed_and_what_the_controls_showed(
+def test_every_report_says_in_how_many_trials_clauses_could_be_violated_and_what_the_controls_showed(
     tmp_path: Path,
 ) -> None:
     records = [record_of(trial) for trial in range(12)]
     run = load_run(write_run(tmp_path / "run", records, campaign_of(records, controls=CONTROLS)))
     text = Page(html.render(run)).text
-    told = text[text.index("Could it have failed?") : text.index("Verdict per clause")]
-    assert "1 of 2 controls were." in told
-    assert "Records are read again SRC-1 REC-1 2 of 12 1 / 2 10 nothing was restored" in told
-    assert "✓ valid trial 5, read-again: no checker saw it controls/00005-read-again.json" in told
+    section = text[text.index("Vacuity check") : text.index("Verdict per clause")]
+    assert "1 of 2 controls were." in section
+    assert "Records are read again SRC-1 REC-1 2 of 12 1 / 2 10 nothing was restored" in section
+    assert "✓ valid trial 5, read-again: no checker saw it controls/00005-read-again.json" in section
     assert re.search(r"REC-1 ✗ invalid .*? 11 0 1 2 exactly-once-output", text)
     printed = summary_text(run.directory)
-    assert "of 12 trials could have failed: SRC-1 2, REC-1 2" in printed
+    assert "could have been violated: SRC-1 in 2, REC-1 in 2 of 12 trials" in printed
     assert "controls: 1 of 2 invalid, as they must be with recovery broken" in printed
     report = as_object(run)
     assert report["controls"]["breaks"][0]["could"] == 2

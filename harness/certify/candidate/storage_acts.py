@@ -22,7 +22,7 @@ from barrier_tck.harness.certify.candidate.storage_bench import (
     write,
 )
 from barrier_tck.harness.plan.storage_targets import storage_target
-from barrier_tck.harness.support.outside import imported, look_where_run
+from barrier_tck.harness.support.outside import imported, search_working_directory
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId
 from barrier_tck.reference_impl.protocol.messages import StateHandle
 from barrier_tck.reference_impl.storage.checkpoint_storage import CheckpointStorage
@@ -136,7 +136,7 @@ ACTS: dict[str, Callable[..., None]] = {
 
 def made_by(target: str) -> MakeStorage:
     """Return the factory that a target names; raises UsageProblem if there is none."""
-    look_where_run()
+    search_working_directory()
     return imported(storage_target(target), "checkpoint storage")  # type: ignore[return-value]  # checked when it is used
 
 

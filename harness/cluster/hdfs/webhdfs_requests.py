@@ -1,5 +1,5 @@
-"""The requests of WebHDFS, as far as a gate has to tell them apart: those to the name node, and those to the data node
-that it sends clients to.
+"""The requests of WebHDFS, as far as the fault proxy has to distinguish them: those to the name node, and those to the
+data node that it sends clients to.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ import json
 from urllib.parse import parse_qs, urlsplit
 
 from barrier_tck.faults.upload_moment import UploadMoment
-from barrier_tck.harness.cluster.request_gate import Answer, Headers
+from barrier_tck.harness.cluster.http_fault_proxy import Answer, Headers
 
 _TO_DATA_NODE = "namenoderpcaddress"
 """A parameter of every request to which a name node sends a client; it tells the data node whom to ask."""
@@ -16,7 +16,9 @@ _BUSY = {"exception": "RetriableException", "message": "Server is too busy"}
 
 
 class WebHdfsRequests:
-    """Requests to one name node and one data node; implements ``barrier_tck.harness.cluster.request_gate.Requests``."""
+    """Requests to one name node and one data node; implements
+    ``barrier_tck.harness.cluster.http_fault_proxy.Requests``.
+    """
 
     refusal = Answer(
         403,
@@ -41,7 +43,7 @@ class WebHdfsRequests:
             return (UploadMoment.PART,)
         return (UploadMoment.COMPLETION, UploadMoment.ANSWER) if operation == "RENAME" else ()
 
-    def led_here(self, headers: Headers, host: str) -> Headers:
+    def redirected_here(self, headers: Headers, host: str) -> Headers:
         """Return the headers of an answer; a client that is sent to the data node comes here again instead."""
         node = f"http://{self._data_node[0]}:{self._data_node[1]}/"
         return [

@@ -1,11 +1,11 @@
-"""The requests of the S3 protocol, as far as a gate has to tell them apart."""
+"""The requests of the S3 protocol, as far as the fault proxy has to distinguish them."""
 
 from __future__ import annotations
 
 from urllib.parse import parse_qs, urlsplit
 
 from barrier_tck.faults.upload_moment import UploadMoment
-from barrier_tck.harness.cluster.request_gate import Answer, Headers
+from barrier_tck.harness.cluster.http_fault_proxy import Answer, Headers
 
 _SLOW_DOWN = (
     b'<?xml version="1.0" encoding="UTF-8"?>\n'
@@ -14,7 +14,7 @@ _SLOW_DOWN = (
 
 
 class S3Requests:
-    """Requests to one server; implements ``barrier_tck.harness.cluster.request_gate.Requests``."""
+    """Requests to one server; implements ``barrier_tck.harness.cluster.http_fault_proxy.Requests``."""
 
     refusal = Answer(503, "Slow Down", [("Content-Type", "application/xml")], _SLOW_DOWN)
 
@@ -33,6 +33,6 @@ class S3Requests:
             return (UploadMoment.PART,)
         return (UploadMoment.COMPLETION, UploadMoment.ANSWER) if method == "POST" else ()
 
-    def led_here(self, headers: Headers, host: str) -> Headers:
+    def redirected_here(self, headers: Headers, host: str) -> Headers:
         """Return the headers of an answer as they are: nobody is sent elsewhere."""
         return headers

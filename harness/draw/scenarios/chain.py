@@ -18,7 +18,7 @@ from barrier_tck.faults.drawing import Aim
 from barrier_tck.faults.fault import Ends
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.draw.choices import DrawnChoices, numbers
-from barrier_tck.harness.draw.circumstances import Drawing
+from barrier_tck.harness.draw.constraints import Drawing
 from barrier_tck.harness.draw.counted_checkpoints import one_by_one
 from barrier_tck.harness.draw.drawn_job import DrawnJob
 from barrier_tck.harness.draw.input_length import is_long_enough, long_enough

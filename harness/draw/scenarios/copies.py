@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from barrier_tck.faults.catalogue import KINDS, FaultKind
 from barrier_tck.faults.vocabulary import ScheduledFault
-from barrier_tck.harness.draw.circumstances import Drawing
+from barrier_tck.harness.draw.constraints import Drawing
 from barrier_tck.harness.draw.copy_faults import SURE_CHECKPOINTS, draw_storage_faults, hits_copies
 from barrier_tck.harness.draw.drawn_job import DrawnJob
 from barrier_tck.harness.draw.input_length import is_long_enough, long_enough

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from barrier_tck.faults.fault import CopyPlace
 from barrier_tck.faults.targets import Damage, TargetKind
-from barrier_tck.harness.draw.circumstances import Drawing
+from barrier_tck.harness.draw.constraints import Drawing
 from barrier_tck.harness.draw.scenario import Scenario
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 

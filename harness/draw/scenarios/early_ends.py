@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from barrier_tck.harness.draw.choices import numbers
-from barrier_tck.harness.draw.circumstances import Drawing
+from barrier_tck.harness.draw.constraints import Drawing
 from barrier_tck.harness.draw.scenario import Part, Scenario
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 

@@ -12,7 +12,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from barrier_tck.harness.draw.choices import between, chance
-from barrier_tck.harness.draw.circumstances import Drawing
+from barrier_tck.harness.draw.constraints import Drawing
 from barrier_tck.harness.draw.lost_executors import (
     can_lose_executors,
     draw_lost_executor,

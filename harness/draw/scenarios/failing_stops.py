@@ -15,7 +15,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from barrier_tck.harness.draw.choices import between, chance
-from barrier_tck.harness.draw.circumstances import Drawing
+from barrier_tck.harness.draw.constraints import Drawing
 from barrier_tck.harness.draw.profile import Profile
 from barrier_tck.harness.draw.scenario import Part, Scenario
 from barrier_tck.harness.draw.scenarios.early_ends import with_early_ends

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from hypothesis import strategies as st
 
-from barrier_tck.harness.draw.circumstances import Drawing
+from barrier_tck.harness.draw.constraints import Drawing
 from barrier_tck.harness.draw.drawn_graph import shapes_of, with_shape
 from barrier_tck.harness.draw.profile import Profile
 from barrier_tck.harness.draw.scenario import Scenario

@@ -13,7 +13,7 @@ from dataclasses import replace
 import msgspec
 from hypothesis import strategies as st
 
-from barrier_tck.harness.draw.circumstances import Drawing
+from barrier_tck.harness.draw.constraints import Drawing
 from barrier_tck.harness.draw.profile import Profile
 from barrier_tck.harness.draw.scenario import Part, Scenario
 from barrier_tck.harness.plan.job_graph import SOURCE, EdgePlan, JobPlan, Spread, VertexPlan

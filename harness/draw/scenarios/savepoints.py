@@ -7,7 +7,7 @@ from itertools import accumulate
 import msgspec
 
 from barrier_tck.harness.draw.choices import between, chance
-from barrier_tck.harness.draw.circumstances import Drawing
+from barrier_tck.harness.draw.constraints import Drawing
 from barrier_tck.harness.draw.profile import Profile
 from barrier_tck.harness.draw.scenario import Part, Scenario
 from barrier_tck.harness.plan.trial_plan import SavepointPlan, TrialPlan

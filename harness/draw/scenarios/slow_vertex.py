@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from barrier_tck.harness.draw.choices import chance
-from barrier_tck.harness.draw.circumstances import Drawing
+from barrier_tck.harness.draw.constraints import Drawing
 from barrier_tck.harness.draw.scenario import Part, Scenario
 from barrier_tck.harness.plan.job_graph import SOURCE, Spread
 from barrier_tck.harness.plan.trial_plan import TrialPlan

@@ -38,7 +38,7 @@ class AbortsObeyed(StandardChecker):
         "keeps no records in flight of a checkpoint that is over."
     )
     judges = "systems with barriers, if they report who learned of an abort"
-    speaks_for = {"COO-2": ABORTED, "SNP-2": ABORTED}
+    covers = {"COO-2": ABORTED, "SNP-2": ABORTED}
     needs = frozenset({Capability.CHECKPOINTS, Capability.BARRIERS})
     rank = 160
 

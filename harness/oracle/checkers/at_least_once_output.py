@@ -73,7 +73,7 @@ class AtLeastOnceOutput(StandardChecker):
     name = "at-least-once-output"
     requires = "Nothing is lost, and every duplicate can be explained."
     judges = "workloads with a sequential model, if a shuffle runs in at-least-once mode"
-    speaks_for = {
+    covers = {
         "ALO-2": STARTED_AGAIN,
         "ALO-1": COMPLETED_BY_BARRIERS,
         "SNK-1": ALWAYS,

@@ -52,7 +52,7 @@ class AtLeastOnceSnapshots(SnapshotFormula):
         "workloads with a sequential model, if a shuffle runs in at-least-once mode; systems whose "
         "checkpoints can be opened"
     )
-    speaks_for = {
+    covers = {
         "ALO-1": COMPLETED_BY_BARRIERS,
         "BAR-1": COMPLETED_BY_BARRIERS,
         "BAR-2": COMPLETED,

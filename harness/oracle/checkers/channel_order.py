@@ -40,7 +40,7 @@ class ChannelOrder(StandardChecker):
         "workloads with a sequential model that keeps state, unless a shuffle runs in at-least-once mode; "
         "systems with FIFO channels"
     )
-    speaks_for = {"BAR-2": COMPLETED, "RSC-3": ALWAYS}
+    covers = {"BAR-2": COMPLETED, "RSC-3": ALWAYS}
     needs = frozenset({Capability.FIFO_CHANNELS})
     rank = 60
 
@@ -97,8 +97,8 @@ class ChannelOrder(StandardChecker):
             )
             return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(examples))
         summary = "records of one split and key took effect in the order of the split"
-        spoken = tuple(clause for clause in self.clauses if clause != "RSC-3" or context.later_jobs)
-        return Finding(self.name, spoken, Verdict.VALID, summary, counts)
+        covered = tuple(clause for clause in self.clauses if clause != "RSC-3" or context.later_jobs)
+        return Finding(self.name, covered, Verdict.VALID, summary, counts)
 
     def _replayed(self, context: TrialContext, numbers: Mapping[int, int]) -> tuple[int, list[str]]:
         """Return how many records of restored checkpoints were in flight to the operator, each behind another of its

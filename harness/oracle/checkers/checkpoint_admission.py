@@ -21,7 +21,7 @@ from barrier_tck.harness.system.system_under_test import Capability
 
 ROUNDING_MS = 1e-6
 """The largest rounding error when virtual times are added, in milliseconds."""
-TELLING_MS = 5.0
+REPORT_DELAY_MS = 5.0
 """On a real machine, an end or a trigger is reported up to this many milliseconds after it was decided."""
 
 
@@ -34,7 +34,7 @@ class AdmittedTriggers(StandardChecker):
         "ended."
     )
     judges = "systems with barriers"
-    speaks_for = {"BAR-4": ALWAYS}
+    covers = {"BAR-4": ALWAYS}
     needs = frozenset({Capability.CHECKPOINTS, Capability.BARRIERS})
     rank = 120
 
@@ -46,7 +46,7 @@ class AdmittedTriggers(StandardChecker):
         """Judge every trigger of one trial."""
         checkpoints = context.plan.checkpoints
         repeatable = Capability.DETERMINISTIC_REPLAY.name in context.capabilities
-        slack_ms = ROUNDING_MS if repeatable else TELLING_MS + 0.05 * checkpoints.min_pause_ms
+        slack_ms = ROUNDING_MS if repeatable else REPORT_DELAY_MS + 0.05 * checkpoints.min_pause_ms
         problems: list[str] = []
         triggers = most = 0
         for attempt in lives_of(context):

@@ -22,7 +22,7 @@ ROUNDING_MS = 1e-6
 """The largest rounding error when virtual times are added, in milliseconds."""
 BUSY_MS = 5_000.0
 """On a real machine a coordinator may be this late (ms): it stands still while a fault strikes at its own point."""
-TELLING_PART = 0.1
+REPORT_DELAY_SHARE = 0.1
 """On a real machine, a trigger is reported up to this share of the timeout after its id was durable."""
 
 
@@ -32,7 +32,7 @@ class CheckpointExpiry(StandardChecker):
     name = "checkpoint-expiry"
     requires = "Timeouts of checkpoints are kept, neither late nor early."
     judges = "systems with barriers"
-    speaks_for = {"COO-2": ABORTED}
+    covers = {"COO-2": ABORTED}
     needs = frozenset({Capability.CHECKPOINTS, Capability.BARRIERS})
     rank = 140
 
@@ -45,7 +45,7 @@ class CheckpointExpiry(StandardChecker):
         timeout_ms = float(context.plan.checkpoints.timeout_ms)
         repeatable = Capability.DETERMINISTIC_REPLAY.name in context.capabilities
         late_ms = ROUNDING_MS if repeatable else BUSY_MS
-        early_ms = ROUNDING_MS if repeatable else TELLING_PART * timeout_ms
+        early_ms = ROUNDING_MS if repeatable else REPORT_DELAY_SHARE * timeout_ms
         over_ms = end_of(context.history)
         checkpoints = expired = outlasted = 0
         problems: list[str] = []

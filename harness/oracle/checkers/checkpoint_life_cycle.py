@@ -54,7 +54,7 @@ class CheckpointLifeCycle(StandardChecker):
         "latest one."
     )
     judges = "systems with barriers"
-    speaks_for = {
+    covers = {
         "COO-1": COMPLETED,
         "COO-2": ABORTED,
         "COO-3": ACKNOWLEDGED_WRONGLY,
@@ -214,13 +214,17 @@ class _Story:
             )
 
     def _acknowledged(self, line: Recorded[Acknowledged]) -> None:
-        told = line.operation
-        checkpoint = self.checkpoints.get(told.checkpoint)
+        acknowledgement = line.operation
+        checkpoint = self.checkpoints.get(acknowledgement.checkpoint)
         # Late, unknown, foreign and forged acknowledgements may arrive, but they do not count (COO-3).
-        if checkpoint is not None and checkpoint.attempt == told.attempt and not told.forged:
-            if told.subtask not in checkpoint.acknowledged:
+        if (
+            checkpoint is not None
+            and checkpoint.attempt == acknowledgement.attempt
+            and not acknowledgement.forged
+        ):
+            if acknowledgement.subtask not in checkpoint.acknowledged:
                 checkpoint.last_acknowledged = line.index
-            checkpoint.acknowledged.add(told.subtask)
+            checkpoint.acknowledged.add(acknowledgement.subtask)
 
     def _subtask_finished(self, line: Recorded[Finished]) -> None:
         self._finished.setdefault(line.operation.attempt, set()).add(line.operation.subtask)

@@ -44,7 +44,7 @@ class CheckpointsGoOn(StandardChecker):
         "in flight as far as configured."
     )
     judges = "systems with barriers"
-    speaks_for = {"REC-6": ALWAYS, "BAR-4": ALWAYS}
+    covers = {"REC-6": ALWAYS, "BAR-4": ALWAYS}
     needs = frozenset({Capability.CHECKPOINTS, Capability.BARRIERS})
     rank = 130
 
@@ -68,8 +68,8 @@ class CheckpointsGoOn(StandardChecker):
             summary = f"{len(problems)} times no checkpoint was triggered when one was due; the first: {problems[0]}"
             return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
         summary = f"{triggers} checkpoints were triggered, and none was due earlier"
-        spoken = self.clauses if context.plan.checkpoints.max_concurrent > 1 else self.clauses[:1]
-        return Finding(self.name, spoken if triggers else (), Verdict.VALID, summary, counts)
+        covered = self.clauses if context.plan.checkpoints.max_concurrent > 1 else self.clauses[:1]
+        return Finding(self.name, covered if triggers else (), Verdict.VALID, summary, counts)
 
 
 def _waits_for_storage_ms(context: TrialContext) -> float:

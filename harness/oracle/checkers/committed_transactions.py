@@ -25,7 +25,7 @@ class CommittedTransactions(StandardChecker):
     name = "committed-transactions"
     requires = "A sink shows only what a completed checkpoint covers."
     judges = "systems whose checkpoints can be opened"
-    speaks_for = {"SNK-1": ALWAYS}
+    covers = {"SNK-1": ALWAYS}
     needs = frozenset({Capability.SNAPSHOT_INSPECTION})
     rank = 250
 
@@ -65,13 +65,13 @@ class CommittedTransactions(StandardChecker):
             summary = f"{len(problems)} visible transactions are not covered by a completed checkpoint: {problems[0]}"
             return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
         summary = f"a completed checkpoint covers each of {counts['transactions']} committed transactions"
-        spoken = self.clauses if storage.transactions else ()
-        return Finding(self.name, spoken, Verdict.VALID, summary, counts)
+        covered = self.clauses if storage.transactions else ()
+        return Finding(self.name, covered, Verdict.VALID, summary, counts)
 
 
 def _newest_allowed(context: TrialContext) -> dict[int, int | None]:
     """Return attempt -> the newest checkpoint whose transactions may be visible; None if none may be."""
-    completed = [told.operation.checkpoint for told in context.history.of(CheckpointCompleted)]
+    completed = [line.operation.checkpoint for line in context.history.of(CheckpointCompleted)]
     restored = restored_checkpoints(context.history)
     after = list(restored.values())[1:]
     return dict(zip(restored, [*after, max(completed, default=None)], strict=True)) if restored else {}

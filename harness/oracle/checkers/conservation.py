@@ -36,7 +36,7 @@ class Conservation(StandardChecker):
         "Every checkpoint holds all the money, in accounts and channels, and the balance of each account."
     )
     judges = "the workload `money`, where checkpoints can be opened"
-    speaks_for = {
+    covers = {
         "CHL-2": ALWAYS,
         "CHL-5": ALWAYS,
         "ALN-2": COMPLETED,

@@ -51,7 +51,7 @@ class ConsistentCut(StandardChecker):
         "took over messages in flight of a job of another parallelism are left to `dataflow`."
     )
     judges = "jobs with loops, and Chandy-Lamport, where messages are seen at the doors of processes"
-    speaks_for = {"CHL-1": ALWAYS, "CHL-2": ALWAYS}
+    covers = {"CHL-1": ALWAYS, "CHL-2": ALWAYS}
     needs = frozenset({Capability.SNAPSHOT_INSPECTION, Capability.MESSAGE_LOG})
     sometimes = (
         Sometimes(
@@ -294,10 +294,10 @@ def _unasked(run: _Run, view: SnapshotView, context: TrialContext) -> Iterator[s
     named = plan.checkpoints.initiators
     if not plan.checkpoints.records_all or not named:
         return
-    told = (*named[(view.checkpoint - 1) % len(named)], *plan.job.unreached)
+    initiators = (*named[(view.checkpoint - 1) % len(named)], *plan.job.unreached)
     for process in run.begun.get(view.checkpoint, ()):
-        if process not in told:
-            yield f"{process} recorded itself before any marker came, but {', '.join(told)} were to initiate it"
+        if process not in initiators:
+            yield f"{process} recorded itself before any marker came, but {', '.join(initiators)} were to initiate it"
 
 
 def _channel_name(sender: str, receiver: str, edge: int) -> str:

@@ -1,6 +1,6 @@
 """The dataflow at every cut: each stateful vertex, each sink and the output hold exactly what reached them (ALN-2).
 
-This is for workloads whose operators have a meaning as functions of bags (``harness.workloads.meaning``), on any
+This is for workloads whose operators have a meaning as functions of bags (``harness.workloads.dataflow_model``), on any
 acyclic graph. For every completed checkpoint the records before its positions are sent through the model of the
 graph. Its stateful operators, and the transactions that each of its sinks committed or prepared, must hold exactly
 the result (ALN-2, STA-1, SNK-1). In at-least-once mode a checkpoint is compared with the one from which its attempt
@@ -67,8 +67,8 @@ from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.record.history import End, Row, SnapshotView
 from barrier_tck.harness.record.operations import AttemptStarted
 from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.workloads.dataflow_model import Content, DataflowModel, windows_of
 from barrier_tck.harness.workloads.kind_catalogue import kind_named
-from barrier_tck.harness.workloads.meaning import Content, DataflowModel, windows_of
 from barrier_tck.harness.workloads.operator_kind import TIMERS, WAITING
 from barrier_tck.harness.workloads.record_forms import LINEAGE, RecordForm, form_of, without_input
 from barrier_tck.harness.workloads.records import Bag, Record, union
@@ -80,7 +80,7 @@ class Dataflow(StandardChecker):
     name = "dataflow"
     requires = "Every stateful vertex, every sink and the output hold the records that belong there."
     judges = "workloads without a sequential model, on any graph"
-    speaks_for = {
+    covers = {
         "ALN-2": COMPLETED,
         "ALN-1": COMPLETED_BY_BARRIERS,
         "BAR-1": COMPLETED_BY_BARRIERS,
@@ -175,12 +175,12 @@ class Dataflow(StandardChecker):
         if not opened.judged and context.history.output is None:
             summary = "neither a checkpoint nor the output could be read, so nothing can be said"
             return Finding(self.name, self.clauses, Verdict.UNKNOWN, summary, counts)
-        spoken = self.clauses if opened.judged else self._of_output
+        covered = self.clauses if opened.judged else self._of_output
         if not any(context.job_number(line.operation.attempt) for line in context.history.of(AttemptStarted)):
-            spoken = tuple(clause for clause in spoken if not clause.startswith("RSC"))
+            covered = tuple(clause for clause in covered if not clause.startswith("RSC"))
         cuts = f"{counts['checkpoints']} checkpoints and the output"
         summary = f"{judge.compared} records of {cuts} are where they belong"
-        return Finding(self.name, spoken, Verdict.VALID, summary, counts)
+        return Finding(self.name, covered, Verdict.VALID, summary, counts)
 
 
 ANY_SINK = ""
@@ -461,7 +461,7 @@ class _Judge:
         split, offset = self._offsets.get(self._form.identity(bare), ("", -1))
         read = f" ({split}@{offset})" if split else ""
         came = f", which came as {ways[-1]}," if ways and ways[-1] else ""
-        return f"{self._form.told(bare)}{read}{came}"
+        return f"{self._form.rendered(bare)}{read}{came}"
 
     @cached_property
     def _apart(self) -> tuple[str, ...]:
@@ -527,8 +527,10 @@ class _Judge:
     def _vertices(self) -> Mapping[str, str]:
         """Sink subtask -> vertex, as the system says or else as in the plan."""
         jobs, plan = (self.context.job, *self.context.later_jobs), self.context.plan.job
-        told = {one.name: one.vertex for job in jobs if job is not None for one in job.subtasks if one.vertex}
-        return told or {subtask: vertex.name for vertex in plan.sinks for subtask in vertex.subtasks}
+        vertices = {
+            one.name: one.vertex for job in jobs if job is not None for one in job.subtasks if one.vertex
+        }
+        return vertices or {subtask: vertex.name for vertex in plan.sinks for subtask in vertex.subtasks}
 
 
 def _plus(bag: Bag, again: Mapping[str, Bag] | None, sink: str) -> Bag | None:

@@ -40,7 +40,7 @@ class ExactlyOnceOutput(StandardChecker):
     name = "exactly-once-output"
     requires = "Every record has its effect in the committed output once."
     judges = "workloads with a sequential model, unless a shuffle runs in at-least-once mode"
-    speaks_for = {
+    covers = {
         "SNK-1": ALWAYS,
         "REC-1": RECOVERED,
         "SRC-1": RECOVERED,

@@ -43,7 +43,7 @@ class FailuresExplained(StandardChecker):
         "ended."
     )
     judges = "systems with barriers; on a real machine it only counts"
-    speaks_for = {"BAR-3": ALWAYS, "BAR-6": ALWAYS, "UNA-4": ALWAYS}
+    covers = {"BAR-3": ALWAYS, "BAR-6": ALWAYS, "UNA-4": ALWAYS}
     needs = frozenset({Capability.CHECKPOINTS, Capability.BARRIERS})
     rank = 180
 

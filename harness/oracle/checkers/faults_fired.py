@@ -26,7 +26,7 @@ class FaultsFired(StandardChecker):
     name = "faults-fired"
     requires = "Every planned fault was shown to have fired."
     judges = "every trial"
-    speaks_for = {"CAM-3": ALWAYS}
+    covers = {"CAM-3": ALWAYS}
     always = True
     rank = 920
 

@@ -67,7 +67,7 @@ class FinishedSubtasks(StandardChecker):
         "remember who had finished."
     )
     judges = "systems whose subtasks finish early and whose checkpoints can be opened"
-    speaks_for = {"BAR-6": ALWAYS}
+    covers = {"BAR-6": ALWAYS}
     needs = frozenset({Capability.SNAPSHOT_INSPECTION, Capability.EARLY_FINISH})
     sometimes = (
         Sometimes(

@@ -21,7 +21,7 @@ class InputReads(StandardChecker):
     name = "input-reads"
     requires = "Every attempt reads each split from its restored position on and nothing before it."
     judges = "systems whose checkpoints can be opened, where reads are recorded"
-    speaks_for = {"REC-1": RECOVERED, "SRC-1": RECOVERED}
+    covers = {"REC-1": RECOVERED, "SRC-1": RECOVERED}
     needs = frozenset({Capability.SNAPSHOT_INSPECTION})
     rank = 260
 

@@ -71,7 +71,7 @@ class Labels(StandardChecker):
         "together; at the end the labels are those of the components."
     )
     judges = "the workload `components`"
-    speaks_for = {
+    covers = {
         "CHL-1": ALWAYS,
         "CHL-2": ALWAYS,
         "CHL-5": ALWAYS,
@@ -150,11 +150,11 @@ class Labels(StandardChecker):
             if not opened.unopened:
                 summary = "neither a checkpoint nor the output could be read, so nothing can be said"
             return Finding(self.name, self.clauses, Verdict.UNKNOWN, summary, counts)
-        spoken = self.clauses if opened.judged else self._of_output
+        covered = self.clauses if opened.judged else self._of_output
         summary = (
             f"{compared} labels of {counts['checkpoints']} checkpoints and those of the output are right"
         )
-        return Finding(self.name, spoken, Verdict.VALID, summary, counts)
+        return Finding(self.name, covered, Verdict.VALID, summary, counts)
 
     # --- what a checkpoint holds ----------------------------------------------------------------------------
 

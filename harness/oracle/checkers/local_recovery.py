@@ -83,7 +83,7 @@ class _Expected:
 
 @dataclass
 class _Books:
-    """What was found so far: problems, counts, and clauses that had a chance to be broken."""
+    """What was found so far: problems, counts, and clauses that could have been violated."""
 
     problems: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
@@ -96,7 +96,7 @@ class _Books:
         self.problems.append(f"{clause}: {sentence}")
 
     def seen(self, clause: str, count: str = "") -> None:
-        """Note that the trial gave a clause a chance to be broken."""
+        """Note that the trial exercised a clause: it could have been violated."""
         self.clauses[clause] = None
         if count:
             self.counts[count] += 1
@@ -143,9 +143,9 @@ class _WrittenLate:
 
     def was_after(self, confirmed: int, report: Acknowledged, left: Sequence[int]) -> bool:
         """Return whether all these copies may have been written after a checkpoint was known to be complete."""
-        return all(self._one_was_after(confirmed, report, held) for held in left)
+        return all(self._was_after_report(confirmed, report, held) for held in left)
 
-    def _one_was_after(self, confirmed: int, report: Acknowledged, held: int) -> bool:
+    def _was_after_report(self, confirmed: int, report: Acknowledged, held: int) -> bool:
         written_ms = self.written_ms.get((report.subtask, held))
         if written_ms is not None:
             return written_ms >= self.completed_ms.get(confirmed, inf)
@@ -179,7 +179,7 @@ class LocalRecovery(StandardChecker):
     name = "local-recovery"
     requires = "Each restore read the copy that it should have read."
     judges = "plans with local recovery"
-    speaks_for = {
+    covers = {
         "LOC-1": ALWAYS,
         "LOC-2": ALWAYS,
         "LOC-3": ALWAYS,

@@ -59,7 +59,7 @@ class NarrowedJobs(StandardChecker):
         "wait, has room in those that are left and uses them, and leaves fixed vertices as they are."
     )
     judges = "plans with an elastic job, in systems that can run one"
-    speaks_for = {"RSC-2": ALWAYS}
+    covers = {"RSC-2": ALWAYS}
     needs = frozenset({Capability.ELASTIC})
     sometimes = (
         Sometimes(

@@ -35,7 +35,7 @@ class NoGarbage(StandardChecker):
     name = "no-garbage"
     requires = "A finished job leaves only what is needed in storage."
     judges = "systems whose checkpoints can be opened"
-    speaks_for = {"COO-3": ACKNOWLEDGED_WRONGLY, "COO-4": COMPLETED, "SNP-2": ABORTED}
+    covers = {"COO-3": ACKNOWLEDGED_WRONGLY, "COO-4": COMPLETED, "SNP-2": ABORTED}
     needs = frozenset({Capability.SNAPSHOT_INSPECTION})
     rank = 210
 
@@ -106,9 +106,9 @@ def _deleted_too_early(context: TrialContext, storage: StorageView, bound: int) 
     """Return which of the newest completed checkpoints are gone; those that were damaged on purpose may be."""
     if primaries_damaged(context):
         return []
-    told = _completed_since_the_last_start(context.history)
+    reported = _completed_since_the_last_start(context.history)
     # A retained checkpoint is complete, too, even if the coordinator died before it could report it.
-    completed = sorted(dict.fromkeys([*told, *storage.retained]))
+    completed = sorted(dict.fromkeys([*reported, *storage.retained]))
     return [
         f"checkpoint {checkpoint} had completed and is gone, although the newest {bound} must be kept (COO-4)"
         for checkpoint in completed[-bound:]

@@ -23,7 +23,7 @@ class NothingHeldBack(StandardChecker):
     name = "nothing-held-back"
     requires = "In at-least-once mode no channel waits for the barriers of others."
     judges = "systems with barriers in at-least-once mode, if they report what was held back"
-    speaks_for = {"ALO-1": COMPLETED_BY_BARRIERS}
+    covers = {"ALO-1": COMPLETED_BY_BARRIERS}
     needs = frozenset({Capability.CHECKPOINTS, Capability.BARRIERS})
     rank = 190
 
@@ -33,7 +33,7 @@ class NothingHeldBack(StandardChecker):
 
     def check(self, context: TrialContext) -> Finding:
         """Look at what was held back for each snapshot of one trial."""
-        told = [
+        snapshots = [
             line.operation
             for line in context.history.of(Acknowledged)
             if line.operation.held_bytes is not None and line.operation.subtask in context.every_subtask
@@ -41,12 +41,12 @@ class NothingHeldBack(StandardChecker):
         problems = [
             f"{one.subtask} of attempt {one.attempt} took its snapshot of checkpoint {one.checkpoint} while "
             f"{one.held_bytes} bytes waited in channels that it held back (ALO-1)"
-            for one in told
+            for one in snapshots
             if one.held_bytes
         ]
-        counts = {"snapshots": len(told), "held_back": len(problems)}
+        counts = {"snapshots": len(snapshots), "held_back": len(problems)}
         if problems:
             summary = f"{len(problems)} snapshots held back channels; the first: {problems[0]}"
             return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
-        summary = f"nothing was held back for {len(told)} snapshots"
-        return Finding(self.name, self.clauses if told else (), Verdict.VALID, summary, counts)
+        summary = f"nothing was held back for {len(snapshots)} snapshots"
+        return Finding(self.name, self.clauses if snapshots else (), Verdict.VALID, summary, counts)

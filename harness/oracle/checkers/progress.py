@@ -68,7 +68,7 @@ class Progress(StandardChecker):
         "by itself."
     )
     judges = "every trial"
-    speaks_for = {"REC-6": ALWAYS, "REC-4": ALWAYS}
+    covers = {"REC-6": ALWAYS, "REC-4": ALWAYS}
     rank = 910
     clauses = ("REC-6",)
 
@@ -219,7 +219,7 @@ def _takes_checkpoints(context: TrialContext) -> bool:
 def _signs_of_life(context: TrialContext) -> list[float]:
     """Return when checkpoints completed or, for a system without checkpoints, when something was committed."""
     if _takes_checkpoints(context):
-        return [told.time_ms for told in context.history.of(CheckpointCompleted)]
+        return [line.time_ms for line in context.history.of(CheckpointCompleted)]
     return [line.time_ms for line in context.history.of(Committed)]
 
 

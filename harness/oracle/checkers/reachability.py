@@ -23,7 +23,7 @@ class Reachability(StandardChecker):
     name = "reachability"
     requires = "Everything that a retained checkpoint refers to is there and intact."
     judges = "systems whose checkpoints can be opened"
-    speaks_for = {"STA-3": COMPLETED}
+    covers = {"STA-3": COMPLETED}
     needs = frozenset({Capability.SNAPSHOT_INSPECTION})
     rank = 220
 

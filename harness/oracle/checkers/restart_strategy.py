@@ -47,7 +47,7 @@ class RestartStrategyKept(StandardChecker):
         "exactly when the strategy says so."
     )
     judges = "systems with attempts and barriers"
-    speaks_for = {"REC-3": ALWAYS}
+    covers = {"REC-3": ALWAYS}
     needs = frozenset({Capability.ATTEMPTS, Capability.BARRIERS})
     rank = 360
 

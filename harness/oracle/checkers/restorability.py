@@ -41,7 +41,7 @@ class Restorability(StandardChecker):
     name = "restorability"
     requires = "The job can be started from its completed checkpoints."
     judges = "systems whose checkpoints can be opened"
-    speaks_for = {"REC-1": RECOVERED, "SNK-1": ALWAYS}
+    covers = {"REC-1": RECOVERED, "SNK-1": ALWAYS}
     needs = frozenset({Capability.SNAPSHOT_INSPECTION})
     rank = 240
 
@@ -69,11 +69,11 @@ class Restorability(StandardChecker):
         if problems:
             summary = f"a completed checkpoint cannot be restored: {problems[0]}"
             return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
-        spoken = self.clauses if restored else ()
+        covered = self.clauses if restored else ()
         summary = (
             f"{len(restored)} attempts were started from a checkpoint, and every checkpoint could be restored"
         )
-        return Finding(self.name, spoken, Verdict.VALID, summary, counts)
+        return Finding(self.name, covered, Verdict.VALID, summary, counts)
 
 
 @dataclass(slots=True)

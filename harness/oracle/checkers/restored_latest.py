@@ -24,7 +24,7 @@ class RestoredLatest(StandardChecker):
     name = "restored-latest"
     requires = "Every attempt starts from the newest checkpoint that completed before it."
     judges = "systems with checkpoints and without barriers"
-    speaks_for = {"REC-1": RECOVERED, "REC-2": STARTED_AGAIN}
+    covers = {"REC-1": RECOVERED, "REC-2": STARTED_AGAIN}
     needs = frozenset({Capability.CHECKPOINTS})
     rank = 200
 

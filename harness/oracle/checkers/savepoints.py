@@ -38,7 +38,7 @@ class Savepoints(StandardChecker):
         "complete, and is deleted then. No checkpoint refers to files of one that nobody claimed."
     )
     judges = "systems that take savepoints and whose checkpoints can be opened, if the plan asks for some"
-    speaks_for = {"COO-5": ALWAYS}
+    covers = {"COO-5": ALWAYS}
     needs = frozenset({Capability.SAVEPOINTS, Capability.SNAPSHOT_INSPECTION})
     rank = 330
 

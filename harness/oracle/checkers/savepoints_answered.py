@@ -20,8 +20,8 @@ from barrier_tck.harness.record.operations import (
     JobFailed,
     JobFinished,
     JobStopped,
-    SavepointAsked,
     SavepointRefused,
+    SavepointRequested,
 )
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
@@ -36,7 +36,7 @@ class SavepointsAnswered(StandardChecker):
         "coordinator that dies may forget one."
     )
     judges = "systems that take savepoints, if the plan asks for some"
-    speaks_for = {"COO-5": ALWAYS}
+    covers = {"COO-5": ALWAYS}
     needs = frozenset({Capability.SAVEPOINTS})
     rank = 320
 
@@ -46,7 +46,7 @@ class SavepointsAnswered(StandardChecker):
 
     def check(self, context: TrialContext) -> Finding:
         """Judge every request of one trial."""
-        asked = sum(isinstance(line.operation, SavepointAsked) for line in context.history.operations)
+        asked = sum(isinstance(line.operation, SavepointRequested) for line in context.history.operations)
         problems = list(_unanswered(context))
         counts = {"asked": asked, "violations": len(problems)}
         if problems:
@@ -63,7 +63,7 @@ def _unanswered(context: TrialContext) -> Iterator[str]:
     waiting: dict[str, tuple[float, bool]] = {}
     for line in context.history.operations:
         match line.operation:
-            case SavepointAsked(savepoint=place, stops=stops):
+            case SavepointRequested(savepoint=place, stops=stops):
                 waiting[place] = line.time_ms, stops
             case CheckpointTriggered(savepoint=str(place)) | SavepointRefused(savepoint=place):
                 waiting.pop(place, None)

@@ -32,7 +32,7 @@ class SharedFilesKept(StandardChecker):
         "names it, and no longer."
     )
     judges = "systems whose checkpoints can be opened, if the plan asks for incremental checkpoints"
-    speaks_for = {"SNP-5": ALWAYS}
+    covers = {"SNP-5": ALWAYS}
     needs = frozenset({Capability.SNAPSHOT_INSPECTION})
     sometimes = (
         Sometimes(
@@ -80,9 +80,9 @@ class SharedFilesKept(StandardChecker):
         if problems:
             summary = f"{len(problems)} problems with shared files; the first: {problems[0]}"
             return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
-        spoken = self.clauses if reused else ()
+        covered = self.clauses if reused else ()
         summary = f"{len(views)} checkpoints named {len(named)} files, and {reused} times one of an older one"
-        return Finding(self.name, spoken, Verdict.VALID, summary, counts)
+        return Finding(self.name, covered, Verdict.VALID, summary, counts)
 
 
 def _at_the_end(context: TrialContext, named: dict[str, tuple[SnapshotView, NamedFile]]) -> Iterator[str]:

@@ -44,7 +44,7 @@ class SnapshotFormula(StandardChecker):
         "workloads with a sequential model, unless a shuffle runs in at-least-once mode; systems whose "
         "checkpoints can be opened"
     )
-    speaks_for = {
+    covers = {
         "ALN-2": COMPLETED,
         "ALN-1": COMPLETED_BY_BARRIERS,
         "UNA-1": ALWAYS,

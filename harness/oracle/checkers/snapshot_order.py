@@ -30,7 +30,7 @@ class SnapshotOrder(StandardChecker):
         "systems with barriers, except in at-least-once mode and with Chandy-Lamport, if they report who "
         "passed a checkpoint over"
     )
-    speaks_for = {"BAR-2": COMPLETED, "BAR-3": ALWAYS, "BAR-6": ALWAYS}
+    covers = {"BAR-2": COMPLETED, "BAR-3": ALWAYS, "BAR-6": ALWAYS}
     needs = frozenset({Capability.CHECKPOINTS, Capability.BARRIERS})
     rank = 170
 
@@ -53,11 +53,11 @@ class SnapshotOrder(StandardChecker):
             if (line.operation.checkpoint, line.operation.attempt) in subsumed
         ]
         problems = [
-            f"{told.subtask} of attempt {told.attempt} learned at {time_ms:g} ms that checkpoint {told.checkpoint} was "
-            f"subsumed, had never begun its part of it, and had taken its snapshot for checkpoint "
-            f"{told.passed_over_for}"
-            for time_ms, told in learned
-            if told.passed_over_for is not None
+            f"{abort.subtask} of attempt {abort.attempt} learned at {time_ms:g} ms that checkpoint "
+            f"{abort.checkpoint} was subsumed, had never begun its part of it, and had taken its snapshot for "
+            f"checkpoint {abort.passed_over_for}"
+            for time_ms, abort in learned
+            if abort.passed_over_for is not None
         ]
         counts = {"subsumed": len(subsumed), "learned": len(learned), "violations": len(problems)}
         if problems:

@@ -58,7 +58,7 @@ class StopWithSavepoint(StandardChecker):
         "is committed, and a second job goes on from there."
     )
     judges = "systems that take savepoints, if the plan asks for some"
-    speaks_for = {"COO-5": ALWAYS}
+    covers = {"COO-5": ALWAYS}
     needs = frozenset({Capability.SAVEPOINTS})
     sometimes = (
         Sometimes(

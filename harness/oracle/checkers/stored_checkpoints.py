@@ -39,7 +39,7 @@ class StoredCheckpoints(StandardChecker):
         "the writer."
     )
     judges = "systems whose checkpoints can be opened"
-    speaks_for = {"STA-3": COMPLETED, "SNP-6": ALWAYS}
+    covers = {"STA-3": COMPLETED, "SNP-6": ALWAYS}
     needs = frozenset({Capability.SNAPSHOT_INSPECTION})
     rank = 230
 
@@ -87,9 +87,9 @@ class StoredCheckpoints(StandardChecker):
             summary = f"{len(problems)} problems in storage; the first: {problems[0]}"
             return Finding(self.name, broken, Verdict.INVALID, summary, counts, chosen(problems))
         packed = any(file.codec not in ("", PLAIN) for file in files)
-        spoken = self.clauses if packed else self.clauses[:1] if found else ()
+        covered = self.clauses if packed else self.clauses[:1] if found else ()
         summary = f"{len(found)} retained checkpoints with {len(files)} files are complete in storage"
-        return Finding(self.name, spoken, Verdict.VALID, summary, counts)
+        return Finding(self.name, covered, Verdict.VALID, summary, counts)
 
     def _problems(
         self,

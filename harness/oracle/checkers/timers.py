@@ -22,7 +22,7 @@ from barrier_tck.harness.record.history import SnapshotView
 from barrier_tck.harness.record.operations import CheckpointTriggered
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
-from barrier_tck.harness.workloads.meaning import windows_of
+from barrier_tck.harness.workloads.dataflow_model import windows_of
 from barrier_tck.harness.workloads.operator_kind import TIMERS, WAITING
 
 WAITED = "waited"
@@ -44,7 +44,7 @@ class TimersKept(StandardChecker):
         "nothing waits too long."
     )
     judges = "jobs with windows, if their checkpoints can be opened"
-    speaks_for = {"STA-1": ALWAYS}
+    covers = {"STA-1": ALWAYS}
     needs = frozenset({Capability.SNAPSHOT_INSPECTION})
     rank = 280
 

@@ -24,7 +24,7 @@ class ToleratedFailures(StandardChecker):
         "An attempt ends as soon as more checkpoints have failed in a row than are tolerated, and not before."
     )
     judges = "systems with barriers"
-    speaks_for = {"COO-2": ABORTED}
+    covers = {"COO-2": ABORTED}
     needs = frozenset({Capability.CHECKPOINTS, Capability.BARRIERS})
     rank = 150
 
@@ -44,8 +44,8 @@ class ToleratedFailures(StandardChecker):
             summary = f"{tolerated} failures in a row are tolerated, but {problems[0]}"
             return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
         summary = f"at most {counts['longest_row']} checkpoints failed in a row; {gave_up} attempts ended because of it"
-        spoken = self.clauses if counts["longest_row"] else ()
-        return Finding(self.name, spoken, Verdict.VALID, summary, counts)
+        covered = self.clauses if counts["longest_row"] else ()
+        return Finding(self.name, covered, Verdict.VALID, summary, counts)
 
 
 def _problems(attempt: AttemptLife, tolerated: int) -> Iterator[str]:

@@ -24,8 +24,8 @@ def input_is_empty(trial_input: TrialInput) -> bool:
 def completions(history: History) -> dict[int, float]:
     """Return checkpoint -> when it was first reported as complete, in milliseconds."""
     found: dict[int, float] = {}
-    for told in history.of(CheckpointCompleted):
-        found.setdefault(told.operation.checkpoint, told.time_ms)
+    for line in history.of(CheckpointCompleted):
+        found.setdefault(line.operation.checkpoint, line.time_ms)
     return found
 
 

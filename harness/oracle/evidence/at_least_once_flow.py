@@ -22,8 +22,8 @@ from functools import partial
 
 from barrier_tck.harness.oracle.evidence.record_places import SeenCut
 from barrier_tck.harness.plan.job_graph import SINK, SOURCE, JobPlan, Spread, VertexPlan
+from barrier_tck.harness.workloads.dataflow_model import changed
 from barrier_tck.harness.workloads.kind_catalogue import kind_named
-from barrier_tck.harness.workloads.meaning import changed
 from barrier_tck.harness.workloads.records import Bag, Record, union
 
 

@@ -117,11 +117,11 @@ def _lives_of(context: TrialContext) -> tuple[AttemptLife, ...]:
                     if pending.ended_ms is None:
                         pending.acknowledged.setdefault(subtask, line.time_ms)
             case Acknowledged(checkpoint=number, attempt=attempt, subtask=subtask, forged=False):
-                told = checkpoints.get(number)
+                known = checkpoints.get(number)
                 # An acknowledgement of a subtask that the job does not have counts for nobody (COO-3), nor does one
                 # that a fault forged.
-                if told is not None and told.attempt == attempt and subtask in subtasks:
-                    told.acknowledged.setdefault(subtask, line.time_ms)
+                if known is not None and known.attempt == attempt and subtask in subtasks:
+                    known.acknowledged.setdefault(subtask, line.time_ms)
             case CheckpointCompleted(checkpoint=number) if number in checkpoints:
                 checkpoints[number].end(line.time_ms, line.index, None)
             case CheckpointAborted(checkpoint=number, reason=reason) if number in checkpoints:

@@ -118,5 +118,5 @@ def longest_ms(plan: TrialPlan, final: bool, read: int | None = None) -> float:
         if has_loop(plan):
             ways += inf if read is None else read * (network.latency_ms_max * slow + batch_ms)
     # Where barriers end with a subtask that finishes, the next one reports that, and is triggered instead (BAR-6).
-    told = 2 * (1 + len(job.vertices)) * network.latency_ms_max
-    return ways + told + plan.checkpoints.async_ms_max
+    notifications_ms = 2 * (1 + len(job.vertices)) * network.latency_ms_max
+    return ways + notifications_ms + plan.checkpoints.async_ms_max

@@ -70,8 +70,8 @@ def in_flight_problems(plan: TrialPlan, view: SnapshotView) -> Iterator[str]:
         receivers = plan.job.vertex(target).subtasks
         contents = {receiver: held[receiver].rows if receiver in held else () for receiver in receivers}
         if len({str(rows) for rows in contents.values()}) > 1:
-            told = ", ".join(f"{len(rows)} to {receiver}" for receiver, rows in contents.items())
+            counts = ", ".join(f"{len(rows)} to {receiver}" for receiver, rows in contents.items())
             yield (
-                f"of a broadcast of {sender}, {told} are in flight: some receivers have applied what others have not "
+                f"of a broadcast of {sender}, {counts} are in flight: some receivers have applied what others have not "
                 "(UNA-5)"
             )

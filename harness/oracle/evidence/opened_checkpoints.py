@@ -32,7 +32,7 @@ class OpenedCheckpoints:
 
 def opened_checkpoints(context: TrialContext) -> OpenedCheckpoints:
     """Sort the checkpoints of one trial by what can be said about them."""
-    completed = dict.fromkeys(told.operation.checkpoint for told in context.history.of(CheckpointCompleted))
+    completed = dict.fromkeys(line.operation.checkpoint for line in context.history.of(CheckpointCompleted))
     opened = {view.checkpoint for view in context.history.checkpoints}
     judged: list[SnapshotView] = []
     harmed: list[SnapshotView] = []

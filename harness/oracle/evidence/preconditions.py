@@ -1,4 +1,4 @@
-"""What must have happened in a trial before a clause was at stake: the preconditions that checkers share."""
+"""What must have happened in a trial before a clause could be violated: the preconditions that checkers share."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ from barrier_tck.harness.oracle.evidence.keys import key_of_text
 from barrier_tck.harness.plan.job_graph import EdgePlan, JobPlan, Spread
 from barrier_tck.harness.record.history import SnapshotView
 from barrier_tck.harness.system.job_view import JobView
+from barrier_tck.harness.workloads.dataflow_model import windows_of
 from barrier_tck.harness.workloads.kind_catalogue import kind_named
-from barrier_tck.harness.workloads.meaning import windows_of
 from barrier_tck.harness.workloads.operator_kind import TIMERS
 
 _STEP = re.compile(r"(?P<operator>[^\[\]/]+)(?:/[ab])?\[(?P<index>\d+)\]")

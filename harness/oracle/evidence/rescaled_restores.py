@@ -20,9 +20,9 @@ def problems_of(context: TrialContext, view: SnapshotView, restored: Restored) -
     former = {file.path: subtask for subtask, files in view.files.items() for file in files}
     before = key_groups_of(restored.subtask, context.job_of(view.attempt))
     own = key_groups_of(restored.subtask, context.job_of(restored.attempt))
-    told = [file.path for file in restored.files]
-    for path in sorted({path for path in told if told.count(path) > 1}):
-        yield f"read {path} {told.count(path)} times"
+    paths = [file.path for file in restored.files]
+    for path in sorted({path for path in paths if paths.count(path) > 1}):
+        yield f"read {path} {paths.count(path)} times"
     for file in restored.files:
         start, end = file.key_groups
         if file.path not in former:

@@ -35,9 +35,9 @@ def contradictions(restored: Restored, reads: ReadsObserved, files: Sequence[Nam
                 f"says that the {served.served_by.value} served {served.path}, but was seen to read the "
                 f"{came_from.value}"
             )
-    told = [served.path for served in restored.files]
+    reported = [served.path for served in restored.files]
     for path in dict.fromkeys(read.path for read in reads.reads if read.place is ServedFrom.PRIMARY):
-        if path not in told:
+        if path not in reported:
             yield f"was seen to read {path} in durable storage, but does not report it"
 
 

@@ -79,8 +79,12 @@ def least_subtasks(plan: TrialPlan) -> int:
 
 def fixed_vertices(plan: TrialPlan) -> tuple[str, ...]:
     """Return the vertices that keep their parallelism."""
-    told = [edge.target for edge in plan.job.edges if edge.by is Spread.BROADCAST]
-    return (*plan.deployment.fixed_vertices, *told, *(name for loop in plan.job.loops for name in loop))
+    broadcast_to = [edge.target for edge in plan.job.edges if edge.by is Spread.BROADCAST]
+    return (
+        *plan.deployment.fixed_vertices,
+        *broadcast_to,
+        *(name for loop in plan.job.loops for name in loop),
+    )
 
 
 def equally_wide(job: JobPlan) -> list[list[str]]:

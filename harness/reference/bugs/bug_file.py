@@ -33,7 +33,7 @@ class ChangeText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     after: str = ""
 
 
-class DrawnPromise(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class DetectionBound(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """That drawn plans of a profile catch the bug, and how many it took when that was measured."""
 
     profile: str
@@ -63,7 +63,7 @@ class BugFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Profiles whose drawn plans are tried if there is no plan."""
     breaks: BrokenRecovery | None = None
     """The way of breaking recovery for which control trials use this bug."""
-    drawn: DrawnPromise | None = None
+    drawn: DetectionBound | None = None
     shown_by: str | None = None
     """For a bug that makes no result wrong, so that no campaign finds it: the conformance test that fails."""
     conformance_test: str | None = None

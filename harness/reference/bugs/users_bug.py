@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from barrier_tck.harness.draw.circumstances import Circumstances
+from barrier_tck.harness.draw.constraints import Constraints
 from barrier_tck.harness.draw.profiles import profile_named
 from barrier_tck.harness.draw.strategies import draw_plan
 from barrier_tck.harness.oracle.catalogue import standard_checkers
@@ -81,9 +81,9 @@ class UsersBug:
         """Yield plans of the profiles in turn, each with a seed of its own."""
         named = self.file.profiles if self.file is not None and self.file.profiles else PROFILES[world]
         profiles = [profile_named(name) for name in named]
-        around = Circumstances(self.system.job, self.system.capabilities)
+        constraints = Constraints(self.system.job, self.system.capabilities)
         for number, profile in enumerate(cycle(profiles)):
-            yield draw_plan(self.seed + number, profile, around)
+            yield draw_plan(self.seed + number, profile, constraints)
 
 
 def users_bug(path: Path, system: SystemUnderTest, trials: int, seed: int) -> UsersBug:
@@ -106,11 +106,9 @@ def users_bug(path: Path, system: SystemUnderTest, trials: int, seed: int) -> Us
 def _require_known(file: BugFile, path: Path) -> None:
     """Raise UsageProblem for a clause or a checker that there is not: nothing could catch such a bug."""
     checkers = standard_checkers()
-    clauses = {clause: None for checker in checkers for clause in checker.speaks_for}
+    clauses = {clause: None for checker in checkers for clause in checker.covers}
     if file.clause not in clauses:
-        raise UsageProblem(
-            f"{path}: no checker speaks for clause {file.clause!r}{nearest(file.clause, clauses)}"
-        )
+        raise UsageProblem(f"{path}: no checker covers clause {file.clause!r}{nearest(file.clause, clauses)}")
     names = {checker.name: None for checker in checkers}
     for name in file.checkers:
         if name not in names:

@@ -205,7 +205,7 @@ class BufferedChannel(DataChannel):
             if is_data:
                 self._took_pending()
             elif isinstance(element, CheckpointBarrier) and not element.ahead:
-                self._scheduler.at(self._scheduler.now, self._tell_sent, element)
+                self._scheduler.at(self._scheduler.now, self._report_sent, element)
             self._transmit(is_data, element)
 
     def _has_credit(self) -> bool:
@@ -219,10 +219,10 @@ class BufferedChannel(DataChannel):
             self.sender.full_outputs -= 1
             self.sender.wake()
 
-    def _tell_sent(self, barrier: CheckpointBarrier) -> None:
+    def _report_sent(self, barrier: CheckpointBarrier) -> None:
         sender: Any = self.sender
         if sender.frozen and sender.alive:
-            sender.defer(self._tell_sent, barrier)
+            sender.defer(self._report_sent, barrier)
         elif sender.alive and sender.driver is not None:
             sender.guarded(sender.driver.on_sent, self.number_out, barrier.checkpoint)
 

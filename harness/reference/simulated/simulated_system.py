@@ -15,14 +15,15 @@ from barrier_tck.harness.record.operations import ReadsObserved, SlotsChanged
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.reference.bugs.catalogue import broken, planted
 from barrier_tck.harness.reference.checkpoint_storages import require_outliving, simulated_storage
+from barrier_tck.harness.reference.external_storage import FilesAndMedium
 from barrier_tck.harness.reference.jobs import (
     CHECKPOINTS,
     SAVEPOINTS,
     build_graph,
     collection_sources,
-    give_out_ids,
     job_config,
     kinds_of,
+    reserve_ids,
 )
 from barrier_tck.harness.reference.kinds.sink import OUTPUT
 from barrier_tck.harness.reference.message_tracing import with_message_trace
@@ -36,7 +37,6 @@ from barrier_tck.harness.reference.simulated.simulated_targets import SimulatedT
 from barrier_tck.harness.reference.simulated.world import SimulatedWorld
 from barrier_tck.harness.reference.sink_files import is_committed, rows_by_writer
 from barrier_tck.harness.reference.snapshot_views import CheckpointOpener, view_storage
-from barrier_tck.harness.reference.stored_elsewhere import FilesAndMedium
 from barrier_tck.harness.support.garbage_collection import no_collection
 from barrier_tck.harness.system.broken_recovery import BrokenRecovery
 from barrier_tck.harness.system.job_view import JobView
@@ -101,14 +101,14 @@ class ReferenceSimulated:
     )
 
     def __init__(
-        self, state_backend: Callable[[], StateBackend] | None = None, notes_passages: bool = False
+        self, state_backend: Callable[[], StateBackend] | None = None, traces_messages: bool = False
     ) -> None:
         """Take the factory of a candidate's state backend; None means the plan's backend.
 
-        ``notes_passages``: outcomes hold what passed the channels, which takes some time.
+        ``traces_messages``: outcomes hold what passed the channels, which takes some time.
         """
         self._state_backend = state_backend
-        self._notes_passages = notes_passages
+        self._traces_messages = traces_messages
 
     def job(self, plan: TrialPlan) -> JobView:
         """Return the subtasks, links and points of the plan's job."""
@@ -121,29 +121,32 @@ class ReferenceSimulated:
 
     def tracing_messages(self) -> ReferenceSimulated:
         """Return a system like this one, whose outcomes hold what passed the channels."""
-        return ReferenceSimulated(self._state_backend, notes_passages=True)
+        return ReferenceSimulated(self._state_backend, traces_messages=True)
 
     def run(self, plan: FilledPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
         """Run one trial in virtual time."""
-        with planted(plan), no_collection(), simulated_storage(plan) as elsewhere:
-            return self._run(plan, nemesis, elsewhere)
+        with planted(plan), no_collection(), simulated_storage(plan) as external_storage:
+            return self._run(plan, nemesis, external_storage)
 
     def _run(
-        self, plan: TrialPlan, nemesis: NemesisHooks, elsewhere: Callable[..., MediumCheckpointStorage] | None
+        self,
+        plan: TrialPlan,
+        nemesis: NemesisHooks,
+        external_storage: Callable[..., MediumCheckpointStorage] | None,
     ) -> TrialOutcome:
         workload = workload_named(plan.workload.name)
         sources = collection_sources(plan, read_splits(workload, plan))
         graph = build_graph(plan, workload, sources)
-        components = components_of(plan, elsewhere)
+        components = components_of(plan, external_storage)
         if self._state_backend is not None:
             components = replace(components, state_backend=self._state_backend)
-        recorder = _Recorder(plan, graph, components, elsewhere)
+        recorder = _Recorder(plan, graph, components, external_storage)
         watched = observed(
             inputs_observed(components, recorder.keep_input, ends=bool(plan.savepoints)), recorder.keep_reads
         )
-        passages: list[TraceEvent] = []
-        if self._notes_passages:
-            watched = with_message_trace(watched, passages.extend)
+        trace_events: list[TraceEvent] = []
+        if self._traces_messages:
+            watched = with_message_trace(watched, trace_events.extend)
         logs = MemoryLogs()
         if plan.records_channels:
             watched = messages_observed(watched, logs)
@@ -151,8 +154,8 @@ class ReferenceSimulated:
         recorder.follow(world)
         later = [plan.after_stops(stops) for stops in range(1, len(plan.rescales) + 1)]
         recorder.rescaled_to = [build_graph(one, workload, sources) for one in later]
-        reserves = FileCheckpointStorage if elsewhere is None else elsewhere
-        give_out_ids(plan, reserves(world.read_only_files(), graph.name, CHECKPOINTS))
+        reserves = FileCheckpointStorage if external_storage is None else external_storage
+        reserve_ids(plan, reserves(world.read_only_files(), graph.name, CHECKPOINTS))
         try:
             in_time = world.run(SimulatedTargets(world))
             for log in logs.observed():
@@ -167,7 +170,7 @@ class ReferenceSimulated:
                 duration_ms=world.scheduler.now,
                 trace=world.trace.lines(),
                 measurements=_measure(world),
-                passages=in_order(passages),
+                trace_events=in_order(trace_events),
             )
         finally:
             nemesis.heal_all()
@@ -187,7 +190,7 @@ class _Recorder(RunRecorder):
         plan: TrialPlan,
         graph: JobGraph,
         components: Components,
-        elsewhere: Callable[..., MediumCheckpointStorage] | None,
+        external_storage: Callable[..., MediumCheckpointStorage] | None,
     ) -> None:
         judged_as_a_whole = workload_named(plan.workload.name).spec is None
         super().__init__(
@@ -204,7 +207,7 @@ class _Recorder(RunRecorder):
             planned_savepoints(plan),
         )
         self._world: SimulatedWorld | None = None
-        self._elsewhere = elsewhere
+        self._external_storage = external_storage
         self._reads: dict[tuple[str, int], ReadsObserved] = {}
         self.rescaled_to: list[JobGraph] = []
         """The jobs that follow when the job is stopped with a savepoint; if there are none left, the same one."""
@@ -244,9 +247,9 @@ class _Recorder(RunRecorder):
         """Return a view of the trial's files, and of those of checkpoints, wherever they are."""
         assert self._world is not None
         files = self._world.read_only_files()
-        if self._elsewhere is None:
+        if self._external_storage is None:
             return files
-        storage = self._elsewhere(files, self._world.graph.name, CHECKPOINTS)
+        storage = self._external_storage(files, self._world.graph.name, CHECKPOINTS)
         return FilesAndMedium(files, storage.medium, (CHECKPOINTS, SAVEPOINTS))
 
 

@@ -208,7 +208,7 @@ class SimulatedWorld:
         self.config = started_from(self.config, self.plan, savepoint.directory)
         self.job = self.graph = self.next_graph()
         for process in self.processes.values():
-            self._tell_through(process.from_coordinator, process.orphan)
+            self._notify_through(process.from_coordinator, process.orphan)
         self._restart_coordinator(self.scheduler.now + COORDINATOR_RESTART_MS)
 
     def ask_for_savepoint(self, savepoint: Savepoint, delay_ms: float) -> None:
@@ -427,7 +427,7 @@ class SimulatedWorld:
         if self._working is not None:
             self._killed.append(process)
         self.stop_if_over()
-        self._tell_through(process.to_coordinator, lambda: process.coordinator.lost(process))
+        self._notify_through(process.to_coordinator, lambda: process.coordinator.lost(process))
 
     def pause_executor(self, executor: SimulatedExecutor) -> None:
         """Stop an executor and every process on it."""
@@ -475,7 +475,7 @@ class SimulatedWorld:
         if lose_unsynced:
             old.files.lose_unsynced()
         for process in self.processes.values():
-            self._tell_through(process.from_coordinator, process.orphan)
+            self._notify_through(process.from_coordinator, process.orphan)
         restart_at = self.scheduler.now + COORDINATOR_RESTART_MS
         self._readable_at = restart_at + unreadable_ms
         self._restart_coordinator(restart_at)
@@ -484,7 +484,7 @@ class SimulatedWorld:
         self.coordinator = self._new_coordinator()
         self.scheduler.at(at_ms, self._start, self.coordinator)
 
-    def _tell_through(self, link: Link | None, news: Callable[[], None]) -> None:
+    def _notify_through(self, link: Link | None, news: Callable[[], None]) -> None:
         """Let one side of a control connection learn of the other's end, unless a black hole is between them."""
         assert link is not None
         if link.disturbance is None:

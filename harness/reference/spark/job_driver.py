@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from barrier_tck.harness.cluster.driver.peer import Peer, PeerGone
-from barrier_tck.harness.cluster.session_place import SessionPlace
+from barrier_tck.harness.cluster.session_config import SessionConfig
 from barrier_tck.harness.cluster.spark_session import session_later
 from barrier_tck.harness.plan.reading import plan_from
 from barrier_tck.harness.reference.bugs.catalogue import changes_of
@@ -110,12 +110,12 @@ class JobDriver:
         self._planted = contextlib.ExitStack()
         """While a job runs, its plan's bug is in force in this process."""
 
-    def warm_up(self, place: SessionPlace) -> None:
+    def warm_up(self, place: SessionConfig) -> None:
         if self._open is None:
             later = session_later(place, "barrier-tck", dict(session_settings()))
             self._open = self._stack.enter_context(later)
 
-    def open_session(self, place: SessionPlace) -> None:
+    def open_session(self, place: SessionConfig) -> None:
         self.warm_up(place)
         assert self._open is not None
         self._spark = self._open()
@@ -140,11 +140,11 @@ class JobDriver:
         self._planted.enter_context(in_force(changes))
         self._repeats = RepeatedMessages()
         self._repeats.put_in_force(order.repeats)
-        slow = slowed(parts_of(plan, order.backend, order.elsewhere), plan.checkpoints.async_ms_max)
+        slow = slowed(parts_of(plan, order.backend, order.external_storage), plan.checkpoints.async_ms_max)
         noted = inputs_observed(slow, InputsDirectory(order.inputs), ends=bool(plan.savepoints))
         components = with_message_trace(
             observed(noted, ReadsDirectory(order.reads)),
-            MessageTraceDirectory(order.passages),
+            MessageTraceDirectory(order.trace_events),
             _NOTES_TOGETHER,
         )
         if order.messages is not None:
@@ -164,7 +164,7 @@ class JobDriver:
             routes=self._routes if order.proxied else None,
             watched=order.watched,
             repeats=self._repeats,
-            tell_slots=self._observer.slots_changed,
+            report_slots=self._observer.slots_changed,
         )
         runner.open_files = partial(_opened, order)
         self._runner = runner

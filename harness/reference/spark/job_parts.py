@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.reference.external_storage import ExternalStorage
 from barrier_tck.harness.reference.jobs import build_graph, parquet_sources
 from barrier_tck.harness.reference.planned_components import components_of
 from barrier_tck.harness.reference.slow_vertex import slowed_down
-from barrier_tck.harness.reference.stored_elsewhere import StoredElsewhere
 from barrier_tck.harness.support.errors import UsageError
 from barrier_tck.harness.support.outside import imported
 from barrier_tck.harness.workloads.workload_names import workload_named
@@ -25,13 +25,15 @@ def graph_of(plan: TrialPlan, source: Path) -> JobGraph:
     return build_graph(plan, workload, parquet_sources(plan, workload, source))
 
 
-def parts_of(plan: TrialPlan, backend: str | None, elsewhere: StoredElsewhere | None = None) -> Components:
+def parts_of(
+    plan: TrialPlan, backend: str | None, external_storage: ExternalStorage | None = None
+) -> Components:
     """Return the runtime's parts, with the candidate's state backend if there is one.
 
-    ``elsewhere`` makes checkpoint storage if the plan does not keep checkpoints in files.
+    ``external_storage`` makes checkpoint storage if the plan does not keep checkpoints in files.
     """
     deployment = plan.deployment
-    parts = components_of(plan) if elsewhere is None else components_of(plan, elsewhere)
+    parts = components_of(plan) if external_storage is None else components_of(plan, external_storage)
     components = slowed_down(parts, deployment.slow_vertex, deployment.slow_batch_ms)
     if backend is None:
         return components

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 import msgspec
 
 from barrier_tck.faults.targets import Direction
-from barrier_tck.harness.cluster.session_place import SessionPlace
-from barrier_tck.harness.reference.stored_elsewhere import StoredElsewhere
+from barrier_tck.harness.cluster.session_config import SessionConfig
+from barrier_tck.harness.reference.external_storage import ExternalStorage
 from barrier_tck.reference_impl.ids import SubtaskId
 from barrier_tck.reference_impl.protocol.coordinator_states import JobState
 from barrier_tck.reference_impl.protocol.messages import AcknowledgeCheckpoint, Savepoint
@@ -42,7 +42,7 @@ class JobOrder(msgspec.Struct, frozen=True):
     """Directory in which the reads of restores are noted."""
     inputs: str
     """Directory in which the reads of the input are noted."""
-    passages: str
+    trace_events: str
     """Directory in which it is noted what passes the channels."""
     messages: str | None
     """Directory in which each process notes what it sends, takes and records; None: it is not noted."""
@@ -51,7 +51,7 @@ class JobOrder(msgspec.Struct, frozen=True):
     """Whether connections go through proxies."""
     backend: str | None
     """A candidate's state backend, as ``package.module:Factory``; None: the plan's."""
-    elsewhere: StoredElsewhere | None = None
+    external_storage: ExternalStorage | None = None
     """What makes checkpoint storage; None: it is among the files below ``root``."""
     journals: str | None = None
     """Directory for journals of unsynced writes; None: nobody's unsynced writes are lost in this trial."""
@@ -77,10 +77,10 @@ class JobOver(msgspec.Struct, frozen=True):
 class JobRpc(Protocol):
     """What the driver's process can be asked to do. It has one session, and one job at a time."""
 
-    def warm_up(self, place: SessionPlace) -> None:
+    def warm_up(self, place: SessionConfig) -> None:
         """Start the JVM of the session; nothing of the cluster is used yet."""
 
-    def open_session(self, place: SessionPlace) -> None:
+    def open_session(self, place: SessionConfig) -> None:
         """Open the Spark session."""
 
     def prepare_flights(self, directory: str, splits: int) -> None:

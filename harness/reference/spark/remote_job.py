@@ -80,7 +80,7 @@ class JobDrivers:
             if self._closed:
                 raise OperatingError("the system was closed: no driver is started any more")
             self._present, self._spare = self._spare or self._started(), None
-        rpc_stub_of(self._present).open_session(self._cluster.session_place())
+        rpc_stub_of(self._present).open_session(self._cluster.session_config())
         return self._present
 
     def keep_spare(self) -> None:
@@ -102,7 +102,7 @@ class JobDrivers:
 
     def _warm_up(self, spare: DriverProcess) -> None:
         try:
-            rpc_stub_of(spare).warm_up(self._cluster.session_place())
+            rpc_stub_of(spare).warm_up(self._cluster.session_config())
         except OperatingError as error:
             _log.info("the spare driver is not warm, and opens its session later: %s", error)
 

@@ -15,8 +15,9 @@ from barrier_tck.harness.record.history import End, History, OutputComparison, R
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.reference.checkpoint_storages import stored_below
 from barrier_tck.harness.reference.copy_targets import MetadataWrites, PrimaryCopies
+from barrier_tck.harness.reference.external_storage import ExternalStorage, FilesAndMedium
 from barrier_tck.harness.reference.forged_messages import Forger
-from barrier_tck.harness.reference.jobs import CHECKPOINTS, SAVEPOINTS, give_out_ids, kinds_of
+from barrier_tck.harness.reference.jobs import CHECKPOINTS, SAVEPOINTS, kinds_of, reserve_ids
 from barrier_tck.harness.reference.kinds.sink import OUTPUT
 from barrier_tck.harness.reference.message_tracing import MessageTraceDirectory
 from barrier_tck.harness.reference.observed_inputs import InputsDirectory
@@ -34,7 +35,6 @@ from barrier_tck.harness.reference.spark.remote_job import JobDrivers, RemoteJob
 from barrier_tck.harness.reference.spark.spark_targets import Exposed, SparkTargets
 from barrier_tck.harness.reference.spark.spark_watcher import FAULT_POINTS, SparkWatcher
 from barrier_tck.harness.reference.spark.storage_services import TrialStore
-from barrier_tck.harness.reference.stored_elsewhere import FilesAndMedium, StoredElsewhere
 from barrier_tck.harness.reference.unsynced_files import lose_unsynced
 from barrier_tck.harness.system.system_under_test import NemesisHooks, TrialOutcome
 from barrier_tck.harness.workloads.workload import Workload
@@ -48,7 +48,7 @@ from barrier_tck.reference_impl.storage.checkpoint_storage import (
 )
 from barrier_tck.reference_impl.storage.filesystem import FileSystem, LocalFileSystem
 
-_LOOK_AGAIN_MS = 20.0
+_POLL_MS = 20.0
 _RUNTIME_POINTS = {fault_point: point for point, fault_point in FAULT_POINTS.items()}
 
 CommittedRows = tuple[tuple[Row, ...], tuple[str, ...]]
@@ -82,9 +82,9 @@ class TrialStorage:
     """Output and checkpoints, wherever they are."""
     storage: MediumCheckpointStorage
     components: Components
-    of_judges: StoredElsewhere | None
+    of_judges: ExternalStorage | None
     """What makes the checkpoint storage if it is not in files."""
-    of_job: StoredElsewhere | None
+    of_job: ExternalStorage | None
 
     def primaries(self, subtask: str) -> PrimaryCopies | None:
         """Return a subtask's part of the latest completed checkpoint; None if it is not in files."""
@@ -121,7 +121,7 @@ class Notes:
 
     reads: ReadsDirectory
     inputs: InputsDirectory
-    passages: MessageTraceDirectory
+    trace_events: MessageTraceDirectory
     messages: MessagesDirectory
 
 
@@ -173,7 +173,7 @@ class SparkTrial:
             decode if workload.spec is None else None,
             plan.checkpoints.local_compression is not None,
         )
-        give_out_ids(plan, self.kept.storage)
+        reserve_ids(plan, self.kept.storage)
         self._watcher = SparkWatcher(opener, self._notes.reads, planned_savepoints(plan))
         loses = any(one.fault.loses_unsynced for one in plan.faults)
         self._journals = environment.scratch / "unsynced" if loses else None
@@ -188,7 +188,7 @@ class SparkTrial:
             root=str(self.kept.root),
             reads=notes.reads.path,
             inputs=notes.inputs.path,
-            passages=notes.passages.path,
+            trace_events=notes.trace_events.path,
             messages=notes.messages.path if plan.records_channels else None,
             watched=tuple(
                 (_RUNTIME_POINTS[point], SubtaskId.parse(subtask) if subtask is not None else None)
@@ -196,7 +196,7 @@ class SparkTrial:
             ),
             proxied=self._environment.network is not None,
             backend=self._environment.backend,
-            elsewhere=self.kept.of_job,
+            external_storage=self.kept.of_job,
             journals=str(self._journals) if self._journals is not None else None,
         )
 
@@ -262,9 +262,7 @@ class SparkTrial:
         while True:
             due_ms = nemesis.next_time_ms()
             # A fault that fires at a point meanwhile may have to be healed: look again soon.
-            next_ms = min(
-                bound_ms, watcher.now_ms() + _LOOK_AGAIN_MS, due_ms if due_ms is not None else bound_ms
-            )
+            next_ms = min(bound_ms, watcher.now_ms() + _POLL_MS, due_ms if due_ms is not None else bound_ms)
             over = self._job.wait(max(0.0, next_ms - watcher.now_ms()) / 1_000.0)
             if over is not None:
                 return JobEnded(End.FAILED if over.state is JobState.FAILED else End.FINISHED, over.reason)
@@ -317,5 +315,5 @@ class SparkTrial:
             duration_ms=duration_ms,
             measurements={"kill_to_first_record_ms": statistics.median(recoveries)} if recoveries else {},
             refused_connections=self._job.refused,
-            passages=self._notes.passages.take_all(watcher.epoch_ms),
+            trace_events=self._notes.trace_events.take_all(watcher.epoch_ms),
         )

@@ -1,5 +1,5 @@
-"""The service that holds the checkpoints of one trial: a gate that knows requests stands before it, and a proxy that
-knows connections. The job reaches it through both; judges ask the service itself.
+"""The service that holds the checkpoints of one trial: an HTTP proxy that knows requests stands before it, and a TCP
+proxy that knows connections. The job reaches it through both; judges ask the service itself.
 
 An object store's server belongs to one trial. The nodes of HDFS start once and take much longer, so the trials of a
 system share them, each with a directory of its own, and every trial finds both nodes alive.
@@ -20,15 +20,15 @@ from barrier_tck.faults.toxiproxy.client import ToxiproxyClient
 from barrier_tck.faults.upload_moment import UploadMoment
 from barrier_tck.harness.cluster.hdfs.hdfs_nodes import HdfsNodes
 from barrier_tck.harness.cluster.hdfs.webhdfs_requests import WebHdfsRequests
+from barrier_tck.harness.cluster.http_fault_proxy import HttpFaultProxy, Requests
 from barrier_tck.harness.cluster.object_store.object_server import ObjectServer
 from barrier_tck.harness.cluster.object_store.s3_requests import S3Requests
-from barrier_tck.harness.cluster.request_gate import Gate, Requests
 from barrier_tck.harness.plan.storage_targets import SERVED, storage_target
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.reference.checkpoint_storages import is_given
+from barrier_tck.harness.reference.external_storage import ExternalStorage
 from barrier_tck.harness.reference.spark.proxied_network import toxics_of
 from barrier_tck.harness.reference.spark.proxies import ProxyServers
-from barrier_tck.harness.reference.stored_elsewhere import StoredElsewhere
 from barrier_tck.harness.support.errors import EnvironmentProblem
 
 _IN_OBJECTS = "barrier_tck.harness.reference.served_storage:served_storage"
@@ -108,13 +108,13 @@ class TrialStore:
     def __init__(
         self,
         server: ServingProcesses,
-        gate: Gate,
+        fault_proxy: HttpFaultProxy,
         link: StoreLink,
-        of_job: StoredElsewhere,
-        of_judges: StoredElsewhere,
+        of_job: ExternalStorage,
+        of_judges: ExternalStorage,
     ) -> None:
         self._server = server
-        self._gate = gate
+        self._fault_proxy = fault_proxy
         self._killed = threading.Event()
         self._struck = False
         self.link = link
@@ -133,7 +133,7 @@ class TrialStore:
         if not self._server.running:
             raise TargetGone(self._server.name)
         self._killed.clear()
-        self._gate.strike(moment, lambda: self._kill(moment))
+        self._fault_proxy.strike(moment, lambda: self._kill(moment))
 
     def is_dead(self) -> bool:
         """Return whether somebody was killed in an upload, and is dead."""
@@ -141,21 +141,21 @@ class TrialStore:
 
     def start_again(self) -> None:
         """Start it, and wait for no upload."""
-        self._gate.strike(None)
+        self._fault_proxy.strike(None)
         self._server.start()
 
     def throttle(self) -> None:
         """Refuse every request."""
-        self._gate.throttle(True)
+        self._fault_proxy.throttle(True)
 
     def has_throttled(self) -> bool:
         """Return whether a request was refused."""
-        self._struck = self._struck or self._gate.refused > 0
-        return self._gate.refused > 0
+        self._struck = self._struck or self._fault_proxy.refused > 0
+        return self._fault_proxy.refused > 0
 
     def stop_throttling(self) -> None:
         """Refuse no more."""
-        self._gate.throttle(False)
+        self._fault_proxy.throttle(False)
 
     def has_struck(self) -> bool:
         """Return whether somebody was killed or a request refused."""
@@ -183,7 +183,7 @@ class StorageServices:
     def of(self, plan: TrialPlan, directory: Path, address: str) -> Iterator[TrialStore | None]:
         """Yield the service of one trial, or None if its checkpoints are in files, or in an HDFS that is given.
 
-        Gate and proxy listen at an address of this machine that all hosts can reach. Raises EnvironmentProblem if the
+        Both proxies listen at an address of this machine that all hosts can reach. Raises EnvironmentProblem if the
         servers are not on this machine, or do not start.
         """
         name = plan.checkpoints.storage
@@ -203,14 +203,14 @@ class StorageServices:
                 nodes = self._present_nodes(directory.parent)
                 requests = WebHdfsRequests(nodes.name_node, nodes.data_node)
                 made, stored = nodes, partial(_in_hdfs, nodes.url, f"trial-{next(self._trials)}")
-            gate = Gate(address, requests)
-            stack.callback(gate.close)
-            gate.start()
-            entry, link = gate.address, StoreLink(None, "")
+            fault_proxy = HttpFaultProxy(address, requests)
+            stack.callback(fault_proxy.close)
+            fault_proxy.start()
+            entry, link = fault_proxy.address, StoreLink(None, "")
             if any(planned.fault.needs is TargetKind.OBJECT_STORE for planned in plan.faults):
-                client, proxy, entry = stack.enter_context(self._proxies.before(gate.address, address))
+                client, proxy, entry = stack.enter_context(self._proxies.before(fault_proxy.address, address))
                 link = StoreLink(client, proxy)
-            yield TrialStore(made, gate, link, stored(entry), stored(None))
+            yield TrialStore(made, fault_proxy, link, stored(entry), stored(None))
 
     def _present_nodes(self, directory: Path) -> HdfsNodes:
         """Return the nodes of HDFS, which run; the first call makes them, below the cluster's directory."""
@@ -221,13 +221,13 @@ class StorageServices:
         return self._nodes
 
 
-def _in_objects(url: str, entry: tuple[str, int] | None) -> StoredElsewhere:
-    return StoredElsewhere(_IN_OBJECTS, url if entry is None else f"http://{entry[0]}:{entry[1]}")
+def _in_objects(url: str, entry: tuple[str, int] | None) -> ExternalStorage:
+    return ExternalStorage(_IN_OBJECTS, url if entry is None else f"http://{entry[0]}:{entry[1]}")
 
 
-def _in_hdfs(url: str, directory: str, entry: tuple[str, int] | None) -> StoredElsewhere:
+def _in_hdfs(url: str, directory: str, entry: tuple[str, int] | None) -> ExternalStorage:
     there = url if entry is None else f"webhdfs://{entry[0]}:{entry[1]}"
-    return StoredElsewhere(storage_target("hdfs"), f"{there}/{directory}")
+    return ExternalStorage(storage_target("hdfs"), f"{there}/{directory}")
 
 
 def _prepare(url: str) -> None:

@@ -13,16 +13,16 @@ from typing import Any
 from barrier_tck.harness.reference.spark.repeating_runner import RepeatingRunner
 from barrier_tck.reference_impl.spark.slot_count import slots_of
 
-_LOOK_AGAIN_MS = 200.0
+_POLL_MS = 200.0
 
 
 class SlotReportingRunner(RepeatingRunner):
     """Runs one job once, as its base does; of a job that is not elastic it tells no slots."""
 
-    def __init__(self, *arguments: Any, tell_slots: Callable[[int, float], None], **options: Any) -> None:
+    def __init__(self, *arguments: Any, report_slots: Callable[[int, float], None], **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._tell_slots = tell_slots
-        self._slots_told: int | None = None
+        self._report_slots = report_slots
+        self._slots_reported: int | None = None
 
     def start(self) -> None:
         """Start, and count slots from now on."""
@@ -40,9 +40,9 @@ class SlotReportingRunner(RepeatingRunner):
     def _look(self) -> None:
         at_ms = self.now_ms()
         self._tell(slots_of(self._context), at_ms)
-        self._loop.set_timer("slots-seen", self.now_ms() + _LOOK_AGAIN_MS, self._look)
+        self._loop.set_timer("slots-seen", self.now_ms() + _POLL_MS, self._look)
 
     def _tell(self, found: int, at_ms: float) -> None:
-        if found != self._slots_told:
-            self._slots_told = found
-            self._tell_slots(found, at_ms)
+        if found != self._slots_reported:
+            self._slots_reported = found
+            self._report_slots(found, at_ms)

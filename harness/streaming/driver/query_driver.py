@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from barrier_tck.harness.cluster.driver.peer import Peer, PeerGone
-from barrier_tck.harness.cluster.session_place import SessionPlace
+from barrier_tck.harness.cluster.session_config import SessionConfig
 from barrier_tck.harness.cluster.spark_session import spark_session
 from barrier_tck.harness.streaming.disturbed_writes import settings_of_writes
 from barrier_tck.harness.streaming.driver.serving import job_at, serve
@@ -38,7 +38,7 @@ class QueryDriver:
         self._spark: SparkSession | None = None
         self._query: StreamingQuery | None = None
 
-    def open_session(self, place: SessionPlace, conf: Mapping[str, str]) -> str:
+    def open_session(self, place: SessionConfig, conf: Mapping[str, str]) -> str:
         if self._spark is None:
             self._spark = self._stack.enter_context(spark_session(place, "barrier-tck", dict(conf)))
         return str(self._spark.sparkContext.applicationId)

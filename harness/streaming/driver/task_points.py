@@ -36,7 +36,7 @@ class TaskPoints:
         """Pass on what comes, unchanged; a task without rows passes the same points."""
         yield from self._through_points(batches, begins=True)
 
-    def around(self, write: Callable[[Iterator[Row]], Any]) -> Callable[[Iterator[Row]], None]:
+    def constraints(self, write: Callable[[Iterator[Row]], Any]) -> Callable[[Iterator[Row]], None]:
         """Return a function for the rows of a partition that does the same, and stands still when it has written."""
 
         def write_at_points(rows: Iterator[Row]) -> None:
@@ -90,7 +90,7 @@ def observe_partitions(points: TaskPoints) -> None:
         context = frame.sparkSession.sparkContext
         context.setLocalProperty(_WRITES, "true")
         try:
-            frame.rdd.foreachPartition(points.around(f))  # type: ignore[arg-type]
+            frame.rdd.foreachPartition(points.constraints(f))  # type: ignore[arg-type]
         finally:
             context.setLocalProperty(_WRITES, None)  # type: ignore[arg-type]
 

@@ -16,7 +16,7 @@ from barrier_tck.faults.targets import TargetKind
 from barrier_tck.faults.vocabulary import After, ProtocolPoint
 from barrier_tck.harness.campaign.budget import Budget
 from barrier_tck.harness.campaign.configuration import configuration_from
-from barrier_tck.harness.campaign.mix import FaultsSection, MixSection, deal
+from barrier_tck.harness.campaign.mix import FaultsSection, MixSection, draw_mix
 from barrier_tck.harness.campaign.planned_trials import campaign_plans
 from barrier_tck.harness.campaign.runner import run_campaign
 from barrier_tck.harness.plan.reading import plan_from
@@ -51,7 +51,7 @@ def test_damage_to_state_is_drawn_for_subtasks_that_keep_state() -> None:
     assert {hit.subtask.partition("[")[0] for hit in hits if hit is not None} == {"totals"}
 
 
-def test_damage_that_is_dealt_brings_along_what_leads_to_a_restore() -> None:
+def test_damage_that_is_chosen_brings_along_what_leads_to_a_restore() -> None:
     faults = {"per_trial": [1, 1], "kinds": {"damage-local-copy": 1}}
     for plan in plans_of(8, local_recovery=True, faults=faults):
         kill, damage = plan.faults
@@ -67,25 +67,27 @@ def plans_of(count: int, **values: Any) -> list[TrialPlan]:
     return list(islice(campaign_plans(configuration, ReferenceSimulated()), count))
 
 
-def test_every_deck_keeps_to_the_weights_exactly() -> None:
-    hands = list(islice(deal(MixSection(**MIX), None, seed=1), 12))
-    assert Counter(hand.workload for hand in hands) == {"keyed-totals": 9, "passthrough": 3}
-    assert Counter(hand.mode for hand in hands) == {"exactly_once": 9, "at_least_once": 3}
-    assert Counter(hand.state_backend for hand in hands) == {"heap": 8, "rocksdb": 4}
+def test_every_round_keeps_to_the_weights_exactly() -> None:
+    mixes = list(islice(draw_mix(MixSection(**MIX), None, seed=1), 12))
+    assert Counter(mix.workload for mix in mixes) == {"keyed-totals": 9, "passthrough": 3}
+    assert Counter(mix.mode for mix in mixes) == {"exactly_once": 9, "at_least_once": 3}
+    assert Counter(mix.state_backend for mix in mixes) == {"heap": 8, "rocksdb": 4}
 
 
 def test_packages_keep_to_their_weights_and_take_their_kinds_in_turn() -> None:
     faults = FaultsSection(per_trial=(2, 2), packages={"kill": 3, "pause": 1})
-    dealt = Counter(name for hand in islice(deal(MixSection(), faults, 7), 24) for name in hand.kinds or ())
-    assert dealt == {"executor": 12, "worker": 12, "coordinator": 12, "pause-worker": 6, "pause-executor": 6}
+    chosen = Counter(
+        name for mix in islice(draw_mix(MixSection(), faults, 7), 24) for name in mix.kinds or ()
+    )
+    assert chosen == {"executor": 12, "worker": 12, "coordinator": 12, "pause-worker": 6, "pause-executor": 6}
 
 
-def test_a_trial_has_as_many_faults_as_it_was_dealt() -> None:
+def test_a_trial_has_as_many_faults_as_its_mix_chose() -> None:
     plans = plans_of(8, faults={"per_trial": [0, 3], "kinds": {"executor": 1}})
     assert Counter(len(plan.faults) for plan in plans) == {0: 2, 1: 2, 2: 2, 3: 2}
 
 
-def test_the_same_seed_deals_the_same_plans_and_another_others() -> None:
+def test_the_same_seed_draws_the_same_plans_and_another_others() -> None:
     first = plans_of(12, mix=MIX, faults=KILLS)
     assert plans_of(12, mix=MIX, faults=KILLS) == first
     assert plans_of(12, mix=MIX, faults=KILLS, seed=5) != first
@@ -95,7 +97,7 @@ def test_the_first_plans_of_a_seed_do_not_depend_on_how_many_follow() -> None:
     assert plans_of(12, mix=MIX, faults=KILLS)[:5] == plans_of(5, mix=MIX, faults=KILLS)
 
 
-def test_a_drawn_plan_has_what_it_was_dealt_and_says_so() -> None:
+def test_a_drawn_plan_has_what_its_mix_chose_and_says_so() -> None:
     plans = plans_of(12, mix=MIX, faults=KILLS)
     assert Counter(plan.checkpoints.mode for plan in plans) == {"exactly_once": 9, "at_least_once": 3}
     assert Counter(plan.state_backend for plan in plans) == {"heap": 8, "rocksdb": 4}
@@ -133,10 +135,10 @@ def test_a_package_that_the_system_cannot_suffer_is_refused_before_anything_runs
         campaign_plans(configuration, OnlyExecutors())
 
 
-def test_only_kinds_of_a_package_that_the_system_can_suffer_are_dealt() -> None:
+def test_only_kinds_of_a_package_that_the_system_can_suffer_are_chosen() -> None:
     faults = FaultsSection(per_trial=(1, 1), packages={"kill": 1})
-    hands = islice(deal(MixSection(), faults, 3, exposed=("executor", "worker")), 6)
-    assert Counter(hand.kinds for hand in hands) == {("executor",): 3, ("worker",): 3}
+    mixes = islice(draw_mix(MixSection(), faults, 3, exposed=("executor", "worker")), 6)
+    assert Counter(mix.kinds for mix in mixes) == {("executor",): 3, ("worker",): 3}
     assert set(KINDS) > {"executor", "worker"}
 
 

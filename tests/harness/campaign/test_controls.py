@@ -1,4 +1,5 @@
-"""Control trials: a campaign is VALID only if its trials could have failed; grain: whole simulated campaigns."""
+"""Control trials: a campaign is VALID only if its clauses could have been violated; grain: whole simulated
+campaigns."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from barrier_tck.harness.plan.reading import read_plan
 from barrier_tck.harness.plan.trial_plan import FilledPlan, TrialPlan
 from barrier_tck.harness.record.records import CampaignRecord, summary_of
 from barrier_tck.harness.record.run_reader import open_run
-from barrier_tck.harness.record.verdict import AT_STAKE, Finding, Verdict
+from barrier_tck.harness.record.verdict import EXERCISED, Finding, Verdict
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.system.broken_recovery import BrokenRecovery
 from barrier_tck.harness.trial.trial_run import run_trial
@@ -53,9 +54,9 @@ def test_each_way_to_break_recovery_shows_in_the_controls_of_a_campaign(tmp_path
         assert f"trial {control.trial}" in plan.note
     assert (controls.trials, controls.note) == (40, "")
     for entry in controls.breaks:
-        assert 0 < entry.could < controls.recovered
-        assert entry.could + sum(entry.no_chance.values()) == 40
-    assert set(controls.could_have_failed) == {"SRC-1", "REC-1", "REC-2", "SNK-1"}
+        assert 0 < entry.exercised < controls.recovered
+        assert entry.exercised + sum(entry.vacuity.values()) == 40
+    assert set(controls.could_be_violated) == {"SRC-1", "REC-1", "REC-2", "SNK-1"}
 
 
 def test_the_same_campaign_has_the_same_controls(tmp_path: Path) -> None:
@@ -95,17 +96,17 @@ def test_a_campaign_whose_recoveries_could_not_fail_is_unknown_for_that_reason(
     recovered = record.controls.recovered
     assert recovered >= 5
     assert finding.summary.startswith(
-        f"{recovered} trials recovered, and none of them could have failed: in {recovered} of them {why}"
+        f"{recovered} trials recovered, but none could have violated a clause of recovery: in {recovered} of them {why}"
     )
-    assert record.controls.could_have_failed["REC-1"] == record.controls.could_have_failed["SRC-1"] == 0
+    assert record.controls.could_be_violated["REC-1"] == record.controls.could_be_violated["SRC-1"] == 0
 
 
-def test_the_same_kills_in_the_midst_of_the_input_could_have_failed(tmp_path: Path) -> None:
+def test_the_same_kills_in_the_midst_of_the_input_could_have_violated_clauses(tmp_path: Path) -> None:
     aimed = [{"repeat": 12, "faults": [kill("completion_notified", "sink[0]")]}]
     record = campaign(tmp_path, **KILLED_TOO_EARLY | {"trial": aimed, "controls": 2})
     assert (record.verdict, record.findings) == (Verdict.VALID, ())
     assert record.controls is not None
-    assert record.controls.could_have_failed["REC-1"] == 12
+    assert record.controls.could_be_violated["REC-1"] == 12
     assert [control.checker for control in record.controls.ran] == ["exactly-once-output"] * 2
 
 
@@ -128,7 +129,7 @@ def test_controls_of_a_campaign_for_few_clauses_break_these_and_are_judged_as_it
     assert {control.broken for control in record.controls.ran} == breaks
     for control in record.controls.ran:
         assert (control.verdict, control.checker in judges) == (Verdict.INVALID, True), control
-    could = record.controls.could_have_failed
+    could = record.controls.could_be_violated
     assert bool(could.get(clause)) == bool(breaks)
     assert (record.controls.note == "controls break no clause that is judged, which are COO-4") == (
         not breaks
@@ -193,13 +194,13 @@ def test_a_system_that_cannot_be_broken_says_so(tmp_path: Path) -> None:
     assert record.controls.note == "fake cannot be broken on purpose, so there were no controls"
 
 
-def test_a_checker_says_itself_which_of_its_trials_could_have_failed() -> None:
+def test_a_checker_says_itself_in_which_trials_its_clauses_could_have_been_violated() -> None:
     controls = Controls(FakeSystem(), seed=0)
     for chances in (0, 3):
-        finding = Finding("output", ("SNK-1",), Verdict.VALID, "right", {AT_STAKE: chances})
-        trial: Any = SimpleNamespace(trial=0, verdict=Verdict.VALID, could_show={}, findings=(finding,))
+        finding = Finding("output", ("SNK-1",), Verdict.VALID, "right", {EXERCISED: chances})
+        trial: Any = SimpleNamespace(trial=0, verdict=Verdict.VALID, vacuity_reasons={}, findings=(finding,))
         controls.add(trial, TrialPlan())
-    assert controls.record().could_have_failed == {"SRC-1": 0, "REC-1": 0, "SNK-1": 1, "REC-2": 0}
+    assert controls.record().could_be_violated == {"SRC-1": 0, "REC-1": 0, "SNK-1": 1, "REC-2": 0}
 
 
 def test_controls_can_be_switched_off(tmp_path: Path) -> None:
@@ -241,7 +242,7 @@ def test_the_plans_that_are_remembered_are_an_even_sample_of_bounded_size(tmp_pa
     could = dict.fromkeys(map(str, BrokenRecovery), "")
     controls = Controls(ReferenceSimulated(), seed=1)
     for trial in range(10 * CANDIDATES_MAX):
-        controls.add(summary_of(msgspec.structs.replace(base, trial=trial, could_show=could)), base.plan)
+        controls.add(summary_of(msgspec.structs.replace(base, trial=trial, vacuity_reasons=could)), base.plan)
     kept = [one.trial for one in controls._samples[BrokenRecovery.UNFENCED].shuffled()]
     assert len(kept) == len(set(kept)) == CANDIDATES_MAX
     assert max(kept) > 9 * CANDIDATES_MAX and min(kept) < 2 * CANDIDATES_MAX

@@ -14,7 +14,7 @@ from barrier_tck.harness.campaign.configuration import configuration_from
 from barrier_tck.harness.campaign.message_traces import trace_messages
 from barrier_tck.harness.campaign.runner import run_campaign
 from barrier_tck.harness.cli import main as cli
-from barrier_tck.harness.draw.circumstances import Circumstances
+from barrier_tck.harness.draw.constraints import Constraints
 from barrier_tck.harness.draw.profiles import profile_named
 from barrier_tck.harness.draw.strategies import draw_plan
 from barrier_tck.harness.plan.job_graph import Spread
@@ -30,7 +30,7 @@ from barrier_tck.harness.reference.message_tracing import MessageTraceDirectory
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.trial.trial_run import execute
-from barrier_tck.reports.cut import CheckpointCut, Side, checkpoints_noted, cut_of
+from barrier_tck.reports.cut import CheckpointCut, Side, checkpoints_traced, cut_of
 from tests.harness.fake_system import TABLE, FakeSystem
 from tests.reports.synthetic_run import campaign_of
 
@@ -45,15 +45,15 @@ def noted(plan: TrialPlan, directory: Path) -> TrialResult:
 def cuts(result: TrialResult) -> list[CheckpointCut]:
     """Return the cuts of the completed checkpoints, but not of one before which everybody had finished."""
     completed = [one.checkpoint for one in result.record.checkpoints if one.status == "completed"]
-    noted = checkpoints_noted(result.passages)
-    return [cut_of(result.record, result.passages, number) for number in completed if number in noted]
+    noted = checkpoints_traced(result.trace_events)
+    return [cut_of(result.record, result.trace_events, number) for number in completed if number in noted]
 
 
 def test_a_cut_names_who_had_finished_before_it(tmp_path: Path) -> None:
-    around = Circumstances(SYSTEM.job, SYSTEM.capabilities)
+    constraints = Constraints(SYSTEM.job, SYSTEM.capabilities)
     named = 0
     for seed in range(6):
-        result = noted(draw_plan(seed, profile_named("ends"), around), tmp_path)
+        result = noted(draw_plan(seed, profile_named("ends"), constraints), tmp_path)
         assert result.history is not None
         for cut in cuts(result):
             finished = {
@@ -72,13 +72,13 @@ def test_a_cut_names_who_had_finished_before_it(tmp_path: Path) -> None:
 def test_drawn_trials_take_the_same_steps_with_notes_and_their_cuts_are_consistent(
     profile: str, tmp_path: Path
 ) -> None:
-    around = Circumstances(SYSTEM.job, SYSTEM.capabilities)
+    constraints = Constraints(SYSTEM.job, SYSTEM.capabilities)
     drawn, early = 0, 0
     for seed in range(24):
-        plan = draw_plan(seed, profile_named(profile), around)
+        plan = draw_plan(seed, profile_named(profile), constraints)
         plain, watched = execute(plan, SYSTEM, tmp_path, checkers=()), noted(plan, tmp_path)
         assert plain.record.trace_digest == watched.record.trace_digest
-        assert not plain.passages
+        assert not plain.trace_events
         for cut in cuts(watched):
             drawn += 1
             early += sum(channel.early for channel in cut.channels)
@@ -135,7 +135,7 @@ def test_a_cut_lies_where_the_positions_of_its_checkpoint_say(tmp_path: Path) ->
         assert result.history is not None
         views = {view.checkpoint: view for view in result.history.checkpoints}
         restored = {one.attempt: one.restored_checkpoint for one in result.record.attempts}
-        sources = {one.subtask for one in result.passages if isinstance(one, CutTaken) and not one.taken}
+        sources = {one.subtask for one in result.trace_events if isinstance(one, CutTaken) and not one.taken}
         for cut in cuts(result):
             view, since = views[cut.checkpoint], restored[cut.attempt]
             if since is not None and since not in views:
@@ -156,8 +156,8 @@ def test_a_cut_lies_where_the_positions_of_its_checkpoint_say(tmp_path: Path) ->
     assert compared > 10
 
 
-def _around() -> Circumstances:
-    return Circumstances(SYSTEM.job, SYSTEM.capabilities)
+def _around() -> Constraints:
+    return Constraints(SYSTEM.job, SYSTEM.capabilities)
 
 
 @pytest.mark.parametrize(
@@ -217,9 +217,9 @@ def test_only_what_lies_around_checkpoints_is_kept_and_all_of_it_is_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = draw_plan(0, profile_named("standard"), _around())
-    whole = noted(plan, tmp_path).passages
+    whole = noted(plan, tmp_path).trace_events
     monkeypatch.setattr("barrier_tck.harness.reference.message_tracing.WINDOW", 2)
-    some = noted(plan, tmp_path).passages
+    some = noted(plan, tmp_path).trace_events
     assert [one for one in some if isinstance(one, CutTaken)] == [
         one for one in whole if isinstance(one, CutTaken)
     ]
@@ -322,7 +322,7 @@ def test_a_file_of_passages_that_is_damaged_is_refused_by_name(tmp_path: Path) -
 
 
 def test_noting_is_asked_for_and_never_done_by_itself(run: Path) -> None:
-    assert not execute(TrialPlan(), SYSTEM, run, checkers=()).passages
+    assert not execute(TrialPlan(), SYSTEM, run, checkers=()).trace_events
     assert (
         execute(TrialPlan(), NOTING, run, checkers=()).record.verdict is Verdict.UNKNOWN
     )  # nobody judged it

@@ -228,9 +228,7 @@ def test_only_the_checkers_of_the_clauses_asked_for_judge(tmp_path: Path) -> Non
 
 def test_a_campaign_that_judged_a_clause_in_no_trial_is_unknown(tmp_path: Path) -> None:
     wanted = configuration(trials=3, only=["ALO-2"], checkpoints={"mode": "exactly_once"})
-    with pytest.raises(
-        UsageProblem, match="only: no checker of these trials speaks for 'ALO-9'; did you mean"
-    ):
+    with pytest.raises(UsageProblem, match="only: no checker of these trials covers 'ALO-9'; did you mean"):
         run_campaign(msgspec.structs.replace(wanted, only=("ALO-9",)), ReferenceSimulated(), tmp_path / "no")
     record = run_campaign(wanted, ReferenceSimulated(), tmp_path / "run")
     assert (record.valid, record.verdict) == (3, Verdict.UNKNOWN)

@@ -83,7 +83,10 @@ def test_whatever_an_outcome_and_a_record_both_know_is_the_same(tmp_path: Path) 
 
 def test_whatever_a_record_and_its_short_form_both_know_is_the_same(tmp_path: Path) -> None:
     record = msgspec.structs.replace(
-        record_of_a_trial(tmp_path)[1], batches_committed=5, end_reason="the end", could_show={"unfenced": ""}
+        record_of_a_trial(tmp_path)[1],
+        batches_committed=5,
+        end_reason="the end",
+        vacuity_reasons={"unfenced": ""},
     )
     short, empty = summary_of(record), TrialSummary(0, record.verdict)
     known = names(TrialRecord) | {

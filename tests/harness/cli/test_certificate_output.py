@@ -15,7 +15,7 @@ from barrier_tck.harness.certify.certificate import (
     ClauseResult,
     Strength,
 )
-from barrier_tck.harness.cli.certificate_output import give_out
+from barrier_tck.harness.cli.certificate_output import output_certificate
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_the_strength_of_the_suite_and_what_was_shown_is_told(
         strength=strength,
     )
     console = Console(file=io.StringIO(), width=200, record=True)
-    assert give_out(certificate, tmp_path, console, as_json=True) == 0
+    assert output_certificate(certificate, tmp_path, console, as_json=True) == 0
     assert told in console.export_text().splitlines()
     summary = json.loads(capsys.readouterr().out)
     assert summary["strength"]["caught"] == list(strength.caught)

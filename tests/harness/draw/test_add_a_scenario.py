@@ -12,7 +12,7 @@ import pytest
 
 from barrier_tck.harness.draw import scenarios
 from barrier_tck.harness.draw.catalogue import known_scenarios
-from barrier_tck.harness.draw.circumstances import ANYWHERE, Circumstances
+from barrier_tck.harness.draw.constraints import ANYWHERE, Constraints
 from barrier_tck.harness.draw.profile import Profile
 from barrier_tck.harness.draw.profiles import PROFILES, profile_named
 from barrier_tck.harness.draw.scenario import Part, Scenario, pick, shares_of
@@ -38,8 +38,8 @@ def _name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     sys.modules.pop(f"{scenarios.__name__}.{path}", None)
 
 
-def executors(profile: Profile, around: Circumstances = ANYWHERE, count: int = 300) -> int:
-    return sum(plan.deployment.executors == 1 for plan in draw_plans(3, count, profile, around))
+def executors(profile: Profile, constraints: Constraints = ANYWHERE, count: int = 300) -> int:
+    return sum(plan.deployment.executors == 1 for plan in draw_plans(3, count, profile, constraints))
 
 
 def test_a_scenario_is_added_with_one_file_and_then_drawn_by_profiles_that_do_not_name_it(name: str) -> None:
@@ -49,7 +49,7 @@ def test_a_scenario_is_added_with_one_file_and_then_drawn_by_profiles_that_do_no
 
 def test_it_is_not_drawn_where_it_is_not_possible(name: str) -> None:
     always = STANDARD.with_shares(**{name: 1_000})
-    unable = Circumstances(capabilities=frozenset(Capability) - {Capability.EXECUTOR_KILL})
+    unable = Constraints(capabilities=frozenset(Capability) - {Capability.EXECUTOR_KILL})
     assert executors(always, unable) < 200
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from barrier_tck.harness.draw.circumstances import Circumstances
+from barrier_tck.harness.draw.constraints import Constraints
 from barrier_tck.harness.draw.profiles import profile_named
 from barrier_tck.harness.draw.strategies import draw_plan
 from barrier_tck.harness.record.verdict import Verdict
@@ -30,10 +30,10 @@ PAIRS = sorted(
 def plans_until_caught(bug: str, profile: str, directory: Path) -> Iterator[int]:
     """Yield for each seed how many plans were drawn until the bug was caught; one more than WITHIN if it was not."""
     system = ReferenceSimulated()
-    around = Circumstances(system.job, system.capabilities)
+    constraints = Constraints(system.job, system.capabilities)
     for seed in SEEDS:
         for number in range(WITHIN):
-            plan = draw_plan(seed + number, profile_named(profile), around)
+            plan = draw_plan(seed + number, profile_named(profile), constraints)
             if profile == "modes" and not plan.checkpoints.overtakes:
                 continue  # bugs of records in flight cannot show in it
             record = run_trial(msgspec.structs.replace(plan, mutant=bug), system, directory)

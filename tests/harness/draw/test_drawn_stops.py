@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from barrier_tck.harness.draw.catalogue import known_scenarios
-from barrier_tck.harness.draw.circumstances import Circumstances, Drawing
+from barrier_tck.harness.draw.constraints import Constraints, Drawing
 from barrier_tck.harness.draw.profiles import profile_named
 from barrier_tck.harness.draw.strategies import draw_plan, draw_plans
 from barrier_tck.harness.plan.trial_plan import TrialPlan
@@ -17,8 +17,8 @@ from barrier_tck.harness.record.history import History
 from barrier_tck.harness.record.operations import (
     CheckpointAborted,
     CheckpointTriggered,
-    SavepointAsked,
     SavepointRefused,
+    SavepointRequested,
 )
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.verdict import Verdict
@@ -38,7 +38,7 @@ def failed(history: History) -> tuple[int, int]:
     failed_stops = beside = 0
     for line in history.operations:
         match line.operation:
-            case SavepointAsked(savepoint=place, stops=True):
+            case SavepointRequested(savepoint=place, stops=True):
                 waiting.append(place)
             case SavepointRefused(savepoint=place) if place in waiting:
                 waiting.remove(place)
@@ -55,11 +55,11 @@ def test_stops_fail_in_every_mode_while_the_job_goes_on_and_savepoints_while_a_s
     tmp_path: Path,
 ) -> None:
     system = ReferenceSimulated()
-    around = Circumstances(system.job, system.capabilities)
+    constraints = Constraints(system.job, system.capabilities)
     failures: Counter[str] = Counter()
     waited = 0
     for number in range(PLANS):
-        plan = draw_plan(SEED + number, OFTEN, around)
+        plan = draw_plan(SEED + number, OFTEN, constraints)
         directory = tmp_path / str(number)
         directory.mkdir()
         trial = execute(plan, system, directory)

@@ -25,7 +25,7 @@ from barrier_tck.faults.fault import Fault
 from barrier_tck.faults.fields import Number, meanings
 from barrier_tck.faults.targets import COORDINATOR, Damage, Peers, TargetKind
 from barrier_tck.faults.vocabulary import After, ProtocolPoint
-from barrier_tck.harness.draw.circumstances import Circumstances
+from barrier_tck.harness.draw.constraints import Constraints
 from barrier_tck.harness.draw.drawn_graph import keeps_lists
 from barrier_tck.harness.draw.profiles import profile_named
 from barrier_tck.harness.draw.strategies import draw_plan, draw_plans
@@ -33,8 +33,8 @@ from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.system.exposed_targets import targets_of
 from barrier_tck.harness.system.system_under_test import Capability
+from barrier_tck.harness.workloads.dataflow_model import windows_of
 from barrier_tck.harness.workloads.kinds.window import KIND as WINDOW
-from barrier_tck.harness.workloads.meaning import windows_of
 
 _Option = TypeVar("_Option")
 
@@ -55,9 +55,11 @@ PLANS = {
 def plans() -> tuple[TrialPlan, ...]:
     """Draw plans for the simulator. That takes seconds, so no import does."""
     system = ReferenceSimulated()
-    around = Circumstances(system.job, system.capabilities)
+    constraints = Constraints(system.job, system.capabilities)
     return tuple(
-        plan for name, number in PLANS.items() for plan in draw_plans(12, number, profile_named(name), around)
+        plan
+        for name, number in PLANS.items()
+        for plan in draw_plans(12, number, profile_named(name), constraints)
     )
 
 
@@ -263,8 +265,8 @@ def test_operators_keep_lists_only_in_systems_that_can() -> None:
     without = system.capabilities - {Capability.OPERATOR_LISTS}
     for profile in ("graphs", "rescale"):
         for capabilities, expected in ((system.capabilities, True), (without, False)):
-            around = Circumstances(system.job, capabilities)
-            plans = draw_plans(17, 60, profile_named(profile), around)
+            constraints = Constraints(system.job, capabilities)
+            plans = draw_plans(17, 60, profile_named(profile), constraints)
             assert any(keeps_lists(plan.job) for plan in plans) is expected, (profile, expected)
 
 
@@ -273,19 +275,19 @@ def test_operators_hold_records_back_only_in_systems_that_can() -> None:
     without = system.capabilities - {Capability.OPERATOR_TIMERS}
     for profile in ("graphs", "rescale"):
         for capabilities, expected in ((system.capabilities, True), (without, False)):
-            around = Circumstances(system.job, capabilities)
-            plans = draw_plans(18, 60, profile_named(profile), around)
+            constraints = Constraints(system.job, capabilities)
+            plans = draw_plans(18, 60, profile_named(profile), constraints)
             assert any(windows_of(plan.job) for plan in plans) is expected, (profile, expected)
 
 
 def test_what_else_is_drawn_does_not_depend_on_windows() -> None:
     """They are drawn last. So a profile with windows shows what it showed without, in other jobs."""
     profile, system = profile_named("graphs"), ReferenceSimulated()
-    around = Circumstances(system.job, system.capabilities)
+    constraints = Constraints(system.job, system.capabilities)
     without = profile.with_shares(windows=0)
     changed = 0
     for seed in range(30):
-        plan, plain = (draw_plan(seed, one, around) for one in (profile, without))
+        plan, plain = (draw_plan(seed, one, constraints) for one in (profile, without))
         changed += plan.job != plain.job
         assert msgspec.structs.replace(plan, job=plain.job) == plain
     assert changed > 5
@@ -293,9 +295,9 @@ def test_what_else_is_drawn_does_not_depend_on_windows() -> None:
 
 def test_no_operator_in_a_loop_holds_records_back() -> None:
     system = ReferenceSimulated()
-    around = Circumstances(system.job, system.capabilities)
+    constraints = Constraints(system.job, system.capabilities)
     profile = profile_named("loops").with_shares(windows=1_000)
-    drawn = [plan.job for plan in draw_plans(19, 80, profile, around) if plan.job.loops]
+    drawn = [plan.job for plan in draw_plans(19, 80, profile, constraints) if plan.job.loops]
     assert any(windows_of(job) for job in drawn)
     for job in drawn:
         looped = [job.vertex(name) for loop in job.loops for name in loop]

@@ -21,7 +21,7 @@ from barrier_tck.faults.kinds.partition_executor import PartitionExecutor
 from barrier_tck.faults.schedule import validate
 from barrier_tck.faults.targets import Peers, TargetKind
 from barrier_tck.faults.vocabulary import After, At, ProtocolPoint, ScheduledFault
-from barrier_tck.harness.draw.circumstances import Circumstances
+from barrier_tck.harness.draw.constraints import Constraints
 from barrier_tck.harness.draw.drawn_job import DrawnJob
 from barrier_tck.harness.draw.profile import Profile
 from barrier_tck.harness.draw.profiles import PROFILES, profile_named
@@ -131,7 +131,7 @@ def test_the_standard_profile_reaches_its_corners() -> None:
 
 def test_a_target_that_the_system_lacks_is_not_aimed_at() -> None:
     plans = draw_plans(
-        1, 60, profile_named("heavy"), Circumstances(capabilities=frozenset({Capability.WORKER_KILL}))
+        1, 60, profile_named("heavy"), Constraints(capabilities=frozenset({Capability.WORKER_KILL}))
     )
     assert {type(s.fault).__name__ for plan in plans for s in plan.faults} == {"KillWorker"}
 
@@ -206,8 +206,8 @@ def test_checkpoints_that_may_expire_do_not_all_expire_before_progress_is_demand
 @pytest.fixture(scope="module", name="explored")
 def _explored() -> tuple[TrialPlan, ...]:
     """What is drawn for Spark; no cluster is started."""
-    around = Circumstances(ReferenceSpark().job, ReferenceSpark().capabilities)
-    return draw_plans(4, 160, profile_named("spark-explore"), around)
+    constraints = Constraints(ReferenceSpark().job, ReferenceSpark().capabilities)
+    return draw_plans(4, 160, profile_named("spark-explore"), constraints)
 
 
 def test_exploration_on_spark_draws_every_kind_of_fault_that_spark_can_suffer(
@@ -328,10 +328,10 @@ def test_a_profile_without_failures_or_without_barriers_that_overtake_draws_no_s
 
 def test_a_job_that_a_campaign_prescribes_gets_no_broadcast_for_recovery() -> None:
     job = job_of("lineage", JobPlan(shape="joined"))
-    around = Circumstances(adjust=lambda plan: msgspec.structs.replace(plan, job=job))
+    constraints = Constraints(adjust=lambda plan: msgspec.structs.replace(plan, job=job))
     modes = profile_named("modes").with_shares(recovery=1_000)
     often = replace(modes, workload=replace(modes.workload, names=("lineage",)))
-    plans = draw_plans(3, 20, often, around)
+    plans = draw_plans(3, 20, often, constraints)
     assert {plan.job for plan in plans} == {job}
     assert any(plan.deployment.slow_vertex for plan in plans)
 

@@ -8,7 +8,7 @@ import msgspec
 
 from barrier_tck.harness.oracle.checker import Checker, TrialContext
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan
-from barrier_tck.harness.record import operations as told
+from barrier_tck.harness.record import operations as ops
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.verdict import Finding
 from barrier_tck.harness.system.system_under_test import Capability
@@ -50,7 +50,7 @@ def behind_an_attempt(book: Book, plan: TrialPlan) -> Book:
     return whole
 
 
-def _of_the_next_attempt(operation: told.Operation) -> told.Operation:
+def _of_the_next_attempt(operation: ops.Operation) -> ops.Operation:
     """Return the operation with the attempt and the checkpoints that come one later; nobody's are 0 and stay."""
     changed: dict[str, Any] = {}
     for name in operation.__struct_fields__:
@@ -66,8 +66,8 @@ def _of_the_next_attempt(operation: told.Operation) -> told.Operation:
 
 def last(book: Book, checkpoint: int) -> Book:
     """Add the checkpoint that follows the end of all input."""
-    return book.tell(told.CheckpointTriggered(checkpoint, 1, final=True))
+    return book.tell(ops.CheckpointTriggered(checkpoint, 1, final=True))
 
 
 def failed(book: Book, checkpoint: int, reason: Reason = Reason.EXPIRED) -> Book:
-    return book.tell(told.CheckpointAborted(checkpoint, 1, reason))
+    return book.tell(ops.CheckpointAborted(checkpoint, 1, reason))

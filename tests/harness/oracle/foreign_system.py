@@ -16,7 +16,7 @@ import pyarrow as pa
 from barrier_tck.faults.targets import NoTargets, ProcessTarget
 from barrier_tck.harness.plan.job_graph import EdgePlan, JobPlan, Spread, VertexPlan
 from barrier_tck.harness.plan.trial_plan import TrialPlan
-from barrier_tck.harness.record import operations as told
+from barrier_tck.harness.record import operations as ops
 from barrier_tck.harness.record.history import End, History, Recorded, Row
 from barrier_tck.harness.record.operations import Operation
 from barrier_tck.harness.record.reasons import Reason
@@ -207,13 +207,13 @@ class Stage:
 
     def attempt(self, number: int, restored: int | None = None) -> None:
         self.processes.worker = FakeProcess("a process")
-        self.tell(told.AttemptStarted(number, restored))
-        self.tell(told.AttemptRunning(number))
+        self.tell(ops.AttemptStarted(number, restored))
+        self.tell(ops.AttemptRunning(number))
         self.nemesis.first_attempt_ran()
 
     def fails(self, number: int) -> None:
         lost = self.words.says("a process is gone")
-        self.tell(told.AttemptEnded(number, Reason.PROCESS_LOST, lost))
+        self.tell(ops.AttemptEnded(number, Reason.PROCESS_LOST, lost))
 
     def wait(self, milliseconds: float) -> None:
         self.now_ms += milliseconds
@@ -234,27 +234,27 @@ class Stage:
 
     def commits(self, batch: int | None) -> None:
         for writer in WRITERS:
-            self.tell(told.Committed(self.words.subtask(self.words.writer, writer), batch))
+            self.tell(ops.Committed(self.words.subtask(self.words.writer, writer), batch))
 
     def batch(self, number: int, complete: bool = True) -> None:
         """Show and commit a batch and, if ``complete``, note it as complete."""
         self.shows(number)
         self.commits(number)
         if complete:
-            self.tell(told.CheckpointCompleted(number))
+            self.tell(ops.CheckpointCompleted(number))
 
     def finishes(self) -> None:
-        self.tell(told.JobFinished())
+        self.tell(ops.JobFinished())
 
     def gives_up(self, reason: Reason) -> None:
         detail = self.words.says("it is no use")
-        self.tell(told.JobFailed(reason, detail))
+        self.tell(ops.JobFailed(reason, detail))
         self.end = (End.FAILED, reason, detail)
 
     def is_cut_off(self) -> None:
         """Let the trial reach its time limit."""
         detail = self.words.says("too late")
-        self.tell(told.JobCut(Reason.OUT_OF_TIME, detail))
+        self.tell(ops.JobCut(Reason.OUT_OF_TIME, detail))
         self.end = (End.STUCK, Reason.OUT_OF_TIME, detail)
 
 

@@ -12,7 +12,7 @@ from barrier_tck.faults.vocabulary import At, ScheduledFault
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
 from barrier_tck.harness.plan.trial_plan import RestartPlan, TrialPlan, WorkloadPlan
-from barrier_tck.harness.record import operations as told
+from barrier_tck.harness.record import operations as ops
 from barrier_tck.harness.record.history import (
     End,
     History,
@@ -66,34 +66,34 @@ class Book:
     def nothing(self, milliseconds: int) -> Book:
         """Let time pass."""
         for _ in range(milliseconds):
-            self.tell(told.Acknowledged(0, 0, "nobody[0]"))
+            self.tell(ops.Acknowledged(0, 0, "nobody[0]"))
         return self
 
     def attempt(self, number: int, restored: int | None = None) -> Book:
-        return self.started(number, restored).tell(told.AttemptRunning(number))
+        return self.started(number, restored).tell(ops.AttemptRunning(number))
 
     def started(self, number: int, restored: int | None = None) -> Book:
-        return self.tell(told.AttemptStarted(number, restored))
+        return self.tell(ops.AttemptStarted(number, restored))
 
     def attempt_failed(self, number: int) -> Book:
-        return self.tell(told.AttemptEnded(number, Reason.PROCESS_LOST, "a subtask was lost"))
+        return self.tell(ops.AttemptEnded(number, Reason.PROCESS_LOST, "a subtask was lost"))
 
     def triggered(self, checkpoint: int, attempt: int = 1, reserving_ms: float = 0.0) -> Book:
-        return self.tell(told.CheckpointTriggered(checkpoint, attempt, reserving_ms=reserving_ms))
+        return self.tell(ops.CheckpointTriggered(checkpoint, attempt, reserving_ms=reserving_ms))
 
     def acknowledged(self, checkpoint: int, attempt: int = 1, subtasks: tuple[str, ...] = SUBTASKS) -> Book:
         for subtask in subtasks:
-            self.tell(told.Acknowledged(checkpoint, attempt, subtask))
+            self.tell(ops.Acknowledged(checkpoint, attempt, subtask))
         return self
 
     def completed(self, checkpoint: int, attempt: int = 1) -> Book:
-        return self.tell(told.CheckpointCompleted(checkpoint, attempt))
+        return self.tell(ops.CheckpointCompleted(checkpoint, attempt))
 
     def aborted(self, checkpoint: int, attempt: int = 1) -> Book:
-        return self.tell(told.CheckpointAborted(checkpoint, attempt, Reason.EXPIRED))
+        return self.tell(ops.CheckpointAborted(checkpoint, attempt, Reason.EXPIRED))
 
     def committed(self, checkpoint: int | None, subtask: str = "sink[0]") -> Book:
-        return self.tell(told.Committed(subtask, checkpoint))
+        return self.tell(ops.Committed(subtask, checkpoint))
 
     def checkpoint(self, checkpoint: int, attempt: int = 1) -> Book:
         """Write a whole checkpoint, from trigger to commit."""
@@ -101,11 +101,11 @@ class Book:
         return self.committed(checkpoint)
 
     def fault(self, position: int = 0) -> Book:
-        self.tell(told.FaultStarted(position), "nemesis")
-        return self.tell(told.FaultFired(position), "nemesis")
+        self.tell(ops.FaultStarted(position), "nemesis")
+        return self.tell(ops.FaultFired(position), "nemesis")
 
     def healing(self, position: int = 0) -> Book:
-        return self.tell(told.FaultHealed(position), "nemesis")
+        return self.tell(ops.FaultHealed(position), "nemesis")
 
 
 def a_context(

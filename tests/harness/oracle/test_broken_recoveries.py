@@ -10,10 +10,10 @@ import pytest
 
 from barrier_tck.faults.kinds.kill_worker import KillWorker
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
-from barrier_tck.harness.oracle.broken_recoveries import could_show
+from barrier_tck.harness.oracle.broken_recoveries import vacuity_reasons
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan, WorkloadPlan
-from barrier_tck.harness.record import operations as told
+from barrier_tck.harness.record import operations as ops
 from barrier_tck.harness.record.history import SnapshotView
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.records import FaultRecord
@@ -38,7 +38,7 @@ def view(checkpoint: int, read: int, attempt: int = 1) -> SnapshotView:
 
 def chances(book: Book, *views: SnapshotView, judged: Any = JUDGED, **changes: Any) -> dict[str, str]:
     context = a_context(msgspec.structs.replace(PLAN, **changes), book, views=views)
-    return could_show(context, judged)
+    return vacuity_reasons(context, judged)
 
 
 def recovered(restored: int | None = 1) -> Book:
@@ -104,22 +104,22 @@ def test_what_no_checker_speaks_for_does_not_show() -> None:
     assert {shown[how] for how in RESTORING} == {Vacuity.NOT_COMPARED.value}
 
 
-def pending(ends: told.Operation | None = None, prepared: int = 0) -> Book:
+def pending(ends: ops.Operation | None = None, prepared: int = 0) -> Book:
     """Return a history in which the sink has acknowledged checkpoint 2 when attempt 1 fails."""
     book = Book().attempt(1).checkpoint(1).triggered(2)
-    book.tell(told.Acknowledged(2, 1, "sink[0]", prepared=prepared))
+    book.tell(ops.Acknowledged(2, 1, "sink[0]", prepared=prepared))
     if ends is not None:
         book.tell(ends)
     return book.attempt_failed(1).attempt(2, 1).checkpoint(3, 2)
 
 
-GIVEN_UP = told.CheckpointAborted(2, 1, Reason.ATTEMPT_FAILED)
+GIVEN_UP = ops.CheckpointAborted(2, 1, Reason.ATTEMPT_FAILED)
 
 
 def test_what_was_pending_when_its_attempt_failed_shows_a_missing_fence() -> None:
     how = BrokenRecovery.UNFENCED
     assert chances(pending(GIVEN_UP))[how] == ""
-    assert chances(pending(told.CheckpointAborted(2, 1, Reason.EXPIRED)))[how] == Vacuity.NOTHING_PENDING
+    assert chances(pending(ops.CheckpointAborted(2, 1, Reason.EXPIRED)))[how] == Vacuity.NOTHING_PENDING
     assert chances(recovered())[how] == Vacuity.NOTHING_PENDING
 
 
@@ -127,14 +127,14 @@ def test_a_crashed_coordinator_could_tell_nobody_what_it_gave_up() -> None:
     context = a_context(msgspec.structs.replace(PLAN, faults=(CRASH,)), pending())
     fired = FaultRecord(0, "crash", "crash_coordinator", "at 10 ms", None, "fired")
     crashed = TrialContext(context.plan, context.history, faults=(fired,), subtasks=context.subtasks)
-    assert could_show(crashed, JUDGED)[BrokenRecovery.UNFENCED] == Vacuity.NOTHING_PENDING
+    assert vacuity_reasons(crashed, JUDGED)[BrokenRecovery.UNFENCED] == Vacuity.NOTHING_PENDING
 
 
 def test_prepared_output_of_a_checkpoint_that_never_completed_shows_an_early_commit() -> None:
     how = BrokenRecovery.COMMITTED_EARLY
     assert chances(pending(GIVEN_UP, prepared=3))[how] == ""
     assert chances(pending(GIVEN_UP))[how] == Vacuity.NOTHING_PREPARED
-    completed = told.CheckpointCompleted(2, 1)
+    completed = ops.CheckpointCompleted(2, 1)
     assert chances(pending(completed, prepared=3))[how] == Vacuity.NOTHING_PREPARED
 
 
@@ -163,7 +163,7 @@ def test_a_recovery_from_the_beginning_does_not_excuse_records_that_are_read_aga
     assert record.verdict is Verdict.VALID, record.findings
     restored = [attempt.restored_checkpoint for attempt in record.attempts]
     assert restored[:2] == [None, None] and restored[2] is not None
-    assert record.could_show[BrokenRecovery.READ_AGAIN] == ""
+    assert record.vacuity_reasons[BrokenRecovery.READ_AGAIN] == ""
     broken = system.broken(TWICE, BrokenRecovery.READ_AGAIN)
     assert broken is not None
     control = run_trial(broken, system, tmp_path)

@@ -1,4 +1,4 @@
-"""The catalogue finds every checker, in one order, and each says what it speaks for; grain: classes and text."""
+"""The catalogue finds every checker, in one order, and each says what it covers; grain: classes and text."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from barrier_tck.harness.support.errors import InternalError
 @pytest.mark.parametrize("checker", standard_checkers(), ids=lambda checker: checker.name)
 def test_a_checker_names_no_clause_for_which_it_does_not_speak(checker: type[StandardChecker]) -> None:
     source = Path(inspect.getfile(checker)).read_text()
-    said = {*checker.speaks_for, *(clause for what in checker.sometimes for clause in what.clauses)}
+    said = {*checker.covers, *(clause for what in checker.sometimes for clause in what.clauses)}
     assert set(re.findall(r'"([A-Z]{3}-\d+)"', source)) <= said
-    assert set(checker.clauses) <= set(checker.speaks_for)
+    assert set(checker.clauses) <= set(checker.covers)
 
 
 def test_what_a_checker_says_of_itself_cannot_be_changed() -> None:
     for checker in standard_checkers():
         with pytest.raises(TypeError):
-            checker.speaks_for["REC-1"] = None  # type: ignore[index]
+            checker.covers["REC-1"] = None  # type: ignore[index]
 
 
 def test_every_module_of_the_folder_is_a_checker_and_progress_and_faults_come_last() -> None:

@@ -31,7 +31,7 @@ from barrier_tck.harness.oracle.evidence.checkpoint_obstacles import (
 )
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, NetworkPlan, TrialPlan, WorkloadPlan
-from barrier_tck.harness.record import operations as told
+from barrier_tck.harness.record import operations as ops
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.workloads.workload_names import filled
@@ -81,7 +81,7 @@ def test_the_interval_counts_from_the_last_trigger_and_first_from_the_start() ->
     assert "checkpoint 1 was triggered 5 ms after the last trigger, but the interval is 6" in found.summary
     assert judge(AdmittedTriggers(), book, repeatable=False, interval_ms=6).verdict is VALID
     assert judge(AdmittedTriggers(), last(book.completed(2), 3), interval_ms=5).verdict is VALID
-    kept = told.CheckpointTriggered(2, 1, savepoint="kept")
+    kept = ops.CheckpointTriggered(2, 1, savepoint="kept")
     beside = Book().attempt(1).nothing(3).triggered(1).tell(kept).nothing(2).triggered(3)
     assert judge(AdmittedTriggers(), beside, interval_ms=4, max_concurrent=2).verdict is VALID
 
@@ -179,13 +179,13 @@ def test_after_the_last_checkpoint_and_after_a_stop_nothing_is_due() -> None:
     assert judge(CheckpointsGoOn(), last(begun, 1).completed(1).nothing(9), interval_ms=4).verdict is VALID
     failed_last = last(Book().attempt(1), 1).aborted(1).nothing(9)
     assert judge(CheckpointsGoOn(), failed_last, interval_ms=4).verdict is INVALID
-    stop = told.CheckpointTriggered(1, 1, savepoint="kept", stops=True)
+    stop = ops.CheckpointTriggered(1, 1, savepoint="kept", stops=True)
     stopped = Book().attempt(1).tell(stop).completed(1).nothing(9).attempt_failed(1)
     assert judge(CheckpointsGoOn(), stopped.attempt(2, 1).nothing(9), interval_ms=4).verdict is VALID
 
 
 def test_a_savepoint_takes_no_turn_of_a_checkpoint() -> None:
-    kept = told.CheckpointTriggered(1, 1, savepoint="kept")
+    kept = ops.CheckpointTriggered(1, 1, savepoint="kept")
     book = Book().attempt(1).tell(kept).completed(1).nothing(4).triggered(2)
     assert judge(CheckpointsGoOn(), book, interval_ms=7).verdict is VALID
     assert judge(CheckpointsGoOn(), book, interval_ms=5).verdict is INVALID
@@ -249,7 +249,7 @@ def three_failures() -> Book:
 
 
 def gave_up(book: Book) -> Book:
-    return book.tell(told.AttemptEnded(1, Reason.CHECKPOINTS_FAILED))
+    return book.tell(ops.AttemptEnded(1, Reason.CHECKPOINTS_FAILED))
 
 
 def test_the_attempt_ends_with_the_first_failure_too_many() -> None:
@@ -273,7 +273,7 @@ def test_a_completed_checkpoint_ends_the_row_and_one_that_was_subsumed_does_not_
 
 
 def test_who_learned_of_an_abort_acknowledges_it_no_more() -> None:
-    learned = told.AbortLearned(1, 1, SUBTASKS[2])
+    learned = ops.AbortLearned(1, 1, SUBTASKS[2])
     before = Book().attempt(1).triggered(1).acknowledged(1, subtasks=SUBTASKS[2:3]).aborted(1).tell(learned)
     # It is a repetition of the same acknowledgement.
     assert judge(AbortsObeyed(), before.acknowledged(1, subtasks=SUBTASKS[2:3])).verdict is VALID
@@ -286,8 +286,8 @@ def test_who_learned_of_an_abort_acknowledges_it_no_more() -> None:
 
 
 def test_a_forged_acknowledgement_is_not_the_subtasks() -> None:
-    learned = Book().attempt(1).triggered(1).aborted(1).tell(told.AbortLearned(1, 1, SUBTASKS[2]))
-    forged = learned.tell(told.Acknowledged(1, 1, SUBTASKS[2], forged=True))
+    learned = Book().attempt(1).triggered(1).aborted(1).tell(ops.AbortLearned(1, 1, SUBTASKS[2]))
+    forged = learned.tell(ops.Acknowledged(1, 1, SUBTASKS[2], forged=True))
     assert judge(AbortsObeyed(), forged).verdict is VALID
     # Nor does it make the next one a repetition.
     assert judge(AbortsObeyed(), forged.acknowledged(1, subtasks=SUBTASKS[2:3])).verdict is INVALID
@@ -302,13 +302,13 @@ def test_every_subtask_learns_of_an_abort_in_time_unless_its_attempt_ends(reason
     within_ms = int(longest_ms(a_plan(checkpoints=CheckpointPlan(**QUICK)), final=True) + NOTICED_MS)
     begun = failed(Book().attempt(1).triggered(1), 1, reason)
     for subtask in SUBTASKS[1:]:
-        begun = begun.tell(told.AbortLearned(1, 1, subtask))
+        begun = begun.tell(ops.AbortLearned(1, 1, subtask))
     late = begun.nothing(within_ms + 10)
     found = judge(AbortsObeyed(), late, **QUICK)
     assert found.verdict is INVALID and f"{SUBTASKS[0]} of attempt 1 had not learned" in found.summary
     assert found.counts == {"learned": len(SUBTASKS) - 1, "due": len(SUBTASKS), "violations": 1}
     assert judge(AbortsObeyed(), late, repeatable=False, **QUICK).verdict is VALID
-    assert judge(AbortsObeyed(), late.tell(told.Finished(SUBTASKS[0], 1)), **QUICK).verdict is INVALID
+    assert judge(AbortsObeyed(), late.tell(ops.Finished(SUBTASKS[0], 1)), **QUICK).verdict is INVALID
 
 
 @pytest.mark.parametrize(
@@ -324,14 +324,14 @@ def test_what_was_recorded_for_a_checkpoint_that_is_over_is_not_kept_in_memory(
     who: str, kept: int, verdict: Verdict
 ) -> None:
     book = Book().attempt(1).triggered(1).triggered(2).acknowledged(2, subtasks=SUBTASKS[2:3]).aborted(1)
-    found = judge(AbortsObeyed(), book.tell(told.AbortLearned(1, 1, who, recorded=(kept,))))
+    found = judge(AbortsObeyed(), book.tell(ops.AbortLearned(1, 1, who, recorded=(kept,))))
     assert found.verdict is verdict
     assert verdict is VALID or f"kept records in flight of checkpoint {kept}" in found.summary
 
 
 def _all_finished(book: Book) -> Book:
     for subtask in SUBTASKS:
-        book.tell(told.Finished(subtask, 1))
+        book.tell(ops.Finished(subtask, 1))
     return book
 
 
@@ -354,8 +354,8 @@ def test_who_has_no_time_or_is_held_up_need_not_have_learned_of_an_abort(excuse:
 # --- ALO-1: nothing is held back ----------------------------------------------------------------------------
 
 
-def held_back(subtask: str, held_bytes: int | None) -> told.Acknowledged:
-    return told.Acknowledged(1, 1, subtask, held_bytes=held_bytes)
+def held_back(subtask: str, held_bytes: int | None) -> ops.Acknowledged:
+    return ops.Acknowledged(1, 1, subtask, held_bytes=held_bytes)
 
 
 def test_a_channel_that_is_held_back_is_a_finding_and_one_that_is_read_is_none() -> None:
@@ -379,8 +379,8 @@ UNDISTURBED = Book().attempt(1).triggered(1).acknowledged(1, subtasks=SUBTASKS[:
 def test_a_checkpoint_that_fails_without_a_cause_is_a_finding_where_time_is_virtual() -> None:
     found = judge(FailuresExplained(), UNDISTURBED, **QUICK)
     assert found.verdict is INVALID and "no acknowledgement of totals[0], totals[1], sink[0]" in found.summary
-    elsewhere = judge(FailuresExplained(), UNDISTURBED, repeatable=False, **QUICK)
-    assert elsewhere.verdict is VALID and elsewhere.counts["unexplained"] == 1
+    external_storage = judge(FailuresExplained(), UNDISTURBED, repeatable=False, **QUICK)
+    assert external_storage.verdict is VALID and external_storage.counts["unexplained"] == 1
 
 
 REFUSED = ScheduledFault(FailPrimaryWrites("totals[0]"), At(1))
@@ -451,15 +451,15 @@ def test_the_bound_grows_with_all_that_can_hold_a_barrier_up() -> None:
 
 def in_a_loop(batches: int | None) -> TrialContext:
     """A job with a loop, one of whose checkpoints expires; so many batches are seen to be read."""
-    taken = (told.LocalEvent("taken", "head[0]->again[0]", ("{}",)),)
-    events = (told.LocalEvent("sent", "head[0]->again[0]", ("{}",)), *taken * (batches or 0))
+    taken = (ops.LocalEvent("taken", "head[0]->again[0]", ("{}",)),)
+    events = (ops.LocalEvent("sent", "head[0]->again[0]", ("{}",)), *taken * (batches or 0))
     workload, job = WorkloadPlan("rounds"), JobPlan("loop")
     checkpoints = CheckpointPlan(timeout_ms=20_000)
     plan = filled(TrialPlan(seed=1, workload=workload, job=job, checkpoints=checkpoints))
     book = Book().attempt(1).triggered(1).aborted(1)
     if batches is not None:
-        book.tell(told.MessagesObserved("again[0]", 1, events)).tell(
-            told.MessagesObserved("head[0]", 2, events)
+        book.tell(ops.MessagesObserved("again[0]", 1, events)).tell(
+            ops.MessagesObserved("head[0]", 2, events)
         )
     return a_trial(book, plan)
 
@@ -482,7 +482,7 @@ def test_without_a_loop_no_batch_needs_to_be_counted() -> None:
 def test_nobody_passes_a_checkpoint_over_that_a_newer_one_subsumes() -> None:
     def learned(reason: Reason, passed_over_for: int | None) -> Finding:
         book = failed(Book().attempt(1).triggered(1).triggered(2).completed(2), 1, reason)
-        return judge(SnapshotOrder(), book.tell(told.AbortLearned(1, 1, "sink[0]", (), passed_over_for)))
+        return judge(SnapshotOrder(), book.tell(ops.AbortLearned(1, 1, "sink[0]", (), passed_over_for)))
 
     found = learned(Reason.SUBSUMED, 2)
     assert (

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from barrier_tck.harness.oracle.checkers.checkpoint_life_cycle import CheckpointLifeCycle
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan
-from barrier_tck.harness.record import operations as told
+from barrier_tck.harness.record import operations as ops
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from tests.harness.oracle.oracle_histories import CRASH, KILL, SUBTASKS, Book, a_context, a_plan
@@ -50,13 +50,13 @@ RIGHT = {
         .triggered(2)
         .acknowledged(2)
         .completed(2)
-        .tell(told.CheckpointAborted(1, 1, Reason.SUBSUMED))
+        .tell(ops.CheckpointAborted(1, 1, Reason.SUBSUMED))
     ),
     "what was lost with its attempt": (
         Book()
         .attempt(1)
         .triggered(1)
-        .tell(told.CheckpointAborted(1, 1, Reason.ATTEMPT_FAILED))
+        .tell(ops.CheckpointAborted(1, 1, Reason.ATTEMPT_FAILED))
         .attempt_failed(1)
         .attempt(2)
         .checkpoint(2, 2)
@@ -105,7 +105,7 @@ WRONG = {
         .attempt(1)
         .triggered(1)
         .acknowledged(1, subtasks=SUBTASKS[1:])
-        .tell(told.Acknowledged(1, 1, SUBTASKS[0], forged=True))
+        .tell(ops.Acknowledged(1, 1, SUBTASKS[0], forged=True))
         .completed(1),
         "source[0]",
     ),
@@ -131,11 +131,11 @@ WRONG = {
         .checkpoint(1)
         .triggered(2)
         .triggered(3)
-        .tell(told.CheckpointAborted(2, 1, Reason.SUBSUMED)),
+        .tell(ops.CheckpointAborted(2, 1, Reason.SUBSUMED)),
         "no newer one had completed",
     ),
     "an end as lost with an attempt that goes on": (
-        Book().attempt(1).triggered(1).tell(told.CheckpointAborted(1, 1, Reason.ATTEMPT_FAILED)).triggered(2),
+        Book().attempt(1).triggered(1).tell(ops.CheckpointAborted(1, 1, Reason.ATTEMPT_FAILED)).triggered(2),
         "because that attempt had failed",
     ),
     "attempt numbers repeat": (Book().attempt(1).attempt_failed(1).attempt(1), "REC-2"),

@@ -29,7 +29,7 @@ from barrier_tck.harness.plan.trial_plan import (
     TrialPlan,
     WorkloadPlan,
 )
-from barrier_tck.harness.record import operations as told
+from barrier_tck.harness.record import operations as ops
 from barrier_tck.harness.record.records import FaultRecord, TrialSummary
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
@@ -55,12 +55,10 @@ def the_job(source: int, totals: int, sink: int = 1) -> dict[str, int]:
     return {"source": source, "totals": totals, "sink": sink}
 
 
-def judged(
-    *narrowed: told.Narrowed, plan: TrialPlan = PLAN, lost: bool = True, exact: bool = True
-) -> Finding:
+def judged(*narrowed: ops.Narrowed, plan: TrialPlan = PLAN, lost: bool = True, exact: bool = True) -> Finding:
     book = Book().attempt(1)
     if lost:
-        book.tell(told.FaultStarted(0), "nemesis").tell(told.FaultFired(0), "nemesis")
+        book.tell(ops.FaultStarted(0), "nemesis").tell(ops.FaultFired(0), "nemesis")
     book.attempt_failed(1)
     for one in narrowed:
         book.tell(one).attempt(one.attempt)
@@ -72,7 +70,7 @@ def judged(
 
 
 def test_a_parallelism_that_fills_the_slots_that_are_left_is_right() -> None:
-    found = judged(told.Narrowed(2, 6, the_job(2, 3)))
+    found = judged(ops.Narrowed(2, 6, the_job(2, 3)))
     assert found.verdict is Verdict.VALID and found.clauses == ("RSC-2",), found.summary
     assert found.counts == {NARROWED: 1, LOST_FOR_GOOD: 1, "violations": 0}
 
@@ -90,31 +88,31 @@ FIXED = msgspec.structs.replace(
 @pytest.mark.parametrize(
     ("told_", "plan", "words"),
     [
-        (told.Narrowed(2, 6, the_job(2, 4)), PLAN, "7 subtasks, and there were 6 slots"),
-        (told.Narrowed(2, 7, the_job(2, 3)), PLAN, "7 slots are enough"),
-        (told.Narrowed(2, 6, the_job(1, 3)), PLAN, "source could have one subtask more: 1 slots are left"),
-        (told.Narrowed(2, 6, the_job(3, 2)), PLAN, "source has 3 subtasks, and is meant to have 2"),
-        (told.Narrowed(2, 6, the_job(2, 0)), PLAN, "totals has 0 subtasks"),
-        (told.Narrowed(2, 6, the_job(2, 3)), FIXED, "must keep its 4"),
-        (told.Narrowed(2, 6, {"source": 2, "totals": 3}), PLAN, "it has the vertices"),
+        (ops.Narrowed(2, 6, the_job(2, 4)), PLAN, "7 subtasks, and there were 6 slots"),
+        (ops.Narrowed(2, 7, the_job(2, 3)), PLAN, "7 slots are enough"),
+        (ops.Narrowed(2, 6, the_job(1, 3)), PLAN, "source could have one subtask more: 1 slots are left"),
+        (ops.Narrowed(2, 6, the_job(3, 2)), PLAN, "source has 3 subtasks, and is meant to have 2"),
+        (ops.Narrowed(2, 6, the_job(2, 0)), PLAN, "totals has 0 subtasks"),
+        (ops.Narrowed(2, 6, the_job(2, 3)), FIXED, "must keep its 4"),
+        (ops.Narrowed(2, 6, {"source": 2, "totals": 3}), PLAN, "it has the vertices"),
     ],
     ids=["too many", "needless", "too few", "wider", "none", "fixed", "another job"],
 )
-def test_a_parallelism_that_does_not_fit_is_wrong(told_: told.Narrowed, plan: TrialPlan, words: str) -> None:
+def test_a_parallelism_that_does_not_fit_is_wrong(told_: ops.Narrowed, plan: TrialPlan, words: str) -> None:
     found = judged(told_, plan=plan)
     assert found.verdict is Verdict.INVALID and words in " ".join(found.examples), found.examples
 
 
 def test_slots_that_are_missing_without_a_fault_are_wrong_where_the_plan_tells_how_many_there_are() -> None:
-    one = told.Narrowed(2, 6, the_job(2, 3))
+    one = ops.Narrowed(2, 6, the_job(2, 3))
     assert "no fault had taken any" in judged(one, lost=False).summary
     assert judged(one, lost=False, exact=False).verdict is Verdict.VALID
 
 
 def test_a_job_that_is_narrower_at_the_very_moment_of_the_loss_is_right() -> None:
     """With no delay and no wait, of two things at one moment the loss may be told second."""
-    book = Book().attempt(1).attempt_failed(1).tell(told.Narrowed(2, 6, the_job(2, 3))).attempt(2)
-    book.tell(told.FaultStarted(0), "nemesis").tell(told.FaultFired(0), "nemesis")
+    book = Book().attempt(1).attempt_failed(1).tell(ops.Narrowed(2, 6, the_job(2, 3))).attempt(2)
+    book.tell(ops.FaultStarted(0), "nemesis").tell(ops.FaultFired(0), "nemesis")
     history = a_context(PLAN, book).history
     at_once = [msgspec.structs.replace(line, time_ms=7.0) for line in history.operations]
     history = msgspec.structs.replace(history, operations=tuple(at_once))
@@ -127,10 +125,10 @@ def judged_after(*slots: tuple[int, int], wait_ms: int = 10) -> Finding:
     """Judge a job that goes on narrower after so many slots were there for so many milliseconds."""
     deployment = msgspec.structs.replace(PLAN.deployment, elastic_wait_ms=wait_ms)
     plan = msgspec.structs.replace(PLAN, deployment=deployment)
-    book = Book().attempt(1).tell(told.FaultStarted(0), "nemesis").attempt_failed(1)
+    book = Book().attempt(1).tell(ops.FaultStarted(0), "nemesis").attempt_failed(1)
     for number, for_ms in slots:
-        book.tell(told.SlotsChanged(number), "executors").nothing(for_ms - 1)
-    book.tell(told.Narrowed(2, 6, the_job(2, 3))).attempt(2)
+        book.tell(ops.SlotsChanged(number), "executors").nothing(for_ms - 1)
+    book.tell(ops.Narrowed(2, 6, the_job(2, 3))).attempt(2)
     exact = frozenset({Capability.DETERMINISTIC_REPLAY.name})
     return NarrowedJobs().check(
         TrialContext(plan, a_context(plan, book).history, faults=(FIRED,), capabilities=exact)
@@ -175,10 +173,10 @@ def test_on_a_real_cluster_the_slots_are_those_that_it_tells(
 ) -> None:
     deployment = msgspec.structs.replace(PLAN.deployment, elastic_wait_ms=1_000)
     plan = msgspec.structs.replace(PLAN, deployment=deployment)
-    book = Book().tell(told.FaultStarted(0), "nemesis")
+    book = Book().tell(ops.FaultStarted(0), "nemesis")
     for number, ago_ms, for_ms in slots:
-        book.tell(told.SlotsChanged(number, float(ago_ms)), "executors").nothing(for_ms - 1)
-    book.tell(told.Narrowed(1, 6, the_job(2, 3))).attempt(1)
+        book.tell(ops.SlotsChanged(number, float(ago_ms)), "executors").nothing(for_ms - 1)
+    book.tell(ops.Narrowed(1, 6, the_job(2, 3))).attempt(1)
     found = NarrowedJobs().check(TrialContext(plan, a_context(plan, book).history, faults=(FIRED,)))
     assert found.verdict is (Verdict.INVALID if words else Verdict.VALID), found.summary
     assert words in " ".join(found.examples)
@@ -280,8 +278,8 @@ def test_an_executor_that_is_replaced_late_is_waited_for_and_then_done_without(
     trial = execute(plan, ReferenceSimulated(), tmp_path)
     assert trial.record.verdict is Verdict.VALID, trial.record.findings
     assert trial.history is not None
-    assert len([*trial.history.of(told.Narrowed)]) == narrower
-    changes = [line.operation.slots for line in trial.history.of(told.SlotsChanged)]
+    assert len([*trial.history.of(ops.Narrowed)]) == narrower
+    changes = [line.operation.slots for line in trial.history.of(ops.SlotsChanged)]
     assert changes == ([6, 9, 6, 9] if replaced_after_ms else [])
 
 
@@ -295,7 +293,7 @@ def test_the_ends_of_a_forward_edge_stay_equally_parallel() -> None:
 
     def found(*widths: int) -> Finding:
         named = dict(zip(("source", "steps", "sink"), widths, strict=True))
-        return judged(told.Narrowed(2, 9, named), plan=plan)
+        return judged(ops.Narrowed(2, 9, named), plan=plan)
 
     assert found(3, 3, 3).verdict is Verdict.VALID
     assert "are not equally parallel" in " ".join(found(4, 3, 2).examples)
@@ -305,9 +303,9 @@ def test_the_ends_of_a_forward_edge_stay_equally_parallel() -> None:
 def test_a_history_tells_which_attempt_ran_which_job() -> None:
     plan = msgspec.structs.replace(PLAN, rescales=(RescalePlan({"totals": 5}),))
     book = Book().attempt(1).attempt_failed(1)
-    book.tell(told.Narrowed(2, 6, the_job(2, 3))).attempt(2).attempt_failed(2)
-    book.tell(told.Narrowed(3, 6, the_job(2, 3))).attempt(3)
-    book.tell(told.JobStopped(1)).tell(told.Narrowed(4, 6, the_job(2, 3))).attempt(4).attempt_failed(4)
+    book.tell(ops.Narrowed(2, 6, the_job(2, 3))).attempt(2).attempt_failed(2)
+    book.tell(ops.Narrowed(3, 6, the_job(2, 3))).attempt(3)
+    book.tell(ops.JobStopped(1)).tell(ops.Narrowed(4, 6, the_job(2, 3))).attempt(4).attempt_failed(4)
     book.attempt(5)
     history = a_context(plan, book).history
     jobs = jobs_of_trial(plan, history)
@@ -433,7 +431,7 @@ def test_drawn_jobs_become_narrower_again_and_again(tmp_path: Path) -> None:
         trial = execute(plan, ReferenceSimulated(), tmp_path / str(number))
         assert trial.record.verdict is Verdict.VALID, (plan, trial.record.findings)
         assert trial.history is not None
-        became.append(len({sum(line.operation.widths.values()) for line in trial.history.of(told.Narrowed)}))
+        became.append(len({sum(line.operation.widths.values()) for line in trial.history.of(ops.Narrowed)}))
     assert sum(times > 1 for times in became) > len(became) // 2, became
 
 

@@ -13,7 +13,7 @@ from barrier_tck.harness.oracle.checkers.finished_subtasks import FinishedSubtas
 from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import TrialPlan, WorkloadPlan
-from barrier_tck.harness.record import operations as told
+from barrier_tck.harness.record import operations as ops
 from barrier_tck.harness.record.history import SnapshotView
 from barrier_tck.harness.record.records import TrialSummary, summary_of
 from barrier_tck.harness.record.verdict import Finding, Verdict
@@ -46,12 +46,12 @@ def told_of(finding: Finding, words: str) -> bool:
 
 def finish(book: Book, *subtasks: str, attempt: int = 1) -> Book:
     for subtask in subtasks:
-        book.tell(told.Finished(subtask, attempt))
+        book.tell(ops.Finished(subtask, attempt))
     return book
 
 
 def committed(book: Book, checkpoint: int, attempt: int = 1) -> Book:
-    return book.tell(told.Committed("sink[0]", checkpoint, attempt))
+    return book.tell(ops.Committed("sink[0]", checkpoint, attempt))
 
 
 def early() -> Book:
@@ -79,7 +79,7 @@ def test_a_sink_that_finishes_without_a_commit_or_with_a_transaction_left_is_tol
     begun = Book().attempt(1).checkpoint(1)
     assert told_of(judge(finish(begun, *EVERYBODY), view(1)), "it had not committed anything")
     book = committed(Book().attempt(1).checkpoint(1), 1).triggered(2)
-    book.tell(told.Acknowledged(2, 1, "sink[0]", prepared=3)).completed(2)
+    book.tell(ops.Acknowledged(2, 1, "sink[0]", prepared=3)).completed(2)
     assert told_of(
         judge(finish(book, "sink[0]"), view(1), view(2)), "prepared for checkpoint 2 was not committed"
     )

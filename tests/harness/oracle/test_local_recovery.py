@@ -141,8 +141,8 @@ def test_a_restore_meets_the_damage_on_the_host_of_the_copy_or_where_no_host_tel
     fault, met, done = DamageLocalCopy(WHO, damage), f"met_{damage.value}", f"done_{damage.value}"
     assert judged(NEITHER, fault=fault).counts[met] == 1
     assert judged(NEITHER, fault=fault, placed=AWAY, homes=()).counts[met] == 1
-    elsewhere = judged(NEITHER, fault=fault, placed=AWAY, homes=(AWAY,)).counts
-    assert met not in elsewhere and elsewhere[done] == 1
+    external_storage = judged(NEITHER, fault=fault, placed=AWAY, homes=(AWAY,)).counts
+    assert met not in external_storage and external_storage[done] == 1
     assert met not in judged(NEITHER, fault=fault, fired=False).counts
 
 

@@ -121,7 +121,7 @@ def without_a_part(view: SnapshotView) -> SnapshotView:
     return msgspec.structs.replace(view, state=view.state[:lost] + view.state[lost + 1 :])
 
 
-def elsewhere(view: SnapshotView) -> SnapshotView:
+def external_storage(view: SnapshotView) -> SnapshotView:
     return msgspec.structs.replace(view, positions=dict.fromkeys(view.positions, 0))
 
 
@@ -133,7 +133,7 @@ def elsewhere(view: SnapshotView) -> SnapshotView:
         (lambda view: with_balances(view, (1,)), f"instead of {5 * OPENING}"),
         (lambda view: with_balances(view, (50, -50)), "holds"),
         (without_a_part, "account bank/"),
-        (elsewhere, "account bank/"),
+        (external_storage, "account bank/"),
     ],
 )
 def test_each_way_to_make_or_lose_money_is_found(

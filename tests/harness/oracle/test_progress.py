@@ -63,9 +63,9 @@ def test_each_failed_attempt_of_a_repeatable_run_has_its_fault() -> None:
     finding = judged("DETERMINISTIC_REPLAY")
     assert finding.verdict is Verdict.INVALID
     assert "failed attempts that no fault explains: 1" in finding.summary
-    elsewhere = judged()
-    assert elsewhere.verdict is Verdict.VALID
-    assert "failed attempts that no fault explains: 1" in elsewhere.summary
+    external_storage = judged()
+    assert external_storage.verdict is Verdict.VALID
+    assert "failed attempts that no fault explains: 1" in external_storage.summary
     damaged = ScheduledFault(DamageLocalCopy("totals[0]", Damage.MISSING), At(10))
     assert "explains: 2" in judged(fault=damaged).summary, "a damaged copy fails no attempt"
 

@@ -10,7 +10,7 @@ from typing import Any
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.checkers.restart_strategy import RestartStrategyKept
 from barrier_tck.harness.plan.trial_plan import NetworkPlan, RestartPlan
-from barrier_tck.harness.record import operations as told
+from barrier_tck.harness.record import operations as ops
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
@@ -37,7 +37,7 @@ def failing(*runs: tuple[int, int]) -> Book:
 
 
 def given_up(book: Book) -> Book:
-    return book.tell(told.JobFailed(Reason.RESTARTS_USED_UP, "no more"))
+    return book.tell(ops.JobFailed(Reason.RESTARTS_USED_UP, "no more"))
 
 
 def test_without_a_failure_nothing_is_judged() -> None:

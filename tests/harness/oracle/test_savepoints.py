@@ -15,7 +15,7 @@ from barrier_tck.harness.oracle.checkers.savepoints import Savepoints
 from barrier_tck.harness.oracle.checkers.savepoints_answered import SavepointsAnswered
 from barrier_tck.harness.oracle.checkers.stop_with_savepoint import StopWithSavepoint
 from barrier_tck.harness.plan.trial_plan import TrialPlan
-from barrier_tck.harness.record import operations as told
+from barrier_tck.harness.record import operations as ops
 from barrier_tck.harness.record.history import End, NamedFile, SnapshotView, StorageView
 from barrier_tck.harness.record.operations import Operation
 from barrier_tck.harness.record.reasons import Reason
@@ -35,7 +35,7 @@ AT = {"split-0-0": 4, "split-0-1": 6}
 
 
 def savepoint(book: Book, checkpoint: int, stops: bool = False) -> Book:
-    book.tell(told.CheckpointTriggered(checkpoint, 1, savepoint=PLACE, stops=stops))
+    book.tell(ops.CheckpointTriggered(checkpoint, 1, savepoint=PLACE, stops=stops))
     return book.acknowledged(checkpoint).completed(checkpoint)
 
 
@@ -96,11 +96,11 @@ def test_a_savepoint_that_is_not_what_it_was_is_invalid(there: tuple[StoredSavep
 
 
 def test_a_savepoint_that_was_subsumed_or_failed_and_looks_complete_is_invalid() -> None:
-    begun = Book().attempt(1).tell(told.CheckpointTriggered(2, 1, savepoint=PLACE))
-    subsumed = begun.checkpoint(3).tell(told.CheckpointAborted(2, 1, Reason.SUBSUMED))
+    begun = Book().attempt(1).tell(ops.CheckpointTriggered(2, 1, savepoint=PLACE))
+    subsumed = begun.checkpoint(3).tell(ops.CheckpointAborted(2, 1, Reason.SUBSUMED))
     assert "not subsumed" in kept(book=subsumed).examples[0]
-    failed = Book().attempt(1).tell(told.CheckpointTriggered(2, 1, savepoint=PLACE))
-    failed.tell(told.CheckpointAborted(2, 1, Reason.EXPIRED)).checkpoint(3)
+    failed = Book().attempt(1).tell(ops.CheckpointTriggered(2, 1, savepoint=PLACE))
+    failed.tell(ops.CheckpointAborted(2, 1, Reason.EXPIRED)).checkpoint(3)
     assert "looks complete" in kept(stored(), book=failed).examples[0]
     assert kept(book=failed).verdict is Verdict.VALID
 
@@ -111,7 +111,7 @@ def test_a_savepoint_that_was_subsumed_or_failed_and_looks_complete_is_invalid()
 def stopped(before: Callable[[Book], Book] = lambda book: book) -> Book:
     """Tell a stop with checkpoint 2; ``before`` adds something between its completion and the stop."""
     book = savepoint(Book().attempt(1).checkpoint(1), 2, stops=True)
-    return before(book.committed(2)).tell(told.JobStopped(2))
+    return before(book.committed(2)).tell(ops.JobStopped(2))
 
 
 def judged(book: Book) -> Finding:
@@ -127,46 +127,46 @@ def _with_job(context: TrialContext) -> TrialContext:
     return replace(context, job=barrier_view(context.plan))
 
 
-def left(offset: int, attempt: int = 1) -> told.InputLeft:
-    return told.InputLeft("source[0]", attempt, "split-0-0", offset)
+def left(offset: int, attempt: int = 1) -> ops.InputLeft:
+    return ops.InputLeft("source[0]", attempt, "split-0-0", offset)
 
 
 def test_a_stop_behind_which_nothing_happens_is_valid() -> None:
-    finding = judged(stopped().tell(left(4)).attempt(2, 2).checkpoint(3, 2).tell(told.JobFinished()))
+    finding = judged(stopped().tell(left(4)).attempt(2, 2).checkpoint(3, 2).tell(ops.JobFinished()))
     assert (finding.verdict, finding.clauses) == (Verdict.VALID, ("COO-5",))
     assert judged(Book().attempt(1).checkpoint(1)).clauses == (), "without any stop nothing is shown"
 
 
 def test_a_job_that_goes_on_after_its_savepoint_failed_is_valid() -> None:
-    book = Book().attempt(1).tell(told.CheckpointTriggered(2, 1, savepoint=PLACE, stops=True)).aborted(2)
-    book.tell(told.ReadBehindStop("totals[0]", 1, 2)).checkpoint(3).tell(left(8))
+    book = Book().attempt(1).tell(ops.CheckpointTriggered(2, 1, savepoint=PLACE, stops=True)).aborted(2)
+    book.tell(ops.ReadBehindStop("totals[0]", 1, 2)).checkpoint(3).tell(left(8))
     assert judged(book).verdict is Verdict.VALID
 
 
 def test_commits_may_be_finished_by_another_attempt() -> None:
     book = savepoint(Book().attempt(1), 2, stops=True).attempt_failed(1).attempt(2, 2).committed(2)
-    assert judged(book.tell(told.JobStopped(2))).verdict is Verdict.VALID
+    assert judged(book.tell(ops.JobStopped(2))).verdict is Verdict.VALID
 
 
 @pytest.mark.parametrize(
     ("book", "why"),
     [
         (stopped().tell(left(5)), "up to record 5, and the barrier lies before record 4"),
-        (stopped(lambda b: b.tell(told.ReadBehindStop("totals[0]", 1, 2))), "behind the terminal barrier"),
+        (stopped(lambda b: b.tell(ops.ReadBehindStop("totals[0]", 1, 2))), "behind the terminal barrier"),
         (stopped(lambda b: b.triggered(3)), "checkpoint 3 was triggered although"),
         (stopped().attempt(2, 1), "the second job began with checkpoint 1"),
         (
-            savepoint(Book().attempt(1), 2, stops=True).tell(told.JobStopped(2)),
+            savepoint(Book().attempt(1), 2, stops=True).tell(ops.JobStopped(2)),
             "before sink[0] had committed",
         ),
-        (Book().attempt(1).checkpoint(1).tell(told.JobStopped()), "had not completed"),
+        (Book().attempt(1).checkpoint(1).tell(ops.JobStopped()), "had not completed"),
         (savepoint(Book().attempt(1), 2, stops=True).checkpoint(3), "the job finished instead of stopping"),
         (
             savepoint(Book().attempt(1), 2, stops=True)
             .attempt_failed(1)
             .attempt(2, 2)
-            .tell(told.InputRead("source[0]", 2, "split-0-0", 4))
-            .tell(told.JobStopped(2)),
+            .tell(ops.InputRead("source[0]", 2, "split-0-0", 4))
+            .tell(ops.JobStopped(2)),
             "had only commits to finish",
         ),
     ],
@@ -181,7 +181,7 @@ def test_anything_behind_the_barrier_is_invalid(book: Book, why: str) -> None:
 
 
 def asked(stops: bool = False) -> Book:
-    return Book().attempt(1).tell(told.SavepointAsked(PLACE, stops))
+    return Book().attempt(1).tell(ops.SavepointRequested(PLACE, stops))
 
 
 def answered(book: Book, plan: TrialPlan | None = None) -> Finding:
@@ -191,9 +191,9 @@ def answered(book: Book, plan: TrialPlan | None = None) -> Finding:
 @pytest.mark.parametrize(
     "book",
     [
-        savepoint(asked(), 2).tell(told.JobFinished()),
-        asked(stops=True).checkpoint(1).tell(told.SavepointRefused(PLACE, True)).attempt_failed(1),
-        asked(stops=True).tell(told.JobCut(Reason.OUT_OF_TIME)),
+        savepoint(asked(), 2).tell(ops.JobFinished()),
+        asked(stops=True).checkpoint(1).tell(ops.SavepointRefused(PLACE, True)).attempt_failed(1),
+        asked(stops=True).tell(ops.JobCut(Reason.OUT_OF_TIME)),
     ],
 )
 def test_a_savepoint_that_was_triggered_or_refused_is_answered_and_an_open_end_proves_nothing(
@@ -204,11 +204,11 @@ def test_a_savepoint_that_was_triggered_or_refused_is_answered_and_an_open_end_p
 
 
 def test_without_a_request_nothing_is_shown() -> None:
-    assert answered(Book().attempt(1).tell(told.JobFinished())).clauses == ()
+    assert answered(Book().attempt(1).tell(ops.JobFinished())).clauses == ()
 
 
 @pytest.mark.parametrize(
-    "end", [told.JobFinished(), told.JobStopped(3), told.JobFailed(Reason.RESTARTS_USED_UP)]
+    "end", [ops.JobFinished(), ops.JobStopped(3), ops.JobFailed(Reason.RESTARTS_USED_UP)]
 )
 def test_a_request_that_is_forgotten_when_the_job_ends_is_invalid(end: Operation) -> None:
     for book in (asked(), asked(stops=True)):
@@ -223,7 +223,7 @@ def test_a_request_that_is_forgotten_when_the_attempt_fails_is_invalid() -> None
 def test_a_coordinator_that_dies_may_forget_what_it_was_asked_for_and_only_that() -> None:
     plan = a_plan(faults=(ScheduledFault(CrashCoordinator(), At(5)),))
     assert answered(asked().fault(0).attempt_failed(1), plan).verdict is Verdict.VALID
-    later = Book().attempt(1).fault(0).nothing(5).tell(told.SavepointAsked(PLACE)).attempt_failed(1)
+    later = Book().attempt(1).fault(0).nothing(5).tell(ops.SavepointRequested(PLACE)).attempt_failed(1)
     assert answered(later, plan).verdict is Verdict.INVALID
 
 
@@ -234,7 +234,7 @@ def claim(
     *there: StoredSavepoint, newer: bool = True, claimed: bool = True, finished: bool = True
 ) -> Finding:
     """Judge a trial whose savepoint 2 was claimed, or not, by a second job."""
-    book = savepoint(Book().attempt(1).checkpoint(1), 2, stops=True).tell(told.JobStopped(2, claimed))
+    book = savepoint(Book().attempt(1).checkpoint(1), 2, stops=True).tell(ops.JobStopped(2, claimed))
     book.attempt(2, restored=2)
     if newer:
         book.checkpoint(3)

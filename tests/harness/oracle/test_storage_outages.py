@@ -18,7 +18,7 @@ from barrier_tck.harness.oracle.checkers.no_garbage import NoGarbage
 from barrier_tck.harness.oracle.checkers.restart_strategy import RestartStrategyKept
 from barrier_tck.harness.oracle.evidence.explained_failures import attempts_failed, declined_cleanly
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, NetworkPlan, RestartPlan
-from barrier_tck.harness.record import operations as told
+from barrier_tck.harness.record import operations as ops
 from barrier_tck.harness.record.history import End, StorageView
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.verdict import Verdict
@@ -36,7 +36,7 @@ def left_after(book: Book, *faults: ScheduledFault) -> Verdict:
 
 
 def test_what_is_left_is_not_judged_if_nobody_could_reach_storage_when_the_job_finished() -> None:
-    finished = told.JobFinished()
+    finished = ops.JobFinished()
     assert left_after(Book().attempt(1).fault().tell(finished).healing(), OUTAGE) is VALID
     assert left_after(Book().attempt(1).fault().tell(finished), OUTAGE) is VALID
     assert left_after(Book().attempt(1).fault().healing().nothing(1).tell(finished), OUTAGE) is INVALID
@@ -78,8 +78,8 @@ def test_the_end_of_an_attempt_may_take_as_long_as_its_requests_are_late() -> No
     assert restarted_after(140, slow) is INVALID
 
 
-def not_reserved(number: int) -> told.AttemptEnded:
-    return told.AttemptEnded(number, Reason.STORAGE_FAILED, "its number could not be made durable")
+def not_reserved(number: int) -> ops.AttemptEnded:
+    return ops.AttemptEnded(number, Reason.STORAGE_FAILED, "its number could not be made durable")
 
 
 def given_up(book: Book, **changes: Any) -> bool:

@@ -10,7 +10,7 @@ import pytest
 from barrier_tck.harness.oracle.checkers.snapshot_formula import SnapshotFormula
 from barrier_tck.harness.oracle.jobs_of_trial import jobs_of_trial
 from barrier_tck.harness.plan.reading import read_plan
-from barrier_tck.harness.record import operations as told
+from barrier_tck.harness.record import operations as ops
 from barrier_tck.harness.record.history import History
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
@@ -25,10 +25,10 @@ UNTOLD = [  # the plan, how parallel the keyed vertex was, and is in the job tha
 
 def an_untold_restore(history: History) -> tuple[int, int]:
     """Return an attempt, and the checkpoint that it restored though no coordinator had told that it was complete."""
-    told_at = {line.operation.checkpoint: line.index for line in history.of(told.CheckpointCompleted)}
+    told_at = {line.operation.checkpoint: line.index for line in history.of(ops.CheckpointCompleted)}
     (found,) = (
         (started.operation.attempt, restored)
-        for started in history.of(told.AttemptStarted)
+        for started in history.of(ops.AttemptStarted)
         if (restored := started.operation.restored_checkpoint) is not None
         and told_at.get(restored, started.index) >= started.index
     )

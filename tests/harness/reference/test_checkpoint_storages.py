@@ -17,7 +17,7 @@ from barrier_tck.harness.campaign.configuration import configuration_from
 from barrier_tck.harness.campaign.runner import run_campaign
 from barrier_tck.harness.cli import main as cli
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, SavepointPlan, TrialPlan, WorkloadPlan
-from barrier_tck.harness.record import operations as told
+from barrier_tck.harness.record import operations as ops
 from barrier_tck.harness.record.records import TrialResult
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
@@ -68,7 +68,7 @@ def run(plan: TrialPlan, directory: Path) -> TrialResult:
 def restored(result: TrialResult) -> list[int | None]:
     assert result.history is not None
     operations = [recorded.operation for recorded in result.history.operations]
-    return [each.restored_checkpoint for each in operations if isinstance(each, told.AttemptStarted)]
+    return [each.restored_checkpoint for each in operations if isinstance(each, ops.AttemptStarted)]
 
 
 @pytest.mark.parametrize(

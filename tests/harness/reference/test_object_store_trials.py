@@ -11,7 +11,7 @@ from barrier_tck.faults.kinds.crash_coordinator import CrashCoordinator
 from barrier_tck.faults.kinds.kill_worker import KillWorker
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan, WorkloadPlan
-from barrier_tck.harness.record import operations as told
+from barrier_tck.harness.record import operations as ops
 from barrier_tck.harness.record.history import History
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.reference import checkpoint_storages
@@ -51,7 +51,7 @@ def test_jobs_recover_from_an_object_store_whose_listings_are_late(tmp_path: Pat
     verdict, history = run(tmp_path)
     assert verdict is Verdict.VALID
     operations = [recorded.operation for recorded in history.operations]
-    started = [each.restored_checkpoint for each in operations if isinstance(each, told.AttemptStarted)]
+    started = [each.restored_checkpoint for each in operations if isinstance(each, ops.AttemptStarted)]
     assert started == [None, 2, 3]
 
 

@@ -35,7 +35,7 @@ from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.plan.reading import read_plan
 from barrier_tck.harness.record.history import End, History, OutputComparison, OutputCounts, StateComparison
 from barrier_tck.harness.record.reasons import Reason
-from barrier_tck.harness.record.verdict import AT_STAKE, Verdict
+from barrier_tck.harness.record.verdict import EXERCISED, Verdict
 from barrier_tck.harness.streaming import structured_streaming
 from barrier_tck.harness.streaming.committed_output import CommittedOutput
 from barrier_tck.harness.streaming.driver.batch_judge import last_watermark_ms
@@ -338,12 +338,12 @@ def test_copies_that_are_excused_are_told() -> None:
     assert "3 copies" in summary
 
 
-def test_a_trial_whose_micro_batches_ran_again_could_have_failed() -> None:
+def test_a_trial_whose_micro_batches_ran_again_is_not_vacuous() -> None:
     history = History((), End.FINISHED, Reason.FINISHED, "", None, output_query=OutputComparison(RIGHT))
     quiet = CommittedOutput().check(TrialContext(TrialPlan(), history))
     again = msgspec.structs.replace(history, output_query=OutputComparison(RIGHT, ran_again=2))
     finding = CommittedOutput().check(TrialContext(TrialPlan(), again))
-    assert [quiet.counts[AT_STAKE], finding.counts[AT_STAKE]] == [0, 2]
+    assert [quiet.counts[EXERCISED], finding.counts[EXERCISED]] == [0, 2]
     assert "ran more than once" in finding.summary
 
 

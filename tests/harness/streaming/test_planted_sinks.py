@@ -24,7 +24,7 @@ from barrier_tck.harness import (
 )
 from barrier_tck.harness.campaign.configuration import CampaignConfiguration, SystemSection
 from barrier_tck.harness.campaign.planned_trials import campaign_plans
-from barrier_tck.harness.record.verdict import AT_STAKE
+from barrier_tck.harness.record.verdict import EXERCISED
 from barrier_tck.harness.streaming.committed_output import CommittedOutput
 from barrier_tck.harness.streaming.query_targets import TASKS
 from barrier_tck.harness.streaming.structured_streaming import StructuredStreaming
@@ -72,7 +72,7 @@ def test_copies_of_a_stage_that_ran_again_are_those_of_a_micro_batch_that_did(
     record = tried(cluster, "at_least_once", plan, tmp_path / "trial")
     assert record.verdict is Verdict.VALID, record.findings
     counts = next(found.counts for found in record.findings if found.checker == CommittedOutput.name)
-    assert counts[AT_STAKE] > 0
+    assert counts[EXERCISED] > 0
 
 
 @pytest.mark.spark

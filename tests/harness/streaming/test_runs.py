@@ -198,7 +198,7 @@ class NoDriver:
 def drivers(monkeypatch: pytest.MonkeyPatch) -> QueryDrivers:
     NoDriver.made.clear()
     monkeypatch.setattr(query_run, "DriverProcess", NoDriver)
-    cluster: Any = SimpleNamespace(directory=Path(), driver_environment=dict, session_place=lambda: None)
+    cluster: Any = SimpleNamespace(directory=Path(), driver_environment=dict, session_config=lambda: None)
     return QueryDrivers(cluster)
 
 
@@ -429,7 +429,7 @@ def test_a_task_has_one_end_which_is_that_of_a_function_that_writes_its_rows(
     assert list(points.pass_on(iter(rows))) == rows
     assert tasks == [FIRST]
     if writes:
-        points.around(lambda passed: told.extend(f"row {row}" for row in passed))(iter(rows))
+        points.constraints(lambda passed: told.extend(f"row {row}" for row in passed))(iter(rows))
         assert told == [
             *("task_began", "rows_passed"),
             *("row 1", "rows_passed", "row 2", "all_rows_passed"),

@@ -209,7 +209,7 @@ def system(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Structur
     cluster = SimpleNamespace(
         directory=tmp_path,
         driver_environment=dict,
-        session_place=lambda: None,
+        session_config=lambda: None,
         wait_for_executors=lambda *_: (),
         executors=lambda *_: (),
         log_files=tuple,

@@ -14,7 +14,7 @@ from barrier_tck.harness.draw import plug_in_profiles
 from barrier_tck.harness.oracle import plug_in_checkers
 from barrier_tck.harness.record.records import TrialRecord
 from barrier_tck.harness.record.verdict import Verdict
-from barrier_tck.harness.system import additions, scale
+from barrier_tck.harness.system import optional_interfaces, scale
 from examples.echo_system.echo import CALM, WITH_KILL, EchoSystem, LossyEchoSystem, judge, main
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -93,7 +93,7 @@ def test_the_guide_lists_what_a_system_may_add() -> None:
     rows = re.findall(r"^\| `(\w+)` \|", CHAPTERS[2].read_text(), re.MULTILINE)
     protocols = [
         name
-        for module in (additions, plug_in_profiles, plug_in_checkers, scale)
+        for module in (optional_interfaces, plug_in_profiles, plug_in_checkers, scale)
         for name, value in vars(module).items()
         if getattr(value, "_is_runtime_protocol", False) and value.__module__ == module.__name__
     ]

@@ -17,7 +17,7 @@ from barrier_tck.faults.targets import COORDINATOR
 from barrier_tck.faults.vocabulary import After, At, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.campaign.configuration import configuration_from
 from barrier_tck.harness.campaign.planned_trials import campaign_plans
-from barrier_tck.harness.draw.circumstances import Circumstances
+from barrier_tck.harness.draw.constraints import Constraints
 from barrier_tck.harness.draw.profiles import profile_named
 from barrier_tck.harness.draw.strategies import draw_plan, draw_plans
 from barrier_tck.harness.oracle.checkers.faults_fired import FaultsFired
@@ -95,7 +95,7 @@ def test_every_fault_that_is_drawn_strikes(name: str, profile: str, tmp_path: Pa
     """Once, 72 of 100 plans for a system with other points aimed at points that it never passes."""
     system = Foreign(VIEWS[name])
     drawn = 0
-    for plan in draw_plans(7, 100, profile_named(profile), Circumstances(system.job, system.capabilities)):
+    for plan in draw_plans(7, 100, profile_named(profile), Constraints(system.job, system.capabilities)):
         check_plan(plan, system)
         assert "unsynced" not in repr(plan.faults).replace("lose_unsynced=False", "")
         assert all(Everything(system.view).can_suffer(scheduled.fault) for scheduled in plan.faults)
@@ -106,7 +106,7 @@ def test_every_fault_that_is_drawn_strikes(name: str, profile: str, tmp_path: Pa
 
 
 def test_a_system_that_passes_no_point_is_hit_at_times_of_the_whole_range() -> None:
-    plans = draw_plans(7, 100, profile_named("heavy"), Circumstances(lambda plan: VIEWS["no points"]))
+    plans = draw_plans(7, 100, profile_named("heavy"), Constraints(lambda plan: VIEWS["no points"]))
     triggers = [scheduled.trigger for plan in plans for scheduled in plan.faults]
     assert all(isinstance(trigger, At) for trigger in triggers)
     times = [trigger.time_ms for trigger in triggers if isinstance(trigger, At)]
@@ -131,14 +131,16 @@ def test_a_kind_that_was_dealt_is_left_out_where_there_is_nothing_to_hit(
         def job(plan: TrialPlan, view: JobView = view) -> JobView:
             return view
 
-        plan = draw_plan(3, profile_named("standard"), Circumstances(job), kinds=(kind, kind))
+        plan = draw_plan(3, profile_named("standard"), Constraints(job), kinds=(kind, kind))
         assert len(plan.faults) == (2 if name in struck else 0), name
         assert (f"nothing to hit: {kind}, {kind}" in plan.note) is (name not in struck)
 
 
 def test_only_what_the_system_exposes_is_drawn() -> None:
-    around = Circumstances(lambda plan: VIEWS["no roles"], capabilities=frozenset({Capability.WORKER_KILL}))
-    faults = [s.fault for plan in draw_plans(1, 50, profile_named("heavy"), around) for s in plan.faults]
+    constraints = Constraints(
+        lambda plan: VIEWS["no roles"], capabilities=frozenset({Capability.WORKER_KILL})
+    )
+    faults = [s.fault for plan in draw_plans(1, 50, profile_named("heavy"), constraints) for s in plan.faults]
     assert faults
     assert all(isinstance(fault, KillWorker) for fault in faults)
 

@@ -23,7 +23,7 @@ DRAWS_AND_RUNS = """
 import json
 from pathlib import Path
 from barrier_tck.harness.draw.profiles import profile_named
-from barrier_tck.harness.draw.strategies import Circumstances, draw_plans
+from barrier_tck.harness.draw.strategies import Constraints, draw_plans
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.trial.trial_run import execute
 
@@ -32,7 +32,7 @@ def has_it(plan):
 
 system, found = ReferenceSimulated(), {}
 for name in ("graphs", "loops", "rescale"):
-    plans = draw_plans(5, 40, profile_named(name), Circumstances(system.job, system.capabilities))
+    plans = draw_plans(5, 40, profile_named(name), Constraints(system.job, system.capabilities))
     having = [plan for plan in plans if has_it(plan)]
     found[name] = [execute(plan, system, Path("trial")).record.verdict for plan in having[:5]]
 print(json.dumps(found))

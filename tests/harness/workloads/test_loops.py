@@ -30,9 +30,9 @@ from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.trial.trial_run import execute, run_trial
-from barrier_tck.harness.workloads import meaning
+from barrier_tck.harness.workloads import dataflow_model
+from barrier_tck.harness.workloads.dataflow_model import DataflowModel, changed
 from barrier_tck.harness.workloads.lineage import hashed, source
-from barrier_tck.harness.workloads.meaning import DataflowModel, changed
 from barrier_tck.harness.workloads.records import Bag, Record
 from barrier_tck.harness.workloads.rounds import Rounds
 from barrier_tck.harness.workloads.workload_names import filled
@@ -160,7 +160,7 @@ def test_the_model_of_a_long_ring_handles_each_record_once_per_turn(monkeypatch:
         met.update((operator.name, record) for bag in inputs for record in bag)
         return changed(operator, inputs)
 
-    monkeypatch.setattr(meaning, "changed", counted)
+    monkeypatch.setattr(dataflow_model, "changed", counted)
     DataflowModel(job).at({"read": Counter({(23, "k", ""): 1})})
     assert sum(name == "last" for name, _ in met) == 24, "it comes there once, and after each of its 23 turns"
     assert set(met.values()) == {1}, "what came there before is not handled again when more comes"

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from barrier_tck.harness.draw.circumstances import Circumstances
+from barrier_tck.harness.draw.constraints import Constraints
 from barrier_tck.harness.draw.profiles import profile_named
 from barrier_tck.harness.draw.strategies import draw_plans
 from barrier_tck.harness.oracle.checkers.exactly_once_output import ExactlyOnceOutput
@@ -52,7 +52,7 @@ def test_output_is_exact_in_both_modes_whatever_fails(mode: str, tmp_path: Path)
         return msgspec.structs.replace(plan, workload=workload, checkpoints=checkpoints)
 
     system = ReferenceSimulated()
-    plans = draw_plans(11, 60, profile_named("heavy"), Circumstances(system.job, adjust=passthrough))
+    plans = draw_plans(11, 60, profile_named("heavy"), Constraints(system.job, adjust=passthrough))
     recoveries = 0
     for plan in plans:
         record = run_trial(plan, system, tmp_path)

@@ -58,7 +58,7 @@ def test_on_spark_plans_of_profiles_for_spark_are_tried(tmp_path: Path) -> None:
         ("MY-01", "../evil", "id"),
         ("MY-01", "a/b", "id"),
         ("MY-01", "..", "id"),
-        ("SNK-1", "NOPE-9", "no checker speaks for clause 'NOPE-9'"),
+        ("SNK-1", "NOPE-9", "no checker covers clause 'NOPE-9'"),
         ("SNK-1", "SNK-l", "did you mean"),
         ('clause = "SNK-1"', 'clause = "SNK-1"\ncheckers = ["nosuch"]', "no checker 'nosuch'"),
         (FILE, "  \n", "is empty"),

@@ -1,6 +1,6 @@
 """An HTTP proxy in front of the service that holds checkpoints: it can refuse requests, and strike in an upload.
 
-Toxiproxy knows bytes, not requests; what is told apart here are requests. ``Requests`` knows those of one protocol.
+Toxiproxy knows bytes, not requests; here requests are distinguished. ``Requests`` knows those of one protocol.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Requests(Protocol):
     def moments(self, method: str, target: str) -> tuple[UploadMoment, ...]:
         """Return which moments of an upload a request has; none if it belongs to no upload."""
 
-    def led_here(self, headers: Headers, host: str) -> Headers:
+    def redirected_here(self, headers: Headers, host: str) -> Headers:
         """Return the headers of an answer, changed so that a client that is sent to another server comes here again.
 
         ``host`` is the address by which the client has reached this.
@@ -57,7 +57,7 @@ class _BrokeOff(Exception):
         self.sent = sent
 
 
-class Gate:
+class HttpFaultProxy:
     """The proxy. ``start`` it; ``close`` it in every case. It may be used from any thread."""
 
     def __init__(self, listen: str, requests: Requests) -> None:
@@ -67,9 +67,12 @@ class Gate:
         self._refused = 0
         self._strike: tuple[UploadMoment, Callable[[], None]] | None = None
         self._server = _Server((listen, 0), _Request)
-        self._server.gate = self
+        self._server.proxy = self
         self._thread = threading.Thread(
-            target=self._server.serve_forever, args=(0.05,), name="gate of the storage service", daemon=True
+            target=self._server.serve_forever,
+            args=(0.05,),
+            name="fault proxy of the storage service",
+            daemon=True,
         )
 
     @property
@@ -106,7 +109,7 @@ class Gate:
             self._strike = None if moment is None else (moment, act)
 
     def refuses(self) -> bool:
-        """Count a request, and tell whether it is refused."""
+        """Count a request, and return whether it is refused."""
         with self._lock:
             self._refused += self._throttles
             return self._throttles
@@ -122,10 +125,10 @@ class Gate:
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
-    gate: Gate
+    proxy: HttpFaultProxy
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing about a client that was killed or has given up; tell whatever else is wrong."""
+        """Be silent about a client that was killed or has given up; log whatever else is wrong."""
         if not isinstance(sys.exc_info()[1], ConnectionError):
             super().handle_error(request, client_address)
 
@@ -142,15 +145,15 @@ class _Request(BaseHTTPRequestHandler):
         """Say nothing: the server itself has logs."""
 
     def _pass_on(self) -> None:
-        gate, requests = self.server.gate, self.server.gate.requests
+        proxy, requests = self.server.proxy, self.server.proxy.requests
         try:
             body, whole = b"".join(self._body()), True
         except _BrokeOff as broken:
             body, whole = broken.sent, False
-        if gate.refuses():
+        if proxy.refuses():
             self._answer(requests.refusal)
             return
-        strike = gate.due(self.command, self.path) if whole else None
+        strike = proxy.due(self.command, self.path) if whole else None
         upstream = HTTPConnection(*requests.upstream(self.path), timeout=_TIMEOUT_S)
         try:
             upstream.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
@@ -178,7 +181,7 @@ class _Request(BaseHTTPRequestHandler):
             self.close_connection = True
             strike[1]()
             return
-        headers = requests.led_here(got.getheaders(), self.headers.get("Host", ""))
+        headers = requests.redirected_here(got.getheaders(), self.headers.get("Host", ""))
         self._answer(Answer(got.status, got.reason, headers, content))
 
     def _body(self) -> Iterator[bytes]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class SessionPlace:
+class SessionConfig:
     """All that a process needs to open a session on a cluster that another process started."""
 
     directory: str

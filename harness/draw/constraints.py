@@ -24,7 +24,7 @@ def _as_it_is(plan: TrialPlan) -> TrialPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Circumstances:
+class Constraints:
     """For what plans are drawn: what a system can suffer, and what a campaign prescribes for every plan."""
 
     view: ViewOf = barrier_view
@@ -41,7 +41,7 @@ class Circumstances:
         return self.fit(self.adjust(plan))
 
 
-ANYWHERE = Circumstances()
+ANYWHERE = Constraints()
 """A barrier-based system that can suffer everything, and no campaign."""
 
 
@@ -51,21 +51,21 @@ class Drawing:
 
     draw: st.DrawFn
     profile: Profile
-    around: Circumstances
+    constraints: Constraints
 
     @property
     def capabilities(self) -> frozenset[Capability]:
         """Return what the system can do."""
-        return self.around.capabilities
+        return self.constraints.capabilities
 
     def filled(self, plan: TrialPlan) -> FilledPlan:
         """Return the plan as the campaign and the system would have it, with its job filled in."""
-        return filled(self.around.fitted(plan))
+        return filled(self.constraints.fitted(plan))
 
     def view(self, plan: TrialPlan) -> JobView:
         """Return the job as it starts."""
-        return self.around.view(plan)
+        return self.constraints.view(plan)
 
     def lasting(self, plan: TrialPlan) -> JobView:
         """Return the job with only those subtasks that are there until the end of the trial."""
-        return self.around.view(at_narrowest(plan))
+        return self.constraints.view(at_narrowest(plan))

@@ -13,15 +13,15 @@ from barrier_tck.faults.targets import TargetGone
 from barrier_tck.faults.upload_moment import UploadMoment
 from barrier_tck.harness.cluster.hdfs.hdfs_nodes import HdfsNodes
 from barrier_tck.harness.cluster.hdfs.webhdfs_requests import WebHdfsRequests
+from barrier_tck.harness.cluster.http_fault_proxy import HttpFaultProxy
 from barrier_tck.harness.cluster.object_store.s3_requests import S3Requests
-from barrier_tck.harness.cluster.request_gate import Gate
 from barrier_tck.harness.plan.storage_targets import storage_target
 from barrier_tck.harness.record.operations import FileRead, ServedFrom
 from barrier_tck.harness.reference import served_storage
+from barrier_tck.harness.reference.external_storage import ExternalStorage, FilesAndMedium
 from barrier_tck.harness.reference.observed_reads import ObservedFiles
 from barrier_tck.harness.reference.spark.job_driver import HiddenFiles
 from barrier_tck.harness.reference.spark.storage_services import StoreLink, TrialStore
-from barrier_tck.harness.reference.stored_elsewhere import FilesAndMedium, StoredElsewhere
 from barrier_tck.harness.support.errors import EnvironmentProblem, UsageProblem
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
 from barrier_tck.reference_impl.paths import safe_name
@@ -48,8 +48,8 @@ def write(storage: MediumCheckpointStorage, name: str = "state") -> str:
 
 
 def test_a_storage_from_outside_is_made_from_its_name_in_every_process(tmp_path: Path) -> None:
-    made = StoredElsewhere(ON_FILES, str(tmp_path / "there"))
-    sent = msgspec.json.decode(msgspec.json.encode(made), type=StoredElsewhere)
+    made = ExternalStorage(ON_FILES, str(tmp_path / "there"))
+    sent = msgspec.json.decode(msgspec.json.encode(made), type=ExternalStorage)
     path = write(sent(LocalFileSystem(tmp_path / "here"), "job"))
     assert (tmp_path / "there" / "checkpoints" / path).read_bytes() == CONTENT
     assert not (tmp_path / "here").exists()
@@ -67,11 +67,11 @@ def test_a_storage_that_processes_cannot_share_or_nobody_can_read_is_refused(
     target: str, said: str, tmp_path: Path
 ) -> None:
     with pytest.raises(UsageProblem, match=said):
-        StoredElsewhere(target, str(tmp_path))(LocalFileSystem(tmp_path), "job")
+        ExternalStorage(target, str(tmp_path))(LocalFileSystem(tmp_path), "job")
 
 
 def test_who_watches_and_hides_files_is_asked_about_another_medium_too(tmp_path: Path) -> None:
-    made, here = StoredElsewhere(ON_FILES, str(tmp_path / "there")), LocalFileSystem(tmp_path / "here")
+    made, here = ExternalStorage(ON_FILES, str(tmp_path / "there")), LocalFileSystem(tmp_path / "here")
     reads: list[FileRead] = []
     watched = ObservedFiles(here, ServedFrom.PRIMARY, reads, "checkpoints")
     path = write(made(watched, "job"))
@@ -83,7 +83,7 @@ def test_who_watches_and_hides_files_is_asked_about_another_medium_too(tmp_path:
 
 def test_judges_see_the_trials_files_and_those_that_are_elsewhere(tmp_path: Path) -> None:
     here = LocalFileSystem(tmp_path / "here")
-    storage = StoredElsewhere(ON_FILES, str(tmp_path / "there"))(here, "job")
+    storage = ExternalStorage(ON_FILES, str(tmp_path / "there"))(here, "job")
     path = f"checkpoints/{write(storage)}"
     stream = here.create("out/part")
     stream.write(b"rows")
@@ -133,7 +133,7 @@ def test_requests_to_name_nodes_and_data_nodes_are_told_apart(
 
 def test_a_client_that_is_sent_to_the_data_node_comes_to_the_gate_again() -> None:
     sent = [("Location", "http://contents:2/webhdfs/v1/a?op=OPEN"), ("Server", "http://contents:2/")]
-    led = WebHdfsRequests(NAMES, CONTENTS).led_here(sent, "gate:7")
+    led = WebHdfsRequests(NAMES, CONTENTS).redirected_here(sent, "gate:7")
     assert led == [("Location", "http://gate:7/webhdfs/v1/a?op=OPEN"), ("Server", "http://contents:2/")]
 
 
@@ -151,11 +151,11 @@ def server(tmp_path: Path) -> Iterator[VersityServer]:
 
 @pytest.fixture
 def store(server: VersityServer) -> Iterator[TrialStore]:
-    gate = Gate("127.0.0.1", S3Requests(server.address))
+    gate = HttpFaultProxy("127.0.0.1", S3Requests(server.address))
     gate.start()
     host, port = gate.address
-    of_job = StoredElsewhere(SERVED_STORAGE, f"http://{host}:{port}")
-    yield TrialStore(server, gate, StoreLink(None, ""), of_job, StoredElsewhere(SERVED_STORAGE, server.url))
+    of_job = ExternalStorage(SERVED_STORAGE, f"http://{host}:{port}")
+    yield TrialStore(server, gate, StoreLink(None, ""), of_job, ExternalStorage(SERVED_STORAGE, server.url))
     gate.close()
 
 
@@ -225,11 +225,11 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsNodes]:
 
 @pytest.fixture
 def hdfs(nodes: HdfsNodes, request: pytest.FixtureRequest) -> Iterator[TrialStore]:
-    gate = Gate("127.0.0.1", WebHdfsRequests(nodes.name_node, nodes.data_node))
+    gate = HttpFaultProxy("127.0.0.1", WebHdfsRequests(nodes.name_node, nodes.data_node))
     gate.start()
     host, port = gate.address
     of_job, of_judges = (
-        StoredElsewhere(storage_target("hdfs"), f"{url}/{safe_name(request.node.name)}")
+        ExternalStorage(storage_target("hdfs"), f"{url}/{safe_name(request.node.name)}")
         for url in (f"webhdfs://{host}:{port}", nodes.url)
     )
     yield TrialStore(nodes, gate, StoreLink(None, ""), of_job, of_judges)

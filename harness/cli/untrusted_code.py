@@ -33,7 +33,7 @@ TrustOption = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class NamedCode:
+class UntrustedCode:
     """Code from outside the project that a file names."""
 
     what: str
@@ -53,7 +53,7 @@ class NamedCode:
         return f"--{self.what.replace(' ', '-')}"
 
 
-def code_of(plan: TrialPlan, system: str = "") -> Iterator[NamedCode]:
+def code_of(plan: TrialPlan, system: str = "") -> Iterator[UntrustedCode]:
     """Yield the code from outside that a plan names, and the system that it is to run on if that is from outside."""
     named = (
         ("system", system),
@@ -61,12 +61,12 @@ def code_of(plan: TrialPlan, system: str = "") -> Iterator[NamedCode]:
         ("checkpoint storage", plan.checkpoints.storage),
         ("workload", plan.workload.name),
     )
-    yield from (NamedCode(what, target) for what, target in named if is_target(target))
+    yield from (UntrustedCode(what, target) for what, target in named if is_target(target))
     if plan.patch is not None:
-        yield NamedCode("patch", digest_of(plan.patch))
+        yield UntrustedCode("patch", digest_of(plan.patch))
 
 
-def code_of_campaign(configuration: CampaignConfiguration) -> Iterator[NamedCode]:
+def code_of_campaign(configuration: CampaignConfiguration) -> Iterator[UntrustedCode]:
     """Yield the code from outside that a campaign names, wherever it names it."""
     mix = configuration.mix
     backends = [configuration.state_backend, *(trial.state_backend for trial in configuration.trial)]
@@ -80,10 +80,10 @@ def code_of_campaign(configuration: CampaignConfiguration) -> Iterator[NamedCode
     named = [("system", configuration.system.name)]
     named += [("state backend", name) for name in backends] + [("workload", name) for name in workloads]
     named += [("checkpoint storage", name) for name in storages]
-    yield from (NamedCode(what, target) for what, target in dict.fromkeys(named) if is_target(target))
+    yield from (UntrustedCode(what, target) for what, target in dict.fromkeys(named) if is_target(target))
 
 
-def require_named(found: Iterable[NamedCode], given: Iterable[NamedCode], source: str) -> None:
+def require_named(found: Iterable[UntrustedCode], given: Iterable[UntrustedCode], source: str) -> None:
     """Raise UsageProblem for the first code that a file names and the command line does not."""
     allowed = tuple(given)
     for code in found:

@@ -18,7 +18,7 @@ from barrier_tck.harness.campaign.configuration import AimedTrial, CampaignConfi
 from barrier_tck.harness.campaign.mix import MixSection
 from barrier_tck.harness.certify.hunting import Failure
 from barrier_tck.harness.cli import main as cli
-from barrier_tck.harness.cli.named_code import code_of_campaign
+from barrier_tck.harness.cli.untrusted_code import code_of_campaign
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan, WorkloadPlan, write
 from barrier_tck.harness.record.run_reader import open_run
 from barrier_tck.harness.support.errors import UsageProblem

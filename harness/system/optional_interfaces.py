@@ -55,7 +55,7 @@ class UsesFieldsOfPlans(Protocol):
 
 
 @runtime_checkable
-class BringsItsJob(Protocol):
+class ProvidesOwnJob(Protocol):
     """A system that runs a job of its user's: of a workload it takes the input alone.
 
     No model of a workload then says what the output should be. The system brings the checker that does.
@@ -87,7 +87,7 @@ class TracesMessages(Protocol):
 
 @runtime_checkable
 class CanBeBroken(Protocol):
-    """A system whose recovery can be broken on purpose, so that a campaign can show that it could have failed."""
+    """A system whose recovery can be broken on purpose, so that a campaign can show that its VALID is not vacuous."""
 
     def broken(self, plan: TrialPlan, how: BrokenRecovery) -> TrialPlan | None:
         """Return a plan like this one, with which the system breaks its recovery in this way; None if it cannot.

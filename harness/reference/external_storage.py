@@ -19,7 +19,7 @@ from barrier_tck.reference_impl.storage.filesystem import FileSystem
 from barrier_tck.reference_impl.storage.whole_files import ReadableFiles, WholeFiles
 
 
-class StoredElsewhere(msgspec.Struct, frozen=True):
+class ExternalStorage(msgspec.Struct, frozen=True):
     """Makes checkpoint storage; takes what the storage on a file system takes."""
 
     target: str
@@ -52,10 +52,10 @@ def watched(storage: MediumCheckpointStorage, files: FileSystem) -> MediumCheckp
 class FilesAndMedium(DelegatingFileSystem):
     """A trial's files with those that are on another medium, for who judges them."""
 
-    def __init__(self, inner: FileSystem, medium: ReadableFiles, elsewhere: Sequence[str]) -> None:
+    def __init__(self, inner: FileSystem, medium: ReadableFiles, external_storage: Sequence[str]) -> None:
         super().__init__(inner)
         self._medium = medium
-        self._elsewhere = tuple(elsewhere)
+        self._external_storage = tuple(external_storage)
 
     def read(self, path: str) -> bytes:
         return self._of(path).read(path)
@@ -70,7 +70,7 @@ class FilesAndMedium(DelegatingFileSystem):
         return len(self.read(path))
 
     def _of(self, path: str) -> ReadableFiles:
-        return self._medium if path.partition("/")[0] in self._elsewhere else self.inner
+        return self._medium if path.partition("/")[0] in self._external_storage else self.inner
 
 
 class _WatchedMedium:
