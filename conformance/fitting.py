@@ -37,13 +37,13 @@ def fitted(plan: TrialPlan, system: SystemUnderTest) -> TrialPlan:
     """
     unused = unused_by(system)
     indifferent = (CALM, TrialPlan())
-    meant = [
+    unused_fields = [
         field
         for field in unused
         if value_of(plan, field) not in [value_of(other, field) for other in indifferent]
     ]
-    if meant:
-        raise CannotBeShown(f"{system.name} does not use: {in_short(meant)}")
+    if unused_fields:
+        raise CannotBeShown(f"{system.name} does not use: {in_short(unused_fields)}")
     own = without(scaled(without(_with_own_kills(plan, system), unused), scale_of(system)), unused)
     try:
         view = system.job(own)

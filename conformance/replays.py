@@ -37,6 +37,6 @@ def still_replayed(trial: Trial) -> int:
 
 
 def _records(view: SnapshotView) -> Iterator[tuple[str, str, int, bytes]]:
-    for one in view.in_flight:
-        for row in one.rows:
-            yield one.sender, one.receiver, one.edge, _encode(row)
+    for channel in view.in_flight:
+        for row in channel.rows:
+            yield channel.sender, channel.receiver, channel.edge, _encode(row)

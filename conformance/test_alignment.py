@@ -197,7 +197,7 @@ def test_records_flow_while_a_checkpoint_is_under_way(trials: Trials) -> None:
         views = {view.checkpoint: view for view in trial.history.checkpoints}
         all_of_it = max(sum(view.positions.values()) for view in views.values())
         for earlier, later in pairwise(_completed(trial)):
-            before, after = (sum(views[one.checkpoint].positions.values()) for one in (earlier, later))
+            before, after = (sum(views[entry.checkpoint].positions.values()) for entry in (earlier, later))
             if later.triggered_at_ms < earlier.ended_at_ms and before < all_of_it:
                 overlapping += 1
                 require(after > before, f"sources went on between {earlier} and {later}", trial)

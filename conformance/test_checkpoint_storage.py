@@ -14,18 +14,22 @@ from barrier_tck.harness.pytest_plugin import StorageUnderTest
 
 
 @pytest.mark.parametrize(
-    "one",
+    "storage_property",
     [
         pytest.param(each, marks=pytest.mark.clause(*each.clauses), id=each.name)
         for each in STORAGE_PROPERTIES
     ],
 )
-def test_a_checkpoint_storage(one: StorageProperty, checkpoint_storage: StorageUnderTest) -> None:
+def test_a_checkpoint_storage(
+    storage_property: StorageProperty, checkpoint_storage: StorageUnderTest
+) -> None:
     (outcome,) = certify_storage(
-        checkpoint_storage.target, checkpoint_storage.location, only=(one.name,)
+        checkpoint_storage.target, checkpoint_storage.location, only=(storage_property.name,)
     ).outcomes
     if outcome.status == "skipped":
         pytest.skip(outcome.reason)
-    broken = outcome.violated or ", ".join(one.clauses)
-    line = f"{checkpoint_storage.target}: {one.name} ({broken}) {outcome.status}: {outcome.reason}"
+    broken = outcome.violated or ", ".join(storage_property.clauses)
+    line = (
+        f"{checkpoint_storage.target}: {storage_property.name} ({broken}) {outcome.status}: {outcome.reason}"
+    )
     assert outcome.status == "passed", line

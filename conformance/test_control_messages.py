@@ -62,7 +62,7 @@ def test_messages_that_come_twice_complete_nothing_and_delete_nothing(trials: Tr
     Capability.MESSAGE_FAULTS, Capability.BARRIERS, Capability.SAVEPOINTS, Capability.DETERMINISTIC_REPLAY
 )
 @pytest.mark.clause("COO-3", "STA-3", "COO-5")
-def test_what_the_next_job_hears_again_about_an_older_checkpoint_takes_nothing_from_it(
+def test_what_the_next_job_receives_again_about_an_older_checkpoint_takes_nothing_from_it(
     trials: Trials,
 ) -> None:
     """The next job starts from a savepoint, and the older checkpoint is kept until a newer one is complete.
@@ -98,7 +98,7 @@ def test_what_the_next_job_hears_again_about_an_older_checkpoint_takes_nothing_f
 @pytest.mark.parametrize(
     "forged", list(FORGED), ids=[f"{forgery.value}-{point.value}" for forgery, point in FORGED]
 )
-def test_an_acknowledgement_that_nobody_gave_completes_nothing_and_its_file_is_removed(
+def test_a_forged_acknowledgement_completes_nothing_and_its_file_is_removed(
     trials: Trials, forged: tuple[Forgery, ProtocolPoint]
 ) -> None:
     forgery, point = forged

@@ -115,7 +115,7 @@ def test_a_job_that_loses_an_executor_for_good_goes_on_narrower_and_leaves_the_s
 @pytest.mark.parametrize("mode", ["unaligned", "aligned_timeout"])
 def test_records_in_flight_reach_the_subtasks_that_are_left(trials: Trials, mode: CheckpointingMode) -> None:
     def restored_in_flight(trial: Trial) -> bool:
-        narrower = [one.attempt for one in _narrowed(trial)]
+        narrower = [narrowing.attempt for narrowing in _narrowed(trial)]
         restored = {
             line.operation.restored_checkpoint
             for line in trial.history.of(AttemptStarted)
@@ -136,7 +136,7 @@ def test_a_job_that_loses_two_executors_one_after_the_other_goes_on_with_as_many
 ) -> None:
     completed = ProtocolPoint.CHECKPOINT_COMPLETED
     trial = trials.valid(_plan(After(completed, nth=2), After(completed, nth=5)))
-    widths = [one.widths for one in _narrowed(trial)]
+    widths = [narrowing.widths for narrowing in _narrowed(trial)]
     happened(widths, "an attempt ran on the slots that were left", trial)
     require(set(widths[-1].values()) == {1}, f"the parallelism was {widths}", trial)
 
@@ -163,7 +163,7 @@ def test_what_waits_for_its_commit_is_committed_though_the_sinks_become_fewer_ag
         ),
     )
     trial = trials.valid(plan)
-    widths = [one.widths["sink"] for one in _narrowed(trial)]
+    widths = [narrowing.widths["sink"] for narrowing in _narrowed(trial)]
     require(widths == [3, 2], f"four sinks became {widths}", trial)
 
 
@@ -195,7 +195,9 @@ def test_a_vertex_that_is_to_stay_as_it_is_keeps_its_parallelism(trials: Trials)
     narrowed = _narrowed(trial)
     happened(narrowed, "an attempt ran on the slots that were left", trial)
     widths = {"source": 2, "totals": 3, "sink": 1}
-    require(all(one.widths == widths for one in narrowed), f"only sources gave up: {narrowed}", trial)
+    require(
+        all(narrowing.widths == widths for narrowing in narrowed), f"only sources gave up: {narrowed}", trial
+    )
 
 
 @pytest.mark.clause("RSC-2", "COO-3", "SNK-1")
@@ -206,7 +208,11 @@ def test_what_sinks_that_are_gone_have_prepared_is_deleted(trials: Trials) -> No
     trial = trials.valid(msgspec.structs.replace(_plan(loss), job=job))
     narrowed = _narrowed(trial)
     happened(narrowed, "an attempt ran on the slots that were left", trial)
-    require(all(one.widths["sink"] == 2 for one in narrowed), f"two sinks were left: {narrowed}", trial)
+    require(
+        all(narrowing.widths["sink"] == 2 for narrowing in narrowed),
+        f"two sinks were left: {narrowed}",
+        trial,
+    )
 
 
 @pytest.mark.clause("RSC-2", "CHL-5")
@@ -224,7 +230,11 @@ def test_the_vertices_of_a_loop_keep_their_parallelism(trials: Trials) -> None:
     narrowed = _narrowed(trial)
     happened(narrowed, "an attempt ran on the slots that were left", trial)
     widths = {"read": 1, "head": 3, "again": 1, "out": 1}
-    require(all(one.widths == widths for one in narrowed), f"the loop stayed as it was: {narrowed}", trial)
+    require(
+        all(narrowing.widths == widths for narrowing in narrowed),
+        f"the loop stayed as it was: {narrowed}",
+        trial,
+    )
 
 
 @pytest.mark.clause("RSC-2", "COO-5")

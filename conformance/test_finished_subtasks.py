@@ -68,7 +68,7 @@ def test_an_ended_channel_counts_as_overtaken(trials: Trials, mode: Checkpointin
 @recovers
 @pytest.mark.clause("BAR-6", "REC-1")
 @pytest.mark.parametrize("killed", [pytest.param(SINK, marks=pytest.mark.long_on_clusters), OTHER_SOURCE])
-def test_a_restore_knows_who_had_finished(trials: Trials, killed: str) -> None:
+def test_a_restore_knows_which_subtasks_had_finished(trials: Trials, killed: str) -> None:
     plan = with_faults(kill_worker(killed, After(ProtocolPoint.COMPLETION_NOTIFIED, SINK, 5)), plan=EARLY)
     for trial in trials.all_valid(plan):
         counts = trial.finding("finished-subtasks").counts

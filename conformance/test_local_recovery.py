@@ -209,10 +209,10 @@ def test_a_copy_that_served_one_restore_serves_the_next_one_too(trials: Trials, 
     plan = msgspec.structs.replace(LOCAL, state_backend=backend)
     again = kill_worker(VICTIM, After(ProtocolPoint.RESTORED, VICTIM))
     for trial in trials.all_valid(_local(plan, kill_worker(VICTIM, COMMITTING), again)):
-        reports = [one.operation for one in trial.history.of(Restored)]
-        mine = [one for one in reports if one.subtask == trial.subtask(VICTIM)]
-        happened(len({one.attempt for one in mine}) >= 2, "it was restored again", trial)
-        served = [{file.served_by for file in one.files} for one in mine]
+        reports = [line.operation for line in trial.history.of(Restored)]
+        mine = [report for report in reports if report.subtask == trial.subtask(VICTIM)]
+        happened(len({report.attempt for report in mine}) >= 2, "it was restored again", trial)
+        served = [{file.served_by for file in report.files} for report in mine]
         happened({SECONDARY} in served[1:], "its copy served it again", trial)
 
 
@@ -303,8 +303,10 @@ def test_a_copy_for_which_there_is_no_memory_fails_no_checkpoint_and_says_why(tr
     plan = _in_memory(LOCAL, size=100)
     for trial in trials.all_valid(_local(plan, kill_worker(VICTIM, COMMITTING))):
         reports = [line.operation.local for line in trial.history.of(Acknowledged)]
-        why = {one.detail for one in reports if one is not None and one.reason is not None}
-        require(why and all("of 100 bytes are used" in one for one in why), f"{why} name the limit", trial)
+        why = {report.detail for report in reports if report is not None and report.reason is not None}
+        require(
+            why and all("of 100 bytes are used" in reason for reason in why), f"{why} name the limit", trial
+        )
         counts = trial.finding("local-recovery").counts
         happened(counts["completed_without_copy"] > 0, "checkpoints complete without a copy", trial)
         require(set(_served(trial, VICTIM)) == {PRIMARY}, "the primary serves", trial)
@@ -313,7 +315,7 @@ def test_a_copy_for_which_there_is_no_memory_fails_no_checkpoint_and_says_why(tr
 @IN_MEMORY
 @pytest.mark.long_on_clusters
 @pytest.mark.clause("LOC-7", "LOC-2", "LOC-4")
-def test_a_copy_for_which_there_is_no_memory_takes_no_room_from_that_of_the_newest_checkpoint(
+def test_a_copy_for_which_there_is_no_memory_takes_none_from_that_of_the_newest_checkpoint(
     trials: Trials,
 ) -> None:
     """How large copies are is the system's own business, so several limits are tried: one has room for one copy.
@@ -364,7 +366,7 @@ def test_a_damaged_copy_in_memory_does_not_serve(trials: Trials, damage: Damage)
 @pytest.mark.long_on_clusters
 @pytest.mark.uses("checkpoints.incremental")
 @pytest.mark.clause("LOC-4", "COO-2", "SNP-5")
-def test_the_abort_of_an_increment_takes_nothing_from_the_copies_of_others(trials: Trials) -> None:
+def test_the_abort_of_an_increment_takes_nothing_from_the_copies_of_other_checkpoints(trials: Trials) -> None:
     plan = _local(
         msgspec.structs.replace(
             LOCAL, checkpoints=CheckpointPlan(incremental=True, interval_ms=15, min_pause_ms=10)
@@ -485,7 +487,11 @@ def test_if_no_copy_can_be_read_the_job_fails_where_configured_and_says_what_was
         require(trial.history.reason is Reason.CHECKPOINT_UNREADABLE, "it says why", trial)
         tried = trial.record.attempts[-1].restored_checkpoint
         gave_up = [line.operation.reason for line in trial.history.of(AttemptEnded)][-1]
-        newest = max(one.checkpoint for one in trial.record.checkpoints if one.status == "completed")
+        newest = max(
+            checkpoint.checkpoint
+            for checkpoint in trial.record.checkpoints
+            if checkpoint.status == "completed"
+        )
         require(tried == newest, f"{newest}, the latest one, was tried, and not {tried}", trial)
         require(gave_up is Reason.CHECKPOINT_UNREADABLE, "the attempt ended because of it", trial)
         said = trial.record.end_reason

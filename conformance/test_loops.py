@@ -160,7 +160,7 @@ def test_a_stop_that_a_job_cannot_make_is_refused_and_it_goes_on_to_its_end(
 
 @marked
 @pytest.mark.clause("CHL-1", "CHL-2")
-def test_anybody_initiates_and_every_snapshot_is_a_consistent_cut(trials: Trials) -> None:
+def test_any_process_initiates_and_every_snapshot_is_a_consistent_cut(trials: Trials) -> None:
     for trial in trials.all_valid(EXCHANGE):
         counts = trial.finding("dataflow").counts
         happened(counts["checkpoints"] >= 2 and counts["in_flight"] > 0, "snapshots with messages", trial)
@@ -294,7 +294,7 @@ def test_on_an_acyclic_graph_barriers_store_no_channel_state_and_markers_do(tria
         aligned, checkpoints=msgspec.structs.replace(aligned.checkpoints, protocol="chandy_lamport")
     )
     for barriers, markers in zip(trials.all_valid(aligned), trials.all_valid(marked_too), strict=True):
-        stored = [sum(part.channel_bytes for part in one.record.snapshots) for one in (barriers, markers)]
+        stored = [sum(part.channel_bytes for part in trial.record.snapshots) for trial in (barriers, markers)]
         require(stored[0] == 0, f"barriers store {stored[0]} bytes of channels", barriers)
         happened(stored[1] > 0, "markers store some", markers)
 

@@ -86,7 +86,7 @@ def test_what_was_prepared_in_a_complete_checkpoint_is_committed_after_its_resto
 
 @recovers
 @pytest.mark.clause("COO-1", "SNP-3", "COO-2")
-def test_a_subtask_that_dies_before_it_acknowledged_is_waited_for_by_nobody_and_counted_by_nobody(
+def test_a_subtask_that_dies_before_it_acknowledged_is_neither_waited_for_nor_counted(
     trials: Trials,
 ) -> None:
     for trial in trials.all_valid(UNACKNOWLEDGED):

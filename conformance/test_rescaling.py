@@ -96,7 +96,7 @@ def test_a_job_that_goes_on_wider_and_narrower_leaves_what_one_job_would_have_le
     happened(
         len(widths) == len(chain) + 1, "each job completed a checkpoint before any subtask finished", trial
     )
-    require(widths == [2, *(one["totals"] for one in chain)], f"its widths were {widths}", trial)
+    require(widths == [2, *(rescale["totals"] for rescale in chain)], f"its widths were {widths}", trial)
     for view in views:
         owners = {(group, part.subtask) for part in view.state for group in part.groups.values()}
         twice = [group for group, n in Counter(group for group, _ in owners).items() if n > 1]
@@ -182,7 +182,7 @@ CHAINED = JobPlan(
 
 def _with_entries(view: SnapshotView, vertex: str) -> list[str]:
     """Return the subtasks of a vertex whose lists have entries in a checkpoint."""
-    return [one.subtask for one in view.state if one.operator == vertex and any(one.entries.values())]
+    return [state.subtask for state in view.state if state.operator == vertex and any(state.entries.values())]
 
 
 @pytest.mark.clause("STA-1", "RSC-3")
@@ -191,7 +191,7 @@ def _with_entries(view: SnapshotView, vertex: str) -> list[str]:
 @pytest.mark.parametrize(
     "widths", [{"dealt": 4, "shared": 3}, {"dealt": 1, "shared": 1}], ids=["wider", "narrower"]
 )
-def test_lists_without_keys_are_dealt_out_or_given_to_all_at_another_width(
+def test_operator_lists_are_split_or_unioned_at_another_parallelism(
     trials: Trials, mode: CheckpointingMode, widths: dict[str, int]
 ) -> None:
     """The job is stopped when both vertices have entries. None may be lost, and none may have two owners."""
@@ -224,7 +224,7 @@ def test_lists_without_keys_are_dealt_out_or_given_to_all_at_another_width(
 @pytest.mark.parametrize(
     "widths", [{"dealt": 4, "shared": 3}, {"dealt": 1, "shared": 1}], ids=["wider", "narrower"]
 )
-def test_lists_of_operators_behind_others_in_a_chain_are_dealt_out_or_given_to_all_too(
+def test_operator_lists_of_chained_operators_are_split_or_unioned_too(
     trials: Trials, widths: dict[str, int]
 ) -> None:
     plan = msgspec.structs.replace(

@@ -62,7 +62,7 @@ def _views(trial: Trial) -> list[SnapshotView]:
 def _meant_to_stop(trial: Trial) -> list[int]:
     """Return the savepoints with which the job was to be stopped, whatever became of them."""
     triggered = [line.operation for line in trial.history.of(CheckpointTriggered)]
-    return [one.checkpoint for one in triggered if one.stops]
+    return [trigger.checkpoint for trigger in triggered if trigger.stops]
 
 
 def _stops(trial: Trial) -> list[int | None]:
@@ -179,7 +179,7 @@ OVERTAKEN: TrialPlan = msgspec.structs.replace(
 @pytest.mark.needs(Capability.UNALIGNED_CHECKPOINTS)
 @pytest.mark.long_on_clusters
 @pytest.mark.clause("COO-5", "BAR-3", "UNA-5")
-def test_who_has_stopped_makes_room_for_what_comes_before_the_barriers_of_others(trials: Trials) -> None:
+def test_a_stopped_subtask_still_takes_in_what_comes_before_the_barriers_of_others(trials: Trials) -> None:
     """It reads nothing more. If it took in nothing either, its sender would wait for room, and never reach the
     barrier."""
     for trial in trials.all_valid(OVERTAKEN):
@@ -280,7 +280,9 @@ def test_a_job_is_not_over_before_its_sinks_have_committed_for_the_last_savepoin
         stopped = exactly_one(_stops(trial), STOPPED, trial)
         earlier = [line.operation for line in trial.history.of(Committed)]
         happened(
-            any((one.checkpoint or 0) < (stopped or 0) for one in earlier), "an earlier commit came", trial
+            any((entry.checkpoint or 0) < (stopped or 0) for entry in earlier),
+            "an earlier commit came",
+            trial,
         )
 
 
@@ -301,8 +303,12 @@ def _heard_late(trial: Trial) -> bool:
 
 def _taken(trial: Trial, subtask: str, checkpoint: int) -> float:
     """Return when a subtask took its part of a checkpoint; infinity if it did not."""
-    parts = [one for one in trial.record.snapshots if (one.subtask, one.checkpoint) == (subtask, checkpoint)]
-    return max((_began_ms(one) for one in parts), default=inf)
+    parts = [
+        snapshot
+        for snapshot in trial.record.snapshots
+        if (snapshot.subtask, snapshot.checkpoint) == (subtask, checkpoint)
+    ]
+    return max((_began_ms(part) for part in parts), default=inf)
 
 
 def _began_ms(part: SnapshotRecord) -> float:
@@ -312,7 +318,7 @@ def _began_ms(part: SnapshotRecord) -> float:
 
 @pytest.mark.needs(Capability.MESSAGE_FAULTS, Capability.DETERMINISTIC_REPLAY)
 @pytest.mark.clause("COO-5", "COO-2", "COO-3")
-def test_who_has_stopped_is_not_released_when_the_abort_of_an_earlier_checkpoint_comes_again(
+def test_a_stopped_subtask_is_not_released_when_the_abort_of_an_earlier_checkpoint_comes_again(
     trials: Trials,
 ) -> None:
     """Only in virtual time does a checkpoint expire just before the stop, and the news of that come just after it."""
@@ -347,7 +353,7 @@ def _expires(delay_ms: int, slow_channel: int, latency_ms_max: int) -> TrialPlan
 
 @pytest.mark.needs(Capability.UNALIGNED_CHECKPOINTS, Capability.DETERMINISTIC_REPLAY)
 @pytest.mark.clause("COO-5", "COO-2", "REC-6")
-def test_who_has_stopped_goes_on_when_a_newer_barrier_comes_before_the_news_that_the_savepoint_failed(
+def test_a_stopped_subtask_goes_on_when_a_newer_barrier_comes_before_the_abort_of_the_savepoint(
     trials: Trials,
 ) -> None:
     """Only in virtual time is it certain that a barrier overtakes the coordinator's notice."""
@@ -357,9 +363,9 @@ def test_who_has_stopped_goes_on_when_a_newer_barrier_comes_before_the_news_that
         for line in trial.history.of(AbortLearned):
             if line.operation.checkpoint in stops:
                 begun = [
-                    one.checkpoint
-                    for one in trial.record.snapshots
-                    if one.subtask == line.operation.subtask and _began_ms(one) < line.time_ms
+                    snapshot.checkpoint
+                    for snapshot in trial.record.snapshots
+                    if snapshot.subtask == line.operation.subtask and _began_ms(snapshot) < line.time_ms
                 ]
                 overtaken += any(checkpoint > line.operation.checkpoint for checkpoint in begun)
     happened(overtaken, "a subtask began a newer part before it learned that the savepoint had failed")
@@ -403,7 +409,7 @@ def test_a_job_goes_on_as_before_after_each_stop_that_expires(trials: Trials) ->
 
 @pytest.mark.needs(Capability.UNALIGNED_CHECKPOINTS, Capability.DETERMINISTIC_REPLAY)
 @pytest.mark.clause("COO-5", "COO-2")
-def test_who_has_stopped_reads_nothing_when_an_earlier_checkpoint_is_given_up(trials: Trials) -> None:
+def test_a_stopped_subtask_reads_nothing_when_an_earlier_checkpoint_is_aborted(trials: Trials) -> None:
     """Its channels are still being recorded for that one."""
     given_up = 0
     for trial in trials.all_valid(_expires(delay_ms=25, slow_channel=2, latency_ms_max=6)):
@@ -437,10 +443,12 @@ def test_a_job_deletes_the_savepoint_that_it_started_from_if_it_claimed_it_and_o
         require([line.operation.claimed for line in trial.history.of(JobStopped)] == [claim], "told", trial)
         kept = [savepoint.directory for savepoint in storage.savepoints]
         require(kept == ([] if claim else [view.savepoint]), f"{kept} is left", trial)
-        newer = [one for one in trial.history.checkpoints if one.checkpoint > view.checkpoint]
+        newer = [
+            checkpoint for checkpoint in trial.history.checkpoints if checkpoint.checkpoint > view.checkpoint
+        ]
         happened(newer, "newer checkpoints completed", trial)
         place = f"{view.savepoint}/"
-        named = [file.path for one in newer for files in one.files.values() for file in files]
+        named = [file.path for entry in newer for files in entry.files.values() for file in files]
         require(not any(path.startswith(place) for path in named), "none refers to the savepoint", trial)
 
 

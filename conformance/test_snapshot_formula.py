@@ -86,7 +86,7 @@ def test_a_job_goes_on_from_increments_too(trials: Trials) -> None:
 @pytest.mark.clause("SNP-1", "ALN-1")
 @pytest.mark.long_on_clusters
 @pytest.mark.parametrize("write_through", [True, False])
-def test_keys_that_make_room_for_others_in_memory_lose_nothing(trials: Trials, write_through: bool) -> None:
+def test_keys_that_are_evicted_from_memory_lose_nothing(trials: Trials, write_through: bool) -> None:
     plan = varied(
         workload=msgspec.structs.replace(CALM.workload, keys=12),
         deployment=DeploymentPlan(write_through=write_through, cached_keys=3),

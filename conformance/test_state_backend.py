@@ -22,11 +22,11 @@ SECONDS_MAX = 120.0
 
 def _assert_holds(name: str, backend: BackendUnderTest, directory: Path) -> None:
     """Hunt one property; a failure shows the smallest sequence and the line that repeats it."""
-    one = next(entry for entry in PROPERTIES if entry.name == name)
+    backend_property = next(entry for entry in PROPERTIES if entry.name == name)
     pool = Pool(backend.target, total_s=SECONDS_MAX)
     try:
         seed = seed_of(DEFAULT_SEED if backend.seed is None else backend.seed, name)
-        outcome, failure = check(one, pool, seed, backend.scale, declared=backend.capabilities)
+        outcome, failure = check(backend_property, pool, seed, backend.scale, declared=backend.capabilities)
     finally:
         pool.close()
     if outcome.status == "skipped":
@@ -39,7 +39,7 @@ def _assert_holds(name: str, backend: BackendUnderTest, directory: Path) -> None
     )
     if outcome.status == "passed" or too_few:
         return
-    broken = outcome.violated or ", ".join(one.clauses)
+    broken = outcome.violated or ", ".join(backend_property.clauses)
     lines = [f"{backend.target}: {name} ({broken}) {outcome.status}: {outcome.reason}"]
     lines += [f"  {number}. {step}" for number, step in enumerate(outcome.sequence, 1)]
     if failure is not None:

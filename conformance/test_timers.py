@@ -63,7 +63,7 @@ def _entries(view: SnapshotView, operator: str, state: str) -> dict[str, list[in
     for part in view.state:
         if (part.operator, part.name) == (operator, state):
             found.setdefault(part.subtask, []).extend(
-                one[1] for kept in part.entries.values() for one in kept
+                entry[1] for kept in part.entries.values() for entry in kept
             )
     return {subtask: ids for subtask, ids in found.items() if ids}
 

@@ -79,7 +79,7 @@ def after_a_kill(plan: TrialPlan) -> TrialPlan:
 
 def in_flight(views: Iterable[SnapshotView]) -> int:
     """Return how many records are in flight in some checkpoints."""
-    return sum(len(one.rows) for view in views for one in view.in_flight)
+    return sum(len(channel.rows) for view in views for channel in view.in_flight)
 
 
 @pytest.mark.clause("UNA-1")
@@ -101,9 +101,9 @@ def test_a_barrier_passes_between_two_buffers_of_one_batch(trials: Trials) -> No
     cut = 0
     for trial in trials.all_valid(small):
         cut += sum(
-            bool(one.at_receiver and one.at_sender)
+            bool(channel.at_receiver and channel.at_sender)
             for view in trial.history.checkpoints
-            for one in view.in_flight
+            for channel in view.in_flight
         )
     happened(cut, "both ends of some channel held records in flight")
 
@@ -114,9 +114,9 @@ def test_what_is_overtaken_on_every_input_of_a_vertex_is_in_the_checkpoint(trial
     found = {"left": 0, "right": 0}
     for trial in trials.all_valid(after_a_kill(TWO_INPUTS)):
         for view in trial.history.checkpoints:
-            for one in view.in_flight:
-                sender = one.sender.partition("[")[0]
-                found[sender] = found.get(sender, 0) + len(one.rows)
+            for channel in view.in_flight:
+                sender = channel.sender.partition("[")[0]
+                found[sender] = found.get(sender, 0) + len(channel.rows)
     happened(found["left"] and found["right"], f"records of both inputs were in flight: {found}")
 
 
@@ -162,7 +162,11 @@ def test_if_barriers_of_several_checkpoints_wait_in_one_buffer_each_has_recorded
     """Only in virtual time is it certain that a newer one goes ahead while an older one waits in line."""
     crowded = 0
     for trial in trials.all_valid(CROWDED):
-        ended = {one.checkpoint: one for one in trial.record.checkpoints if one.status == "completed"}
+        ended = {
+            checkpoint.checkpoint: checkpoint
+            for checkpoint in trial.record.checkpoints
+            if checkpoint.status == "completed"
+        }
         views = [view for view in trial.history.checkpoints if view.checkpoint in ended and view.in_flight]
         crowded += sum(
             ended[later.checkpoint].triggered_at_ms < ended[earlier.checkpoint].ended_at_ms
@@ -181,9 +185,10 @@ def longest_ms(trial: Trial) -> float:
         ended = part.alignment_started_ms + part.alignment_ms
         begun.setdefault(part.checkpoint, {})[part.subtask] = ended
     return max(
-        max(begun[one.checkpoint].values()) - one.triggered_at_ms
-        for one in trial.record.checkpoints
-        if one.status == "completed" and begun.get(one.checkpoint, {}).keys() == set(trial.record.subtasks)
+        max(begun[checkpoint.checkpoint].values()) - checkpoint.triggered_at_ms
+        for checkpoint in trial.record.checkpoints
+        if checkpoint.status == "completed"
+        and begun.get(checkpoint.checkpoint, {}).keys() == set(trial.record.subtasks)
     )
 
 
@@ -262,7 +267,7 @@ def test_every_receiver_has_applied_a_broadcast_or_none_has_at_every_cut(trials:
     found = 0
     for trial in trials.all_valid(after_a_kill(KEYED_AND_BROADCAST)):
         for view in trial.history.checkpoints:
-            broadcast = [one for one in view.in_flight if one.sender.startswith("told[")]
+            broadcast = [channel for channel in view.in_flight if channel.sender.startswith("told[")]
             require(not broadcast, f"checkpoint {view.checkpoint} holds no broadcast in flight", trial)
         found += in_flight(trial.history.checkpoints)
     happened(found, "records of keyed edges were in flight")

@@ -137,7 +137,7 @@ class Trials:
         self._known: dict[str, Trial] = {}
         self._round = 0
 
-    def one(self, plan: TrialPlan) -> Trial:
+    def run(self, plan: TrialPlan) -> Trial:
         """Run a plan as it fits the system, unless this session has; the trial may have any verdict.
 
         Skips the test if the system cannot run it.
@@ -168,7 +168,7 @@ class Trials:
     def several(self, plan: TrialPlan) -> tuple[Trial, ...]:
         """Run a plan under several seeds; on a real cluster, where the seed decides nothing, once."""
         seeds = range(plan.seed, plan.seed + self._scale.seeds_max)
-        return tuple(self.one(msgspec.structs.replace(plan, seed=seed)) for seed in seeds)
+        return tuple(self.run(msgspec.structs.replace(plan, seed=seed)) for seed in seeds)
 
     def valid_until(self, plan: TrialPlan, shown: Callable[[Trial], object], claim: str) -> Trial:
         """Run a plan under one seed after the other until a trial shows something, and return that trial; all of them
@@ -182,7 +182,7 @@ class Trials:
 
     def valid(self, plan: TrialPlan) -> Trial:
         """Run a plan once and assert that the trial is valid and that its faults fired."""
-        trial = self.one(plan)
+        trial = self.run(plan)
         assert_valid(trial)
         return trial
 

@@ -17,8 +17,10 @@ def in_line(trace_events: Sequence[TraceEvent]) -> tuple[tuple[TraceEvent, ...],
     """Return passages of one attempt with the least possible shifts of clocks forwards, and the largest shift in ms."""
     shifts = _shifts(_least_delays(trace_events))
     moved = tuple(
-        msgspec.structs.replace(one, at_ms=one.at_ms + shifts[one.subtask]) if one.subtask in shifts else one
-        for one in trace_events
+        msgspec.structs.replace(event, at_ms=event.at_ms + shifts[event.subtask])
+        if event.subtask in shifts
+        else event
+        for event in trace_events
     )
     return moved, max(shifts.values(), default=0.0)
 
@@ -26,16 +28,16 @@ def in_line(trace_events: Sequence[TraceEvent]) -> tuple[tuple[TraceEvent, ...],
 def _least_delays(trace_events: Sequence[TraceEvent]) -> dict[tuple[str, str], float]:
     """Return for each sender and receiver how long the fastest batch took by their own clocks."""
     sent = {
-        (one.channel, one.position): one
-        for one in trace_events
-        if isinstance(one, Sent) and one.what is What.BATCH
+        (event.channel, event.position): event
+        for event in trace_events
+        if isinstance(event, Sent) and event.what is What.BATCH
     }
     found: dict[tuple[str, str], float] = {}
-    for one in trace_events:
-        if isinstance(one, Taken) and one.what is What.BATCH:
-            start = sent.get((one.channel, one.position))
+    for entry in trace_events:
+        if isinstance(entry, Taken) and entry.what is What.BATCH:
+            start = sent.get((entry.channel, entry.position))
             if start is not None:
-                ends, delay = (start.subtask, one.subtask), one.at_ms - start.at_ms
+                ends, delay = (start.subtask, entry.subtask), entry.at_ms - start.at_ms
                 found[ends] = min(delay, found.get(ends, delay))
     return found
 

@@ -191,18 +191,20 @@ def cut_of(record: TrialRecord, trace_events: Iterable[TraceEvent], checkpoint: 
     """Return the cut of a checkpoint; raises NoCut if no subtask noted a snapshot for it."""
     trace_events = tuple(trace_events)
     attempts = [
-        one.attempt for one in trace_events if isinstance(one, CutTaken) and one.checkpoint == checkpoint
+        event.attempt
+        for event in trace_events
+        if isinstance(event, CutTaken) and event.checkpoint == checkpoint
     ]
     if not attempts:
         raise NoCut(f"no subtask took a snapshot for checkpoint {checkpoint} of trial {record.trial}")
-    ended = next((one for one in record.checkpoints if one.checkpoint == checkpoint), None)
+    ended = next((item for item in record.checkpoints if item.checkpoint == checkpoint), None)
     attempt = ended.attempt if ended is not None else attempts[0]
-    mine, shifted_ms = in_line([one for one in trace_events if one.attempt == attempt])
-    cuts = [one for one in mine if isinstance(one, CutTaken) and one.checkpoint == checkpoint]
-    of_subtask = {one.subtask: one for one in reversed(cuts)}
-    subtasks = tuple(dict.fromkeys((*record.subtasks, *(one.subtask for one in mine))))
+    mine, shifted_ms = in_line([entry for entry in trace_events if entry.attempt == attempt])
+    cuts = [event for event in mine if isinstance(event, CutTaken) and event.checkpoint == checkpoint]
+    of_subtask = {cut.subtask: cut for cut in reversed(cuts)}
+    subtasks = tuple(dict.fromkeys((*record.subtasks, *(event.subtask for event in mine))))
     # A checkpoint completes without a part only if its subtask had finished; the note of a cut may have been lost.
-    parts = {one.subtask for one in record.snapshots if one.checkpoint == checkpoint}
+    parts = {snapshot.subtask for snapshot in record.snapshots if snapshot.checkpoint == checkpoint}
     completed = ended is not None and ended.status == "completed"
     return CheckpointCut(
         trial=record.trial,
@@ -225,7 +227,7 @@ def cut_of(record: TrialRecord, trace_events: Iterable[TraceEvent], checkpoint: 
 
 def checkpoints_traced(trace_events: Iterable[TraceEvent]) -> tuple[int, ...]:
     """Return the checkpoints for which a subtask noted a snapshot, in order."""
-    return tuple(sorted({one.checkpoint for one in trace_events if isinstance(one, CutTaken)}))
+    return tuple(sorted({event.checkpoint for event in trace_events if isinstance(event, CutTaken)}))
 
 
 def _channels(
@@ -234,13 +236,13 @@ def _channels(
     sent: dict[str, list[Sent]] = {}
     taken: dict[str, list[Taken]] = {}
     kept: list[InFlightKept] = []
-    for one in trace_events:
-        if isinstance(one, Sent):
-            sent.setdefault(one.channel, []).append(one)
-        elif isinstance(one, Taken):
-            taken.setdefault(one.channel, []).append(one)
-        elif isinstance(one, InFlightKept) and one.checkpoint == checkpoint:
-            kept.append(one)
+    for event in trace_events:
+        if isinstance(event, Sent):
+            sent.setdefault(event.channel, []).append(event)
+        elif isinstance(event, Taken):
+            taken.setdefault(event.channel, []).append(event)
+        elif isinstance(event, InFlightKept) and event.checkpoint == checkpoint:
+            kept.append(event)
     names = dict.fromkeys((*sent, *taken))
     for cut in cuts.values():
         names |= dict.fromkeys((*cut.sent, *cut.taken))
@@ -251,7 +253,7 @@ def _channels(
             taken.get(name, []),
             cuts,
             checkpoint,
-            [one for one in kept if name in one.inputs or name in one.outputs],
+            [entry for entry in kept if name in entry.inputs or name in entry.outputs],
         )
         for name in names
     )
@@ -265,15 +267,15 @@ def _channel(
     checkpoint: int,
     kept: Sequence[InFlightKept],
 ) -> ChannelCut:
-    sender = sent[0].subtask if sent else next((one.subtask for one in cuts.values() if name in one.sent), "")
+    sender = sent[0].subtask if sent else next((cut.subtask for cut in cuts.values() if name in cut.sent), "")
     receiver = (
-        taken[0].subtask if taken else next((one.subtask for one in cuts.values() if name in one.taken), "")
+        taken[0].subtask if taken else next((cut.subtask for cut in cuts.values() if name in cut.taken), "")
     )
     sent_before = cuts[sender].sent.get(name) if sender in cuts else None
     taken_before = cuts[receiver].taken.get(name) if receiver in cuts else None
     held = _held(name, kept, (sent_before or 0) - (taken_before or 0))
-    left = {one.position: one for one in sent if one.what is What.BATCH}
-    came = {one.position: one for one in taken if one.what is What.BATCH}
+    left = {event.position: event for event in sent if event.what is What.BATCH}
+    came = {event.position: event for event in taken if event.what is What.BATCH}
     batches = []
     for position in sorted({*left, *came}):
         out, into = left.get(position), came.get(position)
@@ -305,9 +307,9 @@ def _held(name: str, kept: Sequence[InFlightKept], crossing: int) -> tuple[int, 
 
     What was not counted in the file is taken to hold all that cross the cut: no error is shown that nobody saw.
     """
-    if not all(one.counted for one in kept):
+    if not all(entry.counted for entry in kept):
         return max(0, crossing), 0
-    return sum(one.inputs.get(name, 0) for one in kept), sum(one.outputs.get(name, 0) for one in kept)
+    return sum(part.inputs.get(name, 0) for part in kept), sum(part.outputs.get(name, 0) for part in kept)
 
 
 def _side(position: int, sent: int | None, taken: int | None, kept: tuple[int, int]) -> Side:
@@ -331,8 +333,8 @@ def _barriers(sent: Sequence[Sent], taken: Sequence[Taken], checkpoint: int) -> 
     A barrier that moves ahead in its output buffer was sent twice, and one that is announced and read was taken twice:
     the last note counts.
     """
-    left = [one.at_ms for one in sent if one.what is What.BARRIER and one.checkpoint == checkpoint]
-    came = [one.at_ms for one in taken if one.what is What.BARRIER and one.checkpoint == checkpoint]
+    left = [event.at_ms for event in sent if event.what is What.BARRIER and event.checkpoint == checkpoint]
+    came = [event.at_ms for event in taken if event.what is What.BARRIER and event.checkpoint == checkpoint]
     if left and came:
         both = min(len(left), len(came))
         return tuple(Barrier(*ends) for ends in zip(left[-both:], came[-both:], strict=True))

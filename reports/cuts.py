@@ -80,8 +80,8 @@ def shown_by_default(run: ReportedRun) -> tuple[Wanted, ...]:
         if record.verdict is Verdict.INVALID:
             wanted += _failing(record)
     # A trial without a verdict may have been given up after a long time; nobody waits for that again.
-    judged = [one for _, one in sorted(run.details.items()) if one.verdict is not Verdict.UNKNOWN]
-    wanted += next((found for one in judged if (found := _first(one))), [])
+    judged = [item for _, item in sorted(run.details.items()) if item.verdict is not Verdict.UNKNOWN]
+    wanted += next((found for entry in judged if (found := _first(entry))), [])
     return tuple(dict.fromkeys(wanted))
 
 
@@ -93,11 +93,11 @@ def requested_before(run_directory: Path) -> tuple[Wanted, ...]:
 
 def require_kept(run: ReportedRun, wanted: Iterable[Wanted]) -> None:
     """Raise UsageProblem, with the trials that there are, for a trial that was not kept in full."""
-    for one in wanted:
-        if one.trial not in run.details:
+    for request in wanted:
+        if request.trial not in run.details:
             kept = ", ".join(map(str, sorted(run.details)[:10])) or "none"
             raise UsageProblem(
-                f"--cut {one.trial}:{one.checkpoint}: trial {one.trial} was not kept in full; kept: {kept}"
+                f"--cut {request.trial}:{request.checkpoint}: trial {request.trial} was not kept in full; kept: {kept}"
                 + (", ..." if len(run.details) > 10 else "")
             )
 
@@ -105,14 +105,14 @@ def require_kept(run: ReportedRun, wanted: Iterable[Wanted]) -> None:
 def require_cuts(run: ReportedRun, wanted: Sequence[Wanted]) -> None:
     """Raise UsageProblem, with what there is instead, for a trial that was not kept or a checkpoint without a cut."""
     require_kept(run, wanted)
-    for one in wanted:
-        trace_events = _trace_events(run, one.trial)
+    for request in wanted:
+        trace_events = _trace_events(run, request.trial)
         noted = checkpoints_traced(trace_events)
-        if one.checkpoint not in noted:
+        if request.checkpoint not in noted:
             have = ", ".join(map(str, noted)) or "none"
             raise UsageProblem(
-                f"--cut {one.trial}:{one.checkpoint}: no subtask took a snapshot for checkpoint {one.checkpoint}; "
-                f"checkpoints of trial {one.trial} with a cut: {have}"
+                f"--cut {request.trial}:{request.checkpoint}: no subtask took a snapshot for checkpoint "
+                f"{request.checkpoint}; checkpoints of trial {request.trial} with a cut: {have}"
             )
 
 
@@ -120,11 +120,11 @@ def cut_views(run: ReportedRun, wanted: Iterable[Wanted]) -> tuple[CutView, ...]
     """Return the pictures, invalid trials first; what was not noted is left out."""
     notes: dict[int, tuple[TraceEvent, ...]] = {}
     views = []
-    for one in dict.fromkeys(wanted):
-        if one.trial in run.details:
-            if one.trial not in notes:
-                notes[one.trial] = _trace_events(run, one.trial)
-            view = _view(run.details[one.trial], notes[one.trial], one)
+    for request in dict.fromkeys(wanted):
+        if request.trial in run.details:
+            if request.trial not in notes:
+                notes[request.trial] = _trace_events(run, request.trial)
+            view = _view(run.details[request.trial], notes[request.trial], request)
             views += [view] if view is not None else []
     worst = {trial.trial: verdict_of(trial).severity for trial in run.trials}
     return tuple(
@@ -158,7 +158,7 @@ def _view(record: TrialRecord, trace_events: Sequence[TraceEvent], wanted: Wante
 def _failing(record: TrialRecord) -> list[Wanted]:
     """Return the checkpoint that the first finding names; if none does, that from which the trial first recovered, or
     the first one."""
-    known = [one.checkpoint for one in record.checkpoints]
+    known = [checkpoint.checkpoint for checkpoint in record.checkpoints]
     named = [
         int(number)
         for finding in record.findings
@@ -166,11 +166,15 @@ def _failing(record: TrialRecord) -> list[Wanted]:
         for text in (*finding.examples, finding.summary)
         for number in _NAMED.findall(text)
     ]
-    restored = [one.restored_checkpoint for one in record.attempts if one.restored_checkpoint is not None]
+    restored = [
+        attempt.restored_checkpoint for attempt in record.attempts if attempt.restored_checkpoint is not None
+    ]
     chosen = next((number for number in (*named, *restored) if number in known), None)
     return _first(record) if chosen is None else [Wanted(record.trial, chosen)]
 
 
 def _first(record: TrialRecord) -> list[Wanted]:
-    completed = [one.checkpoint for one in record.checkpoints if one.status == "completed"]
+    completed = [
+        checkpoint.checkpoint for checkpoint in record.checkpoints if checkpoint.status == "completed"
+    ]
     return [Wanted(record.trial, min(completed))] if completed else []

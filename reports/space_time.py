@@ -205,13 +205,13 @@ class _Drawing:
         """Return every time at which something drawn happens, with the room that it gets."""
         important: list[float | None] = [lane.at_ms for lane in self._cut.lanes]
         others: list[float | None] = []
-        for one in self._chosen:
-            for batch in one.batches:
+        for chosen in self._chosen:
+            for batch in chosen.batches:
                 times = important if batch.side in _CROSSING else others
                 times += (batch.sent_ms, batch.taken_ms)
-            for first, last, _ in one.bands:
+            for first, last, _ in chosen.bands:
                 important += (first.sent_ms, first.taken_ms, last.sent_ms, last.taken_ms)
-            for barrier in one.channel.barriers:
+            for barrier in chosen.channel.barriers:
                 important += (barrier.sent_ms, barrier.taken_ms)
         found = {time: _WEIGHT_OF_OTHERS for time in others if time is not None}
         return found | {time: 1.0 for time in important if time is not None}
@@ -237,9 +237,9 @@ class _Drawing:
         return tuple(found)
 
     def _lines(self) -> Iterable[Line]:
-        for one in self._chosen:
-            channel = one.channel
-            for batch in one.batches:
+        for chosen in self._chosen:
+            channel = chosen.channel
+            for batch in chosen.batches:
                 early = batch.side is Side.EARLY and self._cut.mode == "at_least_once"
                 style = "early-allowed" if early else batch.side.value
                 title = f"{channel.name}: batch {batch.position}, {_size(batch)}"
@@ -269,9 +269,9 @@ class _Drawing:
         yield Line(style, x1, float(y1), x2, float(y2), title)
 
     def _bands(self) -> Iterable[Band]:
-        for one in self._chosen:
-            for first, last, hidden in one.bands:
-                y1, y2 = self._y[one.channel.sender], self._y[one.channel.receiver]
+        for chosen in self._chosen:
+            for first, last, hidden in chosen.bands:
+                y1, y2 = self._y[chosen.channel.sender], self._y[chosen.channel.receiver]
                 corners = [
                     (self._x(first.sent_ms), y1),
                     (self._x(last.sent_ms), y1),
@@ -280,15 +280,15 @@ class _Drawing:
                 ]
                 if all(x is not None for x, _ in corners):
                     points = " ".join(f"{x},{y}" for x, y in corners)
-                    title = f"{one.channel.name}: {plural(hidden, 'more batch', 'more batches')}"
+                    title = f"{chosen.channel.name}: {plural(hidden, 'more batch', 'more batches')}"
                     yield Band(first.side.value, points, one_line(title))
 
     def _left_out(self) -> str:
-        near = sum(len(one.channel.batches) - _crossing(one.channel.batches) for one in self._chosen)
-        near_drawn = sum(len(one.batches) - _crossing(one.batches) for one in self._chosen)
-        crossing = sum(_crossing(one.channel.batches) for one in self._chosen)
-        crossing_drawn = sum(_crossing(one.batches) for one in self._chosen)
-        really = sum(abs(one.channel.crossing) for one in self._chosen)
+        near = sum(len(chosen.channel.batches) - _crossing(chosen.channel.batches) for chosen in self._chosen)
+        near_drawn = sum(len(chosen.batches) - _crossing(chosen.batches) for chosen in self._chosen)
+        crossing = sum(_crossing(element.channel.batches) for element in self._chosen)
+        crossing_drawn = sum(_crossing(chosen.batches) for chosen in self._chosen)
+        really = sum(abs(entry.channel.crossing) for entry in self._chosen)
         said = []
         if max(crossing, really) > crossing_drawn:
             said.append(
@@ -300,7 +300,7 @@ class _Drawing:
                 f"of the {near:,} other batches that were noted around the checkpoint the {near_drawn:,} nearest to "
                 "the cut are drawn"
             )
-        barriers = sum(len(one.channel.barriers) for one in self._chosen)
+        barriers = sum(len(item.channel.barriers) for item in self._chosen)
         if barriers > BARRIERS_MAX:
             said.append(
                 f"of the {barriers:,} {self._cut.control}s of the checkpoint {BARRIERS_MAX:,} are drawn"

@@ -216,7 +216,7 @@ def test_steps_of_the_trace_in_the_document_are_those_of_the_simulator() -> None
     sources = "\n".join(path.read_text() for path in python_files("harness/reference/simulated"))
     taken = set(re.findall(r"_trace\(\"(\w+)\"", sources))
     taken |= set(re.findall(r"trace\.add\(\([^\n]*?, \"(\w+)\", ", sources))
-    taken |= set(re.findall(r"\.hear\(\"(\w+)\"", sources))
+    taken |= set(re.findall(r"\.receive_notice\(\"(\w+)\"", sources))
     taken |= set(re.findall(r"_note\(\(now, self\.name, \"(\w+)\"", sources))
     section = (ROOT / "docs" / "trace.md").read_text().partition("## `history.jsonl`")[0]
     listed = {row[0].strip("`") for row in rows(section, r"`\w+`")}

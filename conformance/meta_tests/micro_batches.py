@@ -116,7 +116,7 @@ class Playing:
         self.right = KeyedTotals.spec.running(rows)
         nemesis.bind(self.processes, lambda: self.now_ms)
 
-    def tell(self, operation: Operation) -> None:
+    def record(self, operation: Operation) -> None:
         """Note an operation."""
         self.lines.append(Recorded(len(self.lines), self.now_ms, "driver", operation))
 
@@ -201,7 +201,7 @@ class MicroBatches:
             run.processes.start(attempt)
         end = (End.FINISHED, Reason.FINISHED) if run.attempts[-1].end == "finished" else None
         end = end or (End.FAILED, Reason.RESTARTS_USED_UP)
-        run.tell(JobFinished() if end[0] is End.FINISHED else JobFailed(end[1]))
+        run.record(JobFinished() if end[0] is End.FINISHED else JobFailed(end[1]))
         history = History(tuple(run.lines), *end, detail=end[1].value, output=tuple(run.durable.output))
         return TrialOutcome(
             history,
@@ -215,9 +215,9 @@ class MicroBatches:
         """Run batches from behind the last durable one; tell whether the input came to its end."""
         started_ms, restored = run.now_ms, run.durable.batches - 1 if run.durable.batches else None
         running_ms, end = None, "failed"
-        run.tell(AttemptStarted(attempt, restored))
+        run.record(AttemptStarted(attempt, restored))
         try:
-            run.tell(AttemptRunning(attempt))
+            run.record(AttemptRunning(attempt))
             running_ms = run.now_ms
             run.nemesis.first_attempt_ran()
             run.reach(ProtocolPoint.ATTEMPT_RUNNING, None, attempt)
@@ -228,7 +228,7 @@ class MicroBatches:
         except ProcessDied:
             run.nemesis.point_reached(ProtocolPoint.ATTEMPT_FAILED, None, attempt)
         reason = Reason.FINISHED if end == "finished" else Reason.PROCESS_LOST
-        run.tell(AttemptEnded(attempt, reason))
+        run.record(AttemptEnded(attempt, reason))
         run.attempts.append(
             AttemptRecord(attempt, started_ms, running_ms, run.now_ms, end, reason.value, restored)
         )
@@ -236,7 +236,7 @@ class MicroBatches:
 
     def _batch(self, run: Playing, batch: int, attempt: int) -> None:
         """Run one batch; raises ProcessDied, before or after it became durable."""
-        run.tell(CheckpointTriggered(batch, attempt))
+        run.record(CheckpointTriggered(batch, attempt))
         run.reach(ProtocolPoint.CHECKPOINT_TRIGGERED, None, attempt)
         run.reach(ProtocolPoint.RECORDS_PROCESSED, READER, attempt)
         run.pass_time(BATCH_MS)
@@ -249,7 +249,7 @@ class MicroBatches:
         while run.durable.noted < run.durable.batches:
             batch = run.durable.noted
             run.durable.noted += 1
-            run.tell(CheckpointCompleted(batch, attempt))
+            run.record(CheckpointCompleted(batch, attempt))
             triggered_ms = run.now_ms - BATCH_MS
             run.checkpoints.append(CheckpointRecord(batch, attempt, "completed", triggered_ms, run.now_ms))
             run.reach(ProtocolPoint.CHECKPOINT_COMPLETED, None, attempt)
@@ -258,7 +258,7 @@ class MicroBatches:
         """Make a batch durable: rows and number in one step."""
         run.durable.output += run.rows_of(batch)
         run.durable.batches += 1
-        run.tell(Committed(WRITER, batch, attempt))
+        run.record(Committed(WRITER, batch, attempt))
         run.reach(ProtocolPoint.TRANSACTIONS_COMMITTED, WRITER, attempt)
 
     def close(self) -> None:
@@ -273,6 +273,6 @@ class TwoSteps(MicroBatches):
     def store(self, run: Playing, batch: int, attempt: int) -> None:
         """Make a batch durable, in two steps."""
         run.durable.output += run.rows_of(batch)
-        run.tell(Committed(WRITER, batch, attempt))
+        run.record(Committed(WRITER, batch, attempt))
         run.reach(ProtocolPoint.TRANSACTIONS_COMMITTED, WRITER, attempt)
         run.durable.batches += 1

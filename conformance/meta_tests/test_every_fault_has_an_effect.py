@@ -140,7 +140,7 @@ def test_a_fault_that_fired_changes_the_run(
     kind: type[Fault] = type(fault)
     monkeypatch.setattr(kind, "inject", done_nothing(kind))
     without = courses("without")
-    assert any(one != other for one, other in zip(with_effect, without, strict=True))
+    assert any(entry != other for entry, other in zip(with_effect, without, strict=True))
 
 
 def done_nothing(kind: type[Fault]) -> Callable[..., Injection]:
@@ -148,5 +148,5 @@ def done_nothing(kind: type[Fault]) -> Callable[..., Injection]:
     inject, said = kind.inject, Injection("fired", "nothing", heal=lambda: None)
     recoveries = [scheduled.fault for scheduled in RECOVERIES]
     return lambda self, *arguments: (
-        inject(self, *arguments) if any(self is one for one in recoveries) else said
+        inject(self, *arguments) if any(self is fault for fault in recoveries) else said
     )

@@ -29,7 +29,7 @@ def _marks(holder: Any) -> list[pytest.Mark]:
     held = getattr(holder, "pytestmark", [])
     marks = held if isinstance(held, list) else [held]
     plain = [mark.mark if isinstance(mark, pytest.MarkDecorator) else mark for mark in marks]
-    return plain + [mark for one in plain for mark in _marks_of_parameters(one)]
+    return plain + [mark for entry in plain for mark in _marks_of_parameters(entry)]
 
 
 def _marks_of_parameters(mark: pytest.Mark) -> list[pytest.Mark]:

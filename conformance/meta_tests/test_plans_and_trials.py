@@ -110,5 +110,5 @@ def test_the_sessions_seed_decides_the_generated_plans(tmp_path: Path) -> None:
 
 def test_a_plan_that_two_tests_look_at_is_run_once(tmp_path: Path) -> None:
     trials = Trials(DoNothing(), tmp_path)
-    assert trials.one(CALM) is trials.one(varied())
-    assert trials.one(CALM) is not trials.one(varied(job=JobPlan(widths={"totals": 3})))
+    assert trials.run(CALM) is trials.run(varied())
+    assert trials.run(CALM) is not trials.run(varied(job=JobPlan(widths={"totals": 3})))

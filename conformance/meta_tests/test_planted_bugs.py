@@ -80,7 +80,7 @@ def _distance(identifier: str, body: Callable[[Trials], None]) -> int:
         return -1
     broken, clauses = bug.clause, _clauses_of(body)
     family = broken.partition("-")[0]
-    return 0 if broken in clauses else 1 if any(one.startswith(f"{family}-") for one in clauses) else 2
+    return 0 if broken in clauses else 1 if any(clause.startswith(f"{family}-") for clause in clauses) else 2
 
 
 def _bodies() -> Iterator[Callable[[Trials], None]]:

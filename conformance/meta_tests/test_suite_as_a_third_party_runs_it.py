@@ -94,7 +94,9 @@ def test_a_system_that_is_not_ours_and_wrong_fails(tmp_path: Path) -> None:
     report = tmp_path / "report.xml"
     finished = _run(FOREIGN_BROKEN, f"--junitxml={report}", "--tb=no")
     assert finished.returncode == pytest.ExitCode.TESTS_FAILED, finished.stdout + finished.stderr
-    failed = [case.name for case in _cases(report) if any(isinstance(one, Failure) for one in case.result)]
+    failed = [
+        case.name for case in _cases(report) if any(isinstance(result, Failure) for result in case.result)
+    ]
     assert failed == [SHOWN_BY_MICRO_BATCHES[0], SHOWN_BY_MICRO_BATCHES[1], SHOWN_BY_MICRO_BATCHES[5]]
 
 
@@ -122,7 +124,7 @@ def test_a_system_that_does_nothing_is_never_valid(tmp_path: Path) -> None:
     trials = Trials(DoNothing(), tmp_path)
     for profile in PROFILES:
         for plan in draw_plans(seed=1, count=5, profile=profile):
-            assert trials.one(plan).record.verdict is not Verdict.VALID
+            assert trials.run(plan).record.verdict is not Verdict.VALID
 
 
 @pytest.mark.parametrize(
@@ -144,7 +146,7 @@ def test_a_system_that_does_not_exist_is_answered_with_what_to_use(wrong: str, h
 
 
 def test_a_failed_test_shows_findings_plan_and_replay_line(tmp_path: Path) -> None:
-    trial = Trials(DoNothing(), tmp_path).one(SIX_AIMS["during-alignment"])
+    trial = Trials(DoNothing(), tmp_path).run(SIX_AIMS["during-alignment"])
     with pytest.raises(AssertionError) as caught:
         assert_valid(trial)
     text = str(caught.value)

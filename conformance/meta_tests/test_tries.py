@@ -39,7 +39,7 @@ seen = []
 @pytest.mark.parametrize("needed", [1, 2, 3, 4])
 def test_what_happens_late(trials, needed):
     print("\\nrun: late", needed)
-    seen.append(trials.one(CALM))
+    seen.append(trials.run(CALM))
     before = [one for one in seen[:-1] if one is seen[-1]]
     happened(len(seen) >= needed, f"something, at try {needed}", seen[-1])
     assert needed == 1 or not before, "a trial of another try was taken for a new one"
@@ -50,12 +50,12 @@ def anew():
 
 def test_wrong(trials):
     print("\\nrun: wrong")
-    require(False, "nothing is wrong", trials.one(CALM))
+    require(False, "nothing is wrong", trials.run(CALM))
 
 @pytest.mark.parametrize("verdict", Verdict)
 def test_a(trials, verdict):
     print("\\nrun:", verdict)
-    trial = trials.one(CALM)
+    trial = trials.run(CALM)
     assert_valid(replace(trial, record=msgspec.structs.replace(trial.record, verdict=verdict)))
 """
 

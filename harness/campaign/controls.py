@@ -126,7 +126,7 @@ class Controls:
                     self._samples[how].offer(_Candidate(trial.trial, plan))
         clauses = [clause for how in exercised for clause in how.clauses]
         clauses += [
-            one for finding in trial.findings if finding.counts.get(EXERCISED) for one in finding.clauses
+            entry for finding in trial.findings if finding.counts.get(EXERCISED) for entry in finding.clauses
         ]
         for clause in dict.fromkeys(clauses):
             self._could_be_violated[clause] += 1
@@ -170,8 +170,10 @@ class Controls:
         system = self.system
         if not isinstance(system, CanBeBroken):
             return []
-        candidates = ((one, system.broken(one.plan, how)) for one in self._samples[how].shuffled())
-        return [(how, one, plan) for one, plan in candidates if plan is not None]
+        candidates = (
+            (candidate, system.broken(candidate.plan, how)) for candidate in self._samples[how].shuffled()
+        )
+        return [(how, entry, plan) for entry, plan in candidates if plan is not None]
 
     def _run_one(
         self,

@@ -167,4 +167,4 @@ def first_difference(trace: Sequence[str], other: Sequence[str]) -> str:
 
 def worst_verdict(replayed: Sequence[Replayed]) -> Verdict:
     """Return the worst verdict of several replays."""
-    return Verdict.worst(one.record.verdict for one in replayed)
+    return Verdict.worst(result.record.verdict for result in replayed)

@@ -248,10 +248,10 @@ class _Campaign:
             try:
                 while True:
                     with interrupts.during_trial():
-                        one = next(tried, None)
-                    if one is None:
+                        tried_plan = next(tried, None)
+                    if tried_plan is None:
                         return not interrupts.requested
-                    record = self._book(one)
+                    record = self._book(tried_plan)
                     progress.update(record, self._tally.trials, self._tally.invalid, self._tally.unknown)
                     if self._configuration.fail_fast and record.verdict is Verdict.INVALID:
                         self._abandon(tried)

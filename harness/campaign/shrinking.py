@@ -75,7 +75,7 @@ def sort_key(plan: TrialPlan) -> SortKey:
     return (
         len(plan.faults),
         len(plan.savepoints),
-        sum(len(one.widths) for one in plan.rescales),
+        sum(len(rescale.widths) for rescale in plan.rescales),
         sum(len(vertex.operators) for vertex in job.vertices),
         sum(vertex.parallelism for vertex in job.vertices),
         len(job.edges),
@@ -150,8 +150,10 @@ def _with_job(plan: TrialPlan, job: JobPlan) -> TrialPlan:
     checkpoints = msgspec.structs.replace(plan.checkpoints, initiators=fitting)
     names = [vertex.name for vertex in job.vertices]
     rescales = tuple(
-        msgspec.structs.replace(one, widths={name: w for name, w in one.widths.items() if name in names})
-        for one in plan.rescales
+        msgspec.structs.replace(
+            rescale, widths={name: w for name, w in rescale.widths.items() if name in names}
+        )
+        for rescale in plan.rescales
     )
     fixed = tuple(name for name in plan.deployment.fixed_vertices if name in names)
     deployment = msgspec.structs.replace(plan.deployment, fixed_vertices=fixed)
@@ -176,14 +178,14 @@ def drop_savepoints(plan: TrialPlan) -> Iterator[TrialPlan]:
     asked = plan.savepoints
     for index in range(len(asked)):
         yield msgspec.structs.replace(plan, savepoints=asked[:index] + asked[index + 1 :])
-    for index, one in enumerate(asked):
+    for index, entry in enumerate(asked):
         calm = [
-            msgspec.structs.replace(one, stop=False, claim=False),
-            msgspec.structs.replace(one, delay_ms=0),
+            msgspec.structs.replace(entry, stop=False, claim=False),
+            msgspec.structs.replace(entry, delay_ms=0),
         ]
-        calm += [msgspec.structs.replace(one, claim=False)] if one.claim else []
-        earlier = down_from(one.after_checkpoints, 0)
-        calm += [msgspec.structs.replace(one, after_checkpoints=number) for number in earlier]
+        calm += [msgspec.structs.replace(entry, claim=False)] if entry.claim else []
+        earlier = down_from(entry.after_checkpoints, 0)
+        calm += [msgspec.structs.replace(entry, after_checkpoints=number) for number in earlier]
         for simpler in calm:
             yield msgspec.structs.replace(plan, savepoints=(*asked[:index], simpler, *asked[index + 1 :]))
 
@@ -191,13 +193,13 @@ def drop_savepoints(plan: TrialPlan) -> Iterator[TrialPlan]:
 def drop_rescales(plan: TrialPlan) -> Iterator[TrialPlan]:
     """Propose fewer rescales, then each one of fewer vertices, and to a smaller parallelism."""
     asked = plan.rescales
-    for index, one in enumerate(asked):
+    for index, entry in enumerate(asked):
         yield msgspec.structs.replace(plan, rescales=asked[:index] + asked[index + 1 :])
-        for name, width in one.widths.items():
-            fewer = {other: kept for other, kept in one.widths.items() if other != name}
-            proposals = [fewer, *({**one.widths, name: less} for less in down_from(width, 1))]
+        for name, width in entry.widths.items():
+            fewer = {other: kept for other, kept in entry.widths.items() if other != name}
+            proposals = [fewer, *({**entry.widths, name: less} for less in down_from(width, 1))]
             for widths in proposals:
-                changed = msgspec.structs.replace(one, widths=widths)
+                changed = msgspec.structs.replace(entry, widths=widths)
                 with contextlib.suppress(ValueError):  # the ends of a forward edge must be equally wide
                     yield msgspec.structs.replace(
                         plan, rescales=(*asked[:index], changed, *asked[index + 1 :])
@@ -420,7 +422,7 @@ def retarget(plan: TrialPlan, before: JobView, now: JobView) -> TrialPlan | None
     def existing(name: str) -> str:
         if name in now.by_name:
             return name
-        left = [one.name for one in now.subtasks if one.is_like(before.by_name[name])]
+        left = [subtask.name for subtask in now.subtasks if subtask.is_like(before.by_name[name])]
         return left[-1] if left else name
 
     changed = tuple(scheduled.renamed(existing) for scheduled in plan.faults)

@@ -28,7 +28,7 @@ def without_an_operator(job: JobPlan) -> Iterator[JobPlan]:
     """Propose the job without each chained operator in turn."""
     for vertex in job.vertices:
         for operator in vertex.then:
-            shorter = tuple(one for one in vertex.then if one is not operator)
+            shorter = tuple(chained for chained in vertex.then if chained is not operator)
             yield from _valid(job, _with_vertex(job, vertex, then=shorter), job.edges)
 
 

@@ -25,7 +25,7 @@ def trace_requested_cuts(run: ReportedRun, wanted: tuple[Wanted, ...], trust: bo
     if not wanted:
         return
     require_kept(run, wanted)
-    for trial in dict.fromkeys(one.trial for one in wanted):
+    for trial in dict.fromkeys(request.trial for request in wanted):
         if not are_traced(run.directory, trial):
             if not trust:
                 require_named(code_of(run.details[trial].plan, _system_of(run)), (), str(run.directory))
@@ -40,7 +40,7 @@ def trace_cuts_shown(run: ReportedRun, console: Console, trust: bool = False) ->
     from barrier_tck.harness.campaign.message_traces import are_traced
     from barrier_tck.reports.cuts import shown_by_default
 
-    for trial in dict.fromkeys(one.trial for one in shown_by_default(run)):
+    for trial in dict.fromkeys(request.trial for request in shown_by_default(run)):
         known = trust or not any(code_of(run.details[trial].plan, _system_of(run)))
         if known and not are_traced(run.directory, trial):
             try:

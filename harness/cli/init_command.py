@@ -89,7 +89,8 @@ def _list(console: VerdictConsole, as_json: bool) -> None:
         {
             "skeletons": list(SKELETONS),
             "campaigns": {
-                name: {"system": one.system, "about": one.description} for name, one in campaigns.items()
+                name: {"system": entry.system, "about": entry.description}
+                for name, entry in campaigns.items()
             },
         },
     )

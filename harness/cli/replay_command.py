@@ -105,11 +105,11 @@ def replay(
             check_plan(source.plan, deployed, str(source.path))
         start(deployed, ClusterSection(name=cluster) if cluster is not None else None)
         for source in sources:
-            one = replaying.replay(source, deployed)
-            replayed.append(one)
-            _print_replayed(console, one)
+            result = replaying.replay(source, deployed)
+            replayed.append(result)
+            _print_replayed(console, result)
     verdict = replaying.worst_verdict(replayed)
-    same = all(one.same_verdict for one in replayed)
+    same = all(result.same_verdict for result in replayed)
     emit(
         as_json,
         {
@@ -117,18 +117,18 @@ def replay(
             "same_verdict": same,
             "replayed": [
                 {
-                    "plan": str(one.source.path),
-                    "verdict": one.record.verdict.value,
-                    "same_verdict": one.same_verdict,
-                    "trace_digest": one.record.trace_digest,
-                    "invalid": [f.checker for f in one.record.findings if f.verdict is Verdict.INVALID],
+                    "plan": str(entry.source.path),
+                    "verdict": entry.record.verdict.value,
+                    "same_verdict": entry.same_verdict,
+                    "trace_digest": entry.record.trace_digest,
+                    "invalid": [f.checker for f in entry.record.findings if f.verdict is Verdict.INVALID],
                     "findings": [
                         msgspec.to_builtins(msgspec.structs.replace(finding, details={}))
-                        for finding in one.record.findings
+                        for finding in entry.record.findings
                         if finding.verdict is not Verdict.VALID
                     ],
                 }
-                for one in replayed
+                for entry in replayed
             ],
         },
     )
@@ -149,11 +149,11 @@ def _given(
         yield UntrustedCode("patch", digest_of(read_text(patch)))
 
 
-def _print_replayed(console: Console, one: Replayed) -> None:
+def _print_replayed(console: Console, result: Replayed) -> None:
     """Print one replayed plan: verdict, trace, and what was found."""
-    record, recorded = one.record, one.source.recorded
+    record, recorded = result.record, result.source.recorded
     was = f" (recorded: {recorded.verdict.value})" if recorded is not None else ""
-    console.print(f"{one.source.path}: {record.verdict.value}{was}", markup=False)
+    console.print(f"{result.source.path}: {record.verdict.value}{was}", markup=False)
     if record.trace_digest is not None:
         compared = "the same as recorded" if recorded is not None else "the same in both runs"
         console.print(f"  trace {record.trace_digest[:16]}, {compared}", markup=False)

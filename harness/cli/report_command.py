@@ -59,8 +59,8 @@ def report(
     paths = write_reports(run, wanted)
     print_run(run, console)
     console.print(f"report: {paths.html}")
-    for one in wanted:
-        console.print(f"cut: {path / one.page}")
+    for request in wanted:
+        console.print(f"cut: {path / request.page}")
     emit(
         as_json,
         {

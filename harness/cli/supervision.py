@@ -51,7 +51,7 @@ def supervised(work: Callable[[], int], without_a_code: Callable[[str], int]) ->
         status = _wait_for(child)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    code = _heard(reader)
+    code = _received_code(reader)
     return without_a_code(_how_it_ended(status)) if code is None else code
 
 
@@ -83,7 +83,7 @@ def _wait_for(child: int) -> int:
             os.kill(child, came.si_signo)
 
 
-def _heard(reader: int) -> int | None:
+def _received_code(reader: int) -> int | None:
     """Return the code that the child reported, if it did; other processes may still hold the pipe open."""
     os.set_blocking(reader, False)
     try:

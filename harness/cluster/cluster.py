@@ -242,7 +242,7 @@ class Cluster(abc.ABC):
             pid = self._pid_of_worker(worker)
             if pid is not None:
                 found += executors_of(pid, worker, self.worker_host(worker))
-        return tuple(one for one in found if application in (None, one.application))
+        return tuple(entry for entry in found if application in (None, entry.application))
 
     def wait_for_executors(
         self, count: int, timeout_s: float = 30.0, application: str | None = None

@@ -62,19 +62,22 @@ def draw_storage_faults(
     kinds: Sequence[FaultKind],
     exposed: Collection[TargetKind],
     fewest: int,
-    room: int,
+    faults_max: int,
 ) -> tuple[ScheduledFault, ...]:
-    """Draw a schedule around one fault of copies, of ``fewest`` to ``room`` faults; nothing if none can be shown."""
+    """Draw a schedule around one fault of copies, of ``fewest`` to ``faults_max`` faults; nothing if none can be
+    shown."""
     killers = _killers(exposed)
-    fitting = [kind for kind in kinds if can_be_shown(kind, job) and _room_for(kind, job, killers) <= room]
+    fitting = [
+        kind for kind in kinds if can_be_shown(kind, job) and _least_faults(kind, job, killers) <= faults_max
+    ]
     if not fitting:
         return ()
     kind = draw(st.sampled_from(fitting))
     subtask = draw(st.sampled_from(_sure_of_state(job, job.hit_by(kind))))
     if _hit_of(kind).damage is None:
-        again = room > 1 and (fewest > 1 or chance(draw, _AGAIN_PER_MILLE))
-        return _refused_writes(draw, job, kind, subtask, killers if again else (), exposed, room)
-    return _damaged_copies(draw, job, kind, subtask, killers, room)
+        again = faults_max > 1 and (fewest > 1 or chance(draw, _AGAIN_PER_MILLE))
+        return _refused_writes(draw, job, kind, subtask, killers if again else (), exposed, faults_max)
+    return _damaged_copies(draw, job, kind, subtask, killers, faults_max)
 
 
 def draw_storage_faults_of_kinds(
@@ -100,7 +103,7 @@ def _killers(exposed: Collection[TargetKind]) -> tuple[FaultKind, ...]:
     )
 
 
-def _room_for(kind: FaultKind, job: DrawnJob, killers: Sequence[FaultKind]) -> float:
+def _least_faults(kind: FaultKind, job: DrawnJob, killers: Sequence[FaultKind]) -> float:
     """Return how many faults are needed to show one of a kind: damage needs a restore, too."""
     hit = _hit_of(kind)
     if hit.damage is None:
@@ -165,12 +168,17 @@ def _kill(draw: st.DrawFn, killers: Sequence[FaultKind], subtask: str, trigger: 
 
 
 def _damaged_copies(
-    draw: st.DrawFn, job: DrawnJob, kind: FaultKind, subtask: str, killers: Sequence[FaultKind], room: int
+    draw: st.DrawFn,
+    job: DrawnJob,
+    kind: FaultKind,
+    subtask: str,
+    killers: Sequence[FaultKind],
+    faults_max: int,
 ) -> tuple[ScheduledFault, ...]:
     hit = _hit_of(kind)
     first = _before_the_restore(draw, job, hit, killers)
     harm = [_one(draw, job, kind, subtask)]
-    left = room - len(first) - len(harm)
+    left = faults_max - len(first) - len(harm)
     if hit.place is CopyPlace.LOCAL:
         return (*first, *harm, *_kills_in_the_restore(draw, job, killers, left))
     if left > 0 and job.plan.local_recovery and chance(draw, _AGAIN_PER_MILLE):
@@ -195,11 +203,11 @@ def _before_the_restore(
 
 
 def _kills_in_the_restore(
-    draw: st.DrawFn, job: DrawnJob, killers: Sequence[FaultKind], room: int
+    draw: st.DrawFn, job: DrawnJob, killers: Sequence[FaultKind], faults_max: int
 ) -> list[ScheduledFault]:
     """Draw at most one kill while copies are restored: at that moment they are damaged, repaired, or half read."""
     passing = [(point, name) for point in _IN_A_RESTORE for name in job.view.passing(point)]
-    if room < 1 or not passing or not chance(draw, _AGAIN_PER_MILLE):
+    if faults_max < 1 or not passing or not chance(draw, _AGAIN_PER_MILLE):
         return []
     point, subtask = draw(st.sampled_from(passing))
     return [_kill(draw, killers, subtask, After(point, subtask))]
@@ -215,7 +223,7 @@ def _refused_writes(
     subtask: str,
     killers: Sequence[FaultKind],
     exposed: Collection[TargetKind],
-    room: int,
+    faults_max: int,
 ) -> tuple[ScheduledFault, ...]:
     """Draw refused writes for checkpoints that are still to come, and a kill when those are over, or declines that
     come twice; or refuse the writes of too many checkpoints.
@@ -226,7 +234,7 @@ def _refused_writes(
     too_many = _too_many_refusals(draw, job, kind, refusal)
     if too_many is not None:
         return (too_many,)
-    declines = _repeated_declines(draw, job, kind, refusal, exposed) if room > 1 else ()
+    declines = _repeated_declines(draw, job, kind, refusal, exposed) if faults_max > 1 else ()
     if declines or not killers or job.plan.checkpoints.max_concurrent > 1:
         return declines or (refusal,)
     sink = draw(st.sampled_from(job.committing))

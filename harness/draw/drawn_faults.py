@@ -185,7 +185,7 @@ def _possible_points(
     return tuple(
         point
         for point in ranges.points
-        if any(_passes_left(point, one, job, before) for one in _passing(point, job, before))
+        if any(_passes_left(point, subtask, job, before) for subtask in _passing(point, job, before))
     )
 
 
@@ -193,7 +193,9 @@ def _standing(
     point: ProtocolPoint, job: DrawnJob, before: Sequence[ScheduledFault]
 ) -> tuple[str | None, ...]:
     """Return who is sure to be alive and to pass a point (None: the coordinator)."""
-    return tuple(one for one in _passing(point, job, before) if _passes_left(point, one, job, before))
+    return tuple(
+        subtask for subtask in _passing(point, job, before) if _passes_left(point, subtask, job, before)
+    )
 
 
 def _passing(point: ProtocolPoint, job: DrawnJob, before: Sequence[ScheduledFault]) -> tuple[str | None, ...]:

@@ -35,7 +35,7 @@ class DrawnJob:
     def batches(self) -> int | None:
         """Return how many batches the longest source is certain to have; None if the system does not count batches."""
         passes = [subtask.passes for subtask in self.view.subtasks]
-        counts = [one.get(ProtocolPoint.RECORDS_PROCESSED) for one in passes]
+        counts = [entry.get(ProtocolPoint.RECORDS_PROCESSED) for entry in passes]
         return max((count for count in counts if count is not None), default=None)
 
     @property

@@ -50,7 +50,9 @@ def draw_lost_executor(draw: st.DrawFn, view: JobView, others: Sequence[Schedule
     """
     sink = draw(st.sampled_from(view.in_role(Role.SINK)))
     timed = any(isinstance(other.trigger, At) for other in others)
-    able = [one for one in _TRIGGERS if not (timed and one.point is ProtocolPoint.ATTEMPT_RUNNING)]
+    able = [
+        trigger for trigger in _TRIGGERS if not (timed and trigger.point is ProtocolPoint.ATTEMPT_RUNNING)
+    ]
     if sink in view.passing(ProtocolPoint.SNAPSHOT_TAKEN):
         able.append(After(ProtocolPoint.SNAPSHOT_TAKEN, sink))
     return ScheduledFault(LOST.fault.drawn(DrawnChoices(draw), Aim(sink)), draw(st.sampled_from(able)))

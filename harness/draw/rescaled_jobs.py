@@ -36,26 +36,28 @@ def with_rescales(draw: st.DrawFn, profile: Profile, plan: TrialPlan) -> TrialPl
         widths: dict[str, int] = {}
         for names in together:
             if chance(draw, _RESCALED_PER_MILLE):
-                room = _room_for(names, jobs[-1].at_widths(widths), ranges.rescaled_subtasks_max)
+                subtasks_left = _subtasks_left(
+                    names, jobs[-1].at_widths(widths), ranges.rescaled_subtasks_max
+                )
                 before = [job.vertex(names[0]).parallelism for job in jobs]
-                most = min(groups, room, ranges.rescaled_width_max)
-                widths |= dict.fromkeys(names, _width(draw, before, min(room, groups), groups, most))
+                most = min(groups, subtasks_left, ranges.rescaled_width_max)
+                widths |= dict.fromkeys(names, _width(draw, before, min(subtasks_left, groups), groups, most))
         jobs.append(jobs[-1].at_widths(widths))
         rescales.append(RescalePlan(widths))
     return msgspec.structs.replace(plan, rescales=tuple(rescales))
 
 
-def _room_for(names: Sequence[str], job: JobPlan, subtasks_max: int) -> int:
+def _subtasks_left(names: Sequence[str], job: JobPlan, subtasks_max: int) -> int:
     """Return how wide vertices may become together. Where the job has too many subtasks already: 1."""
     others = len(job.subtasks) - sum(job.vertex(name).parallelism for name in names)
     return max(1, (subtasks_max - others) // len(names))
 
 
-def _width(draw: st.DrawFn, before: Sequence[int], room: int, groups: int, most: int) -> int:
+def _width(draw: st.DrawFn, before: Sequence[int], subtasks_left: int, groups: int, most: int) -> int:
     """Draw a width: that of before the last stop, as many as there are key groups, or any."""
-    if len(before) > 1 and before[-2] <= room and chance(draw, _BACK_PER_MILLE):
+    if len(before) > 1 and before[-2] <= subtasks_left and chance(draw, _BACK_PER_MILLE):
         return before[-2]
-    if groups <= room and chance(draw, _MOST_PER_MILLE):
+    if groups <= subtasks_left and chance(draw, _MOST_PER_MILLE):
         return groups
     return between(draw, (1, most))
 

@@ -57,7 +57,7 @@ def in_time(plan: TrialPlan) -> TrialPlan:
     needed_ms = _needed_ms(plan, slow_batch_ms=0)
     if few:
         jobs = [plan.after_stops(stops) for stops in range(len(plan.rescales) + 1)]
-        needed_ms = max(_needed_ms(one, plan.deployment.slow_batch_ms) for one in jobs)
+        needed_ms = max(_needed_ms(job, plan.deployment.slow_batch_ms) for job in jobs)
     if needed_ms > max(checkpoints.timeout_ms, plan.limits.progress_ms // 2):
         return msgspec.structs.replace(
             plan,

@@ -72,7 +72,9 @@ class TrialContext:
     @property
     def every_subtask(self) -> tuple[str, ...]:
         """Return the subtasks of all jobs of the trial."""
-        return tuple(dict.fromkeys((*self.subtasks, *(one for job in self.later_jobs for one in job.names))))
+        return tuple(
+            dict.fromkeys((*self.subtasks, *(name for job in self.later_jobs for name in job.names)))
+        )
 
     @property
     def planned_faults(self) -> tuple[ScheduledFault, ...]:

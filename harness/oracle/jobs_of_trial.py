@@ -34,7 +34,7 @@ class JobsOfTrial:
     of: Mapping[int, int]
     """Attempt -> the number of its job, 0 for the first."""
 
-    def meant(self, number: int) -> TrialPlan:
+    def plan_of(self, number: int) -> TrialPlan:
         """Return the plan with one of the jobs, as parallel as it is if no slot is missing."""
         return self.planned.after_stops(self.jobs[number].stops)
 
@@ -42,7 +42,7 @@ class JobsOfTrial:
     def plans(self) -> tuple[TrialPlan, ...]:
         """The plan with each of the jobs; the plan's job must be filled in."""
         return tuple(
-            self.meant(number).at_widths(job.narrowed) if job.narrowed else self.meant(number)
+            self.plan_of(number).at_widths(job.narrowed) if job.narrowed else self.plan_of(number)
             for number, job in enumerate(self.jobs)
         )
 

@@ -313,7 +313,7 @@ class TrialPlan(Bounded, frozen=True, forbid_unknown_fields=True):
         """Return the plan with the job that runs after so many stops with a savepoint; its job must be filled in."""
         if not self.job.vertices or not self.rescales or not stops:
             return self
-        widths = {name: width for one in self.rescales[:stops] for name, width in one.widths.items()}
+        widths = {name: width for stop in self.rescales[:stops] for name, width in stop.widths.items()}
         return self.at_widths(widths)
 
     def at_widths(self, widths: Mapping[str, int]) -> TrialPlan:
@@ -371,8 +371,8 @@ def _problem_of_rescales(rescales: tuple[RescalePlan, ...], job: JobPlan) -> str
     """Say what cannot be rescaled as a plan says; None if everything can."""
     names = [vertex.name for vertex in job.vertices]
     broadcast_to = dict.fromkeys(edge.target for edge in job.edges if edge.by is Spread.BROADCAST)
-    for number, one in enumerate(rescales if names else (), start=1):
-        for name, width in one.widths.items():
+    for number, entry in enumerate(rescales if names else (), start=1):
+        for name, width in entry.widths.items():
             if name not in names:
                 return f"rescales: there is no vertex {name!r} in the job"
             if name in broadcast_to and width != job.vertex(name).parallelism:

@@ -78,4 +78,4 @@ TraceEvent = Sent | Taken | CutTaken | InFlightKept
 
 def in_order(trace_events: Iterable[TraceEvent]) -> tuple[TraceEvent, ...]:
     """Return passages by attempt and time; those of one subtask stay in the order in which it noted them."""
-    return tuple(sorted(trace_events, key=lambda one: (one.attempt, one.at_ms)))
+    return tuple(sorted(trace_events, key=lambda entry: (entry.attempt, entry.at_ms)))

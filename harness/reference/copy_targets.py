@@ -77,7 +77,7 @@ class LocalCopies:
         if not found:
             raise TargetGone(f"no host has a local copy of {self.subtask}")
         hit = [self._damage_if_there(host, copy, damage) for host, copy in found]
-        self._hit = [one for one in hit if one is not None]
+        self._hit = [entry for entry in hit if entry is not None]
         if not self._hit:
             raise TargetGone(f"every local copy of {self.subtask} was removed before it could be damaged")
 

@@ -144,7 +144,7 @@ class HdfsService(StorageService):
         if strike is None:
             return
         node.die(strike)
-        other = next(one for one in self._name_nodes if one is not node)
+        other = next(entry for entry in self._name_nodes if entry is not node)
         if other.alive and self.choices.random() < 0.5:
             self._active = other
         raise requests.ConnectionError(f"{node.name} has died")
@@ -183,7 +183,11 @@ class HdfsService(StorageService):
         if not self._is_directory(path):
             raise _Refusal(_MISSING, f"File /{path} does not exist.")
         start = len(path) + 1 if path else 0
-        found = {one[start:]: "DIRECTORY" for one in self._directories if one and parent(one) == path}
+        found = {
+            directory[start:]: "DIRECTORY"
+            for directory in self._directories
+            if directory and parent(directory) == path
+        }
         for file in self.files.list_files(path):
             name, below, _ = file[start:].partition("/")
             found[name] = "DIRECTORY" if below else "FILE"
@@ -202,8 +206,8 @@ class HdfsService(StorageService):
         if query["recursive"] == "true":
             self.files.delete_tree(path)
             for kept in (self._blocks, self._directories):
-                for one in [each for each in kept if each == path or each.startswith(f"{path}/")]:
-                    del kept[one]
+                for entry in [each for each in kept if each == path or each.startswith(f"{path}/")]:
+                    del kept[entry]
         return b'{"boolean": true}'
 
     def _rename(self, path: str, query: Query) -> None:

@@ -36,7 +36,10 @@ def planned_savepoints(plan: TrialPlan) -> tuple[PlannedSavepoint, ...]:
 
 def is_claimed(plan: TrialPlan, directory: str) -> bool:
     """Return whether the job that is started from the savepoint in a directory takes it over."""
-    return any(one.claim and one.savepoint.directory == directory for one in planned_savepoints(plan))
+    return any(
+        savepoint.claim and savepoint.savepoint.directory == directory
+        for savepoint in planned_savepoints(plan)
+    )
 
 
 def started_from(config: JobConfig, plan: TrialPlan, directory: str | None) -> JobConfig:

@@ -56,7 +56,7 @@ class _Job:
     def __init__(self, graph: JobGraph) -> None:
         self.graph = graph
         self.subtasks = frozenset(str(subtask) for subtask in graph.subtasks)
-        self.waits = frozenset(one.vertex for one in graph.subtasks if len(graph.inputs_of(one)) > 1)
+        self.waits = frozenset(entry.vertex for entry in graph.subtasks if len(graph.inputs_of(entry)) > 1)
         """The vertices whose subtasks read several channels, and so may wait for barriers."""
 
 
@@ -68,7 +68,7 @@ class RunRecorder(JobObserver, ABC):
 
     def __init__(self, opener: CheckpointOpener, savepoints: Sequence[PlannedSavepoint] = ()) -> None:
         self._opener = opener
-        self._meant = _Job(opener.graph)
+        self._planned_job = _Job(opener.graph)
         """The job, as parallel as it is meant to be."""
         self._narrowed: int | None = None
         """The latest attempt that was narrower than that."""
@@ -84,7 +84,7 @@ class RunRecorder(JobObserver, ABC):
         self._attempts: list[_Attempt] = []
         self._stops: list[ops.JobStopped] = []
         """What is to be told when the job has been stopped with a savepoint."""
-        self._claimed = [one.savepoint.directory for one in savepoints if one.claim]
+        self._claimed = [savepoint.savepoint.directory for savepoint in savepoints if savepoint.claim]
         self._completions = 0
         self._wanted = list(savepoints)
         self._triggered: dict[int, tuple[int, float]] = {}
@@ -94,16 +94,16 @@ class RunRecorder(JobObserver, ABC):
 
     def rescaled(self, graph: JobGraph) -> None:
         """The job goes on from a savepoint, and with another parallelism."""
-        self._meant = _Job(graph)
+        self._planned_job = _Job(graph)
 
     @property
-    def meant(self) -> JobGraph:
-        """Return the job, as parallel as it is meant to be."""
-        return self._meant.graph
+    def planned_graph(self) -> JobGraph:
+        """Return the job with its planned parallelism."""
+        return self._planned_job.graph
 
     def _job_of(self, attempt: int) -> _Job:
-        """Return the job of an attempt; the one that is meant if nobody has told of the attempt."""
-        return self._jobs.get(attempt, self._meant)
+        """Return the job of an attempt; the planned one if the attempt was not reported."""
+        return self._jobs.get(attempt, self._planned_job)
 
     def _graph_of(self, attempt: int) -> JobGraph:
         return self._job_of(attempt).graph
@@ -125,12 +125,12 @@ class RunRecorder(JobObserver, ABC):
     def attempt_narrowed(self, attempt: int, slots: int, widths: Mapping[str, int]) -> None:
         """A deployment is about to begin that has fewer subtasks than the job is meant to have."""
         self._narrowed = attempt
-        self._jobs[attempt] = _Job(self.meant.at_widths(widths))
+        self._jobs[attempt] = _Job(self.planned_graph.at_widths(widths))
         self.note(ops.Narrowed(attempt, slots, dict(widths)))
 
     def attempt_started(self, attempt: int, restored_checkpoint: int | None) -> None:
         if self._narrowed != attempt:
-            self._jobs[attempt] = self._meant
+            self._jobs[attempt] = self._planned_job
         self._attempts.append(_Attempt(attempt, self.now_ms(), restored_checkpoint))
         self.note(ops.AttemptStarted(attempt, restored_checkpoint))
         seen = any(view.checkpoint == restored_checkpoint for view in self.views)
@@ -140,7 +140,7 @@ class RunRecorder(JobObserver, ABC):
     def attempt_running(self, attempt: int) -> None:
         self._attempt(attempt).running_at_ms = self.now_ms()
         self.note(ops.AttemptRunning(attempt))
-        self._ask_for_savepoints(completed=0)
+        self._request_savepoints(completed=0)
 
     def attempt_ended(self, attempt: int, cause: Cause, reason: str) -> None:
         began = [entry for entry in self._attempts if entry.attempt == attempt]
@@ -224,7 +224,7 @@ class RunRecorder(JobObserver, ABC):
         opened = self._opener.open(completed, self._graph_of(attempt))
         lacking = self._opener.lacking((*self.views, opened))
         self.views.append(msgspec.structs.replace(opened, lacking=lacking) if lacking else opened)
-        self._ask_for_savepoints(completed=1)
+        self._request_savepoints(completed=1)
 
     def checkpoint_aborted(self, checkpoint: int, attempt: int, cause: Cause, reason: str) -> None:
         self.note(ops.CheckpointAborted(checkpoint, attempt, reason_of(cause), reason))
@@ -260,15 +260,15 @@ class RunRecorder(JobObserver, ABC):
         self.end_reason = reason
         self.note(ops.JobCut(reason, detail))
 
-    def _ask_for_savepoints(self, completed: int) -> None:
+    def _request_savepoints(self, completed: int) -> None:
         """Ask for the planned savepoints whose time has come, each once."""
         self._completions += completed
         due = [wanted for wanted in self._wanted if wanted.after_checkpoints <= self._completions]
         self._wanted = [wanted for wanted in self._wanted if wanted not in due]
         for wanted in due:
-            self.ask_for(wanted.savepoint, wanted.delay_ms)
+            self.request_savepoint(wanted.savepoint, wanted.delay_ms)
 
-    def ask_for(self, savepoint: Savepoint, delay_ms: float) -> None:
+    def request_savepoint(self, savepoint: Savepoint, delay_ms: float) -> None:
         """Ask the coordinator for a savepoint, so many milliseconds from now, in the way of the world."""
         raise NotImplementedError(f"this world cannot ask for {savepoint} in {delay_ms} ms")
 

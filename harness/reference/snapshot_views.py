@@ -143,16 +143,16 @@ class CheckpointOpener:
 
     def _lists_of(self, part: SubtaskSnapshot) -> Iterator[StateView]:
         """Yield the lists that operators of a subtask keep without keys; one that has finished has them still."""
-        for one in part.operators:
-            kind = reference_kinds().get(self.kinds.get(one.operator, ""))
+        for operator in part.operators:
+            kind = reference_kinds().get(self.kinds.get(operator.operator, ""))
             if kind is None or kind.read_listed is None:
                 continue
-            for kept in one.lists or ():
+            for kept in operator.lists or ():
                 entries: dict[str, list[Any]] = {}
                 for entry in kept.entries:
                     key, value = kind.read_listed(entry)
                     entries.setdefault(_key_text([key]).decode(), []).append(value)
-                yield StateView(one.operator, str(part.subtask), kept.name, entries, keyed=False)
+                yield StateView(operator.operator, str(part.subtask), kept.name, entries, keyed=False)
 
     def _named(self, handle: StateHandle) -> NamedFile:
         """Return a state file as the checkpoint names it; one that cannot be read has no state to compare."""

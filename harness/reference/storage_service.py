@@ -80,8 +80,8 @@ class StorageService:
 
     def fate(self) -> Fate:
         """Return what becomes of a request that is made now; a dead server is the business of the model."""
-        for trouble, latency in self._late:
-            trouble.met = True
+        for fault, latency in self._late:
+            fault.met = True
             self._late_ms += latency.latency_ms
         if self._cuts:
             # What was under way when connections were closed had arrived, or had not.
@@ -95,7 +95,7 @@ class StorageService:
 
     def due(self, moment: UploadMoment) -> Strike | None:
         """Return what strikes at this moment of a request; it strikes once."""
-        strike = next((one for one in self._strikes if one.moment is moment), None)
+        strike = next((entry for entry in self._strikes if entry.moment is moment), None)
         if strike is not None:
             self._strikes.remove(strike)
             strike.met = True
@@ -128,22 +128,22 @@ class StorageService:
 
     def impair(self, impairment: Impairment) -> ServiceFault:
         """Disturb the connections with the service; raises TargetGone for what is not known here."""
-        trouble = ServiceFault()
+        fault = ServiceFault()
         if impairment.closes:
-            self._cuts.append(trouble)
+            self._cuts.append(fault)
         elif isinstance(impairment, Latency):
-            self._late.append((trouble, impairment))
+            self._late.append((fault, impairment))
         else:
             raise TargetGone(f"{self.name} suffers no {type(impairment).__name__}")
-        return trouble
+        return fault
 
-    def end(self, trouble: ServiceFault) -> None:
+    def end(self, fault: ServiceFault) -> None:
         """End a trouble; servers that it has killed start again. Harmless twice."""
-        trouble.in_force = False
-        self._strikes = [one for one in self._strikes if one.in_force]
-        self._refusals = [one for one in self._refusals if one.in_force]
-        self._cuts = [one for one in self._cuts if one.in_force]
-        self._late = [one for one in self._late if one[0].in_force]
+        fault.in_force = False
+        self._strikes = [strike for strike in self._strikes if strike.in_force]
+        self._refusals = [refusal for refusal in self._refusals if refusal.in_force]
+        self._cuts = [cut for cut in self._cuts if cut.in_force]
+        self._late = [late for late in self._late if late[0].in_force]
 
 
 class ThroughService(DelegatingFileSystem):
@@ -170,7 +170,7 @@ class ServiceTarget:
 
     def __init__(self, service: StorageService) -> None:
         self._service = service
-        self._trouble: ServiceFault | None = None
+        self._fault: ServiceFault | None = None
         self.link = _ServiceLink(service)
 
     @property
@@ -179,20 +179,20 @@ class ServiceTarget:
 
     def kill_in_upload(self, moment: UploadMoment) -> None:
         """Kill whoever serves the next upload at this moment of it."""
-        self._trouble = self._service.await_moment(moment)
+        self._fault = self._service.await_moment(moment)
 
     def is_dead(self) -> bool:
         """Return whether somebody was killed, and is dead."""
-        return self.has_struck() and self._trouble is not None and self._trouble.in_force
+        return self.has_struck() and self._fault is not None and self._fault.in_force
 
     def start_again(self) -> None:
         """Start who was killed, and wait for no upload."""
-        if self._trouble is not None:
-            self._service.end(self._trouble)
+        if self._fault is not None:
+            self._service.end(self._fault)
 
     def throttle(self) -> None:
         """Refuse every request."""
-        self._trouble = self._service.refuse()
+        self._fault = self._service.refuse()
 
     def has_throttled(self) -> bool:
         """Return whether a request was refused."""
@@ -204,7 +204,7 @@ class ServiceTarget:
 
     def has_struck(self) -> bool:
         """Return whether a request has met the fault."""
-        return self._trouble is not None and self._trouble.met
+        return self._fault is not None and self._fault.met
 
 
 class _ServiceLink:
@@ -212,18 +212,18 @@ class _ServiceLink:
 
     def __init__(self, service: StorageService) -> None:
         self._service = service
-        self._trouble: ServiceFault | None = None
+        self._fault: ServiceFault | None = None
 
     @property
     def description(self) -> str:
         return f"connections with {self._service.name}"
 
     def impair(self, impairment: Impairment) -> None:
-        self._trouble = self._service.impair(impairment)
+        self._fault = self._service.impair(impairment)
 
     def is_impaired(self) -> bool:
-        return self._trouble is not None and self._trouble.in_force
+        return self._fault is not None and self._fault.in_force
 
     def heal(self) -> None:
-        if self._trouble is not None:
-            self._service.end(self._trouble)
+        if self._fault is not None:
+            self._service.end(self._fault)

@@ -156,7 +156,9 @@ def lose_unsynced(journals: Path, root: Path, pids: Iterable[int]) -> int:
     found = [
         directory
         for pid in sorted(pids)
-        for directory in sorted(journals.glob(f"{pid}-*"), key=lambda one: -int(one.name.rpartition("-")[2]))
+        for directory in sorted(
+            journals.glob(f"{pid}-*"), key=lambda entry: -int(entry.name.rpartition("-")[2])
+        )
     ]
     return sum(_undo(directory, root) for directory in found)
 

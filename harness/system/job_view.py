@@ -152,7 +152,7 @@ class JobView(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def _connected(self) -> Mapping[str, tuple[str, ...]]:
-        groups: dict[str, tuple[str, ...]] = {one: (one,) for one in self.names}
+        groups: dict[str, tuple[str, ...]] = {name: (name,) for name in self.names}
         for sender, receiver in self.links:
             if groups[sender] is not groups[receiver]:
                 joined = groups[sender] + groups[receiver]

@@ -121,8 +121,8 @@ def least_names(edges: Iterable[tuple[str, str]]) -> dict[str, str]:
         return node
 
     for start, end in edges:
-        one, other = sorted((root(start), root(end)))
-        parents[other] = one
+        least, other = sorted((root(start), root(end)))
+        parents[other] = least
     return {node: root(node) for node in list(parents)}
 
 

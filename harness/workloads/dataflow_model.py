@@ -29,7 +29,7 @@ from barrier_tck.harness.workloads.records import Bag, Record, union
 def windows_of(job: JobPlan) -> tuple[str, ...]:
     """Return the operators of a job that hold records back."""
     operators = [operator for vertex in job.vertices for operator in vertex.operators]
-    return tuple(one.name for one in operators if kind_named(one.kind).holds_back is not None)
+    return tuple(entry.name for entry in operators if kind_named(entry.kind).holds_back is not None)
 
 
 def require_meaning(job: JobPlan) -> None:
@@ -108,7 +108,7 @@ class _Flow:
     def __init__(self, job: JobPlan, in_flight: OnEdges, waiting: Mapping[str, Bag]) -> None:
         self._job = job
         self._released = {
-            name: Counter({one: -times for one, times in bag.items()}) for name, bag in waiting.items()
+            name: Counter({entry: -times for entry, times in bag.items()}) for name, bag in waiting.items()
         }
         """Operator -> what it kept, without what waits in it; below 0 if that was not kept."""
         self._outputs: dict[str, list[tuple[str, int, int]]] = {vertex.name: [] for vertex in job.vertices}
@@ -121,7 +121,7 @@ class _Flow:
             self._connect(vertex, in_flight)
         operators = [operator for vertex in job.vertices for operator in vertex.operators]
         self._kept: dict[str, Bag] = {
-            one.name: Counter() for one in operators if kind_named(one.kind).state is not None
+            item.name: Counter() for item in operators if kind_named(item.kind).state is not None
         }
         self._emitted: dict[str, Bag] = {name: Counter() for name in self._kept}
         self._sunk: dict[str, Bag] = {vertex.name: Counter() for vertex in job.sinks}

@@ -58,4 +58,4 @@ def drawn_at(place: Place) -> tuple[OperatorKind, ...]:
         for kind in operator_kinds().values()
         if kind.drawn is not None and kind.drawn.place is place
     ]
-    return tuple(kind for *_, kind in sorted(found, key=lambda one: one[:2]))
+    return tuple(kind for *_, kind in sorted(found, key=lambda entry: entry[:2]))

@@ -75,7 +75,11 @@ class Lineage:
             for operator in vertex.operators:
                 kind = kind_named(operator.kind)
                 if operator.kind not in (SOURCE, SINK) and not kind.has_meaning:
-                    known = ", ".join(one.name for one in operator_kinds().values() if one.has_meaning)
+                    known = ", ".join(
+                        operator_kind.name
+                        for operator_kind in operator_kinds().values()
+                        if operator_kind.has_meaning
+                    )
                     return f"the operator {operator.name!r} is of kind {operator.kind!r}; known: {known}"
                 problem = kind.problem(operator)
                 if problem is not None:
@@ -93,7 +97,9 @@ class Lineage:
             return f"a window in the vertex {caught!r} is in a loop, which would end while records wait there"
         endless = endless_loop(job)
         if endless is not None:
-            ending = [one.name for one in operator_kinds().values() if one.has_meaning and one.ends_loops]
+            ending = [
+                entry.name for entry in operator_kinds().values() if entry.has_meaning and entry.ends_loops
+            ]
             return (
                 f"no operator of kind {' or '.join(map(repr, ending))} is in the loop of {endless!r}, so records would "
                 "go round for ever"
@@ -197,7 +203,7 @@ def _fan_in() -> Parts:
     sources = tuple(source(f"read{number}", 1) for number in range(11))
     vertices = (*sources, VertexPlan("keep", "keep", 2), VertexPlan("out", SINK, 1))
     return vertices, (
-        *(hashed(one.name, "keep") for one in sources),
+        *(hashed(entry.name, "keep") for entry in sources),
         EdgePlan("keep", "out", Spread.FORWARD),
     )
 

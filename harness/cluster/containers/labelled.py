@@ -30,10 +30,10 @@ def remove_cluster(client: Any, cluster: str) -> list[str]:
     with problems():
         remove(client, lambda label: label.partition(":")[0] == cluster)
         return [
-            f"{kind} {one.name}"
+            f"{kind} {entry.name}"
             for kind, found in _found(client)
-            for one in found
-            if _label(one).partition(":")[0] == cluster
+            for entry in found
+            if _label(entry).partition(":")[0] == cluster
         ]
 
 
@@ -41,12 +41,12 @@ def remove(client: Any, wanted: Any) -> list[str]:
     """Remove the containers and networks whose label is wanted, containers first; return their names."""
     removed = []
     for kind, found in _found(client):
-        for one in found:
-            if not wanted(_label(one)):
+        for entry in found:
+            if not wanted(_label(entry)):
                 continue
             with _gone_or_going():
-                one.remove(**({"force": True, "v": True} if kind == "container" else {}))
-                removed.append(str(one.name))
+                entry.remove(**({"force": True, "v": True} if kind == "container" else {}))
+                removed.append(str(entry.name))
     return removed
 
 
@@ -63,8 +63,8 @@ def _found(client: Any) -> Any:
     yield "network", client.networks.list(**only)
 
 
-def _label(one: Any) -> str:
-    labels = one.attrs.get("Labels") or one.attrs.get("Config", {}).get("Labels") or {}
+def _label(resource: Any) -> str:
+    labels = resource.attrs.get("Labels") or resource.attrs.get("Config", {}).get("Labels") or {}
     return str(labels[CLUSTER_LABEL])
 
 

@@ -59,7 +59,7 @@ def _profile(draw: st.DrawFn, profile: Profile) -> Profile:
     checkpoints are often incremental.
     """
     keyed, sinks = draw(st.sampled_from(((_NARROWER, _WIDE), (_NARROWER, _WIDE), (_WIDE, _NARROWER))))
-    older = tuple(one for one in profile.storage.on_unreadable if one == "older")
+    older = tuple(policy for policy in profile.storage.on_unreadable if policy == "older")
     counted = one_by_one(profile)
     return replace(
         counted,

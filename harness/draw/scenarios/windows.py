@@ -56,13 +56,13 @@ def _holding_back(name: str) -> list[OperatorKind]:
 
 
 def _with_kinds(job: JobPlan, windows: dict[str, tuple[OperatorKind, int]]) -> JobPlan:
-    def changed(one: OperatorT) -> OperatorT:
-        if one.name not in windows:
-            return one
-        kind, longest_ms = windows[one.name]
+    def changed(operator: OperatorT) -> OperatorT:
+        if operator.name not in windows:
+            return operator
+        kind, longest_ms = windows[operator.name]
         assert kind.holds_back is not None, "it holds records back"
-        parameters = {**one.parameters, kind.holds_back.parameter: longest_ms}
-        return msgspec.structs.replace(one, kind=kind.name, parameters=parameters)
+        parameters = {**operator.parameters, kind.holds_back.parameter: longest_ms}
+        return msgspec.structs.replace(operator, kind=kind.name, parameters=parameters)
 
     vertices = (
         msgspec.structs.replace(changed(vertex), then=tuple(map(changed, vertex.then)))

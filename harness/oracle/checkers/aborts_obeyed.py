@@ -113,7 +113,9 @@ def _due(context: TrialContext) -> Iterator[tuple[Part, float, float]]:
             due_ms = life.ended_ms + within_ms
             if due_ms >= min(attempt.ended_ms, over_ms):
                 continue
-            if any(one.refused is None and one.overlaps(life.ended_ms, due_ms) for one in held_up):
+            if any(
+                obstacle.refused is None and obstacle.overlaps(life.ended_ms, due_ms) for obstacle in held_up
+            ):
                 continue
             yield from (
                 ((life.number, attempt.number, subtask), life.ended_ms, due_ms)

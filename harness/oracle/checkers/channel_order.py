@@ -108,7 +108,7 @@ class ChannelOrder(StandardChecker):
         seen, examples = 0, list[str]()
         for view in ancestors(context.history, last):
             job = context.plan_of(view.attempt).job
-            stateful = [one.name for one in job.vertices if keeps_by_key(one)]
+            stateful = [vertex.name for vertex in job.vertices if keeps_by_key(vertex)]
             for channel in view.in_flight:
                 if channel.receiver.rpartition("[")[0] not in stateful:
                     continue

@@ -67,9 +67,9 @@ def _problems(attempt: AttemptLife, checkpoints: CheckpointPlan, slack_ms: float
     for life, in_flight, ended in _triggers(attempt):
         at = f"at {life.triggered_ms:g} ms checkpoint {life.number} was triggered"
         if len(in_flight) > checkpoints.max_concurrent:
-            numbers = ", ".join(str(one.number) for one in in_flight)
+            numbers = ", ".join(str(pending.number) for pending in in_flight)
             yield f"{at} while {numbers} were in flight; at most {checkpoints.max_concurrent} may be (BAR-4)"
-        last_ms = max((one.ended_ms or 0.0 for one in ended), default=None)
+        last_ms = max((entry.ended_ms or 0.0 for entry in ended), default=None)
         pause_ms = checkpoints.min_pause_ms if last_ms is None else life.triggered_ms - last_ms
         if pause_ms < checkpoints.min_pause_ms - slack_ms and not life.final:
             yield f"{at} {pause_ms:g} ms after the last end, but the least pause is {checkpoints.min_pause_ms} (BAR-4)"
@@ -81,7 +81,7 @@ def _problems(attempt: AttemptLife, checkpoints: CheckpointPlan, slack_ms: float
 def _too_soon(attempt: AttemptLife, interval_ms: int) -> Iterator[str]:
     """Yield the triggers before the interval was over. The start of an attempt counts as a trigger."""
     last_ms = attempt.running_ms
-    for life in [one for one in attempt.checkpoints if one.savepoint is None]:
+    for life in [checkpoint for checkpoint in attempt.checkpoints if checkpoint.savepoint is None]:
         if last_ms is not None and life.triggered_ms < last_ms + interval_ms - ROUNDING_MS and not life.final:
             yield (
                 f"at {life.triggered_ms:g} ms checkpoint {life.number} was triggered "
@@ -99,7 +99,7 @@ def _triggers(
     """
     in_flight: list[CheckpointLife] = []
     ended: list[CheckpointLife] = []
-    for life in [one for one in attempt.checkpoints if one.savepoint is None]:
-        ended += [one for one in in_flight if one.ended_before(life)]
-        in_flight = [*(one for one in in_flight if not one.ended_before(life)), life]
+    for life in [checkpoint for checkpoint in attempt.checkpoints if checkpoint.savepoint is None]:
+        ended += [entry for entry in in_flight if entry.ended_before(life)]
+        in_flight = [*(pending for pending in in_flight if not pending.ended_before(life)), life]
         yield life, in_flight, ended

@@ -103,10 +103,10 @@ class Conservation(StandardChecker):
     def _under_way(self, view: SnapshotView) -> Iterator[Row]:
         """Yield the rows in the channels that do not lead to a sink: what sinks are sent is a copy."""
         job = self._input.plan.job
-        for one in view.in_flight:
-            edge = edge_of(job, one)
+        for channel in view.in_flight:
+            edge = edge_of(job, channel)
             if edge is not None and job.vertex(edge.target).kind != SINK:
-                yield from one.rows
+                yield from channel.rows
 
     @staticmethod
     def _lost(held: Mapping[str, int], under_way: list[Row], accounts: int) -> Iterator[str]:

@@ -96,7 +96,7 @@ class ConsistentCut(StandardChecker):
                 continue
             judged += 1
             problems += [f"checkpoint {number}: {problem}" for problem in _unasked(run, view, context)]
-            messages += sum(len(one.rows) for one in view.in_flight)
+            messages += sum(len(channel.rows) for channel in view.in_flight)
             problems += [f"checkpoint {number}: {problem}" for problem in run.problems_of(view)]
         counts = {"checkpoints": judged, "messages": messages, "violations": len(problems)}
         if context.plan.checkpoints.protocol == "chandy_lamport":
@@ -143,9 +143,9 @@ class _Run:
         self._processes = tuple(logs)
         self._channels: dict[str, _Channel] = {}
         self._disorder: list[str] = []
-        for one in restored.in_flight if restored is not None else ():
-            name = _channel_name(one.sender, one.receiver, one.edge)
-            rows = [_encode(row).decode() for row in one.rows]
+        for channel in restored.in_flight if restored is not None else ():
+            name = _channel_name(channel.sender, channel.receiver, channel.edge)
+            rows = [_encode(row).decode() for row in channel.rows]
             self._channels[name] = _Channel(rows, [{} for _ in rows], len(rows))
         self._at_end: dict[str, _Cut] = {}
         """Where each process stood in the end."""
@@ -189,8 +189,8 @@ class _Run:
     def _cut_now(self, process: str, clock: Clock) -> _Cut:
         return _Cut(
             dict(clock),
-            {name: len(one.rows) for name, one in self._channels.items() if _sender(name) == process},
-            {name: one.taken for name, one in self._channels.items() if _receiver(name) == process},
+            {name: len(item.rows) for name, item in self._channels.items() if _sender(name) == process},
+            {name: entry.taken for name, entry in self._channels.items() if _receiver(name) == process},
         )
 
     @staticmethod
@@ -209,7 +209,7 @@ class _Run:
         """Yield what is wrong with one snapshot."""
         yield from self._disorder
         # A process that has finished does nothing any more: every cut passes behind all that it did (BAR-6).
-        finished = {one: self._at_end[one] for one in view.finished if one in self._at_end}
+        finished = {subtask: self._at_end[subtask] for subtask in view.finished if subtask in self._at_end}
         cuts = finished | self.cuts[view.checkpoint]
         missing = [process for process in self._processes if process not in cuts]
         if missing:
@@ -226,8 +226,10 @@ class _Run:
 
     def _channel_problems(self, view: SnapshotView, cuts: Mapping[str, _Cut]) -> Iterator[str]:
         stored = {
-            _channel_name(one.sender, one.receiver, one.edge): [_encode(row).decode() for row in one.rows]
-            for one in view.in_flight
+            _channel_name(entry.sender, entry.receiver, entry.edge): [
+                _encode(row).decode() for row in entry.rows
+            ]
+            for entry in view.in_flight
         }
         for name in dict.fromkeys((*self._channels, *stored)):
             channel = self._channels.get(name, _Channel())

@@ -162,7 +162,7 @@ class Dataflow(StandardChecker):
             or context.plan.checkpoints.records_all
             or context.plan.job.loops
         ):
-            counts[IN_FLIGHT] = sum(len(one.rows) for view in opened.judged for one in view.in_flight)
+            counts[IN_FLIGHT] = sum(len(channel.rows) for view in opened.judged for channel in view.in_flight)
             counts[REPLAYED] = judge.replayed.compared
         if not self._exact:
             counts[DUPLICATED] = judge.duplicates
@@ -385,7 +385,7 @@ class _Judge:
 
     def _ancestors(self, view: SnapshotView) -> list[tuple[SnapshotView, JobPlan]]:
         found = ancestors(self.context.history, view.attempt)
-        return [(one, self.context.plan_of(one.attempt).job) for one in found]
+        return [(entry, self.context.plan_of(entry.attempt).job) for entry in found]
 
     def _is_whole(self, view: SnapshotView) -> bool:
         return not list(misplaced(view, self.input.extents, self.input.start_offset))
@@ -466,7 +466,7 @@ class _Judge:
     @cached_property
     def _apart(self) -> tuple[str, ...]:
         """The operators whose state another checker judges."""
-        operators = [one for vertex in self.context.plan.job.vertices for one in vertex.operators]
+        operators = [entry for vertex in self.context.plan.job.vertices for entry in vertex.operators]
         return tuple(operator.name for operator in operators if kind_named(operator.kind).judged_apart)
 
     # --- what is due ----------------------------------------------------------------------------------------
@@ -528,7 +528,11 @@ class _Judge:
         """Sink subtask -> vertex, as the system says or else as in the plan."""
         jobs, plan = (self.context.job, *self.context.later_jobs), self.context.plan.job
         vertices = {
-            one.name: one.vertex for job in jobs if job is not None for one in job.subtasks if one.vertex
+            entry.name: entry.vertex
+            for job in jobs
+            if job is not None
+            for entry in job.subtasks
+            if entry.vertex
         }
         return vertices or {subtask: vertex.name for vertex in plan.sinks for subtask in vertex.subtasks}
 

@@ -73,7 +73,7 @@ class FailuresExplained(StandardChecker):
                 failed += 1
                 longest = longest_ms(plan, life.final, read.get(attempt.number))
                 slow = life.failed is Reason.EXPIRED and longest >= timeout_ms
-                if not slow and not any(one.explains(life) for one in causes):
+                if not slow and not any(cause.explains(life) for cause in causes):
                     problems.append(_described(life, context))
         repeatable = Capability.DETERMINISTIC_REPLAY.name in context.capabilities
         counts = {"failed": failed, "unexplained": len(problems)}

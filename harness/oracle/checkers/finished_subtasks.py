@@ -160,7 +160,11 @@ class FinishedSubtasks(StandardChecker):
             links = job.links if job is not None else ()
             attempt = attempts.get(view.attempt or 0, _Attempt())
             found = [
-                *(f"{one}, which had never finished" for one in view.finished if one not in attempt.finished),
+                *(
+                    f"{subtask}, which had never finished"
+                    for subtask in view.finished
+                    if subtask not in attempt.finished
+                ),
                 *(
                     f"{receiver}, although {sender} before it had not finished"
                     for sender, receiver in links
@@ -169,9 +173,9 @@ class FinishedSubtasks(StandardChecker):
             ]
             yield from (f"checkpoint {number} counts as finished {what}" for what in found)
             yield from (
-                f"checkpoint {number} has forgotten that {one} had finished in the checkpoint before it"
-                for one in sorted(attempt.before)
-                if one not in view.finished
+                f"checkpoint {number} has forgotten that {entry} had finished in the checkpoint before it"
+                for entry in sorted(attempt.before)
+                if entry not in view.finished
             )
             yield from (f"checkpoint {number}: {what}" for what in self._unread(view, context))
 
@@ -182,7 +186,9 @@ class FinishedSubtasks(StandardChecker):
             return
         positions = positions_of(view)
         unfinished = {
-            one.vertex for one in job.subtasks if Role.SOURCE in one.roles and one.name not in view.finished
+            subtask.vertex
+            for subtask in job.subtasks
+            if Role.SOURCE in subtask.roles and subtask.name not in view.finished
         }
         for split in self._input.splits:
             if split.vertex not in unfinished and positions.get(split.name, 0) < len(split.rows):
@@ -198,14 +204,14 @@ def _started(started: AttemptStarted, views: dict[int, SnapshotView], context: T
     if before is None or now is None or before.names == now.names:
         return _Attempt(before=frozenset(view.finished))
     # Of a vertex that was rescaled, all subtasks have finished if all had.
-    left = {one.vertex for one in before.subtasks if one.name not in view.finished}
-    widths = [Counter(one.vertex for one in job.subtasks) for job in (before, now)]
+    left = {entry.vertex for entry in before.subtasks if entry.name not in view.finished}
+    widths = [Counter(subtask.vertex for subtask in job.subtasks) for job in (before, now)]
     same = [name for name in widths[1] if widths[0][name] == widths[1][name]]
     return _Attempt(
         before=frozenset(
-            one.name
-            for one in now.subtasks
-            if (one.name in view.finished if one.vertex in same else one.vertex not in left)
+            subtask.name
+            for subtask in now.subtasks
+            if (subtask.name in view.finished if subtask.vertex in same else subtask.vertex not in left)
         )
     )
 

@@ -171,10 +171,10 @@ class Labels(StandardChecker):
         if view.reached_sinks is not None and not again:
             cut.sent = Counter(map(_message, view.reached_sinks))
         job = self._input.plan.job
-        for one in view.in_flight:
-            edge = edge_of(job, one)
+        for channel in view.in_flight:
+            edge = edge_of(job, channel)
             kind = job.vertex(edge.target).kind if edge is not None else SINK
-            for row in one.rows:
+            for row in channel.rows:
                 if kind != SINK and not row["label"]:
                     cut.edges_under_way[row["node"], row["other"]] += 1
                 elif kind != SINK:

@@ -82,7 +82,7 @@ class _Expected:
 
 
 @dataclass
-class _Books:
+class _Tally:
     """What was found so far: problems, counts, and clauses that could have been violated."""
 
     problems: list[str] = field(default_factory=list)
@@ -212,78 +212,78 @@ class LocalRecovery(StandardChecker):
         return trial.takes_checkpoints and bool(trial.plan.local_recovery)
 
     def check(self, context: TrialContext) -> Finding:
-        books = _Books()
+        tally = _Tally()
         history = context.history
-        self._judge_acknowledgements(history, books)
+        self._judge_acknowledgements(history, tally)
         ran = attempts_that_ran(history)
         for attempt, checkpoint in restored_checkpoints(history).items():
             if checkpoint is None or attempt not in ran:
                 continue
             newest = _newest_completed(history, attempt)
             if primaries_damaged(context) and newest is not None and checkpoint < newest:
-                books.seen("REC-4", "older_restores")
-            self._judge_placement(history, attempt, books)
-            self._judge_restores(context, attempt, checkpoint, books)
-        self._count_refusals(context, books)
-        self._judge_failed_writes(context, books)
+                tally.seen("REC-4", "older_restores")
+            self._judge_placement(history, attempt, tally)
+            self._judge_restores(context, attempt, checkpoint, tally)
+        self._count_refusals(context, tally)
+        self._judge_failed_writes(context, tally)
         if history.reason is Reason.CHECKPOINT_UNREADABLE and not primaries_damaged(context):
-            books.broken("LOC-5", f"every primary was intact, yet {history.explanation}")
-        unmet = self._unmet(context, books)
-        counts = dict(sorted(books.counts.items()))
-        if books.problems:
-            summary = f"{len(books.problems)} contradictions; the first: {books.problems[0]}"
-            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(books.problems))
+            tally.broken("LOC-5", f"every primary was intact, yet {history.explanation}")
+        unmet = self._unmet(context, tally)
+        counts = dict(sorted(tally.counts.items()))
+        if tally.problems:
+            summary = f"{len(tally.problems)} contradictions; the first: {tally.problems[0]}"
+            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(tally.problems))
         if unmet:
             summary = f"no restore met {unmet[0]}: nothing is shown"
-            return Finding(self.name, tuple(books.clauses), Verdict.UNKNOWN, summary, counts, chosen(unmet))
-        if books.unseen:
-            summary = f"{books.unseen[0]}, so there is only its own report"
+            return Finding(self.name, tuple(tally.clauses), Verdict.UNKNOWN, summary, counts, chosen(unmet))
+        if tally.unseen:
+            summary = f"{tally.unseen[0]}, so there is only its own report"
             return Finding(
-                self.name, tuple(books.clauses), Verdict.UNKNOWN, summary, counts, chosen(books.unseen)
+                self.name, tuple(tally.clauses), Verdict.UNKNOWN, summary, counts, chosen(tally.unseen)
             )
-        served = f"{books.counts['secondary']} state files from local copies, {books.counts['primary']} from primaries"
-        return Finding(self.name, tuple(books.clauses), Verdict.VALID, served, counts)
+        served = f"{tally.counts['secondary']} state files from local copies, {tally.counts['primary']} from primaries"
+        return Finding(self.name, tuple(tally.clauses), Verdict.VALID, served, counts)
 
     # --- what is kept ---------------------------------------------------------------------------------------
 
-    def _judge_acknowledgements(self, history: History, books: _Books) -> None:
+    def _judge_acknowledgements(self, history: History, tally: _Tally) -> None:
         """Only the newest copy is kept (LOC-3)."""
         late = _WrittenLate()
         for line in history.operations:
             late.follow(line.operation, line.time_ms)
             if isinstance(line.operation, Acknowledged) and line.operation.local is not None:
-                self._judge_held(line.operation, line.operation.local, line.time_ms, late, books)
+                self._judge_held(line.operation, line.operation.local, line.time_ms, late, tally)
 
     @staticmethod
     def _judge_held(
-        report: Acknowledged, local: LocalCopyReported, time_ms: float, late: _WrittenLate, books: _Books
+        report: Acknowledged, local: LocalCopyReported, time_ms: float, late: _WrittenLate, tally: _Tally
     ) -> None:
         if local.kept:
-            books.seen("LOC-1", "copies_kept")
+            tally.seen("LOC-1", "copies_kept")
         if local.reason is not None:
-            books.seen("LOC-2", "copies_failed")
+            tally.seen("LOC-2", "copies_failed")
         confirmed = local.confirmed
         if confirmed is None:
             return
-        books.seen("LOC-3")
+        tally.seen("LOC-3")
         left = [held for held in local.held if held < confirmed]
         if left and not late.was_after(confirmed, report, left):
-            books.broken(
+            tally.broken(
                 "LOC-3",
                 f"{report.subtask} knew at {time_ms:.1f} ms that checkpoint {confirmed} is complete, and still had "
                 f"local files of checkpoint {left[0]}",
             )
 
-    def _judge_failed_writes(self, context: TrialContext, books: _Books) -> None:
+    def _judge_failed_writes(self, context: TrialContext, tally: _Tally) -> None:
         """A failed secondary copy fails no checkpoint; a failed primary copy does (LOC-2)."""
         history = context.history
         completed = [report.operation.checkpoint for report in history.of(CheckpointCompleted)]
         for acknowledged in history.of(Acknowledged):
             local = acknowledged.operation.local
             if local is not None and local.reason is not None:
-                books.counts["completed_without_copy"] += acknowledged.operation.checkpoint in completed
+                tally.counts["completed_without_copy"] += acknowledged.operation.checkpoint in completed
         for checkpoint, subtask in _failed_for_copies(context):
-            books.broken(
+            tally.broken(
                 "LOC-2", f"checkpoint {checkpoint} failed when {subtask} had no room for its local copy"
             )
         declined = any(report.operation.reason is Reason.DECLINED for report in history.of(CheckpointAborted))
@@ -291,11 +291,11 @@ class LocalRecovery(StandardChecker):
             hit = fault.copies_hit
             refused = hit is not None and hit.place is CopyPlace.DURABLE and hit.damage is None
             if refused and declined:
-                books.seen("LOC-2", "checkpoints_failed_by_primaries")
+                tally.seen("LOC-2", "checkpoints_failed_by_primaries")
 
     # --- placement ------------------------------------------------------------------------------------------
 
-    def _judge_placement(self, history: History, attempt: int, books: _Books) -> None:
+    def _judge_placement(self, history: History, attempt: int, tally: _Tally) -> None:
         """As many subtasks as possible go back to a copy (LOC-9)."""
         placement = _placement(history, attempt)
         if placement is None or not placement.operation.homes:
@@ -307,9 +307,9 @@ class LocalRecovery(StandardChecker):
         # a lower bound.
         wanted = Counter(where[0] for where in homes.values())
         possible = sum(min(count, slots.get(host, 0)) for host, count in wanted.items())
-        books.seen("LOC-9", "placements")
+        tally.seen("LOC-9", "placements")
         if returned < possible:
-            books.broken(
+            tally.broken(
                 "LOC-9",
                 f"in attempt {attempt} {returned} subtasks went back to their copies, but {possible} could have: "
                 f"{placement.operation}",
@@ -317,94 +317,94 @@ class LocalRecovery(StandardChecker):
 
     # --- restores -------------------------------------------------------------------------------------------
 
-    def _judge_restores(self, context: TrialContext, attempt: int, checkpoint: int, books: _Books) -> None:
+    def _judge_restores(self, context: TrialContext, attempt: int, checkpoint: int, tally: _Tally) -> None:
         view = next((v for v in context.history.checkpoints if v.checkpoint == checkpoint), None)
         if view is None or view.problem is not None:
             return  # the snapshot oracle reports it
         reports = [line for line in context.history.of(Restored) if line.operation.attempt == attempt]
         if context.job_number(attempt) != context.job_number(view.attempt):
             for restored in [line.operation for line in reports]:
-                books.seen("LOC-4", RESCALED)
+                tally.seen("LOC-4", RESCALED)
                 for problem in problems_of(context, view, restored):
                     who = f"attempt {attempt} of {restored.subtask}, rescaled from checkpoint {checkpoint},"
-                    books.broken("LOC-4", f"{who} {problem}")
+                    tally.broken("LOC-4", f"{who} {problem}")
             return
         for subtask, files in view.files.items():
             mine = [report for report in reports if report.operation.subtask == subtask]
             if len(mine) != 1:
-                books.broken(
+                tally.broken(
                     "LOC-4", f"attempt {attempt} of {subtask} reported {len(mine)} times what it restored"
                 )
                 continue
-            self._judge_restore(context, mine[0], files, books)
+            self._judge_restore(context, mine[0], files, tally)
 
     def _judge_restore(
-        self, context: TrialContext, report: Recorded[Restored], files: tuple[NamedFile, ...], books: _Books
+        self, context: TrialContext, report: Recorded[Restored], files: tuple[NamedFile, ...], tally: _Tally
     ) -> None:
         restored = report.operation
         who = _who(restored)
-        books.seen("LOC-4", "restores")
+        tally.seen("LOC-4", "restores")
         read = [file.path for file in restored.files]
         named = [file.path for file in files]
         if sorted(read) != sorted(named):
-            books.broken("LOC-4", f"{who} read {read}, but the checkpoint has {named}")
-        self._judge_observed_reads(context, restored, files, books)
-        self._judge_files(context, restored, books)
-        self._judge_copies(self._expected(context, report), restored, books)
+            tally.broken("LOC-4", f"{who} read {read}, but the checkpoint has {named}")
+        self._judge_observed_reads(context, restored, files, tally)
+        self._judge_files(context, restored, tally)
+        self._judge_copies(self._expected(context, report), restored, tally)
 
     def _judge_observed_reads(
-        self, context: TrialContext, restored: Restored, files: tuple[NamedFile, ...], books: _Books
+        self, context: TrialContext, restored: Restored, files: tuple[NamedFile, ...], tally: _Tally
     ) -> None:
         """Compare what a subtask reports with the reads that were observed at its file systems, if they were."""
         reads = reads_of(context.history, restored)
         if reads is not None:
-            books.counts["observed"] += 1
+            tally.counts["observed"] += 1
             other = in_another_format(reads, files)
             if other:
-                books.seen("LOC-7")
-                books.counts[OTHER_FORMAT] += other
+                tally.seen("LOC-7")
+                tally.counts[OTHER_FORMAT] += other
             for contradiction in contradictions(restored, reads, files):
-                books.broken("LOC-4", f"{_who(restored)} {contradiction}")
+                tally.broken("LOC-4", f"{_who(restored)} {contradiction}")
         elif any(context.history.of(ReadsObserved)):
-            books.unseen.append(f"the reads of {_who(restored)} were not observed")
+            tally.unseen.append(f"the reads of {_who(restored)} were not observed")
 
-    def _judge_files(self, context: TrialContext, restored: Restored, books: _Books) -> None:
+    def _judge_files(self, context: TrialContext, restored: Restored, tally: _Tally) -> None:
         """Judge each file by itself: its key groups, and from which checkpoint a copy came."""
         own = key_groups_of(restored.subtask, context.job_of(restored.attempt))
         for file in restored.files:
             start, end = file.key_groups
             if own is not None and start < end and not own.start <= start <= end <= own.stop:
                 outside = f"outside of its own {own.start, own.stop}"
-                books.broken("LOC-4", f"{_who(restored)} read key groups {start} to {end}, {outside}")
+                tally.broken("LOC-4", f"{_who(restored)} read key groups {start} to {end}, {outside}")
             if file.copy_of is not None and file.copy_of != restored.checkpoint:
-                books.broken("LOC-4", f"{_who(restored)} used a local copy of checkpoint {file.copy_of}")
-            books.counts[file.served_by.value] += 1
+                tally.broken("LOC-4", f"{_who(restored)} used a local copy of checkpoint {file.copy_of}")
+            tally.counts[file.served_by.value] += 1
             if file.served_by is ServedFrom.SECONDARY and context.plan.checkpoints.local_copies == "memory":
-                books.seen("LOC-7", FROM_MEMORY)
+                tally.seen("LOC-7", FROM_MEMORY)
 
-    def _judge_copies(self, expected: _Expected, restored: Restored, books: _Books) -> None:
+    def _judge_copies(self, expected: _Expected, restored: Restored, tally: _Tally) -> None:
         """Compare the copy that served with the one that had to."""
         who = _who(restored)
         local = [file for file in restored.files if file.served_by is ServedFrom.SECONDARY]
         others = [file for file in restored.files if file.served_by is not ServedFrom.SECONDARY]
         if expected.due is _Due.SECONDARY and others:
-            books.broken("LOC-4", f"{who} did not use its intact local copy: {_refusal(others[0])}")
+            tally.broken("LOC-4", f"{who} did not use its intact local copy: {_refusal(others[0])}")
         elif expected.due is _Due.PRIMARY and local:
-            books.broken("LOC-4", f"{who} used a local copy, although {expected.why}")
+            tally.broken("LOC-4", f"{who} used a local copy, although {expected.why}")
         elif expected.due is _Due.BOTH:
             if not (local and others):
-                books.broken(
+                tally.broken(
                     "LOC-6", f"{who} took {len(local)} of {len(restored.files)} files from a partial copy"
                 )
-            books.seen("LOC-6", "partial_restores")
+            tally.seen("LOC-6", "partial_restores")
         if expected.due is _Due.PRIMARY:
-            books.counts["fallbacks"] += 1
+            tally.counts["fallbacks"] += 1
         if expected.met:
-            books.seen("LOC-4", f"{MET}{expected.met}")
+            tally.seen("LOC-4", f"{MET}{expected.met}")
         if expected.host_lost:
-            books.seen("LOC-8")
+            tally.seen("LOC-8")
 
-    def _count_refusals(self, context: TrialContext, books: _Books) -> None:
+    def _count_refusals(self, context: TrialContext, tally: _Tally) -> None:
         """Count the damaged copies that a subtask met whose attempt failed because its primary was damaged as well.
 
         Such a subtask reports no restore. It met its copy if it was where the copy was.
@@ -423,7 +423,7 @@ class LocalRecovery(StandardChecker):
                 refused = Restored(subtask, attempt, checkpoint, ())
                 met = self._expected(context, Recorded(ended.index, ended.time_ms, subtask, refused)).met
                 if met:
-                    books.seen("LOC-4", f"{MET}{met}")
+                    tally.seen("LOC-4", f"{MET}{met}")
 
     def _expected(self, context: TrialContext, report: Recorded[Restored]) -> _Expected:
         """Return which copy had to serve a subtask."""
@@ -475,27 +475,27 @@ class LocalRecovery(StandardChecker):
             return _Expected(_Due.BOTH, "the copy was partial", met=Damage.PARTIAL.value)
         return _Expected(_Due.SECONDARY)
 
-    def _unmet(self, context: TrialContext, books: _Books) -> list[str]:
+    def _unmet(self, context: TrialContext, tally: _Tally) -> list[str]:
         """Return the faults that hit copies and whose outcome no restore has shown."""
         unmet: list[str] = []
         restores = list(context.history.of(Restored))
         in_memory = context.plan.checkpoints.local_copies == "memory"
         for time_ms, fault in fired(context):
             if in_memory and fault.needs is TargetKind.EXECUTOR:
-                books.counts[f"{DONE}{MEMORY_LOST}"] += 1
+                tally.counts[f"{DONE}{MEMORY_LOST}"] += 1
             match fault.copies_hit:
                 case CopiesHit(CopyPlace.LOCAL, subtask, Damage() as damage, whole_host=False):
-                    books.counts[f"{DONE}{damage.value}"] += 1
+                    tally.counts[f"{DONE}{damage.value}"] += 1
                     if not any(
                         line.operation.subtask == subtask and line.time_ms >= time_ms for line in restores
                     ):
                         unmet.append(f"the {damage.value} local copy of {subtask}")
                 case CopiesHit(CopyPlace.LOCAL, subtask, None):
-                    books.counts[f"{DONE}{FULL_DISK}"] += 1
-                    if not books.counts["completed_without_copy"]:
+                    tally.counts[f"{DONE}{FULL_DISK}"] += 1
+                    if not tally.counts["completed_without_copy"]:
                         unmet.append(f"the full local disk of {subtask}")
                 case CopiesHit(CopyPlace.DURABLE, subtask, None):
-                    refused = books.counts["checkpoints_failed_by_primaries"]
+                    refused = tally.counts["checkpoints_failed_by_primaries"]
                     if not refused and not stored_nothing_new(context, subtask, time_ms):
                         unmet.append(f"the failing primary of {subtask}")
                 case _:

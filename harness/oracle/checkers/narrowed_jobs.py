@@ -104,9 +104,9 @@ class NarrowedJobs(StandardChecker):
                 problems.append(
                     f"attempt {attempt} found {line.operation.slots} of {there} slots, and no fault had taken any"
                 )
-            meant = jobs.meant(jobs.of.get(attempt, 0))
-            problems += [f"attempt {attempt}: {what}" for what in _problems(meant, line.operation)]
-            problems += [f"attempt {attempt}: {what}" for what in _too_early(meant, line, seen, slack)]
+            planned = jobs.plan_of(jobs.of.get(attempt, 0))
+            problems += [f"attempt {attempt}: {what}" for what in _problems(planned, line.operation)]
+            problems += [f"attempt {attempt}: {what}" for what in _too_early(planned, line, seen, slack)]
         lost = [
             record
             for record in context.faults
@@ -134,17 +134,17 @@ def _too_early(
     for slots all the time: if they were enough for a moment, the job may not have seen it.
     """
     needed, wait_ms = len(plan.job.subtasks), plan.deployment.elastic_wait_ms or 0
-    before = [one for one in seen if one.index < line.index]
+    before = [sighting for sighting in seen if sighting.index < line.index]
     if not before:
         return
     if line.operation.slots != before[-1].slots:
         yield f"it found {line.operation.slots} slots, and there were {before[-1].slots}"
     seen_ms = max(1.0, wait_ms * _SEEN)
     missing_since: float | None = None
-    for one, following in pairwise([*before, Seen(line.index, line.time_ms, 0)]):
-        if one.slots < needed:
-            missing_since = one.time_ms if missing_since is None else missing_since
-        elif following.time_ms - one.time_ms > seen_ms:
+    for entry, following in pairwise([*before, Seen(line.index, line.time_ms, 0)]):
+        if entry.slots < needed:
+            missing_since = entry.time_ms if missing_since is None else missing_since
+        elif following.time_ms - entry.time_ms > seen_ms:
             missing_since = None
     missing_ms = 0.0 if missing_since is None else line.time_ms - missing_since
     if missing_ms < wait_ms * (1.0 - slack):
@@ -156,27 +156,27 @@ def _too_early(
 
 def _problems(plan: TrialPlan, narrowed: Narrowed) -> Iterator[str]:
     """Yield what is wrong with the parallelism that was chosen; ``plan`` has the job as it is meant to be."""
-    meant = {vertex.name: vertex.parallelism for vertex in plan.job.vertices}
+    planned = {vertex.name: vertex.parallelism for vertex in plan.job.vertices}
     widths, slots = narrowed.widths, narrowed.slots
-    if list(widths) != list(meant):
-        yield f"it has the vertices {list(widths)}, and the job has {list(meant)}"
+    if list(widths) != list(planned):
+        yield f"it has the vertices {list(widths)}, and the job has {list(planned)}"
         return
-    total, all_of_it = sum(widths.values()), sum(meant.values())
+    total, all_of_it = sum(widths.values()), sum(planned.values())
     if total > slots:
         yield f"it has {total} subtasks, and there were {slots} slots: it could never be deployed"
     if all_of_it <= slots:
         yield f"it is narrower, though {slots} slots are enough for {all_of_it} subtasks"
     for name, width in widths.items():
-        if not 1 <= width <= meant[name]:
-            yield f"{name} has {width} subtasks, and is meant to have {meant[name]}"
+        if not 1 <= width <= planned[name]:
+            yield f"{name} has {width} subtasks, and is meant to have {planned[name]}"
     for names in equally_wide(plan.job):
         if len({widths[name] for name in names}) > 1:
             yield f"{' and '.join(names)} are not equally parallel"
         elif any(name in fixed_vertices(plan) for name in names):
             yield from (
-                f"{name} has {widths[name]} subtasks, though it must keep its {meant[name]}"
+                f"{name} has {widths[name]} subtasks, though it must keep its {planned[name]}"
                 for name in names
-                if widths[name] != meant[name]
+                if widths[name] != planned[name]
             )
-        elif widths[names[0]] < meant[names[0]] and total + len(names) <= slots:
+        elif widths[names[0]] < planned[names[0]] and total + len(names) <= slots:
             yield f"{' and '.join(names)} could have one subtask more: {slots - total} slots are left over"

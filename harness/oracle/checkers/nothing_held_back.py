@@ -39,10 +39,10 @@ class NothingHeldBack(StandardChecker):
             if line.operation.held_bytes is not None and line.operation.subtask in context.every_subtask
         ]
         problems = [
-            f"{one.subtask} of attempt {one.attempt} took its snapshot of checkpoint {one.checkpoint} while "
-            f"{one.held_bytes} bytes waited in channels that it held back (ALO-1)"
-            for one in snapshots
-            if one.held_bytes
+            f"{snapshot.subtask} of attempt {snapshot.attempt} took its snapshot of checkpoint {snapshot.checkpoint} "
+            f"while {snapshot.held_bytes} bytes waited in channels that it held back (ALO-1)"
+            for snapshot in snapshots
+            if snapshot.held_bytes
         ]
         counts = {"snapshots": len(snapshots), "held_back": len(problems)}
         if problems:

@@ -189,7 +189,7 @@ def _preparations_ms(plan: TrialPlan) -> float:
     """Return how long the end of an attempt and the wait for slots take at most in virtual time. An attempt ends with
     a message and a write of metadata, which takes some requests to the service that holds the checkpoints.
     """
-    services = [one.fault for one in plan.faults if one.fault.needs is TargetKind.OBJECT_STORE]
+    services = [entry.fault for entry in plan.faults if entry.fault.needs is TargetKind.OBJECT_STORE]
     late_ms = _REQUESTS * sum(getattr(fault, "latency_ms", 0) for fault in services)
     lasting_ms = sum(planned.fault.heals_after_ms or 0 for planned in plan.faults)
     end_ms = 2.0 * plan.network.latency_ms_max + plan.checkpoints.async_ms_max + lasting_ms + late_ms + 1.0

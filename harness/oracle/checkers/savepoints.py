@@ -66,10 +66,11 @@ class Savepoints(StandardChecker):
             what = f"savepoint {place} (checkpoint {life.number})"
             due = claimed.get(life.number, _Due.KEPT)
             problems += [
-                f"{what}: {one}" for one in _problems(life, due, found.get(place), views.get(place), context)
+                f"{what}: {entry}"
+                for entry in _problems(life, due, found.get(place), views.get(place), context)
             ]
             if life.number not in claimed:
-                problems += [f"{what}: {one}" for one in _referred(place, context.history)]
+                problems += [f"{what}: {problem}" for problem in _referred(place, context.history)]
         completed = sum(life.completed for life in lives)
         counts = {
             "savepoints": len(lives),
@@ -100,7 +101,7 @@ def _claimed(history: History) -> dict[int, _Due]:
     has been tidied up. One that was cut off or has failed may have been in the middle of it.
     """
     savepoints = [
-        one.operation.checkpoint for one in history.of(CheckpointTriggered) if one.operation.savepoint
+        line.operation.checkpoint for line in history.of(CheckpointTriggered) if line.operation.savepoint
     ]
     due: dict[int, _Due] = {}
     for line in history.operations:
@@ -109,7 +110,7 @@ def _claimed(history: History) -> dict[int, _Due]:
                 due[number] = _Due.KEPT
             case CheckpointTriggered(savepoint=None):
                 # Its metadata may be durable although nobody could tell of it.
-                due |= {number: _Due.EITHER for number, one in due.items() if one is _Due.KEPT}
+                due |= {number: _Due.EITHER for number, entry in due.items() if entry is _Due.KEPT}
             case CheckpointCompleted(checkpoint=checkpoint) if (
                 checkpoint not in savepoints and history.end is End.FINISHED
             ):

@@ -63,7 +63,7 @@ class SharedFilesKept(StandardChecker):
         reused = 0
         problems: list[str] = []
         for view in views:
-            for file in (one for files in view.files.values() for one in files):
+            for file in (entry for files in view.files.values() for entry in files):
                 earlier, first = named.setdefault(file.path, (view, file))
                 if earlier.checkpoint == view.checkpoint:
                     continue
@@ -92,7 +92,7 @@ def _at_the_end(context: TrialContext, named: dict[str, tuple[SnapshotView, Name
         return
     damaged = damaged_files(context)
     for stored in storage.stored or ():
-        for file in (one for part in stored.parts for one in part.files):
+        for file in (entry for part in stored.parts for entry in part.files):
             if file.found_size is None and file.path in named and file.path not in damaged:
                 yield f"checkpoint {stored.checkpoint} is retained and needs {file.path}, which is gone"
     if context.history.end is End.FINISHED:

@@ -97,7 +97,7 @@ class SnapshotFormula(StandardChecker):
             "harmed": len(harmed),
         }
         if context.plan.checkpoints.overtakes:
-            counts[IN_FLIGHT] = sum(len(one.rows) for view in opened.judged for one in view.in_flight)
+            counts[IN_FLIGHT] = sum(len(channel.rows) for view in opened.judged for channel in view.in_flight)
         if wrong:
             verdict, summary = (
                 Verdict.INVALID,
@@ -167,10 +167,10 @@ class SnapshotFormula(StandardChecker):
 
     def _strangers(self, view: SnapshotView) -> Iterator[str]:
         identifier = self._input.spec.id_column
-        for one in view.in_flight:
-            for row in one.rows:
+        for channel in view.in_flight:
+            for row in channel.rows:
                 if row[identifier] not in self._input.records:
-                    yield f"record {row[identifier]} in flight to {one.receiver} is not part of the input"
+                    yield f"record {row[identifier]} in flight to {channel.receiver} is not part of the input"
 
     def _without(self, expected: Totals, view: SnapshotView) -> Totals:
         """Return the fold without the records that are in flight and have not reached the state yet (UNA-1)."""
@@ -180,8 +180,8 @@ class SnapshotFormula(StandardChecker):
             if any(edge.target in before for edge in job.edges if edge.source == vertex.name):
                 before.append(vertex.name)
         left = {key: list(accumulators) for key, accumulators in expected.items()}
-        for one in view.in_flight:
-            for row in one.rows if one.receiver.rpartition("[")[0] in before else ():
+        for channel in view.in_flight:
+            for row in channel.rows if channel.receiver.rpartition("[")[0] in before else ():
                 record = self._input.records.get(row[spec.id_column])
                 if record is not None:
                     held = left.setdefault(record.key, [0] * len(record.increments))

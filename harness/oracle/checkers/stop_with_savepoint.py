@@ -90,7 +90,8 @@ class StopWithSavepoint(StandardChecker):
         problems = list(story.problems)
         for stop in story.stops.values():
             problems += [
-                f"stop with checkpoint {stop.checkpoint}: {one}" for one in _problems(stop, story, context)
+                f"stop with checkpoint {stop.checkpoint}: {problem}"
+                for problem in _problems(stop, story, context)
             ]
         stopped = sum(stop.stopped_at is not None for stop in story.stops.values())
         counts = {"stops": len(story.stops), "stopped": stopped, "violations": len(problems)}

@@ -57,7 +57,7 @@ def _problems(attempt: AttemptLife, tolerated: int) -> Iterator[str]:
         return
     too_many = next(position for position, row in enumerate(rows) if row > tolerated)
     last = ended_checkpoints(attempt)[too_many]
-    later = [one.number for one in attempt.checkpoints if last.ended_before(one)]
+    later = [checkpoint.number for checkpoint in attempt.checkpoints if last.ended_before(checkpoint)]
     if later:
         yield (
             f"attempt {attempt.number} went on to checkpoint {later[0]} after {rows[too_many]} had failed, the last of "

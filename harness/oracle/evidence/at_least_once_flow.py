@@ -121,7 +121,7 @@ def _emitted(emitted: Callable[[Bag], Bag], before: Kept, now: Kept | None, adde
 
 
 def _each(inputs: Sequence[Stretch], function: Callable[[Sequence[Bag]], Bag]) -> Stretch:
-    return Stretch(*(function([part(one) for one in inputs]) for part in (_least, _most, _ever)))
+    return Stretch(*(function([part(entry) for entry in inputs]) for part in (_least, _most, _ever)))
 
 
 def _union(inputs: Sequence[Stretch]) -> Stretch:

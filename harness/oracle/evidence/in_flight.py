@@ -34,38 +34,38 @@ SOMETIMES_IN_FLIGHT = Sometimes(
 because of a loop."""
 
 
-def edge_of(job: JobPlan, one: InFlight) -> EdgePlan | None:
+def edge_of(job: JobPlan, channel: InFlight) -> EdgePlan | None:
     """Return the edge to which a channel belongs; None if there is no such edge."""
-    ends = one.sender.rpartition("[")[0], one.receiver.rpartition("[")[0]
+    ends = channel.sender.rpartition("[")[0], channel.receiver.rpartition("[")[0]
     edges = [edge for edge in job.edges if (edge.source, edge.target) == ends]
-    return edges[one.edge] if one.edge < len(edges) else None
+    return edges[channel.edge] if channel.edge < len(edges) else None
 
 
 def by_edge(view: SnapshotView, form: RecordForm) -> dict[tuple[str, str, int], Bag]:
     """Return (source, target, which of the edges between them) -> what is in flight there."""
     found: dict[tuple[str, str, int], Bag] = {}
-    for one in view.in_flight:
-        edge = one.sender.rpartition("[")[0], one.receiver.rpartition("[")[0], one.edge
-        found.setdefault(edge, Counter()).update(map(form.read, one.rows))
+    for channel in view.in_flight:
+        edge = channel.sender.rpartition("[")[0], channel.receiver.rpartition("[")[0], channel.edge
+        found.setdefault(edge, Counter()).update(map(form.read, channel.rows))
     return found
 
 
 def in_flight_problems(plan: TrialPlan, view: SnapshotView) -> Iterator[str]:
     """Yield which records are in flight where none may be, and which broadcasts only some receivers have applied."""
     broadcasts: dict[tuple[str, str, int], dict[str, InFlight]] = {}
-    for one in view.in_flight:
-        channel = f"{one.sender}->{one.receiver}"
-        edge = edge_of(plan.job, one)
-        if one.problem:
-            yield f"records in flight on {channel}: {one.problem}"
+    for entry in view.in_flight:
+        channel = f"{entry.sender}->{entry.receiver}"
+        edge = edge_of(plan.job, entry)
+        if entry.problem:
+            yield f"records in flight on {channel}: {entry.problem}"
         if edge is None:
-            yield f"{len(one.rows)} records are in flight on {channel}, and there is no such channel"
+            yield f"{len(entry.rows)} records are in flight on {channel}, and there is no such channel"
         elif plan.checkpoints.records_all:
             continue
         elif not plan.checkpoints.overtakes and not edge.feedback:
-            yield f"{len(one.rows)} records are in flight on {channel}, though every barrier is aligned"
+            yield f"{len(entry.rows)} records are in flight on {channel}, though every barrier is aligned"
         elif edge.by is Spread.BROADCAST and not edge.feedback:
-            broadcasts.setdefault((one.sender, edge.target, one.edge), {})[one.receiver] = one
+            broadcasts.setdefault((entry.sender, edge.target, entry.edge), {})[entry.receiver] = entry
     for (sender, target, _), held in broadcasts.items():
         receivers = plan.job.vertex(target).subtasks
         contents = {receiver: held[receiver].rows if receiver in held else () for receiver in receivers}

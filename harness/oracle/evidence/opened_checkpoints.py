@@ -37,7 +37,7 @@ def opened_checkpoints(context: TrialContext) -> OpenedCheckpoints:
     judged: list[SnapshotView] = []
     harmed: list[SnapshotView] = []
     for view, relied_on in _filled(context):
-        problems = [one.problem for one in (view, *relied_on) if one.problem is not None]
+        problems = [entry.problem for entry in (view, *relied_on) if entry.problem is not None]
         (harmed if any(is_own_damage(problem, context) for problem in problems) else judged).append(view)
     return OpenedCheckpoints(
         tuple(judged),
@@ -60,7 +60,7 @@ def _filled(context: TrialContext) -> Iterator[tuple[SnapshotView, list[Snapshot
     kept_apart: tuple[StateView, ...] = ()
     newest: SnapshotView | None = None
     number: int | None = None
-    for view in sorted(context.history.checkpoints, key=lambda one: one.checkpoint):
+    for view in sorted(context.history.checkpoints, key=lambda entry: entry.checkpoint):
         before, number = number, context.job_number(view.attempt)
         if newest is not None and number != before:
             gone = tuple(state for state in newest.state if state.keyed and state.subtask in newest.finished)

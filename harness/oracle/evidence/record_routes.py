@@ -57,7 +57,7 @@ def arrivals_of(
 ) -> Iterator[tuple[TakenRecords, Place | None]]:
     """Yield the records that reached each state and each sink, and those on their way, with the place where they are;
     None if the system does not say."""
-    places = {one: _place_of(one, job) for one in dict.fromkeys(_subtasks_of(view))}
+    places = {subtask: _place_of(subtask, job) for subtask in dict.fromkeys(_subtasks_of(view))}
     coming = _in_flight(plan, view)
     for arrivals in (*_in_states(plan, view, coming), *_at_sinks(view, coming), *coming):
         yield arrivals, places[arrivals.subtask]
@@ -67,18 +67,18 @@ def _subtasks_of(view: SnapshotView) -> tuple[str, ...]:
     return (
         *(part.subtask for part in view.state),
         *view.reached_by,
-        *(one.receiver for one in view.in_flight),
+        *(channel.receiver for channel in view.in_flight),
     )
 
 
 def _in_flight(plan: JobPlan, view: SnapshotView) -> tuple[TakenRecords, ...]:
     """Return what is on each channel, which is what its receiver will take next."""
     found = []
-    for one in view.in_flight:
-        edge = edge_of(plan, one)
+    for channel in view.in_flight:
+        edge = edge_of(plan, channel)
         if edge is not None:
-            rows = tuple((edge.input, row["id"], row["path"], str(row["key"])) for row in one.rows)
-            found.append(TakenRecords(one.receiver, rows))
+            rows = tuple((edge.input, row["id"], row["path"], str(row["key"])) for row in channel.rows)
+            found.append(TakenRecords(channel.receiver, rows))
     return tuple(found)
 
 
@@ -107,7 +107,7 @@ def _at_sinks(view: SnapshotView, coming: Sequence[TakenRecords]) -> Iterator[Ta
     for subtask, row in zip(view.reached_by, view.reached_sinks or (), strict=False):
         written.setdefault(subtask, []).append((0, row["id"], row["path"], row["key"]))
     for subtask, records in written.items():
-        records += [record for one in coming if one.subtask == subtask for record in one.records]
+        records += [record for arrival in coming if arrival.subtask == subtask for record in arrival.records]
         yield TakenRecords(subtask, tuple(records))
 
 
@@ -332,8 +332,8 @@ class _Receivers:
         """Yield which keys were sent by hash edges to more than one subtask of a vertex (RSC-1)."""
         for (vertex, key), found in self._found.items():
             if len(found) > 1:
-                (one, path), (other, another), *_ = found.items()
+                (first, path), (second, other_path), *_ = found.items()
                 yield (
-                    f"key {key!r} went to {vertex}[{one}] by way of {path or 'its source'} and to {vertex}[{other}] by "
-                    f"way of {another or 'its source'}, though records are sent there by key"
+                    f"key {key!r} went to {vertex}[{first}] by way of {path or 'its source'} and to "
+                    f"{vertex}[{second}] by way of {other_path or 'its source'}, though records are sent there by key"
                 )

@@ -112,9 +112,9 @@ def given_up(context: TrialContext, attempt: int | None) -> tuple[GivenUp, ...]:
         kept[heir] = checkpoint
     newest = {owner: checkpoint for checkpoint, owner in sorted(owners.items())}
     return tuple(
-        GivenUp(start, newest[one])
-        for one, begun in restored.items()
-        if one < attempt and one in newest and (start := kept.get(one, begun)) != newest[one]
+        GivenUp(start, newest[entry])
+        for entry, begun in restored.items()
+        if entry < attempt and entry in newest and (start := kept.get(entry, begun)) != newest[entry]
     )
 
 

@@ -130,16 +130,16 @@ class ReplayedOrder:
             self._held[view.checkpoint] = [
                 _Block(
                     view.checkpoint,
-                    f"{one.sender}->{one.receiver}",
+                    f"{channel.sender}->{channel.receiver}",
                     edge.target,
                     edge.input,
                     path,
                     len(self._routes.vertices_on(path, None)),
                     places,
                 )
-                for one in view.in_flight
-                if (edge := edge_of(plan, one)) is not None
-                for path, places in _by_path(one).items()
+                for channel in view.in_flight
+                if (edge := edge_of(plan, channel)) is not None
+                for path, places in _by_path(channel).items()
                 if len(places) > 1
             ]
         return self._held[view.checkpoint]
@@ -165,27 +165,28 @@ class ReplayedOrder:
         follows = lane.vertices[block.hop] if block.hop < len(lane.vertices) else None
         if follows != block.target or (ends_here and lane.number != block.input):
             return
-        held = [(place, one) for place, one in enumerate(lane.ids) if one in block.places]
+        held = [(place, entry) for place, entry in enumerate(lane.ids) if entry in block.places]
         if len(held) < 2:
             return
         self.compared += len(held)
         where = f"of key {lane.key} in {lane.subtask}"
         which = f"checkpoint {block.checkpoint} held both in flight on {block.channel}"
-        for (place, one), (following, other) in pairwise(held):
-            if block.places[one] > block.places[other]:
-                yield f"record {other} {where} is behind record {one}, and {which} the other way round (RSC-3)"
+        for (place, item), (following, other) in pairwise(held):
+            if block.places[item] > block.places[other]:
+                yield f"record {other} {where} is behind record {item}, and {which} the other way round (RSC-3)"
             # Records that a source sends show no path, so those of several sources may lie between them.
             elif block.path and following > place + 1:
                 between = lane.ids[place + 1]
                 yield (
-                    f"record {between} {where} is between {one} and {other}; {which}, one right after the other (UNA-1)"
+                    f"record {between} {where} is between {item} and {other}; {which}, "
+                    "one right after the other (UNA-1)"
                 )
 
 
-def _by_path(one: InFlight) -> dict[str, dict[int, int]]:
+def _by_path(channel: InFlight) -> dict[str, dict[int, int]]:
     """Return path -> id -> place of what is in flight on a channel."""
     paths: dict[str, dict[int, int]] = {}
-    for place, row in enumerate(one.rows):
+    for place, row in enumerate(channel.rows):
         paths.setdefault(row["path"], {})[row["id"]] = place
     return paths
 
@@ -193,12 +194,12 @@ def _by_path(one: InFlight) -> dict[str, dict[int, int]]:
 def _read_later(lane: _Lane) -> Iterator[str]:
     """Yield which records come after others of their split that were read later."""
     latest: dict[int, int] = {}
-    for one in lane.ids:
-        split = one // SPLIT_IDS
-        if one < latest.get(split, -1):
+    for identifier in lane.ids:
+        split = identifier // SPLIT_IDS
+        if identifier < latest.get(split, -1):
             way = lane.path or "their source"
             yield (
-                f"record {one} of key {lane.key} is behind record {latest[split]} in {lane.subtask}, though both came "
-                f"by way of {way} and it was read first: a rescaled start changed their order (RSC-3)"
+                f"record {identifier} of key {lane.key} is behind record {latest[split]} in {lane.subtask}, though "
+                f"both came by way of {way} and it was read first: a rescaled start changed their order (RSC-3)"
             )
-        latest[split] = one
+        latest[split] = identifier

@@ -20,8 +20,8 @@ def rescales_seen(context: TrialContext) -> Counter[str]:
     seen = Counter({RESCALED: 0, NARROWER: 0, WIDER: 0})
     before: dict[str, int] | None = None
     for line in context.history.of(AttemptRunning):
-        meant = jobs.meant(jobs.of.get(line.operation.attempt, 0)).job
-        widths = {vertex.name: vertex.parallelism for vertex in meant.vertices}
+        planned = jobs.plan_of(jobs.of.get(line.operation.attempt, 0)).job
+        widths = {vertex.name: vertex.parallelism for vertex in planned.vertices}
         if before is not None and widths != before:
             seen[RESCALED] += 1
             seen[NARROWER] += any(widths[name] < before[name] for name in widths)

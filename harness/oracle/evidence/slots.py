@@ -51,8 +51,11 @@ def attempts_without_capacity(context: TrialContext) -> Sequence[int]:
     ran = [line.operation.attempt for line in context.history.of(AttemptRunning)]
     found = []
     for line in context.history.of(AttemptStarted):
-        attempt, before = line.operation.attempt, [one for one in seen if one.index < line.index]
-        needed = least_subtasks(jobs.meant(jobs.of[attempt]))
+        attempt, before = (
+            line.operation.attempt,
+            [sighting for sighting in seen if sighting.index < line.index],
+        )
+        needed = least_subtasks(jobs.plan_of(jobs.of[attempt]))
         if attempt not in ran and before and before[-1].slots < needed:
             found.append(attempt)
     return found
@@ -61,7 +64,7 @@ def attempts_without_capacity(context: TrialContext) -> Sequence[int]:
 def without_capacity_at_the_end(context: TrialContext) -> str | None:
     """Say that an elastic job has no room in the slots that are there at last; None if it has, or nobody saw them."""
     seen, jobs = slots_seen(context), context.jobs
-    needed = least_subtasks(jobs.meant(len(jobs.jobs) - 1))
+    needed = least_subtasks(jobs.plan_of(len(jobs.jobs) - 1))
     if context.plan.deployment.elastic_wait_ms is None or not seen or seen[-1].slots >= needed:
         return None
     return f"it needs {needed} slots at least, and there are {seen[-1].slots}"
@@ -69,10 +72,10 @@ def without_capacity_at_the_end(context: TrialContext) -> str | None:
 
 def least_subtasks(plan: TrialPlan) -> int:
     """Return with how few subtasks a plan's job can go on; its job must be filled in."""
-    meant = {vertex.name: vertex.parallelism for vertex in plan.job.vertices}
+    planned = {vertex.name: vertex.parallelism for vertex in plan.job.vertices}
     fixed = fixed_vertices(plan)
     return sum(
-        sum(meant[name] for name in names) if any(name in fixed for name in names) else len(names)
+        sum(planned[name] for name in names) if any(name in fixed for name in names) else len(names)
         for names in equally_wide(plan.job)
     )
 

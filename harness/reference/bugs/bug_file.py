@@ -102,7 +102,7 @@ class PlantedBug:
     @cached_property
     def changes(self) -> tuple[Change, ...]:
         """Return what it changes in the reference implementation."""
-        return tuple(change_at(one.at, one.before, one.after) for one in self.file.change)
+        return tuple(change_at(change.at, change.before, change.after) for change in self.file.change)
 
     @cached_property
     def plan(self) -> TrialPlan | None:

@@ -57,7 +57,7 @@ def _drawn() -> Iterator[str]:
         ("drawn from", "bug", "plans in the median", "most"),
         (
             (f"`{drawn.profile}`", name, str(drawn.median), str(drawn.most))
-            for drawn, name in sorted(promised, key=lambda one: (one[0].profile, one[1]))
+            for drawn, name in sorted(promised, key=lambda entry: (entry[0].profile, entry[1]))
         ),
     )
 

@@ -119,9 +119,9 @@ def _clear_caches() -> None:
             continue
         for value in list(vars(module).values()):
             members = vars(value).values() if isinstance(value, type) else ()
-            for one in (value, *members):
-                if isinstance(one, _Cached):
-                    one.cache_clear()
+            for entry in (value, *members):
+                if isinstance(entry, _Cached):
+                    entry.cache_clear()
 
 
 @functools.lru_cache(maxsize=256)
@@ -147,27 +147,27 @@ def _codes(module: types.ModuleType, shown: str) -> Iterator[types.CodeType]:
     waiting: list[Any] = [*vars(module).values()]
     seen: set[int] = set()
     while waiting:
-        one = waiting.pop()
-        if id(one) in seen:
+        found = waiting.pop()
+        if id(found) in seen:
             continue
-        seen.add(id(one))
-        match one:
-            case type() if one.__module__ == module.__name__:
-                waiting += vars(one).values()
+        seen.add(id(found))
+        match found:
+            case type() if found.__module__ == module.__name__:
+                waiting += vars(found).values()
             case property():
-                waiting += [one.fget, one.fset, one.fdel]
+                waiting += [found.fget, found.fset, found.fdel]
             case functools.cached_property():
-                waiting.append(one.func)
+                waiting.append(found.func)
             case staticmethod() | classmethod():
-                waiting.append(one.__func__)
+                waiting.append(found.__func__)
             case types.FunctionType():
-                waiting += [one.__code__, getattr(one, "__wrapped__", None)]
+                waiting += [found.__code__, getattr(found, "__wrapped__", None)]
             case types.CodeType():
-                if one.co_filename == shown:
-                    yield one
-                waiting += one.co_consts
+                if found.co_filename == shown:
+                    yield found
+                waiting += found.co_consts
             case _:
-                waiting.append(getattr(one, "__wrapped__", None))
+                waiting.append(getattr(found, "__wrapped__", None))
 
 
 def _module(file: str) -> types.ModuleType:
@@ -280,7 +280,9 @@ class _Scope:
 
     def _require_same(self, old: ast.stmt, new: ast.stmt, fields: Sequence[str]) -> None:
         for name in fields:
-            first, second = ([ast.dump(node) for node in getattr(one, name)] for one in (old, new))
+            first, second = (
+                [ast.dump(node) for node in getattr(definition, name)] for definition in (old, new)
+            )
             if first != second:
                 named = self._named(getattr(old, "name", ""))
                 raise PatchProblem(f"{named}: its {name} cannot be changed while a trial runs")
@@ -336,7 +338,10 @@ class _Scope:
     def _function(self, node: _Function) -> types.FunctionType:
         """Return the function object behind a definition, below its decorators."""
         found = vars(self._holder)[node.name]
-        accessor = next((one.attr for one in node.decorator_list if isinstance(one, ast.Attribute)), "getter")
+        accessor = next(
+            (decorator.attr for decorator in node.decorator_list if isinstance(decorator, ast.Attribute)),
+            "getter",
+        )
         if isinstance(found, property):
             found = {"getter": found.fget, "setter": found.fset, "deleter": found.fdel}[accessor]
         if isinstance(found, functools.cached_property):
@@ -452,7 +457,7 @@ class _Private(ast.NodeVisitor):
 def _imports(module: types.ModuleType, name: str) -> bool:
     """Return whether a module imports this name from another one."""
     return any(
-        isinstance(node, ast.ImportFrom) and any((one.asname or one.name) == name for one in node.names)
+        isinstance(node, ast.ImportFrom) and any((alias.asname or alias.name) == name for alias in node.names)
         for node in ast.walk(ast.parse(inspect.getsource(module)))
     )
 
@@ -464,7 +469,9 @@ def _by_key(body: Sequence[ast.stmt]) -> Mapping[str, ast.stmt]:
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 accessor = "".join(
-                    f".{one.attr}" for one in node.decorator_list if isinstance(one, ast.Attribute)
+                    f".{decorator.attr}"
+                    for decorator in node.decorator_list
+                    if isinstance(decorator, ast.Attribute)
                 )
                 key = f"def {node.name}{accessor}"
             case ast.ClassDef():
@@ -487,13 +494,13 @@ def _has_fields(owner: type) -> bool:
 def _name(made: Any, name: str, owner: type | None, module: types.ModuleType) -> None:
     """Give what a factory made the names that it would have where it stands."""
     qualified = f"{owner.__qualname__}.{name}" if owner is not None else name
-    for one in (made, getattr(made, "fget", None), getattr(made, "__func__", None)):
-        if isinstance(one, types.FunctionType):
-            one.__qualname__ = qualified
-            one.__code__ = one.__code__.replace(co_qualname=qualified)
-        elif isinstance(one, type):
-            one.__qualname__ = qualified
-            one.__module__ = module.__name__
+    for entry in (made, getattr(made, "fget", None), getattr(made, "__func__", None)):
+        if isinstance(entry, types.FunctionType):
+            entry.__qualname__ = qualified
+            entry.__code__ = entry.__code__.replace(co_qualname=qualified)
+        elif isinstance(entry, type):
+            entry.__qualname__ = qualified
+            entry.__module__ = module.__name__
 
 
 def _set(holder: Any, name: str, value: Any) -> Callable[[], None]:

@@ -11,7 +11,7 @@ from barrier_tck.reference_impl.operators.functions import Row
 
 
 def _emits(operator: OperatorPlan, row: Row, step: Callable[..., Row]) -> Iterable[Row]:
-    done = sum(one.startswith(f"{operator.name}[") for one in row["path"].split(">"))
+    done = sum(entry.startswith(f"{operator.name}[") for entry in row["path"].split(">"))
     return (step(row),) if done < row["id"] % (operator.parameters["turns"] + 1) else ()
 
 

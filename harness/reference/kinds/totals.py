@@ -12,7 +12,10 @@ from barrier_tck.reference_impl.operators.graph import OperatorSpec
 def _make(site: Site) -> OperatorSpec:
     spec = site.workload.spec
     assert spec is not None, "only a workload with a sequential model can have running totals"
-    aggregates = {one.name: Count() if one.column is None else Sum(one.column) for one in spec.aggregates}
+    aggregates = {
+        aggregate.name: Count() if aggregate.column is None else Sum(aggregate.column)
+        for aggregate in spec.aggregates
+    }
     return AggregateSpec(site.operator.name, site.key, aggregates, Emission.EACH_RECORD, (spec.id_column,))
 
 

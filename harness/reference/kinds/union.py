@@ -30,7 +30,7 @@ class KeepInUnion:
     def open(self, lists: OperatorStates) -> None:
         """Get the list by its name, and keep one's own entries."""
         self._list = lists.union_list(SEEN, tuple[int, int, int, str, str])
-        self._list.replace([one for one in self._list if one[0] % self._parallelism == self._index])
+        self._list.replace([entry for entry in self._list if entry[0] % self._parallelism == self._index])
 
     def process(self, row: Row, number: int) -> Iterable[Row]:
         """Remember a record that came from an input."""

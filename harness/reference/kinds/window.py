@@ -51,7 +51,7 @@ class KeepInWindow:
         assert self._waiting is not None and self._seen is not None, "open comes first"
         waiting, kept = self._waiting.of(group, key), self._waiting.of(group, key).get()
         gone = [(number, identifier, path) for number, identifier, path, end_ms in kept if end_ms == at_ms]
-        waiting.set([one for one in kept if one[-1] != at_ms])
+        waiting.set([entry for entry in kept if entry[-1] != at_ms])
         self._seen.of(group, key).add(*gone)
         (text,) = decode_key(key)
         return [

@@ -298,11 +298,11 @@ class BufferedChannel(DataChannel):
         if is_data:
             self.urgent -= self.urgent > 0
             if self.returning is None:
-                self.make_room()
+                self.return_credit()
             else:
                 self.send_credit()
             if isinstance(element, _Batch):
-                element = self._plane.decode(b"".join(one.data for one in element.fragments))
+                element = self._plane.decode(b"".join(fragment.data for fragment in element.fragments))
         elif isinstance(element, CheckpointBarrier):
             self._passed = max(self._passed, element.checkpoint)
         return is_data, element
@@ -312,7 +312,7 @@ class BufferedChannel(DataChannel):
         super().disturb(disturbance, returning)
         self.pump()
 
-    def make_room(self, _: Any = None) -> None:
+    def return_credit(self, _: Any = None) -> None:
         """Let the sender know of one more free place, and send what waits for it."""
         self.occupied -= 1
         self.pump()

@@ -198,7 +198,7 @@ class SimulatedCoordinator:
             self._trace("receive", self.world.traced(message))
             self.guarded(self.driver.on_message, message)
 
-    def asked_for(self, savepoint: Savepoint) -> None:
+    def take_savepoint(self, savepoint: Savepoint) -> None:
         """Take a user's request for a savepoint."""
         self.guarded(self.driver.request_savepoint, savepoint)
 

@@ -77,7 +77,7 @@ class Disturbances:
 
     def is_cut(self, pair: Pair) -> bool:
         """Return whether a connection of the pair cannot be opened now."""
-        return any(one.closes for one in self._active.get(pair, ()))
+        return any(impairment.closes for impairment in self._active.get(pair, ()))
 
     def disturb_new(self, process: SimulatedSubtask) -> None:
         """Disturb the control connection and the outgoing channels of a process that was just connected."""
@@ -97,7 +97,11 @@ class Disturbances:
     def _of(
         self, pair: Pair, direction: Direction, close: Callable[[], None], before: Disturbance | None
     ) -> Disturbance | None:
-        active = [one for one in self._active.get(pair, ()) if one.direction in (direction, Direction.BOTH)]
+        active = [
+            impairment
+            for impairment in self._active.get(pair, ())
+            if impairment.direction in (direction, Direction.BOTH)
+        ]
         return Disturbance(self._draw, active, close, before) if active else None
 
     def _apply(self, pair: Pair) -> None:

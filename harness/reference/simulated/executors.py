@@ -61,14 +61,14 @@ class SimulatedExecutors:
         if lost is Lost.FOR_GOOD:
             self.present.remove(executor)
             self.hosts.lose(executor.host)
-            self._tell()
+            self._notify()
             return executor.host
         after = self.hosts.replace if lost is Lost.HOST else self.hosts.executor_died
         host = after(executor.host)
         if self._replaced_after_ms:
             self.present.remove(executor)
             self._coming += 1
-            self._tell()
+            self._notify()
             self._scheduler.at(self._scheduler.now + self._replaced_after_ms, self._replace, host)
         else:
             self.present[self.present.index(executor)] = self._new(host)
@@ -77,9 +77,9 @@ class SimulatedExecutors:
     def _replace(self, host: SimulatedHost) -> None:
         self._coming -= 1
         self.present.append(self._new(host))
-        self._tell()
+        self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         if self.slots is not None:
             self.slots_changed(self.slots)
 

@@ -62,7 +62,7 @@ class Heartbeats:
             return
         if process.alive and not process.frozen:
             assert process.to_coordinator is not None
-            process.to_coordinator.send(process, self._heard)
+            process.to_coordinator.send(process, self._beat_arrived)
             if not self._is_disturbed(process):
                 process.watched = False
                 return
@@ -71,5 +71,5 @@ class Heartbeats:
             return
         scheduler.at(scheduler.now + HEARTBEAT_INTERVAL_MS, self._beat, process)
 
-    def _heard(self, process: SimulatedSubtask) -> None:
+    def _beat_arrived(self, process: SimulatedSubtask) -> None:
         process.last_heard = self._scheduler.now

@@ -68,7 +68,7 @@ class Disturbance:
         self._draw = draw
         known = [] if before is None else before.in_force
         self.in_force: list[_InForce] = [
-            next((one for one in known if one.impairment is impairment), None) or _InForce(impairment)
+            next((kept for kept in known if kept.impairment is impairment), None) or _InForce(impairment)
             for impairment in impairments
         ]
         self.close = close
@@ -78,14 +78,14 @@ class Disturbance:
 
         ``size`` is in bytes, times are in milliseconds; the line is busy until ``line_free_ms``.
         """
-        for one in self.in_force:
-            message = PassingMessage(sent_ms, arrives_ms, line_free_ms, size, one.passed)
-            outcome = one.impairment.fate(message, self._draw)
+        for entry in self.in_force:
+            message = PassingMessage(sent_ms, arrives_ms, line_free_ms, size, entry.passed)
+            outcome = entry.impairment.fate(message, self._draw)
             if isinstance(outcome, Loss):
                 return outcome
             arrives_ms = outcome
-        for one in self.in_force:
-            one.passed += size
+        for impairment in self.in_force:
+            impairment.passed += size
         return arrives_ms
 
 
@@ -273,7 +273,7 @@ class DataChannel:
         _, is_data, element = self.queue.popleft()
         if is_data:
             if self.returning is None:
-                self.make_room()
+                self.return_credit()
             else:
                 self.send_credit()
         return is_data, element
@@ -282,7 +282,7 @@ class DataChannel:
         """Set what disturbs the elements and what disturbs the credits from now on; None: nothing."""
         self.disturbance, self.returning = disturbance, returning
 
-    def make_room(self, _: Any = None) -> None:
+    def return_credit(self, _: Any = None) -> None:
         """Let the sender know of one more free place."""
         self.occupied -= 1
         if self.occupied == self.capacity - 1 and self.sender is not None:
@@ -303,7 +303,7 @@ class DataChannel:
                 self.swallowed = True
             return
         self._last_credit = max(outcome, self._last_credit)
-        self._scheduler.at(self._last_credit, self.make_room)
+        self._scheduler.at(self._last_credit, self.return_credit)
 
     def _end_is_sent(self) -> bool:
         """Return whether the sender has said that nothing more comes: then it waits for no room."""

@@ -153,7 +153,7 @@ class ReferenceSimulated:
         world = SimulatedWorld(plan, graph, job_config(plan), RowPlane(), watched, recorder, nemesis)
         recorder.follow(world)
         later = [plan.after_stops(stops) for stops in range(1, len(plan.rescales) + 1)]
-        recorder.rescaled_to = [build_graph(one, workload, sources) for one in later]
+        recorder.rescaled_to = [build_graph(entry, workload, sources) for entry in later]
         reserves = FileCheckpointStorage if external_storage is None else external_storage
         reserve_ids(plan, reserves(world.read_only_files(), graph.name, CHECKPOINTS))
         try:
@@ -219,9 +219,9 @@ class _Recorder(RunRecorder):
         if self._world is not None:
             self.note(note, process="source")
 
-    def ask_for(self, savepoint: Savepoint, delay_ms: float) -> None:
+    def request_savepoint(self, savepoint: Savepoint, delay_ms: float) -> None:
         assert self._world is not None
-        self._world.ask_for_savepoint(savepoint, delay_ms)
+        self._world.request_savepoint(savepoint, delay_ms)
 
     def reads_of(self, subtask: str, attempt: int) -> ReadsObserved | None:
         return self._reads.get((subtask, attempt))
@@ -234,7 +234,7 @@ class _Recorder(RunRecorder):
     def _next_graph(self) -> JobGraph:
         if self.rescaled_to:
             self.rescaled(self.rescaled_to.pop(0))
-        return self.meant
+        return self.planned_graph
 
     def release(self) -> None:
         """Break the reference cycle with the world; later uses raise AttributeError."""
@@ -253,7 +253,7 @@ class _Recorder(RunRecorder):
         return FilesAndMedium(files, storage.medium, (CHECKPOINTS, SAVEPOINTS))
 
 
-def _history(world: SimulatedWorld, books: _Recorder, in_time: bool) -> History:
+def _history(world: SimulatedWorld, recorder: _Recorder, in_time: bool) -> History:
     driver = world.coordinator.driver
     if driver.state is JobState.FINISHED:
         end, detail = End.FINISHED, ""
@@ -264,18 +264,18 @@ def _history(world: SimulatedWorld, books: _Recorder, in_time: bool) -> History:
     else:
         end, detail = End.STUCK, "nothing is left to do"
     if not in_time:
-        books.cut_off(Reason.OUT_OF_TIME if world.scheduler.timed_out else Reason.NOTHING_LEFT, detail)
-    files = books.files()
+        recorder.cut_off(Reason.OUT_OF_TIME if world.scheduler.timed_out else Reason.NOTHING_LEFT, detail)
+    files = recorder.files()
     storage = world.components.checkpoint_storage(files, world.graph.name, CHECKPOINTS)
     output, writers = committed_rows(files)
     return History(
-        operations=tuple(books.operations),
+        operations=tuple(recorder.operations),
         end=end,
-        reason=books.end_reason,
+        reason=recorder.end_reason,
         detail=detail or "; ".join(world.failures[-3:]),
         output=output,
         output_by=writers,
-        checkpoints=tuple(books.views),
+        checkpoints=tuple(recorder.views),
         storage=view_storage(storage, files, CHECKPOINTS, OUTPUT, SAVEPOINTS),
         pending=driver.waiting_for() if end is End.STUCK else (),
     )

@@ -6,7 +6,7 @@ process that is killed does nothing more, wherever it stands: a kill in the midd
 ``ProcessKilled``.
 
 A process that is paused stands still wherever it is, even in a step; then the world goes on within that step. What
-arrives meanwhile waits. Up to ``NEWS_MS_MAX`` after it is resumed it learns that it was cancelled or orphaned.
+arrives meanwhile waits. Up to ``NOTICE_MS_MAX`` after it is resumed it learns that it was cancelled or orphaned.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver
 
 STEP_MS_MAX = 1.0
 """Processing one element takes up to this many virtual milliseconds."""
-NEWS_MS_MAX = 4.0
+NOTICE_MS_MAX = 4.0
 """A process that was resumed learns at most this many milliseconds later what its other threads have to report."""
 NEVER = math.inf
 """The time of the next step of a process that expects none."""
@@ -170,7 +170,7 @@ class SimulatedSubtask:
         self._standing = False
         """Whether it stands still in the middle of a step."""
         self._deferred: list[tuple[Callable[..., None], Any]] = []
-        self._news: list[Callable[[], None]] = []
+        self._deferred_notices: list[Callable[[], None]] = []
         self._poll_at = 0.0
         self._processed_nothing = True
 
@@ -289,29 +289,29 @@ class SimulatedSubtask:
         if not self.alive:
             return
         if isinstance(message, CancelSubtask):
-            self.hear("cancelled", self.leave)
+            self.receive_notice("cancelled", self.leave)
             return
         self.mailbox.append(message)
         self.wake()
 
-    def hear(self, what: str, action: Callable[[], None]) -> None:
+    def receive_notice(self, what: str, action: Callable[[], None]) -> None:
         """Act on a report of another thread of the process, or some time after it is resumed if it is paused."""
         if not self.alive:
             return
         if self.frozen:
-            self._news.append(lambda: self.hear(what, action))
+            self._deferred_notices.append(lambda: self.receive_notice(what, action))
             return
         self._trace(what)
         action()
 
     def orphan(self) -> None:
         """Notice that the control connection has ended, and leave."""
-        self.hear("orphaned", self.leave)
+        self.receive_notice("orphaned", self.leave)
 
     def channel_ended(self, channel: DataChannel) -> None:
         """Notice that an input channel, or an output channel on which this process waits to send, has ended; fail."""
         error = ChannelBroken(f"{channel.name}: the connection is broken")
-        self.hear("disconnected", lambda: self._die_of(error))
+        self.receive_notice("disconnected", lambda: self._die_of(error))
 
     def kill(self) -> None:
         """Die at once, without releasing anything."""
@@ -354,10 +354,10 @@ class SimulatedSubtask:
         deferred, self._deferred = self._deferred, []
         for action, argument in deferred:
             self._scheduler.at(self._scheduler.now, action, argument)
-        news, self._news = self._news, []
-        for tell in news:
-            delay = self._draw() * NEWS_MS_MAX
-            self._scheduler.at(self._scheduler.now + delay, lambda _, tell=tell: tell(), None)
+        notices, self._deferred_notices = self._deferred_notices, []
+        for notice in notices:
+            delay = self._draw() * NOTICE_MS_MAX
+            self._scheduler.at(self._scheduler.now + delay, lambda _, notice=notice: notice(), None)
         self.wake()
 
     def leave(self) -> None:
@@ -459,7 +459,7 @@ class SimulatedSubtask:
 
         A channel that is held back does not count: what holds it may wait for an element from outside.
         """
-        if urgent := [self._queues[one.number_in] for one in self._urgent if one.urgent]:
+        if urgent := [self._queues[channel.number_in] for channel in self._urgent if channel.urgent]:
             return urgent
         crowded = [(n, queue) for n, queue, most in self._feedback if len(queue) >= most and not blocked[n]]
         return crowded or self._queues

@@ -211,9 +211,9 @@ class SimulatedWorld:
             self._notify_through(process.from_coordinator, process.orphan)
         self._restart_coordinator(self.scheduler.now + COORDINATOR_RESTART_MS)
 
-    def ask_for_savepoint(self, savepoint: Savepoint, delay_ms: float) -> None:
+    def request_savepoint(self, savepoint: Savepoint, delay_ms: float) -> None:
         """Ask whoever is the coordinator by then for a savepoint; nobody hears it if it has died."""
-        self.scheduler.at(self.scheduler.now + delay_ms, lambda _: self.coordinator.asked_for(savepoint))
+        self.scheduler.at(self.scheduler.now + delay_ms, lambda _: self.coordinator.take_savepoint(savepoint))
 
     def _heal_all(self, _: Any) -> None:
         self.nemesis.heal_all()
@@ -310,7 +310,7 @@ class SimulatedWorld:
             restored_checkpoint=restore.checkpoint if restore is not None else None,
             stopped=restore is not None and restore.stops_the_job,
         )
-        shared, troubles, host = process.executor.files, self.storage_faults, process.executor.host
+        shared, storage_faults, host = process.executor.files, self.storage_faults, process.executor.host
         ports = SubtaskPorts(
             clock=self.scheduler,
             probe=process,
@@ -318,9 +318,9 @@ class SimulatedWorld:
             coordinator=process,
             background=process.background,
             storage=self.components.checkpoint_storage(
-                troubles.way_to_storage(shared), self.graph.name, self.config.storage_root
+                storage_faults.way_to_storage(shared), self.graph.name, self.config.storage_root
             ),
-            files=troubles.disk_of(shared),
+            files=storage_faults.disk_of(shared),
             buffered_bytes=process.buffered_bytes,
             working_root=self._working.name if self._working is not None else None,
             local_files=host.local if self.config.local_recovery else None,
@@ -484,13 +484,13 @@ class SimulatedWorld:
         self.coordinator = self._new_coordinator()
         self.scheduler.at(at_ms, self._start, self.coordinator)
 
-    def _notify_through(self, link: Link | None, news: Callable[[], None]) -> None:
+    def _notify_through(self, link: Link | None, notice: Callable[[], None]) -> None:
         """Let one side of a control connection learn of the other's end, unless a black hole is between them."""
         assert link is not None
         if link.disturbance is None:
-            self._after_latency(news)
+            self._after_latency(notice)
         else:
-            link.send(None, lambda _: news())
+            link.send(None, lambda _: notice())
 
     def _after_latency(self, action: Callable[[], None], not_before_ms: float = 0.0) -> None:
         self.environment.after_latency(lambda _: action(), not_before_ms=not_before_ms)

@@ -145,7 +145,7 @@ def _obstacles(
     """
     completed = storage.completed()
     loaded = [storage.load(checkpoint) for checkpoint in completed]
-    part = next((one.snapshot_of(subtask) for one in reversed(loaded) if one.savepoint is None), None)
+    part = next((entry.snapshot_of(subtask) for entry in reversed(loaded) if entry.savepoint is None), None)
     handles = part.handles() if part is not None else ()
     if not handles:
         raise TargetGone(f"no completed checkpoint shows the names of {subtask}'s state files yet")

@@ -56,12 +56,12 @@ class ExecutorMemories:
         def refuse() -> None:
             if not files:
                 raise TargetGone("no executor has memory for local copies yet")
-            for one in files.values():
-                one.delete_tree(obstacle)
-                one.create(obstacle).close()
+            for host in files.values():
+                host.delete_tree(obstacle)
+                host.create(obstacle).close()
 
         def refuses() -> bool:
-            return all(one.exists(obstacle) for one in files.values())
+            return all(host.exists(obstacle) for host in files.values())
 
         def obstruct(host: str, directory: str) -> Callable[[], bool]:
             raise TargetGone(f"memory has no directories, so {directory} cannot become unreadable on {host}")
@@ -70,7 +70,7 @@ class ExecutorMemories:
 
     def _files(self) -> dict[str, MemoryFileSystem]:
         """Return place -> the job's files there, for every executor that lives."""
-        hosts = {one.executor_pid: one.host for one in self._processes() if one.executor_pid}
+        hosts = {process.executor_pid: process.host for process in self._processes() if process.executor_pid}
         return {
             own.place(host): MemoryFileSystem(own.memory, self._root, _UNLIMITED)
             for pid, host in sorted(hosts.items())

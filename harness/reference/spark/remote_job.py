@@ -63,7 +63,7 @@ class JobDrivers:
         self._lock = threading.Lock()
         self._closed = False
 
-    def tell(self, reports: JobReports, routes: Routes | None) -> None:
+    def report_to(self, reports: JobReports, routes: Routes | None) -> None:
         """Let drivers report to this trial, and ask it for routes, from now on."""
         self._reports.target, self._routes.target = reports, routes or DirectRoutes()
 
@@ -210,8 +210,8 @@ class RemoteJob:
 
     def repeat(self, in_force: Iterable[Repeated]) -> None:
         """Repeat the messages of these subtasks, and of no others, now and after the driver's death."""
-        self._repeats = tuple(Repeat(one.subtask, one.direction, one.late_ms) for one in in_force)
-        self._ask(lambda doors: doors.repeat(self._repeats))
+        self._repeats = tuple(Repeat(repeat.subtask, repeat.direction, repeat.late_ms) for repeat in in_force)
+        self._call_driver(lambda rpc: rpc.repeat(self._repeats))
 
     def start_from(self, savepoint: str, plan: TrialPlan) -> None:
         """Start the next job from the savepoint with which the last one was stopped, as a user would.
@@ -225,11 +225,11 @@ class RemoteJob:
 
     def take_savepoint(self, savepoint: Savepoint, delay_ms: float) -> None:
         """Ask the coordinator for a savepoint; nobody hears it if it has died."""
-        self._ask(lambda doors: doors.take_savepoint(savepoint, delay_ms))
+        self._call_driver(lambda rpc: rpc.take_savepoint(savepoint, delay_ms))
 
     def take_forged(self, message: AcknowledgeCheckpoint) -> None:
         """Let the coordinator take a message that no subtask sent."""
-        self._ask(lambda doors: doors.take_forged(message))
+        self._call_driver(lambda rpc: rpc.take_forged(message))
 
     def waiting_for(self) -> tuple[str, ...]:
         """Return what the job waits for, in words."""
@@ -247,14 +247,14 @@ class RemoteJob:
             if self._closed:
                 return
             self._closed = True
-        self._ask(lambda doors: self.refused.update(doors.end_job()))
+        self._call_driver(lambda rpc: self.refused.update(rpc.end_job()))
 
-    def _ask(self, question: Callable[[JobRpc], object]) -> None:
+    def _call_driver(self, call: Callable[[JobRpc], object]) -> None:
         """Ask the driver's process; a driver that is gone needs no more."""
         present = self._present
         if present is not None:
             with contextlib.suppress(PeerGone):
-                question(rpc_stub_of(present))
+                call(rpc_stub_of(present))
 
     def _hidden_for_s(self) -> float:
         """Return how long storage stays hidden from a coordinator that starts now."""
@@ -309,7 +309,7 @@ class RemoteJob:
             with self._changed:
                 closed = self._closed
             if closed:
-                self._ask(lambda doors: doors.end_job())
+                self._call_driver(lambda rpc: rpc.end_job())
 
     def _failed(self, error: BaseException) -> None:
         with self._changed:

@@ -154,8 +154,8 @@ class SparkTargets(NoTargets):
     def replace_lost(self) -> None:
         """Let Spark start other executors in the place of those that were lost for good: the trial is over."""
         lost, self._lost = self._lost, []
-        for one in lost:
-            one.undo()
+        for loss in lost:
+            loss.undo()
 
     def link(self, sender: str, receiver: str) -> ProxiedLink | None:
         """Return the connection between two subtasks, or a subtask's to the coordinator."""

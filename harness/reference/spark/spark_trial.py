@@ -175,7 +175,7 @@ class SparkTrial:
         )
         reserve_ids(plan, self.kept.storage)
         self._watcher = SparkWatcher(opener, self._notes.reads, planned_savepoints(plan))
-        loses = any(one.fault.loses_unsynced for one in plan.faults)
+        loses = any(planned.fault.loses_unsynced for planned in plan.faults)
         self._journals = environment.scratch / "unsynced" if loses else None
         self._job = RemoteJob(environment.drivers, self._order(), lambda: self._watcher.finished)
         self._watcher.on_job_over, self._watcher.on_savepoint = self._job.job_over, self._job.take_savepoint
@@ -234,7 +234,7 @@ class SparkTrial:
         targets = self._targets()
         nemesis.bind(targets, watcher.now_ms)
         watcher.nemesis, watcher.network = nemesis, self._environment.network
-        drivers.tell(watcher, self._environment.network)
+        drivers.report_to(watcher, self._environment.network)
         if any(planned.fault.ends is Ends.COORDINATOR for planned in self._plan.faults):
             drivers.keep_spare()
         try:
@@ -250,7 +250,7 @@ class SparkTrial:
         finally:
             nemesis.heal_all()  # before the job ends: a stopped process cannot leave
             self._job.close()
-            drivers.tell(JobReports(), None)
+            drivers.report_to(JobReports(), None)
             targets.replace_lost()
         self._disks.wipe_all()
         return ended

@@ -53,7 +53,7 @@ class SparkWatcher(RunRecorder, JobReports):
         """Return what an executor noted of a restore."""
         return self._reads.take(subtask, attempt)
 
-    def ask_for(self, savepoint: Savepoint, delay_ms: float) -> None:
+    def request_savepoint(self, savepoint: Savepoint, delay_ms: float) -> None:
         assert self.on_savepoint is not None
         self.on_savepoint(savepoint, delay_ms)
 

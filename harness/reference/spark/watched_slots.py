@@ -28,21 +28,21 @@ class SlotReportingRunner(RepeatingRunner):
         """Start, and count slots from now on."""
         super().start()
         if self._config.elastic is not None:
-            self._loop.post(self._look)
+            self._loop.post(self._poll)
 
     def slots(self) -> int:
         """Deployer: ask Spark, and tell what it says."""
         at_ms = self.now_ms()
         found = super().slots()
-        self._tell(found, at_ms)
+        self._report(found, at_ms)
         return found
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         at_ms = self.now_ms()
-        self._tell(slots_of(self._context), at_ms)
-        self._loop.set_timer("slots-seen", self.now_ms() + _POLL_MS, self._look)
+        self._report(slots_of(self._context), at_ms)
+        self._loop.set_timer("slots-seen", self.now_ms() + _POLL_MS, self._poll)
 
-    def _tell(self, found: int, at_ms: float) -> None:
+    def _report(self, found: int, at_ms: float) -> None:
         if found != self._slots_reported:
             self._slots_reported = found
             self._report_slots(found, at_ms)

@@ -311,7 +311,7 @@ def test_a_history_tells_which_attempt_ran_which_job() -> None:
     jobs = jobs_of_trial(plan, history)
     assert dict(jobs.of) == {1: 0, 2: 1, 3: 1, 4: 2, 5: 3}
     assert [one.job.vertex("totals").parallelism for one in jobs.plans] == [4, 3, 3, 5]
-    assert [jobs.meant(number).job.vertex("totals").parallelism for number in range(4)] == [4, 4, 5, 5]
+    assert [jobs.plan_of(number).job.vertex("totals").parallelism for number in range(4)] == [4, 4, 5, 5]
     context = TrialContext(
         plan,
         history,
