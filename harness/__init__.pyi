@@ -33,7 +33,7 @@ from .draw.profile import LimitRanges, NetworkRanges, Profile, RestartRanges, Sa
 from .draw.profile import WorkloadRanges
 from .oracle.plug_in_checkers import ProvidesCheckers
 # A user's own query of Structured Streaming.
-from .streaming.query_definition import QueryState, QueryPlace
+from .streaming.query_definition import QueryState, QueryPlace, Upserts
 from .streaming.streaming_job import StreamingJob
 # A checker; running a plan, or a campaign; what goes wrong.
 from .oracle.checker import Checker, TrialContext
@@ -70,8 +70,8 @@ __all__ = [
     "Spread", "StartsSlowly", "StateBackend", "StateCapability", "StateHandle", "StateReader", "StateScope",
     "StateView", "StateWriter", "StorageError", "StorageRanges", "StorageUser", "StorageView", "StreamingJob",
     "SubtaskView", "SystemBroke", "SystemUnderTest", "TakesSettings", "TargetGone", "Targets", "TracesMessages",
-    "Transaction", "TrialContext", "TrialOutcome", "TrialPlan", "TrialRecord", "UsageProblem", "UsesFieldsOfPlans",
-    "Verdict", "VertexPlan", "Workload", "WorkloadPlan", "WorkloadRanges", "read_configuration", "read_plan",
-    "refuse_overlaps", "register_workload", "require_in_range", "require_same_length", "run_campaign", "run_trial",
-    "workload_names",
+    "Transaction", "TrialContext", "TrialOutcome", "TrialPlan", "TrialRecord", "Upserts", "UsageProblem",
+    "UsesFieldsOfPlans", "Verdict", "VertexPlan", "Workload", "WorkloadPlan", "WorkloadRanges", "read_configuration",
+    "read_plan", "refuse_overlaps", "register_workload", "require_in_range", "require_same_length", "run_campaign",
+    "run_trial", "workload_names",
 ]

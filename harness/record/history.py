@@ -194,7 +194,9 @@ class OutputComparison(msgspec.Struct, frozen=True, omit_defaults=True):
     checks: dict[str, dict[str, int]] = {}
     """For people: check -> which side -> number of rows that only this side has."""
     ran_again: int = 0
-    """Micro-batches that, or of which a task, ran more than once: a sink that cannot bear it shows it there."""
+    """Micro-batches that, or of which a task, ran more than once."""
+    replayed: int = 0
+    """Those of which rows had been passed on to the sink before: one that cannot bear it shows it there."""
 
 
 class StateComparison(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):

@@ -6,6 +6,11 @@ from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.record.history import End
 from barrier_tck.harness.record.verdict import EXERCISED, Finding, Verdict
 
+_WITHOUT_A_FAULT = (
+    "no micro-batch is known to have run more than once, so it may be wrong without any fault: the guide tells what "
+    "a job can say of its output (latest_by, upserts, final_by, batch)"
+)
+
 
 class CommittedOutput:
     """Judges what the judge's batch found (``OutputComparison``).
@@ -31,7 +36,7 @@ class CommittedOutput:
             "duplicated": found.duplicated,
             "unexpected": found.unexpected,
             "copies_excused": sum(sum(sides.values()) for sides in comparison.checks.values()),
-            EXERCISED: comparison.ran_again,
+            EXERCISED: comparison.replayed,
         }
         wrong = [name for name in ("lost", "duplicated", "unexpected") if counts[name]]
         if context.history.end is not End.FINISHED:
@@ -44,11 +49,14 @@ class CommittedOutput:
                 summary += f"; {counts['copies_excused']} copies are of micro-batches that ran again"
             elif comparison.ran_again:
                 summary += (
-                    f"; {comparison.ran_again} of the micro-batches, or tasks of them, ran more than once"
+                    f"; {comparison.ran_again} of the micro-batches, or tasks of them, ran more than once, and of "
+                    f"{comparison.replayed} the sink had been given rows before"
                 )
             return self._finding(Verdict.VALID, summary, counts)
         parts = ", ".join(f"{counts[name]} {name}" for name in wrong)
         summary = f"{parts}; {found.committed} rows committed, and the batch gives {found.expected}"
+        if not comparison.ran_again:
+            summary += f"; {_WITHOUT_A_FAULT}"
         return self._finding(Verdict.INVALID, summary, counts, comparison.examples[:10])
 
     def _finding(

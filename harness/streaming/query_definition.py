@@ -52,12 +52,28 @@ class QueryState:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Upserts:
+    """How a sink merges rows into a table (MERGE, INSERT ... ON CONFLICT), which then has the newest row of each key.
+
+    The names are those of ``APPLY CHANGES``. ``read`` returns the table.
+    """
+
+    keys: tuple[str, ...]
+    """The columns that identify a row of the table."""
+    sequence_by: str
+    """An SQL expression over the query's columns: of the rows of a key, the one with the greatest value is the newest.
+    No two rows of a key may have the same value."""
+    apply_as_deletes: str | None = None
+    """An SQL condition: if it holds for the newest row of a key, the table has no row of that key."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class QueryDefinition:
     """The query, its input, its sink, and what both promise.
 
     Spark's promise is the oracle: the committed output of the query, whatever dies meanwhile, is what the same function
     gives as a batch over the same input. Both are compared as multisets of rows. Sums of floating-point numbers depend
-    on their order, so use integers or decimals.
+    on their order, so use integers or decimals. A query that is not its own batch needs ``batch``.
 
     Raises:
         UsageProblem: two of the fields contradict each other.
@@ -65,6 +81,10 @@ class QueryDefinition:
 
     query: Callable[[DataFrame], DataFrame]
     """The query. The same function is given the stream and, by the oracle, the whole input as a batch."""
+    batch: Callable[[DataFrame], DataFrame] | None = None
+    """What the output must be, from the whole input as a batch in one partition, in the order of its files; None:
+    ``query``. For queries that Spark refuses as a batch, or that are not deterministic. Only the columns that it
+    returns are compared."""
     sink: str | Callable[[DataFrame, int, QueryPlace], None] = "parquet"
     """``parquet`` or ``orc`` for Spark's own file sink, or a ``foreachBatch`` function that is also given the trial's
     directories."""
@@ -78,10 +98,13 @@ class QueryDefinition:
     latest_by: tuple[str, ...] = ()
     """Mode ``update``, with a sink that keeps every update: the columns that identify a row. Of the rows with the same
     values there, those of the highest ``batch_id`` count; and no update may be there twice."""
+    upserts: Upserts | None = None
+    """Set if the sink merges the query's rows into a table; then the newest row of each key is expected."""
     final_by: str | None = None
     """Mode ``append`` with a watermark: the column of the output, for instance ``window.end``, that must be at or
-    before the watermark when a row is written. Rows beyond the last watermark are not expected. The input must not
-    have rows that are late, because a batch does not drop them."""
+    before the watermark when a row is written. Rows beyond the last watermark are not expected. Rows that are given at
+    once are expected whatever it says: pairs of an outer join, and rows in which it is null. The input must not have
+    rows that are late, because a batch does not drop them."""
     delivery: Delivery = "exactly_once"
     """``at_least_once``: nothing may be lost, and rows may be there more often only if their micro-batch, or a task of
     it, was run again."""
@@ -116,7 +139,7 @@ class QueryDefinition:
 
 def _modules(job: QueryDefinition) -> Iterator[str]:
     """Yield the modules that may name a job, those of its functions first."""
-    functions: tuple[Any, ...] = (job.query, job.sink, job.read, job.start)
+    functions: tuple[Any, ...] = (job.query, job.sink, job.read, job.start, job.batch)
     likely = [getattr(function, "__module__", "") for function in functions]
     for module in dict.fromkeys([*likely, *sorted(sys.modules)]):
         if module != "__main__" and getattr(sys.modules.get(module), "__dict__", None) is not None:
@@ -135,5 +158,12 @@ def _problems(job: QueryDefinition) -> Iterator[str]:
             yield f"a file sink only appends, and output_mode is {job.output_mode!r}"
     if job.latest_by and job.output_mode != "update":
         yield "latest_by is for output_mode 'update'"
+    if job.upserts is not None:
+        if not job.upserts.keys:
+            yield "upserts has no keys"
+        if job.latest_by or job.output_mode == "complete":
+            yield "upserts is for output_mode 'append' or 'update', without latest_by"
+        if isinstance(job.sink, str) and job.start is None:
+            yield "a file sink only appends, and upserts says that rows are merged into a table"
     if job.final_by is not None and job.output_mode != "append":
         yield "final_by is for output_mode 'append'"

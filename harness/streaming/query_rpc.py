@@ -74,11 +74,11 @@ class TaskReports(Protocol):
     def task_began(self, worker: int, batch: int, task: TaskRun) -> None:
         """A task begins in a Python worker, given by its pid."""
 
-    def rows_passed(self, worker: int, batch: int) -> None:
-        """Some rows of a task have been passed on, maybe not all."""
+    def rows_passed(self, worker: int, batch: int, rows: int) -> None:
+        """So many rows of a task have been passed on, maybe not all; 0: it has none."""
 
-    def all_rows_passed(self, worker: int, batch: int) -> None:
-        """All rows of a task have been passed on or written, and the task has not ended."""
+    def all_rows_passed(self, worker: int, batch: int, rows: int) -> None:
+        """All rows of a task, so many, have been passed on or written, and the task has not ended."""
 
 
 @dataclass(frozen=True)
@@ -91,11 +91,24 @@ class JudgeOrder:
     """The micro-batches that, or of which a task, ran more than once."""
 
 
+@dataclass(frozen=True)
+class JobCheck:
+    """What the judge says of a job before any fault strikes."""
+
+    problem: str = ""
+    """Why its output cannot be judged, and what to do, in words; empty: it can be."""
+    held_back_s: float = 0.0
+    """How far event time must go on until a row of the output is final; 0 if rows are given at once."""
+
+
 class JudgeRpc(Protocol):
     """What the judge can be asked to do."""
 
     def open_session(self, conf: Mapping[str, str]) -> None:
         """Start its own Spark, in local mode."""
+
+    def check(self, job: str, place: QueryPlace) -> JobCheck:
+        """Say whether the output of a job, given by its name, can be judged, from some input of it."""
 
     def judge(self, order: JudgeOrder) -> OutputComparison:
         """Compare the committed output with the same function as a batch."""

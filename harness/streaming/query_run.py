@@ -41,6 +41,8 @@ from barrier_tck.harness.system.system_under_test import NemesisHooks
 
 DRIVER_MODULE = "barrier_tck.harness.streaming.driver.query_driver"
 _LOOK_AGAIN_S = 0.2
+_TaskPlace = tuple[int, int, int]
+"""Attempt, stage and partition: they name a task, whichever run of it."""
 _FAILURES_MAX = 3
 """So many failures in a row, and one more for each planned fault, are answered with another start."""
 
@@ -206,8 +208,15 @@ class QueryRun:
         self._run_again: dict[int, None] = {}
         self._first_attempts: dict[int, int] = {}
         """Micro-batch -> the attempt in which a task of it began first."""
-        self._task_runs: dict[tuple[int, int, int], int] = {}
-        """Attempt, stage and partition -> the first run of that task."""
+        self._task_runs: dict[_TaskPlace, int] = {}
+        """A task -> its first run."""
+        self._tasks_of: dict[int, _TaskPlace] = {}
+        """The pid of a Python worker -> the task that it runs."""
+        self._tasks_with_rows: dict[_TaskPlace, None] = {}
+        """Tasks that have passed rows on."""
+        self._with_rows_since: dict[int, int] = {}
+        """Micro-batch -> the attempt in which a task of it first passed rows on."""
+        self._rows_again: dict[int, None] = {}
         self.operations: list[Recorded[Operation]] = []
         self.attempts: list[AttemptRecord] = []
 
@@ -216,6 +225,12 @@ class QueryRun:
         """Return the micro-batches that, or of which a task, ran more than once."""
         with self._lock:
             return tuple(sorted(self._run_again))
+
+    @property
+    def replayed(self) -> tuple[int, ...]:
+        """Return those of which rows had been passed on before: what ran again could change the output."""
+        with self._lock:
+            return tuple(sorted(self._rows_again))
 
     def now_ms(self) -> float:
         """Return the milliseconds since the trial's start."""
@@ -309,7 +324,7 @@ class QueryRun:
         """Stand at the beginning of a micro-batch."""
         with self._lock:
             if batch in self._batches:
-                self._run_again[batch] = None
+                self._runs_again(batch, None)
             self._batches[batch] = None
         self._committed_before(batch)
         self._nemesis.point_reached(ProtocolPoint.CHECKPOINT_TRIGGERED, None, self._attempt)
@@ -333,17 +348,36 @@ class QueryRun:
             first = self._first_attempts.setdefault(batch, self._attempt) == self._attempt
             place = (self._attempt, task.stage, task.partition)
             alone = self._task_runs.setdefault(place, task.run) == task.run
+            self._tasks_of[worker] = place
             if task.retry or not first or not alone:
-                self._run_again[batch] = None
+                self._runs_again(batch, place)
         self._stand(ProtocolPoint.BARRIER_RECEIVED, worker)
 
-    def rows_passed(self, worker: int, batch: int) -> None:
+    def rows_passed(self, worker: int, batch: int, rows: int) -> None:
         """Stand in the middle of a task."""
+        self._note_rows(worker, batch, rows)
         self._stand(ProtocolPoint.RECORDS_PROCESSED, worker)
 
-    def all_rows_passed(self, worker: int, batch: int) -> None:
+    def all_rows_passed(self, worker: int, batch: int, rows: int) -> None:
         """Stand at the end of a task, or after its write."""
+        self._note_rows(worker, batch, rows)
         self._stand(ProtocolPoint.SNAPSHOT_TAKEN, worker)
+
+    def _note_rows(self, worker: int, batch: int, rows: int) -> None:
+        with self._lock:
+            if rows:
+                self._with_rows_since.setdefault(batch, self._attempt)
+                if worker in self._tasks_of:
+                    self._tasks_with_rows[self._tasks_of[worker]] = None
+
+    def _runs_again(self, batch: int, task: _TaskPlace | None) -> None:
+        """Note that a micro-batch, or a task of it, runs again; the lock is held.
+
+        What is repeated is the whole micro-batch if an earlier attempt ran it, else the task alone.
+        """
+        self._run_again[batch] = None
+        if self._with_rows_since.get(batch, self._attempt) < self._attempt or task in self._tasks_with_rows:
+            self._rows_again[batch] = None
 
     def _stand(self, point: ProtocolPoint, worker: int) -> None:
         with self._targets.standing_in(worker):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import os
 import shutil
 import tempfile
@@ -31,22 +32,22 @@ from barrier_tck.harness.cluster.java_compiler import has_java_compiler
 from barrier_tck.harness.cluster.rendezvous import Rendezvous
 from barrier_tck.harness.draw.profile import DrawnSetting, FaultRanges, LimitRanges, Profile, WorkloadRanges
 from barrier_tck.harness.oracle.checker import Checker
-from barrier_tck.harness.plan.trial_plan import FilledPlan, TrialPlan
+from barrier_tck.harness.plan.trial_plan import FilledPlan, TrialPlan, WorkloadPlan
 from barrier_tck.harness.record.history import History, OutputComparison, StateComparison
 from barrier_tck.harness.streaming.checkpoint_outages import CheckpointOutages
 from barrier_tck.harness.streaming.committed_output import CommittedOutput
 from barrier_tck.harness.streaming.disturbed_writes import JARS, jar_of_writes
 from barrier_tck.harness.streaming.query_definition import QueryDefinition, QueryPlace
-from barrier_tck.harness.streaming.query_rpc import JudgeOrder, JudgeRpc, QueryOrder, TaskReports
+from barrier_tck.harness.streaming.query_rpc import JobCheck, JudgeOrder, JudgeRpc, QueryOrder, TaskReports
 from barrier_tck.harness.streaming.query_run import QueryDrivers, QueryRun
 from barrier_tck.harness.streaming.query_targets import TASKS
 from barrier_tck.harness.streaming.state_in_between import StateInBetween
-from barrier_tck.harness.support.errors import OperatingError, UsageProblem
+from barrier_tck.harness.support.errors import NotJudgeable, OperatingError, UsageProblem
 from barrier_tck.harness.support.strict_input import nearest
 from barrier_tck.harness.system.job_view import JobView, Role, SubtaskView
 from barrier_tck.harness.system.system_under_test import Capability, NemesisHooks, TrialOutcome
 from barrier_tck.harness.workloads.workload import split_files
-from barrier_tck.harness.workloads.workload_names import workload_named
+from barrier_tck.harness.workloads.workload_names import filled, workload_named
 
 JUDGE_MODULE = "barrier_tck.harness.streaming.driver.batch_judge"
 WORKERS, CORES_PER_WORKER = 2, 1
@@ -129,6 +130,8 @@ class StructuredStreaming:
         self._drivers: QueryDrivers | None = None
         self._judge: DriverProcess | None = None
         self._jar: Path | None = None
+        self._checks: dict[str, JobCheck] = {}
+        """The name of a job -> what the judge said of it."""
 
     @property
     def capabilities(self) -> frozenset[Capability]:
@@ -211,8 +214,9 @@ class StructuredStreaming:
 
     def prepare(self) -> None:
         """Start the cluster, a driver and the judge; raises EnvironmentProblem if this machine cannot run them."""
-        drivers, _ = self._started({})
+        drivers, judge = self._started({})
         drivers.present()
+        self._checked(judge)
 
     def close(self) -> None:
         """Stop everything. Closing twice is harmless."""
@@ -231,12 +235,13 @@ class StructuredStreaming:
         drivers, judge = self._started(plan.system)
         assert self._cluster is not None
         drivers.present()
+        held_back_s = self._checked(judge).held_back_s
         self._cluster.wait_for_executors(self._config.workers, _EXECUTORS_TIMEOUT_S, drivers.application())
         if any(planned.fault.ends is Ends.COORDINATOR for planned in plan.faults):
             drivers.keep_spare()
         with _scratch(self._cluster.directory) as scratch:
             place = QueryPlace(*(str(scratch / name) for name in ("input", "output", "checkpoint")))
-            self._write_input(plan, Path(place.input))
+            self._write_input(plan, Path(place.input), held_back_s)
             disturbed = any(one.fault.needs is TargetKind.WRITES for one in plan.faults)
             writes = scratch / "writes" if disturbed and self._jar is not None else None
             told = str(writes) if writes is not None else ""
@@ -254,7 +259,9 @@ class StructuredStreaming:
             duration_ms = run.now_ms()
             drivers.trial_over()
             judged = JudgeOrder(order.job, place, run.run_again)
-            comparison = msgspec.structs.replace(self._judged(judge, judged), ran_again=len(judged.run_again))
+            comparison = msgspec.structs.replace(
+                self._judged(judge, judged), ran_again=len(judged.run_again), replayed=len(run.replayed)
+            )
             state = self._judged_state(judge, judged) if self._job.state is not None else None
         history = History(
             operations=tuple(run.operations),
@@ -306,6 +313,31 @@ class StructuredStreaming:
         with contextlib.suppress(OperatingError):  # the first judgement tells what is wrong
             _rpc_stub_of_judge(process).open_session(self._small())
 
+    def _checked(self, process: DriverProcess) -> JobCheck:
+        """Return what the judge says of the job, which it is asked once.
+
+        Raises NotJudgeable if its output cannot be judged.
+        """
+        assert self._cluster is not None
+        address = self._job.address
+        if address not in self._checks:
+            with _scratch(self._cluster.directory) as scratch:
+                place = QueryPlace(*(str(scratch / name) for name in ("input", "output", "checkpoint")))
+                self._write_input(filled(self._sample), Path(place.input))
+                judge = _rpc_stub_of_judge(process)
+                judge.open_session(self._small())
+                self._checks[address] = judge.check(address, place)
+        found = self._checks[address]
+        if found.problem:
+            raise NotJudgeable(f"{address} cannot be judged: {found.problem}")
+        return found
+
+    @property
+    def _sample(self) -> TrialPlan:
+        """Return the plan of some input of the job."""
+        name = self._job.input if isinstance(self._job.input, str) else WorkloadPlan().name
+        return TrialPlan(workload=WorkloadPlan(name, batches=3, batch_records=8))
+
     def _judged(self, process: DriverProcess, order: JudgeOrder) -> OutputComparison:
         judge = _rpc_stub_of_judge(process)
         try:
@@ -331,13 +363,16 @@ class StructuredStreaming:
             return split_files(found) if found is not None else ()
         return split_files(directory)
 
-    def _write_input(self, plan: TrialPlan, directory: Path) -> None:
-        """Write one file for each micro-batch; Spark reads them in the order of their times."""
+    def _write_input(self, plan: TrialPlan, directory: Path, held_back_s: float = 0.0) -> None:
+        """Write one file for each micro-batch; Spark reads them in the order of their times.
+
+        Event time goes on so fast that rows which a query holds back for so long are final a micro-batch later.
+        """
         directory.mkdir()
         if self._files:
             tables = [pq.read_table(file) for file in self._files[: self._batches(plan)]]
         else:
-            tables = _tables(plan, self._batches(plan))
+            tables = _tables(plan, self._batches(plan), held_back_s)
         for number, table in enumerate(tables):
             file = directory / f"{number:05d}.parquet"
             pq.write_table(table, file)
@@ -348,7 +383,7 @@ def _rpc_stub_of_judge(process: DriverProcess) -> JudgeRpc:
     return process.peer.remote("judge", JudgeRpc)  # type: ignore[type-abstract]
 
 
-def _tables(plan: TrialPlan, number: int) -> list[pa.Table]:
+def _tables(plan: TrialPlan, number: int, held_back_s: float) -> list[pa.Table]:
     """Return the rows of a generated workload, with a timestamp each, in about equal parts."""
     workload = workload_named(plan.workload.name)
     schemas = workload.schemas(plan.job)
@@ -356,7 +391,8 @@ def _tables(plan: TrialPlan, number: int) -> list[pa.Table]:
         raise UsageProblem(f"the workload {workload.name!r} has {len(schemas)} inputs, and a query reads one")
     rows = [row for split in workload.splits(plan) for row in split.input]
     table = pa.Table.from_pylist(rows, schema=next(iter(schemas.values())))
-    times = [_FIRST_AT + timedelta(seconds=second) for second in range(len(rows))]
+    step_s = max(1, math.ceil(held_back_s * number / max(1, len(rows))))
+    times = [_FIRST_AT + timedelta(seconds=step_s * index) for index in range(len(rows))]
     table = table.append_column("at", pa.array(times, type=pa.timestamp("us", tz="UTC")))
     cuts = [len(rows) * part // number for part in range(number + 1)]
     return [table.slice(start, end - start) for start, end in itertools.pairwise(cuts)]

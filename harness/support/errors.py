@@ -31,6 +31,13 @@ class UsageProblem(UsageError):
     """A plan, a campaign file, an option or a run directory is wrong; the message names the key or the path."""
 
 
+class NotJudgeable(UsageError):
+    """What was brought cannot be judged as it is described, for instance a query that is not deterministic.
+
+    The message says why, and what to say instead. It is raised before any fault strikes.
+    """
+
+
 class EnvironmentProblem(UsageError):
     """Something that the harness needs on this machine is missing, too old or already in use."""
 

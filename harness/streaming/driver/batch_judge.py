@@ -7,7 +7,6 @@ barrier_tck.harness.streaming.driver.batch_judge``) with the number of its end o
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,19 +18,22 @@ from pyspark.sql import functions as sf
 from barrier_tck.harness.cluster.driver.peer import Peer
 from barrier_tck.harness.cluster.spark_session import spark_session
 from barrier_tck.harness.record.history import OutputComparison, OutputCounts, StateComparison
+from barrier_tck.harness.streaming.driver.expected_rows import ExpectedRows, column_named, expected_rows
+from barrier_tck.harness.streaming.driver.job_check import checked
 from barrier_tck.harness.streaming.driver.serving import job_at, serve
 from barrier_tck.harness.streaming.driver.state_judge import judged_state
 from barrier_tck.harness.streaming.query_definition import BATCH_ID, QueryDefinition, QueryPlace
-from barrier_tck.harness.streaming.query_rpc import JudgeOrder, JudgeRpc
+from barrier_tck.harness.streaming.query_rpc import JobCheck, JudgeOrder, JudgeRpc
 from barrier_tck.harness.support.errors import UsageProblem
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 _EXAMPLES = 5
 _SMALL = {"spark.sql.adaptive.enabled": "false", "spark.sql.codegen.wholeStage": "false"}
 """What is judged is small and of many shapes: to plan it twice, and to compile it, takes longer than to run it."""
 _EXPECTED, _COMMITTED, _BATCHES = "barrier_tck_expected", "barrier_tck_committed", "barrier_tck_batches"
+_EARLY = "barrier_tck_early"
 _RANK, _TIMES = "barrier_tck_rank", "barrier_tck_times"
 """Columns that no query has."""
 
@@ -49,6 +51,10 @@ class BatchJudge:
             self._spark = self._stack.enter_context(
                 spark_session(None, "barrier-tck-judge", {**_SMALL, **conf}, quick_start=True)
             )
+
+    def check(self, job: str, place: QueryPlace) -> JobCheck:
+        assert self._spark is not None, "the session is opened first"
+        return checked(self._spark, job_at(job), place)
 
     def judge(self, order: JudgeOrder) -> OutputComparison:
         assert self._spark is not None, "the session is opened first"
@@ -69,14 +75,12 @@ class BatchJudge:
 def judged(
     spark: SparkSession, job: QueryDefinition, place: QueryPlace, run_again: Sequence[int]
 ) -> OutputComparison:
-    """Return how the committed output of a job differs from the same function as a batch.
+    """Return how the committed output of a job differs from what its function gives as a batch.
 
     ``run_again`` names the micro-batches whose rows an at-least-once sink may hold more than once.
     """
-    expected = job.query(spark.read.parquet(place.input))
-    if job.final_by is not None:
-        watermark = sf.timestamp_millis(sf.lit(last_watermark_ms(Path(place.checkpoint))))
-        expected = expected.where(sf.col(job.final_by) <= watermark)
+    wanted = expected_rows(spark, job, place)
+    expected = wanted.due
     committed = _committed(spark, job, place, expected)
     missing = [name for name in expected.columns if name not in committed.columns]
     if missing:
@@ -85,20 +89,20 @@ def judged(
     if job.latest_by and not told:
         return OutputComparison(None, problem=f"latest_by needs a column {BATCH_ID} in the output")
     committed = committed.select(
-        *(_named(field.name).cast(field.dataType).alias(field.name) for field in expected.schema),
+        *(column_named(field.name).cast(field.dataType).alias(field.name) for field in expected.schema),
         (sf.col(BATCH_ID).cast("long") if told else sf.lit(None).cast("long")).alias(_BATCHES),
     )
     excused = list(run_again) if job.delivery == "at_least_once" else []
     repeated = _Changelog(0, ())
     if job.latest_by:
         repeated = _written_twice(committed, excused)
-        newest = Window.partitionBy(*map(_named, job.latest_by)).orderBy(sf.col(_BATCHES).desc())
+        newest = Window.partitionBy(*map(column_named, job.latest_by)).orderBy(sf.col(_BATCHES).desc())
         ranked = committed.withColumn(_RANK, sf.rank().over(newest))
         committed = ranked.where(sf.col(_RANK) == 1).drop(_RANK).dropDuplicates()
     elif job.output_mode == "complete" and told:
         newest_batch = committed.agg(sf.max(_BATCHES)).collect()[0][0]
         committed = committed.where(sf.col(_BATCHES) == sf.lit(newest_batch).cast("long"))
-    return _compared(expected, committed, excused, told, repeated)
+    return _compared(wanted, committed, excused, told, repeated)
 
 
 @dataclass(frozen=True)
@@ -108,16 +112,6 @@ class _Changelog:
     repeated: int
     """How many rows too many there are."""
     examples: tuple[str, ...]
-
-
-def last_watermark_ms(checkpoint: Path) -> int:
-    """Return the watermark of the last micro-batch that was committed, in milliseconds since 1970; 0 without any."""
-    commits = [int(file.name) for file in (checkpoint / "commits").glob("*") if file.name.isdigit()]
-    if not commits:
-        return 0
-    # Line by line: the version, the batch's metadata, and the offsets of each source.
-    lines = (checkpoint / "offsets" / str(max(commits))).read_text().splitlines()
-    return int(json.loads(lines[1])["batchWatermarkMs"])
 
 
 def _committed(
@@ -144,7 +138,7 @@ def _is_hidden(name: str) -> bool:
 
 def _written_twice(committed: DataFrame, excused: Sequence[int]) -> _Changelog:
     """Return the updates of a changelog that one micro-batch wrote more than once."""
-    counted = committed.groupBy(*map(_named, committed.columns)).agg(sf.count(sf.lit(1)).alias(_TIMES))
+    counted = committed.groupBy(*map(column_named, committed.columns)).agg(sf.count(sf.lit(1)).alias(_TIMES))
     found = counted.where((sf.col(_TIMES) > 1) & ~sf.col(_BATCHES).isin(list(excused)))
     repeated = found.agg(sf.sum(sf.col(_TIMES) - 1)).collect()[0][0] or 0
     shown = [_rendered_row(row) for row in found.limit(_EXAMPLES).collect()] if repeated else []
@@ -154,25 +148,32 @@ def _written_twice(committed: DataFrame, excused: Sequence[int]) -> _Changelog:
 
 
 def _compared(
-    expected: DataFrame, committed: DataFrame, excused: Sequence[int], told: bool, repeated: _Changelog
+    expected: ExpectedRows,
+    committed: DataFrame,
+    excused: Sequence[int],
+    told: bool,
+    repeated: _Changelog,
 ) -> OutputComparison:
-    """Compare two multisets of rows: both ways, in one pass."""
-    names = [_named(name) for name in expected.columns]
-    both = expected.select(
-        *names,
-        sf.lit(1).alias(_EXPECTED),
-        sf.lit(0).alias(_COMMITTED),
-        sf.lit(None).cast("long").alias(_BATCHES),
-    ).unionAll(
-        committed.select(*names, sf.lit(0).alias(_EXPECTED), sf.lit(1).alias(_COMMITTED), sf.col(_BATCHES))
-    )
+    """Compare multisets of rows: both ways, in one pass."""
+    names = [column_named(name) for name in expected.due.columns]
+
+    def marked(rows: DataFrame, due: int, early: int, committed: int) -> DataFrame:
+        batches = sf.col(_BATCHES) if committed else sf.lit(None).cast("long").alias(_BATCHES)
+        marks = sf.lit(due).alias(_EXPECTED), sf.lit(early).alias(_EARLY), sf.lit(committed).alias(_COMMITTED)
+        return rows.select(*names, *marks, batches)
+
+    both = marked(expected.due, 1, 0, 0).unionAll(marked(committed, 0, 0, 1))
+    if expected.early is not None:
+        both = both.unionAll(marked(expected.early, 0, 1, 0))
     tally = both.groupBy(*names).agg(
         sf.sum(_EXPECTED).alias(_EXPECTED),
+        sf.sum(_EARLY).alias(_EARLY),
         sf.sum(_COMMITTED).alias(_COMMITTED),
         sf.sort_array(sf.collect_list(_BATCHES)).alias(_BATCHES),
     )
     tally = tally.cache()
-    wanted, found = sf.col(_EXPECTED), sf.col(_COMMITTED)
+    due, found = sf.col(_EXPECTED), sf.col(_COMMITTED)
+    wanted = due + sf.col(_EARLY)
     more = sf.greatest(found - wanted, sf.lit(0))
     if not excused:
         allowed = sf.lit(0)
@@ -186,9 +187,9 @@ def _compared(
         allowed = more
     copies = sf.when(wanted > 0, more - allowed).otherwise(0)
     excused_copies = sf.when(wanted > 0, allowed).otherwise(0)
-    lost = sf.greatest(wanted - found, sf.lit(0))
+    lost = sf.greatest(due - found, sf.lit(0))
     strange = sf.when(wanted == 0, found).otherwise(0)
-    sums = tally.agg(*(sf.sum(value) for value in (wanted, found, lost, copies, strange, excused_copies)))
+    sums = tally.agg(*(sf.sum(value) for value in (due, found, lost, copies, strange, excused_copies)))
     numbers = [int(value or 0) for value in sums.collect()[0]]
     wrong = tally.where((lost > 0) | (copies > 0) | (strange > 0)).limit(_EXAMPLES).collect()
     counts = OutputCounts(
@@ -209,7 +210,8 @@ def _compared(
 
 def _rendered_group(row: Row) -> list[str]:
     """Return a line that says what is wrong with a row, and a line for each copy that was committed."""
-    wanted, found = row[_EXPECTED], row[_COMMITTED]
+    due, found = row[_EXPECTED], row[_COMMITTED]
+    wanted = due + row[_EARLY]
     batches = list(row[_BATCHES])
     shown = _rendered_row(row)
     if not found:
@@ -219,20 +221,15 @@ def _rendered_group(row: Row) -> list[str]:
         if not wanted
         else f"{found} times, and the batch gives it {wanted} times:"
     )
-    if wanted > found:
+    if due > found:
         what = f"lost: committed {found} times, and the batch gives it {wanted} times:"
     copies = [f"  {shown} of micro-batch {batch}" for batch in batches] or [f"  {shown}"] * found
     return [f"{what} {shown}", *copies[:_EXAMPLES]]
 
 
 def _rendered_row(row: Row) -> str:
-    ours = (_EXPECTED, _COMMITTED, _BATCHES, _TIMES)
+    ours = (_EXPECTED, _EARLY, _COMMITTED, _BATCHES, _TIMES)
     return ", ".join(f"{name}={value}" for name, value in row.asDict().items() if name not in ours)
-
-
-def _named(name: str) -> Column:
-    quoted = name.replace("`", "``")
-    return sf.col(f"`{quoted}`")
 
 
 def main() -> None:

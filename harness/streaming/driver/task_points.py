@@ -21,6 +21,13 @@ _WRITES = "barrier_tck.task.writes"
 """A local property that is there if a function of the sink writes the rows of a task, and has an end of its own."""
 
 
+@dataclass
+class _Passed:
+    """How many rows a task has passed on so far."""
+
+    rows: int = 0
+
+
 @dataclass(frozen=True)
 class TaskPoints:
     """Lets the tasks of one query stand still. It is sent to executors with the functions that use it."""
@@ -34,21 +41,22 @@ class TaskPoints:
 
     def pass_on(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Pass on what comes, unchanged; a task without rows passes the same points."""
-        yield from self._through_points(batches, begins=True)
+        yield from self._through_points(batches, begins=True, passed=_Passed())
 
     def constraints(self, write: Callable[[Iterator[Row]], Any]) -> Callable[[Iterator[Row]], None]:
         """Return a function for the rows of a partition that does the same, and stands still when it has written."""
 
         def write_at_points(rows: Iterator[Row]) -> None:
-            result = write(self._through_points(rows, begins=False))
+            passed = _Passed()
+            result = write(self._through_points(rows, begins=False, passed=passed))
             if result is not None:  # PySpark lets such a function return an iterator, and exhausts it
                 for _ in result:
                     pass
-            self._tell(lambda harness, batch: harness.all_rows_passed(os.getpid(), batch))
+            self._tell(lambda harness, batch: harness.all_rows_passed(os.getpid(), batch, passed.rows))
 
         return write_at_points
 
-    def _through_points(self, items: Iterable[Any], begins: bool) -> Iterator[Any]:
+    def _through_points(self, items: Iterable[Any], begins: bool, passed: _Passed) -> Iterator[Any]:
         if begins:
             context = _context()
             task = TaskRun(
@@ -58,14 +66,15 @@ class TaskPoints:
         stood = False
         for item in items:
             yield item
-            if not stood:
-                self._tell(lambda harness, batch: harness.rows_passed(os.getpid(), batch))
+            passed.rows += item.num_rows if isinstance(item, pa.RecordBatch) else 1
+            if not stood and passed.rows:
+                self._tell(lambda harness, batch: harness.rows_passed(os.getpid(), batch, passed.rows))
                 stood = True
         if begins:
             if not stood:
-                self._tell(lambda harness, batch: harness.rows_passed(os.getpid(), batch))
+                self._tell(lambda harness, batch: harness.rows_passed(os.getpid(), batch, 0))
             if _context().getLocalProperty(_WRITES) is None:
-                self._tell(lambda harness, batch: harness.all_rows_passed(os.getpid(), batch))
+                self._tell(lambda harness, batch: harness.all_rows_passed(os.getpid(), batch, passed.rows))
 
     def _tell(self, call: Callable[[TaskReports, int], None]) -> None:
         batch = _context().getLocalProperty(_BATCH_ID)

@@ -26,7 +26,7 @@ from barrier_tck.faults.kinds.pause_executor import PauseExecutor
 from barrier_tck.faults.kinds.pause_worker import PauseWorker
 from barrier_tck.faults.targets import Direction, Peers, WriteFault
 from barrier_tck.faults.vocabulary import After, At, ProtocolPoint
-from barrier_tck.harness import StreamingJob, TrialPlan, UsageProblem, WorkloadPlan
+from barrier_tck.harness import StreamingJob, TrialPlan, Upserts, UsageProblem, WorkloadPlan
 from barrier_tck.harness.campaign.configuration import CampaignConfiguration, SystemSection
 from barrier_tck.harness.campaign.planned_trials import campaign_plans
 from barrier_tck.harness.cli.main import run as run_command
@@ -38,7 +38,7 @@ from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.verdict import EXERCISED, Verdict
 from barrier_tck.harness.streaming import structured_streaming
 from barrier_tck.harness.streaming.committed_output import CommittedOutput
-from barrier_tck.harness.streaming.driver.batch_judge import last_watermark_ms
+from barrier_tck.harness.streaming.driver.expected_rows import last_watermark_ms
 from barrier_tck.harness.streaming.driver.state_judge import rows_read
 from barrier_tck.harness.streaming.query_definition import QueryPlace, QueryState
 from barrier_tck.harness.streaming.query_targets import TASKS, QueryTargets
@@ -68,6 +68,7 @@ def started(spark: Any, place: QueryPlace) -> Any:
 
 job = StreamingJob(query=same, sink=written)
 to_files = StreamingJob(query=same)
+TABLE = Upserts(keys=("key",), sequence_by="id")
 
 
 @pytest.mark.parametrize(
@@ -78,6 +79,12 @@ to_files = StreamingJob(query=same)
         ({"sink": "csv"}, "sink is 'csv'; name one of parquet, orc"),
         ({"sink": "parquet", "output_mode": "complete"}, "a file sink only appends"),
         ({"latest_by": ("key",)}, "latest_by is for output_mode 'update'"),
+        ({"upserts": Upserts(keys=(), sequence_by="id"), "sink": written}, "upserts has no keys"),
+        ({"upserts": TABLE}, "a file sink only appends, and upserts"),
+        (
+            {"upserts": TABLE, "output_mode": "complete", "sink": written},
+            "upserts is for output_mode 'append'",
+        ),
         (
             {"output_mode": "update", "sink": written, "final_by": "at"},
             "final_by is for output_mode 'append'",
@@ -341,10 +348,18 @@ def test_copies_that_are_excused_are_told() -> None:
 def test_a_trial_whose_micro_batches_ran_again_is_not_vacuous() -> None:
     history = History((), End.FINISHED, Reason.FINISHED, "", None, output_query=OutputComparison(RIGHT))
     quiet = CommittedOutput().check(TrialContext(TrialPlan(), history))
-    again = msgspec.structs.replace(history, output_query=OutputComparison(RIGHT, ran_again=2))
+    again = msgspec.structs.replace(history, output_query=OutputComparison(RIGHT, ran_again=3, replayed=2))
     finding = CommittedOutput().check(TrialContext(TrialPlan(), again))
     assert [quiet.counts[EXERCISED], finding.counts[EXERCISED]] == [0, 2]
-    assert "ran more than once" in finding.summary
+    assert (
+        "3 of the micro-batches, or tasks of them, ran more than once, and of 2 the sink" in finding.summary
+    )
+
+
+def test_a_difference_without_anything_that_ran_again_may_not_be_a_faults() -> None:
+    lost = msgspec.structs.replace(RIGHT, lost=2)
+    assert "may be wrong without any fault" in judged(OutputComparison(lost))[1]
+    assert "may be wrong without any fault" not in judged(OutputComparison(lost, ran_again=1))[1]
 
 
 def test_what_cannot_be_compared_is_unknown() -> None:

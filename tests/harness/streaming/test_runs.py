@@ -407,6 +407,7 @@ def test_a_task_has_one_end_which_is_that_of_a_function_that_writes_its_rows(
     """If the sink's function writes them, rows pass through two Python workers, and only the second is at the end."""
     told: list[str] = []
     tasks: list[object] = []
+    rows_passed: list[object] = []
     properties = {"streaming.sql.batchId": "7", "barrier_tck.task.writes": "true" if writes else None}
     numbers = {"stageId": 4, "partitionId": 1, "taskAttemptId": 7, "attemptNumber": 0}
     context = SimpleNamespace(
@@ -416,9 +417,9 @@ def test_a_task_has_one_end_which_is_that_of_a_function_that_writes_its_rows(
 
     class Harness:
         def __getattr__(self, name: str) -> Any:
-            def tell(worker: int, batch: int, *task: object) -> None:
+            def tell(worker: int, batch: int, *more: object) -> None:
                 told.append(name)
-                tasks.extend(task)
+                (tasks if name == "task_began" else rows_passed).extend(more)
 
             return tell
 
@@ -434,5 +435,7 @@ def test_a_task_has_one_end_which_is_that_of_a_function_that_writes_its_rows(
             *("task_began", "rows_passed"),
             *("row 1", "rows_passed", "row 2", "all_rows_passed"),
         ]
+        assert rows_passed == [1, 1, 2], "how many so far, in the first worker and in the second"
     else:
+        assert rows_passed == [1, 2]
         assert told == ["task_began", "rows_passed", "all_rows_passed"]

@@ -6,6 +6,7 @@ Everything of the harness is the product's own: plan, nemesis, rendezvous, resta
 from __future__ import annotations
 
 import contextlib
+import itertools
 import subprocess
 import threading
 from collections import Counter
@@ -33,8 +34,10 @@ from barrier_tck.harness import (
 )
 from barrier_tck.harness.cluster.rendezvous import met
 from barrier_tck.harness.record.history import OutputComparison, OutputCounts
+from barrier_tck.harness.record.verdict import EXERCISED
 from barrier_tck.harness.streaming import query_run, structured_streaming
 from barrier_tck.harness.streaming.query_rpc import (
+    JobCheck,
     JudgeOrder,
     QueryOrder,
     QueryReports,
@@ -43,6 +46,7 @@ from barrier_tck.harness.streaming.query_rpc import (
 )
 from barrier_tck.harness.streaming.query_targets import TASKS
 from barrier_tck.harness.streaming.structured_streaming import POINTS, StructuredStreaming
+from barrier_tck.harness.support.errors import NotJudgeable
 from barrier_tck.harness.trial.trial_run import execute
 from barrier_tck.harness.workloads.workload_names import filled, workload_named
 
@@ -143,6 +147,7 @@ class PretendedDriver:
         if (commits / str(number)).exists():
             return
         self.batches_run.append(number)
+        rows = self.rows_written(number, pq.read_table(file).num_rows)
         self._at(lambda: self.reports.sink_called(number))
         with met(order.rendezvous, TaskReports) as harness:  # type: ignore[type-abstract]
             self._at(
@@ -150,11 +155,16 @@ class PretendedDriver:
                     self.pid, number, TaskRun(stage=number, partition=0, run=number, retry=0)
                 )
             )
-            self._at(lambda: harness.rows_passed(self.pid, number))
-            self._at(lambda: harness.all_rows_passed(self.pid, number))
+            self._at(lambda: harness.rows_passed(self.pid, number, rows))
+            self._at(lambda: harness.all_rows_passed(self.pid, number, rows))
         type(self).sink(Path(order.place.output), number, pq.read_table(file)["id"].to_pylist())
         self._at(lambda: self.reports.sink_returned(number))
         (commits / str(number)).touch()
+
+    @staticmethod
+    def rows_written(number: int, rows: int) -> int:
+        """Return how many rows the query gives for a micro-batch that has so many."""
+        return rows
 
     def _at(self, point: Callable[[], None]) -> None:
         point()
@@ -180,6 +190,9 @@ class PretendedJudge:
 
     def open_session(self, conf: Mapping[str, str]) -> None:
         self.conf.update(conf)
+
+    def check(self, job: str, place: QueryPlace) -> JobCheck:
+        return JobCheck()
 
     def judge(self, order: JudgeOrder) -> OutputComparison:
         self.orders.append(order)
@@ -341,6 +354,63 @@ def test_trials_after_one_another_know_nothing_of_each_other(
     last = [driver for driver in PretendedDriver.made if not driver.gone and driver._thread is not None]
     assert [driver.conf for driver in last] == [{"spark.sql.shuffle.partitions": "2"}]
     assert not list(tmp_path.glob("trial-*")), "files of a trial go with it"
+
+
+@pytest.mark.parametrize(
+    ("point", "replayed"),
+    [
+        (ProtocolPoint.CHECKPOINT_TRIGGERED, 0),
+        (ProtocolPoint.BARRIER_RECEIVED, 0),
+        (ProtocolPoint.SNAPSHOT_TAKEN, 1),
+        (ProtocolPoint.ALL_ACKNOWLEDGED, 1),
+    ],
+    ids=str,
+)
+def test_a_kill_is_a_chance_only_if_the_sink_had_been_given_rows_of_what_runs_again(
+    system: StructuredStreaming, tmp_path: Path, point: ProtocolPoint, replayed: int
+) -> None:
+    PretendedDriver.sink = staticmethod(overwrite)
+    record = tried(system, tmp_path, killed_at(point))
+    assert finding(record, "committed-output").counts[EXERCISED] == replayed
+
+
+def test_a_micro_batch_without_rows_is_no_chance(
+    system: StructuredStreaming, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a query with a watermark, whose micro-batches may write nothing for a long time."""
+    PretendedDriver.sink = staticmethod(overwrite)
+    monkeypatch.setattr(
+        PretendedDriver, "rows_written", staticmethod(lambda number, rows: rows * (number != 1))
+    )
+    for nth, replayed in ((2, 0), (3, 1)):
+        record = tried(system, tmp_path, killed_at(ProtocolPoint.ALL_ACKNOWLEDGED, nth))
+        counts = finding(record, "committed-output").counts
+        assert counts[EXERCISED] == replayed
+        assert PretendedJudge.orders[-1].run_again == (nth - 1,)
+
+
+def test_a_job_that_cannot_be_judged_ends_before_any_fault_and_is_a_mistake_of_the_user(
+    system: StructuredStreaming, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PretendedJudge, "check", lambda *_: JobCheck("the query is not deterministic"))
+    for run in (system.prepare, lambda: tried(system, tmp_path, killed_at(ProtocolPoint.ALL_ACKNOWLEDGED))):
+        with pytest.raises(
+            NotJudgeable, match="test_trials:job cannot be judged: the query is not determ"
+        ) as found:
+            run()
+    assert found.value.exit_code == 3
+    assert not PretendedDriver.batches_run
+
+
+def test_event_time_goes_on_so_fast_that_rows_which_are_held_back_are_final_a_micro_batch_later(
+    tmp_path: Path,
+) -> None:
+    made = StructuredStreaming(job)
+    plan = filled(TrialPlan(workload=WorkloadPlan(batches=3, batch_records=4)))
+    made._write_input(plan, tmp_path / "input", held_back_s=873)
+    files = sorted((tmp_path / "input").iterdir())
+    ends = [max(pq.read_table(file)["at"].to_pylist()).timestamp() for file in files]
+    assert all(later - sooner >= 873 for sooner, later in itertools.pairwise(ends))
 
 
 @pytest.mark.parametrize("name", ["keyed-totals", "money", "passthrough"])

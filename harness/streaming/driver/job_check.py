@@ -1,0 +1,173 @@
+"""Whether the output of a job can be judged at all: looked at once, before any fault strikes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as sf
+
+from barrier_tck.harness.streaming.driver.expected_rows import (
+    column_named,
+    input_in_order,
+    merged,
+    streamed_plan,
+)
+from barrier_tck.harness.streaming.query_rpc import JobCheck
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from barrier_tck.harness.streaming.driver.query_plan import QueryPlan
+    from barrier_tck.harness.streaming.query_definition import QueryDefinition, QueryPlace, Upserts
+
+_SEQUENCE, _TIMES = "barrier_tck_sequence", "barrier_tck_times"
+_AT = "at"
+"""The column of event time that generated input has."""
+_BATCH = """\
+Say what the output must be with a function of your own from the whole input, as a batch, to the expected rows: \
+StreamingJob(query={query}, batch=expected, ...), where `def expected(rows): ...` returns the columns to compare"""
+
+
+def checked(spark: SparkSession, job: QueryDefinition, place: QueryPlace) -> JobCheck:
+    """Return what is in the way of judging a job, if anything, and how long it keeps rows back."""
+    try:
+        rows = (job.batch or job.query)(input_in_order(spark, place.input)).localCheckpoint()
+    except Exception as error:  # noqa: BLE001 - whatever a user's function or Spark raises is what we tell
+        return JobCheck(_refused(job, error))
+    plan = _plan(spark, job, place)
+    for problem in _problems(spark, job, place, rows, plan):
+        return JobCheck(problem)
+    return JobCheck(held_back_s=_held_back_s(spark, job, place, rows, plan))
+
+
+def _refused(job: QueryDefinition, error: Exception) -> str:
+    told = f"{type(error).__name__}: {_first_line(error)}"
+    if job.batch is not None:
+        return f"the function `batch` of the job cannot be run: {told}"
+    return f"the query cannot be run as a batch, so what it must commit is not known: {told}. {_how_to_say_it(job)}"
+
+
+def _how_to_say_it(job: QueryDefinition) -> str:
+    return _BATCH.format(query=_name_of(job))
+
+
+def _name_of(job: QueryDefinition) -> str:
+    return str(getattr(job.query, "__name__", "your_query"))
+
+
+def _plan(spark: SparkSession, job: QueryDefinition, place: QueryPlace) -> QueryPlan | None:
+    try:
+        return streamed_plan(spark, job, place)
+    except Exception:  # noqa: BLE001 - the trial will tell what Spark says of it
+        return None
+
+
+def _problems(
+    spark: SparkSession, job: QueryDefinition, place: QueryPlace, rows: DataFrame, plan: QueryPlan | None
+) -> Iterator[str]:
+    yield from _unknown_columns(job, rows)
+    if job.upserts is not None:
+        yield from _two_newest_rows(rows, job.upserts)
+    yield from _differences(spark, job, place, rows, plan)
+    if job.batch is None and job.final_by is None and job.output_mode == "append" and plan is not None:
+        why = plan.kept_back()
+        if why and plan.watermark_delay_s() is not None:
+            yield (
+                f"the query {why}, and in append mode a stream gives such rows only when the watermark has passed "
+                "them, which a batch does not know. Name the column of the output that says when a row is final, "
+                "for instance final_by='window.end' (keep it in the output), or the output_mode if it is another"
+            )
+
+
+def _unknown_columns(job: QueryDefinition, rows: DataFrame) -> Iterator[str]:
+    named = {"latest_by": job.latest_by, "final_by": (job.final_by,) if job.final_by is not None else ()}
+    if job.upserts is not None:
+        named["upserts.keys"] = job.upserts.keys
+    for field, names in named.items():
+        for name in names:
+            try:
+                rows.select(sf.col(name) if field == "final_by" else column_named(name))
+            except Exception:  # noqa: BLE001 - Spark has several errors for it
+                yield f"{field} names a column {name!r}, and the query has the columns {', '.join(rows.columns)}"
+
+
+def _two_newest_rows(rows: DataFrame, upserts: Upserts) -> Iterator[str]:
+    try:
+        merged(rows, upserts)
+    except Exception as error:  # noqa: BLE001 - Spark has several errors for it
+        yield f"upserts cannot be applied to the rows of the query: {_first_line(error)}"
+        return
+    keys = [column_named(name) for name in upserts.keys]
+    sequence = sf.expr(upserts.sequence_by).alias(_SEQUENCE)
+    tied = rows.groupBy(*keys, sequence).agg(sf.count("*").alias(_TIMES)).where(f"{_TIMES} > 1")
+    for row in tied.limit(1).collect():
+        key = ", ".join(f"{name}={row[name]}" for name in upserts.keys)
+        yield (
+            f"{row[_TIMES]} rows of {key} have the same sequence_by ({row[_SEQUENCE]}), so which of them is the "
+            "newest cannot be known; name more columns, for instance sequence_by='struct(at, id)'"
+        )
+
+
+def _differences(
+    spark: SparkSession, job: QueryDefinition, place: QueryPlace, rows: DataFrame, plan: QueryPlan | None
+) -> Iterator[str]:
+    """Yield that another run of the batch gives other rows.
+
+    A seeded random number, or the number of a partition, is the same in each run. So if there are such expressions, the
+    other run has other partitions: what depends on them is seen, and what they only spread (a salt) is none.
+    """
+    suspects = plan.nondeterministic() if plan is not None and job.batch is None else ()
+    given = input_in_order(spark, place.input, partitions=bool(suspects))
+    again = (job.batch or job.query)(given).localCheckpoint()
+    if job.upserts is not None:  # a row that the table does not keep may differ
+        rows, again = merged(rows, job.upserts), merged(again, job.upserts)
+    if _same(rows, again):
+        return
+    columns = [name for name in rows.columns if not _same(_only(rows, name), _only(again, name))]
+    which = f"the column {columns[0]}" if len(columns) == 1 else f"the columns {', '.join(columns)}"
+    where = f"in {which}" if columns else "in how the columns go together"
+    because = f", and it has {', '.join(suspects)}" if suspects else ""
+    what = "`batch`" if job.batch is not None else "the query"
+    yield (
+        f"{what} is not deterministic: two runs of it as a batch over the same input differ {where}{because}. What a "
+        f"query that is started again must commit cannot be known then. {_how_to_say_it(job)}, and leaves out or "
+        f"replaces what differs{_dropping(job, columns)}"
+    )
+
+
+def _dropping(job: QueryDefinition, columns: list[str]) -> str:
+    if not columns or job.batch is not None:
+        return ""
+    return f", for instance `return {_name_of(job)}(rows).drop({', '.join(map(repr, columns))})`"
+
+
+def _held_back_s(
+    spark: SparkSession, job: QueryDefinition, place: QueryPlace, rows: DataFrame, plan: QueryPlan | None
+) -> float:
+    """Return how far event time must go on, after a row was read, until each row of the output it is part of is due.
+
+    The input has rows of each second, so what ends last tells how long windows are, if they are longer than the input.
+    """
+    given = input_in_order(spark, place.input)
+    if job.final_by is None or plan is None or _AT not in given.columns:
+        return 0.0
+    last = given.agg(sf.max(_AT)).collect()[0][0]
+    ends = rows.agg(sf.max(sf.col(job.final_by))).collect()[0][0]
+    if not isinstance(last, datetime) or not isinstance(ends, datetime):
+        return 0.0
+    ahead = (ends.replace(tzinfo=UTC) - last.replace(tzinfo=UTC)).total_seconds()
+    return (plan.watermark_delay_s() or 0.0) + max(0.0, ahead)
+
+
+def _only(rows: DataFrame, name: str) -> DataFrame:
+    return rows.select(column_named(name))
+
+
+def _same(one: DataFrame, other: DataFrame) -> bool:
+    return one.exceptAll(other).isEmpty() and other.exceptAll(one).isEmpty()
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), "").rstrip(" .;")

@@ -1,0 +1,164 @@
+"""What a job must have committed, for queries that are not simply their own batch; grain: streams in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from barrier_tck.harness import QueryPlace, StreamingJob, Upserts
+from barrier_tck.harness.cluster.spark_session import spark_session
+from barrier_tck.harness.record.history import OutputComparison
+from barrier_tck.harness.streaming.driver.batch_judge import judged
+from barrier_tck.harness.streaming.driver.job_check import checked
+from tests.harness.streaming import local_streams, unusual_jobs
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    with spark_session(
+        None, "judge-tests", {"spark.sql.shuffle.partitions": "2"}, quick_start=True
+    ) as session:
+        yield session
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> QueryPlace:
+    found = QueryPlace(*(str(tmp_path / name) for name in ("input", "output", "checkpoint")))
+    local_streams.write_input(found)
+    return found
+
+
+def named(name: str) -> StreamingJob:
+    found = getattr(unusual_jobs, name)
+    assert isinstance(found, StreamingJob)
+    return found
+
+
+def wrong(comparison: OutputComparison) -> tuple[int, int, int]:
+    assert comparison.counts is not None, comparison.problem
+    return comparison.counts.lost, comparison.counts.duplicated, comparison.counts.unexpected
+
+
+QUICK = (
+    "left_outer",
+    "left_outer_appended",
+    "merged",
+    "merged_all",
+    "load_time_left_out",
+    "within_watermark",
+)
+
+
+def named_jobs(names: Iterable[str]) -> list[Any]:
+    return [
+        pytest.param(name, marks=[] if name in QUICK else pytest.mark.long) for name in dict.fromkeys(names)
+    ]
+
+
+@pytest.mark.parametrize("name", named_jobs(right for right, _ in unusual_jobs.PAIRS))
+def test_a_right_job_has_exactly_the_rows_that_are_expected(
+    spark: SparkSession, place: QueryPlace, name: str
+) -> None:
+    job = named(name)
+    if name == "deleted":
+        delete_some(place)
+    assert checked(spark, job, place).problem == ""
+    local_streams.run(spark, job, place, again=(1, 2))
+    comparison = judged(spark, job, place, (1, 2))
+    assert wrong(comparison) == (0, 0, 0), comparison.examples
+    assert comparison.counts is not None
+    assert comparison.counts.expected > 0
+
+
+@pytest.mark.parametrize("name", named_jobs(wrong for _, wrong in unusual_jobs.PAIRS))
+def test_a_wrong_job_has_others(spark: SparkSession, place: QueryPlace, name: str) -> None:
+    job = named(name)
+    if name == "deleted_too_late":
+        delete_some(place)
+    assert checked(spark, job, place).problem == ""
+    sizes = local_streams.run(spark, job, place, again=range(9))
+    assert sum(map(bool, sizes)), "something was written"
+    comparison = judged(spark, job, place, ())
+    if comparison.counts is None:
+        assert "latest_by needs a column batch_id" in comparison.problem
+    else:
+        assert any(wrong(comparison)), comparison
+
+
+def delete_some(place: QueryPlace) -> None:
+    """Let the last row of a key delete it, and an earlier row of another, which comes again."""
+    rows = [
+        {"id": 100 + number, "key": key, "value": value, "at": local_streams.START}
+        for number, (key, value) in enumerate([("a", 5), ("a", -1), ("b", -1), ("b", 7)])
+    ]
+    local_streams.write_file(place, 9, rows)
+
+
+def test_a_pair_that_is_lost_is_seen_beyond_the_watermark_and_one_that_waits_is_not_missed(
+    spark: SparkSession, place: QueryPlace
+) -> None:
+    """Rows are final in two ways, and each way has rows that can be lost."""
+    job = unusual_jobs.left_outer
+    local_streams.run(spark, job, place)
+    rows = spark.read.parquet(place.output).cache()
+    pairs, alone = rows.where("rid IS NOT NULL"), rows.where("rid IS NULL")
+    newest_pair, first_alone = (
+        pairs.agg({"lid": "max"}).collect()[0][0],
+        alone.agg({"lid": "min"}).collect()[0][0],
+    )
+    for lost in (f"lid = {newest_pair} AND rid IS NOT NULL", f"lid = {first_alone}"):
+        number = rows.where(lost).count()
+        assert number > 0
+        other = QueryPlace(place.input, f"{place.output}-{len(lost)}", place.checkpoint)
+        rows.where(f"NOT ({lost})").write.parquet(other.output)
+        assert wrong(judged(spark, job, other, ())) == (number, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("load_time", "differ in the column loaded_at, and it has current_timestamp()"),
+        ("random_number", "differ in the column number, and it has rand(7"),
+        ("new_ids", "differ in the column row_id, and it has uuid()"),
+        ("hidden_clock", "differ in the column seen_at"),
+        ("within_watermark_alone", "dropDuplicatesWithinWatermark is not supported with batch"),
+        ("pandas_state_alone", "cannot be run as a batch"),
+        ("windows_without_end", "final_by='window.end'"),
+    ],
+)
+def test_a_job_that_cannot_be_judged_is_told_so_and_how_to_say_more(
+    spark: SparkSession, place: QueryPlace, name: str, told: str
+) -> None:
+    problem = checked(spark, named(name), place).problem
+    assert told in problem
+    assert ("batch=" in problem) == (name != "windows_without_end")
+
+
+def test_a_random_number_that_the_result_does_not_depend_on_is_none(
+    spark: SparkSession, place: QueryPlace
+) -> None:
+    assert checked(spark, unusual_jobs.spread, place).problem == ""
+
+
+def test_columns_that_a_job_names_must_be_there(spark: SparkSession, place: QueryPlace) -> None:
+    for job in (
+        replace(unusual_jobs.left_outer, final_by="window.end"),
+        replace(unusual_jobs.pandas_state, latest_by=("kee",)),
+        replace(unusual_jobs.merged, upserts=Upserts(keys=("kee",), sequence_by="id")),
+    ):
+        assert checked(spark, job, place).problem
+    tied = replace(unusual_jobs.merged, upserts=Upserts(keys=("key",), sequence_by="length(key)"))
+    assert "same sequence_by" in checked(spark, tied, place).problem
+
+
+def test_a_query_that_holds_rows_back_says_for_how_long(spark: SparkSession, place: QueryPlace) -> None:
+    # The watermark's delay, and what is left of the window after 27 seconds of input.
+    assert checked(spark, unusual_jobs.long_windows, place).held_back_s == 600 + 300 - 27
+    assert checked(spark, unusual_jobs.merged, place).held_back_s == 0
