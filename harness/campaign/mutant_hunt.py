@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -14,6 +16,7 @@ from barrier_tck.harness.campaign.failures import failed_checker, fails_likewise
 from barrier_tck.harness.campaign.replay import ReplaySource, replay
 from barrier_tck.harness.oracle.checker import Checker
 from barrier_tck.harness.plan.trial_plan import TrialPlan, to_json
+from barrier_tck.harness.record.history import End
 from barrier_tck.harness.record.records import TrialRecord
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.support.atomic_files import write_atomically
@@ -47,8 +50,20 @@ class PlantedBug(Protocol):
         """Return a function of the world that yields plans likely to show the bug."""
 
     @property
+    def ran_since_asked(self) -> Callable[[], bool | None]:
+        """Return a function that says whether its lines ran since it was called last; None: not known."""
+
+    @property
     def planted_in(self) -> Callable[[TrialPlan], TrialPlan]:
         """Return what plants the bug in a plan."""
+
+
+class SeenBy(msgspec.Struct, frozen=True):
+    """A checker that said INVALID in trials that do not count, because it does not speak for the bug's clause."""
+
+    checker: str
+    clauses: tuple[str, ...]
+    trials: int
 
 
 class MutantResult(msgspec.Struct, frozen=True):
@@ -60,6 +75,16 @@ class MutantResult(msgspec.Struct, frozen=True):
     """The clause that the bug violates; it is caught when a checker of this clause says INVALID. None: of any."""
     trials: int
     seconds: float
+    unknown: int = 0
+    """Trials whose verdict was UNKNOWN."""
+    why_unknown: str | None = None
+    """What was said of the first of them."""
+    ran_in: int | None = None
+    """Trials in which the lines of the patch ran; None: not known."""
+    seen_by: tuple[SeenBy, ...] = ()
+    """Who said INVALID in trials that do not count."""
+    endless: bool = False
+    """Whether the last trial did not end within its limit of wall time; then no other one was tried."""
     checker: str | None = None
     """The first checker of the clause that said INVALID."""
     clauses: tuple[str, ...] = ()
@@ -105,9 +130,10 @@ def hunt(
     ``replays_max`` times.
     """
     started = time.monotonic()
-    trials, failing = _first_invalid(mutant, system, directory, checkers)
+    tried = _Tried()
+    failing = _first_invalid(mutant, system, directory, checkers, tried)
     if failing is None:
-        return MutantResult(mutant.id, False, mutant.clause, trials, time.monotonic() - started)
+        return tried.result(mutant, time.monotonic() - started)
     plan, runs = failing.plan, 0
     deterministic = Capability.DETERMINISTIC_REPLAY in system.capabilities
     if deterministic:
@@ -123,12 +149,9 @@ def hunt(
     write_atomically(path, to_json(plan).encode())
     replays_max = 1 if deterministic else replays_max
     replayed_in = _replayed_in(replays_max, path, plan, checker, mutant.clause, system, directory, checkers)
-    return MutantResult(
-        id=mutant.id,
+    return msgspec.structs.replace(
+        tried.result(mutant, time.monotonic() - started),
         caught=True,
-        clause=mutant.clause,
-        trials=trials,
-        seconds=time.monotonic() - started,
         checker=checker,
         clauses=tuple(clauses),
         also=tuple(dict.fromkeys(finding.checker for finding in found if finding.checker != checker)),
@@ -141,21 +164,65 @@ def hunt(
     )
 
 
+@dataclass
+class _Tried:
+    """What the trials of a bug said before one of them caught it."""
+
+    trials: int = 0
+    unknown: list[str] = field(default_factory=list)
+    ran: list[bool | None] = field(default_factory=list)
+    seen: Counter[tuple[str, tuple[str, ...]]] = field(default_factory=Counter)
+    endless: bool = False
+
+    def take(self, record: TrialRecord, ran: bool | None) -> None:
+        """Count a trial that does not show the bug by its clause."""
+        self.ran.append(ran)
+        if record.verdict is Verdict.UNKNOWN:
+            unknown = (finding.summary for finding in record.findings if finding.verdict is Verdict.UNKNOWN)
+            self.unknown.append(next(unknown, ""))
+        for finding in record.findings:
+            if finding.verdict is Verdict.INVALID:
+                self.seen[finding.checker, tuple(finding.clauses)] += 1
+        not_run = record.end == End.ERROR.value and record.verdict is Verdict.UNKNOWN
+        self.endless = not_run and record.wall_seconds >= record.plan.limits.wall_s
+
+    def result(self, mutant: PlantedBug, seconds: float) -> MutantResult:
+        return MutantResult(
+            mutant.id,
+            False,
+            mutant.clause,
+            self.trials,
+            seconds,
+            unknown=len(self.unknown),
+            why_unknown=next(iter(self.unknown), None),
+            ran_in=None if None in self.ran else self.ran.count(True),
+            seen_by=tuple(
+                SeenBy(checker, clauses, trials) for (checker, clauses), trials in self.seen.most_common()
+            ),
+            endless=self.endless,
+        )
+
+
 def _first_invalid(
     mutant: PlantedBug,
     system: SystemUnderTest,
     directory: Path,
     checkers: Sequence[Checker] | None,
-) -> tuple[int, TrialRecord | None]:
-    trials = 0
+    tried: _Tried,
+) -> TrialRecord | None:
+    """Return the first trial that shows the bug; None if no plan does, or a trial does not end."""
     for plan in mutant.plans(system.world):
         planted = mutant.planted_in(plan)
+        mutant.ran_since_asked()
         with tempfile.TemporaryDirectory(dir=directory, prefix="trial-") as scratch:
-            record = execute(planted, system, Path(scratch), checkers, trials).record
-        trials += 1
+            record = execute(planted, system, Path(scratch), checkers, tried.trials).record
+        tried.trials += 1
         if failed_checker(record, mutant.clause) is not None:
-            return trials, record
-    return trials, None
+            return record
+        tried.take(record, mutant.ran_since_asked())
+        if tried.endless:
+            break
+    return None
 
 
 def _replayed_in(

@@ -33,6 +33,7 @@ from barrier_tck.harness.cli.exit_codes import (
 from barrier_tck.harness.cli.faults_command import faults
 from barrier_tck.harness.cli.init_command import init
 from barrier_tck.harness.cli.mutants_command import mutants
+from barrier_tck.harness.cli.patched_run import RanElsewhere
 from barrier_tck.harness.cli.printing import console_for, drop_from_now_on, emit, write_whatever_the_encoding
 from barrier_tck.harness.cli.replay_command import replay
 from barrier_tck.harness.cli.report_command import report
@@ -109,9 +110,12 @@ def run(arguments: Sequence[str]) -> int:
     """Run the command and return its exit code, whatever is raised; 130 after Ctrl-C."""
     as_json = "--json" in arguments
     try:
-        result = app(list(arguments), prog_name=_NAME, standalone_mode=False)
+        # A command that runs itself again, in another process, needs its arguments.
+        result = app(list(arguments), prog_name=_NAME, standalone_mode=False, obj=list(arguments))
     except HarnessError as error:
         return _fail(as_json, str(error), error.exit_code)
+    except RanElsewhere as ran:
+        return ran.code
     except typer.Exit as stop:
         return stop.exit_code
     except _COMMAND_LINE_ERROR as error:
@@ -133,6 +137,8 @@ def run(arguments: Sequence[str]) -> int:
         return _fail(as_json, f"the name of a file is too long: {shown(str(error.filename))}", EXIT_USAGE)
     except BaseException as error:  # noqa: BLE001 - the last resort: report a bug, keep the traceback, exit 4
         return _fail(as_json, _bug_message(error), EXIT_INTERNAL)
+    if result == EXIT_INTERRUPTED:  # newer versions of Typer turn Ctrl-C into this code
+        return _fail(as_json, "interrupted", EXIT_INTERRUPTED)
     return result if isinstance(result, int) else 0
 
 

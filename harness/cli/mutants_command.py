@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,6 +16,7 @@ from rich.console import Console
 from barrier_tck.harness.cli.exit_codes import EXIT_CODES
 from barrier_tck.harness.cli.opening import opened, start
 from barrier_tck.harness.cli.options import DEFAULT_OUT, JsonOption, OutOption, listed
+from barrier_tck.harness.cli.patched_run import run_with_patch
 from barrier_tck.harness.cli.printing import console_for, emit
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.support.atomic_files import write_atomically
@@ -29,6 +31,7 @@ SYSTEM_OF_WORLD = {"simulated": "reference-simulated", "spark": "reference-spark
 
 
 def mutants(
+    context: typer.Context,
     only: Annotated[
         str | None,
         typer.Option(
@@ -58,7 +61,12 @@ def mutants(
 ) -> None:
     """Run planted bugs and see whether the suite catches them.
 
-    The smallest plan that shows each bug is saved. Exit code 0 if all were caught, 1 if one was missed.
+    The smallest plan that shows each bug is saved. A bug is caught if a checker of its clause says INVALID, and MISSED
+    if none does in any trial. A bug of your own is NOT REACHED if its lines ran in no trial, and ENDLESS if a trial did
+    not end within its limit of wall time: then nothing is known about it.
+
+    Exit code 0: all were caught, and their saved plans show them again. 1: one was missed, or its plan does not show
+    it again. 2: one was NOT REACHED or ENDLESS, and none was missed. 3: a patch cannot be planted.
 
     \b
     Examples:
@@ -70,7 +78,8 @@ def mutants(
     from barrier_tck.harness.record.run_directory import make_output_directory, new_run_path
     from barrier_tck.harness.reference.bugs.bug_file import SEEDS
     from barrier_tck.harness.reference.bugs.catalogue import bugs_of_runtime
-    from barrier_tck.harness.reference.bugs.users_bug import users_bug
+    from barrier_tck.harness.reference.bugs.patched_copy import patch_of_this_process
+    from barrier_tck.harness.reference.bugs.users_bug import read_patch, users_bug
     from barrier_tck.harness.support.strict_input import nearest
 
     if world not in SYSTEM_OF_WORLD:
@@ -80,21 +89,30 @@ def mutants(
             "--only chooses among the planted bugs, and --patch plants another one: give one of them"
         )
     names = [] if only is None else list(listed("--only", only))
+    if patch is not None and patch_of_this_process() is None:
+        # It runs where the patched copy of the package is imported, and prints what there is to say.
+        run_with_patch(read_patch(patch), str(patch), context.obj, world)
     console = console_for(as_json)
     path = new_run_path(out, "mutants", datetime.now())
     results: list[MutantResult] = []
     with opened(SYSTEM_OF_WORLD[world]) as system:
+        own = patch_of_this_process()
         chosen: Sequence[PlantedBug] = (
             choose(dict(bugs_of_runtime()), names, world)
-            if patch is None
-            else (users_bug(patch, system, trials, seed),)
+            if patch is None or own is None
+            else (users_bug(own, patch, system, trials, seed),)
         )
         make_output_directory(path)
-        start(system)
-        for mutant in chosen:
-            result = hunt(mutant, system, path, replays_max=SEEDS[world])
-            results.append(result)
-            print_mutant(console, result, path)
+        try:
+            start(system)
+            for mutant in chosen:
+                result = hunt(mutant, system, path, replays_max=SEEDS[world])
+                results.append(result)
+                print_mutant(console, result, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                path.rmdir()  # after Ctrl-C, for instance; if a plan was saved already, it stays
+            raise
     caught = sum(result.caught for result in results)
     summary = {
         "caught": caught,
@@ -105,15 +123,27 @@ def mutants(
     write_atomically(path / "mutants.json", json.dumps(summary, indent=2).encode() + b"\n")
     console.print(f"{caught} of {len(results)} planted bugs caught; plans in {path}", markup=False)
     emit(as_json, summary)
-    complete = all(result.caught and result.replays for result in results)
-    raise typer.Exit(0 if complete else EXIT_CODES[Verdict.INVALID])
+    raise typer.Exit(_exit_code(results))
+
+
+def _exit_code(results: Sequence[MutantResult]) -> int:
+    """Return the command's exit code; its help says what each means."""
+    if all(result.caught and result.replays for result in results):
+        return EXIT_CODES[Verdict.VALID]
+    if all((result.caught and result.replays) or _nothing_known(result) for result in results):
+        return EXIT_CODES[Verdict.UNKNOWN]
+    return EXIT_CODES[Verdict.INVALID]
+
+
+def _nothing_known(result: MutantResult) -> bool:
+    return not result.caught and (result.endless or result.ran_in == 0)
 
 
 def print_mutant(console: Console, result: MutantResult, path: Path) -> None:
     """Print what became of one planted bug."""
-    clause = f" ({result.clause})" if result.clause is not None else ""
     if not result.caught:
-        console.print(f"{result.id} MISSED in {result.trials} trials{clause}", markup=False)
+        for line in _not_caught(result):
+            console.print(line, markup=False)
         return
     clauses = result.clause or ", ".join(result.clauses)
     console.print(
@@ -123,6 +153,23 @@ def print_mutant(console: Console, result: MutantResult, path: Path) -> None:
     )
     if result.also:
         console.print(f"  also: {', '.join(result.also)}", markup=False)
+
+
+def _not_caught(result: MutantResult) -> Iterator[str]:
+    """Yield the lines about a bug that was not caught."""
+    clause = f" ({result.clause})" if result.clause is not None else ""
+    if result.endless:
+        yield f"{result.id} ENDLESS{clause}: trial {result.trials}: {result.why_unknown}"
+    elif result.ran_in == 0:
+        yield f"{result.id} NOT REACHED{clause}: the patched lines never ran in {result.trials} trials"
+    else:
+        ran = f"; the patched lines ran in {result.ran_in} of them" if result.ran_in is not None else ""
+        unknown = f", {result.unknown} of them UNKNOWN" if result.unknown else ""
+        yield f"{result.id} MISSED in {result.trials} trials{clause}{unknown}{ran}"
+        if result.unknown:
+            yield f"  the first UNKNOWN: {result.why_unknown}"
+    for other in result.seen_by:
+        yield f"  {other.checker} ({', '.join(other.clauses)}) said INVALID in {other.trials} trials"
 
 
 def _replays(result: MutantResult) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,18 +13,22 @@ from rich.console import Console
 from barrier_tck.harness.cli.exit_codes import EXIT_CODES
 from barrier_tck.harness.cli.opening import opened, start
 from barrier_tck.harness.cli.options import ClusterOption, JsonOption, ReplaySystemOption
+from barrier_tck.harness.cli.patched_run import run_with_patch
 from barrier_tck.harness.cli.printing import console_for, emit
 from barrier_tck.harness.cli.untrusted_code import TrustOption, UntrustedCode, code_of, require_named
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.reference.bugs.catalogue import digest_of
+from barrier_tck.harness.reference.bugs.patched_copy import patch_of_this_process
+from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.outside import search_working_directory
 from barrier_tck.harness.support.strict_input import read_text
 
 if TYPE_CHECKING:
-    from barrier_tck.harness.campaign.replay import Replayed
+    from barrier_tck.harness.campaign.replay import Replayed, ReplaySource
 
 
 def replay(
+    context: typer.Context,
     path: Annotated[
         Path,
         typer.Argument(
@@ -90,6 +94,12 @@ def replay(
     )
     recorded = sources[0].recorded
     name = system or (recorded.opened_as or recorded.system if recorded is not None else DEFAULT_SYSTEM)
+    carried = _patch_of(sources, path)
+    if patch is not None and read_text(patch) != carried:
+        differs = "no patch" if carried is None else f"another patch than {patch}"
+        raise UsageProblem(
+            f"{path} carries {differs}; leave --patch out, or name the file that the plan was made with"
+        )
     if not trust:
         given = (
             UntrustedCode("system", system or ""),
@@ -97,6 +107,8 @@ def replay(
         )
         for source in sources:
             require_named(code_of(source.plan, name), given, str(source.path))
+    if carried is not None and patch_of_this_process() is None:
+        run_with_patch(carried, str(path), context.obj)
     replayed = []
     if trust or any((system, state_backend, checkpoint_storage, workload)):
         search_working_directory()
@@ -133,6 +145,14 @@ def replay(
         },
     )
     raise typer.Exit(EXIT_CODES[verdict])
+
+
+def _patch_of(sources: Sequence[ReplaySource], path: Path) -> str | None:
+    """Return the patch that plans carry; raises UsageProblem if they differ, because a process has one."""
+    patches = list(dict.fromkeys(source.plan.patch for source in sources))
+    if len(patches) != 1:
+        raise UsageProblem(f"the plans in {path} carry different patches: replay them one by one")
+    return patches[0]
 
 
 def _given(

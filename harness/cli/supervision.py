@@ -18,7 +18,7 @@ import os
 import signal
 import struct
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM)
 _WATCHED = {*_PASSED_ON, signal.SIGCHLD}
@@ -53,6 +53,27 @@ def supervised(work: Callable[[], int], without_a_code: Callable[[str], int]) ->
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     code = _received_code(reader)
     return without_a_code(_how_it_ended(status)) if code is None else code
+
+
+def other_program(command: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Run another program as a child process, supervised in the same way, and return its exit code.
+
+    If a signal ended it, the code is the signal's number below zero. Call this function before there are threads.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
+    parent = os.getpid()
+    child = os.fork()
+    if child == 0:
+        try:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            _end_with(parent)
+            os.execve(command[0], list(command), environment)
+        finally:
+            os._exit(127)  # only if it could not be started
+    try:
+        return os.waitstatus_to_exitcode(_wait_for(child))
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _end_with(parent: int) -> None:

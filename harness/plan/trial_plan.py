@@ -273,7 +273,7 @@ class TrialPlan(Bounded, frozen=True, forbid_unknown_fields=True):
     """Id of a planted bug (``barrier_tck.harness.reference.bugs``); None: the product as it is."""
     patch: str | None = None
     """A bug of somebody's own: a unified diff against the reference runtime, or the text of a planted bug's file. It is
-    code, so it runs only if the command line names it, too."""
+    code, so it runs only if the command line names it, too, and in a process of its own."""
     note: str = ""
     """A sentence about the plan's history: what it once showed."""
 

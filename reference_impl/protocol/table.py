@@ -79,19 +79,18 @@ class TableMachine(Generic[StateT, CommandT]):
         self._story: deque[tuple[StrEnum, object, tuple[CommandT, ...]]] = deque(maxlen=STORY_MAX)
 
     def __init_subclass__(cls, **keywords: Any) -> None:
-        """Look the table's handlers up on the class, so that a method which a subclass overrides counts."""
+        """Write every entry of the table in one form: a handler, and the states to which it may lead."""
         super().__init_subclass__(**keywords)
         cls._rows = {
-            state: {event: cls._looked_up(entry) for event, entry in row.items()}
+            state: {event: cls._in_one_form(entry) for event, entry in row.items()}
             for state, row in cls.TABLE.items()
         }
 
     @classmethod
-    def _looked_up(cls, entry: Entry) -> tuple[Handler, tuple[StrEnum, ...]]:
+    def _in_one_form(cls, entry: Entry) -> tuple[Handler, tuple[StrEnum, ...]]:
         if isinstance(entry, Ignored):
-            return TableMachine._nothing, ()
-        handler, states = entry if isinstance(entry, Leads) else (entry, ())
-        return getattr(cls, handler.__name__), states
+            return cls._nothing, ()
+        return entry if isinstance(entry, Leads) else (entry, ())
 
     def state_for(self, event: Any) -> StateT:
         """Return the state that decides what follows from an event."""

@@ -71,7 +71,6 @@ class StateCopies:
             self._restoring = RestoreReader(
                 ports.storage, deployment.restore, deployment.restored_checkpoint, self.local
             )
-        self._restored = False
         self._savepoints: dict[CheckpointId, str] = {}
         """Directory of each checkpoint of this attempt that is a savepoint."""
         self._reuse_from = 0
@@ -160,7 +159,6 @@ class StateCopies:
             self._ports.coordinator.send(message)
         if local is not None:
             local.restore_ended(checkpoint, restore.attempt if restore is not None else None)
-        self._restored = True
 
     def run(self, snapshot: SnapshotInProgress) -> tuple[OperatorSnapshot, ...]:
         """Do a snapshot's asynchronous part; once every primary is durable, the copied files are a copy (LOC-2)."""
@@ -227,11 +225,6 @@ class StateCopies:
         """The job is over: all local copies go."""
         if self.local is not None:
             self.local.finish()
-
-    def close(self) -> None:
-        """The process leaves; copies stay for the next attempt."""
-        if self.local is not None:
-            self.local.close(self._restored)
 
 
 def failure_of(deployment: SubtaskDeployment, error: Exception) -> SubtaskFailed:

@@ -274,7 +274,6 @@ class SubtaskDriver:
         with contextlib.suppress(RuntimeFailure):
             self._unconfirmed.discard_if_superseded(self.operators)
         try:
-            self.copies.close()
             for operator in self.operators:
                 operator.close()
             if self.reader is not None:

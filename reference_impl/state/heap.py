@@ -91,7 +91,7 @@ class HeapStateBackend:
         return store
 
     def new_store(self, scope: StateScope) -> HeapStateStore:
-        """Return an empty store; a variant of the backend overrides this."""
+        """Return an empty store, whose increments can be restored if the scope asks for that."""
         return IncrementalHeapStore(scope) if scope.incremental else HeapStateStore(scope)
 
 

@@ -308,12 +308,6 @@ class TaskLocalStateStore:
         """Return what is on the disk of older checkpoints: sealed or not, by whichever attempt."""
         return [copy for copy in self._on_disk() if copy.checkpoint < newest]
 
-    def is_sealed(self, checkpoint: CheckpointId) -> bool:
-        """Return whether this attempt's copy of a checkpoint is whole."""
-        with self._lock:
-            copy = self._copies.get(checkpoint)
-            return copy is not None and copy.sealed
-
     def forget(self, checkpoint: CheckpointId) -> None:
         """Stop writing a copy."""
         with self._lock:
@@ -331,12 +325,6 @@ class TaskLocalStateStore:
     def restore_ended(self, checkpoint: CheckpointId | None, attempt: AttemptNumber | None) -> None:
         """The subtask has its state: that of a checkpoint that an attempt wrote, or none."""
         self.keep_only(checkpoint, attempt)
-
-    def close(self, restored: bool) -> None:
-        """The process leaves, ``restored`` or still restoring: what is on the disk stays as it is.
-
-        Nothing is written here. What a copy is worth was settled when it was sealed (LO-07).
-        """
 
     def keep_only(self, checkpoint: CheckpointId | None, attempt: AttemptNumber | None) -> None:
         """Clean up at the start of an attempt that restores a checkpoint (None: none), written by an attempt.

@@ -1,15 +1,15 @@
 """The planted bugs by id, each read from its file beside this module.
 
 A plan names its bug (``mutant``), so that a saved plan replays with it; a plan of somebody's own bug carries the patch
-itself (``patch``). The product must pass the same plans.
+itself (``patch``), and runs in a process with a copy of the product that has it. The product must pass the same plans.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from functools import cache
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from functools import cache, partial
 from importlib.resources import files
 from types import MappingProxyType
 
@@ -17,7 +17,7 @@ import msgspec
 
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.reference.bugs.bug_file import PlantedBug, read_bug
-from barrier_tck.harness.reference.bugs.patch import Change, changes_of_diff
+from barrier_tck.harness.reference.bugs.patched_copy import with_patch
 from barrier_tck.harness.reference.bugs.replacement import in_force
 from barrier_tck.harness.support.errors import InternalError, UsageProblem
 from barrier_tck.harness.support.strict_input import nearest
@@ -60,34 +60,24 @@ def broken(plan: TrialPlan, how: BrokenRecovery) -> TrialPlan | None:
     return msgspec.structs.replace(plan, mutant=controls()[how].id)
 
 
-def changes_of(plan: TrialPlan) -> tuple[Change, ...]:
-    """Return what a plan changes in the product; raises UsageProblem for an unknown bug or a patch that is none."""
+def bug_of(plan: TrialPlan) -> Callable[[], AbstractContextManager[None]]:
+    """Return what runs a body with the plan's bug in its process; it can be sent to another one.
+
+    Raises UsageProblem for an unknown bug.
+    """
     if plan.patch is not None:
-        return changes_of_text(plan.patch, "the patch of the plan")
+        return partial(with_patch, plan.patch)
     if plan.mutant is None:
-        return ()
+        return partial(in_force, ())
     bugs = planted_bugs()
     if plan.mutant not in bugs:
         raise UsageProblem(f"there is no planted bug {plan.mutant!r}{nearest(plan.mutant, bugs)}")
-    return bugs[plan.mutant].changes
+    return partial(in_force, bugs[plan.mutant].changes)
 
 
-@contextmanager
-def planted(plan: TrialPlan) -> Iterator[None]:
-    """Run the body with the plan's bug in this process; the product as it is if the plan has none."""
-    with in_force(changes_of(plan)):
-        yield
-
-
-def is_diff(text: str) -> bool:
-    """Tell a unified diff from the file of a planted bug."""
-    return any(line.startswith(("--- ", "diff ", "Index: ")) for line in text.splitlines())
-
-
-@cache
-def changes_of_text(text: str, source: str) -> tuple[Change, ...]:
-    """Return the changes of a unified diff, or of the file of a planted bug."""
-    return changes_of_diff(text, source) if is_diff(text) else read_bug(text, source).changes
+def planted(plan: TrialPlan) -> AbstractContextManager[None]:
+    """Run a body with the plan's bug in this process; with the product as it is if the plan has none."""
+    return bug_of(plan)()
 
 
 def digest_of(text: str) -> str:

@@ -1,28 +1,37 @@
 """A patch: which lines of the reference implementation a planted bug replaces, and the sources with it applied.
 
-Two forms say the same. A file of a planted bug has *changes*: where (`operators/sinks.py::FileSink.commit`), the lines
-before, the lines after. Anybody's unified diff is read as changes too: each hunk is one, without its line numbers. In
-both, the lines before must be there exactly once; a patch that fits nowhere, or in two places, is refused, because a
-bug that was not planted would be counted as missed.
+The file of a planted bug has *changes*: where (`operators/sinks.py::FileSink.commit`), the lines before, the lines
+after. The lines before must be there exactly once; a patch that fits nowhere, or in two places, is refused, because a
+bug that was not planted would be counted as missed. Anybody's unified diff is read by ``diff``.
 """
 
 from __future__ import annotations
 
 import ast
+import builtins
+import dis
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+import types
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-
-from unidiff.errors import UnidiffParseError
-from unidiff.patch import PatchSet
 
 from barrier_tck.harness.support.errors import UsageProblem
 
 ROOT = "reference_impl"
 """Folder whose files a patch may change."""
 _INDENT = " " * 4
+_MODULE_NAMES = (
+    "__name__",
+    "__file__",
+    "__doc__",
+    "__package__",
+    "__spec__",
+    "__path__",
+    "__annotations__",
+)
+"""What every module knows besides what it defines."""
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
@@ -55,29 +64,6 @@ def change_at(place: str, before: str, after: str) -> Change:
     return Change(file, scope, before, after)
 
 
-def changes_of_diff(text: str, source: str) -> tuple[Change, ...]:
-    """Return the changes of a unified diff; raises PatchProblem if it is none, or changes other files."""
-    try:
-        patched_files = list(PatchSet(text))
-    except UnidiffParseError as error:
-        raise PatchProblem(f"{source} is not a unified diff: {error}") from error
-    if not patched_files:
-        raise PatchProblem(f"{source} is not a unified diff: it changes no file")
-    found: list[Change] = []
-    for patched in patched_files:
-        _, separator, file = patched.path.rpartition(f"{ROOT}/")
-        if not separator or patched.is_added_file or patched.is_removed_file or patched.is_rename:
-            raise PatchProblem(
-                f"{source} changes {patched.path}: only files that are below {ROOT}/ can be changed, and none "
-                "can be added, removed or renamed"
-            )
-        for hunk in patched:
-            before = "".join(line.value for line in hunk if not line.is_added)
-            after = "".join(line.value for line in hunk if not line.is_removed)
-            found.append(Change(file, "", before, after))
-    return tuple(found)
-
-
 @cache
 def product_source(file: str) -> str:
     """Return the text of a file below ``reference_impl/``; raises PatchProblem if there is none."""
@@ -94,6 +80,56 @@ def patched_sources(changes: Iterable[Change]) -> Mapping[str, str]:
         text = sources.get(change.file)
         sources[change.file] = _applied(product_source(change.file) if text is None else text, change)
     return sources
+
+
+def parsed(file: str, text: str) -> ast.Module:
+    """Parse a patched file; raises PatchProblem if it is no Python, or uses a global name that nobody defines.
+
+    When that ran, the NameError would look like a failure of the subtask: a bug, but not the one that was planted.
+    """
+    try:
+        tree = ast.parse(text)
+        code = compile(_Runtime().visit(ast.parse(text)), file, "exec", dont_inherit=True)
+    except SyntaxError as error:
+        raise PatchProblem(
+            f"with this patch {file} is no Python: line {error.lineno}, {error.msg}"
+        ) from error
+    codes = list(_codes(code))
+    known = {*vars(builtins), *_MODULE_NAMES, *_names(code, "STORE_NAME")}
+    known.update(name for inner in codes for name in _names(inner, "STORE_GLOBAL"))
+    for inner in codes:
+        # What a class body assigns, it may use.
+        for name in _names(inner, "LOAD_GLOBAL", "LOAD_NAME"):
+            if name not in known and name not in _names(inner, "STORE_NAME"):
+                raise PatchProblem(
+                    f"{file}::{inner.co_qualname}: {name!r} is not known there; import or define it, too"
+                )
+    return tree
+
+
+class _Runtime(ast.NodeTransformer):
+    """Takes away what is imported for the type checker only: when the program runs, nobody knows it."""
+
+    def visit_If(self, node: ast.If) -> ast.AST:
+        only_for_types = isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        return ast.copy_location(ast.Pass(), node) if only_for_types else node
+
+
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    """Yield a module's code, and that of each class and function in it at any depth."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _codes(constant)
+
+
+def _names(code: types.CodeType, *operations: str) -> dict[str, None]:
+    """Return the names with which a code does one of these operations."""
+    return {
+        instruction.argval: None
+        for instruction in dis.get_instructions(code)
+        if instruction.opname in operations
+    }
 
 
 def _applied(text: str, change: Change) -> str:

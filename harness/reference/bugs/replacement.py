@@ -1,26 +1,23 @@
-"""Puts a patch in force in this process, and takes it back: functions get other code, and keep their identity.
+"""Puts a planted bug in force in this process, and takes it back: functions get other code, and keep their identity.
 
-Who holds a function that is patched (a table of a state machine, a bound method, another module that imported it) holds
-the patched one, because the function's code object is what is replaced. So one mechanism serves every process of a
-trial: the simulator, the harness, the driver on Spark and its executors' workers each put the same patch in force
-while the trial runs there.
+Who holds a function that is changed (a table of a state machine, a bound method, another module that imported it) holds
+the changed one, because the function's code object is what is replaced. So one mechanism serves every process of a
+trial: the simulator, the harness, the driver on Spark and its executors' workers each put the same bug in force while
+the trial runs there.
 
-What can be changed: the bodies and defaults of functions and methods (with ``super()``, nested functions, properties,
-decorated ones), constants of modules and plain classes; what can be added: functions, methods, classes, constants and
-imports; methods can be taken away. The fields of data classes and structs, bases and decorators cannot: objects with
-the old shape may exist. A patch that needs this is refused.
+What can be changed: the bodies and defaults of functions and methods. What can be added: functions, methods and
+variables of classes, under names that are free; classes and imports. Everything else is refused, because somebody may
+have used what is there already: constants, fields, bases, decorators, tables. Nothing can be taken away. A patch that
+needs more goes into a copy of the package (``patched_copy``).
 """
 
 from __future__ import annotations
 import __future__
 
 import ast
-import builtins
 import copy
-import dis
 import functools
 import importlib
-import inspect
 import linecache
 import sys
 import types
@@ -33,13 +30,14 @@ from barrier_tck.harness.reference.bugs.patch import (
     ROOT,
     Change,
     PatchProblem,
+    parsed,
     patched_sources,
     product_source,
 )
 from barrier_tck.harness.support.errors import UsageProblem
 
-_Function = ast.FunctionDef | ast.AsyncFunctionDef
 _ABSENT = object()
+_CANNOT = "cannot be changed while a trial runs; a copy of the package can have it: barrier-tck mutants --patch FILE"
 _Cached = type(functools.lru_cache(lambda: None))
 
 
@@ -62,11 +60,11 @@ def in_force(changes: Sequence[Change]) -> Iterator[None]:
     The same patch may be put in force within itself, as when the harness runs a trial whose system does so too.
     """
     wanted = tuple(changes)
+    if _now.depth and _now.changes != wanted:
+        raise RuntimeError(f"another patch is in force already: {[change.place for change in _now.changes]}")
     if not wanted:
         yield
         return
-    if _now.depth and _now.changes != wanted:
-        raise RuntimeError(f"another patch is in force already: {[one.place for one in _now.changes]}")
     if _now.depth == 0:
         _now.undo = _do(wanted)
         _now.changes = wanted
@@ -100,7 +98,6 @@ def _do(changes: tuple[Change, ...]) -> ExitStack:
         try:
             for step in _steps(changes):
                 undo.callback(step())
-            _require_names(changes)
         except UsageProblem:
             raise
         except Exception as error:
@@ -124,52 +121,6 @@ def _clear_caches() -> None:
                     entry.cache_clear()
 
 
-@functools.lru_cache(maxsize=256)
-def _require_names(changes: tuple[Change, ...]) -> None:
-    """Raise PatchProblem for a global name that patched code uses and nobody defines.
-
-    When it ran, the NameError would look like a failure of the subtask: a bug, but not the one that was planted.
-    """
-    for file in dict.fromkeys(change.file for change in changes):
-        module, shown = _module(file), _shown(file)
-        known = vars(module).keys() | vars(builtins).keys()
-        for code in _codes(module, shown):
-            for instruction in dis.get_instructions(code):
-                if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME") and instruction.argval not in known:
-                    raise PatchProblem(
-                        f"{file}::{code.co_qualname}: {instruction.argval!r} is not known there; import or define it "
-                        "in a change of its own"
-                    )
-
-
-def _codes(module: types.ModuleType, shown: str) -> Iterator[types.CodeType]:
-    """Yield the code of every function of a module, at any depth, that a patch made."""
-    waiting: list[Any] = [*vars(module).values()]
-    seen: set[int] = set()
-    while waiting:
-        found = waiting.pop()
-        if id(found) in seen:
-            continue
-        seen.add(id(found))
-        match found:
-            case type() if found.__module__ == module.__name__:
-                waiting += vars(found).values()
-            case property():
-                waiting += [found.fget, found.fset, found.fdel]
-            case functools.cached_property():
-                waiting.append(found.func)
-            case staticmethod() | classmethod():
-                waiting.append(found.__func__)
-            case types.FunctionType():
-                waiting += [found.__code__, getattr(found, "__wrapped__", None)]
-            case types.CodeType():
-                if found.co_filename == shown:
-                    yield found
-                waiting += found.co_consts
-            case _:
-                waiting.append(getattr(found, "__wrapped__", None))
-
-
 def _module(file: str) -> types.ModuleType:
     return importlib.import_module(f"barrier_tck.{ROOT}.{file.removesuffix('.py').replace('/', '.')}")
 
@@ -183,12 +134,9 @@ def _shown(file: str) -> str:
 def _steps(changes: tuple[Change, ...]) -> tuple[_Step, ...]:
     steps: list[_Step] = []
     for file, text in patched_sources(changes).items():
-        try:
-            tree = ast.parse(text)
-        except SyntaxError as error:
-            raise PatchProblem(
-                f"with this patch {file} is no Python: line {error.lineno}, {error.msg}"
-            ) from error
+        tree = parsed(file, text)
+        if file.endswith("__init__.py"):
+            raise PatchProblem(f"{file} {_CANNOT}")
         shown = _shown(file)
         linecache.cache[shown] = (len(text), None, text.splitlines(keepends=True), shown)
         scope = _Scope(file, shown, _module(file))
@@ -216,34 +164,65 @@ class _Scope:
         within = f"{self.owner.__qualname__}." if self.owner is not None else ""
         return f"{self.file}::{within}{name}"
 
+    def _refused(self, node: ast.stmt) -> PatchProblem:
+        return PatchProblem(f"{self._named(_defined(node))} (line {node.lineno}) {_CANNOT}")
+
     def differences(self, before: Sequence[ast.stmt], after: Sequence[ast.stmt]) -> list[_Step]:
         """Return a step for each statement that differs."""
-        old, new = _by_key(before), _by_key(after)
-        # What is added comes first, so that defaults and constants may use it.
+        old, new = self._by_key(before), self._by_key(after)
+        # What is added comes first, so that defaults may use it.
         for key in sorted(new.keys() - old.keys(), key=list(new).index):
             self._add(new[key])
         for key, node in new.items():
             if key in old and ast.dump(old[key]) != ast.dump(node):
                 self._change(old[key], node)
         for key in sorted(old.keys() - new.keys(), key=list(old).index):
-            self._remove(old[key])
+            if not isinstance(old[key], ast.ImportFrom):  # one that imports more takes its place
+                raise self._refused(old[key])
         return self.steps
 
-    def _add(self, node: ast.stmt) -> None:
-        match node:
-            case ast.Expr(value=ast.Constant()):
-                return
-            case ast.Import() | ast.ImportFrom() if self.owner is None:
-                self.steps.append(lambda: self._import(node))
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                name = node.name
-                self.steps.append(lambda: _set(self._holder, name, self._built(node)))
-            case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
-                self._assign(name, node)
-            case _:
-                raise PatchProblem(
-                    f"{self._named('')} line {node.lineno}: this cannot be added while a trial runs"
+    def _by_key(self, body: Sequence[ast.stmt]) -> Mapping[str, ast.stmt]:
+        """Return the statements by what they define; equal statements have equal keys wherever they stand."""
+        found: dict[str, ast.stmt] = {}
+        for node in body:
+            if _is_text(node):
+                continue
+            key = _defined(node) or ast.dump(node)
+            if isinstance(node, ast.FunctionDef):
+                # A property and its setter have one name.
+                key += "".join(
+                    f".{decorator.attr}"
+                    for decorator in node.decorator_list
+                    if isinstance(decorator, ast.Attribute)
                 )
+            if key in found and ast.dump(found[key]) != ast.dump(node):
+                raise PatchProblem(
+                    f"{self._named(key)} is defined twice: change the definition that is there"
+                )
+            found[key] = node
+        return found
+
+    def _add(self, node: ast.stmt) -> None:
+        name = _defined(node)
+        match node:
+            case ast.ImportFrom() if self.owner is None:
+                self.steps.append(lambda: self._import(node))
+                return
+            case ast.ClassDef() if self.owner is None:
+                pass
+            case ast.FunctionDef(decorator_list=[]):
+                pass
+            case ast.Assign() | ast.AnnAssign() if (
+                name and self.owner is not None and not _has_fields(self.owner)
+            ):
+                if node.value is None:
+                    return
+            case _:
+                raise self._refused(node)
+        if hasattr(self._holder, name) or (self.owner is not None and name.startswith("__")):
+            # What is inherited may be in a table already, and what Python itself calls may have been called.
+            raise self._refused(node)
+        self.steps.append(lambda: _set(self._holder, name, self._made(node)))
 
     def _change(self, old: ast.stmt, new: ast.stmt) -> None:
         match old, new:
@@ -252,98 +231,46 @@ class _Scope:
                 owner = vars(self._holder)[old.name]
                 inner = _Scope(self.file, self.shown, self.module, owner)
                 self.steps += inner.differences(old.body, new.body)
-            case (ast.FunctionDef() as before, ast.FunctionDef() as after) | (
-                ast.AsyncFunctionDef() as before,
-                ast.AsyncFunctionDef() as after,
-            ):
-                self._require_same(before, after, ("decorator_list",))
-                function = self._function(before)
-                built = self._code_for(function, after)
+            case (ast.FunctionDef(), ast.FunctionDef()):
+                self._require_same(old, new, ("decorator_list",))
+                if any(isinstance(inner, ast.Global) for inner in ast.walk(new)):
+                    raise PatchProblem(f"{self._named(new.name)}: what it leaves in a global name would stay")
+                function = self._function(old)
+                built = self._code_for(function, new)
                 self.steps.append(lambda: _recode(function, built))
-            case _, (ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name))):
-                self._assign(name, new)
             case _:
-                raise PatchProblem(
-                    f"{self._named('')} line {new.lineno}: this cannot be changed while a trial runs"
-                )
-
-    def _remove(self, node: ast.stmt) -> None:
-        match node:
-            case ast.Expr(value=ast.Constant()) | ast.Import() | ast.ImportFrom():
-                return
-            case ast.FunctionDef() | ast.AsyncFunctionDef() if self.owner is not None:
-                self.steps.append(lambda: _delete(self._holder, node.name))
-            case _:
-                raise PatchProblem(
-                    f"{self._named(getattr(node, 'name', ''))} cannot be taken away while a trial runs"
-                )
+                raise self._refused(new)
 
     def _require_same(self, old: ast.stmt, new: ast.stmt, fields: Sequence[str]) -> None:
         for name in fields:
-            first, second = (
-                [ast.dump(node) for node in getattr(definition, name)] for definition in (old, new)
-            )
+            first, second = ([ast.dump(node) for node in getattr(side, name)] for side in (old, new))
             if first != second:
-                named = self._named(getattr(old, "name", ""))
-                raise PatchProblem(f"{named}: its {name} cannot be changed while a trial runs")
+                raise PatchProblem(f"{self._named(_defined(old))}: its {name} {_CANNOT}")
 
-    def _assign(self, name: str, node: ast.Assign | ast.AnnAssign) -> None:
-        if self.owner is not None and _has_fields(self.owner):
-            raise PatchProblem(
-                f"{self._named(name)}: the fields of a data class, a struct or an enum cannot be changed while a "
-                "trial runs; change who uses them"
-            )
-        if node.value is None:
-            return
-        code = compile(
-            ast.fix_missing_locations(ast.Expression(copy.deepcopy(node.value))), self.shown, "eval"
-        )
-
-        def assign() -> Callable[[], None]:
-            # A patch is code, and runs as such: only one that the command line names, or that --trust allows.
-            value = eval(code, vars(self.module))
-            old = vars(self._holder).get(name, _ABSENT)
-            holders = [self._holder]
-            if self.owner is None and old is not _ABSENT:
-                # Other modules hold constants that they imported under the same name; their own ones stay.
-                holders += [
-                    module
-                    for module_name, module in list(sys.modules.items())
-                    if module_name.startswith("barrier_tck.")
-                    and module is not self.module
-                    and vars(module).get(name, _ABSENT) is old
-                    and _imports(module, name)
-                ]
-            undo = ExitStack()
-            for holder in holders:
-                undo.callback(_set(holder, name, value))
-            return undo.close
-
-        self.steps.append(assign)
-
-    def _import(self, node: ast.Import | ast.ImportFrom) -> Callable[[], None]:
+    def _import(self, node: ast.ImportFrom) -> Callable[[], None]:
+        names = [alias.asname or alias.name for alias in node.names]
         before = dict(vars(self.module))
         exec(compile(ast.Module([node], []), self.shown, "exec"), vars(self.module))
-        bound = [name for name, value in vars(self.module).items() if before.get(name, _ABSENT) is not value]
+        added = [name for name in names if name not in before]
+        changed = [name for name in names if name in before and vars(self.module)[name] is not before[name]]
+        vars(self.module).update({name: before[name] for name in changed})
 
         def undo() -> None:
-            for name in bound:
-                if name in before:
-                    setattr(self.module, name, before[name])
-                else:
-                    delattr(self.module, name)
+            for name in added:
+                delattr(self.module, name)
 
+        if changed:
+            undo()
+            raise self._refused(node)
         return undo
 
-    def _function(self, node: _Function) -> types.FunctionType:
+    def _function(self, node: ast.FunctionDef) -> types.FunctionType:
         """Return the function object behind a definition, below its decorators."""
         found = vars(self._holder)[node.name]
-        accessor = next(
-            (decorator.attr for decorator in node.decorator_list if isinstance(decorator, ast.Attribute)),
-            "getter",
-        )
+        if any(isinstance(decorator, ast.Attribute) for decorator in node.decorator_list):
+            raise self._refused(node)  # the setter of a property, say: it has the name of its getter
         if isinstance(found, property):
-            found = {"getter": found.fget, "setter": found.fset, "deleter": found.fdel}[accessor]
+            found = found.fget
         if isinstance(found, functools.cached_property):
             found = found.func
         while not isinstance(found, types.FunctionType) or hasattr(found, "__wrapped__"):
@@ -355,17 +282,9 @@ class _Scope:
             found = inner
         return found
 
-    def _built(self, node: _Function | ast.ClassDef) -> Any:
-        """Return what a definition makes, with its decorators, in the place where it stands."""
-        if self.owner is not None and isinstance(node, ast.ClassDef):
-            raise PatchProblem(f"{self._named(node.name)}: add a class to the module, not to a class")
-        built = self._made(copy.deepcopy(node))
-        if isinstance(built, (types.FunctionType, type)):
-            built.__module__ = self.module.__name__
-        return built
-
-    def _made(self, node: _Function | ast.ClassDef) -> Any:
+    def _made(self, node: ast.stmt) -> Any:
         """Execute a definition as if it stood in the module or the class, and return what it defines."""
+        name = _defined(node)
         factory = ast.FunctionDef(
             name="factory",
             args=ast.arguments(
@@ -375,20 +294,22 @@ class _Scope:
                 kw_defaults=[],
                 defaults=[],
             ),
-            body=[node, ast.Return(ast.Name(node.name, ast.Load()))],
+            body=[copy.deepcopy(node), ast.Return(ast.Name(name, ast.Load()))],
             decorator_list=[],
         )
-        _Private(self, node.name).visit(node)
+        _Private(self, name).visit(node)
         tree = ast.fix_missing_locations(ast.Module([factory], []))
         scratch: dict[str, Any] = {}
         flags = __future__.annotations.compiler_flag
         code = compile(tree, self.shown, "exec", flags=flags, dont_inherit=True)
         exec(code, vars(self.module), scratch)
         made = scratch["factory"](self.owner) if self.owner is not None else scratch["factory"]()
-        _name(made, node.name, self.owner, self.module)
+        _name(made, name, self.owner, self.module)
         return made
 
-    def _code_for(self, function: types.FunctionType, node: _Function) -> Callable[[], types.FunctionType]:
+    def _code_for(
+        self, function: types.FunctionType, node: ast.FunctionDef
+    ) -> Callable[[], types.FunctionType]:
         """Return what makes a function whose code fits the closure of the one that is there."""
         plain = copy.deepcopy(node)
         plain.decorator_list = []
@@ -400,44 +321,19 @@ class _Scope:
             plain.body.insert(
                 0, ast.If(ast.Constant(False), [ast.Expr(ast.Name("__class__", ast.Load()))], [])
             )
-        elif self.owner is not None:
-            _ExplicitSuper(self.owner, plain).visit(plain)
+        elif any(
+            isinstance(inner, ast.Name) and inner.id in ("super", "__class__") for inner in ast.walk(plain)
+        ):
+            raise PatchProblem(
+                f"{self._named(node.name)}: super() {_CANNOT} where the product does not use it"
+            )
 
         def make() -> types.FunctionType:
-            made = self._made(copy.deepcopy(plain))
+            made = self._made(plain)
             assert isinstance(made, types.FunctionType)
             return made
 
         return make
-
-
-class _ExplicitSuper(ast.NodeTransformer):
-    """Writes ``super()`` out, where the function that is replaced has no reference to its class."""
-
-    def __init__(self, owner: type, function: _Function) -> None:
-        self._owner = owner
-        arguments = [*function.args.posonlyargs, *function.args.args]
-        self._first = arguments[0].arg if arguments else ""
-
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        self.generic_visit(node)
-        if isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args:
-            owner: ast.expr = ast.Name(self._owner.__qualname__.split(".")[0], ast.Load())
-            for name in self._owner.__qualname__.split(".")[1:]:
-                owner = ast.Attribute(owner, name, ast.Load())
-            # Not the name ``super``, which alone makes the compiler refer to the class.
-            builtin = ast.Attribute(
-                ast.Call(ast.Name("__import__", ast.Load()), [ast.Constant("builtins")], []),
-                "super",
-                ast.Load(),
-            )
-            return ast.Call(builtin, [owner, ast.Name(self._first, ast.Load())], [])
-        return node
-
-    def visit_Name(self, node: ast.Name) -> ast.AST:
-        if node.id == "__class__":
-            return ast.Name(self._owner.__name__, node.ctx)
-        return node
 
 
 class _Private(ast.NodeVisitor):
@@ -453,66 +349,43 @@ class _Private(ast.NodeVisitor):
         self.generic_visit(node)
 
 
-@functools.lru_cache(maxsize=1024)
-def _imports(module: types.ModuleType, name: str) -> bool:
-    """Return whether a module imports this name from another one."""
-    return any(
-        isinstance(node, ast.ImportFrom) and any((alias.asname or alias.name) == name for alias in node.names)
-        for node in ast.walk(ast.parse(inspect.getsource(module)))
-    )
+def _defined(node: ast.stmt) -> str:
+    """Return the name that a statement defines; empty if it is not one name."""
+    match node:
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            return name
+        case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+            return name
+    return ""
 
 
-def _by_key(body: Sequence[ast.stmt]) -> Mapping[str, ast.stmt]:
-    """Return the statements by what they define; equal statements have equal keys wherever they stand."""
-    found: dict[str, ast.stmt] = {}
-    for node in body:
-        match node:
-            case ast.FunctionDef() | ast.AsyncFunctionDef():
-                accessor = "".join(
-                    f".{decorator.attr}"
-                    for decorator in node.decorator_list
-                    if isinstance(decorator, ast.Attribute)
-                )
-                key = f"def {node.name}{accessor}"
-            case ast.ClassDef():
-                key = f"def {node.name}"
-            case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
-                key = f"{name} ="
-            case _:
-                key = ast.dump(node)
-        while key in found:
-            key += "'"
-        found[key] = node
-    return found
+def _is_text(node: ast.stmt) -> bool:
+    """Return whether it is a docstring, or the text below a name."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
 def _has_fields(owner: type) -> bool:
     """Return whether what is assigned in a class body becomes part of its instances' shape."""
-    return any(hasattr(owner, name) for name in ("__dataclass_fields__", "__struct_fields__", "__members__"))
+    shapes = ("__dataclass_fields__", "__struct_fields__", "__members__", "_fields")
+    return any(hasattr(owner, name) for name in shapes)
 
 
 def _name(made: Any, name: str, owner: type | None, module: types.ModuleType) -> None:
     """Give what a factory made the names that it would have where it stands."""
     qualified = f"{owner.__qualname__}.{name}" if owner is not None else name
-    for entry in (made, getattr(made, "fget", None), getattr(made, "__func__", None)):
-        if isinstance(entry, types.FunctionType):
-            entry.__qualname__ = qualified
-            entry.__code__ = entry.__code__.replace(co_qualname=qualified)
-        elif isinstance(entry, type):
-            entry.__qualname__ = qualified
-            entry.__module__ = module.__name__
+    for part in (made, getattr(made, "fget", None), getattr(made, "__func__", None)):
+        if isinstance(part, types.FunctionType):
+            part.__qualname__ = qualified
+            part.__code__ = part.__code__.replace(co_qualname=qualified)
+        elif isinstance(part, type):
+            part.__qualname__ = qualified
+            part.__module__ = module.__name__
 
 
 def _set(holder: Any, name: str, value: Any) -> Callable[[], None]:
     old = vars(holder).get(name, _ABSENT)
     setattr(holder, name, value)
     return lambda: delattr(holder, name) if old is _ABSENT else setattr(holder, name, old)
-
-
-def _delete(holder: Any, name: str) -> Callable[[], None]:
-    old = vars(holder)[name]
-    delattr(holder, name)
-    return lambda: setattr(holder, name, old)
 
 
 def _recode(function: types.FunctionType, make: Callable[[], types.FunctionType]) -> Callable[[], None]:

@@ -15,9 +15,8 @@ from barrier_tck.harness.draw.strategies import draw_plan
 from barrier_tck.harness.oracle.catalogue import standard_checkers
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.reference.bugs.bug_file import BugFile, read_bug
-from barrier_tck.harness.reference.bugs.catalogue import is_diff
-from barrier_tck.harness.reference.bugs.patch import changes_of_diff
-from barrier_tck.harness.reference.bugs.replacement import check
+from barrier_tck.harness.reference.bugs.diff import is_diff
+from barrier_tck.harness.reference.bugs.patched_copy import ran_since_asked
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.strict_input import nearest, read_text
 from barrier_tck.harness.system.system_under_test import SystemUnderTest
@@ -73,6 +72,10 @@ class UsersBug:
     def planted_in(self, plan: TrialPlan) -> TrialPlan:
         return msgspec.structs.replace(plan, patch=self.text)
 
+    def ran_since_asked(self) -> bool | None:
+        """Return whether its lines ran, in any process; None: not known."""
+        return ran_since_asked()
+
     def plans(self, world: str) -> Iterator[TrialPlan]:
         """Yield the plans to try, at most ``trials``."""
         return islice(self.fixed or self._drawn(world), self.trials)
@@ -86,19 +89,22 @@ class UsersBug:
             yield draw_plan(self.seed + number, profile, constraints)
 
 
-def users_bug(path: Path, system: SystemUnderTest, trials: int, seed: int) -> UsersBug:
-    """Read the file of a bug; raises UsageProblem if it is neither form, or does not fit the reference runtime."""
+def read_patch(path: Path) -> str:
+    """Read the file of a patch; raises UsageProblem if there is nothing in it."""
     text = read_text(path)
     if not text.strip():
         raise UsageProblem(
             f"{path} is empty: give a unified diff, or a file like those in harness/reference/bugs"
         )
+    return text
+
+
+def users_bug(text: str, path: Path, system: SystemUnderTest, trials: int, seed: int) -> UsersBug:
+    """Return the bug in a file; raises UsageProblem for a planted bug's file that nothing could catch."""
     if is_diff(text):
-        check(changes_of_diff(text, str(path)))
         return UsersBug(path.stem, text, None, (), trials, seed, system)
     bug = read_bug(text, str(path))
     _require_known(bug.file, path)
-    check(bug.changes)
     fixed = tuple(msgspec.structs.replace(plan, mutant=None) for plan in bug.plans(system.world))
     return UsersBug(bug.id, text, bug.file, fixed, trials, seed, system)
 

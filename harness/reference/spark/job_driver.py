@@ -25,8 +25,7 @@ from barrier_tck.harness.cluster.driver.peer import Peer, PeerGone
 from barrier_tck.harness.cluster.session_config import SessionConfig
 from barrier_tck.harness.cluster.spark_session import session_later
 from barrier_tck.harness.plan.reading import plan_from
-from barrier_tck.harness.reference.bugs.catalogue import changes_of
-from barrier_tck.harness.reference.bugs.replacement import in_force
+from barrier_tck.harness.reference.bugs.catalogue import bug_of
 from barrier_tck.harness.reference.delegating_files import DelegatingFileSystem
 from barrier_tck.harness.reference.instrumented import with_instruments
 from barrier_tck.harness.reference.jobs import job_config
@@ -136,8 +135,8 @@ class JobDriver:
         """Start a job. One that ran before is ended."""
         self.end_job()
         plan = plan_from(dict(order.plan), "the order of a job")
-        changes = changes_of(plan)
-        self._planted.enter_context(in_force(changes))
+        bug = bug_of(plan)
+        self._planted.enter_context(bug())
         self._repeats = RepeatedMessages()
         self._repeats.put_in_force(order.repeats)
         slow = slowed(parts_of(plan, order.backend, order.external_storage), plan.checkpoints.async_ms_max)
@@ -151,8 +150,8 @@ class JobDriver:
             components = messages_observed(components, MessagesDirectory(order.messages))
         if order.journals is not None:
             components = journaled(components, order.journals)
-        if changes:
-            components = with_instruments(components, around_process=partial(in_force, changes))
+        if plan.mutant is not None or plan.patch is not None:
+            components = with_instruments(components, around_process=bug)
         runner = SlotReportingRunner(
             self._session(),
             graph_of(plan, Path(order.source)),

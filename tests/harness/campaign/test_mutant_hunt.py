@@ -59,3 +59,28 @@ def test_in_real_time_a_saved_plan_is_run_until_it_fails_again_or_as_often_as_se
 def test_a_deterministic_system_has_one_run_to_fail_again(tmp_path: Path) -> None:
     result = hunt(BUG, ReferenceSimulated(), tmp_path, replays_max=4)
     assert (result.replays, result.replay_runs, result.replay_runs_max) == (True, 1, 1)
+
+
+class Crashing(ReferenceSimulated):
+    """A system whose first trials cannot be run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runs = 0
+
+    def run(self, plan: FilledPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
+        self.runs += 1
+        if self.runs <= 3:
+            raise ZeroDivisionError("nothing to divide by")
+        return super().run(msgspec.structs.replace(plan, mutant=None), nemesis, directory)
+
+
+def test_a_missed_bug_says_how_many_trials_were_unknown_and_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = hunt(BUG, Crashing(), tmp_path)
+    assert (result.caught, result.trials, result.unknown, result.ran_in) == (False, 40, 3, None)
+    mutants_command.print_mutant(console_for(False), result, tmp_path)
+    printed = " ".join(capsys.readouterr().out.split())
+    assert f"SO-02 MISSED in 40 trials ({BUG.clause}), 3 of them UNKNOWN" in printed
+    assert "the first UNKNOWN: the trial could not be run: ZeroDivisionError" in printed

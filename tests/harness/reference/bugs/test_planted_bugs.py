@@ -19,7 +19,7 @@ from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.reference.bugs import catalogue, page
 from barrier_tck.harness.reference.bugs.bug_file import PlantedBug, read_bug
-from barrier_tck.harness.reference.bugs.catalogue import bugs_of_runtime, changes_of, controls, planted_bugs
+from barrier_tck.harness.reference.bugs.catalogue import bug_of, bugs_of_runtime, controls, planted_bugs
 from barrier_tck.harness.reference.bugs.replacement import check
 from barrier_tck.harness.reference.planned_components import components_of
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
@@ -124,7 +124,7 @@ def test_every_way_to_break_recovery_is_a_planted_bug() -> None:
 
 def test_an_unknown_bug_or_backend_is_refused() -> None:
     with pytest.raises(UsageProblem, match="no planted bug 'AL-99'"):
-        changes_of(TrialPlan(mutant="AL-99"))
+        bug_of(TrialPlan(mutant="AL-99"))
     with pytest.raises(UsageProblem, match="heap"):
         components_of(TrialPlan(state_backend="heep"))
 

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from barrier_tck.harness.reference.bugs.catalogue import bugs_of_runtime, changes_of, digest_of
-from barrier_tck.harness.reference.bugs.users_bug import UsersBug, users_bug
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.reference.bugs.catalogue import broken, bugs_of_runtime, controls, digest_of
+from barrier_tck.harness.reference.bugs.patched_copy import sources_with
+from barrier_tck.harness.reference.bugs.users_bug import UsersBug, read_patch, users_bug
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.support.errors import UsageProblem
-from tests.harness.reference.bugs.test_patch import DIFF
+from tests.harness.reference.bugs.test_diff import DIFF
 
 FILE = """\
 id = "MY-01"
@@ -28,7 +30,7 @@ after = "self.commit(transactions[1:])"
 def read(tmp_path: Path, text: str, seed: int = 0) -> UsersBug:
     path = tmp_path / "mine.txt"
     path.write_text(text)
-    return users_bug(path, ReferenceSimulated(), 5, seed)
+    return users_bug(read_patch(path), path, ReferenceSimulated(), 5, seed)
 
 
 @pytest.mark.parametrize("text", [FILE, DIFF], ids=["file", "diff"])
@@ -37,9 +39,10 @@ def test_every_plan_carries_the_patch_and_so_the_bug(text: str, tmp_path: Path) 
     plans = [bug.planted_in(plan) for plan in bug.plans("simulated")]
     assert len(plans) == 5
     for plan in plans:
-        (change,) = changes_of(plan)
-        assert change.file == "operators/sinks.py"
-        assert "transactions[1:]" in change.after
+        assert plan.patch is not None
+        (file,) = sources_with(plan.patch, "a plan").items()
+        assert file[0] == "operators/sinks.py"
+        assert "transactions[1:]" in file[1]
 
 
 def test_plans_are_drawn_from_the_seed_that_is_given(tmp_path: Path) -> None:
@@ -81,3 +84,12 @@ def test_patches_that_differ_anywhere_have_different_digests() -> None:
     assert digest_of("#" + FILE) != digest_of(FILE)
     middle = len(FILE) // 2
     assert digest_of(FILE) != digest_of(FILE[:middle] + "#" + FILE[middle:])
+
+
+def test_a_control_takes_the_place_of_no_bug() -> None:
+    for how, control in controls().items():
+        made = broken(TrialPlan(), how)
+        assert made is not None
+        assert made.mutant == control.id
+        assert broken(TrialPlan(patch=DIFF), how) is None
+        assert broken(TrialPlan(mutant="SI-02"), how) is None
