@@ -153,7 +153,7 @@ FULL: dict[str, dict[tuple[str, str], str]] = {
     "Coordinator": {
         ("COO-1", "A D"): (
             "A checkpoint is complete only when every subtask acknowledged it for that id; then it is "
-            "made durable in one atomic step, and only then are subtasks told."
+            "made durable in one atomic step, and only then are subtasks notified."
         ),
         ("COO-2", "D"): (
             "A decline, a failed storage write or an expired timeout aborts checkpoint n: it is marked "
@@ -203,7 +203,7 @@ FULL: dict[str, dict[tuple[str, str], str]] = {
             "within a bound; a stuck job names what is pending."
         ),
         ("SNK-1", "A (+)"): (
-            "A transactional sink pre-commits on the barrier and commits when told that the checkpoint is"
+            "A transactional sink pre-commits on the barrier and commits when notified that the checkpoint is"
             " complete; a commit that was prepared in checkpoint k is finished after a restore of k; "
             "visible output is exactly-once."
         ),
@@ -380,7 +380,7 @@ SHORT: dict[str, str] = {
         "Records that were broadcast are applied by all receivers or by none of them at every restored cut."
     ),
     "CHL-1": (
-        "Chandy-Lamport works on any directed graph, cycles included, whoever initiates. A collector "
+        "Chandy-Lamport works on any directed graph, cycles included, whichever process initiates. A collector "
         "assembles the global snapshot once every process and every incoming channel is recorded."
     ),
     "CHL-2": (
@@ -410,7 +410,7 @@ SHORT: dict[str, str] = {
     ),
     "COO-1": (
         "A checkpoint is complete only when every subtask acknowledged it. Then it is made durable in"
-        " one atomic step, and only then are subtasks told."
+        " one atomic step, and only then are subtasks notified."
     ),
     "COO-2": (
         "A decline, a failed storage write or a timeout aborts a checkpoint and its partial data is "

@@ -52,7 +52,7 @@ def fitted(plan: TrialPlan, system: SystemUnderTest) -> TrialPlan:
         raise CannotBeShown(str(error)) from error
     except UsageProblem as error:
         if (plan.workload.name, plan.job) == (CALM.workload.name, CALM.job):
-            raise  # who cannot run the standard job is not to be skipped, but told
+            raise  # a system that cannot run the standard job fails here instead of being skipped
         raise CannotBeShown(f"{system.name} cannot run the job: {error}") from error
     for reason in _lacking(named, view, system):
         raise CannotBeShown(reason)

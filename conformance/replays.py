@@ -19,8 +19,8 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 def still_replayed(trial: Trial) -> int:
     """Return how many restored records were still in flight in checkpoints of the attempts that restored them (UNA-4).
 
-    Such a record was on the same channel in the checkpoint that the attempt started from, and nobody had processed it
-    when the new checkpoint was taken. No record may pass a channel twice in the same form: those of ``lineage`` and
+    Such a record was on the same channel in the checkpoint that the attempt started from, and no subtask had processed
+    it when the new checkpoint was taken. No record may pass a channel twice in the same form: those of ``lineage`` and
     ``rounds`` do not, because they show their whole way.
     """
     views = {view.checkpoint: view for view in trial.history.checkpoints}

@@ -1,4 +1,4 @@
-"""Messages that arrive twice, or that nobody sent, are recognised. Failed checkpoints are tolerated up to a number."""
+"""Messages that arrive twice, or are forged, are recognised. Failed checkpoints are tolerated up to a number."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FORGED = tuple(
     for forgery in Forgery
     for point in (ProtocolPoint.CHECKPOINT_TRIGGERED, ProtocolPoint.CHECKPOINT_COMPLETED)
 )
-"""What is wrong with an acknowledgement that nobody gave, and whether the newest checkpoint is pending or complete."""
+"""What is wrong with a forged acknowledgement, and whether the newest checkpoint is pending or complete."""
 
 
 @pytest.mark.needs(Capability.MESSAGE_FAULTS, Capability.BARRIERS)

@@ -83,7 +83,7 @@ def _plan(
 
 
 def _narrowed(trial: Trial) -> list[Narrowed]:
-    """Return what was told of the attempts that were narrower and ran after an executor was lost."""
+    """Return what was reported of the attempts that were narrower and ran after an executor was lost."""
     ran = {line.operation.attempt for line in trial.history.of(AttemptRunning)}
     lost = [line.index for line in trial.history.of(FaultFired)]
     return [

@@ -1,4 +1,6 @@
-"""Incremental checkpoints: what they share is kept as long as somebody needs it, whoever dies meanwhile (SNP-5)."""
+"""Incremental checkpoints: what they share is kept as long as a checkpoint needs it, whichever process dies meanwhile
+(SNP-5).
+"""
 
 from __future__ import annotations
 

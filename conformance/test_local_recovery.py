@@ -465,7 +465,7 @@ BOTH = (
 
 @pytest.mark.clause("REC-4", "LOC-5")
 def test_if_no_copy_can_be_read_an_older_checkpoint_is_restored_where_configured(trials: Trials) -> None:
-    # The sink dies before it commits the checkpoint that nobody can read: so its output is still exact.
+    # The sink dies before it commits the unreadable checkpoint: so its output is still exact.
     dies = kill_worker(SINK, After(ProtocolPoint.CHECKPOINT_COMPLETED, nth=2))
     plan = msgspec.structs.replace(_local(LOCAL, dies, *BOTH), on_unreadable="older")
     for trial in trials.all_valid(plan):
@@ -497,7 +497,7 @@ def test_if_no_copy_can_be_read_the_job_fails_where_configured_and_says_what_was
         said = trial.record.end_reason
         require(
             trial.subtask(VICTIM) in said and f"checkpoint {newest}" in said,
-            f"{said} tells what was tried",
+            f"{said} says what was tried",
             trial,
         )
         storage = trial.history.storage

@@ -1,7 +1,7 @@
 """Loops, and global snapshots of any graph by Chandy and Lamport's algorithm.
 
 In a loop, what is under way on the feedback edge is part of every checkpoint, and the job ends when nothing is. Under
-Chandy-Lamport anybody may initiate a snapshot, every channel is recorded, and the application goes on.
+Chandy-Lamport any process may initiate a snapshot, every channel is recorded, and the application goes on.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ class NothingShown(AssertionError):
 
 
 def assert_valid(trial: Trial) -> None:
-    """Fail unless every checker said VALID and every planned fault is shown to have fired (CAM-3)."""
+    """Fail unless every checker reported VALID and every planned fault is shown to have fired (CAM-3)."""
     if trial.record.verdict is Verdict.UNKNOWN:
         raise NothingShown(explain(trial))
     if trial.record.verdict is Verdict.INVALID:

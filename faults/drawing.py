@@ -15,7 +15,7 @@ _Option = TypeVar("_Option")
 
 
 class Chooser(Protocol):
-    """Makes the choices of whoever draws faults."""
+    """Makes the choices while faults are drawn."""
 
     def between(self, bounds: Range) -> int:
         """Choose a number."""
@@ -56,7 +56,7 @@ class Aim:
     directions: tuple[Direction, ...] = tuple(Direction)
     """In which directions."""
     outlasts_heartbeat: bool = False
-    """Whether it is to last so long that whoever is hit is replaced and comes back as a zombie (REC-2)."""
+    """Whether it is to last so long that the process it hits is replaced and comes back as a zombie (REC-2)."""
     duration_ms: Range = (1, 1)
     latency_ms: Range = (1, 1)
     bytes_per_second: tuple[int, ...] = (1,)

@@ -1,7 +1,7 @@
 """What a fault is: a frozen value that knows everything that belongs to it.
 
 A fault names its targets by role, never by process id. Its docstring is its contract: what a correct system must
-survive, and what it may refuse. Everything else that anybody must know about it is a *trait* of its class: nemesis,
+survive, and what it may refuse. Everything else that other code must know about it is a *trait* of its class: nemesis,
 strategies, shrinking, oracles and reports ask the fault, and none of them knows one by name.
 """
 
@@ -57,7 +57,7 @@ class CopiesHit:
     damage: Damage | None = None
     """None: the copies that are there stay as they are, and no further ones can be written."""
     whole_host: bool = False
-    """Whether it hits everybody's copies on the host of the subtask, and not only the subtask's."""
+    """Whether it hits the copies of all subtasks on the host, and not only the subtask's."""
     certain: bool = True
     """False: a copy may or may not have survived."""
 
@@ -76,9 +76,10 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ends: ClassVar[Ends | None] = None
     on_progress: ClassVar[OnProgress] = OnProgress.FAILS_AN_ATTEMPT
     waits_for_upload: ClassVar[bool] = False
-    """Whether it strikes in what somebody stores afterwards; so it is drawn where something is sure to be stored."""
+    """Whether it strikes in what is stored afterwards; so it is drawn where something is sure to be stored."""
     shown_as: ClassVar[str] = ""
-    """What a report calls whoever is hit while the fault lasts, for instance ``paused``; for faults that last."""
+    """What a report calls the process that is hit while the fault lasts, for instance ``paused``; for faults that
+    last."""
 
     def __post_init__(self) -> None:
         for field, value, number in self.numbers():

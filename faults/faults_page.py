@@ -57,8 +57,8 @@ def as_markdown() -> str:
 
 
 _POINTS = """\
-A trigger `after` names one of these points. Whoever passes it stands still until the fault has struck. A system says
-which points its job passes; an aim at any other is refused before anything runs.
+A trigger `after` names one of these points. A process that passes it stands still until the fault has struck. A system
+says which points its job passes; an aim at any other is refused before anything runs.
 """
 
 
@@ -72,7 +72,7 @@ def _long(kind: FaultKind) -> str:
 
 def _fields(fault: type[Fault]) -> str:
     names = ", ".join(f"`{field}`" for field in fault.__struct_fields__)
-    assert names, f"{fault.__name__} names nobody"
+    assert names, f"{fault.__name__} names no subtask"
     return f"Fields: {names}. The system must expose: {fault.needs.value}."
 
 

@@ -1,6 +1,6 @@
 """What the fields of a fault mean, declared with the fields: whom they name, and what they count.
 
-Whoever checks a schedule, aims a fault at another subtask, stretches it to another world or makes it smaller asks the
+Code that checks a schedule, aims a fault at another subtask, stretches it to another world or shrinks it asks the
 field, and so knows no fault by name.
 """
 

@@ -39,7 +39,7 @@ class TargetKind(StrEnum):
     OBJECT_STORE = "object_store"
     """The service that holds checkpoints: the server of an object store, or the nodes of HDFS."""
     WRITES = "writes"
-    """Writes of single files of checkpoints, whoever writes."""
+    """Writes of single files of checkpoints, by any process."""
     MEMORY = "memory"
     """Hosts with a memory limit."""
 
@@ -94,7 +94,7 @@ class Damage(StrEnum):
 
 
 class Forgery(StrEnum):
-    """What is wrong with an acknowledgement that nobody gave."""
+    """What is wrong with a forged acknowledgement."""
 
     UNTRIGGERED = "untriggered"
     """Its checkpoint was never triggered."""
@@ -228,7 +228,9 @@ class LinkTarget(Protocol):
         """Disturb it, open and future connections alike; raises TargetGone if there is nothing to disturb."""
 
     def is_impaired(self) -> bool:
-        """Return whether the disturbance is in force, asked of whoever carries it out: the proof that it fired."""
+        """Return whether the disturbance is in force, asked of the network that carries it out: the proof that it
+        fired.
+        """
 
     def heal(self) -> None:
         """Undo it altogether; what was swallowed stays lost, so such connections are closed. Harmless twice."""
@@ -301,7 +303,7 @@ class ObjectStoreTarget(Protocol):
         """Return a phrase for the fault log, for instance ``versitygw (pid 4711)``."""
 
     def kill_in_upload(self, moment: UploadMoment) -> None:
-        """Kill whoever serves the next upload (SIGKILL) at this moment; raises TargetGone if it is dead already."""
+        """Kill the server of the next upload (SIGKILL) at this moment; raises TargetGone if it is dead already."""
 
     def is_dead(self) -> bool:
         """Return whether it was killed in an upload: the proof that the fault fired."""
@@ -319,11 +321,11 @@ class ObjectStoreTarget(Protocol):
         """Refuse no more requests. Stopping twice is harmless."""
 
     def has_struck(self) -> bool:
-        """Tell, also when the fault is healed, whether somebody was killed or a request refused."""
+        """Return, also when the fault is healed, whether a server was killed or a request refused."""
 
     @property
     def link(self) -> LinkTarget:
-        """Return the connections of everybody with the service."""
+        """Return all connections with the service."""
 
 
 class WriteFault(StrEnum):
@@ -334,7 +336,7 @@ class WriteFault(StrEnum):
     FULL = "full"
     """A part of it finds room, then there is no space left; the file never gets its name."""
     UNSURE = "unsure"
-    """The file is written and has its name, and yet whoever wrote it is told that it failed."""
+    """The file is written and has its name, and yet its writer gets an error."""
     SLOW = "slow"
     """It takes longer."""
 
@@ -347,7 +349,7 @@ class WriteFault(StrEnum):
 _TROUBLES = {
     WriteFault.FAILS: "fail",
     WriteFault.FULL: "find no space left",
-    WriteFault.UNSURE: "succeed and tell an error",
+    WriteFault.UNSURE: "succeed and report an error",
     WriteFault.SLOW: "are slow",
 }
 
@@ -361,13 +363,13 @@ class DisturbableWrites(Protocol):
         """Return a phrase for the fault log, for instance ``writes to the checkpoint directory``."""
 
     def disturb(self, trouble: WriteFault, times: int, latency_ms: int) -> None:
-        """Disturb this many writes, from now on; raises TargetGone if nobody writes now."""
+        """Disturb this many writes, from now on; raises TargetGone if no process writes now."""
 
     def is_struck(self) -> bool:
-        """Return whether a write was disturbed since then, whoever made it: the proof that the next ones will be."""
+        """Return whether any process's write was disturbed since then: the proof that the next ones will be."""
 
     def has_met(self) -> bool:
-        """Tell, at the end of the run, whether a write that the system itself made was disturbed since then."""
+        """Return, at the end of the run, whether a write that the system itself made was disturbed since then."""
 
 
 class Targets(Protocol):
@@ -398,7 +400,7 @@ class Targets(Protocol):
         """Return all connections between the executor of a subtask and its peers, seen from the executor."""
 
     def links_between_halves(self, subtasks: Sequence[str]) -> Sequence[LinkTarget] | None:
-        """Return all connections between the executors of some subtasks and everybody else, seen from the former."""
+        """Return all connections between the executors of some subtasks and all others, seen from the former."""
 
     def local_copies_of(self, subtask: str) -> CopiesTarget | None:
         """Return the copies of a subtask's state on local disks."""

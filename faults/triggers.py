@@ -48,7 +48,7 @@ class OccurrenceCounter:
         return self._count
 
     def passed(self, point: ProtocolPoint, subtask: str | None) -> bool:
-        """Count an occurrence if it matches; tell whether the fault is due (the nth, or later)."""
+        """Count an occurrence if it matches; return whether the fault is due (the nth, or later)."""
         if not matches(self.trigger, point, subtask):
             return False
         self._count += 1

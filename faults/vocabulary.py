@@ -63,13 +63,13 @@ class Phase(StrEnum):
     PROCESSING = "processing"
     """Records flow, or nothing happens, and no checkpoint is under way."""
     ALIGNMENT = "alignment"
-    """Barriers travel, and whoever has some of them waits for the others."""
+    """Barriers travel, and a subtask that has some of them waits for the others."""
     SYNCHRONOUS_PART = "synchronous_part"
     """A snapshot is being taken, and the barrier is not yet forwarded."""
     ASYNCHRONOUS_PART = "asynchronous_part"
     """A snapshot that was taken is being stored and acknowledged."""
     COMMITTING = "committing"
-    """All acknowledged: the checkpoint becomes durable, subtasks are told, and sinks commit."""
+    """All acknowledged: the checkpoint becomes durable, subtasks are notified, and sinks commit."""
     RESTORING = "restoring"
     """An attempt failed or begins: subtasks are deployed and restore their state."""
 
@@ -95,7 +95,7 @@ PHASE_OF_POINT: dict[ProtocolPoint, Phase] = {
     ProtocolPoint.RESTORE_STARTED: Phase.RESTORING,
     ProtocolPoint.RESTORED: Phase.RESTORING,
 }
-"""The phase that a job is in while somebody stands at a point."""
+"""The phase that a job is in while a process stands at a point."""
 
 
 class At(msgspec.Struct, frozen=True, tag="at", forbid_unknown_fields=True):

@@ -63,7 +63,7 @@ class StorageUnderTest:
 
     target: str
     location: str
-    """Directory, or beginning of a URL, that nobody has used."""
+    """Directory, or beginning of a URL, that was never used."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -195,7 +195,7 @@ def system(request: pytest.FixtureRequest) -> Iterator[SystemUnderTest]:
 
 @pytest.fixture
 def checkpoint_storage(request: pytest.FixtureRequest, tmp_path: Path) -> StorageUnderTest:
-    """Return the storage that ``--checkpoint-storage`` names, and a place for it that nobody has used."""
+    """Return the storage that ``--checkpoint-storage`` names, and a place for it that was never used."""
     chosen = request.config.getoption("--checkpoint-storage")
     below = request.config.getoption("--checkpoint-storage-at")
     place = str(tmp_path) if below is None else f"{below.rstrip('/')}/{uuid.uuid4().hex}"

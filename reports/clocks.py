@@ -1,6 +1,6 @@
 """Brings the clocks of processes in line, so that nothing is drawn as taken before it was sent.
 
-On Spark each process tells the coordinator's time from when it was deployed, which is off by the time that this took.
+On Spark each process derives the coordinator's time from when it was deployed, which is off by the time that this took.
 What a channel delivered bounds the difference: a batch is not taken before it is sent.
 """
 

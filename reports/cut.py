@@ -305,7 +305,7 @@ def _channel(
 def _held(name: str, kept: Sequence[InFlightKept], crossing: int) -> tuple[int, int]:
     """Return how many batches of a channel the parts of its receiver and of its sender hold.
 
-    What was not counted in the file is taken to hold all that cross the cut: no error is shown that nobody saw.
+    What was not counted in the file is taken to hold all that cross the cut: no error is shown that was not seen.
     """
     if not all(entry.counted for entry in kept):
         return max(0, crossing), 0

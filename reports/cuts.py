@@ -31,7 +31,7 @@ _NAMED = re.compile(r"\bcheckpoint (\d+)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True, order=True)
 class Wanted:
-    """A checkpoint of a trial of which somebody wants to see the cut."""
+    """A checkpoint of a trial of which a cut is requested."""
 
     trial: int
     checkpoint: int
@@ -72,14 +72,14 @@ class CutView:
 
 
 def shown_by_default(run: ReportedRun) -> tuple[Wanted, ...]:
-    """Return what a report shows if nobody asks: of each invalid trial with a timeline the checkpoint that a finding
+    """Return what a report shows by default: of each invalid trial with a timeline the checkpoint that a finding
     names, and of the first trial with a verdict that was kept the first checkpoint that completed.
     """
     wanted = []
     for record in timeline_trials(run):
         if record.verdict is Verdict.INVALID:
             wanted += _failing(record)
-    # A trial without a verdict may have been given up after a long time; nobody waits for that again.
+    # A trial without a verdict may have been given up after a long time; that is not repeated here.
     judged = [item for _, item in sorted(run.details.items()) if item.verdict is not Verdict.UNKNOWN]
     wanted += next((found for entry in judged if (found := _first(entry))), [])
     return tuple(dict.fromkeys(wanted))

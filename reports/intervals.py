@@ -27,7 +27,7 @@ class Recovery:
     """Why the earlier attempt ended."""
     restored_checkpoint: int | None
     restores: tuple[RestoreRecord, ...] = ()
-    """Which copy served what; empty if the system does not tell."""
+    """Which copy served what; empty if the system does not report it."""
 
     @property
     def from_local_copies(self) -> int:

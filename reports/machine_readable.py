@@ -1,6 +1,6 @@
 """The report for machines: one JSON object, and JUnit XML for continuous integration.
 
-In JUnit's terms INVALID is a failure (the system is wrong), UNKNOWN is an error (the test could not tell):
+In JUnit's terms INVALID is a failure (the system is wrong), UNKNOWN is an error (the test could not decide):
 a build never turns green on a trial that showed nothing.
 """
 

@@ -103,7 +103,7 @@ class Durable:
 
 
 class Playing:
-    """One trial: a virtual clock, what was told, and what became durable."""
+    """One trial: a virtual clock, what was recorded, and what became durable."""
 
     def __init__(self, plan: TrialPlan, nemesis: NemesisHooks) -> None:
         self.plan, self.nemesis = plan, nemesis
@@ -121,7 +121,7 @@ class Playing:
         self.lines.append(Recorded(len(self.lines), self.now_ms, "driver", operation))
 
     def reach(self, point: ProtocolPoint, subtask: str | None, attempt: int) -> None:
-        """Stand at a point, where somebody may be killed; raises ProcessDied if so."""
+        """Stand at a point, where a process may be killed; raises ProcessDied if so."""
         self.nemesis.point_reached(point, subtask, attempt)
         self.processes.require_alive()
 
@@ -212,7 +212,7 @@ class MicroBatches:
         )
 
     def _attempt(self, run: Playing, attempt: int) -> bool:
-        """Run batches from behind the last durable one; tell whether the input came to its end."""
+        """Run batches from behind the last durable one; return whether the input came to its end."""
         started_ms, restored = run.now_ms, run.durable.batches - 1 if run.durable.batches else None
         running_ms, end = None, "failed"
         run.record(AttemptStarted(attempt, restored))

@@ -55,7 +55,7 @@ def disturb_writes(
     try:
         target.disturb(trouble, times, latency_ms)
     except TargetGone as gone:
-        return Injection("not_fired", target.description, f"nobody could write: {gone}")
+        return Injection("not_fired", target.description, f"no process could write: {gone}")
     if not proved(target.is_struck, wait):
         return unproved(target.description, "no write was disturbed")
     return Injection("fired", target.description, met=target.has_met)

@@ -30,7 +30,7 @@ def kill_in_upload(
         return Injection("fired", description, heal=store.start_again, met=store.has_struck)
     if not proved(store.is_dead, wait):
         store.start_again()
-        return unproved(description, "nobody had uploaded anything in parts, and the server was still alive")
+        return unproved(description, "nothing had been uploaded in parts, and the server was still alive")
     return Injection("fired", description, heal=store.start_again)
 
 
@@ -43,12 +43,12 @@ def throttle(store: ObjectStoreTarget | None, wait: Callable[[float], None] = ti
         return Injection("fired", store.description, heal=store.stop_throttling, met=store.has_struck)
     if not proved(store.has_throttled, wait):
         store.stop_throttling()
-        return unproved(store.description, "nobody had asked for anything, so nothing was refused,")
+        return unproved(store.description, "no request had come, so none was refused,")
     return Injection("fired", store.description, heal=store.stop_throttling)
 
 
 def disturb_connections(
     store: ObjectStoreTarget | None, impairment: Impairment, wait: Callable[[float], None] = time.sleep
 ) -> Injection:
-    """Disturb everybody's connections with the service."""
+    """Disturb all connections with the service."""
     return skipped(_WHAT) if store is None else disturb((store.link,), impairment, wait)

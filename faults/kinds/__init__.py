@@ -1,1 +1,1 @@
-"""The faults, one file each: value, contract, traits, injector, how it is drawn, shrunk, told and shown."""
+"""The faults, one file each: value, contract, traits, injector, how it is drawn, shrunk, described and shown."""

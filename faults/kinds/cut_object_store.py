@@ -1,4 +1,4 @@
-"""Cut everybody off from the storage service, an object store or HDFS."""
+"""Cut all processes off from the storage service, an object store or HDFS."""
 
 from __future__ import annotations
 

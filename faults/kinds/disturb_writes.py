@@ -19,7 +19,7 @@ class DisturbWrites(Fault, frozen=True, tag="disturb_writes"):
     """Disturb the next ``times`` writes of files of checkpoints, whichever process writes them.
 
     ``fails``: nothing is written. ``full``: there is no space left, after a part of it. ``unsure``: the file is there,
-    and its writer is told that it failed. ``slow``: it takes ``latency_ms`` longer. Contract: whoever is told that a
+    and its writer gets an error. ``slow``: it takes ``latency_ms`` longer. Contract: a writer that is told that a
     write failed tries it again or fails; after that the output is as promised, whether or not the file is there. If no
     write of the system's own comes until the end of the run, the fault did not fire.
     """

@@ -36,7 +36,7 @@ class ExhaustMemory(Fault, frozen=True, tag="exhaust_memory"):
         """Let the kernel kill the executor, and prove that it is dead and that the kernel has done it."""
         target = targets.memory_of(self.subtask)
         found = kill_process(target, f"memory limit of the host of {self.subtask}", wait)
-        # Only now it can tell what the kernel did.
+        # Only now it can say what the kernel did.
         return replace(found, target=target.description) if target is not None and found.fired else found
 
     @classmethod

@@ -21,7 +21,7 @@ class FailPrimaryWrites(Fault, frozen=True, tag="fail_primary_writes"):
 
     Contract (LOC-2): those checkpoints fail, whatever became of the local copies; processing goes on, and later ones
     complete. ``metadata``: every subtask stores its part, and the coordinator's write that makes the checkpoint
-    complete fails. Contract (COO-1, COO-2): nobody is told that it is complete.
+    complete fails. Contract (COO-1, COO-2): no subtask is notified that it is complete.
     """
 
     subtask: Subtask

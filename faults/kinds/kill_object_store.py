@@ -18,11 +18,11 @@ class KillObjectStore(Fault, frozen=True, tag="kill_object_store"):
     """Kill the server that holds the checkpoints (SIGKILL) in the middle of an upload; start it again ``duration_ms``
     later with what it had stored. It is an object store's, and the upload has parts; or it is a node of HDFS.
 
-    ``moment`` says how far the upload had come: a torn part, every part and no object, or an object of which nobody
-    was told. In HDFS that is a data node with half of a file, which nobody closes, and a name node before or after it
-    has renamed what was written beside. It waits for an upload, so aim it at a time, or at a point at which others
-    still upload. Contract (SNP-3): no handle is acknowledged for an object that is not there; a complete checkpoint
-    stays complete. No object and no part of an upload is left that nothing refers to.
+    ``moment`` says how far the upload had come: a torn part, every part and no object, or an object whose upload was
+    not answered. In HDFS that is a data node with half of a file, which is never closed, and a name node before or
+    after it has renamed what was written beside. It waits for an upload, so aim it at a time, or at a point at which
+    others still upload. Contract (SNP-3): no handle is acknowledged for an object that is not there; a complete
+    checkpoint stays complete. No object and no part of an upload is left that nothing refers to.
     """
 
     duration_ms: Duration

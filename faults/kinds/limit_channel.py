@@ -34,7 +34,7 @@ class LimitChannel(ChannelFault, frozen=True, tag="limit_channel"):
     """Let a connection, and each opened meanwhile, deliver at most ``bytes_max`` more bytes, and then close it.
 
     Contract: both ends notice, and the job recovers from the last completed checkpoint. What came before the end may
-    break off in the middle of a message; nobody takes that for a whole one.
+    break off in the middle of a message; a receiver does not take that for a whole one.
     """
 
     bytes_max: Bytes

@@ -31,7 +31,7 @@ class LoseExecutor(Fault, frozen=True, tag="lose_executor"):
 
     @property
     def copies_hit(self) -> CopiesHit:
-        """Return the copies of everybody on its host."""
+        """Return the copies of all subtasks on its host."""
         return CopiesHit(CopyPlace.LOCAL, self.subtask, Damage.MISSING, whole_host=True)
 
     def description(self) -> str:

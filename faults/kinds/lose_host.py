@@ -30,7 +30,7 @@ class LoseHost(Fault, frozen=True, tag="lose_host"):
 
     @property
     def copies_hit(self) -> CopiesHit:
-        """Return the copies of everybody on the host."""
+        """Return the copies of all subtasks on the host."""
         return CopiesHit(CopyPlace.LOCAL, self.subtask, Damage.MISSING, whole_host=True)
 
     def description(self) -> str:

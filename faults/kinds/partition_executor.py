@@ -46,7 +46,9 @@ class PartitionExecutor(Fault, frozen=True, tag="partition_executor"):
 
     @classmethod
     def drawn(cls, choose: Chooser, aim: Aim) -> Self:
-        """Draw for how long, which way and from whom; whoever is to be replaced is cut off from the coordinator."""
+        """Draw for how long, which way and from which peers; an executor that is to be replaced is cut off from the
+        coordinator.
+        """
         duration_ms, direction = choose.between(aim.duration_ms), choose.one_of(aim.directions)
         peers = Peers.COORDINATOR if aim.outlasts_heartbeat else choose.one_of(aim.peers)
         return cls(aim.subtask, peers, duration_ms, direction)

@@ -32,7 +32,7 @@ class PartitionHalves(Fault, frozen=True, tag="partition_halves"):
     shown_as = "partitioned"
 
     def problem(self) -> str | None:
-        """Refuse a half of nobody, and one that names somebody twice."""
+        """Refuse an empty half, and one that names a subtask twice."""
         if not self.subtasks:
             return "subtasks is empty; name the subtasks whose executors are the first half"
         for position, subtask in enumerate(self.subtasks):

@@ -14,8 +14,8 @@ from barrier_tck.faults.targets import TargetKind, Targets
 
 
 class ThrottleObjectStore(Fault, frozen=True, tag="throttle_object_store"):
-    """Let whoever holds the checkpoints refuse every request for a time: an object store with 503, SlowDown, and the
-    name nodes of HDFS because they have too much to do.
+    """Let the service that holds the checkpoints refuse every request for a time: an object store with 503, SlowDown,
+    and the name nodes of HDFS because they have too much to do.
 
     Contract: requests are repeated, later and later, and not for ever. What still fails fails its checkpoint; the job
     goes on, and checkpoints complete afterwards (REC-6).

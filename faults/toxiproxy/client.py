@@ -53,7 +53,7 @@ class ToxiproxyClient:
         self._api = type("Consumer", (APIConsumer,), {"host": host, "port": port})
 
     def version(self) -> str:
-        """Return the server's version; raises ToxiproxyProblem if nobody, or somebody else, answers."""
+        """Return the server's version; raises ToxiproxyProblem if nothing, or something else, answers."""
         answer = self._request("get", "/version")
         try:
             version = answer.json()["version"]

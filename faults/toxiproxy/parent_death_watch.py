@@ -1,4 +1,4 @@
-"""Runs a proxy server for as long as whoever started it holds the other end of standard input.
+"""Runs a proxy server for as long as the process that started it holds the other end of standard input.
 
 ``python -m barrier_tck.faults.toxiproxy.parent_death_watch`` runs the embedded server and prints its address as one
 line. With arguments it runs that command instead and prints nothing. Either ends when standard input ends or the parent
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
         server.start()
         print(server.url, flush=True)  # noqa: T201 - who started this process waits for it
         _hold(lambda: True)
-        # Whoever used the proxies is gone; the threads are daemons, and the system closes the connections.
+        # The process that used the proxies is gone; the threads are daemons, and the system closes the connections.
         return 0
     # Safe here and only here: this process has one thread.
     command = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, preexec_fn=_die_with_parent)

@@ -63,7 +63,7 @@ class _Stream:
         self._room = asyncio.Event()
 
     def set_toxics(self, toxics: Sequence[Toxic]) -> bool:
-        """Apply these toxics from now on, also to what is held back; tell whether a black hole was removed."""
+        """Apply these toxics from now on, also to what is held back; return whether a black hole was removed."""
         was_hole = self._toxic("timeout") is not None
         had_limit = self._toxic("limit_data") is not None
         self._toxics = tuple(toxics)

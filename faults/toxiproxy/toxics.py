@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 UPSTREAM = "upstream"
-"""From the client to the server, that is from whoever connected to the proxy."""
+"""From the client to the server, that is from the end that connected to the proxy."""
 DOWNSTREAM = "downstream"
 
 _ATTRIBUTES: dict[str, tuple[str, ...]] = {

@@ -39,7 +39,7 @@ def require_judged(only: Sequence[str], plans: Iterable[FilledPlan], system: Sys
 
 
 class JudgedClauses:
-    """Tells whether a campaign that judges only some clauses judged each of them in at least one trial."""
+    """Returns whether a campaign that judges only some clauses judged each of them in at least one trial."""
 
     def __init__(self, only: Sequence[str]) -> None:
         self._left = dict.fromkeys(only)

@@ -1,6 +1,6 @@
 """Control trials: some plans of a campaign run again with recovery broken on purpose, and must then be INVALID.
 
-A campaign whose trials restore nothing is VALID whatever recovery does. So the history of each trial tells which
+A campaign whose trials restore nothing is VALID whatever recovery does. So the history of each trial shows which
 broken recoveries it would have shown (``harness.oracle.broken_recoveries``). A sample of those trials runs again,
 broken in each such way in turn. A control that is not INVALID makes the campaign UNKNOWN, with the plan and the
 reason. So does a campaign in which many trials recovered and none of them could have shown anything (decision 0027).
@@ -87,7 +87,7 @@ class _Sample:
 
 @dataclass
 class Controls:
-    """The controls of one campaign: knows its trials, runs the controls, and tells what they show."""
+    """The controls of one campaign: knows its trials, runs the controls, and says what they show."""
 
     system: SystemUnderTest
     seed: int

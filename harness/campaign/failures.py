@@ -35,7 +35,7 @@ def fails_likewise(
     checkers: Sequence[Checker] | None = None,
     clause: str | None = None,
 ) -> StillFails:
-    """Return a function that tells of a plan whether the same checker says INVALID (for ``clause``, if one is given).
+    """Return a function that says of a plan whether the same checker says INVALID (for ``clause``, if one is given).
 
     Trials run below ``directory``.
     """
@@ -61,7 +61,7 @@ def shrink_failure(
     runs_max: int = RUNS_MAX,
     clause: str | None = None,
 ) -> Shrunk | None:
-    """Shrink the plan of an invalid trial; None if no checker said INVALID (for ``clause``, if one is given)."""
+    """Shrink the plan of an invalid trial; None if no checker reported INVALID (for ``clause``, if one is given)."""
     checker = failed_checker(record, clause)
     if checker is None:
         return None

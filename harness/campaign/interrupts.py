@@ -35,7 +35,7 @@ class Interrupts:
     def on_signal(self, _number: int, _frame: FrameType | None) -> None:
         """Handle a signal; between two trials, while results are being written, only note it.
 
-        Whoever ends a group of processes may reach this one twice, directly and by way of the command's parent: the
+        A signal to a group of processes may reach this one twice, directly and by way of the command's parent: the
         second signal must not break what the first one set going.
         """
         now = time.monotonic()

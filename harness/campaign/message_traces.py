@@ -1,6 +1,6 @@
 """Notes what passed the channels of a trial that is kept in full, so that reports can draw its cuts.
 
-A real system notes it while the trial runs. A system that replays exactly need not: only the trials of which somebody
+A real system notes it while the trial runs. A system that replays exactly need not: only the trials of which a user
 wants to see a cut run again, with notes, and the steps must be those that were recorded.
 """
 

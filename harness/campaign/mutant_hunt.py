@@ -27,7 +27,7 @@ from barrier_tck.harness.trial.trial_run import execute
 
 
 class PlantedBug(Protocol):
-    """What this module needs of a bug: one of ``barrier_tck.harness.reference.bugs``, or somebody's own."""
+    """What this module needs of a bug: one of ``barrier_tck.harness.reference.bugs``, or a user's own."""
 
     @property
     def id(self) -> str:
@@ -35,7 +35,7 @@ class PlantedBug(Protocol):
 
     @property
     def clause(self) -> str | None:
-        """Return the clause that the bug violates; None: nobody said."""
+        """Return the clause that the bug violates; None if it is not given."""
 
     @property
     def description(self) -> str:
@@ -90,7 +90,7 @@ class MutantResult(msgspec.Struct, frozen=True):
     clauses: tuple[str, ...] = ()
     """The clauses that its finding names."""
     also: tuple[str, ...] = ()
-    """The other checkers that said INVALID in the same trial."""
+    """The other checkers that reported INVALID in the same trial."""
     plan: str | None = None
     """Path of the smallest plan that shows the bug, relative to the run directory."""
     faults: int | None = None

@@ -79,7 +79,7 @@ class CampaignProgress:
 
 
 def _of_trial(record: TrialRecord) -> str:
-    """Return a trial's number, verdict and time and, if it was not valid, the checkers that said so."""
+    """Return a trial's number, verdict and time and, if it was not valid, the checkers that reported it."""
     worst = [f.checker for f in record.findings if f.verdict is record.verdict is not Verdict.VALID]
     said = f" ({', '.join(worst)})" if worst else ""
     return f"trial {record.trial}: {record.verdict.value.upper()}{said}, {_rounded(record.wall_seconds)}"

@@ -31,7 +31,7 @@ class FinishedTrial:
 
     plan: TrialPlan
     points: tuple[ProtocolPoint, ...]
-    """The points at which somebody could be stopped in the trial's job."""
+    """The points at which a process could be stopped in the trial's job."""
     dropped: int
     """Drawn faults whose moment never came."""
 
@@ -61,7 +61,7 @@ def finished_before(
     path: Path,
 ) -> FinishedTrial:
     """Return what was known about a finished trial; raises UsageProblem if it was a different trial. A trial some of
-    whose faults were dropped runs again, because only this tells which ones were dropped.
+    whose faults were dropped runs again, because only this shows which ones were dropped.
     """
     if (plan.seed, True) != (trial.seed, len(plan.faults) >= trial.faults_planned):
         raise UsageProblem(

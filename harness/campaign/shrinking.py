@@ -31,7 +31,7 @@ from barrier_tck.harness.system.job_view import JobView, ViewOf
 from barrier_tck.harness.workloads.workload_names import filled
 
 StillFails = Callable[[TrialPlan], bool]
-"""Runs a plan and tells whether it fails in the same way."""
+"""Runs a plan and says whether it fails in the same way."""
 
 Fit = Callable[[TrialPlan], TrialPlan]
 """Adapts a plan to what its system uses."""

@@ -77,7 +77,9 @@ def _short(result: TrialResult, trial: PlannedTrial) -> TrialResult:
 
 
 class _Requests:
-    """Reads the input on a thread, so that its end is noticed even in the middle of a trial that nobody waits for."""
+    """Reads the input on a thread, so that its end is noticed even in the middle of a trial whose result is no longer
+    wanted.
+    """
 
     def __init__(self, lines: BinaryIO) -> None:
         self._lines = lines

@@ -33,7 +33,7 @@ class PlannedTrial:
     directory: Path
     """An existing directory that belongs to this trial alone."""
     drawn: bool
-    """Whether the plan was drawn, not written by somebody."""
+    """Whether the plan was drawn, not written by a user."""
     wanted_whole: bool = True
     """Whether history and trace are wanted even if the trial is VALID."""
     only: tuple[str, ...] = ()
@@ -96,7 +96,7 @@ def without_unreachable_faults(plan: TrialPlan, record: TrialRecord) -> TrialPla
 
     When a fault is drawn, it is only a guess that the run will reach its moment. If runs are deterministic, a run
     without a fault that did not fire takes exactly the same steps, so the smaller plan shows what really happened. A
-    plan that somebody wrote is never changed: a fault in it that does not fire makes the trial UNKNOWN (CAM-3).
+    plan that a user wrote is never changed: a fault in it that does not fire makes the trial UNKNOWN (CAM-3).
     """
     kept = tuple(
         fault

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def trace_requested_cuts(run: ReportedRun, wanted: tuple[Wanted, ...], trust: bool) -> None:
-    """Note what passed the channels of trials of which somebody asks for a cut.
+    """Note what passed the channels of trials of which a cut is requested.
 
     Raises UsageProblem if that is impossible, or if it would run code that only the run directory names.
     """

@@ -23,7 +23,7 @@ _ERRORS = "barrier-tck-in-ascii"
 
 
 class VerdictConsole(Console):
-    """A console that goes on silently if nobody reads it any more, so that the verdict still decides the exit code.
+    """A console that goes on silently if its output is no longer read, so that the verdict still decides the exit code.
 
     Names from elsewhere are printed as they are: neither markup nor emoji codes (``:b:``) mean anything.
     """

@@ -84,7 +84,7 @@ def _end_with(parent: int) -> None:
 
 
 def _reported(code: int, writer: int) -> int:
-    """Tell the parent the exit code, after everything was printed."""
+    """Send the parent the exit code, after everything was printed."""
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             with contextlib.suppress(OSError):  # a reader that is gone does not change the code

@@ -1,9 +1,9 @@
 """Code that data names runs only if the command line names it too.
 
-A plan, a record or a run directory may come from anybody, and each of them can name a system, a state backend, a
-checkpoint storage or a workload as ``package.module:Factory``. Importing such a module runs it. So a command that reads
-such data demands that the command line has the same name, or ``--trust``, which allows all of it to run. A campaign
-file is different: whoever runs it wrote or chose it, like a program.
+A plan, a record or a run directory may come from an untrusted source, and each of them can name a system, a state
+backend, a checkpoint storage or a workload as ``package.module:Factory``. Importing such a module runs it. So a command
+that reads such data demands that the command line has the same name, or ``--trust``, which allows all of it to run. A
+campaign file is different: its user wrote or chose it, like a program.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The archive of Spark's classes for one Spark and one Java: where it lies, and how a JVM is told to use it."""
+"""The archive of Spark's classes for one Spark and one Java: where it lies, and the option with which a JVM uses it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MAKER = Path(__file__).with_name("class_archive_maker.py")
 
 @dataclass(frozen=True, slots=True)
 class SharedClasses:
-    """Tells a JVM to use the archive."""
+    """The option with which a JVM uses the archive."""
 
     archive: Path
     class_path: str

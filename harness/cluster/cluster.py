@@ -182,7 +182,7 @@ class Cluster(abc.ABC):
         """
         killed = kill_until_gone(lambda: (p for p, owner in marked_processes() if not owner.running()))
         for directory in Path(tempfile.gettempdir()).glob(f"{_DIRECTORY_PREFIX}*"):
-            # The name tells the owner, also when a driver that outlived its guard for a moment has written there since.
+            # The name shows the owner, also when a driver that outlived its guard for a moment has written there since.
             owner = owner_in_short(directory.name.removeprefix(_DIRECTORY_PREFIX).rpartition("-")[0])
             if owner is not None and not owner.running():
                 shutil.rmtree(directory, ignore_errors=True)
@@ -213,7 +213,7 @@ class Cluster(abc.ABC):
     def spark_conf(self) -> dict[str, str]:
         """The settings that a driver needs to use this cluster.
 
-        They do not say how Spark recovers from a failure: whoever runs on the cluster decides that. They hold
+        They do not say how Spark recovers from a failure: the application on the cluster decides that. They hold
         the cluster's secret: pass them in a file of mode 0600 or inside a process, never on a command
         line. `barrier_tck.harness.cluster.spark_session.spark_session` does that.
         """

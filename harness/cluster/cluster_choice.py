@@ -11,7 +11,7 @@ from barrier_tck.harness.support.errors import UsageError
 def cluster_of(config: ClusterConfig) -> Cluster:
     """Make the cluster that a configuration is for; nothing is started."""
     if isinstance(config, DockerClusterConfig):
-        # Only here: whoever needs no containers needs no client of their engine.
+        # Only here: without containers there is no need for a client of their engine.
         from barrier_tck.harness.cluster.containers.docker_cluster import DockerCluster
 
         return DockerCluster(config)

@@ -26,7 +26,7 @@ class ClusterKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ClusterConfig:
-    """What every cluster has to be told. Sizes are in mebibytes, times in seconds.
+    """What every cluster needs to know. Sizes are in mebibytes, times in seconds.
 
     Raises:
         UsageError: a value makes no sense; the message names it and says what would.

@@ -5,7 +5,7 @@ It is started as a script of its own and does four things:
 * it starts what the harness asks for (one JSON object a line on standard input, one answer a line);
 * it is a *child subreaper*: whatever a killed executor leaves behind becomes the guard's child instead of
   vanishing into the machine's process 1, so every process of the cluster stays in one tree;
-* when its input ends, its parent changes or it is told to stop, it ends the whole tree and removes the
+* when its input ends, its parent changes or it is asked to stop, it ends the whole tree and removes the
   cluster's directory if that was temporary. So neither Ctrl-C nor a SIGKILL of the harness leaves anything behind;
 * if the guard itself is killed, the kernel kills what it started.
 
@@ -121,7 +121,7 @@ def _answer(reply: Mapping[str, Any]) -> None:
     try:
         os.write(1, json.dumps(reply).encode() + b"\n")
     except BrokenPipeError:
-        # Nobody listens any more: the end of the input, seen next, makes the guard clean up.
+        # Nothing listens any more: the end of the input, seen next, makes the guard clean up.
         return
 
 

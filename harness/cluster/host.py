@@ -6,9 +6,9 @@ from typing import Protocol
 
 
 class Host(Protocol):
-    """One host. Its disk is a directory of the cluster's, so whoever kills a host can take the disk with it.
+    """One host. Its disk is a directory of the cluster's, so a fault that kills a host can take the disk with it.
 
-    Every method raises OperatingError if whoever runs the hosts cannot be reached, or refuses.
+    Every method raises OperatingError if the engine that runs the hosts cannot be reached, or refuses.
     """
 
     @property
@@ -46,7 +46,7 @@ class Host(Protocol):
         """Take it off the network: no connection of any of its processes carries anything. Harmless twice."""
 
     def reconnect(self) -> None:
-        """Put it back, with its address: connections that nobody gave up go on. Harmless twice."""
+        """Put it back, with its address: connections that neither end gave up go on. Harmless twice."""
 
     def is_disconnected(self) -> bool:
         """Return whether it is off the network."""

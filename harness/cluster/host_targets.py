@@ -30,7 +30,7 @@ class LostHost:
         """Kill the executor, or its whole host, and remove the files on its disk; raises TargetGone if the executor
         was already dead.
 
-        A host that was killed starts again with an empty disk, as whoever runs a cluster would see to it.
+        A host that was killed starts again with an empty disk, as the operator of a cluster would see to it.
         """
         host = self._host
         if host is None:
@@ -87,7 +87,7 @@ class LastingLoss:
             raise
 
     def is_dead(self) -> bool:
-        """Return whether the executor is gone and nobody can start another one."""
+        """Return whether the executor is gone and no worker can start another one."""
         alone = not self._host.is_running() if self._host is not None else self._worker.is_paused()
         return self._executor.is_dead() and alone
 

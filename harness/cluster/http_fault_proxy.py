@@ -208,7 +208,7 @@ class _Request(BaseHTTPRequestHandler):
     def _struck(
         self, upstream: HTTPConnection, body: bytes, moment: UploadMoment, act: Callable[[], None]
     ) -> None:
-        """Strike before the server has got the whole request; whoever has sent it gets no answer."""
+        """Strike before the server has got the whole request; its client gets no answer."""
         self.close_connection = True
         if moment is UploadMoment.PART:
             upstream.endheaders()

@@ -33,7 +33,7 @@ def has_java_compiler() -> bool:
 
 
 def compile_java(compiler: Path, sources: Sequence[Path], classes: Path) -> None:
-    """Compile sources against Spark's jars into a directory; raises InternalError with what the compiler said."""
+    """Compile sources against Spark's jars into a directory; raises InternalError with the compiler's output."""
     jars = str(spark_home() / "jars" / "*")
     # A compiler on PATH may be newer than the Java that Spark uses.
     release = ["--release", str(OLDEST_JAVA)]
@@ -53,7 +53,7 @@ def compile_java(compiler: Path, sources: Sequence[Path], classes: Path) -> None
 
 
 def make_jar(compiler: Path, sources: Sequence[Path], jar: Path) -> None:
-    """Compile sources into a new jar; raises InternalError with what the compiler said."""
+    """Compile sources into a new jar; raises InternalError with the compiler's output."""
     with tempfile.TemporaryDirectory(dir=jar.parent) as scratch, zipfile.ZipFile(jar, "x") as archive:
         compile_java(compiler, sources, Path(scratch))
         for file in sorted(Path(scratch).rglob("*.class")):

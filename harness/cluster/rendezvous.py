@@ -1,9 +1,8 @@
-"""A place where processes that somebody else starts meet the harness: they stand still at a point until it lets them
-go.
+"""A place where processes that the harness did not start connect to it: they wait at a point until it lets them go.
 
 A process that the harness starts inherits its end of a connection (``driver``). A Python worker of Spark does not, so
 it connects to a socket in a directory that only the user may enter. Who may connect is decided by the file system. What
-is said is what a ``Peer`` says: calls of an interface, and nothing else is decoded.
+is sent is what a ``Peer`` sends: calls of an interface, and nothing else is decoded.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class Rendezvous:
         self._thread.start()
 
     def close(self) -> None:
-        """Let everybody go who still stands here; nobody can come any more. Closing twice is harmless."""
+        """Let all go that still wait here, and accept no more connections. Closing twice is harmless."""
         with self._lock:
             self._closed = True
             peers, self._peers = self._peers, []
@@ -80,7 +79,7 @@ class Rendezvous:
 def met(directory: str, interface: type[InterfaceT]) -> Iterator[InterfaceT]:
     """Connect a process with the harness, which listens in a directory, and yield what it offers.
 
-    Raises OSError if nobody listens there; a call raises PeerGone once the harness has closed the rendezvous.
+    Raises OSError if nothing listens there; a call raises PeerGone once the harness has closed the rendezvous.
     """
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:

@@ -57,9 +57,9 @@ class SignalledProcess:
         self.end_by(_kill_each, lose_unsynced)
 
     def end_by(self, kill: Callable[[Sequence[psutil.Process]], object], lose_unsynced: bool = False) -> None:
-        """Do as ``kill`` does, but let somebody else end the processes, for instance with their whole host."""
+        """Do as ``kill`` does, but let the caller's function end the processes, for instance with their whole host."""
         if lose_unsynced and self._lose is None:
-            raise ValueError(f"nobody keeps a journal of what {self._description} did not sync")
+            raise ValueError(f"there is no journal of what {self._description} did not sync")
         if self._process is None or self.is_dead():
             raise TargetGone(self._description)
         doomed = self._family(self._process)
@@ -71,7 +71,7 @@ class SignalledProcess:
             self._lose([process.pid for process in doomed])
 
     def is_dead(self) -> bool:
-        """Return whether the process is gone, or a zombie that nobody has reaped yet."""
+        """Return whether the process is gone, or a zombie that was not reaped yet."""
         return self._process is None or _is_dead(self._process)
 
     def pause(self) -> None:

@@ -28,7 +28,7 @@ class Constraints:
     """For what plans are drawn: what a system can suffer, and what a campaign prescribes for every plan."""
 
     view: ViewOf = barrier_view
-    """Tells what job a system would run for a plan: the system's ``job``."""
+    """Returns the job that a system would run for a plan: the system's ``job``."""
     capabilities: frozenset[Capability] = frozenset(Capability)
     """What the system can do. Faults that it cannot suffer are not drawn."""
     adjust: Adjust = _as_it_is

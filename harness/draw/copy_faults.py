@@ -37,7 +37,7 @@ _GROUPS_CUT = 8
 """With this many key groups, heap state with local copies is certain to be split into several files."""
 _IN_A_RESTORE = (ProtocolPoint.RESTORE_STARTED, ProtocolPoint.RESTORED)
 _TWICE_PER_MILLE = 650
-"""How many refusals in 1,000 of which the last is still tolerated are told twice."""
+"""How many refusals in 1,000 of which the last is still tolerated are reported twice."""
 _TOO_MANY_PER_MILLE = 500
 """How many refusals in 1,000 last for one checkpoint more than may fail in a row, if that many are certain to come."""
 _AGAIN_PER_MILLE = 290
@@ -45,12 +45,13 @@ _AGAIN_PER_MILLE = 290
 
 
 def hits_copies(kind: FaultKind) -> bool:
-    """Tell whether faults of a kind are drawn here."""
+    """Return whether faults of a kind are drawn here."""
     return kind.fault.needs is TargetKind.STORAGE
 
 
 def can_be_shown(kind: FaultKind, job: DrawnJob) -> bool:
-    """Tell whether a kind hits copies that a job has; it needs a committing sink, so that a restore surely follows."""
+    """Return whether a kind hits copies that a job has; it needs a committing sink, so that a restore surely
+    follows."""
     if not hits_copies(kind) or not job.hit_by(kind) or not job.committing:
         return False
     return _hit_of(kind).place is CopyPlace.DURABLE or bool(job.plan.local_recovery)
@@ -120,7 +121,7 @@ def _hit_of(kind: FaultKind) -> CopiesHit:
 
 
 def _falls_back(hit: CopiesHit, job: DrawnJob) -> bool:
-    """Tell whether an older checkpoint may be restored because of it."""
+    """Return whether an older checkpoint may be restored because of it."""
     return hit.place is CopyPlace.DURABLE and job.plan.on_unreadable == "older"
 
 
@@ -152,7 +153,7 @@ def _groups_of(job: DrawnJob, subtask: str) -> int:
 
 
 def _has_several_files(job: DrawnJob, subtask: str) -> bool:
-    """Tell whether a part can be missing: each operator has a file of its own, and heap state several of each."""
+    """Return whether a part can be missing: each operator has a file of its own, and heap state several of each."""
     vertices = {vertex.name: vertex for vertex in job.plan.job.vertices}
     vertex = vertices.get(job.view.by_name[subtask].vertex)
     operators = () if vertex is None else vertex.operators
@@ -266,7 +267,8 @@ def _repeated_declines(
     refusal: ScheduledFault,
     exposed: Collection[TargetKind],
 ) -> tuple[ScheduledFault, ...]:
-    """Draw as many refusals as are tolerated in a row, and let each be told twice: one that counts twice is too much.
+    """Draw as many refusals as are tolerated in a row, and let each be reported twice: one that counts twice is too
+    much.
 
     Nothing if the job is not certain to see as many checkpoints, or if no subtask declines any.
     """

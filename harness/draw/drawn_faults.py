@@ -73,7 +73,7 @@ def _drawn(drawing: Drawing, job: DrawnJob, scenarios: Sequence[DrawFaults]) -> 
 
 
 def _can_hit(kind: FaultKind, job: DrawnJob) -> bool:
-    """Tell whether a fault of a kind can hit the job, and if it hits copies of state, be seen to do so."""
+    """Return whether a fault of a kind can hit the job, and if it hits copies of state, be seen to do so."""
     return can_be_shown(kind, job) if hits_copies(kind) else bool(job.hit_by(kind))
 
 
@@ -181,7 +181,7 @@ def _living(trigger: At | After, job: DrawnJob) -> tuple[str, ...]:
 def _possible_points(
     ranges: FaultRanges, job: DrawnJob, before: Sequence[ScheduledFault]
 ) -> tuple[ProtocolPoint, ...]:
-    """Return the points that somebody is sure to pass in spite of the earlier faults."""
+    """Return the points that a subtask is sure to pass in spite of the earlier faults."""
     return tuple(
         point
         for point in ranges.points
@@ -210,7 +210,7 @@ def _passing(point: ProtocolPoint, job: DrawnJob, before: Sequence[ScheduledFaul
 def _passes_left(
     point: ProtocolPoint, subtask: str | None, job: DrawnJob, before: Sequence[ScheduledFault]
 ) -> bool:
-    """Tell whether a subtask is sure to pass a point more often than earlier faults end it there."""
+    """Return whether a subtask is sure to pass a point more often than earlier faults end it there."""
     earlier = _at(point, subtask, before)
     if not earlier:
         return job.view.times(point, subtask) > 0
@@ -239,7 +239,7 @@ def _draw_kill_before_restore(draw: st.DrawFn, job: DrawnJob, kinds: Sequence[Fa
 
 
 def _leads_to_restore(scheduled: ScheduledFault, job: DrawnJob) -> bool:
-    """Tell whether a completed checkpoint is sure to be restored after this fault.
+    """Return whether a completed checkpoint is sure to be restored after this fault.
 
     It is if a sink or the coordinator dies after the checkpoint completed and before the sink's commit is
     known, because the job cannot have ended then.

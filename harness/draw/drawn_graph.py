@@ -42,7 +42,7 @@ def shapes_of(workload: Workload, ranges: JobRanges, with_lists: bool) -> list[s
 
 
 def keeps_lists(job: JobPlan) -> bool:
-    """Tell whether an operator of a job keeps a list without keys."""
+    """Return whether an operator of a job keeps a list without keys."""
     return any(
         kind_named(operator.kind).keeps_lists for vertex in job.vertices for operator in vertex.operators
     )

@@ -93,7 +93,7 @@ class DrawnJob:
                 return view.control_links
             case TargetKind.STORAGE:
                 if _is_durable(kind) and self.plan.checkpoints.storage not in OF_THE_TRIAL:
-                    return ()  # nobody but the storage itself knows where its files are
+                    return ()  # only the storage itself knows where its files are
                 return view.in_role(Role.STATEFUL)  # only subtasks with state have copies of it
             case TargetKind.OBJECT_STORE:
                 return view.names if self.plan.checkpoints.storage in SERVED else ()
@@ -102,6 +102,6 @@ class DrawnJob:
 
 
 def _is_durable(kind: FaultKind) -> bool:
-    """Tell whether a kind of fault hits copies in durable storage, not those on hosts."""
+    """Return whether a kind of fault hits copies in durable storage, not those on hosts."""
     hit = kind.fault.drawn(Plainest(), Aim("")).copies_hit
     return hit is not None and hit.place is CopyPlace.DURABLE

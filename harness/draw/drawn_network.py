@@ -36,6 +36,6 @@ def _slow_per_mille(ranges: NetworkRanges, mode: CheckpointingMode) -> int:
 
 
 def _waits(job: JobPlan, vertex: str) -> bool:
-    """Tell whether a vertex keeps state and reads several channels: records behind a barrier may be counted early."""
+    """Return whether a vertex keeps state and reads several channels: records behind a barrier may be counted early."""
     stateful = keeps_by_key(job.vertex(vertex))
     return stateful and job.channels_into(vertex) > 1

@@ -22,7 +22,7 @@ def long_enough(plan: TrialPlan, settle_ms: int, checkpoints: int) -> TrialPlan:
 
 
 def is_long_enough(job: DrawnJob, settle_ms: int, checkpoints: int) -> bool:
-    """Tell whether a job is certain to complete so many checkpoints while it reads its input."""
+    """Return whether a job is certain to complete so many checkpoints while it reads its input."""
     return job.reads_ms is not None and job.reads_ms >= needed_ms(job.plan, settle_ms, checkpoints)
 
 

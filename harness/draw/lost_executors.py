@@ -34,11 +34,11 @@ _TRIGGERS = (
     After(ProtocolPoint.ALL_ACKNOWLEDGED),
     After(ProtocolPoint.CHECKPOINT_TRIGGERED),
 )
-"""Each of these comes in every job, and nobody has left at the first one of its kind."""
+"""Each of these comes in every job, and no subtask has finished at the first one of its kind."""
 
 
 def can_lose_executors(profile: Profile, capabilities: frozenset[Capability]) -> bool:
-    """Tell whether an executor can be lost for good under an elastic job; Chandy-Lamport has none (CHL-2)."""
+    """Return whether an executor can be lost for good under an elastic job; Chandy-Lamport has none (CHL-2)."""
     return capabilities >= _ELASTIC and profile.checkpoints.protocol == "barriers"
 
 
@@ -46,7 +46,7 @@ def draw_lost_executor(draw: st.DrawFn, view: JobView, others: Sequence[Schedule
     """Draw when an executor is lost for good: that of a sink, which is there until the end.
 
     If it is lost when the sink takes a snapshot, several sinks may have prepared what no restore will ever commit.
-    Timed faults strike soon after the first attempt runs, so the loss comes later: they need somebody to hit.
+    Timed faults strike soon after the first attempt runs, so the loss comes later: they need a target.
     """
     sink = draw(st.sampled_from(view.in_role(Role.SINK)))
     timed = any(isinstance(other.trigger, At) for other in others)
@@ -64,8 +64,8 @@ def with_late_replacements(drawing: Drawing, plan: TrialPlan) -> TrialPlan:
     The slots are missing when the next attempt is to begin: most often they come back while the job waits for them, and
     now and then they come too late. If several executors are to be lost for good, the first one comes back now: whether
     the job waits again is seen at the second one. The job waits for longer than a restart is put off, because otherwise
-    nobody could tell who does not wait. Where kills leave too few slots for any parallelism, the job has to wait for a
-    replacement however late it is. So none comes too late there, and none is late if kills may follow each other.
+    no one could see which job does not wait. Where kills leave too few slots for any parallelism, the job has to wait
+    for a replacement however late it is. So none comes too late there, and none is late if kills may follow each other.
     """
     draw, deployment = drawing.draw, plan.deployment
     if deployment.elastic_wait_ms is None or not chance(
@@ -102,7 +102,7 @@ def _takes_slots(planned: ScheduledFault) -> bool:
 
 
 def _has_capacity_after_faults(plan: TrialPlan) -> bool:
-    """Tell whether every job of the trial can go on if all executors that are killed are missing at once."""
+    """Return whether every job of the trial can go on if all executors that are killed are missing at once."""
     deployment = plan.deployment
     left = deployment.executors - sum(map(_takes_slots, plan.faults))
     least = max(least_subtasks(job, deployment.fixed_vertices) for job in jobs_of(plan))

@@ -173,7 +173,7 @@ class FaultRanges:
     restore_per_mille: int = 185
     """How many plans with several faults begin with one after which a checkpoint is restored."""
     timed_per_mille: int = 130
-    """How many faults are timed and not aimed at a protocol point; all, where nobody is sure to pass one.
+    """How many faults are timed and not aimed at a protocol point; all, where no subtask is sure to pass one.
 
     0: none, for instance because the system has no clock. What cannot be aimed is left out then.
     """

@@ -29,7 +29,7 @@ _OF_SERVICES = (
     ("throttle-object-store", 8),
     ("delay-object-store", 6),
 )
-"""The faults of whoever holds the checkpoints, with weights beside those of all other faults."""
+"""The faults of the service that holds the checkpoints, with weights beside those of all other faults."""
 
 _LOOPS = Profile(
     name="loops",

@@ -43,7 +43,7 @@ class Part(Enum):
 
 
 Possible = Callable[[Profile, frozenset[Capability]], bool]
-"""Tells whether plans of a profile can be part of a scenario in a system with these capabilities."""
+"""Returns whether plans of a profile can be part of a scenario in a system with these capabilities."""
 ChangeProfile = Callable[[st.DrawFn, Profile], Profile]
 Change = Callable[[Drawing, TrialPlan], TrialPlan]
 """Changes a plan whose job is filled in."""
@@ -95,7 +95,7 @@ class Scenario:
     """Changes what nothing else depends on."""
 
     def excludes(self, other: Scenario) -> bool:
-        """Tell whether the two settle the same part of a plan."""
+        """Return whether the two settle the same part of a plan."""
         return bool(self.settles & other.settles)
 
 

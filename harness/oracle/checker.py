@@ -46,7 +46,7 @@ class TrialContext:
 
     @cached_property
     def jobs(self) -> JobsOfTrial:
-        """The jobs of the trial, as plan and history tell."""
+        """The jobs of the trial, according to plan and history."""
         return jobs_of_trial(self.plan, self.history)
 
     def job_number(self, attempt: int | None) -> int:

@@ -1,4 +1,4 @@
-"""Writes ``docs/checkers.md`` from the catalogue: every checker, as its own file tells.
+"""Writes ``docs/checkers.md`` from the catalogue: every checker, as its own file describes it.
 
 A test compares the page with the catalogue (``python -m barrier_tck.harness.oracle.checkers_page > docs/checkers.md``).
 """

@@ -48,7 +48,7 @@ class JobsOfTrial:
 
 
 def jobs_of_trial(plan: TrialPlan, history: History) -> JobsOfTrial:
-    """Return the jobs that a history tells of."""
+    """Return the jobs that a history shows."""
     narrowed = {line.operation.attempt: line.operation.widths for line in history.of(Narrowed)}
     stops = [line.index for line in history.of(JobStopped)]
     jobs, found = [_Job(0, {})], dict[int, int]()

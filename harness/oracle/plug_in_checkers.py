@@ -22,7 +22,7 @@ class ProvidesCheckers(Protocol):
 
 
 class UnavailableCheckers:
-    """Stands for checkers that could not be made: what they would have said is not known."""
+    """Stands for checkers that could not be made: their findings are not known."""
 
     clauses: tuple[str, ...] = ()
 

@@ -26,9 +26,9 @@ class Sometimes:
     seen: Callable[[Finding, TrialSummary], Sightings | None]
     """Return, from a finding of a checker that lists this, what the trial showed; None if it had nothing to show."""
     shown: str
-    """What is said if all was seen."""
+    """The summary if all was seen."""
     not_shown: str
-    """What is said, and what to do, if it was not. It may name what was ``{missed}``, and the ``{first}`` of that."""
+    """The summary, with what to do, if it was not. It may name what was ``{missed}``, and the ``{first}`` of that."""
     things: Mapping[str, str] = field(default_factory=dict)
     """What is to be seen -> the name of the count of trials that saw it, for instance ``duplicates`` ->
     ``with_duplicates``; if both names are the same, only trials are counted. If it is empty, trials name their own

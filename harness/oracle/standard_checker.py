@@ -1,7 +1,7 @@
 """A checker of the suite: its file says all that concerns it, and the catalogue finds it there.
 
 ``applicable`` asks it whether it judges a trial, ``vacuity`` what must have happened before its VALID says something,
-the campaign what it must see at least once, and ``checkers_page`` what to tell a reader.
+the campaign what it must see at least once, and ``checkers_page`` what a reader needs to know.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ class ControlRecord(msgspec.Struct, frozen=True):
     verdict: Verdict
     """INVALID, as it should be, or the verdict that it had instead."""
     checker: str = ""
-    """The first checker that said INVALID; empty if none did."""
+    """The first checker that reported INVALID; empty if none did."""
     reason: str = ""
     """Why it is not INVALID, as far as its history shows; empty if it is."""
     counts: bool = True

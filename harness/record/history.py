@@ -159,7 +159,7 @@ class StorageView(msgspec.Struct, frozen=True):
     transactions: tuple[Transaction, ...] = ()
     """What sinks had committed."""
     stored: tuple[StoredCheckpoint, ...] | None = None
-    """The retained checkpoints as read from storage by someone other than the system; None if nobody read them."""
+    """The retained checkpoints as read from storage by the harness, not the system; None if they were not read."""
     savepoints: tuple[StoredSavepoint, ...] = ()
     """The complete savepoints, read in the same way."""
 
@@ -219,7 +219,7 @@ class End(StrEnum):
     FINISHED = "finished"
     """All input was consumed and all output committed."""
     FAILED = "failed"
-    """The job gave up (for instance the restart strategy said no)."""
+    """The job gave up (for instance the restart strategy allows no more restarts)."""
     STUCK = "stuck"
     """No end within the bound; ``pending`` says what it waits for."""
     ERROR = "error"

@@ -39,7 +39,7 @@ class Narrowed(_Kind, frozen=True):
 
 class SlotsChanged(_Kind, frozen=True):
     """The executors that are there have room for another number of subtasks from now on, as observed at the executors;
-    told of changes only. Where nothing but the cluster knows how many there are at first, that is told, too."""
+    reported at changes only. Where nothing but the cluster knows how many there are at first, that is reported, too."""
 
     slots: int
     seen_ms_ago: float = 0.0
@@ -354,7 +354,7 @@ class FaultFired(_Kind, frozen=True):
 
 
 class FaultUnclear(_Kind, frozen=True):
-    """The injector failed: nobody knows whether the fault fired."""
+    """The injector failed: it is unknown whether the fault fired."""
 
     fault: int
     detail: str = ""
@@ -373,7 +373,7 @@ class FaultHealed(_Kind, frozen=True):
 
 
 class HealingUnclear(_Kind, frozen=True):
-    """Undoing the fault failed: nobody knows whether it still lasts."""
+    """Undoing the fault failed: it is unknown whether it still lasts."""
 
     fault: int
     detail: str = ""

@@ -17,7 +17,7 @@ class Reason(StrEnum):
     STOPPED = "stopped"
     """The job was stopped with a savepoint, and all output before it committed."""
     SUBTASK_FAILED = "subtask_failed"
-    """A subtask raised an error, or said that it cannot go on."""
+    """A subtask raised an error, or reported that it cannot go on."""
     PROCESS_LOST = "process_lost"
     """A process, its executor or its connection is gone, or was silent for too long."""
     CHECKPOINTS_FAILED = "checkpoints_failed"

@@ -212,7 +212,7 @@ class CampaignRecord(msgspec.Struct, frozen=True):
     fault_kinds: tuple[str, ...] = ()
     """Tags of the faults that the system can suffer: the columns of the matrix of phases and faults."""
     fault_phases: tuple[str, ...] = ()
-    """Phases that can be told apart in the system: the rows of that matrix."""
+    """Phases that can be distinguished in the system: the rows of that matrix."""
     findings: tuple[Finding, ...] = ()
     """Findings that only all trials together can show, for instance that duplicates do occur (ALO-2)."""
     failing: tuple[int, ...] = ()

@@ -20,7 +20,7 @@ class StoredFile(msgspec.Struct, frozen=True):
     found_checksum: str | None = None
     """Checksum of the bytes that are there."""
     codec: str = ""
-    """How its key groups are compressed, ``none`` if they are not; empty for a file of which nobody knows (SNP-6)."""
+    """How its key groups are compressed, ``none`` if they are not; empty if that is unknown (SNP-6)."""
     misread: str = ""
     """Why its key groups cannot be read one by one, if they cannot."""
 
@@ -56,7 +56,7 @@ class StoredPart(msgspec.Struct, frozen=True):
 
 
 class StoredCheckpoint(msgspec.Struct, frozen=True):
-    """One retained checkpoint, as its metadata file tells it."""
+    """One retained checkpoint, as its metadata file describes it."""
 
     checkpoint: int
     """The id according to the path of the metadata file, not according to its content."""
@@ -70,7 +70,7 @@ class StoredCheckpoint(msgspec.Struct, frozen=True):
 
 
 class StoredSavepoint(msgspec.Struct, frozen=True):
-    """One complete savepoint: what its directory alone tells (COO-5)."""
+    """One complete savepoint: what its directory alone describes (COO-5)."""
 
     directory: str
     contents: StoredCheckpoint

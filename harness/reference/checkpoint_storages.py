@@ -52,7 +52,7 @@ def storage_of(
     name = plan.checkpoints.storage
     made = external_storage if external_storage is not None else MODELS.get(name)
     if made is None:
-        raise UsageProblem(f"nobody keeps checkpoints in {name!r} here")
+        raise UsageProblem(f"no checkpoint storage {name!r} is known here")
     return made
 
 

@@ -50,7 +50,7 @@ class LocalCopies:
     """Called to leave no room for further copies."""
     refuses: Callable[[], bool]
     obstruct: Callable[[str, str], Callable[[], bool]]
-    """Called with a host and a directory there, to make it unreadable; returns what tells whether it is."""
+    """Called with a host and a directory there, to make it unreadable; returns a function that says whether it is."""
     _hit: list[_HitCopy] = field(default_factory=list)
 
     @property
@@ -250,7 +250,7 @@ def _vouched(files: FileSystem, directory: str, file: CopiedFile) -> CopiedFile:
     """Return the entry of a manifest that fits the file as it is now."""
     content = files.read(join(directory, file.local))
     found = (len(content), metadata.checksum_of(content))
-    # Another run has another primary too. Where the formats differ, its size and checksum say nothing to anybody.
+    # Another run has another primary too. Where the formats differ, its size and checksum say nothing.
     own = None if file.own is None else found
     return msgspec.structs.replace(file, size=found[0], checksum=found[1], own=own)
 

@@ -9,7 +9,7 @@ from barrier_tck.reference_impl.storage.filesystem import FileSystem, OutputStre
 
 @runtime_checkable
 class WatchesFiles(Protocol):
-    """Who is asked about reads and writes of files, wherever they are, and told of reads."""
+    """Is asked about reads and writes of files, wherever they are, and notified of reads."""
 
     def check(self, path: str) -> None:
         """Raise StorageError if a file may not be written."""

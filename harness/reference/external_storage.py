@@ -1,5 +1,5 @@
-"""Checkpoints of trials that are not among the trial's files: in an object store, or where a storage of
-somebody else's puts them (STA-2). Coordinator, subtasks and judges make the storage each for themselves.
+"""Checkpoints of trials that are not among the trial's files: in an object store, or where the storage of
+a third party puts them (STA-2). Coordinator, subtasks and judges make the storage each for themselves.
 
 The harness watches, slows down and refuses what passes the file system of a job. What passes another medium is shown
 to the same wrappers.
@@ -27,7 +27,9 @@ class ExternalStorage(msgspec.Struct, frozen=True):
     location: str
 
     def __call__(self, files: FileSystem, job: str, root: str = "checkpoints") -> MediumCheckpointStorage:
-        """Return the storage of a job; wrappers of ``files`` are asked, and told, what passes its medium."""
+        """Return the storage of a job; wrappers of ``files`` are asked about, and notified of, what passes its
+        medium.
+        """
         storage = imported(self.target, "checkpoint storage")(self.location, job)
         if not isinstance(storage, MediumCheckpointStorage) or storage.root != root:
             raise UsageProblem(
@@ -74,7 +76,7 @@ class FilesAndMedium(DelegatingFileSystem):
 
 
 class _WatchedMedium:
-    """A medium that asks the wrappers of a file system, and tells them what was read."""
+    """A medium that asks the wrappers of a file system, and notifies them of what was read."""
 
     def __init__(self, inner: WholeFiles, layers: Sequence[WatchesFiles]) -> None:
         self._inner = inner

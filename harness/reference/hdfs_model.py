@@ -1,15 +1,15 @@
 """A model of HDFS on the world's disk, behind the client and the storage that the product has for it (STA-2).
 
 Two name nodes share the names: one is active, the other one stands by and takes over when the first one dies, at once
-or not at all. Two data nodes keep the contents, and each block is on one of them only. So whoever dies takes away what
-nobody else has, and a client must ask again, elsewhere, and find out what became of a request that nobody answered:
+or not at all. Two data nodes keep the contents, and each block is on one of them only. So a node that dies takes away
+what nobody else has, and a client must ask again, elsewhere, and find out what became of a request without an answer:
 
-- A data node that dies in the middle of a file leaves the file as long as it had got it, and nobody closes it. It dies
-  with its machine: what it had not synced is lost, whoever has been told that it was written.
+- A data node that dies in the middle of a file leaves the file as long as it had got it, and it is never closed. It
+  dies with its machine: what it had not synced is lost, even if its write was acknowledged.
 - A name node that dies over a rename has carried it out and logged it, or has not.
 - A process that dies leaves the file that it was sending; the data node closes that with what it got.
 
-A file's path is that on the disk, so whoever judges or damages files finds it.
+A file's path is that on the disk, so checkers and faults find it.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class HdfsService(StorageService):
         self._blocks: dict[str, _Block] = {}
 
     def answer(self, host: str, path: str, query: Query, body: Iterable[bytes]) -> Answer:
-        """Answer a request to a node; raises ConnectionError if nobody does."""
+        """Answer a request to a node; raises ConnectionError if it is dead."""
         node, fate = self._nodes[host], self.fate()
         if fate is Fate.LOST or not node.alive:
             raise requests.ConnectionError(f"{host} does not answer")
@@ -102,7 +102,7 @@ class HdfsService(StorageService):
         return answer
 
     def fresh_name(self) -> str:
-        """Return what nobody else has been given."""
+        """Return a name that was never given out before."""
         self._names += 1
         return str(self._names)
 
@@ -267,11 +267,11 @@ def _half(body: Iterable[bytes]) -> bytes:
 
 
 class _Died(BaseException):
-    """The process is dead: whoever is told of an error by it is dead, too."""
+    """The process is dead: a caller that gets an error from it is dead, too."""
 
 
 class _Wire(BaseAdapter):
-    """What passes the requests of one process to the nodes; in virtual time, so it waits for nobody."""
+    """What passes the requests of one process to the nodes; in virtual time, so it never waits."""
 
     def __init__(self, service: HdfsService) -> None:
         super().__init__()

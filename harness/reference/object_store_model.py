@@ -38,7 +38,7 @@ PART_BYTES = 64
 
 
 class ObjectsOnDisk:
-    """The objects of one file system; a key is a path, so whoever judges or damages files finds them."""
+    """The objects of one file system; a key is a path, so checkers and faults find them."""
 
     def __init__(self, files: FileSystem) -> None:
         self._files = files
@@ -115,11 +115,11 @@ class _UploadToDisk:
 
 
 class _Died(BaseException):
-    """The process is dead: whoever is told of an error by it is dead, too."""
+    """The process is dead: a caller that gets an error from it is dead, too."""
 
 
 class ObjectStoreService(StorageService):
-    """The server of the store, and what is wrong with it; what it has stored is on the disk, whoever asks."""
+    """The server of the store, and what is wrong with it; what it has stored is on the disk for every client."""
 
     def __init__(self, files: FileSystem, choices: random.Random) -> None:
         super().__init__("object store", files, choices)
@@ -132,7 +132,7 @@ class ObjectStoreService(StorageService):
         before: Sequence[UploadMoment] = (),
         afterwards: Sequence[UploadMoment] = (),
     ) -> ResultT:
-        """Carry out a request, and answer it; raises StorageError if nobody does.
+        """Carry out a request, and answer it; raises StorageError if the server is dead.
 
         The server may die before it, with half of what was sent, which it does not keep; or afterwards.
         """
@@ -146,7 +146,7 @@ class ObjectStoreService(StorageService):
         self._strike(what, afterwards)
         if fate is Fate.UNANSWERED:
             raise StorageError(
-                f"cannot tell whether it could {what}: the object store does not answer any more"
+                f"does not know whether it could {what}: the object store does not answer any more"
             )
         return result
 

@@ -103,7 +103,7 @@ class MessagesDirectory:
 
 
 class _Notes:
-    """What one subtask of one attempt does, as it is told."""
+    """What one subtask of one attempt does, as it is reported."""
 
     def __init__(self, keep: KeepEvent, to_rows: Callable[[Payload], Sequence[dict[str, Any]]]) -> None:
         self._keep = keep

@@ -155,7 +155,7 @@ class ReadsDirectory:
             _log.warning("could not keep what %s read: %s", observed.subtask, error)
 
     def take(self, subtask: str, attempt: int) -> ReadsObserved | None:
-        """Return what was observed of a restore; None if nobody kept it."""
+        """Return what was observed of a restore; None if it was not kept."""
         try:
             return msgspec.json.decode(self._file(subtask, attempt).read_bytes(), type=ReadsObserved)
         except FileNotFoundError:

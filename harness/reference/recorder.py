@@ -61,7 +61,7 @@ class _Job:
 
 
 class RunRecorder(JobObserver, ABC):
-    """Records what it is told; outlives crashes of the coordinator.
+    """Records what is reported to it; outlives crashes of the coordinator.
 
     Each world says how to read its time.
     """
@@ -83,7 +83,7 @@ class RunRecorder(JobObserver, ABC):
         """Why the job ended."""
         self._attempts: list[_Attempt] = []
         self._stops: list[ops.JobStopped] = []
-        """What is to be told when the job has been stopped with a savepoint."""
+        """What is to be reported when the job has been stopped with a savepoint."""
         self._claimed = [savepoint.savepoint.directory for savepoint in savepoints if savepoint.claim]
         self._completions = 0
         self._wanted = list(savepoints)
@@ -114,7 +114,7 @@ class RunRecorder(JobObserver, ABC):
 
     @abstractmethod
     def reads_of(self, subtask: str, attempt: int) -> ops.ReadsObserved | None:
-        """Return what was read from the file systems during a restore; None if nobody watched."""
+        """Return what was read from the file systems during a restore; None if it was not watched."""
 
     def note(self, operation: Operation, process: str = "coordinator") -> None:
         """Append an operation."""
@@ -172,7 +172,7 @@ class RunRecorder(JobObserver, ABC):
     def checkpoint_triggered(
         self, checkpoint: int, attempt: int, final: bool, savepoint: Savepoint | None, reserving_ms: float
     ) -> None:
-        """The sources are told to inject barriers."""
+        """The coordinator sends the sources their triggers."""
         self._triggered[checkpoint] = (attempt, self.now_ms())
         if savepoint is not None and savepoint.stop:
             self._stops.append(ops.JobStopped(checkpoint, savepoint.directory in self._claimed))
@@ -231,7 +231,7 @@ class RunRecorder(JobObserver, ABC):
         self._end_checkpoint(checkpoint, attempt, "aborted", reason)
 
     def abort_learned(self, message: AbortNoted) -> None:
-        """A subtask was told of an abort."""
+        """A subtask was notified of an abort."""
         subtask = str(message.subtask)
         learned = ops.AbortLearned(
             message.checkpoint, message.attempt, subtask, message.recorded, message.passed_over_for

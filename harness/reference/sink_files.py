@@ -64,7 +64,7 @@ def rows_by_writer(
 ) -> tuple[tuple[Row, ...], tuple[str, ...]]:
     """Return the rows of committed files and the sink subtask that wrote each, with every subtask's rows in order.
 
-    A file whose name does not tell its writer counts as written by nobody: by a subtask with an empty name.
+    A file whose name does not say its writer counts as written by a subtask with an empty name.
     """
     rows: list[Row] = []
     writers: list[str] = []

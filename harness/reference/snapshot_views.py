@@ -260,7 +260,7 @@ def view_storage(
     ``storage`` reads as the system does; the judge's own reader looks at the bytes too. ``root`` is the directory of
     checkpoint storage, ``output`` that of the committed output, ``savepoints`` that of all savepoints. Orphans are
     files that nothing refers to: files of checkpoint storage, files of savepoints that are not complete, and files of
-    transactions that nobody will ever commit.
+    transactions that will never be committed.
     """
     unreadable: list[CheckpointProblem] = []
     needed: list[str] = []

@@ -2,7 +2,7 @@
 
 A model of such a service asks here what becomes of each request, and carries out what arrives. Nothing happens in the
 middle of a step of the simulator. So what is to strike in a request lies in wait for it. A client that gets no answer
-asks again at once, until its patience is over. If answers are late, whoever runs the task tells of its outcome later.
+asks again at once, until its patience is over. If answers are late, the task's outcome is reported later.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class ServiceFault:
     """One thing that is wrong with the service, from one fault."""
 
     def __init__(self) -> None:
-        """Nobody has met it yet."""
+        """No request has met it yet."""
         self.in_force = True
         self.met = False
         """Whether a request has met it."""
 
 
 class Strike(ServiceFault):
-    """The death of whoever serves a request, at a moment of it."""
+    """The death of the server of a request, at a moment of it."""
 
     def __init__(self, moment: UploadMoment) -> None:
         """Lie in wait for that moment."""
@@ -106,7 +106,7 @@ class StorageService:
         return self._waited_s
 
     def pause(self, seconds: float) -> None:
-        """Let a client ask again: nothing is mended meanwhile, so no time passes for anybody else."""
+        """Let a client ask again: nothing is mended meanwhile, so no time passes for other clients."""
         self._waited_s += seconds
 
     def take_late_ms(self) -> float:
@@ -178,11 +178,11 @@ class ServiceTarget:
         return self._service.name
 
     def kill_in_upload(self, moment: UploadMoment) -> None:
-        """Kill whoever serves the next upload at this moment of it."""
+        """Kill the server of the next upload at this moment of it."""
         self._fault = self._service.await_moment(moment)
 
     def is_dead(self) -> bool:
-        """Return whether somebody was killed, and is dead."""
+        """Return whether a server was killed, and is dead."""
         return self.has_struck() and self._fault is not None and self._fault.in_force
 
     def start_again(self) -> None:
@@ -208,7 +208,7 @@ class ServiceTarget:
 
 
 class _ServiceLink:
-    """The connections of everybody with the service; implements ``barrier_tck.faults.targets.LinkTarget``."""
+    """All connections with the service; implements ``barrier_tck.faults.targets.LinkTarget``."""
 
     def __init__(self, service: StorageService) -> None:
         self._service = service

@@ -65,7 +65,7 @@ class ClusterDidNotStart(EnvironmentProblem):
 class SystemBroke(HarnessError):
     """The system under test met what it holds to be impossible, and gave up; adapters raise this in ``run``.
 
-    Whoever runs such a system has a job that ended without having failed, so the trial is INVALID (REC-6).
+    A user of such a system has a job that ended without having failed, so the trial is INVALID (REC-6).
     """
 
     exit_code: ClassVar[int] = 1

@@ -1,6 +1,6 @@
 """Imports and calls code from outside that is named ``package.module:Factory``, and reports every mistake clearly.
 
-If such code does not return (it raises, exits the program or never ends), whoever named it gets one sentence that says
+If such code does not return (it raises, exits the program or never ends), its user gets one sentence that says
 so. It never decides the exit code.
 """
 
@@ -116,7 +116,7 @@ def _rendered(failure: str) -> Iterator[None]:
 
 
 def what_happened(error: BaseException) -> str:
-    """Return an error of somebody else's code as a phrase with its place: that is where its author has to look."""
+    """Return an error of third-party code as a phrase with its place: that is where its author has to look."""
     last_line = traceback.format_exception_only(error)[-1].strip()
     frames = traceback.extract_tb(error.__traceback__)
     return (

@@ -1,4 +1,4 @@
-"""Who owns a directory: the identity of a process, which a directory's name can tell."""
+"""Who owns a directory: the identity of a process, which a directory's name can contain."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def process_identity(pid: int) -> ProcessIdentity:
 
 
 def owner_in_short(text: str) -> ProcessIdentity | None:
-    """The owner that a part of a file's name tells; None if it tells none."""
+    """The owner that a part of a file's name contains; None if it contains none."""
     pid, _, created = text.partition("-")
     try:
         return ProcessIdentity(int(pid), float(int(created, 16)))

@@ -1,4 +1,4 @@
-"""Temporary directories whose name tells their owner, and the removal of those whose owner was killed."""
+"""Temporary directories whose name contains their owner, and the removal of those whose owner was killed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def new_work_directory(kind: str) -> Path:
 
 
 def temporary_work_directory(kind: str) -> tempfile.TemporaryDirectory[str]:
-    """Make such a directory for a context manager, or for whoever cleans it up."""
+    """Make such a directory for a context manager, or for a caller that cleans it up."""
     return tempfile.TemporaryDirectory(prefix=work_prefix(kind))
 
 

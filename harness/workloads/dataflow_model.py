@@ -144,7 +144,7 @@ class _Flow:
         _add(bag, copies, self._arrived[vertex][number], self._new[vertex][number])
 
     def pass_on(self) -> bool:
-        """Pass what is new through every vertex, from the first to the last; tell whether there was anything."""
+        """Pass what is new through every vertex, from the first to the last; return whether there was anything."""
         moved = False
         for vertex in self._job.vertices:
             inputs = self._new[vertex.name]
@@ -197,7 +197,7 @@ class Content:
     reached_sinks: dict[str, Bag]
     """Sink vertex -> the records that reached it."""
     unsent: dict[str, Bag] = field(default_factory=dict)
-    """Vertex -> the records that are in flight to it, and that nobody sent."""
+    """Vertex -> the records that are in flight to it, and that were not sent."""
 
     @property
     def held(self) -> dict[str, Bag]:

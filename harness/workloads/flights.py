@@ -170,7 +170,7 @@ def _prepare(spark: SparkSession, directory: Path, splits: int) -> None:
 
 
 def is_prepared(directory: Path, splits: int) -> bool:
-    """Tell whether a directory holds the whole data set in that many splits, every byte as written."""
+    """Return whether a directory holds the whole data set in that many splits, every byte as written."""
     manifest = read_manifest(directory)
     return (
         manifest is not None
@@ -259,7 +259,7 @@ def _refuse_foreign(directory: Path) -> None:
 
 
 def _has_checksum(file: Path, sha256: str) -> bool:
-    """Tell whether a file exists with that content."""
+    """Return whether a file exists with that content."""
     return file.is_file() and _sha256(file) == sha256
 
 

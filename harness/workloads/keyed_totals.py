@@ -24,7 +24,7 @@ from barrier_tck.harness.workloads.sequential_model import Aggregate, Sequential
 from barrier_tck.harness.workloads.workload import SplitData, job_of_plan, problem_of_fixed
 
 ID_STRIDE = 1_000_000
-"""The ids of part p of subtask s begin at ``(2 * s + p) * ID_STRIDE``, so an id tells its split and offset."""
+"""The ids of part p of subtask s begin at ``(2 * s + p) * ID_STRIDE``, so an id contains its split and offset."""
 
 VALUES = range(-20, 101)
 """The range of ``value``: negative, zero and positive, so that no sum hides a record."""

@@ -1,6 +1,6 @@
 """What a kind of operator says of itself: its meaning, what it keeps, its parameters, and how it is drawn.
 
-Each kind is a value ``KIND`` in a file of its own (``kinds/``). Whoever must know whether an operator keeps state,
+Each kind is a value ``KIND`` in a file of its own (``kinds/``). Code that must know whether an operator keeps state,
 holds records back or ends a loop asks the kind, never for its name.
 """
 

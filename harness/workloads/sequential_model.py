@@ -113,7 +113,7 @@ def values_of(columns: Sequence[str]) -> Callable[[Mapping[str, Any]], tuple[Any
 
 
 def same_accumulators(expected: Sequence[int], shown: Sequence[Any]) -> bool:
-    """Tell whether shown accumulators are the expected ones; null stands for a sum over no value."""
+    """Return whether shown accumulators are the expected ones; null stands for a sum over no value."""
     if shown == expected:
         return True
     return len(expected) == len(shown) and all(

@@ -69,7 +69,7 @@ class ModelHdfs:
         return f"http://{self.host}"
 
     def loses(self, operation: str) -> bool:
-        """Count a request; tell whether it gets no answer."""
+        """Count a request; return whether it gets no answer."""
         with self._lock:
             self.asked.append(operation)
             return self.fail_at > 0 and 0 <= len(self.asked) - self.fail_at < self.lost

@@ -22,7 +22,7 @@ _ANSWER_S = 30
 _TIMED_OUT = 124
 """The exit code of ``timeout``."""
 _DISCARD = 9
-"""A port on which nobody listens. A refusal is an answer, too."""
+"""A port on which nothing listens. A refusal is an answer, too."""
 _STANDING = (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
 
 

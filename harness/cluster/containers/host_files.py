@@ -22,7 +22,7 @@ _INHERITED = ("HOME", "JAVA_HOME", "LANG", "LC_ALL", "PYTHONHASHSEED", "TZ")
 def files_of_machine(java: Java, with_system: bool) -> tuple[Path, ...]:
     """Return the directories that a host sees under the same names, outermost first, none within another.
 
-    ``with_system`` tells whether the system's own directories are among them; if they are not, the image has to bring
+    ``with_system`` says whether the system's own directories are among them; if they are not, the image has to bring
     the same Java and the same Python at the same places, unless they lie elsewhere.
     """
     needed = [
@@ -61,7 +61,7 @@ def written_by_hosts() -> Path:
 def environment_of_host(wanted: Mapping[str, str], ours: Mapping[str, str]) -> dict[str, str]:
     """Return what of a wanted environment a host gets: what was set for it, and little of ``ours``.
 
-    An engine shows a container's environment to everybody who may ask it.
+    An engine shows a container's environment to all of its users.
     """
     own = {name: value for name, value in wanted.items() if ours.get(name) != value}
     kept = {name: wanted[name] for name in (*_INHERITED, "PATH", "PYTHONPATH") if name in wanted}

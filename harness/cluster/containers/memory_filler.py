@@ -18,7 +18,7 @@ _POLL_S = 0.005
 
 
 def fill(pid: int, most: int) -> bool:
-    """Take memory step by step, and look after each step; tell whether the process is gone.
+    """Take memory step by step, and look after each step; return whether the process is gone.
 
     On a busy machine a killed process may lose its memory long before it is gone. Who went on to take what became free
     would be killed, too.
@@ -33,7 +33,7 @@ def fill(pid: int, most: int) -> bool:
 
 
 def ends(pid: int) -> bool:
-    """Wait for the end of a process that is being killed; tell whether it came."""
+    """Wait for the end of a process that is being killed; return whether it came."""
     until = time.monotonic() + _ENDS_S
     while not is_gone(pid) and time.monotonic() < until:
         time.sleep(_POLL_S)

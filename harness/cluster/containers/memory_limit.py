@@ -32,7 +32,7 @@ def first_to_die(pid: int) -> None:
     """Let the kernel choose this process before any other one when no memory is left.
 
     Raises:
-        OperatingError: it is gone, or belongs to somebody else.
+        OperatingError: it is gone, or belongs to another user.
     """
     try:
         Path(f"/proc/{pid}/oom_score_adj").write_text(_FIRST_TO_DIE)

@@ -69,7 +69,7 @@ class DriverProcess:
 
     @property
     def over(self) -> bool:
-        """Whether it is gone, and everything that it had said before is carried out."""
+        """Whether it is gone, and everything that it had sent before is carried out."""
         return self._over.is_set()
 
     def when_over(self, call: Callable[[], None]) -> None:

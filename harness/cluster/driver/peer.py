@@ -8,8 +8,8 @@ stands at some point stands still there until the report has been taken: that is
 The socket is one of a connected pair that a process inherits from its parent. It has no address, so no third process
 can speak on it.
 
-Calls that come in are carried out one after the other, in the order in which they were sent, by whoever runs ``work``.
-Whoever carries one out may call back meanwhile: answers are read on a thread of their own.
+Calls that come in are carried out one after the other, in the order in which they were sent, by the thread that runs
+``work``. A call may call back meanwhile: answers are read on a thread of their own.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class Peer:
             arguments = msgspec.msgpack.decode(body, type=method.arguments)
             result = getattr(target, method_name)(*arguments)
             answer = (_RETURN, serial, "", msgspec.Raw(_encode(result)))
-        except Exception as error:  # noqa: BLE001 - whatever it is, the other side is told
+        except Exception as error:  # noqa: BLE001 - whatever it is, the other side gets it
             _log.debug("%s called %s", self._name, path, exc_info=True)
             answer = (_RAISE, serial, type(error).__name__, msgspec.Raw(_encode(str(error))))
         try:

@@ -29,7 +29,7 @@ from barrier_tck.harness.cluster.java import find_java
 from barrier_tck.harness.support.errors import EnvironmentProblem
 
 JAR = "BARRIER_TCK_HADOOP_JAR"
-"""Name of the variable of the environment that tells where the jar of Hadoop's mini cluster is."""
+"""Name of the variable of the environment that says where the jar of Hadoop's mini cluster is."""
 NAME_NODE, DATA_NODE = "namenode.NameNode", "datanode.DataNode"
 _ARTIFACT = "org.apache.hadoop:hadoop-client-minicluster:3.5.0"
 _HOST = "127.0.0.1"
@@ -163,7 +163,7 @@ class HdfsNodes:
             if held.poll() is not None:
                 said = (self._directory / f"{node}.log").read_text(errors="replace")[-2_000:]
                 raise EnvironmentProblem(f"{node} of HDFS has ended: {said}")
-        # A name node takes a data node that was killed for alive for minutes. So only a file tells.
+        # A name node takes a data node that was killed for alive for minutes. So only a file shows it.
         url = f"http://{_HOST}:{self.name_node[1]}/webhdfs/v1/probe?user.name=probe&op="
         try:
             sent = _asked("PUT", f"{url}CREATE&overwrite=true&noredirect=true")

@@ -11,7 +11,7 @@ from barrier_tck.faults.upload_moment import UploadMoment
 from barrier_tck.harness.cluster.http_fault_proxy import Answer, Headers
 
 _TO_DATA_NODE = "namenoderpcaddress"
-"""A parameter of every request to which a name node sends a client; it tells the data node whom to ask."""
+"""A parameter of every request to which a name node sends a client; it says which name node the data node is to ask."""
 _BUSY = {"exception": "RetriableException", "message": "Server is too busy"}
 
 

@@ -27,7 +27,7 @@ from barrier_tck.harness.support.errors import EnvironmentProblem
 
 PROGRAM = "versitygw"
 KEY, SECRET, REGION = "barrier-tck", "only-on-this-machine", "us-east-1"
-"""Who may use the server: whoever the harness tells. It listens on the loopback interface only."""
+"""Who may use the server: clients that the harness gives the address to. It listens on the loopback interface only."""
 
 _ADDRESS = "127.0.0.1"
 _START_S = 30.0
@@ -92,7 +92,7 @@ class ObjectServer:
         if self.running:
             return
         for _ in range(_TRIES):
-            # Between the choice of a free port and its use somebody else may take it; then it is chosen again.
+            # Between the choice of a free port and its use another process may take it; then it is chosen again.
             port = self._port or _free_port()
             said = self._started_at(port)
             if said is None:
@@ -163,7 +163,7 @@ class ObjectServer:
 
 
 def _answers(port: int) -> bool:
-    """Return whether somebody takes connections on a port."""
+    """Return whether connections are accepted on a port."""
     try:
         with socket.create_connection((_ADDRESS, port), timeout=1.0):
             return True

@@ -34,5 +34,5 @@ class S3Requests:
         return (UploadMoment.COMPLETION, UploadMoment.ANSWER) if method == "POST" else ()
 
     def redirected_here(self, headers: Headers, host: str) -> Headers:
-        """Return the headers of an answer as they are: nobody is sent elsewhere."""
+        """Return the headers of an answer as they are: clients are never redirected."""
         return headers

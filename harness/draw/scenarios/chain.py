@@ -34,7 +34,7 @@ _STOPS_MAX = 2
 
 
 def _possible(profile: Profile, capabilities: frozenset[Capability]) -> bool:
-    """Tell whether jobs are rescaled, and several faults may strike."""
+    """Return whether jobs are rescaled, and several faults may strike."""
     able = {Capability.SAVEPOINTS, Capability.RESCALING} <= capabilities
     return able and profile.savepoints.rescale_per_mille > 0 and profile.faults.number[1] >= _FAULTS_MIN
 

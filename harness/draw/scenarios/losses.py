@@ -43,7 +43,8 @@ _WIDE, _NARROWER = (5, 6), (2, 4)
 _FIRST = (1, 3)
 """After which checkpoint the first executor is lost."""
 _APART = (1, 1, 1, 2)
-"""How many checkpoints complete from one loss to the next. After only one, nobody has heard that it completed."""
+"""How many checkpoints complete from one loss to the next. After only one, no subtask has been notified that it
+completed."""
 _CHECKPOINTS = _FIRST[1] + max(_APART) * (_LOSSES_MAX - 1) + 2
 """How many checkpoints must come while there is input, with two to spare."""
 

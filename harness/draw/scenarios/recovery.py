@@ -32,7 +32,7 @@ _FAULTS_MIN = 2
 
 
 def _possible(profile: Profile, _: frozenset[Capability]) -> bool:
-    """Tell whether barriers may overtake, and several faults may strike."""
+    """Return whether barriers may overtake, and several faults may strike."""
     overtakes = any(mode in OVERTAKING for mode in profile.checkpoints.modes)
     return overtakes and profile.faults.number[1] >= _FAULTS_MIN
 

@@ -4,11 +4,11 @@ SNP-2).
 The messages of a subtask arrive in order, so its report that it learned of the abort comes before everything that it
 sends later. An acknowledgement or a report that came before and is repeated does not count as a new one, and one that
 a fault forged was not sent by the subtask. With its report it says for which checkpoints it still keeps records in
-flight in memory. One that is over for it must not be among them: nobody would ever free them.
+flight in memory. One that is over for it must not be among them: it would never be freed.
 
-A subtask that never learns of an abort goes on storing what nobody wants, and no result shows this. Only where time is
-virtual is it known how long the notice and the report may take. There everybody must have reported by then, unless it
-has finished (BAR-6), the attempt ended meanwhile, or a lasting fault held up what is sent.
+A subtask that never learns of an abort goes on storing what is no longer wanted, and no result shows this. Only where
+time is virtual is it known how long the notice and the report may take. There every subtask must have reported by then,
+unless it has finished (BAR-6), the attempt ended meanwhile, or a lasting fault held up what is sent.
 """
 
 from __future__ import annotations

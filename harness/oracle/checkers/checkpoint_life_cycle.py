@@ -312,7 +312,7 @@ class _Story:
             return "had been aborted"
         missing = self._missing(checkpoint)
         if missing or not (checkpoint.acknowledged or self._finished.get(checkpoint.attempt)):
-            return f"was not complete: no acknowledgement of {', '.join(missing) or 'anybody'}"
+            return f"was not complete: no acknowledgement of {', '.join(missing) or 'any subtask'}"
         return None
 
     def _missing(self, checkpoint: _Checkpoint) -> list[str]:

@@ -8,8 +8,8 @@ not taken before the receiver's, in order; messages of a restored snapshot are f
 An attempt that goes on at another parallelism gets the messages of the restored snapshot on other channels, as its
 system deals them out. Its cuts are not judged here; where each message went is judged by the dataflow.
 
-Under Chandy-Lamport nobody records itself unasked (CHL-1): before it does, a marker comes, or the plan makes it an
-initiator. Where all channels to a process are closed, no marker can come, and it is told.
+Under Chandy-Lamport no process records itself unasked (CHL-1): before it does, a marker comes, or the plan makes it an
+initiator. Where all channels to a process are closed, no marker can come, and it is told to.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ConsistentCut(StandardChecker):
     name = "consistent-cut"
     requires = (
         "Every global snapshot is a consistent cut by vector clocks, and each channel state is exactly "
-        "what was sent and not taken between the cuts. Nobody begins a snapshot unasked. Attempts that "
+        "what was sent and not taken between the cuts. No process begins a snapshot unasked. Attempts that "
         "took over messages in flight of a job of another parallelism are left to `dataflow`."
     )
     judges = "jobs with loops, and Chandy-Lamport, where messages are seen at the doors of processes"
@@ -64,7 +64,7 @@ class ConsistentCut(StandardChecker):
                 "{begun_anywhere} in all"
             ),
             not_shown=(
-                "in none of the {trials} trials of Chandy-Lamport did anybody but the sources begin a snapshot; "
+                "in none of the {trials} trials of Chandy-Lamport did any process but the sources begin a snapshot; "
                 "name others in 'initiators', or draw them with the profile chandy-lamport"
             ),
             trials_min=INITIATED_MIN,
@@ -88,7 +88,7 @@ class ConsistentCut(StandardChecker):
                 continue
             run = next((run for run in runs.values() if number in run.cuts), None)
             if run is None and set(view.subtasks) <= set(view.finished):
-                continue  # nobody is in it who could have recorded anything
+                continue  # it has no process that could have recorded anything
             if run is None:
                 problems.append(
                     f"checkpoint {number} completed, but no process was seen to record itself for it"

@@ -90,5 +90,5 @@ def _described(life: CheckpointLife, context: TrialContext) -> str:
     after = " after the end of all input" if life.final else ""
     return (
         f"checkpoint {life.number}, triggered{after} at {life.triggered_ms:g} ms, {how} at {life.ended_ms:g} ms, and "
-        f"nothing had disturbed it; no acknowledgement of {', '.join(missing) or 'nobody'}"
+        f"nothing had disturbed it; no acknowledgement of {', '.join(missing) or 'no subtask'}"
     )

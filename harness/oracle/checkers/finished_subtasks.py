@@ -59,7 +59,7 @@ def _completed_after_finish(finding: Finding, _: TrialSummary) -> Sightings | No
 
 
 class FinishedSubtasks(StandardChecker):
-    """Whoever finishes has committed everything, after everything before it; and every restore remembers it."""
+    """A subtask that finishes has committed everything, after everything before it; and every restore remembers it."""
 
     name = "finished-subtasks"
     requires = (
@@ -128,7 +128,7 @@ class FinishedSubtasks(StandardChecker):
     def _too_early(
         self, history: History, views: dict[int, SnapshotView], context: TrialContext
     ) -> Iterator[str]:
-        """Yield the subtasks that said that they had finished when something of theirs could still be lost."""
+        """Yield the subtasks that reported that they had finished when something of theirs could still be lost."""
         jobs = [job for job in (context.job, *context.later_jobs) if job is not None]
         sinks = [sink for job in jobs for sink in job.in_role(Role.SINK)]
         attempts: dict[int, _Attempt] = {}

@@ -1,11 +1,11 @@
 """Label propagation at every cut and at the end: nodes and channels agree, and the labels are those of the components.
 
 Which messages are sent depends on the interleaving, so no model says what each checkpoint must hold. But at a
-consistent cut three things fit together: what each node keeps, what nodes have told each other (the sinks get a copy),
-and what is under way. A node's label is the least of its name and of all that it was told, less what is still under
-way; each neighbour was told this label; and a node's neighbours are those of the edges before the cut that are not
+consistent cut three things fit together: what each node keeps, what nodes have sent each other (the sinks get a copy),
+and what is under way. A node's label is the least of its name and of all that it received, less what is still under
+way; each neighbour got this label; and a node's neighbours are those of the edges before the cut that are not
 under way either. A message of the loop that a snapshot loses or holds twice breaks one of these (CHL-5). At the end
-every label is the least name of its component, as a union of sets gives it, and nobody told anything twice (SNK-1).
+every label is the least name of its component, as a union of sets gives it, and no node sent a label twice (SNK-1).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class _Cut:
     labels: dict[str, str] = field(default_factory=dict)
     neighbours: dict[str, list[str]] = field(default_factory=dict)
     sent: Counter[Message] | None = None
-    """Everything that nodes have told each other; None if the sinks were not read."""
+    """Everything that nodes have sent each other; None if the sinks were not read."""
     under_way: Counter[Message] = field(default_factory=Counter)
     """Messages that have not reached their node."""
     edges_under_way: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -67,7 +67,7 @@ class Labels(StandardChecker):
 
     name = "labels"
     requires = (
-        "At every cut, what nodes keep, what they have told each other and what is under way fit "
+        "At every cut, what nodes keep, what they have sent each other and what is under way fit "
         "together; at the end the labels are those of the components."
     )
     judges = "the workload `components`"
@@ -209,7 +209,7 @@ class Labels(StandardChecker):
                 yield f"by the output, {node} has the label {labels.get(node, node)} instead of {due}"
         for node, other in _both_ways(edges):
             if not sent[other, node, least[node]]:
-                yield f"the output lacks that {node} told {other} its last label, {least[node]}"
+                yield f"the output lacks that {node} sent {other} its last label, {least[node]}"
 
 
 def _problems_of(cut: _Cut) -> Iterator[str]:
@@ -244,13 +244,13 @@ def _problems_of_messages(cut: _Cut, sent: Counter[Message]) -> Iterator[str]:
     for node in dict.fromkeys((*cut.labels, *arrived)):
         due = min([node, *arrived.get(node, ())])
         if cut.labels.get(node) != due:
-            yield f"{node} has the label {cut.labels.get(node)} instead of {due}, the least that it was told"
+            yield f"{node} has the label {cut.labels.get(node)} instead of {due}, the least that it received"
     newest = {(node, other): min(labels) for (node, other), labels in _by_pair(sent).items()}
     for node, others in cut.neighbours.items():
         for other in others:
             if newest.get((other, node)) != cut.labels.get(node):
                 yield (
-                    f"{node} has the label {cut.labels.get(node)}, but told {other} {newest.get((other, node))}"
+                    f"{node} has the label {cut.labels.get(node)}, but sent {other} {newest.get((other, node))}"
                 )
 
 
@@ -286,11 +286,12 @@ def _strange(sent: Counter[Message], least: dict[str, str]) -> Iterator[str]:
 
 
 def _twice(sent: Counter[Message], where: str) -> Iterator[str]:
-    """Yield what was sent more than once: a node's label changes, so it never tells the same to one neighbour again."""
+    """Yield what was sent more than once: a node's label changes, so it never sends the same one to a neighbour
+    again."""
     for message, times in sent.items():
         if times > 1:
             yield f"{_described(message)} {times} times {where}"
 
 
 def _described(message: Message) -> str:
-    return f"{message[1]} told {message[0]} the label {message[2]}"
+    return f"{message[1]} sent {message[0]} the label {message[2]}"

@@ -110,7 +110,7 @@ _PARTS = 2
 class _WrittenLate:
     """Copies that processes of older attempts wrote: a newer one may have tidied up before that, and does so again.
 
-    Such a process may acknowledge to nobody, because it is cut off or its coordinator is dead.
+    Such a process may be unable to acknowledge, because it is cut off or its coordinator is dead.
     """
 
     attempt: int = 0
@@ -118,10 +118,10 @@ class _WrittenLate:
     taken_by: dict[int, int] = field(default_factory=dict)
     """Checkpoint -> the attempt that began it."""
     written_ms: dict[tuple[str, int], float] = field(default_factory=dict)
-    """Subtask and checkpoint -> when its process told of its copy; -inf if it was in time."""
+    """Subtask and checkpoint -> when its process reported its copy; -inf if it was in time."""
     seen: dict[tuple[str, int, int], dict[int | None, None]] = field(default_factory=dict)
-    """Subtask, attempt and checkpoint -> what the attempt's process knew to be complete whenever it told that files of
-    the checkpoint are there."""
+    """Subtask, attempt and checkpoint -> what the attempt's process knew to be complete whenever it reported that files
+    of the checkpoint are there."""
 
     def follow(self, operation: object, time_ms: float) -> None:
         """Take the next operation."""
@@ -149,7 +149,7 @@ class _WrittenLate:
         written_ms = self.written_ms.get((report.subtask, held))
         if written_ms is not None:
             return written_ms >= self.completed_ms.get(confirmed, inf)
-        # Nobody heard of it. Whoever tidies up each time finds it again no more often than its writer adds to it.
+        # It was not reported. A clean-up finds it again no more often than its writer adds to it.
         older = self.taken_by.get(held, report.attempt) < report.attempt
         return older and len(self.seen.get((report.subtask, report.attempt, held), {})) <= _PARTS
 
@@ -158,7 +158,7 @@ def _met_listed_damage(finding: Finding, trial: TrialSummary) -> Sightings | Non
     """Return, for each damage that a listed trial did, how many restores met it.
 
     Trials with one note and one setup are the repetitions of one cell of a matrix: one of them is enough. Drawn trials
-    owe nothing, because nobody said what they are to show.
+    owe nothing, because no note says what they are to show.
     """
     if not is_listed(trial.note):
         return None
@@ -500,7 +500,7 @@ class LocalRecovery(StandardChecker):
                         unmet.append(f"the failing primary of {subtask}")
                 case _:
                     continue
-        # If the job itself said what it could not restore, no restore could show more.
+        # If the job itself reported what it could not restore, no restore could show more.
         return [] if declined_cleanly(context) else unmet
 
 

@@ -1,9 +1,9 @@
 """Narrowed jobs: an elastic job gets narrower only if slots are missing for long enough, and then as little as is
 possible (RSC-2).
 
-What the job left is judged by everybody else, as after any other rescaling. Here it is looked at which parallelism was
-chosen: it must find room in the slots that are there, a vertex that is to stay as it is stays so, and no slot is left
-over in which one more subtask of a vertex would have had room. Where the slots are observed, they must have been
+What the job left is judged by all other checkers, as after any other rescaling. Here it is looked at which parallelism
+was chosen: it must find room in the slots that are there, a vertex that is to stay as it is stays so, and no slot is
+left over in which one more subtask of a vertex would have had room. Where the slots are observed, they must have been
 missing without a break for as long as the job is to wait for them.
 """
 
@@ -41,8 +41,8 @@ LOST_FOR_GOOD = "lost_for_good"
 _SEEN = 0.2
 """If slots are enough for longer than this part of the wait, a job that waits for them sees it."""
 _LATE = 0.1
-"""Where time is real, whoever counts slots may be held up between reading the clock and counting, for at most this part
-of the wait."""
+"""Where time is real, the process that counts slots may be held up between reading the clock and counting, for at most
+this part of the wait."""
 
 
 def _ran_narrower(finding: Finding, _: TrialSummary) -> Sightings | None:
@@ -88,7 +88,7 @@ class NarrowedJobs(StandardChecker):
         history = context.history
         jobs = context.jobs
         ran = {line.operation.attempt for line in history.of(AttemptRunning)}
-        # By time: of what happens at one moment, a fault may be told after all that it causes.
+        # By time: of what happens at one moment, a fault may be reported after all that it causes.
         kills_ms = [
             line.time_ms
             for line in history.of(FaultStarted)
@@ -128,10 +128,10 @@ class NarrowedJobs(StandardChecker):
 def _too_early(
     plan: TrialPlan, line: Recorded[Narrowed], seen: Sequence[Seen], slack: float
 ) -> Iterator[str]:
-    """Yield what is wrong with the moment at which a job goes on narrower; nothing if nobody observed the slots.
+    """Yield what is wrong with the moment at which a job goes on narrower; nothing if the slots were not observed.
 
-    ``plan`` has the job as it is meant to be; ``slack`` is by which part a wait may seem to be too short. Nobody looks
-    for slots all the time: if they were enough for a moment, the job may not have seen it.
+    ``plan`` has the job as it is meant to be; ``slack`` is by which part a wait may seem to be too short. No process
+    looks for slots all the time: if they were enough for a moment, the job may not have seen it.
     """
     needed, wait_ms = len(plan.job.subtasks), plan.deployment.elastic_wait_ms or 0
     before = [sighting for sighting in seen if sighting.index < line.index]

@@ -28,7 +28,7 @@ class NoGarbage(StandardChecker):
 
     And nothing is deleted too early: as many of the newest completed checkpoints are retained as configured (COO-4).
 
-    A job that did not finish may have been cut off in the middle of cleaning up, and one that finished while nobody
+    A job that did not finish may have been cut off in the middle of cleaning up, and one that finished while no process
     could reach the storage may have tried in vain; what they left is not judged.
     """
 
@@ -53,7 +53,7 @@ class NoGarbage(StandardChecker):
             summary = f"the job ended {context.history.end.value}; what it left is not judged"
             return Finding(self.name, (), Verdict.VALID, summary, counts)
         if _unreachable_in_the_end(context):
-            summary = "nobody could reach the storage when the job finished; what it left is not judged"
+            summary = "no process could reach the storage when the job finished; what it left is not judged"
             return Finding(self.name, (), Verdict.VALID, summary, counts)
         bound = max(1, context.plan.checkpoints.retained)
         problems = [f"orphan: {path}" for path in storage.orphans]

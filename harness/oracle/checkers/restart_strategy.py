@@ -30,7 +30,7 @@ from barrier_tck.harness.system.system_under_test import Capability
 ROUNDING_MS = 1e-6
 """The largest rounding error when virtual times are added, in milliseconds."""
 CLOCK_MS = 100.0
-"""On a real machine, what is told of a failure is written down up to this much later than it was counted."""
+"""On a real machine, what is reported of a failure is written down up to this much later than it was counted."""
 BUSY_MS = 20_000.0
 """On a real machine it may take this long to end an attempt."""
 _REQUESTS = 20

@@ -1,6 +1,6 @@
 """Restored latest: every attempt starts from the newest checkpoint that completed before it (REC-1, REC-2).
 
-This is for systems whose checkpoints do not have the life cycle of barriers: nobody acknowledges them, or an attempt
+This is for systems whose checkpoints do not have the life cycle of barriers: they are not acknowledged, or an attempt
 continues what the previous one left open. For any such system three things must hold: no completed checkpoint is
 forgotten, no aborted checkpoint is restored, and attempts follow one another. A checkpoint that was never reported as
 complete may be restored: the process that completed it may have died before it could report it.

@@ -6,7 +6,7 @@ files as then, with the bytes that the metadata names, and nothing else. Only a 
 checkpoint subsumes it, and retention does not delete it. One that failed leaves nothing that looks complete.
 
 A savepoint that the next job claims is that job's: it stays until a newer checkpoint is complete, and is deleted then.
-Checkpoints never refer to the files of one that nobody claimed.
+Checkpoints never refer to the files of one that was not claimed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Savepoints(StandardChecker):
     requires = (
         "Completed savepoints are whole and self-contained, and still there at the end, as read from "
         "their directories alone. One that the next job claimed stays until a newer checkpoint is "
-        "complete, and is deleted then. No checkpoint refers to files of one that nobody claimed."
+        "complete, and is deleted then. No checkpoint refers to files of one that was not claimed."
     )
     judges = "systems that take savepoints and whose checkpoints can be opened, if the plan asks for some"
     covers = {"COO-5": ALWAYS}
@@ -109,7 +109,7 @@ def _claimed(history: History) -> dict[int, _Due]:
             case JobStopped(checkpoint=int(number), claimed=True):
                 due[number] = _Due.KEPT
             case CheckpointTriggered(savepoint=None):
-                # Its metadata may be durable although nobody could tell of it.
+                # Its metadata may be durable although it could not be reported.
                 due |= {number: _Due.EITHER for number, entry in due.items() if entry is _Due.KEPT}
             case CheckpointCompleted(checkpoint=checkpoint) if (
                 checkpoint not in savepoints and history.end is End.FINISHED

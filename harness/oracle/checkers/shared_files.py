@@ -1,4 +1,4 @@
-"""Shared files: increments refer to files of earlier checkpoints, which stay until nobody needs them (SNP-5).
+"""Shared files: increments refer to files of earlier checkpoints, which stay until no checkpoint needs them (SNP-5).
 
 Every completed checkpoint was opened when it completed, with the files that it names. A file that several of them name
 is shared. It must be one and the same file for all of them. At the end storage shows which shared files are there:

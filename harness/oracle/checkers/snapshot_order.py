@@ -1,11 +1,11 @@
 """Each subtask takes its snapshots in the order of the checkpoints (BAR-2), so a checkpoint that a newer one
-subsumed was begun by everybody (BAR-3, BAR-6).
+subsumed was begun by every subtask (BAR-3, BAR-6).
 
-A lost barrier, or a trigger that nobody sent, makes a checkpoint wait for ever. If a newer one completes meanwhile,
-the older one is subsumed, and looks as if it had only been slow. But whoever took its snapshot for the newer one must
-have begun the older one before: barriers do not overtake each other, and nobody has learned of an abort yet, because
-the older one was aborted only when the newer one was complete. With its report that it learned of the abort, a subtask
-says whether it passed the checkpoint over.
+A lost barrier, or a trigger that was not sent, makes a checkpoint wait for ever. If a newer one completes meanwhile,
+the older one is subsumed, and looks as if it had only been slow. But a subtask that took its snapshot for the newer one
+must have begun the older one before: barriers do not overtake each other, and no subtask has learned of an abort yet,
+because the older one was aborted only when the newer one was complete. With its report that it learned of the abort, a
+subtask says whether it passed the checkpoint over.
 """
 
 from __future__ import annotations
@@ -22,10 +22,12 @@ from barrier_tck.harness.system.system_under_test import Capability
 
 
 class SnapshotOrder(StandardChecker):
-    """Nobody passes over a checkpoint that a newer one subsumes."""
+    """No subtask passes over a checkpoint that a newer one subsumes."""
 
     name = "snapshot-order"
-    requires = "A checkpoint that a newer one subsumed was begun by everybody who took part in the newer one."
+    requires = (
+        "A checkpoint that a newer one subsumed was begun by every subtask that took part in the newer one."
+    )
     judges = (
         "systems with barriers, except in at-least-once mode and with Chandy-Lamport, if they report who "
         "passed a checkpoint over"
@@ -63,5 +65,5 @@ class SnapshotOrder(StandardChecker):
         if problems:
             summary = f"{len(problems)} subtasks passed a subsumed checkpoint over; the first: {problems[0]}"
             return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
-        summary = f"{len(subsumed)} checkpoints were subsumed, and nobody had passed them over"
+        summary = f"{len(subsumed)} checkpoints were subsumed, and no subtask had passed them over"
         return Finding(self.name, self.clauses if learned else (), Verdict.VALID, summary, counts)

@@ -43,7 +43,7 @@ RESCALED_MIN = 20
 
 
 def _rescaled_by_a_draw(finding: Finding, trial: TrialSummary) -> Sightings | None:
-    """Return how a drawn trial rescaled its jobs. Of listed ones, somebody said how each is rescaled."""
+    """Return how a drawn trial rescaled its jobs. For listed ones, the campaign file says how each is rescaled."""
     counts = finding.counts
     drawn = counts.get(RESCALED) and not is_listed(trial.note)
     return {NARROWER: counts[NARROWER], WIDER: counts[WIDER]} if drawn else None

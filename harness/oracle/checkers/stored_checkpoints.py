@@ -58,7 +58,7 @@ class StoredCheckpoints(StandardChecker):
         """Judge what one trial left in durable storage."""
         storage = context.history.storage
         if storage is None or storage.stored is None:
-            summary = "nobody read the bytes of the retained checkpoints"
+            summary = "the bytes of the retained checkpoints were not read"
             return Finding(self.name, (), Verdict.VALID, summary)
         damaged = damaged_files(context)
         found = tuple(stored.checkpoint for stored in storage.stored)

@@ -1,5 +1,5 @@
 """An attempt ends as soon as more checkpoints have failed in a row than are tolerated, and not before (COO-2). A failed
-savepoint does not count: it fails whoever asked for it, not the job."""
+savepoint does not count: it fails the request, not the job."""
 
 from __future__ import annotations
 

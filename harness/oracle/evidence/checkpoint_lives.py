@@ -118,7 +118,7 @@ def _lives_of(context: TrialContext) -> tuple[AttemptLife, ...]:
                         pending.acknowledged.setdefault(subtask, line.time_ms)
             case Acknowledged(checkpoint=number, attempt=attempt, subtask=subtask, forged=False):
                 known = checkpoints.get(number)
-                # An acknowledgement of a subtask that the job does not have counts for nobody (COO-3), nor does one
+                # An acknowledgement of a subtask that the job does not have does not count (COO-3), nor does one
                 # that a fault forged.
                 if known is not None and known.attempt == attempt and subtask in subtasks:
                     known.acknowledged.setdefault(subtask, line.time_ms)

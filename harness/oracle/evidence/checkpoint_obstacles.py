@@ -90,7 +90,7 @@ def batches_read(context: TrialContext) -> Mapping[int, int]:
 
 
 def most_batches_read(context: TrialContext) -> int | None:
-    """Return how many batches the busiest attempt of a job with a loop read; None if nobody noted that."""
+    """Return how many batches the busiest attempt of a job with a loop read; None if that was not recorded."""
     return max(batches_read(context).values(), default=None) if has_loop(context.plan) else None
 
 

@@ -18,7 +18,7 @@ class Hit:
 
     time_ms: float
     subtask: str | None
-    """Whose copies; None: those of everybody on ``host``."""
+    """Whose copies; None: those of all subtasks on ``host``."""
     host: str | None
     damage: Damage
     certain: bool = True
@@ -26,7 +26,7 @@ class Hit:
 
     @property
     def everywhere(self) -> bool:
-        """Whether it took copies of everybody on every host."""
+        """Whether it took the copies of all subtasks on every host."""
         return self.subtask is None and self.host is None
 
 

@@ -51,7 +51,7 @@ def _aborted(context: TrialContext) -> bool:
 
 
 def _acknowledged_wrongly(context: TrialContext) -> bool:
-    """Return whether an acknowledgement may have come late, again, or from nobody."""
+    """Return whether an acknowledgement may have come late, again, or forged."""
     messages = any(
         record.outcome == "fired" and context.planned_faults[record.index].fault.needs is TargetKind.MESSAGES
         for record in context.faults

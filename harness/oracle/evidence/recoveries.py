@@ -126,7 +126,7 @@ def _owners(history: History) -> dict[int, int]:
         match line.operation:
             case CheckpointTriggered(checkpoint=checkpoint, attempt=attempt):
                 triggered[checkpoint] = attempt
-            # A coordinator that died may not have told that a checkpoint was complete; its successor restores it.
+            # A coordinator that died may not have reported that a checkpoint was complete; its successor restores it.
             case (
                 CheckpointCompleted(checkpoint=checkpoint)
                 | AttemptStarted(restored_checkpoint=int(checkpoint))
@@ -155,7 +155,7 @@ def fell_back(context: TrialContext) -> str | None:
                         f"attempt {attempt} went back to {where} although {completed} had completed, whose state "
                         "was damaged; what that checkpoint had committed comes twice"
                     )
-                # A coordinator that died may not have told that it was complete.
+                # A coordinator that died may not have reported that it was complete.
                 completed = restored
     return None
 

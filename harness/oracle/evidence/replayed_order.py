@@ -7,7 +7,7 @@ between them that was sent later. And of one key and split, no record comes befo
 job of a trial sent it: what is replayed comes before everything newer.
 
 Where a rebalance edge becomes narrower or wider, records of one key from several channels meet in one, in any order.
-Nothing is said of what lies behind such an edge. Nor does a list without keys tell an order once it was dealt out.
+Nothing is said of what lies behind such an edge. Nor does a list without keys show an order once it was split.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from barrier_tck.harness.record.operations import FileRead, ReadsObserved, Resto
 
 
 def reads_of(history: History, restored: Restored) -> ReadsObserved | None:
-    """Return what was observed of a restore; None if nobody watched it."""
+    """Return what was observed of a restore; None if it was not watched."""
     place = (restored.subtask, restored.attempt)
     found = [line.operation for line in history.of(ReadsObserved)]
     return next((reads for reads in found if (reads.subtask, reads.attempt) == place), None)

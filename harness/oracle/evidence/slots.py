@@ -21,7 +21,7 @@ class Seen:
     """So many slots were there at a time."""
 
     index: int
-    """The line that tells it; -1 if the plan does."""
+    """The line that reports it; -1 if the plan says it."""
     time_ms: float
     slots: int
 
@@ -34,7 +34,7 @@ def slots_at_first(context: TrialContext) -> int:
 
 
 def slots_seen(context: TrialContext) -> Sequence[Seen]:
-    """Return the numbers of slots in their order; empty if nobody observed them, or they never changed."""
+    """Return the numbers of slots in their order; empty if they were not observed, or they never changed."""
     at_first = slots_at_first(context)
     seen = [
         Seen(line.index, line.time_ms - line.operation.seen_ms_ago, line.operation.slots)
@@ -62,7 +62,9 @@ def attempts_without_capacity(context: TrialContext) -> Sequence[int]:
 
 
 def without_capacity_at_the_end(context: TrialContext) -> str | None:
-    """Say that an elastic job has no room in the slots that are there at last; None if it has, or nobody saw them."""
+    """Say that an elastic job has no room in the slots that are there at last; None if it has, or they were not
+    observed.
+    """
     seen, jobs = slots_seen(context), context.jobs
     needed = least_subtasks(jobs.plan_of(len(jobs.jobs) - 1))
     if context.plan.deployment.elastic_wait_ms is None or not seen or seen[-1].slots >= needed:

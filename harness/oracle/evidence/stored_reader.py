@@ -50,7 +50,7 @@ def read_stored_checkpoints(
 def read_stored_savepoints(
     names: Iterable[str], read: Callable[[str], bytes], root: str
 ) -> tuple[StoredSavepoint, ...]:
-    """Return every savepoint below a directory that has a metadata file, as that directory alone tells it."""
+    """Return every savepoint below a directory that has a metadata file, as that directory alone describes it."""
     listed = list(names)
     ends = f"/{METADATA}"
     places = sorted(
@@ -145,7 +145,7 @@ def _file(handle: dict[str, Any], read: Callable[[str], bytes], root: str) -> St
     if content is None:
         return StoredFile(path, size, checksum)
     found = _checksum(content)
-    # What is damaged is told by its size and checksum, and is not taken apart.
+    # Damage shows in size and checksum, and is not taken apart.
     packing = packing_of(content) if found == checksum else ("", "")
     return StoredFile(path, size, checksum, len(content), found, *packing)
 

@@ -1,6 +1,6 @@
 """What the file of a planted bug says, read strictly: every mistake is reported with its key.
 
-A file of the catalogue is named for its bug (``SI-02.toml``). Anybody may write such a file for a bug of their own, or
+A file of the catalogue is named for its bug (``SI-02.toml``). A user may write such a file for a bug of their own, or
 a unified diff, and run it with ``barrier-tck mutants --patch FILE``.
 """
 

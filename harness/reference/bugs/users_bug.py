@@ -1,4 +1,4 @@
-"""A bug of somebody's own, from a file that the command line names: who catches it, and how soon?"""
+"""A user's own bug, from a file that the command line names: which checkers catch it, and how soon?"""
 
 from __future__ import annotations
 

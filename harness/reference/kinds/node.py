@@ -1,4 +1,4 @@
-"""``node``: keeps the least label that each node heard of, and its neighbours."""
+"""``node``: keeps the least label that each node received, and its neighbours."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LABEL, NEIGHBOURS = "label", "neighbours"
 
 
 class Node:
-    """Keeps the least label that each node heard of, and its neighbours; tells them whenever it changes."""
+    """Keeps the least label that each node received, and its neighbours; sends it to them whenever it changes."""
 
     def __init__(self) -> None:
         self._label: NamedState[ValueCell[str]] | None = None
@@ -25,7 +25,7 @@ class Node:
         self._neighbours = states.list(NEIGHBOURS, str)
 
     def process(self, group: int, key: bytes, row: Row) -> Iterable[Row]:
-        """Take an edge, whose label is empty, or what a neighbour tells; return what the node tells then."""
+        """Take an edge, whose label is empty, or what a neighbour sends; return what the node sends then."""
         assert self._label is not None and self._neighbours is not None, "open comes first"
         cell, neighbours = self._label.of(group, key), self._neighbours.of(group, key)
         node, heard = row["node"], row["label"]

@@ -57,7 +57,7 @@ class CoordinatorWorld(Protocol):
 
     @property
     def observer(self) -> JobObserver:
-        """The observer that is told what happens."""
+        """The observer that is notified of what happens."""
 
     @property
     def storage_faults(self) -> StorageFaults:

@@ -50,7 +50,7 @@ class TaskOwner(Protocol):
 
 
 _Job = tuple[Callable[[], Any], Callable[[Any, BaseException | None], None]]
-"""What is to be done, and who is told of its outcome."""
+"""A task, and the callback for its outcome."""
 
 
 @runtime_checkable

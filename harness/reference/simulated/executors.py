@@ -24,7 +24,7 @@ class Lost(Enum):
 
 
 class SimulatedExecutors:
-    """The present executors, in their order; whoever is replaced at once leaves its place to its successor."""
+    """The present executors, in their order; one that is replaced at once leaves its place to its successor."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class SimulatedExecutors:
         scheduler: Scheduler,
     ) -> None:
         self.slots_changed: Callable[[int], None] = lambda slots: None
-        """Told how many slots there are whenever it is another number than before."""
+        """Called with the number of slots whenever it has changed."""
         self._slots_each = planned.slots_per_executor
         self._replaced_after_ms = planned.replaced_after_ms
         self._scheduler = scheduler

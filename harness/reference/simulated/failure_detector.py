@@ -33,7 +33,7 @@ class Heartbeats:
     ) -> None:
         """Start without a watched subtask.
 
-        ``is_awaited`` tells whether the coordinator that deployed a subtask still waits for it, ``is_disturbed``
+        ``is_awaited`` says whether the coordinator that deployed a subtask still waits for it, ``is_disturbed``
         whether its control connection is disturbed.
         """
         self._scheduler = scheduler

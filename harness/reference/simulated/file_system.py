@@ -106,7 +106,7 @@ class SimulatedFileSystem:
             raise StorageError(f"cannot read {path}: the storage does not answer")
 
     def note_read(self, path: str, content: bytes) -> None:
-        """Do nothing: nobody has asked what is read."""
+        """Do nothing: reads are not observed here."""
 
     def create(self, path: str) -> _SimulatedStream:
         file = _File()

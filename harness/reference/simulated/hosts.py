@@ -169,7 +169,7 @@ class _Refusal:
     """Directories of the checkpoints that failed."""
 
     def refuses(self, directory: str) -> bool:
-        """Count a file of a checkpoint; tell whether it cannot be written.
+        """Count a file of a checkpoint; return whether it cannot be written.
 
         A checkpoint that had no more files than are spared got through, as increments do. Then the next one is spared
         nothing.

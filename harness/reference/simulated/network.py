@@ -290,7 +290,7 @@ class DataChannel:
             self.sender.wake()
 
     def send_credit(self) -> None:
-        """Tell the sender of one more free place, on a way back that is disturbed."""
+        """Give the sender a credit for one more free place, on a way back that is disturbed."""
         assert self.returning is not None
         if self.broken or self._end_is_sent():
             return
@@ -306,5 +306,5 @@ class DataChannel:
         self._scheduler.at(self._last_credit, self.return_credit)
 
     def _end_is_sent(self) -> bool:
-        """Return whether the sender has said that nothing more comes: then it waits for no room."""
+        """Return whether the sender has reported its end: then it waits for no room."""
         return bool(self.queue) and isinstance(self.queue[-1][2], EndOfChannel)

@@ -174,7 +174,7 @@ class ReferenceSimulated:
             )
         finally:
             nemesis.heal_all()
-            # Processes that were killed may tell of their input when they are closed, so the recorder goes last.
+            # Processes that were killed may report their input when they are closed, so the recorder goes last.
             world.release()
             recorder.release()
 

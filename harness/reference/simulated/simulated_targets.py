@@ -258,7 +258,7 @@ class SimulatedTargets(NoTargets):
         return links if peers is Peers.EXECUTORS else links + self._control_links(inside)
 
     def links_between_halves(self, subtasks: Sequence[str]) -> Sequence[_LinkTarget] | None:
-        """Return the connections between the executors of some subtasks and everybody else."""
+        """Return the connections between the executors of some subtasks and all others."""
         processes = [self._world.live(subtask) for subtask in subtasks]
         executors = [process.executor for process in processes if process is not None]
         if len(executors) < len(processes):

@@ -177,7 +177,7 @@ class SimulatedSubtask:
     # --- ports ----------------------------------------------------------------------------------------------
 
     def reach(self, point: RuntimePoint, checkpoint: CheckpointId | None = None, attempt: int = 0) -> None:
-        """Probe: tell the world, and die here if this killed the process."""
+        """Probe: notify the world, and die here if this killed the process."""
         if point is RECORDS_PROCESSED:
             if not (self._processed_nothing or self.world.records_watched):
                 return  # by far the most frequent point, and no fault waits for it
@@ -281,7 +281,7 @@ class SimulatedSubtask:
         for channel in self.outputs:
             assert channel.receiver is not None
             if channel.broken or self.world.is_cut(self.text, channel.receiver.text):
-                raise ChannelBroken(f"{channel.name}: nobody answers")
+                raise ChannelBroken(f"{channel.name}: no answer")
         self.driver.open()
 
     def receive(self, message: Any) -> None:

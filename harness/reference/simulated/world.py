@@ -212,7 +212,7 @@ class SimulatedWorld:
         self._restart_coordinator(self.scheduler.now + COORDINATOR_RESTART_MS)
 
     def request_savepoint(self, savepoint: Savepoint, delay_ms: float) -> None:
-        """Ask whoever is the coordinator by then for a savepoint; nobody hears it if it has died."""
+        """Ask the coordinator of that time for a savepoint; the request is lost if it has died."""
         self.scheduler.at(self.scheduler.now + delay_ms, lambda _: self.coordinator.take_savepoint(savepoint))
 
     def _heal_all(self, _: Any) -> None:

@@ -73,7 +73,7 @@ class JobDisks:
 
 
 def unreadable(directory: Path) -> Callable[[], bool]:
-    """Make a directory unreadable, for root as well: a link to itself takes its place, which nobody can follow."""
+    """Make a directory unreadable, for root as well: a link to itself takes its place, which cannot be followed."""
     try:
         shutil.rmtree(directory)
         directory.symlink_to(directory.name)
@@ -150,7 +150,7 @@ def _obstacles(
     if not handles:
         raise TargetGone(f"no completed checkpoint shows the names of {subtask}'s state files yet")
     if any(handle.shared for handle in handles):
-        raise TargetGone(f"{subtask} writes increments, and nobody knows the names of their next files")
+        raise TargetGone(f"{subtask} writes increments, and the names of its next files are unknown")
     # The harness's own storage object would remember what was reserved when it first looked.
     fresh = FileCheckpointStorage(LocalFileSystem(files_root), _job_of(handles[0].path), CHECKPOINTS)
     first = int(fresh.reserved()[0])

@@ -1,7 +1,7 @@
 """Local copies in the memory of executors, as fault targets of one job.
 
 The memory has no name. It is reached through the daemon that owns it: the kernel shows the open files of a process to
-whoever may look at it. What is found there is the runtime's own file system, so the same code damages both, disks and
+with what permissions. What is found there is the runtime's own file system, so the same code damages both, disks and
 memory.
 """
 

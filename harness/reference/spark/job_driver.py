@@ -1,7 +1,7 @@
 """The driver of a job on Spark, in a process of its own: session, coordinator, deployment.
 
 Run as a module (``python -m barrier_tck.harness.reference.spark.job_driver``) with the number of its end of the
-connection to the harness. It judges nothing and injects nothing: it does what ``JobRpc`` says and tells what
+connection to the harness. It judges nothing and injects nothing: it does what ``JobRpc`` says and reports what
 ``JobReports`` says. Only the harness kills it.
 """
 

@@ -1,6 +1,6 @@
 """What the harness and the driver's process of a job on Spark say to each other.
 
-``JobRpc`` is what the driver can be asked to do, ``JobReports`` what it tells, and ``Routes`` of the runtime what it
+``JobRpc`` is what the driver can be asked to do, ``JobReports`` what it reports, and ``Routes`` of the runtime what it
 asks: where connections go. All three are interfaces of ``barrier_tck.harness.cluster.driver.peer``.
 """
 
@@ -54,7 +54,7 @@ class JobOrder(msgspec.Struct, frozen=True):
     external_storage: ExternalStorage | None = None
     """What makes checkpoint storage; None: it is among the files below ``root``."""
     journals: str | None = None
-    """Directory for journals of unsynced writes; None: nobody's unsynced writes are lost in this trial."""
+    """Directory for journals of unsynced writes; None: no unsynced writes are lost in this trial."""
     start_from: str | None = None
     """The savepoint from which a job starts that has no checkpoint of its own."""
     repeats: tuple[Repeat, ...] = ()
@@ -87,7 +87,7 @@ class JobRpc(Protocol):
         """Prepare the flights with a Spark job."""
 
     def await_slots(self, slots: int, timeout_s: float) -> bool:
-        """Wait until so many tasks can run at once, and tell whether they can."""
+        """Wait until so many tasks can run at once, and return whether they can."""
 
     def start_job(self, order: JobOrder) -> None:
         """Start a job; its end is reported."""
@@ -109,11 +109,12 @@ class JobRpc(Protocol):
 
 
 class JobReports(SparkJobObserver):
-    """What the driver's process tells, in order; it stands still until it was taken."""
+    """What the driver's process reports, in order; it waits until each report was taken."""
 
     def slots_changed(self, slots: int, at_ms: float) -> None:
-        """The executors have room for so many subtasks, as was seen at a time of the coordinator's clock; told at the
-        start of an elastic job, and when it is another number than before."""
+        """The executors have room for so many subtasks, as was seen at a time of the coordinator's clock; reported at
+        the start of an elastic job, and when it is another number than before.
+        """
 
     def job_over(self, over: JobOver) -> None:
         """The job ended, and everything that belonged to it."""

@@ -48,7 +48,7 @@ class Proxied:
 
 
 Matcher = Callable[[Proxied], bool | None]
-"""Tells whether a connection is meant: True if its client is the end named first, False if its client is the other
+"""Returns whether a connection is meant: True if its client is the end named first, False if its client is the other
 end, None if it is not meant."""
 
 
@@ -192,7 +192,7 @@ class ProxyNetwork:
         return found if self.matching(found) else None
 
     def links_of_hosts(self, hosts: Iterable[str], peers: Peers) -> tuple[ProxiedLink, ...]:
-        """Return the connections between some hosts and everybody else, seen from these hosts.
+        """Return the connections between some hosts and all others, seen from these hosts.
 
         One link stands for all connections to other hosts, another one for those to the coordinator. A link that has
         no connection now is left out.
@@ -302,7 +302,7 @@ def toxics_of(impairment: Impairment, serial: int, seen_from_client: bool) -> li
     """Return the toxics that carry out a disturbance; none if it closes connections, because then the proxy stops
     listening.
 
-    ``seen_from_client`` tells whether FORWARD means from the proxy's client to its server, Toxiproxy's "upstream".
+    ``seen_from_client`` says whether FORWARD means from the proxy's client to its server, Toxiproxy's "upstream".
     """
     if impairment.closes:
         return []

@@ -1,8 +1,8 @@
 """The driver's process of the reference runtime on Spark, from the harness's side: one is kept from trial to trial, and
 the next one takes the place of one that was killed.
 
-A killed driver is replaced at once, as whoever runs a cluster would do. The new one resumes the job from durable
-storage (COO-6). Whatever the old one had said before it died is taken first, so a history is in order.
+A killed driver is replaced at once, as a cluster manager would do. The new one resumes the job from durable
+storage (COO-6). Whatever the old one had reported before it died is taken first, so a history is in order.
 """
 
 from __future__ import annotations
@@ -224,7 +224,7 @@ class RemoteJob:
         self.start()
 
     def take_savepoint(self, savepoint: Savepoint, delay_ms: float) -> None:
-        """Ask the coordinator for a savepoint; nobody hears it if it has died."""
+        """Ask the coordinator for a savepoint; the request is lost if it has died."""
         self._call_driver(lambda rpc: rpc.take_savepoint(savepoint, delay_ms))
 
     def take_forged(self, message: AcknowledgeCheckpoint) -> None:
@@ -271,7 +271,7 @@ class RemoteJob:
             self._changed.notify_all()
 
     def _driver_gone(self, process: DriverProcess) -> None:
-        """Replace a driver that a fault killed; all that it said was taken."""
+        """Replace a driver that a fault killed; all that it reported was taken."""
         with self._changed:
             if self._closed or self._over is not None or process is not self._present:
                 return
@@ -294,7 +294,7 @@ class RemoteJob:
         self._resume(process)
 
     def _resume(self, process: DriverProcess | None) -> None:
-        """Start the job again after a process stopped running it, unless somebody else did so already."""
+        """Start the job again after a process stopped running it, unless another thread did so already."""
         try:
             with self._kill:
                 pass
@@ -303,7 +303,7 @@ class RemoteJob:
                     self.start()
         except PeerGone:
             _log.debug("the next driver was killed while it started", exc_info=True)
-        except BaseException as error:  # noqa: BLE001 - handed on to whoever waits for the job
+        except BaseException as error:  # noqa: BLE001 - handed on to the thread that waits for the job
             self._failed(error)
         else:
             with self._changed:

@@ -176,7 +176,7 @@ class ReferenceSpark:
 
     def _start_judge(self, cluster: Cluster) -> None:
         if self._judge is not None:
-            self._judge.close()  # it may still be computing something that nobody waits for
+            self._judge.close()  # it may still be computing a result that is no longer wanted
         self._judge = SparkJudge(cluster.directory)
         self._stack.enter_context(contextlib.closing(self._judge))
 

@@ -172,7 +172,7 @@ class SparkTargets(NoTargets):
     def links_between_halves(
         self, subtasks: Sequence[str], peers: Peers = Peers.EVERYONE
     ) -> tuple[LinkTarget, ...] | None:
-        """Return the connections between the hosts of some subtasks and everybody else, or only these peers."""
+        """Return the connections between the hosts of some subtasks and all others, or only these peers."""
         hosts = [host for subtask in subtasks if (host := self._host(subtask)) is not None]
         if self._network is None or len(hosts) < len(subtasks):
             return None

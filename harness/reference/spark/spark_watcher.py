@@ -1,4 +1,4 @@
-"""Records a trial on Spark in the trial's own time, and tells the nemesis and the network what they must know."""
+"""Records a trial on Spark in the trial's own time, and notifies the nemesis and the network."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class SparkWatcher(RunRecorder, JobReports):
         self.processes: Mapping[SubtaskId, SubtaskProcess] = {}
         """Where every subtask of the current attempt runs; empty while an attempt is being placed."""
         self.finished = False
-        """Whether the coordinator has said that the job finished."""
+        """Whether the coordinator has reported that the job finished."""
         self.kills_ms: list[float] = []
         self.first_records_ms: dict[int, float] = {}
 
@@ -84,7 +84,7 @@ class SparkWatcher(RunRecorder, JobReports):
         self.first_records_ms[attempt] = min(at_ms, self.first_records_ms.get(attempt, at_ms))
 
     def slots_changed(self, slots: int, at_ms: float) -> None:
-        """There are so many slots; it was seen earlier than it is told."""
+        """There are so many slots; it was seen earlier than it is reported."""
         self.note(SlotsChanged(slots, max(0.0, self.now_ms() - (at_ms - self.epoch_ms))), process="executors")
 
     def attempt_ended(self, attempt: int, cause: Cause, reason: str) -> None:
@@ -95,7 +95,7 @@ class SparkWatcher(RunRecorder, JobReports):
     def point_reached(
         self, point: RuntimePoint, subtask: SubtaskId | None, attempt: int, checkpoint: int | None
     ) -> None:
-        """Somebody stands still at a point."""
+        """A process stands still at a point."""
         if self.nemesis is not None:
             name = str(subtask) if subtask is not None else None
             self.nemesis.point_reached(FAULT_POINTS[point], name, attempt)

@@ -36,7 +36,7 @@ _SERIAL = 1
 
 
 class StoreLink:
-    """The connections of everybody with the service; implements ``barrier_tck.faults.targets.LinkTarget``."""
+    """All connections with the service; implements ``barrier_tck.faults.targets.LinkTarget``."""
 
     def __init__(self, client: ToxiproxyClient | None, name: str) -> None:
         """Take the proxy; None: the plan disturbs nothing, so there is none."""
@@ -136,7 +136,7 @@ class TrialStore:
         self._fault_proxy.strike(moment, lambda: self._kill(moment))
 
     def is_dead(self) -> bool:
-        """Return whether somebody was killed in an upload, and is dead."""
+        """Return whether a server was killed in an upload, and is dead."""
         return self._killed.is_set() and not self._server.running
 
     def start_again(self) -> None:
@@ -158,7 +158,7 @@ class TrialStore:
         self._fault_proxy.throttle(False)
 
     def has_struck(self) -> bool:
-        """Return whether somebody was killed or a request refused."""
+        """Return whether a server was killed or a request refused."""
         return self._struck or self._killed.is_set()
 
     def _kill(self, moment: UploadMoment) -> None:

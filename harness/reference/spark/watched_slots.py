@@ -1,4 +1,5 @@
-"""A job on Spark that tells how many slots there are, so that it can be judged how long an elastic job waited for them.
+"""A job on Spark that reports how many slots there are, so that it can be judged how long an elastic job waited for
+them.
 
 Slots are counted whenever the coordinator asks for them, and five times a second besides. What is counted is the
 cluster, not what the job makes of it. All of this is on the coordinator's event loop: nothing changes between a look of
@@ -17,7 +18,7 @@ _POLL_MS = 200.0
 
 
 class SlotReportingRunner(RepeatingRunner):
-    """Runs one job once, as its base does; of a job that is not elastic it tells no slots."""
+    """Runs one job once, as its base does; of a job that is not elastic it reports no slots."""
 
     def __init__(self, *arguments: Any, report_slots: Callable[[int, float], None], **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -31,7 +32,7 @@ class SlotReportingRunner(RepeatingRunner):
             self._loop.post(self._poll)
 
     def slots(self) -> int:
-        """Deployer: ask Spark, and tell what it says."""
+        """Deployer: ask Spark, and report what it says."""
         at_ms = self.now_ms()
         found = super().slots()
         self._report(found, at_ms)

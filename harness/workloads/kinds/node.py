@@ -1,4 +1,4 @@
-"""``node``: keeps the least label that each node heard of, and its neighbours; see ``connected_components``."""
+"""``node``: keeps the least label that each node received, and its neighbours; see ``connected_components``."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ def told_twice(view: SnapshotView) -> SnapshotView:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda view: with_rows(view, lambda rows: ()), "the least that it was told"),
+        (lambda view: with_rows(view, lambda rows: ()), "the least that it received"),
         (lambda view: with_rows(view, lambda rows: rows * 2), "was never sent"),
         (lambda view: with_entries(view, LABEL, lambda entry: ["ZZ:ZZZ"]), "no edge before the cut"),
         (lambda view: with_entries(view, NEIGHBOURS, lambda entry: entry[1:]), "in its state or under way"),
