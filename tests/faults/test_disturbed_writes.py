@@ -29,12 +29,12 @@ def test_disturbed_writes_are_proved_by_one_that_was() -> None:
 @pytest.mark.parametrize(
     ("writes", "outcome", "told"),
     [
-        (FakeWrites("the writes", gone=True), "not_fired", "nobody could write"),
+        (FakeWrites("the writes", gone=True), "not_fired", "no process could write"),
         (FakeWrites("the writes", stubborn=True), "not_fired", "no write was disturbed"),
         (None, "skipped", "writes of checkpoint files"),
     ],
 )
-def test_writes_that_nobody_made_did_not_fire(writes: FakeWrites | None, outcome: str, told: str) -> None:
+def test_writes_that_were_not_made_did_not_fire(writes: FakeWrites | None, outcome: str, told: str) -> None:
     targets = OneWriter(writes) if writes is not None else FakeTargets(missing=("writes",))
     found = DisturbWrites(WriteFault.FULL, 2).inject(targets, lambda seconds: None)
     assert found.outcome == outcome and told in found.reason

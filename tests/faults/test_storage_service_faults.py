@@ -71,7 +71,7 @@ def test_what_no_upload_and_no_request_met_did_not_fire_and_is_undone() -> None:
     found = KillObjectStore(20).inject(OneStore(store), lambda seconds: None)
     assert found.outcome == "not_fired" and "still alive" in found.reason and store.started == 1
     found = ThrottleObjectStore(20).inject(OneStore(store), lambda seconds: None)
-    assert found.outcome == "not_fired" and "nothing was refused" in found.reason and not store.throttles
+    assert found.outcome == "not_fired" and "none was refused" in found.reason and not store.throttles
     found = KillObjectStore(20).inject(OneStore(FakeStore("the store", gone=True)))
     assert found.outcome == "not_fired" and "no server" in found.reason
 

@@ -152,7 +152,7 @@ def told_twice(view: SnapshotView) -> SnapshotView:
             lambda view: msgspec.structs.replace(view, positions=dict.fromkeys(view.positions, 0)),
             "in its state or under way",
         ),
-        (told_late, "but told"),
+        (told_late, "but sent"),
         (told_twice, "2 times up to the cut"),
     ],
 )

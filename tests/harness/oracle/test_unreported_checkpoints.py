@@ -23,7 +23,7 @@ UNTOLD = [  # the plan, how parallel the keyed vertex was, and is in the job tha
 ]
 
 
-def an_untold_restore(history: History) -> tuple[int, int]:
+def an_unreported_restore(history: History) -> tuple[int, int]:
     """Return an attempt, and the checkpoint that it restored though no coordinator had told that it was complete."""
     told_at = {line.operation.checkpoint: line.index for line in history.of(ops.CheckpointCompleted)}
     (found,) = (
@@ -44,7 +44,7 @@ def test_a_checkpoint_is_opened_as_parallel_as_it_was_taken(
     result = execute(plan, ReferenceSimulated(), tmp_path)
     assert result.history is not None
     assert result.record.verdict is Verdict.VALID, result.record.findings
-    attempt, checkpoint = an_untold_restore(result.history)
+    attempt, checkpoint = an_unreported_restore(result.history)
     jobs = jobs_of_trial(plan, result.history)
     (view,) = (one for one in result.history.checkpoints if one.checkpoint == checkpoint)
     assert view.attempt is not None
@@ -54,11 +54,11 @@ def test_a_checkpoint_is_opened_as_parallel_as_it_was_taken(
 
 
 @pytest.mark.parametrize("name", [name for name, _, _ in UNTOLD])
-def test_what_is_wrong_in_a_checkpoint_that_nobody_told_of_is_found(name: str, tmp_path: Path) -> None:
+def test_what_is_wrong_in_a_checkpoint_that_was_not_reported_is_found(name: str, tmp_path: Path) -> None:
     plan = msgspec.structs.replace(read_plan(PLANS / f"{name}.json"), mutant="BE-01")
     result = execute(plan, ReferenceSimulated(), tmp_path)
     assert result.history is not None
-    _, checkpoint = an_untold_restore(result.history)
+    _, checkpoint = an_unreported_restore(result.history)
     (finding,) = (one for one in result.record.findings if one.checker == SnapshotFormula.name)
     assert finding.verdict is Verdict.INVALID
     wrong = [one for one in finding.examples if one.startswith(f"checkpoint {checkpoint}: ")]
