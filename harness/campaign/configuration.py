@@ -109,7 +109,8 @@ class ClusterSection(Bounded, frozen=True, forbid_unknown_fields=True):
     master_port: Annotated[int, msgspec.Meta(ge=1, le=65_535)] | None = None
     """None: any free port."""
     base_image: str = ""
-    """For hosts as containers: the image on which theirs is built; empty: none, they use this machine's system."""
+    """For hosts as containers: the image on which the hosts' image is built. Empty: none; they use this machine's
+    system."""
     host_memory_mb: Annotated[int, msgspec.Meta(ge=1, le=1_048_576)] | None = None
     """For hosts as containers: the memory limit of each; None leaves room for Python beside the executor."""
 
@@ -136,13 +137,12 @@ class CampaignConfiguration(Bounded, frozen=True, forbid_unknown_fields=True):
     timeout: str | None = None
     """Limit of one trial's wall time, such as ``2m``."""
     controls: Annotated[int, msgspec.Meta(ge=0, le=1_000)] | None = None
-    """Trials that run again with recovery broken on purpose; None: some (``campaign.controls``), 0: none."""
+    """Trials that run again with recovery broken on purpose; None: as many as ``controls_by_default`` says; 0: none."""
     fail_fast: bool = False
     """Whether the first INVALID trial ends the campaign."""
     only: tuple[str, ...] = ()
-    """Clauses for which trials are judged, by their checkers and by that of CAM-3; then there are no controls unless
-    they are asked for. Empty: all.
-    """
+    """Clauses for which trials are judged; the checker of CAM-3 judges, too. With such clauses there are no controls
+    unless ``controls`` asks for them. Empty: all."""
     mix: MixSection | None = None
     """The weighted choices from which drawn trials are mixed."""
     faults: FaultsSection | None = None
@@ -157,7 +157,7 @@ class CampaignConfiguration(Bounded, frozen=True, forbid_unknown_fields=True):
     on_unreadable: Literal["", "fail", "older"] = ""
     """What to do if no copy of the latest checkpoint can be read: ``fail``, or restore an ``older`` one (REC-4).
 
-    Empty: listed trials fail, and drawn ones do either.
+    Empty: listed trials fail; of the drawn ones, some fail and some restore an older one.
     """
     savepoints: tuple[SavepointPlan, ...] | None = None
     """Savepoints that every trial asks for (COO-5). None: listed trials ask for none, drawn ones as profiles say."""
@@ -299,7 +299,7 @@ def _check_settings(settings: dict[str, Any], source: str, path: str) -> None:
 
 
 def stored_configuration(value: object, source: str) -> CampaignConfiguration:
-    """Turn the configuration that a record keeps, every value spelled out, back into one; raises UsageProblem."""
+    """Return the configuration that a record holds with every value filled in; raises UsageProblem."""
     configuration = convert(value, CampaignConfiguration, source, "configuration")
     check_values(configuration, source)
     return configuration

@@ -34,7 +34,7 @@ def import_system(configuration: CampaignConfiguration, source: str) -> None:
 
 
 def check_configuration(configuration: CampaignConfiguration, system: SystemUnderTest, source: str) -> None:
-    """Raise UsageProblem for the first thing that the system cannot do as asked; nothing is started or written.
+    """Raise UsageProblem for the first part of a campaign that the system cannot run; nothing is started or written.
 
     This includes a listed trial that names a subtask that does not exist, and a fault that is to be drawn but that the
     system cannot suffer.
@@ -70,7 +70,7 @@ def check_configuration(configuration: CampaignConfiguration, system: SystemUnde
 
 
 def _variants(configuration: CampaignConfiguration, system: SystemUnderTest) -> Iterator[FilledPlan]:
-    """Yield plans that together have every checker that the campaign's trials can have."""
+    """Yield plans; together they are judged by every checker that can judge a trial of the campaign."""
     plans = [configuration.aimed_plan(trial, 0) for trial in configuration.trial]
     if configuration.draws:
         workloads = (configuration.mix.workload if configuration.mix is not None else ()) or (

@@ -1,4 +1,4 @@
-"""What it means that two trials fail in the same way, and shrinking a failure to that meaning."""
+"""Says when two trials fail in the same way, and shrinks a plan as long as it fails in that way."""
 
 from __future__ import annotations
 

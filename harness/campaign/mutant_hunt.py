@@ -59,7 +59,7 @@ class PlantedBug(Protocol):
 
 
 class SeenBy(msgspec.Struct, frozen=True):
-    """A checker that said INVALID in trials that do not count, because it does not speak for the bug's clause."""
+    """A checker that reported INVALID in trials that do not count, because it does not speak for the bug's clause."""
 
     checker: str
     clauses: tuple[str, ...]

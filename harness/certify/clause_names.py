@@ -35,7 +35,9 @@ _HELD = (steps.Crowd, steps.Steady, steps.Resources)
 
 
 def of_step(step: steps.AnyStep | None) -> str:
-    """Return the clause that is broken if this step raises something it must not; None: opening or closing stores."""
+    """Return the clause that is broken if this step raises something it must not; ``step`` is None while stores are
+    opened or closed.
+    """
     if isinstance(step, _SNAPSHOTS):
         return WHOLE
     if isinstance(step, steps.Race):

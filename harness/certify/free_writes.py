@@ -1,4 +1,5 @@
-"""The writes during a snapshot and the entries of large states; certifier and candidate's process compute the same."""
+"""Computes the writes during a snapshot and the entries of large states, for certifier and candidate's process
+alike."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What a candidate still holds: after failed snapshots, after many that succeeded, and after close.
 
-Memory and descriptors vary by themselves, because of allocators, caches and compactions. So what counts is
-how much more the process holds at the *least* at the end than it did at the *most* at the beginning.
+Memory and descriptors vary by themselves, because of allocators, caches and compactions. So growth is the *least* that
+the process holds towards the end minus the *most* that it held at the beginning.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from barrier_tck.harness.certify.free_writes import entry_value
 from barrier_tck.harness.certify.pool import CandidateRaised
 from barrier_tck.harness.certify.store_models import NAMES, Violation
 
-_WARMING_ROUNDS = 3
+_WARM_UP_ROUNDS = 3
 """Rounds that are not counted, because allocators first grow to their working size."""
 _RESTORED_STORE = CHECKED_STORE + 1
 """Number of a store that is restored while the checked one is open."""
@@ -46,10 +46,10 @@ def _held_over_rounds(
     """Take snapshots of a separate store that stays open all the time."""
     session.call(wire.OpenRequest(CHECKED_STORE, *_GROUPS, 0, session.attempt + 1))
     samples = []
-    for number in range(_WARMING_ROUNDS + step.rounds):
+    for number in range(_WARM_UP_ROUNDS + step.rounds):
         _overwrite(session, step, number)
         take(session, step.checkpoint + number)
-        if number >= _WARMING_ROUNDS:
+        if number >= _WARM_UP_ROUNDS:
             samples.append(session.resources(settle=False))
     session.call(wire.DiscardRequest(CHECKED_STORE, step.checkpoint + number))
     session.call(wire.CloseRequest(CHECKED_STORE))
@@ -71,7 +71,7 @@ def _failed_snapshot(session: CandidateCalls, checkpoint: int) -> None:
 
 
 def _whole_snapshot(session: CandidateCalls, checkpoint: int) -> None:
-    """Take a snapshot and delete the previous one, as a runtime does that retains one."""
+    """Take a snapshot and delete the previous one, like a runtime that retains one checkpoint."""
     session.call(wire.SnapshotRequest(CHECKED_STORE, checkpoint))
     session.run(wire.RunRequest(CHECKED_STORE, checkpoint))
     session.call(wire.NotifyRequest(CHECKED_STORE, checkpoint, "confirm"))
@@ -112,7 +112,7 @@ _COUNTED: tuple[tuple[str, Callable[[wire.Held], int]], ...] = (
 def after_close(session: CandidateCalls, rounds: int, groups: tuple[int, int], checkpoint: int) -> int:
     """Open, use and close stores; raise Violation if anything is left. Returns the next free checkpoint.
 
-    Compare what the process holds. A first round is not counted, because libraries open some things once for ever.
+    A first round is not counted, because libraries keep some things open after their first use.
     """
     for number in range(rounds + 1):
         _life(session, groups, checkpoint)

@@ -1,6 +1,6 @@
 """The properties that a checkpoint storage must have, by level: each with its clauses.
 
-What is done to find a breach runs in the candidate's process (``certify.candidate.storage_checks``).
+The checks that look for a breach run in the candidate's process (``certify.candidate.storage_checks``).
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ NAMES = ("totals", "a/b c", "größe")
 
 
 class Violation(AssertionError):
-    """The candidate did something forbidden; ``fatal`` means that its process is lost, ``hung`` by a time limit."""
+    """The candidate did something forbidden. ``fatal``: its process is lost; ``hung``: it exceeded a time limit."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class StoreModel:
         self.writes.append((place, value))
 
     def start_with(self, entries: Entries, restored: int = 0) -> None:
-        """Start a new life with these entries, those of an own checkpoint or not."""
+        """Start a new life with these entries; ``restored`` is this store's checkpoint that they are of, 0 for none."""
         self.entries = dict(entries)
         self.restored = restored
         self.writes = []
@@ -83,7 +83,7 @@ class StoreModel:
         return sorted(number for number, one in self.snapshots.items() if one.phase == "completed")
 
     def reusable(self, attempt: int) -> list[int]:
-        """Return the checkpoints of which a snapshot of a life may use files, in ascending order."""
+        """Return the checkpoints whose files a snapshot in this life may reuse, in ascending order."""
         confirmed = [n for n, one in self.snapshots.items() if one.confirmed and one.attempt == attempt]
         own = [self.restored] if self.restored else []
         return sorted(number for number in (*own, *confirmed) if self.snapshots[number].phase == "completed")

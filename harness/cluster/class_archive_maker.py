@@ -41,7 +41,7 @@ def _same(batches: Iterator[Any]) -> Iterator[Any]:
 
 
 def _run_queries(spark: SparkSession, directory: str) -> None:
-    """Run a small stateful query on a stream, and read what it wrote, its state, and the same as a batch."""
+    """Run a small stateful query on a stream, read its output and its state, and run the same query as a batch."""
     source, output, checkpoint = (f"{directory}/{name}" for name in ("input", "output", "checkpoint"))
     spark.range(4).selectExpr("id", "CAST(id % 2 AS STRING) AS key").write.parquet(source)
     rows = spark.read.parquet(source)

@@ -149,7 +149,7 @@ class CheckpointPlan(Bounded, frozen=True, forbid_unknown_fields=True):
     protocol: CheckpointProtocol = "barriers"
     initiators: tuple[tuple[str, ...], ...] = ()
     """Chandy-Lamport: the subtasks that initiate each snapshot, in turn; beside them the sources that no channel leads
-    to, which nobody else could tell. Empty: all sources."""
+    to, which no other subtask could do. Empty: all sources."""
 
     @property
     def overtakes(self) -> bool:
@@ -272,7 +272,7 @@ class TrialPlan(Bounded, frozen=True, forbid_unknown_fields=True):
     mutant: str | None = None
     """Id of a planted bug (``barrier_tck.harness.reference.bugs``); None: the product as it is."""
     patch: str | None = None
-    """A bug of somebody's own: a unified diff against the reference runtime, or the text of a planted bug's file. It is
+    """A user's own bug: a unified diff against the reference runtime, or the text of a planted bug's file. It is
     code, so it runs only if the command line names it, too, and in a process of its own."""
     note: str = ""
     """A sentence about the plan's history: what it once showed."""

@@ -1,8 +1,8 @@
-"""A model of HDFS on the world's disk, behind the client and the storage that the product has for it (STA-2).
+"""A model of HDFS on the world's disk, behind the product's own client and storage for it (STA-2).
 
 Two name nodes share the names: one is active, the other one stands by and takes over when the first one dies, at once
 or not at all. Two data nodes keep the contents, and each block is on one of them only. So a node that dies takes away
-what nobody else has, and a client must ask again, elsewhere, and find out what became of a request without an answer:
+what no other node has, and a client must ask again, elsewhere, and find out what became of a request without an answer:
 
 - A data node that dies in the middle of a file leaves the file as long as it had got it, and it is never closed. It
   dies with its machine: what it had not synced is lost, even if its write was acknowledged.
@@ -71,7 +71,7 @@ class _Block:
 
 
 class HdfsService(StorageService):
-    """The nodes, and what is wrong with them. Judges make one of their own on the same disk, which is in order."""
+    """The nodes and their faults. Judges make a service of their own on the same disk, without faults."""
 
     def __init__(self, files: FileSystem, choices: random.Random) -> None:
         super().__init__("HDFS", files, choices)
@@ -82,7 +82,7 @@ class HdfsService(StorageService):
         self._created = 0
         self._names = 0
         self._directories: dict[str, None] = {"": None}
-        """Those that were made; where a file is, there is a directory too."""
+        """Directories that were made; one that holds a file exists, too."""
         self._blocks: dict[str, _Block] = {}
 
     def answer(self, host: str, path: str, query: Query, body: Iterable[bytes]) -> Answer:
@@ -150,7 +150,7 @@ class HdfsService(StorageService):
         raise requests.ConnectionError(f"{node.name} has died")
 
     def _sent_to(self, path: str, query: Query) -> Server:
-        """Return the data node that a client is sent to; whether it is alive the name node learns much later."""
+        """Return the data node that a client is sent to. It may be dead: a name node learns of that much later."""
         excluded = query.get("excludedatanodes", "").split(",")
         if query["op"] == "OPEN":
             self._require_file(path)

@@ -1,9 +1,9 @@
 """A model of an object store on the world's disk, so that campaigns try checkpoint storage without renames (STA-2).
 
-It behaves as badly as an object store may. What is put on a condition is never listed, as if listings were late for
-ever; so nothing that a job finds may depend on them. Files above a few bytes are uploaded in parts, and a process that
-dies leaves those. What strikes the disk strikes the store: writes that fail or are slow, reads that fail, lost hosts.
-The store itself is durable: an object that it has acknowledged survives any host.
+It behaves as badly as an object store may. An object that is put on a condition is never listed, as if listings stayed
+late for ever; so no result of a job may depend on listings. Files above a few bytes are uploaded in parts, and a
+process that dies leaves its parts behind. What strikes the disk strikes the store: writes that fail or are slow, reads
+that fail, lost hosts. The store itself is durable: an object that it has acknowledged survives any host.
 """
 
 from __future__ import annotations

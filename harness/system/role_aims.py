@@ -23,7 +23,7 @@ class NoSuchRole(UsageProblem):
 
 
 def by_role(role: Role, place: int = 0) -> str:
-    """Return the name by which a plan means one of the subtasks with a role; ``place`` counts from 0, the first one."""
+    """Return the name with which a plan aims at a subtask by its role; ``place`` counts those with that role from 0."""
     return f"{BY_ROLE}{role.value}" + (f":{place}" if place else "")
 
 

@@ -1,12 +1,12 @@
 """How near a subtask is to its end: which inputs have ended, and whether all that it did is committed (BAR-6).
 
 Theory of operation. An input *ends* when its last record was read, and barriers still pass. When all inputs have ended,
-the subtask stays until it is *covered*: until a checkpoint is complete whose snapshot here was taken after the end, so
-that all that the subtask did is committed. A channel is *closed* when its sender has finished. A subtask that is
-covered, and of which all channels are closed, finishes too. So subtasks finish one after the other, sources first.
+the subtask stays until it is *covered*: until a checkpoint is complete for which it took its snapshot after the end:
+then all that it did is committed. A channel is *closed* when its sender has finished. A subtask that is covered, and of
+which all channels are closed, finishes too. So subtasks finish one after the other, sources first.
 
-What had finished in the checkpoint that is restored is covered from the beginning: it does nothing again, and only
-passes the end on. Members of a loop stay until the job is over, since round a loop no channel is closed first.
+A subtask that had finished in the restored checkpoint is covered from the beginning: it processes nothing, and only
+passes the end of input on. Members of a loop stay until the job is over, since round a loop no channel is closed first.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from barrier_tck.reference_impl.ids import CheckpointId
 
 
 class Ending:
-    """What of its end a subtask has reached."""
+    """How near a subtask is to its end."""
 
     def __init__(
         self, channels: int, own_input: bool, feedback: Collection[int] | None, finished_before: bool
     ) -> None:
         """Take the number of channels, and whether there is an input of the subtask's own beside them.
 
-        ``feedback``: the channels of a member of a loop that close the loop; None if it is none.
+        ``feedback``: the feedback channels of a subtask in a loop; None if it is in no loop.
         """
         self.open_inputs = [True] * max(channels + own_input, 1)
         """The inputs of which records may still come."""
@@ -36,8 +36,8 @@ class Ending:
         self.covered = finished_before
         """Whether a complete checkpoint has all that the subtask did."""
         self.closed_reported = False
-        """Whether it was reported to the coordinator that no barrier reaches the subtask any more, and so has to
-        trigger it."""
+        """Whether it was reported to the coordinator that no barrier reaches the subtask any more, so that the
+        coordinator triggers it."""
         self._first_after_end: CheckpointId | None = None
 
     @property
@@ -46,9 +46,10 @@ class Ending:
         return not any(self.open_inputs)
 
     def take_closed_report(self, announced: Callable[[int], bool] | None) -> bool:
-        """Tell, once, that no barrier begins a checkpoint here any more.
+        """Return True once: when no barrier can begin a checkpoint here any more.
 
-        ``announced`` tells of a channel whether its end has arrived ahead of being read, where that counts.
+        ``announced`` says whether the end of a channel has arrived, even if it was not read yet; None where only what
+        was read counts.
         """
         missing = [n for n, is_open in enumerate(self.open_channels) if is_open]
         if announced is not None:

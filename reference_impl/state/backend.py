@@ -44,20 +44,21 @@ class StateCapability(Enum):
     ORDERED_SCAN = "ordered-scan"
     """``scan`` gives the entries in ascending order of their keys' bytes."""
     LOCAL_FILES = "local-files"
-    """The store keeps files in the scope's working directory, and nowhere else; it gets one only with this."""
+    """The store keeps files in the scope's working directory, and nowhere else. Only a backend that declares this gets
+    one."""
     DETERMINISTIC_FILES = "deterministic-files"
     """The same calls in the same order write files with the same bytes."""
     INCREMENTAL_SNAPSHOTS = "incremental-snapshots"
-    """With a ``SharingStateWriter``, a snapshot writes what has changed since the newest confirmed one that may be
-    reused, and refers to the files of that one for the rest. It refers to no file of an unconfirmed snapshot."""
+    """With a ``SharingStateWriter``, a snapshot writes what has changed since the newest confirmed snapshot that may be
+    reused, and refers to that snapshot's files for the rest. It refers to no file of an unconfirmed snapshot."""
 
     @property
     def sentence(self) -> str:
         """Return the claim in one sentence."""
-        return _PROMISES[self]
+        return _CLAIMS[self]
 
 
-_PROMISES = {
+_CLAIMS = {
     StateCapability.ASYNCHRONOUS_SNAPSHOTS: "Serialising and writing happen after the synchronous part.",
     StateCapability.CONCURRENT_SNAPSHOTS: "Several snapshots may be unfinished at once and finish in any order.",
     StateCapability.ORDERED_SCAN: "Scans give entries in ascending order of their keys' bytes.",
@@ -90,8 +91,8 @@ class StateScope:
     """Whether snapshots will be asked for as increments (SNP-5): only then a store has to note what changes."""
     restored: CheckpointId | None = None
     """The checkpoint that the restored handles are of: it counts as confirmed, and a store with the same key groups
-    wrote them. None: no snapshot may refer to them. There are none, or they are a savepoint's and so the user's, or
-    stores with other key groups wrote them (RSC-2)."""
+    wrote them. None if no snapshot may refer to them: nothing was restored, or they belong to a savepoint, which is the
+    user's, or stores with other key groups wrote them (RSC-2)."""
 
 
 class StateWriter(Protocol):

@@ -14,10 +14,11 @@ within it.
 
 **Files of a snapshot**, version 1: an index and RocksDB's own files, as they are. The index is the first handle,
 though the last file written, and is b"rockssnp" and a MessagePack array: version, then an array of
-[file name, path in checkpoint storage] in the order of the handles that follow. No state, no files.
+[file name, path in checkpoint storage] in the order of the handles that follow. A snapshot without state has no files.
 
-With incremental checkpoints, table files are shared (SNP-5). RocksDB never changes one and uses no number twice, so a
-table file that a confirmed snapshot of this store has under its name is the same file, and is not uploaded again.
+With incremental checkpoints, table files are shared (SNP-5). RocksDB never changes a table file, and uses no number
+twice. So a table file whose name occurs in a confirmed snapshot of this store is the same file, and is not uploaded
+again.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ _CHECKPOINTS = "checkpoints"
 
 
 class RocksDBStateBackend:
-    """Opens stores in RocksDB. A value: it is shipped to subtasks."""
+    """Opens stores in RocksDB. It is a value, which is sent to subtasks."""
 
     def __init__(self, local_checkpoints: str | None = None) -> None:
         """Take where local checkpoints are made; None: in the working directory, which is nearly always right."""
@@ -215,7 +216,7 @@ class RocksDBStateStore:
         self._cancel([future for number, future in list(self._outstanding.values()) if number == checkpoint])
 
     def close(self) -> None:
-        """Cancel what runs, end what iterates, and close the database: its lock, its files, its threads."""
+        """Cancel running uploads, end open scans, and close the database with its lock, files and threads."""
         self._cancel([future for _, future in list(self._outstanding.values())])
         database, self._database = self._database, None
         if database is None:
@@ -314,7 +315,7 @@ class _Upload:
     def _upload(
         self, file: Path, sharing: SharingStateWriter | None, linking: LinkingStateWriter | None
     ) -> StateHandle:
-        """Store one file; the writer is given again as what else it is."""
+        """Store one file. ``sharing`` and ``linking`` are the writer, if it can share or link files."""
         if sharing is not None and file.name.endswith(TABLE):
             known = self._reusable.get(file.name)
             if known is not None:

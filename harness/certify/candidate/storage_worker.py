@@ -22,12 +22,12 @@ from barrier_tck.reference_impl.storage.checkpoint_storage import CheckpointStor
 
 
 def _loaded(target: str, location: str) -> Loaded | Refused:
-    """Make the storage once; say what it is, or why it is none."""
+    """Make the storage once; return what it is, or why it cannot be certified."""
     try:
         storage = made_by(target)(f"{location}/first", "job")
     except UsageProblem as error:
         return Refused(str(error))
-    except Exception as error:  # noqa: BLE001 - whatever a candidate raises is its own mistake, and is told
+    except Exception as error:  # noqa: BLE001 - whatever a candidate raises is its own mistake, and is reported
         return Refused(f"the checkpoint storage {shown(target)} cannot be made: {what_happened(error)}")
     wanted = [*vars(CheckpointStorage), *CheckpointStorage.__annotations__]
     missing = [name for name in wanted if not name.startswith("_") and not hasattr(storage, name)]
@@ -47,7 +47,7 @@ def _checked(name: str, target: str, location: str) -> ShownLine:
         CHECKS[name](bench)
     except Broken as error:
         broken, reason = error.clause, str(error)
-    except Exception as error:  # noqa: BLE001 - whatever a candidate raises is its own mistake, and is told
+    except Exception as error:  # noqa: BLE001 - whatever a candidate raises is its own mistake, and is reported
         traceback.print_exc()
         reason = f"it raised {what_happened(error)}"
     return ShownLine(name, not reason, reason, broken, bench.shown, bench.processes)

@@ -93,13 +93,13 @@ class StoreSession:
     def abandon(self) -> None:
         """Unload what can be unloaded, after a violation."""
         for number in sorted(self._open):
-            with contextlib.suppress(Raised, Died):  # the violation was told already
+            with contextlib.suppress(Raised, Died):  # the violation was reported already
                 self._unload(number)
         self._open.clear()
 
     @contextlib.contextmanager
     def _violations(self) -> Iterator[None]:
-        """What is raised where nothing may be raised is a violation."""
+        """Turn an error, where none may be raised, into a Violation."""
         try:
             yield
         except Raised as error:
@@ -108,7 +108,7 @@ class StoreSession:
             raise Violation(str(error), self._suspect(), fatal=True, hung=error.hung) from error
 
     def _suspect(self) -> str:
-        """Return the promise that is broken if a version is wrong and nothing says why."""
+        """Return the promise that counts as broken if a version is wrong: that about the faults that struck before."""
         if self._killed:
             return promises.KILLS
         if self._writes is not None and self._writes.struck():

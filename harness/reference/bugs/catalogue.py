@@ -1,6 +1,6 @@
 """The planted bugs by id, each read from its file beside this module.
 
-A plan names its bug (``mutant``), so that a saved plan replays with it; a plan of somebody's own bug carries the patch
+A plan names its bug (``mutant``), so that a saved plan replays with it; a plan of a user's own bug carries the patch
 itself (``patch``), and runs in a process with a copy of the product that has it. The product must pass the same plans.
 """
 

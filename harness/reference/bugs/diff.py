@@ -21,7 +21,7 @@ _ONLY_CHANGED = f"files below {ROOT}/ can be changed, and none can be added, rem
 
 
 def is_diff(text: str) -> bool:
-    """Tell a unified diff from the file of a planted bug."""
+    """Return whether a text is a unified diff, not the file of a planted bug."""
     return any(line.startswith(_HEADERS) for line in text.splitlines())
 
 

@@ -2,7 +2,7 @@
 
 The file of a planted bug has *changes*: where (`operators/sinks.py::FileSink.commit`), the lines before, the lines
 after. The lines before must be there exactly once; a patch that fits nowhere, or in two places, is refused, because a
-bug that was not planted would be counted as missed. Anybody's unified diff is read by ``diff``.
+bug that was not planted would be counted as missed. Any unified diff is read by ``diff``.
 """
 
 from __future__ import annotations

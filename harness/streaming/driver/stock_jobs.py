@@ -1,6 +1,6 @@
 """More jobs that come with the project: one for each other kind of stateful query, and for each other kind of output.
 
-``harness.streaming.stock_job`` is the one that has a short name. Its sink is theirs, too.
+They write with the sink of ``harness.streaming.stock_job``, the job that has a short name.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Totals(StatefulProcessor):
         rows: Iterator[Row],
         timerValues: TimerValues,  # noqa: N803
     ) -> Iterator[Row]:
-        """Add rows, and tell the total."""
+        """Add rows, and emit the total."""
         count, total = self._total.get() or (0, 0)
         for row in rows:
             count, total = count + 1, total + row["value"]
@@ -86,7 +86,7 @@ def processed(rows: DataFrame) -> DataFrame:
 
 
 def start_files(spark: SparkSession, place: QueryPlace) -> StreamingQuery:
-    """Start a query as somebody does who has no function for a sink."""
+    """Start a query that writes files by itself, without a function as its sink."""
     stream = spark.readStream.schema(spark.read.parquet(place.input).schema).option("maxFilesPerTrigger", 1)
     writer = distinct(stream.parquet(place.input)).writeStream.format("parquet").option("path", place.output)
     return writer.option("checkpointLocation", place.checkpoint).trigger(availableNow=True).start()
