@@ -76,9 +76,11 @@ PROFILE = Profile(
     "cannot be read for a while, or the next driver has fewer executors. Hosts that are containers are lost, "
     "disconnected, and run out of memory.",
     workload=WorkloadRanges(
-        batches=(2, 4),
+        # Every kind of query is to write in most micro-batches: one with a watermark writes nothing in the first, and
+        # one that keeps each key once needs keys that are new.
+        batches=(3, 4),
         batch_records=(2, 12),
-        keys=(1, 5),
+        keys=(4, 40),
         start_offset=(0, 0),
         records_per_second=(None,),
     ),
@@ -165,7 +167,8 @@ class StructuredStreaming:
             kinds = tuple(kind for kind in kinds if "worker" not in kind[0])
         workload = replace(PROFILE.workload, names=named)
         if self._files:
-            batches = min(2, len(self._files)), min(4, len(self._files))
+            # Their timestamps are what they are: a window may end in every second file only.
+            batches = min(4, len(self._files)), min(8, len(self._files))
             workload = replace(workload, batches=batches, batch_records=(1, 1), keys=(1, 1))
         settings = PROFILE.settings + ((again,) if fewer else ())
         faults = replace(PROFILE.faults, kinds=kinds)
@@ -391,7 +394,7 @@ def _tables(plan: TrialPlan, number: int, held_back_s: float) -> list[pa.Table]:
         raise UsageProblem(f"the workload {workload.name!r} has {len(schemas)} inputs, and a query reads one")
     rows = [row for split in workload.splits(plan) for row in split.input]
     table = pa.Table.from_pylist(rows, schema=next(iter(schemas.values())))
-    step_s = max(1, math.ceil(held_back_s * number / max(1, len(rows))))
+    step_s = max(1, math.ceil(held_back_s * number / max(1, len(rows) - number)))
     times = [_FIRST_AT + timedelta(seconds=step_s * index) for index in range(len(rows))]
     table = table.append_column("at", pa.array(times, type=pa.timestamp("us", tz="UTC")))
     cuts = [len(rows) * part // number for part in range(number + 1)]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as sf
@@ -148,17 +149,20 @@ def _held_back_s(
 ) -> float:
     """Return how far event time must go on, after a row was read, until each row of the output it is part of is due.
 
-    The input has rows of each second, so what ends last tells how long windows are, if they are longer than the input.
+    Besides the delay of the watermark that is how long a window is. The input has rows of each second, so it shows in
+    the distance of the ends, or if there is one end only, in how far that is from the first row.
     """
     given = input_in_order(spark, place.input)
     if job.final_by is None or plan is None or _AT not in given.columns:
         return 0.0
-    last = given.agg(sf.max(_AT)).collect()[0][0]
-    ends = rows.agg(sf.max(sf.col(job.final_by))).collect()[0][0]
-    if not isinstance(last, datetime) or not isinstance(ends, datetime):
+    first, last = given.agg(sf.min(_AT), sf.max(_AT)).collect()[0]
+    ends = [row[0] for row in rows.select(sf.col(job.final_by)).distinct().collect() if row[0] is not None]
+    if not ends or not all(isinstance(moment, datetime) for moment in (first, last, *ends)):
         return 0.0
-    ahead = (ends.replace(tzinfo=UTC) - last.replace(tzinfo=UTC)).total_seconds()
-    return (plan.watermark_delay_s() or 0.0) + max(0.0, ahead)
+    ends.sort()
+    lengths = [later - sooner for sooner, later in itertools.pairwise(ends)] or [ends[0] - first]
+    held_back = max(*lengths, ends[-1] - last)
+    return (plan.watermark_delay_s() or 0.0) + max(0.0, held_back.total_seconds())
 
 
 def _only(rows: DataFrame, name: str) -> DataFrame:
