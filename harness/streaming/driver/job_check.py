@@ -162,7 +162,8 @@ def _held_back_s(
     ends.sort()
     lengths = [later - sooner for sooner, later in itertools.pairwise(ends)] or [ends[0] - first]
     held_back = max(*lengths, ends[-1] - last)
-    return (plan.watermark_delay_s() or 0.0) + max(0.0, held_back.total_seconds())
+    seconds: float = held_back.total_seconds()
+    return (plan.watermark_delay_s() or 0.0) + max(0.0, seconds)
 
 
 def _only(rows: DataFrame, name: str) -> DataFrame:
