@@ -230,15 +230,15 @@ def test_a_barrier_is_forwarded_before_the_part_is_stored(trials: Trials) -> Non
         sinks, stateful = trial.job.in_role(Role.SINK), trial.job.in_role(Role.STATEFUL)
         asked_ms = trial.record.plan.checkpoints.async_ms_max
         for checkpoint in _completed(trial):
-            told = {
+            reported_ms = {
                 line.operation.subtask: line.time_ms
                 for line in trial.history.of(Acknowledged)
                 if line.operation.checkpoint == checkpoint.checkpoint
             }
-            if not told.keys() >= {*sinks, *stateful}:
+            if not reported_ms.keys() >= {*sinks, *stateful}:
                 continue  # some had finished before it
-            last = max(told[subtask] for subtask in stateful)
-            lead_ms = max(lead_ms, last - min(told[subtask] for subtask in sinks))
+            last = max(reported_ms[subtask] for subtask in stateful)
+            lead_ms = max(lead_ms, last - min(reported_ms[subtask] for subtask in sinks))
     happened(
         lead_ms > asked_ms / 4,
         f"a sink had the barrier long before a part was stored that takes up to {asked_ms:g} ms, not {lead_ms:g} ms",

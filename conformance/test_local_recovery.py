@@ -494,10 +494,10 @@ def test_if_no_copy_can_be_read_the_job_fails_where_configured_and_says_what_was
         )
         require(tried == newest, f"{newest}, the latest one, was tried, and not {tried}", trial)
         require(gave_up is Reason.CHECKPOINT_UNREADABLE, "the attempt ended because of it", trial)
-        said = trial.record.end_reason
+        end_reason = trial.record.end_reason
         require(
-            trial.subtask(VICTIM) in said and f"checkpoint {newest}" in said,
-            f"{said} says what was tried",
+            trial.subtask(VICTIM) in end_reason and f"checkpoint {newest}" in end_reason,
+            f"{end_reason} says what was tried",
             trial,
         )
         storage = trial.history.storage

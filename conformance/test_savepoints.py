@@ -202,19 +202,19 @@ def test_a_job_whose_sink_dies_before_it_commits_for_the_last_savepoint_commits_
         between = list(trial.history.of(AttemptStarted))[1].operation.attempt
         read = [line.operation for line in trial.history.of(InputRead) if line.operation.attempt == between]
         require(not read, f"it read nothing, and not {read}", trial)
-        told = {
+        committed = {
             line.operation.subtask
             for line in trial.history.of(Committed)
             if line.operation.checkpoint == stopped
         }
-        happened(told, "sinks committed for the savepoint", trial)
+        happened(committed, "sinks committed for the savepoint", trial)
 
 
 @pytest.mark.clause("COO-5", "COO-2")
 @pytest.mark.needs(Capability.WORKER_KILL, Capability.ATTEMPTS)
-@pytest.mark.parametrize("who", [SOURCE, STATEFUL])
-def test_if_the_savepoint_fails_the_job_goes_on(trials: Trials, who: str) -> None:
-    kill = kill_worker(who, After(ProtocolPoint.SNAPSHOT_TAKEN, who, nth=2))
+@pytest.mark.parametrize("killed", [SOURCE, STATEFUL])
+def test_if_the_savepoint_fails_the_job_goes_on(trials: Trials, killed: str) -> None:
+    kill = kill_worker(killed, After(ProtocolPoint.SNAPSHOT_TAKEN, killed, nth=2))
     for trial in trials.all_valid(_plan(STOP, faults=(kill,), interval_ms=SELDOM_MS)):
         stops = [line.operation for line in trial.history.of(CheckpointTriggered) if line.operation.stops]
         aborted = [line.operation.checkpoint for line in trial.history.of(CheckpointAborted)]

@@ -51,7 +51,15 @@ def as_markdown() -> str:
             "",
             _contract(fault),
         ]
-    lines += ["", "## Protocol points", "", _POINTS.rstrip(), "", "| point | who stands there |", "|---|---|"]
+    lines += [
+        "",
+        "## Protocol points",
+        "",
+        _POINTS.rstrip(),
+        "",
+        "| point | which process stands there |",
+        "|---|---|",
+    ]
     lines += [f"| `{point.value}` | {_whose(point)} |" for point in ProtocolPoint]
     return "\n".join(lines) + "\n"
 

@@ -98,7 +98,7 @@ class Forgery(StrEnum):
 
     UNTRIGGERED = "untriggered"
     """Its checkpoint was never triggered."""
-    NOBODY = "nobody"
+    UNKNOWN_SUBTASK = "nobody"
     """Its subtask does not exist."""
     OTHER_ATTEMPT = "other_attempt"
     """Its attempt is not the one that runs."""
@@ -111,7 +111,7 @@ class Forgery(StrEnum):
 
 _FORGED = {
     Forgery.UNTRIGGERED: "of {} for a checkpoint that was never triggered",
-    Forgery.NOBODY: "of a subtask beside {} that does not exist",
+    Forgery.UNKNOWN_SUBTASK: "of a subtask beside {} that does not exist",
     Forgery.OTHER_ATTEMPT: "of {} in another attempt",
 }
 _PHRASES = {

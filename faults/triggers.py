@@ -24,8 +24,8 @@ def describe(trigger: Trigger) -> str:
         case At(time_ms=time_ms):
             return f"at {time_ms} ms"
         case After(point=point, subtask=subtask, nth=nth):
-            whose = "" if subtask is None else f" of {subtask}"
-            return f"after {point.value}{whose}, {ordinal(nth)} time"
+            of_subtask = "" if subtask is None else f" of {subtask}"
+            return f"after {point.value}{of_subtask}, {ordinal(nth)} time"
 
 
 def matches(trigger: After, point: ProtocolPoint, subtask: str | None) -> bool:

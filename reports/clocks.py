@@ -14,7 +14,8 @@ from barrier_tck.harness.record.message_trace import Sent, Taken, TraceEvent, Wh
 
 
 def in_line(trace_events: Sequence[TraceEvent]) -> tuple[tuple[TraceEvent, ...], float]:
-    """Return passages of one attempt with the least possible shifts of clocks forwards, and the largest shift in ms."""
+    """Return the events of one attempt with the least possible shifts of clocks forwards, and the largest shift in
+    ms."""
     shifts = _shifts(_least_delays(trace_events))
     moved = tuple(
         msgspec.structs.replace(event, at_ms=event.at_ms + shifts[event.subtask])

@@ -1,7 +1,7 @@
 """The cut of one checkpoint: where each subtask's snapshot lies, and what crosses from one side to the other.
 
 A batch lies before the cut at its sender if it was sent before the sender's snapshot, and at its receiver if it was
-processed before the receiver's. Sides follow from counts that the processes noted at their snapshots, not from times,
+processed before the receiver's. Sides follow from counts that the processes logged at their snapshots, not from times,
 so clocks that disagree do not matter.
 """
 
@@ -151,44 +151,44 @@ class CheckpointCut:
             sum(getattr(channel, name) for channel in self.channels)
             for name in ("early", "lost", "kept", "kept_twice")
         )
-        said = []
+        sentences = []
         if early and self.mode == AT_LEAST_ONCE:
-            said.append(
+            sentences.append(
                 f"{plural(early, 'batch', 'batches')} came early: processed before the cut and sent after it. "
                 "At-least-once mode allows this; a restore processes them again."
             )
         elif early:
-            said.append(
+            sentences.append(
                 f"Not a consistent cut: {plural(early, 'batch', 'batches')} processed before it, but sent after it."
             )
         if lost:
-            said.append(
+            sentences.append(
                 f"{plural(lost, 'batch', 'batches')} in flight that the snapshot does not hold: a restore loses them."
             )
         if twice:
-            said.append(f"The snapshot holds {plural(twice, 'batch', 'batches')} too many as in flight.")
-        if not said:
+            sentences.append(f"The snapshot holds {plural(twice, 'batch', 'batches')} too many as in flight.")
+        if not sentences:
             flight = (
                 f"and the snapshot holds the {plural(kept, 'batch', 'batches')} in flight"
                 if kept
                 else "and none forwards: no channel holds anything"
             )
-            said.append(f"A consistent cut: no batch crosses it backwards, {flight}.")
+            sentences.append(f"A consistent cut: no batch crosses it backwards, {flight}.")
         for what, subtasks in (
             ("Finished before it", self.finished),
             ("Without a snapshot", self.without_snapshot),
         ):
             if subtasks:
-                said.append(f"{what}: {', '.join(subtasks[:5])}{', ...' if len(subtasks) > 5 else ''}.")
-        return " ".join(said)
+                sentences.append(f"{what}: {', '.join(subtasks[:5])}{', ...' if len(subtasks) > 5 else ''}.")
+        return " ".join(sentences)
 
 
 class NoCut(Exception):
-    """Nothing was noted of this checkpoint."""
+    """Nothing was logged of this checkpoint."""
 
 
 def cut_of(record: TrialRecord, trace_events: Iterable[TraceEvent], checkpoint: int) -> CheckpointCut:
-    """Return the cut of a checkpoint; raises NoCut if no subtask noted a snapshot for it."""
+    """Return the cut of a checkpoint; raises NoCut if no subtask logged a snapshot for it."""
     trace_events = tuple(trace_events)
     attempts = [
         event.attempt
@@ -226,7 +226,7 @@ def cut_of(record: TrialRecord, trace_events: Iterable[TraceEvent], checkpoint: 
 
 
 def checkpoints_traced(trace_events: Iterable[TraceEvent]) -> tuple[int, ...]:
-    """Return the checkpoints for which a subtask noted a snapshot, in order."""
+    """Return the checkpoints for which a subtask logged a snapshot, in order."""
     return tuple(sorted({event.checkpoint for event in trace_events if isinstance(event, CutTaken)}))
 
 
@@ -279,12 +279,12 @@ def _channel(
     batches = []
     for position in sorted({*left, *came}):
         out, into = left.get(position), came.get(position)
-        noted = out or into
-        assert noted is not None
+        logged = out or into
+        assert logged is not None
         batches.append(
             Batch(
                 position,
-                noted.records,
+                logged.records,
                 _side(position, sent_before, taken_before, held),
                 out.at_ms if out is not None else None,
                 into.at_ms if into is not None else None,
@@ -328,7 +328,7 @@ def _side(position: int, sent: int | None, taken: int | None, kept: tuple[int, i
 
 
 def _barriers(sent: Sequence[Sent], taken: Sequence[Taken], checkpoint: int) -> tuple[Barrier, ...]:
-    """Return the barriers of the checkpoint on a channel: usually one, of which both ends were noted.
+    """Return the barriers of the checkpoint on a channel: usually one, of which both ends were logged.
 
     A barrier that moves ahead in its output buffer was sent twice, and one that is announced and read was taken twice:
     the last note counts.
@@ -342,6 +342,6 @@ def _barriers(sent: Sequence[Sent], taken: Sequence[Taken], checkpoint: int) -> 
 
 
 def _ends(name: str) -> tuple[str, str]:
-    """Return the ends of a channel by its name, for a channel of which only one end noted anything."""
+    """Return the ends of a channel by its name, for a channel of which only one end logged anything."""
     sender, _, receiver = name.partition("->")
     return sender, receiver.partition("#")[0]

@@ -107,9 +107,9 @@ def require_cuts(run: ReportedRun, wanted: Sequence[Wanted]) -> None:
     require_kept(run, wanted)
     for request in wanted:
         trace_events = _trace_events(run, request.trial)
-        noted = checkpoints_traced(trace_events)
-        if request.checkpoint not in noted:
-            have = ", ".join(map(str, noted)) or "none"
+        logged = checkpoints_traced(trace_events)
+        if request.checkpoint not in logged:
+            have = ", ".join(map(str, logged)) or "none"
             raise UsageProblem(
                 f"--cut {request.trial}:{request.checkpoint}: no subtask took a snapshot for checkpoint "
                 f"{request.checkpoint}; checkpoints of trial {request.trial} with a cut: {have}"
@@ -117,7 +117,7 @@ def require_cuts(run: ReportedRun, wanted: Sequence[Wanted]) -> None:
 
 
 def cut_views(run: ReportedRun, wanted: Iterable[Wanted]) -> tuple[CutView, ...]:
-    """Return the pictures, invalid trials first; what was not noted is left out."""
+    """Return the pictures, invalid trials first; what was not logged is left out."""
     notes: dict[int, tuple[TraceEvent, ...]] = {}
     views = []
     for request in dict.fromkeys(wanted):

@@ -154,9 +154,9 @@ def _disagreements(run: ReportedRun) -> list[str]:
         ("invalid trials", campaign.invalid, run.count(Verdict.INVALID)),
     )
     notices = [
-        f"campaign.json counts {said} {name}, the trials themselves {found}; this report shows {found}."
-        for name, said, found in pairs
-        if said != found
+        f"campaign.json counts {recorded} {name}, the trials themselves {found}; this report shows {found}."
+        for name, recorded, found in pairs
+        if recorded != found
     ]
     notices += [
         f"All trials together: {finding.summary} ({', '.join(finding.clauses)})."

@@ -263,8 +263,10 @@ class _Drawing:
             x2, y2 = x1 + _STUB, round(y1 + slope * _STUB)
         assert x1 is not None
         assert x2 is not None
-        sent = f"sent at {duration(sent_ms)}" if sent_ms is not None else "its sending was not noted"
-        taken = f"taken at {duration(taken_ms)}" if taken_ms is not None else "not taken while this was noted"
+        sent = f"sent at {duration(sent_ms)}" if sent_ms is not None else "its sending was not logged"
+        taken = (
+            f"taken at {duration(taken_ms)}" if taken_ms is not None else "not taken while this was logged"
+        )
         title = one_line(f"{what}; {sent}, {taken}; {_MEANING.get(style, '')}").rstrip("; ")
         yield Line(style, x1, float(y1), x2, float(y2), title)
 
@@ -289,29 +291,29 @@ class _Drawing:
         crossing = sum(_crossing(element.channel.batches) for element in self._chosen)
         crossing_drawn = sum(_crossing(chosen.batches) for chosen in self._chosen)
         really = sum(abs(entry.channel.crossing) for entry in self._chosen)
-        said = []
+        parts = []
         if max(crossing, really) > crossing_drawn:
-            said.append(
+            parts.append(
                 f"of the {max(crossing, really):,} batches that cross the cut {crossing_drawn:,} are drawn, "
                 "the first and the last of each channel; an area stands for the others"
             )
         if near > near_drawn:
-            said.append(
-                f"of the {near:,} other batches that were noted around the checkpoint the {near_drawn:,} nearest to "
+            parts.append(
+                f"of the {near:,} other batches that were logged around the checkpoint the {near_drawn:,} nearest to "
                 "the cut are drawn"
             )
         barriers = sum(len(item.channel.barriers) for item in self._chosen)
         if barriers > BARRIERS_MAX:
-            said.append(
+            parts.append(
                 f"of the {barriers:,} {self._cut.control}s of the checkpoint {BARRIERS_MAX:,} are drawn"
             )
-        said.append(f"{self._cut.control}s of other checkpoints are left out")
-        text = "; ".join(said)
+        parts.append(f"{self._cut.control}s of other checkpoints are left out")
+        text = "; ".join(parts)
         return f"{text[0].upper()}{text[1:]}. The table counts all batches that cross the cut."
 
 
 def _size(batch: Batch) -> str:
-    """Return how many records a batch holds; of one that was restored in flight this is not noted."""
+    """Return how many records a batch holds; of one that was restored in flight this is not logged."""
     return plural(batch.records, "record") if batch.records else "restored in flight"
 
 

@@ -198,16 +198,16 @@ class _Drawing:
         first, forwarded = [], []
         for part in self._record.snapshots:
             y = self._lanes[part.subtask] + _UPPER
-            who = f"checkpoint {part.checkpoint}, {safe(part.subtask)}"
+            label = f"checkpoint {part.checkpoint}, {safe(part.subtask)}"
             end = part.alignment_started_ms + part.alignment_ms + part.sync_ms
             first.append(
                 (
                     part.alignment_started_ms,
                     y,
-                    f"first {control}: {who}<br>at {duration(part.alignment_started_ms)}",
+                    f"first {control}: {label}<br>at {duration(part.alignment_started_ms)}",
                 )
             )
-            forwarded.append((end, y, f"{control} forwarded: {who}<br>at {duration(end)}"))
+            forwarded.append((end, y, f"{control} forwarded: {label}<br>at {duration(end)}"))
         return [
             self._markers(f"first {control}", "line-ns-open", BARRIER_COLOUR, first),
             self._markers(f"{control} forwarded", "triangle-right-open", BARRIER_COLOUR, forwarded),
@@ -293,7 +293,7 @@ class _Drawing:
             # Pale over the whole lane: what went on meanwhile stays readable.
             traces += [
                 self._coloured_bars(name, _SPAN, 0.08, own),
-                self._coloured_bars(f"{name}: who was hit", 0, 0.92, hit) | {"opacity": 0.28},
+                self._coloured_bars(f"{name}: processes hit", 0, 0.92, hit) | {"opacity": 0.28},
             ]
         return traces
 

@@ -37,7 +37,7 @@ class ReportPaths:
 def write_reports(run: ReportedRun, cuts: Iterable[Wanted] = ()) -> ReportPaths:
     """Write ``report.html``, ``report.json`` and ``junit.xml`` into a run's directory, each in one atomic step.
 
-    ``cuts`` are shown besides those that a report shows anyway, as far as their passages were noted, each on a page of
+    ``cuts`` are shown besides those that a report shows anyway, as far as their messages were traced, each on a page of
     its own in ``cuts/`` too. All is rendered before the first file is written. Raises UsageProblem for a checkpoint in
     ``cuts`` of which there is no cut, and EnvironmentProblem if a file cannot be written.
     """

@@ -145,8 +145,8 @@ def test_a_fault_that_fired_changes_the_run(
 
 def done_nothing(kind: type[Fault]) -> Callable[..., Injection]:
     """Return an injection that only says that it fired, for one fault of a plan; the recovery stays what it is."""
-    inject, said = kind.inject, Injection("fired", "nothing", heal=lambda: None)
+    inject, nothing_done = kind.inject, Injection("fired", "nothing", heal=lambda: None)
     recoveries = [scheduled.fault for scheduled in RECOVERIES]
     return lambda self, *arguments: (
-        inject(self, *arguments) if any(self is fault for fault in recoveries) else said
+        inject(self, *arguments) if any(self is fault for fault in recoveries) else nothing_done
     )

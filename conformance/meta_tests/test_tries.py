@@ -84,9 +84,9 @@ def _outcomes(directory: Path, tries: int) -> tuple[Counter[str], set[str], str]
 def test_a_test_is_run_again_only_if_nothing_was_shown(
     tmp_path: Path, tries: int, runs: dict[str, int], failed: set[str]
 ) -> None:
-    ran, said, printed = _outcomes(tmp_path, tries)
+    ran, outcomes, printed = _outcomes(tmp_path, tries)
     assert ran == {**runs, "wrong": 1, "valid": 1, "invalid": 1, "unknown": tries}, printed
-    assert said == {*failed, "wrong", "a[invalid]", "a[unknown]"}, printed
+    assert outcomes == {*failed, "wrong", "a[invalid]", "a[unknown]"}, printed
     retries = re.findall(r"UserWarning: (try .*)$", printed, re.MULTILINE)
     assert len(retries) == sum(ran.values()) - len(ran), "each run after the first is announced"
     if tries > 1:

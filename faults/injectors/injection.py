@@ -31,7 +31,7 @@ class Injection:
     """Undoes it, if it fired and can be undone; called once, ``duration_ms`` later or at the end of the run."""
 
     met: Callable[[], bool] | None = None
-    """For a fault that lies in wait: tells at the end of the run whether what it waits for came; None: it struck."""
+    """For a fault that lies in wait: says at the end of the run whether what it waits for came; None: it struck."""
 
     @property
     def fired(self) -> bool:

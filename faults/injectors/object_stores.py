@@ -1,4 +1,4 @@
-"""Injects faults of the service that holds checkpoints: kills who serves an upload or lets requests be refused, and
+"""Injects faults of the service that holds checkpoints: kills the server of an upload or lets requests be refused, and
 proves it. Where the world stands still meanwhile, the fault lies in wait, and the proof is asked for in the end.
 """
 

@@ -86,7 +86,7 @@ def proxy_server(choice: ServerChoice | None = None) -> Iterator[ToxiproxyClient
 
 def _start_program(program: str) -> tuple[subprocess.Popen[bytes], str]:
     """Start Toxiproxy on a free port. It cannot choose one itself, so another process may be quicker: try again."""
-    said = ""
+    reason = ""
     for _ in range(_TRIES):
         port = _free_port()
         process = _start_watched(program, "-host", "127.0.0.1", "-port", str(port))
@@ -97,14 +97,14 @@ def _start_program(program: str) -> tuple[subprocess.Popen[bytes], str]:
             try:
                 client.version()
             except ToxiproxyProblem as problem:
-                said = str(problem)
+                reason = str(problem)
                 time.sleep(_POLL_S)
             else:
                 return process, url
-        said = f"it ended with code {process.returncode}" if process.returncode is not None else said
+        reason = f"it ended with code {process.returncode}" if process.returncode is not None else reason
         _stop(process)
     raise ToxiproxyProblem(
-        f"{program} did not start: {said}; run it by hand to see why, or take it off the PATH to use the embedded one"
+        f"{program} did not start: {reason}; run it by hand to see why, or take it off the PATH to use the embedded one"
     )
 
 
@@ -118,10 +118,10 @@ def _start_embedded() -> tuple[subprocess.Popen[bytes], str]:
             return process, url
         _stop(process)
         errors.seek(0)
-        said = errors.read().decode(errors="replace").strip().rpartition("\n")[2] or "without a word"
+        reason = errors.read().decode(errors="replace").strip().rpartition("\n")[2] or "without a word"
     if ready:
-        raise ToxiproxyProblem(f"the embedded proxy server ended with code {process.returncode}: {said}")
-    raise ToxiproxyProblem(f"the embedded proxy server did not start within {_START_TIMEOUT_S:g} s: {said}")
+        raise ToxiproxyProblem(f"the embedded proxy server ended with code {process.returncode}: {reason}")
+    raise ToxiproxyProblem(f"the embedded proxy server did not start within {_START_TIMEOUT_S:g} s: {reason}")
 
 
 def _start_watched(*command: str, errors: IO[bytes] | None = None) -> subprocess.Popen[bytes]:

@@ -37,7 +37,7 @@ def trace_messages(run_directory: Path, trial: int, system: SystemUnderTest) -> 
     record = read_record(directory)
     if not can_trace(system):
         raise UsageProblem(
-            f"{directory} holds no passages.jsonl, and {system.name} cannot note what passed its channels in a "
+            f"{directory} holds no passages.jsonl, and {system.name} cannot log what passed its channels in a "
             "second run; run the campaign again with a version that notes it in the first"
         )
     assert isinstance(system, TracesMessages)

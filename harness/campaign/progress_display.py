@@ -81,8 +81,8 @@ class CampaignProgress:
 def _of_trial(record: TrialRecord) -> str:
     """Return a trial's number, verdict and time and, if it was not valid, the checkers that reported it."""
     worst = [f.checker for f in record.findings if f.verdict is record.verdict is not Verdict.VALID]
-    said = f" ({', '.join(worst)})" if worst else ""
-    return f"trial {record.trial}: {record.verdict.value.upper()}{said}, {_rounded(record.wall_seconds)}"
+    checkers = f" ({', '.join(worst)})" if worst else ""
+    return f"trial {record.trial}: {record.verdict.value.upper()}{checkers}, {_rounded(record.wall_seconds)}"
 
 
 def _rounded(seconds: float) -> str:

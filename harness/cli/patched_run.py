@@ -1,4 +1,4 @@
-"""Runs the command again in a process that imports a copy of the package with somebody's patch in it."""
+"""Runs the command again in a process that imports a copy of the package with a user's patch in it."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from barrier_tck.harness.plan.trial_plan import (
 )
 
 _INITIATORS_PER_MILLE = 500
-"""How many plans with Chandy-Lamport in 1,000 say who initiates their snapshots."""
+"""How many plans with Chandy-Lamport in 1,000 name the initiators of their snapshots."""
 
 
 def draw_configuration(drawing: Drawing) -> TrialPlan:

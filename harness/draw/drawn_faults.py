@@ -192,7 +192,7 @@ def _possible_points(
 def _standing(
     point: ProtocolPoint, job: DrawnJob, before: Sequence[ScheduledFault]
 ) -> tuple[str | None, ...]:
-    """Return who is sure to be alive and to pass a point (None: the coordinator)."""
+    """Return the subtasks that are sure to be alive and to pass a point (None: the coordinator)."""
     return tuple(
         subtask for subtask in _passing(point, job, before) if _passes_left(point, subtask, job, before)
     )

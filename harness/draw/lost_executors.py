@@ -88,8 +88,8 @@ def _with_first_one_back(draw: st.DrawFn, faults: Sequence[ScheduledFault]) -> t
     lost = [planned for planned in faults if planned.fault.needs is TargetKind.CAPACITY]
     if len(lost) < 2:
         return tuple(faults)
-    (whose,) = lost[0].fault.subtasks
-    back = ScheduledFault(_KILLED.fault.drawn(DrawnChoices(draw), Aim(whose)), lost[0].trigger)
+    (subtask,) = lost[0].fault.subtasks
+    back = ScheduledFault(_KILLED.fault.drawn(DrawnChoices(draw), Aim(subtask)), lost[0].trigger)
     return tuple(back if planned is lost[0] else planned for planned in faults)
 
 

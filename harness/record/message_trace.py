@@ -27,7 +27,7 @@ class _Line(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind"):
 
     attempt: int
     subtask: str
-    """The process that noted it."""
+    """The process that logged it."""
     at_ms: float
     """On the trial's own clock."""
 
@@ -77,5 +77,5 @@ TraceEvent = Sent | Taken | CutTaken | InFlightKept
 
 
 def in_order(trace_events: Iterable[TraceEvent]) -> tuple[TraceEvent, ...]:
-    """Return passages by attempt and time; those of one subtask stay in the order in which it noted them."""
+    """Return events by attempt and time; those of one subtask stay in the order in which it recorded them."""
     return tuple(sorted(trace_events, key=lambda entry: (entry.attempt, entry.at_ms)))

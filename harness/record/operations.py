@@ -263,7 +263,7 @@ class InputRead(_Kind, frozen=True):
 
 
 class InputLeft(_Kind, frozen=True):
-    """Up to which record an attempt had read a split when it ended, as observed at the reader; noted in trials with
+    """Up to which record an attempt had read a split when it ended, as observed at the reader; logged in trials with
     savepoints."""
 
     subtask: str

@@ -315,4 +315,4 @@ class TrialResult:
     """None if the system could not run the plan at all."""
     trace: tuple[str, ...] = ()
     trace_events: tuple[TraceEvent, ...] = ()
-    """What passed the channels around barriers, if the system noted it."""
+    """What passed the channels around barriers, if the system logged it."""

@@ -8,7 +8,7 @@ A trial's directory is enough to replay and to report the trial:
 * ``record.json``: versions, timings, verdict and findings;
 * ``history.jsonl``: operations, and ``outcome.json``: the rest of the history (output, checkpoints, storage);
 * ``trace.txt``: the scheduler's steps, if the system has a trace;
-* ``passages.jsonl``: what passed the channels around barriers, if it was noted;
+* ``passages.jsonl``: what passed the channels around barriers, if it was logged;
 * ``faults.jsonl``: what became of each planned fault; ``metrics.jsonl``: one line per subtask and checkpoint.
 
 Each file is written under another name, synced and renamed, so a reader sees the whole file or no file. Only
@@ -128,7 +128,7 @@ class RunDirectory:
 
 @contextmanager
 def held(path: Path) -> Iterator[None]:
-    """Be the only one who writes a run directory; raises UsageProblem if another campaign does so now.
+    """Be the only process that writes a run directory; raises UsageProblem if another campaign does so now.
 
     The lock belongs to the process and lies on the directory itself: nothing of it stays, however the process ends.
     """

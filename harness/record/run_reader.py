@@ -88,7 +88,7 @@ def read_record(directory: Path) -> TrialRecord:
 
 
 def read_message_trace(directory: Path) -> tuple[TraceEvent, ...]:
-    """Read what passed the channels, from a trial's directory; empty if it was not noted. Raises RunDirectoryError."""
+    """Read what passed the channels, from a trial's directory; empty if it was not logged. Raises RunDirectoryError."""
     path = directory / "passages.jsonl"
     if not path.is_file():
         return ()

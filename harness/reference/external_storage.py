@@ -52,7 +52,7 @@ def watched(storage: MediumCheckpointStorage, files: FileSystem) -> MediumCheckp
 
 
 class FilesAndMedium(DelegatingFileSystem):
-    """A trial's files with those that are on another medium, for who judges them."""
+    """A trial's files with those that are on another medium, for the checkers."""
 
     def __init__(self, inner: FileSystem, medium: ReadableFiles, external_storage: Sequence[str]) -> None:
         super().__init__(inner)

@@ -55,12 +55,12 @@ class Forger:
         checkpoint, attempt = storage.reserved()
         if forgery is Forgery.UNTRIGGERED:
             checkpoint = CheckpointId(checkpoint + BEYOND)
-        elif forgery is Forgery.NOBODY:
+        elif forgery is Forgery.UNKNOWN_SUBTASK:
             subtask = SubtaskId(subtask.vertex, self._width(subtask.vertex))
         else:
             attempt = AttemptNumber(max(0, attempt - 1))
         writer = storage.writer(checkpoint, attempt, subtask, OPERATOR)
-        handle = writer.write("state", [b"nobody's state"], KeyGroupRange(0, 1))
+        handle = writer.write("state", [b"no subtask's state"], KeyGroupRange(0, 1))
         part = SubtaskSnapshot(subtask, attempt, (OperatorSnapshot(OPERATOR, handles=(handle,)),))
         self._deliver(AcknowledgeCheckpoint(attempt, checkpoint, subtask, part, SnapshotMetrics()))
 

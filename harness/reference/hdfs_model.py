@@ -57,14 +57,14 @@ class _Refusal(Exception):
 
     @property
     def answer(self) -> Answer:
-        said = {"exception": self.exception, "javaClassName": self.exception, "message": str(self)}
+        exception = {"exception": self.exception, "javaClassName": self.exception, "message": str(self)}
         status = _NOT_FOUND if self.exception == _MISSING else _FORBIDDEN
-        return status, {}, json.dumps({"RemoteException": said}).encode()
+        return status, {}, json.dumps({"RemoteException": exception}).encode()
 
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """The content of a file: who has it, and whether it is on a disk there."""
+    """The content of a file: which node has it, and whether it is on a disk there."""
 
     node: Server
     synced: bool

@@ -44,12 +44,12 @@ def job_config(plan: TrialPlan) -> JobConfig:
     """Return the plan's checkpoint and restart settings; raises UsageProblem if a word is unknown. The runtime's own
     defaults apply to settings that the plan does not make (COO-7, LOC-1).
     """
-    said: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     second = plan.checkpoints.local_compression
     if plan.checkpoints.enabled is not None:
-        said["checkpoints"] = _checkpoint_config(plan) if plan.checkpoints.enabled else None
+        options["checkpoints"] = _checkpoint_config(plan) if plan.checkpoints.enabled else None
     if plan.local_recovery is not None:
-        said["local_recovery"] = plan.local_recovery
+        options["local_recovery"] = plan.local_recovery
     return JobConfig(
         restart=_restart_config(plan.restart),
         write_through=plan.deployment.write_through,
@@ -61,7 +61,7 @@ def job_config(plan: TrialPlan) -> JobConfig:
         local_memory_bytes=plan.checkpoints.local_memory_bytes,
         on_unreadable=OnUnreadable(plan.on_unreadable),
         elastic=_elastic_config(plan),
-        **said,
+        **options,
     )
 
 

@@ -1,4 +1,4 @@
-"""Stands between a subtask's driver and its world, and notes what passes its channels around barriers, and where its
+"""Stands between a subtask's driver and its world, and logs what passes its channels around barriers, and where its
 snapshots cut that. A picture of the cut is drawn from these notes.
 
 The notes are taken outside of everything that a planted bug can replace: below the driver where it sends, above it
@@ -343,15 +343,15 @@ class MessageTracingDrivers:
         return driver
 
 
-def _traced_first(driver: SubtaskDriver, door: str, note: Callable[..., None]) -> None:
-    """Have a driver note what comes through one of its doors before it does anything with it."""
-    inner = getattr(driver, door)
+def _traced_first(driver: SubtaskDriver, method: str, note: Callable[..., None]) -> None:
+    """Have a driver log what one of its methods receives before it acts on it."""
+    inner = getattr(driver, method)
 
     def watched(*content: Any) -> None:
         note(*content)
         inner(*content)
 
-    setattr(driver, door, watched)
+    setattr(driver, method, watched)
 
 
 def with_message_trace(components: Components, keep: KeepMessageTrace, together: int = 1) -> Components:
@@ -382,7 +382,7 @@ class MessageTraceDirectory:
             _log.warning("what passed the channels of %s could not be saved: %s", first.subtask, error)
 
     def take_all(self, epoch_ms: float) -> tuple[TraceEvent, ...]:
-        """Return all that was noted, in time since ``epoch_ms``; half a line, as a kill leaves it, is left out."""
+        """Return all that was logged, in time since ``epoch_ms``; half a line, as a kill leaves it, is left out."""
         decoder = msgspec.json.Decoder(TraceEvent)
         notes: list[TraceEvent] = []
         for file in sorted(Path(self.path).glob("*.jsonl")):

@@ -3,8 +3,8 @@ positions that a system reports are only its claim. Here each attempt's reader n
 record that it reads, before anything can drop it. In the simulator the notes are recorded at once; on Spark a file
 takes them from the executor to the driver.
 
-In trials with savepoints it is noted, too, up to which record each split was read, and which subtasks took records from
-a channel behind the barrier of a savepoint with which the job was to be stopped (COO-5).
+In trials with savepoints it is logged, too, up to which record each split was read, and which subtasks took records
+from a channel behind the barrier of a savepoint with which the job was to be stopped (COO-5).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver
 _log = logging.getLogger(__name__)
 
 InputNote = InputRead | InputLeft | ReadBehindStop
-"""What is noted."""
+"""What is logged."""
 
 KeepInput = Callable[[InputNote], None]
 """Keeps a note."""
@@ -123,12 +123,12 @@ def _observe_stops(driver: SubtaskDriver, keep: KeepInput) -> None:
     """Note the first records that the subtask takes behind a barrier that stops the job."""
     on_data, on_control = driver.on_data, driver.on_control
     stopped: dict[int, int] = {}
-    noted: dict[int, None] = {}
+    logged: dict[int, None] = {}
 
     def observed_data(channel: int, payload: Payload) -> None:
         checkpoint = stopped.get(channel)
-        if checkpoint is not None and checkpoint not in noted:
-            noted[checkpoint] = None
+        if checkpoint is not None and checkpoint not in logged:
+            logged[checkpoint] = None
             keep(ReadBehindStop(str(driver.deployment.subtask), driver.deployment.attempt, checkpoint))
         on_data(channel, payload)
 

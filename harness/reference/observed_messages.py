@@ -4,7 +4,7 @@ The notes are made at the subtask's doors, not by the protocol: where data goes 
 from one, and where the synchronous part of a snapshot ends. From them an oracle computes what a global snapshot must
 hold (CHL-2), without believing what the system says about it.
 
-Every note is made before what it is about: a process that is killed has noted all that others may have got from it.
+Every note is made before what it is about: a process that is killed has logged all that others may have got from it.
 In the simulator the notes stay in memory; on Spark each process appends them to a file of its own.
 """
 
@@ -52,7 +52,7 @@ class MemoryLogs:
         return events.append
 
     def observed(self) -> tuple[MessagesObserved, ...]:
-        """Return all that was noted, in the order in which the logs were opened."""
+        """Return all that was logged, in the order in which the logs were opened."""
         return tuple(
             MessagesObserved(subtask, attempt, tuple(events)) for subtask, attempt, events in self.logs
         )
@@ -90,15 +90,15 @@ class MessagesDirectory:
         return keep
 
     def observed(self) -> tuple[MessagesObserved, ...]:
-        """Return all that was noted, by attempt and subtask; half a line, as a kill leaves it, is left out."""
+        """Return all that was logged, by attempt and subtask; half a line, as a kill leaves it, is left out."""
         found = []
         for file in sorted(Path(self.path).glob("*.jsonl")):
             whole = file.read_bytes().rpartition(b"\n")[0].splitlines()
             if not whole:
                 continue  # it was killed before it did anything
-            whose = msgspec.json.decode(whole[0], type=_LogHeader)
+            header = msgspec.json.decode(whole[0], type=_LogHeader)
             events = tuple(map(msgspec.json.Decoder(LocalEvent).decode, whole[1:]))
-            found.append(MessagesObserved(whose.subtask, whose.attempt, events))
+            found.append(MessagesObserved(header.subtask, header.attempt, events))
         return tuple(found)
 
 
@@ -126,7 +126,7 @@ class _Notes:
 
 
 class _NotingOutput:
-    """An output that notes what is sent."""
+    """An output that logs what is sent."""
 
     def __init__(self, inner: ChannelOutput, channels: Sequence[str], notes: _Notes) -> None:
         self._inner = inner
@@ -158,7 +158,7 @@ class _NotingProbe:
 
 @dataclass(frozen=True)
 class MessageObservingDrivers:
-    """Makes subtask drivers whose messages are noted; takes the arguments of ``SubtaskDriver``."""
+    """Makes subtask drivers whose messages are logged; takes the arguments of ``SubtaskDriver``."""
 
     make: Callable[..., SubtaskDriver]
     open_log: OpenLog
@@ -170,10 +170,10 @@ class MessageObservingDrivers:
         notes = _Notes(self.open_log(str(deployment.subtask), int(deployment.attempt)), plane.to_rows)
         outputs = [str(channel) for channel in graph.outputs_of(deployment.subtask)]
         inputs = [str(channel) for channel in graph.inputs_of(deployment.subtask)]
-        noted = replace(
+        logged = replace(
             ports, output=_NotingOutput(ports.output, outputs, notes), probe=_NotingProbe(ports.probe, notes)
         )
-        driver = self.make(deployment, graph, plane, noted, components)
+        driver = self.make(deployment, graph, plane, logged, components)
         take, obey = driver.on_data, driver.on_control
 
         def on_data(channel: int, payload: Payload) -> None:
@@ -189,6 +189,6 @@ class MessageObservingDrivers:
 
 
 def messages_observed(components: Components, open_log: OpenLog) -> Components:
-    """Return the components with drivers whose messages are noted, in a log for each subtask and attempt."""
+    """Return the components with drivers whose messages are logged, in a log for each subtask and attempt."""
     make = components.instruments.subtask_driver or SubtaskDriver
     return with_instruments(components, subtask_driver=MessageObservingDrivers(make, open_log))

@@ -1,4 +1,4 @@
-"""Watches the file systems of a restore and notes what is read: the proof of which copy served what (LOC-4).
+"""Watches the file systems of a restore and logs what is read: the proof of which copy served what (LOC-4).
 
 The runtime reports which copy it used, but that is only its own word. So every subtask that restores with local
 recovery gets file systems that note the path, length and checksum of each file that it reads, until it reports that
@@ -48,7 +48,8 @@ class ObservedFiles(DelegatingFileSystem):
         root: str = "",
         two_formats: bool = False,
     ) -> None:
-        """Append each read to ``reads``; paths are noted as seen below ``root``, with ``two_formats`` the state too."""
+        """Append each read to ``reads``; paths are logged as seen below ``root``, with ``two_formats`` the state
+        too."""
         super().__init__(inner)
         self._place = place
         self._reads = reads

@@ -186,7 +186,7 @@ class ServiceTarget:
         return self.has_struck() and self._fault is not None and self._fault.in_force
 
     def start_again(self) -> None:
-        """Start who was killed, and wait for no upload."""
+        """Start the server that was killed, and wait for no upload."""
         if self._fault is not None:
             self._service.end(self._fault)
 

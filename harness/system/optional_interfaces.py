@@ -79,7 +79,7 @@ class TakesSettings(Protocol):
 
 @runtime_checkable
 class TracesMessages(Protocol):
-    """A system that can note what passes its channels around barriers, but does so only if it is asked."""
+    """A system that can log what passes its channels around barriers, but does so only if it is asked."""
 
     def tracing_messages(self) -> SystemUnderTest:
         """Return a system like this one, whose outcomes hold these notes; trials take the same steps with it."""

@@ -90,7 +90,7 @@ COPIES: tuple[Fault, ...] = (
     FailPrimaryWrites("a[0]", 3, metadata=True),
 )
 MESSAGES = RepeatMessages("a[0]", 3, 20, Direction.FORWARD)
-FORGED = ForgeAcknowledgement("a[0]", Forgery.NOBODY)
+FORGED = ForgeAcknowledgement("a[0]", Forgery.UNKNOWN_SUBTASK)
 STORE: tuple[Fault, ...] = (
     KillObjectStore(20),
     ThrottleObjectStore(20),
@@ -342,7 +342,7 @@ def test_messages_that_still_come_once_did_not_fire_after_a_bounded_wait() -> No
 def test_a_forged_acknowledgement_is_proved_by_asking_and_does_not_heal() -> None:
     messages = FakeMessages("the messages")
     found = FORGED.inject(OneSubtask(messages))
-    assert found.fired and messages.forged == [Forgery.NOBODY] and found.heal is None
+    assert found.fired and messages.forged == [Forgery.UNKNOWN_SUBTASK] and found.heal is None
 
 
 def test_a_forged_acknowledgement_that_is_not_handed_over_did_not_fire() -> None:

@@ -208,7 +208,7 @@ def test_a_batch_that_was_restored_at_its_receiver_has_no_sending() -> None:
     cut = cut_of(record, notes, 3)
     assert [batch.side for batch in cut.channels[0].batches] == [Side.BEFORE, Side.IN_FLIGHT]
     assert "and the snapshot holds the 1 batch in flight" in cut.rendered()
-    assert "restored in flight; its sending was not noted" in " ".join(
+    assert "restored in flight; its sending was not logged" in " ".join(
         line.title for line in picture_of(cut).lines
     )
 

@@ -168,7 +168,7 @@ def test_a_lasting_fault_is_a_span_from_fired_to_healed_in_the_lanes_that_it_hit
     figure = timeline(record)
     own, hit = (
         trace(figure, "connection disturbed", "bar"),
-        trace(figure, "connection disturbed: who was hit", "bar"),
+        trace(figure, "connection disturbed: processes hit", "bar"),
     )
     fired = record.faults[0].fired_at_ms
     assert fired is not None
@@ -184,7 +184,7 @@ def test_a_lasting_fault_is_a_span_from_fired_to_healed_in_the_lanes_that_it_hit
 def test_a_fault_has_its_own_colour_wherever_it_is_drawn() -> None:
     record = lasting(PauseWorker("totals[0]", duration_ms=900), healed_at_ms=None)
     figure = timeline(record)
-    for shown, kind in (("paused", "bar"), ("paused: who was hit", "bar"), ("fault", "scatter")):
+    for shown, kind in (("paused", "bar"), ("paused: processes hit", "bar"), ("fault", "scatter")):
         assert trace(figure, shown, kind)["marker"]["color"] == [PauseWorker.colour]
     (line,) = (shape["line"] for shape in figure["layout"]["shapes"] if shape["type"] == "line")
     assert line["color"] == PauseWorker.colour

@@ -133,7 +133,7 @@ class ContainerHost:
         ]
         with problems():
             code, output = self._container.exec_run(command)
-        # Whatever became of who took the memory: what counts is whether the victim is dead.
+        # Whatever became of the process that took the memory: what counts is whether the victim is dead.
         if code != 0 and not memory_filler.ends(victim):
             raise OperatingError(
                 f"The memory of the {self.description} was used up, and process {victim} still runs (exit code "

@@ -126,7 +126,9 @@ class HdfsNodes:
             )
 
     def strike(self, moment: UploadMoment) -> None:
-        """Kill who serves this moment of an upload: contents are the data node's business, and names the other's."""
+        """Kill the node that serves this moment of an upload: contents are the data node's business, and names the
+        other's.
+        """
         self.kill(DATA_NODE if moment is UploadMoment.PART else NAME_NODE)
 
     def kill(self, node: str) -> None:
@@ -155,14 +157,14 @@ class HdfsNodes:
         command = [*self._command, f"org.apache.hadoop.hdfs.server.{NAME_NODE}", "-format", "-nonInteractive"]
         done = subprocess.run(command, capture_output=True, timeout=_START_S, check=False)
         if done.returncode:
-            said = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
-            raise EnvironmentProblem(f"the name node of HDFS cannot be formatted: {said}")
+            log_tail = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+            raise EnvironmentProblem(f"the name node of HDFS cannot be formatted: {log_tail}")
 
     def _is_ready(self) -> bool:
         for node, held in self._nodes.items():
             if held.poll() is not None:
-                said = (self._directory / f"{node}.log").read_text(errors="replace")[-2_000:]
-                raise EnvironmentProblem(f"{node} of HDFS has ended: {said}")
+                log_tail = (self._directory / f"{node}.log").read_text(errors="replace")[-2_000:]
+                raise EnvironmentProblem(f"{node} of HDFS has ended: {log_tail}")
         # A name node takes a data node that was killed for alive for minutes. So only a file shows it.
         url = f"http://{_HOST}:{self.name_node[1]}/webhdfs/v1/probe?user.name=probe&op="
         try:

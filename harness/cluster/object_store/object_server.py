@@ -94,11 +94,11 @@ class ObjectServer:
         for _ in range(_TRIES):
             # Between the choice of a free port and its use another process may take it; then it is chosen again.
             port = self._port or _free_port()
-            said = self._started_at(port)
-            if said is None:
+            failure = self._started_at(port)
+            if failure is None:
                 self._port = port
                 return
-        raise EnvironmentProblem(f"the object store's server does not start: {said}")
+        raise EnvironmentProblem(f"the object store's server does not start: {failure}")
 
     def kill(self) -> None:
         """Kill it (SIGKILL) and return when it is dead. Harmless if it is."""
@@ -138,15 +138,15 @@ class ObjectServer:
                 time.sleep(_POLL_S)
             self._end_watched()
             errors.seek(0)
-            said = errors.read().decode(errors="replace").strip().rpartition("\n")[2]
-        return said or f"it does not answer on port {port} within {_START_S:g} s"
+            failure = errors.read().decode(errors="replace").strip().rpartition("\n")[2]
+        return failure or f"it does not answer on port {port} within {_START_S:g} s"
 
     def _command(self, port: int) -> Sequence[str]:
         if self._program is None:
             return [sys.executable, "-m", "moto.server", "-H", _ADDRESS, "-p", str(port)]
-        who = ("--access", KEY, "--secret", SECRET, "--region", REGION)
+        credentials = ("--access", KEY, "--secret", SECRET, "--region", REGION)
         where = ("--port", f"{_ADDRESS}:{port}", "--quiet", "posix", str(self.bucket_directory))
-        return [self._program, *who, *where]
+        return [self._program, *credentials, *where]
 
     def _end_watched(self) -> None:
         held, self._watched = self._watched, None

@@ -37,7 +37,7 @@ class AbortsObeyed(StandardChecker):
         "Every subtask learns of an abort in time, does not acknowledge the checkpoint afterwards, and "
         "keeps no records in flight of a checkpoint that is over."
     )
-    judges = "systems with barriers, if they report who learned of an abort"
+    judges = "systems with barriers, if they report which subtasks learned of an abort"
     covers = {"COO-2": ABORTED, "SNP-2": ABORTED}
     needs = frozenset({Capability.CHECKPOINTS, Capability.BARRIERS})
     rank = 160

@@ -50,7 +50,7 @@ class CheckpointExpiry(StandardChecker):
         checkpoints = expired = outlasted = 0
         problems: list[str] = []
         for attempt in lives_of(context):
-            everybody = len(context.subtasks_of(attempt.number))
+            subtask_count = len(context.subtasks_of(attempt.number))
             for life in attempt.checkpoints:
                 checkpoints += 1
                 due_ms = life.triggered_ms - life.reserving_ms + timeout_ms
@@ -59,11 +59,11 @@ class CheckpointExpiry(StandardChecker):
                 if _ended(life, attempt, over_ms) <= due_ms + late_ms:
                     continue
                 outlasted += 1
-                if not life.acknowledged_by(due_ms + late_ms, everybody):
+                if not life.acknowledged_by(due_ms + late_ms, subtask_count):
                     problems.append(
                         f"checkpoint {life.number}, triggered at {life.triggered_ms:g} ms, was in flight for more than "
-                        f"its {timeout_ms:g} ms, and {len(life.acknowledged)} of {everybody} acknowledgements had come "
-                        "(COO-2)"
+                        f"its {timeout_ms:g} ms, and {len(life.acknowledged)} of {subtask_count} acknowledgements had "
+                        "come (COO-2)"
                     )
         counts = {
             "checkpoints": checkpoints,

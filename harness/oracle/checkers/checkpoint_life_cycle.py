@@ -99,10 +99,10 @@ class CheckpointLifeCycle(StandardChecker):
 
 
 def _subtasks(context: TrialContext) -> Callable[[int], frozenset[str]]:
-    """Return what tells the subtasks of an attempt: a job that goes on from a savepoint may have others."""
+    """Return a function that gives the subtasks of an attempt: a job that goes on from a savepoint may have others."""
     if not context.later_jobs:
-        everybody = frozenset(context.subtasks)
-        return lambda attempt: everybody
+        subtasks = frozenset(context.subtasks)
+        return lambda attempt: subtasks
     return lambda attempt: frozenset(context.subtasks_of(attempt))
 
 
@@ -298,8 +298,8 @@ class _Story:
             crashed = self._crashed_between(checkpoint.since_ms, line.time_ms)
             what = None if crashed else "was not known to be complete and durable"
         if what is not None:
-            who = line.operation.subtask
-            self._problem(line, f"{who} committed for checkpoint {number}, which {what} (COO-1)")
+            subtask = line.operation.subtask
+            self._problem(line, f"{subtask} committed for checkpoint {number}, which {what} (COO-1)")
 
     def _why_not_restorable(self, number: int) -> str | None:
         """Return why a checkpoint cannot count as complete, or None if it can."""

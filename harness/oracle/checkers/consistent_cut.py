@@ -9,7 +9,7 @@ An attempt that goes on at another parallelism gets the messages of the restored
 system deals them out. Its cuts are not judged here; where each message went is judged by the dataflow.
 
 Under Chandy-Lamport no process records itself unasked (CHL-1): before it does, a marker comes, or the plan makes it an
-initiator. Where all channels to a process are closed, no marker can come, and it is told to.
+initiator. Where all channels to a process are closed, no marker can come, and the coordinator triggers it.
 """
 
 from __future__ import annotations
@@ -291,7 +291,7 @@ def _begun(logs: Mapping[str, Sequence[LocalEvent]]) -> dict[int, tuple[str, ...
 
 
 def _unasked(run: _Run, view: SnapshotView, context: TrialContext) -> Iterator[str]:
-    """Yield who began a snapshot although the plan names others as initiators (CHL-1)."""
+    """Yield the processes that began a snapshot although the plan names others as initiators (CHL-1)."""
     plan = context.plan_of(view.attempt)
     named = plan.checkpoints.initiators
     if not plan.checkpoints.records_all or not named:

@@ -424,8 +424,8 @@ class _Judge:
     # --- comparing ------------------------------------------------------------------------------------------
 
     def _sink_place(self, name: str, did: str, least: Bag, most: Bag | None) -> RecordPlace:
-        who = name if name != ANY_SINK else "sinks"
-        return RecordPlace(f"what {who} {did}", least, most)
+        shown_name = name if name != ANY_SINK else "sinks"
+        return RecordPlace(f"what {shown_name} {did}", least, most)
 
     def _compare(self, place: RecordPlace, seen: Ways, may_lack: bool = False) -> Iterator[str]:
         """Yield which records are missing from a place, and which are there although they must not be."""
@@ -518,7 +518,9 @@ class _Judge:
         """Return sink -> record -> the full paths on which it came."""
         vertex_of = self._vertices
         found: dict[str, dict[Record, list[str]]] = {} if writers or not rows else {ANY_SINK: {}}
-        sinks = [vertex_of.get(writer, writer or "nobody") for writer in writers] or [ANY_SINK] * len(rows)
+        sinks = [vertex_of.get(writer, writer or "no subtask") for writer in writers] or [ANY_SINK] * len(
+            rows
+        )
         for sink, row in zip(sinks, rows, strict=True):
             found.setdefault(sink, {}).setdefault(self._form.read(row), []).append(self._form.way(row))
         return found

@@ -64,7 +64,7 @@ class FinishedSubtasks(StandardChecker):
     name = "finished-subtasks"
     requires = (
         "Who finishes has committed everything, after everything before it; checkpoints and restores "
-        "remember who had finished."
+        "remember which subtasks had finished."
     )
     judges = "systems whose subtasks finish early and whose checkpoints can be opened"
     covers = {"BAR-6": ALWAYS}
@@ -180,7 +180,8 @@ class FinishedSubtasks(StandardChecker):
             yield from (f"checkpoint {number}: {what}" for what in self._unread(view, context))
 
     def _unread(self, view: SnapshotView, context: TrialContext) -> Iterator[str]:
-        """Yield the splits that are not at their end although all who read their vertex's input had finished."""
+        """Yield the splits that are not at their end although all subtasks that read their vertex's input had
+        finished."""
         job = context.job_of(view.attempt)
         if not view.finished or self._input.workload.input_directory is not None or job is None:
             return

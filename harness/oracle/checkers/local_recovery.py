@@ -77,8 +77,8 @@ class _Expected:
     why: str = ""
     host_lost: bool = False
     met: str = ""
-    """What was wrong with the copy, if the restore met it: on the copy's host, or because no host has a copy to tell
-    of."""
+    """What was wrong with the copy, if the restore met it: on the copy's host, or because no host has a copy that
+    could show it."""
 
 
 @dataclass
@@ -326,8 +326,8 @@ class LocalRecovery(StandardChecker):
             for restored in [line.operation for line in reports]:
                 tally.seen("LOC-4", RESCALED)
                 for problem in problems_of(context, view, restored):
-                    who = f"attempt {attempt} of {restored.subtask}, rescaled from checkpoint {checkpoint},"
-                    tally.broken("LOC-4", f"{who} {problem}")
+                    label = f"attempt {attempt} of {restored.subtask}, rescaled from checkpoint {checkpoint},"
+                    tally.broken("LOC-4", f"{label} {problem}")
             return
         for subtask, files in view.files.items():
             mine = [report for report in reports if report.operation.subtask == subtask]
@@ -342,12 +342,12 @@ class LocalRecovery(StandardChecker):
         self, context: TrialContext, report: Recorded[Restored], files: tuple[NamedFile, ...], tally: _Tally
     ) -> None:
         restored = report.operation
-        who = _who(restored)
+        label = _restore_label(restored)
         tally.seen("LOC-4", "restores")
         read = [file.path for file in restored.files]
         named = [file.path for file in files]
         if sorted(read) != sorted(named):
-            tally.broken("LOC-4", f"{who} read {read}, but the checkpoint has {named}")
+            tally.broken("LOC-4", f"{label} read {read}, but the checkpoint has {named}")
         self._judge_observed_reads(context, restored, files, tally)
         self._judge_files(context, restored, tally)
         self._judge_copies(self._expected(context, report), restored, tally)
@@ -364,9 +364,9 @@ class LocalRecovery(StandardChecker):
                 tally.seen("LOC-7")
                 tally.counts[OTHER_FORMAT] += other
             for contradiction in contradictions(restored, reads, files):
-                tally.broken("LOC-4", f"{_who(restored)} {contradiction}")
+                tally.broken("LOC-4", f"{_restore_label(restored)} {contradiction}")
         elif any(context.history.of(ReadsObserved)):
-            tally.unseen.append(f"the reads of {_who(restored)} were not observed")
+            tally.unseen.append(f"the reads of {_restore_label(restored)} were not observed")
 
     def _judge_files(self, context: TrialContext, restored: Restored, tally: _Tally) -> None:
         """Judge each file by itself: its key groups, and from which checkpoint a copy came."""
@@ -375,26 +375,30 @@ class LocalRecovery(StandardChecker):
             start, end = file.key_groups
             if own is not None and start < end and not own.start <= start <= end <= own.stop:
                 outside = f"outside of its own {own.start, own.stop}"
-                tally.broken("LOC-4", f"{_who(restored)} read key groups {start} to {end}, {outside}")
+                tally.broken(
+                    "LOC-4", f"{_restore_label(restored)} read key groups {start} to {end}, {outside}"
+                )
             if file.copy_of is not None and file.copy_of != restored.checkpoint:
-                tally.broken("LOC-4", f"{_who(restored)} used a local copy of checkpoint {file.copy_of}")
+                tally.broken(
+                    "LOC-4", f"{_restore_label(restored)} used a local copy of checkpoint {file.copy_of}"
+                )
             tally.counts[file.served_by.value] += 1
             if file.served_by is ServedFrom.SECONDARY and context.plan.checkpoints.local_copies == "memory":
                 tally.seen("LOC-7", FROM_MEMORY)
 
     def _judge_copies(self, expected: _Expected, restored: Restored, tally: _Tally) -> None:
         """Compare the copy that served with the one that had to."""
-        who = _who(restored)
+        label = _restore_label(restored)
         local = [file for file in restored.files if file.served_by is ServedFrom.SECONDARY]
         others = [file for file in restored.files if file.served_by is not ServedFrom.SECONDARY]
         if expected.due is _Due.SECONDARY and others:
-            tally.broken("LOC-4", f"{who} did not use its intact local copy: {_refusal(others[0])}")
+            tally.broken("LOC-4", f"{label} did not use its intact local copy: {_refusal(others[0])}")
         elif expected.due is _Due.PRIMARY and local:
-            tally.broken("LOC-4", f"{who} used a local copy, although {expected.why}")
+            tally.broken("LOC-4", f"{label} used a local copy, although {expected.why}")
         elif expected.due is _Due.BOTH:
             if not (local and others):
                 tally.broken(
-                    "LOC-6", f"{who} took {len(local)} of {len(restored.files)} files from a partial copy"
+                    "LOC-6", f"{label} took {len(local)} of {len(restored.files)} files from a partial copy"
                 )
             tally.seen("LOC-6", "partial_restores")
         if expected.due is _Due.PRIMARY:
@@ -504,7 +508,7 @@ class LocalRecovery(StandardChecker):
         return [] if declined_cleanly(context) else unmet
 
 
-def _who(restored: Restored) -> str:
+def _restore_label(restored: Restored) -> str:
     return f"attempt {restored.attempt} of {restored.subtask}, restoring checkpoint {restored.checkpoint},"
 
 

@@ -212,8 +212,8 @@ def _times_of_faults(context: TrialContext) -> Iterator[tuple[float, float]]:
 
 def _takes_checkpoints(context: TrialContext) -> bool:
     """Return whether a system takes checkpoints: it says so, or has taken one."""
-    said = Capability.CHECKPOINTS.name in context.capabilities
-    return said or any(context.history.of(CheckpointCompleted))
+    reports_checkpoints = Capability.CHECKPOINTS.name in context.capabilities
+    return reports_checkpoints or any(context.history.of(CheckpointCompleted))
 
 
 def _signs_of_life(context: TrialContext) -> list[float]:

@@ -57,12 +57,12 @@ class Reachability(StandardChecker):
 
 def _on_the_way(context: TrialContext) -> Iterator[str]:
     """Yield the files that were gone while their checkpoints were retained, each once."""
-    said: dict[tuple[int, str | None], str] = {}
+    problems: dict[tuple[int, str | None], str] = {}
     for view in context.history.checkpoints:
         for found in view.lacking:
             if not is_own_damage(found, context):
-                said.setdefault(
+                problems.setdefault(
                     (found.checkpoint, found.file),
                     f"checkpoint {found.checkpoint} was retained when {view.checkpoint} completed: {found}",
                 )
-    yield from said.values()
+    yield from problems.values()

@@ -157,8 +157,8 @@ def _problems(
     yield from (f"it names {path}, outside its directory" for path in stored.outside)
     yield from (f"{path} is in its directory, but nothing names it" for path in stored.unnamed)
     parts = [part.subtask for part in contents.parts]
-    everybody = context.subtasks_of(view.attempt if view is not None else None)
-    yield from (f"it has no part of {subtask}" for subtask in everybody if subtask not in parts)
+    expected_subtasks = context.subtasks_of(view.attempt if view is not None else None)
+    yield from (f"it has no part of {subtask}" for subtask in expected_subtasks if subtask not in parts)
     damaged = damaged_files(context)
     for part in contents.parts:
         for file in part.files:

@@ -29,7 +29,7 @@ class SnapshotOrder(StandardChecker):
         "A checkpoint that a newer one subsumed was begun by every subtask that took part in the newer one."
     )
     judges = (
-        "systems with barriers, except in at-least-once mode and with Chandy-Lamport, if they report who "
+        "systems with barriers, except in at-least-once mode and with Chandy-Lamport, if they report which subtasks "
         "passed a checkpoint over"
     )
     covers = {"BAR-2": COMPLETED, "BAR-3": ALWAYS, "BAR-6": ALWAYS}
@@ -43,7 +43,7 @@ class SnapshotOrder(StandardChecker):
         return trial.takes_checkpoints and aligned
 
     def check(self, context: TrialContext) -> Finding:
-        """Look at who learned of the end of each subsumed checkpoint of one trial."""
+        """Look at which subtasks learned of the end of each subsumed checkpoint of one trial."""
         subsumed = {
             (line.operation.checkpoint, line.operation.attempt)
             for line in context.history.of(CheckpointAborted)

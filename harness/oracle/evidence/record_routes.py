@@ -32,7 +32,7 @@ class TakenRecords:
     records: tuple[Arrival, ...]
     """(number of the input, id, full path, key on arrival)."""
     keyed: bool = True
-    """Whether who has a key has all of its records. Lists without keys are dealt out, whatever is in them."""
+    """Whether the subtask that has a key has all of its records. Lists without keys are split, whatever is in them."""
 
 
 def route_problems(paths: RecordPaths, job: JobView | None, view: SnapshotView, once: bool) -> Iterator[str]:

@@ -83,7 +83,7 @@ def patched_sources(changes: Iterable[Change]) -> Mapping[str, str]:
 
 
 def parsed(file: str, text: str) -> ast.Module:
-    """Parse a patched file; raises PatchProblem if it is no Python, or uses a global name that nobody defines.
+    """Parse a patched file; raises PatchProblem if it is no Python, or uses an undefined global name.
 
     When that ran, the NameError would look like a failure of the subtask: a bug, but not the one that was planted.
     """
@@ -108,7 +108,7 @@ def parsed(file: str, text: str) -> ast.Module:
 
 
 class _Runtime(ast.NodeTransformer):
-    """Takes away what is imported for the type checker only: when the program runs, nobody knows it."""
+    """Takes away what is imported for the type checker only: when the program runs, it is not there."""
 
     def visit_If(self, node: ast.If) -> ast.AST:
         only_for_types = isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"

@@ -1,4 +1,4 @@
-"""A copy of the package with somebody's patch in it, which a process of its own imports instead of the installed one.
+"""A copy of the package with a user's patch in it, which a process of its own imports instead of the installed one.
 
 So a patch may change whatever it likes, fields, tables of state machines and constants included, and holds in every
 process that is started from there: the simulator, the harness, the driver on Spark and its executors' workers. The copy

@@ -1,6 +1,6 @@
 """Whether the lines of a patch ran at all: a copy of the product says so when it comes to them.
 
-A patch that is not caught may be one that nobody ran. So in a patched copy, a call stands before the lines that differ
+A patch that is not caught may be one that never ran. So in a patched copy, a call stands before the lines that differ
 from the product's; it notes in a file that they ran, in whichever process that was. Lines outside of functions, the
 head of a definition for instance, count as run, because importing the module runs them.
 """

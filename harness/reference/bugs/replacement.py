@@ -6,7 +6,7 @@ trial: the simulator, the harness, the driver on Spark and its executors' worker
 the trial runs there.
 
 What can be changed: the bodies and defaults of functions and methods. What can be added: functions, methods and
-variables of classes, under names that are free; classes and imports. Everything else is refused, because somebody may
+variables of classes, under names that are free; classes and imports. Everything else is refused, because other code may
 have used what is there already: constants, fields, bases, decorators, tables. Nothing can be taken away. A patch that
 needs more goes into a copy of the package (``patched_copy``).
 """

@@ -308,7 +308,9 @@ class BufferedChannel(DataChannel):
         return is_data, element
 
     def disturb(self, disturbance: Disturbance | None, returning: Disturbance | None) -> None:
-        """Set the disturbances; who takes in everything can say so again once nothing disturbs the way back."""
+        """Set the disturbances; a receiver that takes in everything can report it again once nothing disturbs the way
+        back.
+        """
         super().disturb(disturbance, returning)
         self.pump()
 

@@ -3,8 +3,8 @@
 Ordering contract: messages on one channel or link arrive in the order of sending (BAR-2). Between channels there is
 no order. A data channel counts the batches in transit and those that wait; a sender whose channel is full is not
 scheduled until its receiver takes something. Control elements are not counted, because they must not cause a
-deadlock. For the same reason a channel of a feedback edge has no bound: round a loop, everybody could wait for
-everybody. Its receiver takes nothing from outside while too much waits in it (``subtask_processes``).
+deadlock. For the same reason a channel of a feedback edge has no bound: round a loop, every subtask could wait for
+the next. Its receiver takes nothing from outside while too much waits in it (``subtask_processes``).
 
 A disturbance (``disturbances``) changes when a message arrives, swallows it, or ends the connection; the order stays.
 Swallowed elements do not fill the channel, because a proxy that lets nothing through still reads. A broken channel is

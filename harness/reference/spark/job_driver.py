@@ -140,9 +140,9 @@ class JobDriver:
         self._repeats = RepeatedMessages()
         self._repeats.put_in_force(order.repeats)
         slow = slowed(parts_of(plan, order.backend, order.external_storage), plan.checkpoints.async_ms_max)
-        noted = inputs_observed(slow, InputsDirectory(order.inputs), ends=bool(plan.savepoints))
+        logged = inputs_observed(slow, InputsDirectory(order.inputs), ends=bool(plan.savepoints))
         components = with_message_trace(
-            observed(noted, ReadsDirectory(order.reads)),
+            observed(logged, ReadsDirectory(order.reads)),
             MessageTraceDirectory(order.trace_events),
             _NOTES_TOGETHER,
         )

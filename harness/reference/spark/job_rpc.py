@@ -39,13 +39,13 @@ class JobOrder(msgspec.Struct, frozen=True):
     root: str
     """Directory of checkpoint storage and output."""
     reads: str
-    """Directory in which the reads of restores are noted."""
+    """Directory in which the reads of restores are logged."""
     inputs: str
-    """Directory in which the reads of the input are noted."""
+    """Directory in which the reads of the input are logged."""
     trace_events: str
-    """Directory in which it is noted what passes the channels."""
+    """Directory in which it is logged what passes the channels."""
     messages: str | None
-    """Directory in which each process notes what it sends, takes and records; None: it is not noted."""
+    """Directory in which each process logs what it sends, takes and records; None: it is not logged."""
     watched: tuple[tuple[RuntimePoint, SubtaskId | None], ...]
     proxied: bool
     """Whether connections go through proxies."""

@@ -117,7 +117,7 @@ def _storage_of(plan: TrialPlan, graph: JobGraph, environment: TrialEnvironment)
 
 @dataclass(frozen=True)
 class Notes:
-    """Directories in which the processes of a job note what they do."""
+    """Directories in which the processes of a job log what they do."""
 
     reads: ReadsDirectory
     inputs: InputsDirectory
@@ -272,7 +272,7 @@ class SparkTrial:
                 nemesis.time_reached(watcher.now_ms())
 
     def note_observations(self, ended: JobEnded) -> float:
-        """Take what the processes noted into the history; returns the trial's length in milliseconds."""
+        """Take what the processes logged into the history; returns the trial's length in milliseconds."""
         watcher = self._watcher
         for read in self._notes.inputs.take_all():
             watcher.note(read, process="source")

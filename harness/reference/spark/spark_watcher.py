@@ -50,7 +50,7 @@ class SparkWatcher(RunRecorder, JobReports):
         return self._clock.now_ms() - self.epoch_ms
 
     def reads_of(self, subtask: str, attempt: int) -> ReadsObserved | None:
-        """Return what an executor noted of a restore."""
+        """Return what an executor logged of a restore."""
         return self._reads.take(subtask, attempt)
 
     def request_savepoint(self, savepoint: Savepoint, delay_ms: float) -> None:

@@ -97,7 +97,7 @@ class ServingProcesses(Protocol):
         """Start what does not run, with what it had stored, and return when it answers."""
 
     def strike(self, moment: UploadMoment) -> None:
-        """Kill (SIGKILL) who serves this moment of an upload, and return when it is dead."""
+        """Kill (SIGKILL) the server at this moment of an upload, and return when it is dead."""
 
 
 class TrialStore:
@@ -127,7 +127,7 @@ class TrialStore:
         return self._server.name
 
     def kill_in_upload(self, moment: UploadMoment) -> None:
-        """Kill who serves the next upload at this moment of it."""
+        """Kill the server of the next upload at this moment of it."""
         if not self._server.outlives_a_kill:
             raise TargetGone(f"{self._server.name} keeps everything in memory; a kill would lose it all")
         if not self._server.running:
