@@ -10,6 +10,7 @@ _WITHOUT_A_FAULT = (
     "no micro-batch is known to have run more than once, so it may be wrong without any fault: the guide tells what "
     "a job can say of its output (latest_by, upserts, final_by, batch)"
 )
+_MAYBE_MERGED = "if the sink keeps only the newest row of each key, the job must say so (upserts)"
 
 
 class CommittedOutput:
@@ -55,6 +56,8 @@ class CommittedOutput:
             return self._finding(Verdict.VALID, summary, counts)
         parts = ", ".join(f"{counts[name]} {name}" for name in wrong)
         summary = f"{parts}; {found.committed} rows committed, and the batch gives {found.expected}"
+        if wrong == ["lost"] and found.committed:
+            summary += f"; {_MAYBE_MERGED}"
         if not comparison.ran_again:
             summary += f"; {_WITHOUT_A_FAULT}"
         return self._finding(Verdict.INVALID, summary, counts, comparison.examples[:10])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import logging
 import math
 import os
 import shutil
@@ -48,6 +49,8 @@ from barrier_tck.harness.system.job_view import JobView, Role, SubtaskView
 from barrier_tck.harness.system.system_under_test import Capability, NemesisHooks, TrialOutcome
 from barrier_tck.harness.workloads.workload import split_files
 from barrier_tck.harness.workloads.workload_names import filled, workload_named
+
+_log = logging.getLogger(__name__)
 
 JUDGE_MODULE = "barrier_tck.harness.streaming.driver.batch_judge"
 WORKERS, CORES_PER_WORKER = 2, 1
@@ -328,8 +331,12 @@ class StructuredStreaming:
                 place = QueryPlace(*(str(scratch / name) for name in ("input", "output", "checkpoint")))
                 self._write_input(filled(self._sample), Path(place.input))
                 judge = _rpc_stub_of_judge(process)
-                judge.open_session(self._small())
-                self._checks[address] = judge.check(address, place)
+                try:
+                    judge.open_session(self._small())
+                    self._checks[address] = judge.check(address, place)
+                except RemoteError as error:  # then each trial says what is wrong
+                    _log.warning("%s could not be looked at before the first trial: %s", address, error)
+                    self._checks[address] = JobCheck()
         found = self._checks[address]
         if found.problem:
             raise NotJudgeable(f"{address} cannot be judged: {found.problem}")

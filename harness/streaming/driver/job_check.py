@@ -119,8 +119,10 @@ def _differences(
     A seeded random number, or the number of a partition, is the same in each run. So if there are such expressions, the
     other run has other partitions: what depends on them is seen, and what they only spread (a salt) is none.
     """
-    suspects = plan.nondeterministic() if plan is not None and job.batch is None else ()
-    given = input_in_order(spark, place.input, partitions=bool(suspects))
+    if job.batch is not None:
+        plan = None
+    suspects = plan.nondeterministic() if plan is not None else ()
+    given = input_in_order(spark, place.input, partitions=plan is not None and plan.depends_on_partitions())
     again = (job.batch or job.query)(given).localCheckpoint()
     if job.upserts is not None:  # a row that the table does not keep may differ
         rows, again = merged(rows, job.upserts), merged(again, job.upserts)
@@ -171,7 +173,10 @@ def _only(rows: DataFrame, name: str) -> DataFrame:
 
 
 def _same(one: DataFrame, other: DataFrame) -> bool:
-    return one.exceptAll(other).isEmpty() and other.exceptAll(one).isEmpty()
+    """Return whether two multisets of rows are equal, whatever types they have."""
+    both = one.withColumn(_TIMES, sf.lit(1)).unionAll(other.withColumn(_TIMES, sf.lit(-1)))
+    tally = both.groupBy(*map(column_named, one.columns)).agg(sf.sum(_TIMES).alias(_TIMES))
+    return tally.where(sf.col(_TIMES) != 0).isEmpty()
 
 
 def _first_line(error: Exception) -> str:

@@ -33,6 +33,14 @@ class QueryPlan:
                 found |= dict.fromkeys(_nondeterministic(expression))
         return tuple(found)
 
+    def depends_on_partitions(self) -> bool:
+        """Return whether some value may be another if rows are in other partitions; that of a clock is not."""
+        return any(
+            not expression.deterministic()
+            for node in _nodes(self._root)
+            for expression in _each(node.expressions())
+        )
+
     def watermark_delay_s(self) -> float | None:
         """Return the longest delay of a watermark; None without any, and in a batch, which has none."""
         of_node: Any = getattr(self._jvm, f"{_PLANS}.logical.EventTimeWatermark")

@@ -141,10 +141,9 @@ def test_a_job_that_cannot_be_judged_is_told_so_and_how_to_say_more(
     assert ("batch=" in problem) == (name != "windows_without_end")
 
 
-def test_a_random_number_that_the_result_does_not_depend_on_is_none(
-    spark: SparkSession, place: QueryPlace
-) -> None:
-    assert checked(spark, unusual_jobs.spread, place).problem == ""
+@pytest.mark.parametrize("name", ["spread", "first_today", "maps"])
+def test_a_salt_a_date_and_a_map_are_no_obstacle(spark: SparkSession, place: QueryPlace, name: str) -> None:
+    assert checked(spark, named(name), place).problem == ""
 
 
 def test_columns_that_a_job_names_must_be_there(spark: SparkSession, place: QueryPlace) -> None:

@@ -64,9 +64,10 @@ def job_named(address: str) -> StreamingJob:
 def trials(
     system: StructuredStreaming, address: str, number: int, directory: Path, seed: int = 0
 ) -> Iterator[TrialRecord]:
-    """Yield the records of drawn trials of a job, on a cluster that is kept from job to job."""
+    """Yield the records of trials that are drawn for a job, on a cluster that is kept from job to job."""
     system._job = job_named(address)
-    configuration = CampaignConfiguration(system=SystemSection(address), seed=seed, trials=number)
+    own_seed = 100 * seed + (*RIGHT, *WRONG).index(address)
+    configuration = CampaignConfiguration(system=SystemSection(address), seed=own_seed, trials=number)
     for trial, plan in enumerate(islice(campaign_plans(configuration, system), number)):
         place = directory / f"{address.partition(':')[2]}-{trial}"
         place.mkdir()

@@ -356,6 +356,20 @@ def test_a_trial_whose_micro_batches_ran_again_is_not_vacuous() -> None:
     )
 
 
+def test_a_table_of_the_newest_rows_that_the_job_does_not_speak_of_is_thought_of_if_rows_are_lost_alone() -> (
+    None
+):
+    lost = msgspec.structs.replace(RIGHT, committed=3, lost=2)
+    both = msgspec.structs.replace(lost, duplicated=1)
+    nothing = msgspec.structs.replace(lost, committed=0)
+    summaries = [judged(OutputComparison(counts))[1] for counts in (lost, both, nothing)]
+    assert ["upserts)" in summary.replace("upserts, final_by", "") for summary in summaries] == [
+        True,
+        False,
+        False,
+    ]
+
+
 def test_a_difference_without_anything_that_ran_again_may_not_be_a_faults() -> None:
     lost = msgspec.structs.replace(RIGHT, lost=2)
     assert "may be wrong without any fault" in judged(OutputComparison(lost))[1]

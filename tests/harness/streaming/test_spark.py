@@ -184,6 +184,20 @@ def test_rows_beyond_the_watermark_are_not_expected_yet(spark: SparkSession, pla
     assert wrong(judged(spark, job, place, ())) == (1, 0, 1)
 
 
+def test_a_row_without_a_moment_at_which_it_is_final_is_due_at_once(
+    spark: SparkSession, place: QueryPlace
+) -> None:
+    job = StreamingJob(
+        query=lambda frame: frame.selectExpr("id", "timestamp_seconds(second) AS at"),
+        sink=nothing,
+        final_by="at",
+    )
+    given = [(1, None), (2, None), (3, 60)]
+    spark.createDataFrame(given, "id long, second long").write.parquet(place.input)
+    job.query(spark.createDataFrame(given[:1], "id long, second long")).write.parquet(place.output)
+    assert wrong(judged(spark, job, place, ())) == (1, 0, 0)
+
+
 def test_an_output_without_the_columns_cannot_be_compared(spark: SparkSession, place: QueryPlace) -> None:
     found = compared(spark, APPENDS, place, [{"key": "a"}], [{"other": "a"}])
     assert found.counts is None

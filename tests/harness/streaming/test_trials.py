@@ -32,6 +32,7 @@ from barrier_tck.harness import (
     Verdict,
     WorkloadPlan,
 )
+from barrier_tck.harness.cluster.driver.peer import RemoteError
 from barrier_tck.harness.cluster.rendezvous import met
 from barrier_tck.harness.record.history import OutputComparison, OutputCounts
 from barrier_tck.harness.record.verdict import EXERCISED
@@ -400,6 +401,17 @@ def test_a_job_that_cannot_be_judged_ends_before_any_fault_and_is_a_mistake_of_t
             run()
     assert found.value.exit_code == 3
     assert not PretendedDriver.batches_run
+
+
+def test_a_look_at_the_job_that_fails_stops_nothing(
+    system: StructuredStreaming, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise RemoteError("Py4JError", "an answer from the Java side is empty")
+
+    monkeypatch.setattr(PretendedJudge, "check", fails)
+    PretendedDriver.sink = staticmethod(overwrite)
+    assert tried(system, tmp_path, killed_at(ProtocolPoint.ALL_ACKNOWLEDGED)).verdict is Verdict.VALID
 
 
 def test_event_time_goes_on_so_fast_that_rows_which_are_held_back_are_final_a_micro_batch_later(

@@ -61,6 +61,23 @@ def fully_joined(rows: DataFrame) -> DataFrame:
     )
 
 
+def joined_windows(rows: DataFrame) -> DataFrame:
+    """Pair what windows have counted; nothing is given before a window has ended, with a partner or without."""
+
+    def counted(which: str, name: str) -> DataFrame:
+        windows = (
+            rows.withWatermark("at", "1 second").where(which).groupBy(sf.window("at", "2 seconds"), "key")
+        )
+        return windows.agg(sf.count("*").alias(name))
+
+    pairs = counted("id % 2 = 0", "even").join(
+        counted("id % 3 = 0", "third"), ["window", "key"], "left_outer"
+    )
+    return pairs.selectExpr("window.end + INTERVAL 8 SECONDS AS until", "key", "even", "third")
+
+
+window_join = StreamingJob(query=joined_windows, sink=overwrite, final_by="until")
+window_join_appended = StreamingJob(query=joined_windows, sink=appends, final_by="until")
 left_outer = StreamingJob(query=left_joined, sink=overwrite, final_by="until")
 left_outer_appended = StreamingJob(query=left_joined, sink=appends, final_by="until")
 right_outer = StreamingJob(query=right_joined, sink=overwrite, final_by="until")
@@ -173,6 +190,19 @@ def salted(rows: DataFrame) -> DataFrame:
 load_time = StreamingJob(query=with_load_time, sink=overwrite)
 load_time_left_out = StreamingJob(query=with_load_time, batch=without_load_time, sink=overwrite)
 load_time_appended = StreamingJob(query=with_load_time, batch=without_load_time, sink=appends)
+
+
+def first_of_today(rows: DataFrame) -> DataFrame:
+    """Keep the first row of each key, and none of the future: two clocks and no partition."""
+    return rows.where("date(at) <= current_date()").dropDuplicates(["key"]).select("key", "id")
+
+
+def with_map(rows: DataFrame) -> DataFrame:
+    return rows.select("id", sf.create_map("key", "value").alias("values"))
+
+
+first_today = StreamingJob(query=first_of_today, sink=overwrite)
+maps = StreamingJob(query=with_map, sink=overwrite)
 random_number = StreamingJob(query=with_random_number, sink=overwrite)
 new_ids = StreamingJob(query=with_new_ids, sink=overwrite)
 hidden_clock = StreamingJob(query=with_hidden_clock, sink=overwrite)
@@ -275,6 +305,7 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("left_outer", "left_outer_appended"),
     ("right_outer", "right_outer_appended"),
     ("full_outer", "full_outer_appended"),
+    ("window_join", "window_join_appended"),
     ("merged", "merged_all"),
     ("merged", "merged_any"),
     ("deleted", "deleted_too_late"),
