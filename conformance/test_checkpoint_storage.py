@@ -8,22 +8,20 @@ from __future__ import annotations
 
 import pytest
 
-from barrier_tck.harness.certify.storage_properties import STORAGE_PROPERTIES, StorageProperty
-from barrier_tck.harness.certify.storage_suite import certify_storage
+from barrier_tck.harness.certify.storage.properties import PROPERTIES
+from barrier_tck.harness.certify.storage.stage import StorageProperty
+from barrier_tck.harness.certify.storage.suite import certify
 from barrier_tck.harness.pytest_plugin import StorageUnderTest
 
 
 @pytest.mark.parametrize(
     "storage_property",
-    [
-        pytest.param(each, marks=pytest.mark.clause(*each.clauses), id=each.name)
-        for each in STORAGE_PROPERTIES
-    ],
+    [pytest.param(each, marks=pytest.mark.clause(*each.clauses), id=each.name) for each in PROPERTIES],
 )
 def test_a_checkpoint_storage(
     storage_property: StorageProperty, checkpoint_storage: StorageUnderTest
 ) -> None:
-    (outcome,) = certify_storage(
+    (outcome,) = certify(
         checkpoint_storage.target, checkpoint_storage.location, only=(storage_property.name,)
     ).outcomes
     if outcome.status == "skipped":

@@ -10,10 +10,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from barrier_tck.harness.certify.hunting import NOT_DRAWN, NOT_SHOWN, check
-from barrier_tck.harness.certify.pool import Pool
-from barrier_tck.harness.certify.properties import PROPERTIES
-from barrier_tck.harness.certify.suite import DEFAULT_SEED, seed_of
+from barrier_tck.harness.certify.backend.pool import Pool
+from barrier_tck.harness.certify.backend.properties import PROPERTIES
+from barrier_tck.harness.certify.backend.stage import check
+from barrier_tck.harness.certify.engine.check import NOT_DRAWN, NOT_SHOWN
+from barrier_tck.harness.certify.engine.levels import DEFAULT_SEED, seed_of
 from barrier_tck.harness.pytest_plugin import BackendUnderTest
 
 SECONDS_MAX = 120.0

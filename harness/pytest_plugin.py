@@ -157,7 +157,7 @@ def pytest_configure(config: pytest.Config) -> None:
     try:
         require_system(config.getoption("--system"))
         if config.getoption("--state-backend") is not None:
-            from barrier_tck.harness.certify.suite import require_target
+            from barrier_tck.harness.certify.backend.suite import require_target
 
             require_target(config.getoption("--state-backend"))
         storage_target(config.getoption("--checkpoint-storage"))
@@ -205,8 +205,8 @@ def checkpoint_storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storag
 @pytest.fixture(scope="session")
 def state_backend(request: pytest.FixtureRequest) -> BackendUnderTest:
     """Return the backend that ``--state-backend`` names, checked once; if it is no backend, the tests fail."""
-    from barrier_tck.harness.certify.pool import CandidateError
-    from barrier_tck.harness.certify.suite import probe
+    from barrier_tck.harness.certify.backend.pool import CandidateError
+    from barrier_tck.harness.certify.backend.suite import probe
     from barrier_tck.harness.support.errors import UsageProblem
 
     chosen: str | None = request.config.getoption("--state-backend")

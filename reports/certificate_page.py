@@ -7,7 +7,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from barrier_tck.conformance.clauses import CLAUSES
-from barrier_tck.harness.certify.certificate import Certificate, replay_line
+from barrier_tck.harness.certify.engine.certificate import Certificate, replay_line
 from barrier_tck.harness.support.atomic_files import write_atomically
 from barrier_tck.reports.html import page_source, templates
 

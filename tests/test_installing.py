@@ -38,7 +38,7 @@ DATA = (
     "barrier_tck/reports/templates/page.js",
     "barrier_tck/reports/templates/plotly-basic.min.js.gz",
     "barrier_tck/reports/templates/certificate.html.j2",
-    "barrier_tck/harness/certify/spark_stores/planted_java/PlantedStores.java",
+    "barrier_tck/harness/certify/spark_store/planted_java/PlantedStores.java",
     "barrier_tck/harness/streaming/java/DisturbedWrites.java",
 )
 

@@ -24,9 +24,9 @@ from barrier_tck.harness.campaign.configuration import (
     configuration_from,
     read_configuration,
 )
-from barrier_tck.harness.certify.planted import BACKEND_MUTANTS
-from barrier_tck.harness.certify.spark_stores.planted_stores import PLANTED_STORES
-from barrier_tck.harness.certify.storage_planted import STORAGE_MUTANTS
+from barrier_tck.harness.certify.backend.planted_bugs import PLANTED_BUGS as BACKEND_BUGS
+from barrier_tck.harness.certify.spark_store.planted_bugs import PLANTED_BUGS as STORE_BUGS
+from barrier_tck.harness.certify.storage.planted_bugs import PLANTED_BUGS as STORAGE_BUGS
 from barrier_tck.harness.cli.bench_command import BENCHMARKS
 from barrier_tck.harness.cli.main import run
 from barrier_tck.harness.draw.profiles import PROFILES
@@ -260,9 +260,9 @@ def test_counts_of_what_is_here_are_those_of_the_code() -> None:
         "campaign files": len(list((ROOT / "campaigns").glob("*.toml"))),
         "planted bugs of the runtime": len(bugs_of_runtime()),
         "planted bugs that make no result wrong": len(bugs_of_suite()),
-        "planted bugs of state backends": len(BACKEND_MUTANTS),
-        "planted bugs of Spark's state stores": len(PLANTED_STORES),
-        "planted bugs of checkpoint storages": len(STORAGE_MUTANTS),
+        "planted bugs of state backends": len(BACKEND_BUGS),
+        "planted bugs of Spark's state stores": len(STORE_BUGS),
+        "planted bugs of checkpoint storages": len(STORAGE_BUGS),
     }
 
 

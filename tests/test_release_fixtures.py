@@ -18,7 +18,7 @@ import msgspec
 import pytest
 
 from barrier_tck.harness import History, Row, TrialPlan, Verdict, read_configuration, read_plan
-from barrier_tck.harness.certify.certificate import Certificate
+from barrier_tck.harness.certify.engine.certificate import Certificate
 from barrier_tck.harness.cli.main import run
 from barrier_tck.harness.record.operations import AttemptStarted
 from barrier_tck.harness.reference.jobs import job_config

@@ -1,1 +1,1 @@
-"""Certification of third-party state backends: properties by clause, tested on a candidate in its own process."""
+"""Certification of what third parties bring, by clause and level: an engine, and a folder for each kind of it."""

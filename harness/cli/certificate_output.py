@@ -14,7 +14,9 @@ from barrier_tck.harness.support.atomic_files import write_atomically
 from barrier_tck.harness.support.errors import EnvironmentProblem, UsageProblem
 
 if TYPE_CHECKING:
-    from barrier_tck.harness.certify.certificate import Certificate, PropertyOutcome, Strength
+    from barrier_tck.harness.certify.engine.certificate import Certificate, PropertyOutcome, Strength
+    from barrier_tck.harness.certify.engine.failure import Failure
+    from barrier_tck.harness.certify.engine.playing import Watch
 
 _EXIT_CODES = {"certified": 0, "failed": 1, "unknown": 2}
 """Verdict of a certificate -> exit code."""
@@ -33,7 +35,7 @@ def certified(
     What was shown so far is kept in a directory meanwhile: ``run`` is given the function that keeps it. If nothing can
     be certified, the directory, which is empty then, is removed.
     """
-    from barrier_tck.harness.certify.certificate import Strength
+    from barrier_tck.harness.certify.engine.certificate import Strength
 
     try:
         certificate = run(lambda certificate: _keep(certificate, path))
@@ -68,12 +70,31 @@ def _keep(certificate: Certificate, path: Path) -> None:
     write_certificate(certificate, path / _PAGE)
 
 
-def output_replay(name: str, violation: str | None, recorded: str, console: Console, as_json: bool) -> int:
-    """Print what playing a saved failure of a property gave, and return the exit code."""
-    said = "nothing is violated any more" if violation is None else f"✗ {violation}"
-    console.print(printable(said), markup=False)
+def output_replay(
+    failure: Failure[Any],
+    replay: Callable[[Watch[Any]], str | None],
+    console: Console,
+    as_json: bool,
+) -> int:
+    """Play a saved failure again, print its steps and what they violate, and return the exit code."""
+
+    def print_step(number: int, step: Any) -> None:
+        console.print(printable(f"    {number}. {step.description()}"), markup=False)
+
+    console.print(f"{failure.property}: {len(failure.steps)} steps", markup=False)
+    violation = replay(print_step)
+    result = "nothing is violated any more" if violation is None else f"✗ {violation}"
+    console.print(printable(result), markup=False)
     verdict = "failed" if violation is not None else "passed"
-    emit(as_json, {"verdict": verdict, "property": name, "violation": violation, "recorded": recorded})
+    emit(
+        as_json,
+        {
+            "verdict": verdict,
+            "property": failure.property,
+            "violation": violation,
+            "recorded": failure.violation,
+        },
+    )
     return 1 if violation is not None else 0
 
 
@@ -90,7 +111,7 @@ def _as_json(certificate: Certificate) -> bytes:
 
 def _summary(certificate: Certificate, path: Path) -> dict[str, Any]:
     """Return what ``--json`` prints."""
-    from barrier_tck.harness.certify.certificate import replay_line
+    from barrier_tck.harness.certify.engine.certificate import replay_line
 
     outcomes = certificate.outcomes
     return {
@@ -125,17 +146,18 @@ def _summary(certificate: Certificate, path: Path) -> dict[str, Any]:
 
 def print_outcome(console: Console, outcome: PropertyOutcome, target: str, path: Path) -> None:
     """Print what became of one property, and the line that repeats a failure."""
-    from barrier_tck.harness.certify.certificate import replay_line
+    from barrier_tck.harness.certify.engine.certificate import replay_line
 
-    said = [outcome.status]
+    facts = [outcome.status]
     if outcome.examples:
-        said.append(f"{outcome.examples} {'trials' if outcome.level == 'chaos' else 'examples'}")
-        said.append(f"{outcome.seconds:.1f} s")
+        unit = "trial" if outcome.level == "chaos" else "example"
+        facts.append(f"{outcome.examples} {unit}{'s' * (outcome.examples > 1)}")
+        facts.append(f"{outcome.seconds:.1f} s")
     elif outcome.status == "skipped":
-        said.append(outcome.reason)
+        facts.append(outcome.reason)
     clauses = outcome.violated or " ".join(outcome.clauses)
     named = f"{outcome.name} ({clauses})" if clauses else outcome.name
-    line = f"{_SIGNS[outcome.status]} {outcome.level:<9}{named}: {', '.join(said)}"
+    line = f"{_SIGNS[outcome.status]} {outcome.level:<9}{named}: {', '.join(facts)}"
     console.print(printable(line), markup=False)
     if outcome.status in ("failed", "unknown"):
         console.print(printable(f"    {outcome.reason}"), markup=False)
@@ -158,13 +180,13 @@ def _print_result(console: Console, certificate: Certificate, path: Path) -> Non
         console.print(printable(f"{result.clause}  {result.status}, {need}{reason}"), markup=False)
     console.print(printable(_strength_rendered(certificate.strength)), markup=False)
     if certificate.verdict == "certified":
-        said = f"certified: level {certificate.level}"
+        line = f"certified: level {certificate.level}"
     else:
         reached = (
             f"only level {certificate.level} was reached" if certificate.level else "no level was reached"
         )
-        said = f"{certificate.verdict}: {reached}, but {certificate.asked_level} was asked for"
-    console.print(f"{said}; {certificate.seconds:.0f} s", markup=False)
+        line = f"{certificate.verdict}: {reached}, but {certificate.asked_level} was asked for"
+    console.print(f"{line}; {certificate.seconds:.0f} s", markup=False)
     console.print(f"certificate: {path / _PAGE}", markup=False)
 
 

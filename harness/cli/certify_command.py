@@ -24,12 +24,12 @@ from barrier_tck.harness.cli.certify_on_spark import (
     spark_store,
 )
 from barrier_tck.harness.cli.options import DEFAULT_OUT, JsonOption, OutOption
-from barrier_tck.harness.cli.printing import console_for, printable
+from barrier_tck.harness.cli.printing import console_for
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.outside import is_target, shown
 
 if TYPE_CHECKING:
-    from barrier_tck.harness.certify.certificate import Certificate
+    from barrier_tck.harness.certify.engine.certificate import Certificate
 
 _CALL_TIMEOUT_MAX_S = 86_400.0
 
@@ -123,8 +123,9 @@ def certify(
       barrier-tck certify your_package.your_module:YourBackend --require ordered-scan
       barrier-tck certify heap --replay runs/certify-20260101-120000/snapshots-are-isolated.json
     """
-    from barrier_tck.harness.certify.spark_stores.store_suite import require_store_level
-    from barrier_tck.harness.certify.suite import require_level, require_target
+    from barrier_tck.harness.certify.backend.suite import require_target
+    from barrier_tck.harness.certify.engine.levels import require_level
+    from barrier_tck.harness.certify.spark_store.suite import require_store_level
     from barrier_tck.harness.record.run_directory import make_output_directory, new_run_path
 
     console = console_for(as_json)
@@ -164,9 +165,9 @@ def _certified(
     console: Console,
 ) -> Certificate:
     """Run the certifier of backends in Python."""
-    from barrier_tck.harness.certify.planted import measure_strength
-    from barrier_tck.harness.certify.pool import Limits
-    from barrier_tck.harness.certify.suite import certify as run_suite
+    from barrier_tck.harness.certify.backend.planted_bugs import measure_strength
+    from barrier_tck.harness.certify.backend.pool import Limits
+    from barrier_tck.harness.certify.backend.suite import certify as run_suite
 
     def run(keep: Callable[[Certificate], None]) -> Certificate:
         return run_suite(
@@ -186,8 +187,7 @@ def _certified(
 
 def _replay(file: Path, target: str | None, console: Console, as_json: bool) -> NoReturn:
     """Play a replay file again and exit."""
-    from barrier_tck.harness.certify.step_descriptions import description_of
-    from barrier_tck.harness.certify.suite import read_failure, replay
+    from barrier_tck.harness.certify.backend.suite import read_failure, replay
 
     failure = read_failure(file)
     if target is None and is_target(failure.target):
@@ -195,12 +195,10 @@ def _replay(file: Path, target: str | None, console: Console, as_json: bool) -> 
             f"{file} names code that would run: the backend {shown(failure.target)}. If you trust it, name it too: "
             f"barrier-tck certify {failure.target} --replay {file}"
         )
-    console.print(f"{failure.property}: {len(failure.steps)} steps", markup=False)
-    violation = replay(
+    code = output_replay(
         failure,
-        target,
-        tell=lambda number, step: console.print(
-            printable(f"    {number}. {description_of(step)}"), markup=False
-        ),
+        lambda watch: replay(failure, target, watch=watch),
+        console,
+        as_json,
     )
-    raise typer.Exit(output_replay(failure.property, violation, failure.violation, console, as_json))
+    raise typer.Exit(code)

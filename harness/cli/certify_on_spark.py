@@ -10,12 +10,11 @@ import typer
 from rich.console import Console
 
 from barrier_tck.harness.cli.certificate_output import certified, output_replay, print_outcome
-from barrier_tck.harness.cli.printing import printable
 from barrier_tck.harness.support.errors import UsageProblem
 
 if TYPE_CHECKING:
-    from barrier_tck.harness.certify.certificate import Certificate
-    from barrier_tck.harness.certify.spark_stores.store_targets import StoreTarget
+    from barrier_tck.harness.certify.engine.certificate import Certificate
+    from barrier_tck.harness.certify.spark_store.targets import StoreTarget
 
 
 def names_in(listed: str) -> tuple[str, ...]:
@@ -25,7 +24,7 @@ def names_in(listed: str) -> tuple[str, ...]:
 
 def spark_store(target: str | None, jars: str, conf: Sequence[str]) -> StoreTarget | None:
     """Return the state store of Spark's that is named, or None if none is; raises UsageProblem."""
-    from barrier_tck.harness.certify.spark_stores.store_targets import is_store_target, store_target
+    from barrier_tck.harness.certify.spark_store.targets import is_store_target, store_target
 
     if target is not None and is_store_target(target):
         return store_target(target, names_in(jars), conf)
@@ -45,11 +44,11 @@ def certified_on_spark(
     console: Console,
 ) -> Certificate:
     """Run the certifier of Spark's state stores."""
-    from barrier_tck.harness.certify.spark_stores.planted_stores import measure_store_strength
-    from barrier_tck.harness.certify.spark_stores.store_suite import certify_store
+    from barrier_tck.harness.certify.spark_store.planted_bugs import measure_strength
+    from barrier_tck.harness.certify.spark_store.suite import certify
 
     def run(keep: Callable[[Certificate], None]) -> Certificate:
-        return certify_store(
+        return certify(
             store,
             level,
             seed,
@@ -60,24 +59,20 @@ def certified_on_spark(
             keep=keep,
         )
 
-    return certified(run, (lambda: measure_store_strength(seed)) if strength else None, path, console)
+    return certified(run, (lambda: measure_strength(seed)) if strength else None, path, console)
 
 
 def replay_on_spark(
     file: Path, store: StoreTarget, call_timeout_s: float, console: Console, as_json: bool
 ) -> NoReturn:
     """Play a replay file on a state store again and exit."""
-    from barrier_tck.harness.certify.spark_stores.store_steps import description_of
-    from barrier_tck.harness.certify.spark_stores.store_suite import read_store_failure, replay_on_store
+    from barrier_tck.harness.certify.spark_store.suite import read_failure, replay
 
-    failure = read_store_failure(file)
-    console.print(f"{failure.property}: {len(failure.steps)} steps", markup=False)
-    violation = replay_on_store(
+    failure = read_failure(file)
+    code = output_replay(
         failure,
-        store,
-        call_timeout_s,
-        tell=lambda number, step: console.print(
-            printable(f"    {number}. {description_of(step)}"), markup=False
-        ),
+        lambda watch: replay(failure, store, call_timeout_s, watch),
+        console,
+        as_json,
     )
-    raise typer.Exit(output_replay(failure.property, violation, failure.violation, console, as_json))
+    raise typer.Exit(code)

@@ -15,7 +15,7 @@ from barrier_tck.harness.cli.printing import console_for
 from barrier_tck.harness.support.errors import UsageProblem
 
 if TYPE_CHECKING:
-    from barrier_tck.harness.certify.certificate import Certificate
+    from barrier_tck.harness.certify.engine.certificate import Certificate
 
 _STORED = "storage"
 """Directory in the run directory where the storage is, unless ``--at`` says another place."""
@@ -72,14 +72,15 @@ def certify_storage(
       barrier-tck certify-storage hdfs --at webhdfs://localhost:9870/directory
       barrier-tck certify-storage your_package.your_module:YourStorage --at /mnt/shared/try
     """
-    from barrier_tck.harness.certify.storage_planted import measure_storage_strength
-    from barrier_tck.harness.certify.storage_suite import certify_storage as run_suite
-    from barrier_tck.harness.certify.storage_suite import require_storage_level
+    from barrier_tck.harness.certify.engine.levels import require_level
+    from barrier_tck.harness.certify.storage.planted_bugs import measure_strength
+    from barrier_tck.harness.certify.storage.properties import LEVELS
+    from barrier_tck.harness.certify.storage.suite import certify as run_suite
     from barrier_tck.harness.plan.storage_targets import storage_target
     from barrier_tck.harness.record.run_directory import make_output_directory, new_run_path
 
     console = console_for(as_json)
-    require_storage_level(level)
+    require_level(level, LEVELS)
     storage_target(target)
     if not 0 < timeout <= _PROPERTY_S_MAX:
         raise UsageProblem(f"--timeout is {timeout:g}; give seconds above 0, up to a day")
@@ -98,5 +99,5 @@ def certify_storage(
             keep=keep,
         )
 
-    certificate = certified(run, measure_storage_strength if strength else None, path, console)
+    certificate = certified(run, measure_strength if strength else None, path, console)
     raise typer.Exit(output_certificate(certificate, path, console, as_json))

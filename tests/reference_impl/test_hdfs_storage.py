@@ -11,7 +11,7 @@ import pytest
 from barrier_tck.faults.kinds.crash_coordinator import CrashCoordinator
 from barrier_tck.faults.kinds.kill_worker import KillWorker
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
-from barrier_tck.harness.certify.storage_suite import certify_storage
+from barrier_tck.harness.certify.storage.suite import certify
 from barrier_tck.harness.cluster.hdfs.hdfs_nodes import DATA_NODE, NAME_NODE, HdfsNodes
 from barrier_tck.harness.plan.storage_targets import storage_target
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan, WorkloadPlan
@@ -82,9 +82,7 @@ PROPERTY_S = 900.0
 
 @pytest.mark.long
 def test_the_hdfs_storage_has_the_properties_on_a_model(hdfs: ModelHdfs) -> None:
-    outcomes = certify_storage(
-        "hdfs", f"webhdfs://{hdfs.host}/quick", only=QUICK, property_s=PROPERTY_S
-    ).outcomes
+    outcomes = certify("hdfs", f"webhdfs://{hdfs.host}/quick", only=QUICK, property_s=PROPERTY_S).outcomes
     assert {one.name: one.reason for one in outcomes if one.status != "passed"} == {}
     assert len(outcomes) == len(QUICK)
 
@@ -343,14 +341,14 @@ def on_real(nodes: HdfsNodes, directory: str) -> HdfsCheckpointStorage:
 
 @pytest.mark.long
 def test_the_hdfs_storage_has_the_properties_on_real_nodes(nodes: HdfsNodes) -> None:
-    outcomes = certify_storage("hdfs", f"{nodes.url}/quick", only=QUICK, property_s=PROPERTY_S).outcomes
+    outcomes = certify("hdfs", f"{nodes.url}/quick", only=QUICK, property_s=PROPERTY_S).outcomes
     assert {one.name: one.reason for one in outcomes if one.status != "passed"} == {}
     assert len(outcomes) == len(QUICK)
 
 
 @pytest.mark.nightly
 def test_the_hdfs_storage_is_certified_on_real_nodes(nodes: HdfsNodes) -> None:
-    certificate = certify_storage("hdfs", f"{nodes.url}/full", property_s=PROPERTY_S)
+    certificate = certify("hdfs", f"{nodes.url}/full", property_s=PROPERTY_S)
     assert {one.name: one.reason for one in certificate.outcomes if one.status != "passed"} == {}
     assert (certificate.verdict, certificate.level) == ("certified", "crash")
 

@@ -12,7 +12,7 @@ from botocore.awsrequest import AWSResponse
 from botocore.compat import HTTPHeaders
 from moto.server import ThreadedMotoServer
 
-from barrier_tck.harness.certify.storage_suite import certify_storage
+from barrier_tck.harness.certify.storage.suite import certify
 from barrier_tck.harness.cluster.object_store.object_server import KEY, REGION, SECRET
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
 from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint, StateHandle
@@ -219,21 +219,21 @@ PROPERTY_S = 900.0
 
 
 def test_the_s3_storage_keeps_its_contract_on_a_real_server(versity: VersityServer) -> None:
-    outcomes = certify_storage("s3", f"s3://{BUCKET}/quick", only=QUICK, property_s=PROPERTY_S).outcomes
+    outcomes = certify("s3", f"s3://{BUCKET}/quick", only=QUICK, property_s=PROPERTY_S).outcomes
     assert {one.name: one.reason for one in outcomes if one.status != "passed"} == {}
     assert len(outcomes) == len(QUICK)
 
 
 @pytest.mark.long
 def test_the_s3_storage_has_the_properties_on_a_server_for_every_machine(moto: None) -> None:
-    outcomes = certify_storage("s3", f"s3://{BUCKET}/quick", only=QUICK, property_s=PROPERTY_S).outcomes
+    outcomes = certify("s3", f"s3://{BUCKET}/quick", only=QUICK, property_s=PROPERTY_S).outcomes
     assert {one.name: one.reason for one in outcomes if one.status != "passed"} == {}
     assert len(outcomes) == len(QUICK)
 
 
 @pytest.mark.long
 def test_the_s3_storage_is_certified_on_a_real_server(versity: VersityServer) -> None:
-    certificate = certify_storage("s3", f"s3://{BUCKET}/full", property_s=PROPERTY_S)
+    certificate = certify("s3", f"s3://{BUCKET}/full", property_s=PROPERTY_S)
     assert {one.name: one.reason for one in certificate.outcomes if one.status != "passed"} == {}
     assert (certificate.verdict, certificate.level) == ("certified", "crash")
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from barrier_tck.harness.certify import planted, storage_suite, suite
-from barrier_tck.harness.certify.certificate import Certificate, PropertyOutcome, Strength
-from barrier_tck.harness.certify.properties import PROPERTIES, Property
-from barrier_tck.harness.certify.storage_lines import Loaded, ShownLine
-from barrier_tck.harness.certify.storage_properties import STORAGE_PROPERTIES
+from barrier_tck.harness.certify.backend import planted_bugs as planted
+from barrier_tck.harness.certify.backend import suite
+from barrier_tck.harness.certify.backend.properties import PROPERTIES
+from barrier_tck.harness.certify.backend.stage import BackendProperty
+from barrier_tck.harness.certify.engine.certificate import Certificate, PropertyOutcome, Strength
+from barrier_tck.harness.certify.storage import stage as storage_stage
+from barrier_tck.harness.certify.storage.properties import PROPERTIES as STORAGE_PROPERTIES
+from barrier_tck.harness.certify.storage.wire import Checked, Loaded
 from barrier_tck.harness.cli.main import run
 
 
@@ -31,7 +33,7 @@ def ends_at(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     """Certifications of backends without a backend, which Ctrl-C ends in the property that a test names."""
     names: list[str] = []
 
-    def checked(one: Property, *arguments: object, **options: object) -> tuple[PropertyOutcome, None]:
+    def checked(one: BackendProperty, *arguments: object, **options: object) -> tuple[PropertyOutcome, None]:
         if one.name in names:
             raise KeyboardInterrupt
         return PropertyOutcome(one.name, one.level, one.clauses, one.text, "passed"), None
@@ -80,18 +82,16 @@ class EndsAtOnce:
 
     until = STORAGE_PROPERTIES[-1].name
 
-    def __init__(self, target: str, location: str, names: Sequence[str]) -> None:
-        self._left = [one for one in STORAGE_PROPERTIES if one.name in names]
-        self._lines: list[Loaded | ShownLine] = [Loaded("none", outlives_its_process=True)]
-        self._lines += [
-            ShownLine(one.name, passed=True, shown=dict.fromkeys(one.clauses, 1)) for one in self._left
-        ]
+    def __init__(self, target: str, location: str) -> None: ...
 
-    def line(self, timeout_s: float) -> Loaded | ShownLine:
-        line = self._lines.pop(0)
-        if isinstance(line, ShownLine) and line.name == self.until:
+    def loaded(self, timeout_s: float) -> Loaded:
+        return Loaded("none", outlives_its_process=True)
+
+    def check(self, name: str, timeout_s: float) -> Checked:
+        if name == self.until:
             raise KeyboardInterrupt
-        return line
+        clauses = next(one.clauses for one in STORAGE_PROPERTIES if one.name == name)
+        return Checked(name, passed=True, shown=dict.fromkeys(clauses, 1))
 
     def kill(self) -> str:
         return ""
@@ -101,7 +101,7 @@ def test_a_certificate_of_a_storage_keeps_what_was_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(storage_suite, "StorageProcess", EndsAtOnce)
+    monkeypatch.setattr(storage_stage, "StorageProcess", EndsAtOnce)
     assert run(["certify-storage", "files", "--no-strength", "--out", "runs"]) == 130
     found = certificate_in(tmp_path)
     assert (found.interrupted, found.verdict, found.backend) == (True, "unknown", "none")

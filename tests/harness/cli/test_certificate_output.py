@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from barrier_tck.harness.certify.certificate import (
+from barrier_tck.harness.certify.engine.certificate import (
     CERTIFICATE_VERSION,
     Certificate,
     ClauseResult,

@@ -15,7 +15,7 @@ import pytest
 from barrier_tck.faults.catalogue import FAULTS, KINDS
 from barrier_tck.faults.fault import tag_of
 from barrier_tck.harness.campaign.configuration import read_configuration
-from barrier_tck.harness.certify.suite import certify
+from barrier_tck.harness.certify.backend.suite import certify
 from barrier_tck.harness.cli import main as cli
 from barrier_tck.harness.cli.shipped import SKELETONS, shipped_campaigns
 from tests.harness.cli.test_cli import last_json

@@ -16,7 +16,7 @@ import pytest
 
 from barrier_tck.harness.campaign.configuration import AimedTrial, CampaignConfiguration, configuration_from
 from barrier_tck.harness.campaign.mix import MixSection
-from barrier_tck.harness.certify.hunting import Failure
+from barrier_tck.harness.certify.backend.stage import BackendFailure
 from barrier_tck.harness.cli import main as cli
 from barrier_tck.harness.cli.untrusted_code import code_of_campaign
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan, WorkloadPlan, write
@@ -131,7 +131,7 @@ def test_the_line_that_repeats_a_trial_names_all_code_that_it_needs(
 def test_a_replay_file_of_a_certification_runs_no_backend_that_only_it_names(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    failure = Failure("evil:Backend", "reads-see-the-writes", "it was wrong", ())
+    failure = BackendFailure("evil:Backend", "reads-see-the-writes", "it was wrong", ())
     (here / "failure.json").write_bytes(msgspec.json.encode(failure))
     assert cli.run(["certify", "--replay", "failure.json"]) == 3
     assert "name it too: barrier-tck certify evil:Backend --replay failure.json" in capsys.readouterr().err

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from barrier_tck.faults.targets import WriteFault
-from barrier_tck.harness.certify.spark_stores.java_process import JavaProcess, Raised
+from barrier_tck.harness.certify.spark_store.java_process import JavaProcess, Raised
 from barrier_tck.harness.cluster.java import OLDEST_JAVA
 from barrier_tck.harness.cluster.java_compiler import has_java_compiler
 from barrier_tck.harness.streaming.disturbed_writes import FILE_MANAGER, DisturbedWrites, jar_of_writes

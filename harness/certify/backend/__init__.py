@@ -1,0 +1,1 @@
+"""Certification of state backends in Python."""

@@ -1,0 +1,20 @@
+"""The clauses of the state SPI."""
+
+from __future__ import annotations
+
+READS = "BCK-1"
+"""Every form of read returns what was written last; different names, key groups and keys stay separate."""
+RESTORED = "BCK-2"
+"""A restored store holds exactly what the snapshots held."""
+WHOLE = "BCK-3"
+"""A snapshot is complete or fails, and the store remains usable."""
+REFUSED = "BCK-4"
+"""Files that are not a snapshot are refused."""
+KEPT = "BCK-5"
+"""Nothing is kept for snapshots that have ended, and nothing after close."""
+DECLARED = "BCK-6"
+"""Declared capabilities are true."""
+ISOLATED = "SNP-1"
+"""Later changes never appear in a snapshot."""
+CANCELLED = "SNP-2"
+"""A cancelled snapshot stops and leaves nothing."""

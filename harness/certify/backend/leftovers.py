@@ -1,0 +1,176 @@
+"""What a candidate still holds: after failed snapshots, after many that succeeded, and after close.
+
+Memory and descriptors vary by themselves, because of allocators, caches and compactions. So growth is the *least* that
+the process holds towards the end minus the *most* that it held at the beginning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from barrier_tck.harness.certify.backend import clauses, steps, wire
+from barrier_tck.harness.certify.backend.calls import CHECKED_STORE, CandidateCalls
+from barrier_tck.harness.certify.backend.free_writes import entry_value
+from barrier_tck.harness.certify.backend.model import NAMES
+from barrier_tck.harness.certify.backend.pool import CandidateRaised
+from barrier_tck.harness.certify.engine.violation import Violation
+
+_WARM_UP_ROUNDS = 3
+"""Rounds that are not counted, because allocators first grow to their working size."""
+_RESTORED_STORE = CHECKED_STORE + 1
+"""Number of a store that is restored while the checked one is open."""
+_SHARE_OF_ROUNDS = 0.3
+"""This many more descriptors, threads or files per snapshot count as growth; of memory, this share of the state."""
+_FEWEST = 4
+"""Fewer additional descriptors, threads or files than this do not count as growth."""
+_GROUPS = (0, 6)
+
+
+def after_failed_snapshots(session: CandidateCalls, step: steps.Crowd) -> None:
+    """Take snapshots whose storage fails; raise Violation if the process grows."""
+    _held_over_rounds(session, step, _failed_snapshot, f"{step.rounds} failed snapshots")
+
+
+def after_snapshots(session: CandidateCalls, step: steps.Steady) -> None:
+    """Take snapshots of a state that does not grow; raise Violation if the process does."""
+    _held_over_rounds(session, step, _whole_snapshot, f"{step.rounds} snapshots")
+
+
+def _held_over_rounds(
+    session: CandidateCalls,
+    step: steps.Crowd | steps.Steady,
+    take: Callable[[CandidateCalls, int], None],
+    what: str,
+) -> None:
+    """Take snapshots of a separate store that stays open all the time."""
+    session.call(wire.OpenRequest(CHECKED_STORE, *_GROUPS, 0, session.attempt + 1))
+    samples = []
+    for number in range(_WARM_UP_ROUNDS + step.rounds):
+        _overwrite(session, step, number)
+        take(session, step.checkpoint + number)
+        if number >= _WARM_UP_ROUNDS:
+            samples.append(session.resources(settle=False))
+    session.call(wire.DiscardRequest(CHECKED_STORE, step.checkpoint + number))
+    session.call(wire.CloseRequest(CHECKED_STORE))
+    growing = grown(samples, step.count * step.size)
+    if growing:
+        taken = f"{what} of {step.count * step.size:,} bytes each, in a store that stayed open,"
+        raise Violation(f"{taken} made the process grow: {'; '.join(growing)}", clauses.KEPT)
+
+
+def _failed_snapshot(session: CandidateCalls, checkpoint: int) -> None:
+    try:
+        session.call(wire.SnapshotRequest(CHECKED_STORE, checkpoint, wire.StorageFault(2)))
+        session.run(wire.RunRequest(CHECKED_STORE, checkpoint))
+    except CandidateRaised as error:
+        if error.kind != "storage":
+            raise
+    session.call(wire.NotifyRequest(CHECKED_STORE, checkpoint, "abort"))
+    session.call(wire.DiscardRequest(CHECKED_STORE, checkpoint))
+
+
+def _whole_snapshot(session: CandidateCalls, checkpoint: int) -> None:
+    """Take a snapshot and delete the previous one, like a runtime that retains one checkpoint."""
+    session.call(wire.SnapshotRequest(CHECKED_STORE, checkpoint))
+    session.run(wire.RunRequest(CHECKED_STORE, checkpoint))
+    session.call(wire.NotifyRequest(CHECKED_STORE, checkpoint, "confirm"))
+    session.call(wire.DiscardRequest(CHECKED_STORE, checkpoint - 1))
+
+
+def _overwrite(session: CandidateCalls, step: steps.Crowd | steps.Steady, number: int) -> None:
+    groups = tuple(_GROUPS[0] + each % (_GROUPS[1] - _GROUPS[0]) for each in range(step.count))
+    keys = tuple(b"held-%06d" % each for each in range(step.count))
+    values = tuple(entry_value(each, step.size, number) for each in range(step.count))
+    session.call(wire.PutManyRequest(CHECKED_STORE, NAMES[0], groups, keys, values))
+
+
+def grown(samples: Sequence[wire.Held], state_bytes: int) -> list[str]:
+    """Return what grows: things of which the least in the last third clearly exceeds the most in the first third."""
+    third = len(samples) // 3
+    first, last = samples[:third], samples[-third:]
+    found = []
+    for what, count in _COUNTED:
+        more = min(map(count, last)) - max(map(count, first))
+        if more > max(_FEWEST, _SHARE_OF_ROUNDS * third):
+            found.append(f"{more} more {what} after {len(samples) - third} of them")
+    more = min(one.memory_bytes for one in last) - max(one.memory_bytes for one in first)
+    if more > _SHARE_OF_ROUNDS * third * state_bytes:
+        found.append(f"{more:,} more bytes of memory after {len(samples) - third} of them")
+    return found
+
+
+_COUNTED: tuple[tuple[str, Callable[[wire.Held], int]], ...] = (
+    ("descriptors", lambda held: len(held.descriptors)),
+    ("threads", lambda held: held.threads),
+    ("child processes", lambda held: held.children),
+    ("files in the working directory", lambda held: len(held.work_files)),
+    ("files in storage", lambda held: len(held.storage_files)),
+)
+
+
+def after_close(session: CandidateCalls, rounds: int, groups: tuple[int, int], checkpoint: int) -> int:
+    """Open, use and close stores; raise Violation if anything is left. Returns the next free checkpoint.
+
+    A first round is not counted, because libraries keep some things open after their first use.
+    """
+    for number in range(rounds + 1):
+        _life(session, groups, checkpoint)
+        checkpoint += 4
+        if not number:
+            before = session.resources()
+    left = left_behind(before, session.resources())
+    if left:
+        partial = all("storage" in what for what in left)
+        message = "after every store was closed, these are left: " + "; ".join(left)
+        raise Violation(message, clauses.CANCELLED if partial else clauses.KEPT)
+    return checkpoint
+
+
+def _life(session: CandidateCalls, groups: tuple[int, int], base: int) -> None:
+    """Play the life of a store, with snapshots that end in every possible way; the store is closed at the end."""
+    call, start, attempt = session.call, groups[0], session.attempt + 1
+    call(wire.OpenRequest(CHECKED_STORE, *groups, 0, attempt))
+    for number in range(4):
+        checkpoint = base + number
+        call(wire.PutRequest(CHECKED_STORE, NAMES[0], start, b"k%d" % number, b"v" * 100))
+        try:
+            fault = wire.StorageFault(2) if number == 1 else None
+            taken = call(wire.SnapshotRequest(CHECKED_STORE, checkpoint, fault))
+            if number == 3 and not taken["done"]:
+                continue  # closed with a snapshot under way
+            if number == 2:
+                call(wire.NotifyRequest(CHECKED_STORE, checkpoint, "cancel"))
+            ran = session.run(wire.RunRequest(CHECKED_STORE, checkpoint))
+            if number == 0:
+                call(wire.OpenRequest(_RESTORED_STORE, *groups, 0, attempt, ran.handles))
+                call(wire.ScanRequest(_RESTORED_STORE, NAMES[0], start))
+                call(wire.CloseRequest(_RESTORED_STORE))
+        except CandidateRaised as error:
+            # A purely synchronous backend writes, and fails, in snapshot().
+            if error.kind not in ("storage", "cancelled"):
+                raise
+        call(wire.NotifyRequest(CHECKED_STORE, checkpoint, "abort" if number else "confirm"))
+        call(wire.DiscardRequest(CHECKED_STORE, checkpoint))
+    call(wire.CloseRequest(CHECKED_STORE, times=2))
+
+
+def left_behind(before: wire.Held, after: wire.Held) -> list[str]:
+    """Return what a process holds after close that it did not hold before."""
+    left = []
+    new = list(after.descriptors)
+    for known in before.descriptors:
+        if known in new:
+            new.remove(known)
+    if len(after.descriptors) > len(before.descriptors):
+        left.append(f"{len(after.descriptors) - len(before.descriptors)} descriptors, among them {new[:3]}")
+    if after.threads > before.threads:
+        left.append(f"{after.threads - before.threads} threads")
+    if after.children > 0:
+        left.append(f"{after.children} child processes")
+    if after.work_files:
+        left.append(
+            f"{len(after.work_files)} files in the working directory, among them {after.work_files[:3]}"
+        )
+    if after.storage_files:
+        left.append(f"{len(after.storage_files)} files in storage, among them {after.storage_files[:3]}")
+    return left

@@ -1,0 +1,461 @@
+"""Sequences of steps that are listed, not drawn: what drawn examples reach too seldom, or never.
+
+They consist of ordinary steps, so a failing sequence is made smaller like any other. A ``scale`` below 1 leaves out the
+largest sizes and most of the rounds: then less is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import count, product
+
+from barrier_tck.harness.certify.backend import steps
+from barrier_tck.harness.certify.backend.free_writes import FREE_KEY_BYTES
+from barrier_tck.harness.certify.backend.model import NAMES, RANGES
+from barrier_tck.harness.certify.backend.wire import DAMAGES
+
+_NAME = NAMES[0]
+_READS = ("get", "get_many", "scan")
+_WRITES = ("put", "put_many", "delete")
+
+Steps = tuple[steps.AnyStep, ...]
+
+
+# --- reads in every form --------------------------------------------------------------------------------------
+
+
+def reads_in_every_form() -> Steps:
+    """Read in each form, write in each form, and read in each form again: in an empty, a full and a restored store.
+
+    A store with a cache for one form of access must keep it up to date for all others.
+    """
+    numbers = count(1)
+    played: list[steps.AnyStep] = []
+    for life in range(2):
+        for state in ("absent", "present"):
+            for before, write, after in product(("", *_READS), _WRITES, _READS):
+                group = RANGES[0][0] + next(numbers) % 3
+                key = f"{life} {state} {before} {write} {after}".encode()
+                if state == "present" or life:
+                    played.append(steps.PutMany(0, _NAME, (group,), (key,), (b"old",)))
+                if before:
+                    played.append(_read(before, group, key))
+                played += [_write(write, group, key), _read(after, group, key)]
+        if not life:
+            played += _restored_with_unread_keys()
+    return (*played, steps.ReadAll(0))
+
+
+def _restored_with_unread_keys() -> Iterator[steps.AnyStep]:
+    """Continue from a snapshot; then read, write and read keys that nothing has touched since the restore."""
+    chosen = [(before, write, after) for before, write, after in product(("", *_READS), _WRITES, _READS)]
+    keys = [f"kept {' '.join(one)}".encode() for one in chosen]
+    groups = tuple(RANGES[0][0] + number % 3 for number in range(len(keys)))
+    yield steps.PutMany(0, _NAME, groups, tuple(keys), (b"old",) * len(keys))
+    yield from (steps.Snapshot(0, 1), steps.Run(0, 1), steps.Confirm(0, 1), steps.Restart((1, 0)))
+    for (before, write, after), group, key in zip(chosen, groups, keys, strict=True):
+        if before:
+            yield _read(before, group, key)
+        yield _write(write, group, key)
+        yield _read(after, group, key)
+
+
+def _read(form: str, group: int, key: bytes) -> steps.AnyStep:
+    if form == "get":
+        return steps.Get(0, _NAME, group, key)
+    if form == "get_many":
+        return steps.GetMany(0, _NAME, (group,), (key,))
+    return steps.Scan(0, _NAME, group)
+
+
+def _write(form: str, group: int, key: bytes) -> steps.AnyStep:
+    if form == "put":
+        return steps.Put(0, _NAME, group, key, b"new")
+    if form == "put_many":
+        return steps.PutMany(0, _NAME, (group,), (key,), (b"new",))
+    return steps.Delete(0, _NAME, group, key)
+
+
+# --- what differs stays apart ---------------------------------------------------------------------------------
+
+_MANY_GROUPS = ((0, 300), (300, 310))
+"""More key groups than a byte can number, and numbers that are prefixes of each other."""
+_LIKE_NAMES = (
+    *(
+        "state",
+        "state1",
+        "state_1",
+        "state/1",
+        "stat",
+        "State",
+        "a b",
+        "a_b",
+        "a.b",
+        "a/b",
+        "größe",
+        "grosse",
+    ),
+    *("n" * 300 + "1", "n" * 300 + "2", "long " * 20 + "x", "long " * 20 + "y"),
+)
+_LIKE_GROUPS = (0, 1, 10, 11, 16, 17, 100, 101, 255, 256, 257, 299)
+_LIKE_KEYS = (
+    *(b"", b"k", b"\x00", b"\x00\x00", b"k\x00", b"k\x00\x00", b"\x00k", b"\xff", b"\xff\xff", b"K"),
+    *(b"0", b"0k", b"1", b"1k", b"_k", b"1_k", b"/k", b"1/k", b"0/k", b"k ", b" k"),
+)
+_LENGTHS = (31, 63, 127, 254, 255, 510, 511, 1_023, 4_095, 65_534, 65_535, 70_000)
+"""Lengths of keys that differ only in their last byte, among them limits of well-known stores and of length fields."""
+_IN_A_CALL = 20
+_VALUE_LENGTHS = (1, 16, 17, 256, 4_097, 65_537)
+"""Lengths of values that differ in one byte."""
+
+
+def what_differs() -> Steps:
+    """Names, key groups and keys that a careless encoding takes for the same, each with a value of its own; and values
+    that a careless comparison takes for the same."""
+    places = [(name, group, b"k") for name in _LIKE_NAMES for group in (0, 1, 10)]
+    places += [("state", group, b"k") for group in _LIKE_GROUPS]
+    places += [("state", group, key) for group in (1, 10) for key in _LIKE_KEYS]
+    places += [("long", 2, b"L" * length + last) for length in _LENGTHS for last in (b"1", b"2")]
+    places = list(dict.fromkeys(places))
+    calls = ("get", "put", "delete", "scan", "get_many", "put_many")
+    return (
+        steps.Layout(_MANY_GROUPS),
+        *_written(places, b"value %06d"),
+        *_written_nearly_equal(b"1"),
+        *_written_nearly_equal(b"2"),
+        steps.ReadAll(0),
+        steps.DisturbedScan(0, "state", 10, added=b"added", changed=b"k", deleted=b"0"),
+        *(steps.Unseen(0, what) for what in ("confirm", "abort")),
+        *(steps.Foreign(0, call) for call in calls),
+        steps.Snapshot(0, 1),
+        # Values have the same length, so a store that writes in place changes the snapshot.
+        *_written(places, b"other %06d"),
+        *_written_nearly_equal(b"3"),
+        steps.Run(0, 1),
+        steps.Verify(0, 1),
+        steps.Snapshot(0, 2),
+        steps.Run(0, 2),
+        steps.Verify(0, 2),
+        steps.Rescale((1, 0), 10, 18),
+    )
+
+
+def _written_nearly_equal(byte: bytes) -> Iterator[steps.AnyStep]:
+    """Write values of which only one byte is this one: the first, one in the middle, or the last."""
+    for length in _VALUE_LENGTHS:
+        places = tuple(dict.fromkeys((0, length // 2, length - 1)))
+        keys = tuple(b"%d at %d" % (length, place) for place in places)
+        values = tuple(b"v" * place + byte + b"v" * (length - place - 1) for place in places)
+        yield steps.Put(0, "equal", 3, b"put " + keys[-1], values[-1])
+        yield steps.PutMany(0, "equal", (3,) * len(places), keys, values)
+
+
+def _written(places: Sequence[tuple[str, int, bytes]], value: bytes) -> Iterator[steps.AnyStep]:
+    """Write, by ``put`` and by ``put_many`` of several key groups."""
+    by_name: dict[str, list[tuple[int, tuple[str, int, bytes]]]] = {}
+    for number, place in enumerate(places):
+        by_name.setdefault(place[0], []).append((number, place))
+    for name, numbered in by_name.items():
+        for start in range(0, len(numbered), _IN_A_CALL):
+            part = numbered[start : start + _IN_A_CALL]
+            groups, keys = tuple(place[1] for _, place in part), tuple(place[2] for _, place in part)
+            values = tuple(value % number for number, _ in part)
+            if len(part) > 3:
+                yield steps.PutMany(0, name, groups, keys, values)
+            else:
+                yield from (steps.Put(0, name, *entry) for entry in zip(groups, keys, values, strict=True))
+
+
+# --- the ladder of sizes --------------------------------------------------------------------------------------
+
+
+def ladder(scale: float) -> Steps:
+    """Keys, values, entries, state and key groups, each four to ten times as large as before.
+
+    Each rung begins with empty stores, so the first that fails shows from which size on.
+    """
+    checkpoints = count(1)
+    played: list[steps.AnyStep] = []
+    for size in _rungs(1 << 12, 1 << 20, 4, scale):
+        played += _rung(next(checkpoints), steps.Fill(0, _NAME, (1, 2), 4, size + 1, 8))
+    for size in _rungs(1 << 14, 1 << 22, 4, scale):
+        played += _rung(next(checkpoints), steps.Fill(0, _NAME, (1, 2), 3, 8, size + 1))
+    for entries in _rungs(1_000, 100_000, 10, scale):
+        played += _rung(next(checkpoints), steps.Fill(0, _NAME, (3,), entries, 12, 8))
+    for size in _rungs(1 << 20, 1 << 23, 8, scale):
+        played += _moved(next(checkpoints), next(checkpoints), size)
+    return (*played, *_high_key_groups(next(checkpoints)))
+
+
+def _rungs(first: int, last: int, factor: int, scale: float) -> Iterator[int]:
+    size = first
+    while size <= last * min(1.0, scale) or size == first:
+        yield size
+        size *= factor
+
+
+def _rung(checkpoint: int, fill: steps.Fill) -> Steps:
+    return (
+        steps.Layout(RANGES),
+        fill,
+        steps.ReadAll(0),
+        steps.Snapshot(0, checkpoint),
+        steps.Run(0, checkpoint),
+        steps.Verify(0, checkpoint),
+        steps.Rescale((checkpoint, 0), 2, 5),
+    )
+
+
+_WIDE = ((0, 40), (40, 64))
+
+
+def _moved(first: int, second: int, size: int) -> Steps:
+    """Two stores with this much state together, in several files if the backend wants, restored into other ranges."""
+    value_bytes = 2_000
+    entries = size // value_bytes
+    return (
+        steps.Layout(_WIDE, files_wanted=3),
+        steps.Fill(0, _NAME, tuple(range(*_WIDE[0])), entries * 5 // 8, 12, value_bytes),
+        steps.Fill(1, _NAME, tuple(range(*_WIDE[1])), entries * 3 // 8, 12, value_bytes),
+        steps.Snapshot(0, first),
+        steps.Run(0, first),
+        steps.Snapshot(1, second),
+        steps.Run(1, second),
+        steps.Rescale((first, 0), 7, 23),
+        steps.Rescale((first, second), 30, 50),
+        steps.Verify(1, second),
+    )
+
+
+_HIGH = ((0, 32_767), (32_767, 32_768))
+"""As many key groups as Flink allows."""
+
+
+def _high_key_groups(checkpoint: int) -> Steps:
+    powers = [1 << bits for bits in range(1, 15)]
+    groups = sorted({0, 32_766, *powers, *(power - 1 for power in powers), *(power + 1 for power in powers)})
+    keys, values = (b"k",) * len(groups), tuple(b"of %d" % group for group in groups)
+    return (
+        steps.Layout(_HIGH),
+        steps.PutMany(0, _NAME, tuple(groups), keys, values),
+        steps.Put(1, _NAME, 32_767, b"k", b"last"),
+        steps.ReadAll(0),
+        steps.ReadAll(1),
+        steps.Snapshot(0, checkpoint),
+        steps.Run(0, checkpoint),
+        steps.Snapshot(1, checkpoint + 1),
+        steps.Run(1, checkpoint + 1),
+        steps.Verify(0, checkpoint),
+        steps.Verify(1, checkpoint + 1),
+        steps.Rescale((checkpoint, checkpoint + 1), 16_000, 32_768),
+    )
+
+
+# --- snapshots and restores -----------------------------------------------------------------------------------
+
+
+def free_writers(scale: float) -> Steps:
+    """Snapshots that are stored while a writer runs freely. The tables are large enough for the two to overlap."""
+    groups = tuple(range(*_WIDE[0]))
+    rounds = max(10, round(40 * min(1.0, scale)))
+    return (
+        steps.Layout(_WIDE),
+        steps.Fill(0, _NAME, groups, 4_000, FREE_KEY_BYTES, 24),
+        steps.Race(0, 1, _NAME, groups, rounds),
+    )
+
+
+def only_the_files() -> Steps:
+    """Restore, write, snapshot and restore again, each time with only the files that the handles name."""
+    return (
+        steps.Fill(0, _NAME, (0, 1), 200, 12, 30),
+        steps.Fill(1, NAMES[2], (7, 9), 50, 12, 30),
+        *_checkpoint(0, 1),
+        *_checkpoint(1, 2),
+        steps.Verify(0, 1, elsewhere=True),
+        steps.Restart((1, 2), "bare"),
+        steps.ReadAll(0),
+        steps.ReadAll(1),
+        steps.Fill(0, _NAME, (0, 1), 100, 12, 30, salt=1),
+        *_checkpoint(0, 3),
+        steps.Restart((3, 2), "bare"),
+        steps.ReadAll(0),
+        steps.ReadAll(1),
+    )
+
+
+def starts_anew() -> Steps:
+    """Go back one snapshot in the same process, write different values of the same length, and snapshot again.
+
+    A backend that recognises files by number, name or length takes an old file for a new one.
+    """
+    played: list[steps.AnyStep] = []
+    checkpoints = count(1)
+    for back, how in ((1, "close"), (0, "close"), (2, "close"), (1, "kill")):
+        taken = [next(checkpoints) for _ in range(3)]
+        played.append(steps.Layout(RANGES))
+        for salt, checkpoint in enumerate(taken):
+            played += [steps.Fill(0, _NAME, (0, 1, 2), 30, 12, 20, salt=salt), *_checkpoint(0, checkpoint)]
+        played.append(steps.Restart((taken[-1 - back], 0), how))
+        for salt in range(10, 13):
+            checkpoint = next(checkpoints)
+            played += [
+                steps.Fill(0, _NAME, (0, 1, 2), 30, 12, 20, salt=salt),
+                *_checkpoint(0, checkpoint),
+                steps.Verify(0, checkpoint),
+            ]
+    return tuple(played)
+
+
+_MANY = 262
+"""More snapshots of one store than a byte can count."""
+_ID_LIMITS = (1 << 16, 1 << 31, 1 << 32, 1 << 53)
+"""The least ids that some field of two or four bytes, or a floating-point number, cannot hold."""
+
+
+def any_number(scale: float) -> Steps:
+    """More snapshots of one store than a byte can count, with ids on both sides of what common fields can hold.
+
+    Between both parts of each snapshot its newest value is overwritten, so it must still be isolated.
+    """
+    many = _MANY if scale >= 1 else 12
+    numbers = [*range(1, many), *(limit + step for limit in _ID_LIMITS for step in (-1, 0, 1))]
+    played: list[steps.AnyStep] = [steps.Fill(0, _NAME, (0, 1, 2), 10, 12, 20)]
+    for number in numbers:
+        played += [
+            steps.Put(0, _NAME, 1, b"newest", b"before %020d" % number),
+            steps.Snapshot(0, number),
+            steps.Put(0, _NAME, 1, b"newest", b"after_ %020d" % number),
+            steps.Run(0, number),
+            steps.Confirm(0, number),
+        ]
+        if number % 50 == 1 or number >= many - 2:
+            played.append(steps.Verify(0, number))
+    newest = numbers[-1]
+    return (
+        *played,
+        steps.Restart((newest, 0)),
+        steps.ReadAll(0),
+        *_checkpoint(0, newest + 1),
+        steps.Verify(0, newest + 1),
+    )
+
+
+def _checkpoint(store: int, checkpoint: int, reuse_from: int = 0) -> Steps:
+    snapshot = steps.Snapshot(store, checkpoint, reuse_from=reuse_from)
+    return snapshot, steps.Run(store, checkpoint), steps.Confirm(store, checkpoint)
+
+
+_PARTED = (
+    ((0, 16), (16, 20)),
+    ((0, 8), (8, 16)),
+    ((0, 3), (3, 16)),
+    ((0, 16), (16, 20)),
+    ((0, 15), (15, 16)),
+)
+"""Key groups of two stores, one after the other."""
+
+
+def parted_and_joined(incremental: bool = False) -> Steps:
+    """Let stores with other key groups go on from what was restored: delete, write, snapshot, and join what they have.
+
+    What such a store keeps of foreign key groups would come back when another one has deleted it.
+    """
+    checkpoints = count(1)
+    played: list[steps.AnyStep] = [steps.Layout(_PARTED[0], incremental=incremental)]
+    for name in NAMES[:2]:
+        for group in range(16):
+            keys = tuple(b"%02d %02d" % (group, number) for number in range(10))
+            played.append(steps.PutMany(0, name, (group,) * len(keys), keys, (b"old",) * len(keys)))
+    for number, after in enumerate(_PARTED[1:]):
+        taken = next(checkpoints), next(checkpoints)
+        for store in (0, 1):
+            played += _checkpoint(store, taken[store], int(incremental))
+        played.append(steps.Redistribute(taken, after))
+        first = next(checkpoints)
+        for store, (start, end) in enumerate(after):
+            # An increment has something to build on only if something was confirmed since the redistribution.
+            played += _checkpoint(store, first, int(incremental))
+            for group in range(start, min(end, 16)):
+                played += _changed(store, group, number)
+        last = next(checkpoints)
+        for store in (0, 1):
+            played += _checkpoint(store, last, first * incremental)
+            played += [steps.ReadAll(store), steps.Verify(store, last)]
+        played += [steps.Rescale((last, last), 0, 16), steps.Rescale((last, last), 5, 10)]
+    return tuple(played)
+
+
+def _changed(store: int, group: int, number: int) -> Iterator[steps.AnyStep]:
+    """Delete, overwrite and add keys of a group; ``number`` makes them others than before."""
+    for name in NAMES[:2]:
+        keys = (b"%02d %02d" % (group, 2 * number), b"new %d" % number)
+        yield steps.Delete(store, name, group, b"%02d %02d" % (group, 2 * number + 1))
+        yield steps.PutMany(store, name, (group, group), keys, (b"changed %d" % number,) * 2)
+
+
+_FAILURES = 300
+"""More failed snapshots in a row than a backend may want to remember."""
+
+
+def failures_in_a_row(scale: float) -> Steps:
+    """Increments after hundreds of snapshots that failed or were never heard of, with changes before each of them."""
+    many = _FAILURES if scale >= 1 else 80
+    keys = tuple(b"%05d" % number for number in range(6 * many))
+    groups = tuple(number % 3 for number in range(len(keys)))
+    played: list[steps.AnyStep] = [
+        steps.Layout(RANGES, incremental=True),
+        steps.PutMany(0, _NAME, groups, keys, tuple(key * 6 for key in keys)),
+        *_checkpoint(0, 1, 1),
+    ]
+    for number in range(2, many + 2):
+        # Most fail before they have written anything. Of the others every second one is neither confirmed nor aborted.
+        played += [
+            steps.Put(0, _NAME, groups[number], keys[number], b"changed"),
+            steps.Delete(0, _NAME, groups[-number], keys[-number]),
+            steps.Snapshot(0, number, reuse_from=1),
+            *([steps.Cancel(0, number)] if number % 8 else []),
+            steps.Run(0, number),
+            *([steps.AbortSnapshot(0, number)] if number % 16 else []),
+        ]
+    last = many + 2
+    return (
+        *played,
+        *_checkpoint(0, last, 1),
+        steps.Verify(0, last),
+        steps.Put(0, _NAME, groups[0], keys[0], b"newest"),
+        *_checkpoint(0, last + 1, 1),
+        steps.Verify(0, last + 1),
+        steps.Restart((last + 1, 0)),
+        steps.ReadAll(0),
+        steps.Put(0, _NAME, groups[1], keys[1], b"restored"),
+        *_checkpoint(0, last + 2, last + 1),
+        steps.Verify(0, last + 2),
+    )
+
+
+def damaged_files(scale: float) -> Steps:
+    """Files that the backend did not write, each in place of a file of a snapshot."""
+    files = (0, 1, 2, -1) if scale >= 1 else (0, -1)
+    return (
+        steps.Fill(0, _NAME, (0, 1, 2), 60, 12, 30),
+        steps.Fill(0, NAMES[1], (1, 4), 60, 12, 30),
+        *_checkpoint(0, 1),
+        *(steps.Damaged(0, 1, file, damage) for file in files for damage in DAMAGES),
+        steps.Verify(0, 1),
+    )
+
+
+def held_by_snapshots(scale: float) -> Steps:
+    """Many snapshots of a state that does not grow, in a store that stays open."""
+    return (steps.Steady(0, 1, 500, 2_048, rounds=45 if scale >= 1 else 24),)
+
+
+def held_by_failed_snapshots(scale: float) -> Steps:
+    """The same with a storage that fails."""
+    return (steps.Crowd(0, 1, 500, 2_048, rounds=45 if scale >= 1 else 24),)
+
+
+def lives() -> Steps:
+    """Stores that are opened, used and closed."""
+    return (steps.Resources(5),)

@@ -1,0 +1,301 @@
+"""The properties that a backend must have, by level: each with its clauses, and what is played to find a breach."""
+
+from __future__ import annotations
+
+from barrier_tck.harness.certify.backend import listed_steps as sequences
+from barrier_tck.harness.certify.backend.capabilities import (
+    ASYNCHRONOUS,
+    CONCURRENT,
+    DETERMINISTIC,
+    INCREMENTAL,
+    LOCAL,
+    ORDERED,
+)
+from barrier_tck.harness.certify.backend.stage import BackendProperty
+from barrier_tck.harness.certify.backend.state_machine import Moves
+from barrier_tck.harness.certify.engine.property import Property
+
+PROPERTIES: tuple[BackendProperty, ...] = (
+    Property(
+        "reads-see-the-writes",
+        "contract",
+        ("BCK-1",),
+        "Reads, scans and batch reads give what was written last; unusual keys and values are kept unchanged.",
+        Moves("write read"),
+        examples=50,
+        needs=("put", "delete", "put_many", "get", "scan"),
+    ),
+    Property(
+        "reads-in-every-form",
+        "contract",
+        ("BCK-1",),
+        "Each form of read is right before and after each form of write, in an empty, a full and a restored store.",
+        listed=lambda _scale: sequences.reads_in_every_form(),
+    ),
+    Property(
+        "what-differs-stays-apart",
+        "contract",
+        ("BCK-1", "BCK-2"),
+        "Names, key groups, keys and values that are easily confused are not; scans are undisturbed and complete; all "
+        "of it once more after a restore.",
+        listed=lambda _scale: sequences.what_differs(),
+    ),
+    Property(
+        "sizes-up-the-ladder",
+        "contract",
+        ("BCK-1", "BCK-2"),
+        "Keys and values up to megabytes, 100,000 entries, megabytes of state that is restored into other key groups, "
+        "key groups up to 32,767.",
+        listed=sequences.ladder,
+    ),
+    Property(
+        "snapshots-are-isolated",
+        "contract",
+        ("SNP-1",),
+        "Changes after the synchronous part never show in the snapshot, even while its asynchronous part runs.",
+        Moves("write snapshot background verify"),
+        examples=50,
+        needs=("snapshot", "run", "start", "finish", "verify"),
+    ),
+    Property(
+        "writers-run-freely",
+        "contract",
+        ("SNP-1",),
+        "A snapshot is isolated from writes that are made without a pause while a thread stores it.",
+        listed=sequences.free_writers,
+    ),
+    Property(
+        "a-restore-is-exact",
+        "contract",
+        ("BCK-2",),
+        "A snapshot restores to exactly its content: twice, in a new process, and as a store that is used further.",
+        Moves("write checkpoint verify close", finale="elsewhere"),
+        examples=12,
+        needs=("verify", "restart"),
+    ),
+    Property(
+        "handles-name-all-that-is-needed",
+        "contract",
+        ("BCK-2",),
+        "A restore needs the files that the handles name and nothing else: no other file, no process, no memory.",
+        listed=lambda _scale: sequences.only_the_files(),
+    ),
+    Property(
+        "a-restored-store-starts-anew",
+        "contract",
+        ("BCK-2",),
+        "After a restore of an older snapshot in the same process, nothing of the newer ones comes back.",
+        listed=lambda _scale: sequences.starts_anew(),
+    ),
+    Property(
+        "any-number-of-snapshots",
+        "contract",
+        ("SNP-1", "BCK-2"),
+        "Snapshots are isolated and exact after hundreds of others of the same open store, and whatever their ids are.",
+        listed=sequences.any_number,
+    ),
+    Property(
+        "key-groups-move",
+        "contract",
+        ("BCK-2",),
+        "Restored into another range of key groups, from one or two snapshots, a store holds its own groups "
+        "and no others.",
+        Moves("write checkpoint rescale"),
+        examples=40,
+        needs=("rescale",),
+    ),
+    Property(
+        "key-groups-part-and-meet",
+        "contract",
+        ("BCK-2",),
+        "Stores go on with a part of a snapshot, delete and write, and meet again: what was deleted does not return.",
+        listed=lambda _scale: sequences.parted_and_joined(),
+    ),
+    Property(
+        "redistributed-stores-go-on",
+        "contract",
+        ("BCK-2",),
+        "Stores that go on with other key groups are exact, in any sequence of writes, snapshots and redistributions.",
+        Moves("write checkpoint verify rescale redistribute close"),
+        examples=15,
+        needs=("redistribute", "rescale"),
+    ),
+    Property(
+        "what-is-no-snapshot-is-refused",
+        "contract",
+        ("BCK-4",),
+        "A restore from a file that is empty, cut off, or of another format is refused; it is never a wrong state.",
+        listed=sequences.damaged_files,
+    ),
+    Property(
+        "a-failed-checkpoint-is-forgotten",
+        "contract",
+        ("BCK-2", "BCK-3"),
+        "After a failed checkpoint the store goes on; after a restart on the same disk with other data "
+        "nothing of the failed one comes back.",
+        Moves("write checkpoint fail snapshot close"),
+        examples=30,
+        needs=("snapshot", "abort", "restart"),
+    ),
+    Property(
+        "notifications-come-in-any-order",
+        "contract",
+        ("BCK-3",),
+        "Confirm, abort and cancel come in any order, late and twice, while snapshots end out of order.",
+        Moves("write snapshot background notify checkpoint"),
+        examples=40,
+        needs=("cancel", "confirm", "abort", "run"),
+    ),
+    Property(
+        "a-cancelled-snapshot-stops",
+        "contract",
+        ("SNP-2",),
+        "A cancelled asynchronous part raises SnapshotCancelled or had already succeeded, and the store goes on.",
+        Moves("write snapshot background notify"),
+        examples=30,
+        needs=("cancel", "run"),
+    ),
+    Property(
+        "nothing-is-left-behind",
+        "contract",
+        ("SNP-2", "BCK-5"),
+        "After close no descriptor, thread, process, working file or partial file is left.",
+        listed=lambda _scale: sequences.lives(),
+    ),
+    Property(
+        "snapshots-keep-nothing",
+        "contract",
+        ("BCK-5",),
+        "Snapshots of a state that does not grow do not make an open store hold ever more memory, descriptors, "
+        "threads or files.",
+        listed=sequences.held_by_snapshots,
+    ),
+    Property(
+        "all-at-once",
+        "contract",
+        ("SNP-1", "BCK-2"),
+        "All of the above in any mixture.",
+        Moves("write read snapshot background verify checkpoint rescale notify close", steps_max=40),
+        examples=30,
+    ),
+    Property(
+        "unfinished-snapshots-end-in-any-order",
+        "contract",
+        ("SNP-1",),
+        "Several snapshots of a store are unfinished at once, end in any order, and are isolated from each other.",
+        Moves("write snapshot verify"),
+        examples=20,
+        capability=CONCURRENT,
+        needs=("snapshot", "run", "verify"),
+    ),
+    *(
+        Property(
+            name,
+            "contract",
+            ("BCK-6",),
+            text,
+            Moves("promise", steps_max=2),
+            examples=4,
+            capability=capability,
+            needs=("promise",),
+        )
+        for name, capability, text in (
+            (
+                "snapshots-are-asynchronous",
+                ASYNCHRONOUS,
+                "The synchronous part writes nothing to storage and leaves something to the asynchronous part.",
+            ),
+            ("scans-are-ordered", ORDERED, "Scans give entries in ascending order of their keys' bytes."),
+            (
+                "files-stay-in-the-working-directory",
+                LOCAL,
+                "State is kept in files below the working directory and nowhere else.",
+            ),
+            (
+                "files-are-deterministic",
+                DETERMINISTIC,
+                "The same calls in the same order write files with the same bytes, in another process too.",
+            ),
+            (
+                "increments-build-on-what-is-confirmed",
+                INCREMENTAL,
+                "A snapshot after a small change refers to confirmed files, and not to failed ones (SNP-5).",
+            ),
+        )
+    ),
+    Property(
+        "increments-go-on-after-many-failures",
+        "contract",
+        ("BCK-2",),
+        "However many snapshots in a row failed, or were not heard of, the next increment holds all that has changed.",
+        listed=sequences.failures_in_a_row,
+        capability=INCREMENTAL,
+    ),
+    Property(
+        "increments-part-and-meet",
+        "contract",
+        ("BCK-2",),
+        "Increments of stores that part and meet are exact, and refer to nothing of stores with other key groups.",
+        listed=lambda _scale: sequences.parted_and_joined(incremental=True),
+        capability=INCREMENTAL,
+    ),
+    Property(
+        "increments-in-any-order",
+        "contract",
+        ("BCK-2",),
+        "All this with stores that are asked for increments: a snapshot refers to own, confirmed or restored files.",
+        Moves("write snapshot background verify checkpoint rescale redistribute notify close"),
+        examples=20,
+        capability=INCREMENTAL,
+        needs=("snapshot", "verify"),
+    ),
+    Property(
+        "killed-anywhere",
+        "crash",
+        ("BCK-2",),
+        "After SIGKILL between two calls, inside a call or in the middle of an asynchronous part, the last "
+        "completed snapshot restores to exactly its content, on the disk that the dead process left.",
+        Moves("write checkpoint snapshot background verify kill", restarts_max=2),
+        examples=25,
+        needs=("restart",),
+    ),
+    Property(
+        "a-failed-write-fails-the-snapshot",
+        "crash",
+        ("BCK-3",),
+        "If the k-th storage operation fails, is cut short or closing fails, the snapshot fails too (BE-06).",
+        Moves("write fail verify checkpoint"),
+        examples=50,
+        needs=("snapshot", "abort"),
+    ),
+    Property(
+        "snapshots-after-a-failed-one-are-isolated",
+        "crash",
+        ("SNP-1", "BCK-3"),
+        "After a failed snapshot the store is usable and the next snapshots are isolated (BE-07).",
+        Moves("write fail snapshot background verify"),
+        examples=150,
+        needs=("snapshot", "abort", "run"),
+    ),
+    Property(
+        "a-failed-snapshot-keeps-nothing",
+        "crash",
+        ("BCK-5",),
+        "Failed snapshots do not make an open store hold ever more (BE-07).",
+        listed=sequences.held_by_failed_snapshots,
+    ),
+    Property(
+        "crashes-and-failures-mixed",
+        "crash",
+        ("SNP-1", "BCK-2", "BCK-3"),
+        "Kills, failed writes, restarts and all else in any mixture.",
+        Moves(
+            "write read snapshot background verify checkpoint rescale notify fail close kill",
+            steps_max=40,
+            restarts_max=2,
+        ),
+        examples=20,
+        needs=("restart",),
+    ),
+)
+"""The properties of the levels contract and crash; the level chaos is in ``chaos.py``."""

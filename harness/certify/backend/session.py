@@ -1,0 +1,408 @@
+"""Plays steps on a candidate and on a model, side by side; the first difference is a Violation."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from barrier_tck.harness.certify.backend import capabilities, clauses, leftovers, steps, wire
+from barrier_tck.harness.certify.backend.calls import CHECKED_STORE
+from barrier_tck.harness.certify.backend.free_writes import free_write
+from barrier_tck.harness.certify.backend.live_stores import LiveStores
+from barrier_tck.harness.certify.backend.model import NAMES, SnapshotModel, StoreModel, WrongRead
+from barrier_tck.harness.certify.backend.pool import CandidateRaised
+from barrier_tck.harness.certify.backend.readings import Difference, first_difference
+from barrier_tck.harness.certify.backend.restored_files import copied, key_groups_wrong
+from barrier_tck.harness.certify.engine.violation import Violation
+
+_SPARE_STORE = CHECKED_STORE
+"""Number of the store into which snapshots are restored to be compared."""
+_RACES_PER_ROUND_MAX = 3
+"""How often a round of a race is run at most, if the two threads never meet."""
+
+
+class Session(LiveStores):
+    """One run of steps in its own directories. It takes processes from the pool and gives them back."""
+
+    def apply(self, step: steps.AnyStep) -> None:
+        """Play one step; raises Violation. A step that makes no sense at this moment is skipped."""
+        self.played.append(step)
+        self._guarded(lambda: getattr(self, f"_{type(step).__struct_config__.tag}")(step), step)
+
+    def close(self) -> None:
+        """Close both stores in good order, while their directories still exist; raises Violation."""
+        self._guarded(self._close_both, None, "closing both stores")
+
+    # --- snapshots ------------------------------------------------------------------------------------------
+
+    def _snapshot(self, step: steps.Snapshot) -> None:
+        model = self.stores[step.store]
+        self.next_checkpoint = max(self.next_checkpoint, step.checkpoint + 1)
+        taken = SnapshotModel(
+            dict(model.entries), self.attempt, reuse_from=step.reuse_from, writes_before=len(model.writes)
+        )
+        request = wire.SnapshotRequest(step.store, step.checkpoint, step.fault, step.reuse_from)
+        try:
+            taken.done = self.call(request)["done"]
+        except CandidateRaised as error:
+            # A purely synchronous backend writes here, so a failure of storage may show here.
+            if step.fault is None or error.kind != "storage":
+                raise
+            taken.phase = "gone"
+            self.show(clauses.WHOLE)
+        model.snapshots[step.checkpoint] = taken
+
+    def _run(self, step: steps.Run) -> None:
+        if self._in_phase(step, "taken"):
+            self._complete(step, wire.RunRequest(step.store, step.checkpoint))
+
+    def _start(self, step: steps.Start) -> None:
+        if self._in_phase(step, "taken"):
+            self.call(wire.StartRequest(step.store, step.checkpoint, step.stop_at))
+            self.stores[step.store].snapshots[step.checkpoint].phase = "started"
+
+    def _finish(self, step: steps.Finish) -> None:
+        if self._in_phase(step, "started"):
+            self._complete(step, wire.FinishRequest(step.store, step.checkpoint))
+
+    def _complete(
+        self, step: steps.Run | steps.Finish, request: wire.RunRequest | wire.FinishRequest
+    ) -> None:
+        model = self.stores[step.store].snapshots[step.checkpoint]
+        try:
+            ran = self.run(request)
+        except CandidateRaised as error:
+            model.phase = "gone"
+            cancelled = model.cancelled and error.kind == "cancelled"
+            if not cancelled and not (error.fault_fired and error.kind in ("storage", "cancelled")):
+                clause = clauses.CANCELLED if model.cancelled else clauses.WHOLE
+                raise Violation(self._short(f"{step.description()} raised {error}"), clause) from error
+            self.show(clauses.CANCELLED if cancelled else clauses.WHOLE)
+            if error.fault_fired:
+                self._discard(step.store, step.checkpoint)
+            return
+        if ran.fault_fired:
+            model.phase = "gone"
+            raise Violation(
+                f"snapshot {step.checkpoint} succeeded although one of its writes failed: it would be "
+                "acknowledged, and could not be restored",
+                clauses.WHOLE,
+            )
+        if model.cancelled and model.phase == "taken" and not model.done:
+            model.phase = "gone"
+            raise Violation(
+                f"the asynchronous part of snapshot {step.checkpoint} was cancelled before it began, but ran",
+                clauses.CANCELLED,
+            )
+        if model.cancelled and model.done:
+            self.show(
+                clauses.CANCELLED
+            )  # nothing was left to stop: the only way for a purely synchronous backend
+        self._completed(step.store, step.checkpoint, ran.handles)
+
+    def _completed(self, store: int, checkpoint: int, handles: tuple[wire.Handle, ...]) -> None:
+        model = self.stores[store].snapshots[checkpoint]
+        model.handles = handles
+        model.phase = "completed"
+        model.writes_until_end = len(self.stores[store].writes)
+        wrong = key_groups_wrong(handles, self._ranges[store], model.content)
+        if wrong is not None:
+            raise Violation(f"snapshot {checkpoint}: {wrong}", clauses.RESTORED)
+        self._require_reusable(store, checkpoint)
+        if model.cancelled:
+            # The cancel came too late, so the caller owns the files and deletes them.
+            self._discard(store, checkpoint)
+
+    def _require_reusable(self, store: int, checkpoint: int) -> None:
+        """Demand that a snapshot names own files, and those of confirmed or restored snapshots that are kept for it."""
+        model = self.stores[store]
+        taken = model.snapshots[checkpoint]
+        usable = [number for number in model.reusable(taken.attempt) if 0 < taken.reuse_from <= number]
+        theirs = {handle.path for number in usable for handle in model.snapshots[number].handles}
+        for handle in taken.handles:
+            if f"/chk-{checkpoint}/" not in handle.path and handle.path not in theirs:
+                refers = f"snapshot {checkpoint} refers to {handle.path}"
+                message = f"{refers}; of earlier ones it may use {usable or 'none'}"
+                raise Violation(message, clauses.DECLARED if taken.reuse_from else clauses.RESTORED)
+
+    def _race(self, step: steps.Race) -> None:
+        """Run a round again if the two threads did not meet: on a busy machine one may end before the other begins."""
+        if not self._owns(step.store, *step.groups):
+            return
+        met, checkpoint = 0, step.checkpoint
+        while met < step.rounds and checkpoint < step.checkpoint + _RACES_PER_ROUND_MAX * step.rounds:
+            met += self._raced(step, checkpoint)
+            checkpoint += 1
+
+    def _raced(self, step: steps.Race, checkpoint: int) -> bool:
+        """Take one snapshot while the store is written; restore it and compare. Tell whether both were at work at once.
+
+        A snapshot that is done after its synchronous part has no other thread to meet.
+        """
+        self._snapshot(steps.Snapshot(step.store, checkpoint))
+        model = self.stores[step.store]
+        snapshot = model.snapshots[checkpoint]
+        try:
+            found = self.call(wire.RaceRequest(step.store, checkpoint, step.name, step.groups))
+        except CandidateRaised as error:
+            snapshot.phase = "gone"
+            message = f"while one thread stored snapshot {checkpoint} and another thread wrote, it raised"
+            raise Violation(self._short(f"{message} {error}"), clauses.ISOLATED) from error
+        raced = msgspec.convert(found, wire.Raced)
+        for number in range(raced.writes):
+            call, groups, keys = free_write(number, step.groups, checkpoint)
+            for group, key in zip(groups, keys, strict=True):
+                model.write((step.name, group, key), None if call == "delete" else b"%08d" % number)
+        self._completed(step.store, checkpoint, raced.handles)
+        if not raced.meanwhile and not snapshot.done:
+            # It ended before the first write, so this shows nothing about concurrent writers.
+            snapshot.writes_until_end = snapshot.writes_before
+        self._verify(steps.Verify(step.store, checkpoint))
+        self._read_all(steps.ReadAll(step.store))
+        self._discard(step.store, checkpoint)
+        return bool(raced.meanwhile) or snapshot.done
+
+    def _cancel(self, step: steps.Cancel) -> None:
+        model = self.stores[step.store].snapshots.get(step.checkpoint)
+        if model is not None and model.phase != "gone" and model.attempt == self.attempt:
+            self.call(wire.NotifyRequest(step.store, step.checkpoint, "cancel"))
+            model.cancelled = model.cancelled or model.phase != "completed"
+
+    def _confirm(self, step: steps.Confirm) -> None:
+        if self._in_phase(step, "completed"):
+            self.call(wire.NotifyRequest(step.store, step.checkpoint, "confirm"))
+            self.stores[step.store].snapshots[step.checkpoint].confirmed = True
+            self.show(clauses.WHOLE)
+
+    def _abort(self, step: steps.AbortSnapshot) -> None:
+        model = self.stores[step.store].snapshots.get(step.checkpoint)
+        if model is None or model.confirmed or model.attempt != self.attempt:
+            return
+        self.call(wire.NotifyRequest(step.store, step.checkpoint, "abort"))
+        self.show(clauses.WHOLE)
+        if model.phase in ("taken", "started"):
+            model.cancelled = True  # its end decides, because a cancel can come too late
+        elif model.phase == "completed":
+            self._discard(step.store, step.checkpoint)
+
+    def _unseen(self, step: steps.Unseen) -> None:
+        self.call(wire.NotifyRequest(step.store, 1 << 40, step.what))
+        self.show(clauses.WHOLE)
+
+    def _discard(self, store: int, checkpoint: int) -> None:
+        self.call(wire.DiscardRequest(store, checkpoint))
+        self.stores[store].snapshots[checkpoint].phase = "gone"
+
+    def _promise(self, step: steps.CheckCapability) -> None:
+        self.next_checkpoint = max(self.next_checkpoint, step.checkpoint + 1)
+        broken = capabilities.broken(self, step)
+        if broken is not None:
+            raise Violation(f"{step.capability} is declared, but {broken}", clauses.DECLARED)
+        self.show(clauses.DECLARED)
+
+    # --- restores -------------------------------------------------------------------------------------------
+
+    def _verify(self, step: steps.Verify) -> None:
+        if not self._in_phase(step, "completed"):
+            return
+        model = self.stores[step.store].snapshots[step.checkpoint]
+        what, groups = f"snapshot {step.checkpoint}", self._ranges[step.store]
+        if not step.elsewhere:
+            self._read_back(self.call, step.store, groups, (step.checkpoint,), what)
+            return
+        with self.in_another_process() as other:
+            storage = copied(model.handles, self._storage, self._made("storage"))
+            what += " in a process that finds nothing but its files"
+            self._read_back(other.call, step.store, groups, (step.checkpoint,), what, storage)
+
+    def _rescale(self, step: steps.Rescale) -> None:
+        for model, number in zip(self.stores, step.checkpoints, strict=True):
+            if number and (number not in model.snapshots or model.snapshots[number].phase != "completed"):
+                return
+        what = f"the restore into key groups [{step.start}, {step.end})"
+        self._read_back(self.call, None, (step.start, step.end), step.checkpoints, what)
+
+    def _read_back(
+        self,
+        call: Callable[[wire.AnyRequest], Any],
+        store: int | None,
+        groups: tuple[int, int],
+        checkpoints: tuple[int, ...],
+        what: str,
+        storage: str = "",
+    ) -> None:
+        """Restore into a separate store, read everything, and close it. ``store`` None: both stores' snapshots."""
+        models = self.stores if store is None else (self.stores[store],)
+        sources = [
+            (model, model.snapshots[number])
+            for model, number in zip(models, checkpoints, strict=True)
+            if number
+        ]
+        content = {place: value for _, one in sources for place, value in one.content.items()}
+        wanted = {place: value for place, value in content.items() if groups[0] <= place[1] < groups[1]}
+        handles = tuple(handle for _, one in sources for handle in one.handles)
+        call(
+            wire.OpenRequest(*(_SPARE_STORE, *groups, store or 0, self.attempt + 1, handles), storage=storage)
+        )
+        found = first_difference(
+            call, _SPARE_STORE, groups, wanted, NAMES, scan_first=sum(checkpoints) % 2 == 0
+        )
+        if found is not None:
+            raise WrongRead(found.sentence(what), self._clause_of(found, sources), found.place)
+        call(wire.CloseRequest(_SPARE_STORE))
+        self.show(clauses.READS)
+        if wanted:
+            self.show(clauses.RESTORED)
+        if any(one.writes_until_end > one.writes_before for _, one in sources):
+            self.show(clauses.ISOLATED)
+
+    def _clause_of(self, found: Difference, sources: list[tuple[StoreModel, SnapshotModel]]) -> str:
+        """Return the clause that is broken: a wrong read, a later write in an older snapshot, or an inexact restore."""
+        if found.right_by or found.twice:
+            return clauses.READS
+        later = any(model.written_later(one, found.place, found.found) for model, one in sources)
+        return clauses.ISOLATED if later else clauses.RESTORED
+
+    def _damaged(self, step: steps.Damaged) -> None:
+        """The restore must be refused, or give what was written, because a restore may not need every file."""
+        if not self._in_phase(step, "completed"):
+            return
+        model = self.stores[step.store].snapshots[step.checkpoint]
+        if not -len(model.handles) <= step.file < len(model.handles):
+            return
+        number, groups = step.file % len(model.handles), self._ranges[step.store]
+        storage = copied(model.handles, self._storage, self._made("storage"))
+        packed = self.call(wire.DamageRequest(model.handles[number], step.damage, storage))
+        handles = list(model.handles)
+        handles[number] = msgspec.convert(packed, wire.Handle)
+        what = f"a restore from {Path(handles[number].path).name}, which {wire.DAMAGED_HOW[step.damage]},"
+        request = wire.OpenRequest(
+            *(_SPARE_STORE, *groups, step.store, self.attempt + 1, tuple(handles)), storage=storage
+        )
+        try:
+            self.call(request)
+            found = first_difference(self.call, _SPARE_STORE, groups, model.content, NAMES, scan_first=True)
+            self.call(wire.CloseRequest(_SPARE_STORE))
+        except CandidateRaised as error:
+            if error.kind not in ("corrupt", "storage"):
+                message = f"{what} raised {error} instead of CorruptStateError"
+                raise Violation(self._short(message), clauses.REFUSED) from error
+            self.show(clauses.REFUSED)
+            return
+        if found is not None:
+            message = f"{what} was not refused with CorruptStateError: {found.sentence('the store')}"
+            raise Violation(message, clauses.REFUSED)
+
+    def _restart(self, step: steps.Restart) -> None:
+        for model, number in zip(self.stores, step.checkpoints, strict=True):
+            if number and (number not in model.snapshots or model.snapshots[number].phase != "completed"):
+                return
+        if step.how == "close":
+            self._close_both()
+        else:
+            self._kill(step)
+        for model, number in zip(self.stores, step.checkpoints, strict=True):
+            for other in model.under_way("taken", "started"):
+                model.snapshots[other].phase = "gone"
+            model.start_with(model.snapshots[number].content if number else {}, number)
+            for one in model.snapshots.values():
+                one.writes_before = one.writes_until_end = 0
+        self.attempt += 1
+        self._begin(step.checkpoints)
+
+    def _kill(self, step: steps.Restart) -> None:
+        if step.how == "call":
+            keys = tuple(b"%d" % number for number in range(200))
+            groups = (self._ranges[0][0],) * len(keys)
+            self._candidate().post(wire.PutManyRequest(0, NAMES[0], groups, keys, keys))
+        outside = self.resources(settle=False).outside_files if step.how == "bare" else ()
+        self._pool.give_back(self._candidate())
+        self.candidate = None
+        if step.how == "bare":
+            self._keep_only(step.checkpoints)
+            if outside:
+                more = f" and {len(outside) - 1} more" if len(outside) > 1 else ""
+                raise Violation(
+                    f"the process wrote files outside the working directory: {outside[0]}{more}; everything that a "
+                    "restore needs must be in the files that the handles name",
+                    clauses.RESTORED,
+                )
+
+    def _keep_only(self, checkpoints: tuple[int, int]) -> None:
+        """Keep the files of these snapshots, and nothing else of the life that ended."""
+        before, kept = (self._storage, self._work), self._made("storage")
+        for model, chosen in zip(self.stores, checkpoints, strict=True):
+            for number, one in model.snapshots.items():
+                if number == chosen:
+                    copied(one.handles, self._storage, kept)
+                else:
+                    one.phase = "gone"
+        self._storage, self._work = kept, self._made("work")
+        for directory in before:
+            shutil.rmtree(directory)
+
+    def _layout(self, step: steps.Layout) -> None:
+        self._close_both()
+        self._ranges, self._files_wanted, self._incremental = step.ranges, step.files_wanted, step.incremental
+        self._forget_snapshots()
+        for model in self.stores:
+            model.start_with({})
+        self.attempt += 1
+        self._begin((0, 0))
+
+    def _redistribute(self, step: steps.Redistribute) -> None:
+        for model, number in zip(self.stores, step.checkpoints, strict=True):
+            if number and (number not in model.snapshots or model.snapshots[number].phase != "completed"):
+                return
+        sources = [
+            model.snapshots[number]
+            for model, number in zip(self.stores, step.checkpoints, strict=True)
+            if number
+        ]
+        content = {place: value for one in sources for place, value in one.content.items()}
+        self._close_both()
+        self._ranges = step.ranges
+        self._forget_snapshots()
+        for model, (start, end) in zip(self.stores, step.ranges, strict=True):
+            model.start_with({place: value for place, value in content.items() if start <= place[1] < end})
+        self.attempt += 1
+        self._begin(parts=tuple(handle for one in sources for handle in one.handles))
+
+    def _forget_snapshots(self) -> None:
+        for model in self.stores:
+            for one in model.snapshots.values():
+                one.phase = "gone"
+
+    def _close_both(self) -> None:
+        for store in (0, 1):
+            for checkpoint in self.stores[store].under_way("started"):
+                self.call(wire.NotifyRequest(store, checkpoint, "cancel"))
+                self.stores[store].snapshots[checkpoint].cancelled = True
+                self._finish(steps.Finish(store, checkpoint))
+            self.call(wire.CloseRequest(store, times=2))
+
+    # --- what is left behind --------------------------------------------------------------------------------
+
+    def _crowd(self, step: steps.Crowd) -> None:
+        self.next_checkpoint = max(self.next_checkpoint, step.checkpoint + step.rounds + 10)
+        leftovers.after_failed_snapshots(self, step)
+        self.show(clauses.KEPT)
+
+    def _steady(self, step: steps.Steady) -> None:
+        self.next_checkpoint = max(self.next_checkpoint, step.checkpoint + step.rounds + 10)
+        leftovers.after_snapshots(self, step)
+        self.show(clauses.KEPT)
+
+    def _resources(self, step: steps.Resources) -> None:
+        for store in (0, 1):
+            self.call(wire.CloseRequest(store))
+        self.next_checkpoint = leftovers.after_close(self, step.rounds, self._ranges[0], self.next_checkpoint)
+        self.show(clauses.CANCELLED)
+        self.show(clauses.KEPT)
+        self._begin((0, 0))
+        for model in self.stores:
+            model.start_with({})

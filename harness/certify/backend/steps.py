@@ -1,0 +1,488 @@
+"""What can be done with a candidate, as data: a failing sequence is printed as such steps and replayed from JSON."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from barrier_tck.harness.certify.backend import clauses
+from barrier_tck.harness.certify.backend.wire import DAMAGED_HOW, StorageFault
+from barrier_tck.harness.certify.engine.steps import Step
+
+_ENDS = {
+    "close": "close both stores",
+    "kill": "SIGKILL the process",
+    "call": "SIGKILL the process in the middle of put_many()",
+    "bare": "SIGKILL the process and remove all files but those that the handles name",
+}
+"""How both stores end."""
+
+
+class BackendStep(Step, frozen=True, tag_field="do", forbid_unknown_fields=True):
+    """Base of all steps. ``store`` 0 and 1 are two subtasks of one operator, each with its own key groups."""
+
+    clause: ClassVar[str] = clauses.READS
+    """The clause that is broken if the step raises something that it must not."""
+
+
+class Put(BackendStep, frozen=True, tag="put"):
+    """Write a value."""
+
+    store: int
+    name: str
+    group: int
+    key: bytes
+    value: bytes
+
+    def description(self) -> str:
+        return f"{_at(self.store)}.put({self.name!r}, {self.group}, {_short(self.key)}, {_short(self.value)})"
+
+
+class Delete(BackendStep, frozen=True, tag="delete"):
+    """Delete a value that may not exist."""
+
+    store: int
+    name: str
+    group: int
+    key: bytes
+
+    def description(self) -> str:
+        return f"{_at(self.store)}.delete({self.name!r}, {self.group}, {_short(self.key)})"
+
+
+class Get(BackendStep, frozen=True, tag="get"):
+    """Read a value and compare."""
+
+    store: int
+    name: str
+    group: int
+    key: bytes
+
+    def description(self) -> str:
+        return f"{_at(self.store)}.get({self.name!r}, {self.group}, {_short(self.key)})"
+
+
+class Scan(BackendStep, frozen=True, tag="scan"):
+    """Read one state of one key group and compare."""
+
+    store: int
+    name: str
+    group: int
+
+    def description(self) -> str:
+        return f"{_at(self.store)}.scan({self.name!r}, {self.group})"
+
+
+class PutMany(BackendStep, frozen=True, tag="put_many"):
+    """Write several values, perhaps one key twice."""
+
+    store: int
+    name: str
+    groups: tuple[int, ...]
+    keys: tuple[bytes, ...]
+    values: tuple[bytes, ...]
+
+    def description(self) -> str:
+        keys, values = _all_short(self.keys), _all_short(self.values)
+        return f"{_at(self.store)}.put_many({self.name!r}, {list(self.groups)}, {keys}, {values})"
+
+
+class GetMany(BackendStep, frozen=True, tag="get_many"):
+    """Read several values and compare."""
+
+    store: int
+    name: str
+    groups: tuple[int, ...]
+    keys: tuple[bytes, ...]
+
+    def description(self) -> str:
+        return f"{_at(self.store)}.get_many({self.name!r}, {list(self.groups)}, {_all_short(self.keys)})"
+
+
+class Snapshot(BackendStep, frozen=True, tag="snapshot"):
+    """Run the synchronous part; storage may fail during the whole snapshot."""
+
+    clause: ClassVar[str] = clauses.WHOLE
+    store: int
+    checkpoint: int
+    fault: StorageFault | None = None
+    reuse_from: int = 0
+    """The oldest checkpoint whose files it may use if that was confirmed or restored; 0: it is a full snapshot."""
+
+    def description(self) -> str:
+        reused = f"   [may use files of checkpoints from {self.reuse_from} on]" if self.reuse_from else ""
+        fault = f"   [storage: {self.fault.kind} at operation {self.fault.at}]" if self.fault else ""
+        return f"{_at(self.store)}.snapshot({self.checkpoint}){reused}{fault}"
+
+
+class Run(BackendStep, frozen=True, tag="run"):
+    """Run the asynchronous part."""
+
+    clause: ClassVar[str] = clauses.WHOLE
+    store: int
+    checkpoint: int
+
+    def description(self) -> str:
+        return f"{_at(self.store)}: run the asynchronous part of {self.checkpoint}"
+
+
+class Start(BackendStep, frozen=True, tag="start"):
+    """Start the asynchronous part in the background; it stops before a storage operation."""
+
+    clause: ClassVar[str] = clauses.WHOLE
+    store: int
+    checkpoint: int
+    stop_at: int
+
+    def description(self) -> str:
+        part = f"the asynchronous part of {self.checkpoint}"
+        return f"{_at(self.store)}: start {part}; it waits before storage operation {self.stop_at}"
+
+
+class Finish(BackendStep, frozen=True, tag="finish"):
+    """Let a started asynchronous part continue to its end."""
+
+    clause: ClassVar[str] = clauses.WHOLE
+    store: int
+    checkpoint: int
+
+    def description(self) -> str:
+        return f"{_at(self.store)}: the asynchronous part of {self.checkpoint} goes on to its end"
+
+
+class Cancel(BackendStep, frozen=True, tag="cancel"):
+    """Cancel the asynchronous part."""
+
+    clause: ClassVar[str] = clauses.CANCELLED
+    store: int
+    checkpoint: int
+
+    def description(self) -> str:
+        return f"{_at(self.store)}: cancel the asynchronous part of {self.checkpoint}"
+
+
+class Confirm(BackendStep, frozen=True, tag="confirm"):
+    """Tell the store that the checkpoint completed."""
+
+    clause: ClassVar[str] = clauses.WHOLE
+    store: int
+    checkpoint: int
+
+    def description(self) -> str:
+        return f"{_at(self.store)}.confirm({self.checkpoint})"
+
+
+class AbortSnapshot(BackendStep, frozen=True, tag="abort"):
+    """Tell the store that the checkpoint failed, and delete its files as a runtime does."""
+
+    clause: ClassVar[str] = clauses.WHOLE
+    store: int
+    checkpoint: int
+
+    def description(self) -> str:
+        return f"{_at(self.store)}.abort({self.checkpoint})"
+
+
+class Verify(BackendStep, frozen=True, tag="verify"):
+    """Restore a completed snapshot into a store of its own, here or in a new process that finds nothing but the files
+    that the handles name, and compare.
+    """
+
+    clause: ClassVar[str] = clauses.RESTORED
+    store: int
+    checkpoint: int
+    elsewhere: bool = False
+
+    def description(self) -> str:
+        where = "in a new process" if self.elsewhere else "in a second store"
+        return f"restore snapshot {self.checkpoint} of {_at(self.store)} {where} and read it"
+
+
+class Rescale(BackendStep, frozen=True, tag="rescale"):
+    """Restore both stores' snapshots into one store with another range of key groups, and compare.
+
+    The checkpoint 0 means that this store's snapshot is left out.
+    """
+
+    clause: ClassVar[str] = clauses.RESTORED
+    checkpoints: tuple[int, int]
+    start: int
+    end: int
+
+    def description(self) -> str:
+        return (
+            f"restore the snapshots {list(self.checkpoints)} of both stores into one store of key groups "
+            f"[{self.start}, {self.end}) and read it"
+        )
+
+
+class Redistribute(BackendStep, frozen=True, tag="redistribute"):
+    """Close both stores and restore both stores' snapshots into two stores with other key groups, which go on.
+
+    The checkpoint 0 means that this store's snapshot is left out. Earlier snapshots are dropped.
+    """
+
+    clause: ClassVar[str] = clauses.RESTORED
+    checkpoints: tuple[int, int]
+    ranges: tuple[tuple[int, int], tuple[int, int]]
+
+    def description(self) -> str:
+        into = f"into stores of {_ranges(self.ranges)}"
+        return f"close both stores; restore the snapshots {list(self.checkpoints)} {into}"
+
+
+class Restart(BackendStep, frozen=True, tag="restart"):
+    """End both stores and restore each from a checkpoint (0: empty). ``how``: ``close``: close them and continue in
+    the same process; ``kill``: kill the process between two calls; ``call``: kill it in the middle of a call;
+    ``bare``: kill it with all that it started, and keep only the files that the handles name.
+    """
+
+    clause: ClassVar[str] = clauses.RESTORED
+    checkpoints: tuple[int, int]
+    how: str = "close"
+
+    def description(self) -> str:
+        sources = " and ".join(str(number) if number else "nothing" for number in self.checkpoints)
+        return f"{_ENDS[self.how]}; restore them from {sources}"
+
+
+class Crowd(BackendStep, frozen=True, tag="crowd"):
+    """Repeat: overwrite ``count`` values of ``size`` bytes each, take a snapshot whose storage fails, and abort it.
+
+    The process must not grow.
+    """
+
+    clause: ClassVar[str] = clauses.KEPT
+    store: int
+    checkpoint: int
+    """Id of the first snapshot; each round uses the next one."""
+    count: int
+    size: int
+    rounds: int
+
+    def description(self) -> str:
+        return (
+            f"{_at(self.store)}: {self.rounds} times overwrite {self.count} values of {self.size} bytes, "
+            "take a snapshot whose storage fails, and abort it"
+        )
+
+
+class Resources(BackendStep, frozen=True, tag="resources"):
+    """Open, use and close stores ``rounds`` times, then compare what the process holds with before."""
+
+    clause: ClassVar[str] = clauses.KEPT
+    rounds: int
+
+    def description(self) -> str:
+        return f"open, write, snapshot and close stores, {self.rounds} times"
+
+
+class CheckCapability(BackendStep, frozen=True, tag="promise"):
+    """Check a declared capability with a separate store, into which these keys are written in this order."""
+
+    clause: ClassVar[str] = clauses.DECLARED
+    capability: str
+    keys: tuple[bytes, ...]
+    checkpoint: int
+    """Id of the snapshot that it takes."""
+
+    def description(self) -> str:
+        keys = _all_short(self.keys)
+        return f"check {self.capability} in a store into which {keys} are put in this order"
+
+
+class Layout(BackendStep, frozen=True, tag="layout"):
+    """Close both stores and open two empty ones with these key groups; earlier snapshots are dropped."""
+
+    clause: ClassVar[str] = clauses.RESTORED
+    ranges: tuple[tuple[int, int], tuple[int, int]]
+    files_wanted: int = 1
+    """The scope's hint: the number of files into which a snapshot should be split."""
+    incremental: bool = False
+    """Whether these stores, and those restored from them, are asked for increments (SNP-5)."""
+
+    def description(self) -> str:
+        files = f", snapshots in {self.files_wanted} files" if self.files_wanted > 1 else ""
+        increments = ", for increments" if self.incremental else ""
+        return f"open both stores empty, with the key groups {_ranges(self.ranges)}{files}{increments}"
+
+
+class Fill(BackendStep, frozen=True, tag="fill"):
+    """Write many entries by ``put_many``; their keys and values have the given lengths and are made from ``salt``."""
+
+    store: int
+    name: str
+    groups: tuple[int, ...]
+    """Entry i goes into the i-th of them, counted round and round."""
+    count: int
+    key_bytes: int
+    value_bytes: int
+    salt: int = 0
+    """A different salt gives the same keys different values of the same length."""
+
+    def description(self) -> str:
+        again = f" (values number {self.salt})" if self.salt else ""
+        return (
+            f"{_at(self.store)}.put_many({self.name!r}, ...): {self.count:,} keys of {self.key_bytes:,} bytes, "
+            f"values of {self.value_bytes:,}, in {_groups(self.groups)}{again}"
+        )
+
+
+class ReadAll(BackendStep, frozen=True, tag="read_all"):
+    """Read everything that the store must hold, in every form of read; also read keys that it must not hold."""
+
+    store: int
+
+    def description(self) -> str:
+        return f"{_at(self.store)}: read everything by get(), get_many() and scan()"
+
+
+class DisturbedScan(BackendStep, frozen=True, tag="disturbed_scan"):
+    """Read a scan to its end while one key is added, one is changed and one is deleted."""
+
+    store: int
+    name: str
+    group: int
+    added: bytes
+    changed: bytes
+    deleted: bytes
+
+    def description(self) -> str:
+        return (
+            f"{_at(self.store)}.scan({self.name!r}, {self.group}); while it is read, {_short(self.added)} is "
+            f"added, {_short(self.changed)} changed and {_short(self.deleted)} deleted"
+        )
+
+
+class Foreign(BackendStep, frozen=True, tag="foreign"):
+    """Call for a key group that is not the store's: the first one after its own."""
+
+    store: int
+    call: str
+
+    def description(self) -> str:
+        return f"{_at(self.store)}.{self.call}() of a key group that is not the store's"
+
+
+class Unseen(BackendStep, frozen=True, tag="unseen"):
+    """Confirm or abort a checkpoint that the store never saw."""
+
+    clause: ClassVar[str] = clauses.WHOLE
+    store: int
+    what: str
+
+    def description(self) -> str:
+        return f"{_at(self.store)}.{self.what}() of a checkpoint that it never saw"
+
+
+class Race(BackendStep, frozen=True, tag="race"):
+    """Repeat: take a snapshot, write without a pause while another thread runs its asynchronous part, restore it and
+    compare.
+    """
+
+    clause: ClassVar[str] = clauses.ISOLATED
+    store: int
+    checkpoint: int
+    """Id of the first snapshot; each round uses the next one, and so does a round that is run again."""
+    name: str
+    groups: tuple[int, ...]
+    rounds: int
+
+    def description(self) -> str:
+        return (
+            f"{_at(self.store)}: {self.rounds} times take a snapshot, write without a pause while a thread runs "
+            "its asynchronous part, restore it and read it"
+        )
+
+
+class Steady(BackendStep, frozen=True, tag="steady"):
+    """Repeat: overwrite ``count`` values of ``size`` bytes each, take a snapshot, confirm it, and delete the previous
+    one. The process must not grow.
+    """
+
+    clause: ClassVar[str] = clauses.KEPT
+    store: int
+    checkpoint: int
+    """Id of the first snapshot; each round uses the next one."""
+    count: int
+    size: int
+    rounds: int
+
+    def description(self) -> str:
+        return (
+            f"{_at(self.store)}: {self.rounds} times overwrite {self.count} values of {self.size:,} bytes and "
+            "take a snapshot, the one before is deleted"
+        )
+
+
+class Damaged(BackendStep, frozen=True, tag="damaged"):
+    """Restore a completed snapshot with one damaged file; the file's handle fits the damaged content."""
+
+    clause: ClassVar[str] = clauses.REFUSED
+    store: int
+    checkpoint: int
+    file: int
+    """The number of the file, counted from 0; negative numbers count from the last."""
+    damage: str
+    """One of `candidate_wire.DAMAGES`."""
+
+    def description(self) -> str:
+        return (
+            f"restore snapshot {self.checkpoint} of {_at(self.store)}, whose file number {self.file} "
+            f"{DAMAGED_HOW[self.damage]}"
+        )
+
+
+AnyStep = (
+    Put
+    | Delete
+    | Get
+    | Scan
+    | PutMany
+    | GetMany
+    | Snapshot
+    | Run
+    | Start
+    | Finish
+    | Cancel
+    | Confirm
+    | AbortSnapshot
+    | Verify
+    | Rescale
+    | Redistribute
+    | Restart
+    | Crowd
+    | Resources
+    | CheckCapability
+    | Layout
+    | Fill
+    | ReadAll
+    | DisturbedScan
+    | Foreign
+    | Unseen
+    | Race
+    | Steady
+    | Damaged
+)
+"""Any step."""
+
+
+def _at(store: int) -> str:
+    return f"store{store}"
+
+
+def _ranges(ranges: tuple[tuple[int, int], tuple[int, int]]) -> str:
+    return " and ".join(f"[{start}, {end})" for start, end in ranges)
+
+
+def _groups(groups: tuple[int, ...]) -> str:
+    if len(groups) <= 4:
+        return f"key group{'s' * (len(groups) > 1)} {', '.join(map(str, groups))}"
+    return f"{len(groups)} key groups from {groups[0]} to {groups[-1]}"
+
+
+def _all_short(values: tuple[bytes, ...]) -> str:
+    return f"[{', '.join(_short(value) for value in values)}]"
+
+
+def _short(value: bytes) -> str:
+    return repr(value) if len(value) <= 40 else f"{value[:8]!r}... ({len(value)} bytes)"

@@ -1,0 +1,412 @@
+"""The messages between the certifier and a candidate's process: frames of MessagePack over their own socket.
+
+A frame is a length of four bytes (big-endian), followed by that many bytes. Each request gets one reply, in turn.
+Nothing is pickled, so a candidate that sends rubbish can do nothing else with it.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import Any
+
+import msgspec
+
+FRAME_BYTES_MAX = 256 * 1024 * 1024
+"""The largest length of a frame in bytes; a longer frame is not ours."""
+CHECKPOINTS = "checkpoints"
+"""The directory, within a storage directory, from which the paths of handles start."""
+DAMAGED_HOW = {
+    "empty": "is empty",
+    "half": "ends in the middle",
+    "last_byte": "lacks its last byte",
+    "noise": "has different content of the same length",
+    "text": "has a different format",
+}
+"""Damage that is done to a file before a restore -> its description."""
+DAMAGES = tuple(DAMAGED_HOW)
+ADDED, CHANGED = b"added while a scan was read", b"changed while a scan was read"
+"""Values that are written while a scan is read."""
+STORE_PREFIX = "store-"
+"""The beginning of the names of the stores' own working directories."""
+_LENGTH = struct.Struct(">I")
+
+
+class Handle(msgspec.Struct, frozen=True):
+    """One file of a snapshot, with its packed state handle, which the certifier passes on without looking into it."""
+
+    path: str
+    size: int
+    start: int
+    """The first key group that it names."""
+    end: int
+    """The first key group behind those that it names."""
+    packed: bytes
+
+
+class StorageFault(msgspec.Struct, frozen=True):
+    """A failure of storage during one snapshot, at its ``at``-th operation (from 1), in one of three ways."""
+
+    at: int
+    kind: str = "error"
+    """``error``: the operation fails; ``short``: a write takes half its bytes and says so; ``close``: close fails."""
+
+
+class Request(msgspec.Struct, frozen=True, tag_field="ask"):
+    """Base of all requests."""
+
+
+class LoadRequest(Request, frozen=True, tag="load"):
+    """Import the target and make the backend; the reply has its name and capabilities."""
+
+    target: str
+
+
+class ResetRequest(Request, frozen=True, tag="reset"):
+    """Close all stores; then use these directories for durable storage and as working directory and TMPDIR."""
+
+    storage: str
+    work: str
+
+
+class OpenRequest(Request, frozen=True, tag="open"):
+    """Open a store under a number."""
+
+    store: int
+    start: int
+    end: int
+    subtask: int
+    attempt: int
+    restore: tuple[Handle, ...] = ()
+    files_wanted: int = 1
+    incremental: bool = False
+    """Whether its snapshots may be increments (SNP-5)."""
+    restored: int = 0
+    """The checkpoint that a store with the same key groups wrote to these files; 0: they are of other stores."""
+    storage: str = ""
+    """The directory with the files of ``restore``, if it is not the storage directory that was set."""
+
+
+class GetRequest(Request, frozen=True, tag="get"):
+    """Read a value."""
+
+    store: int
+    name: str
+    group: int
+    key: bytes
+
+
+class PutRequest(Request, frozen=True, tag="put"):
+    """Write a value."""
+
+    store: int
+    name: str
+    group: int
+    key: bytes
+    value: bytes
+
+
+class DeleteRequest(Request, frozen=True, tag="delete"):
+    """Delete a value."""
+
+    store: int
+    name: str
+    group: int
+    key: bytes
+
+
+class ScanRequest(Request, frozen=True, tag="scan"):
+    """Read all entries of one state in one key group."""
+
+    store: int
+    name: str
+    group: int
+
+
+class DisturbedScanRequest(Request, frozen=True, tag="disturbed_scan"):
+    """Begin a scan, then write, then read the scan to its end; the reply has the entries of the scan."""
+
+    store: int
+    name: str
+    group: int
+    added: bytes
+    changed: bytes
+    deleted: bytes
+
+
+class ReadAllRequest(Request, frozen=True, tag="read_all"):
+    """Read one state in every form: each of these keys by ``get_many``, ``singles`` of them by ``get``, and scans.
+
+    Replies with a `Readings`.
+    """
+
+    store: int
+    name: str
+    scanned: tuple[int, ...]
+    """The key groups to scan."""
+    groups: tuple[int, ...]
+    keys: tuple[bytes, ...]
+    singles: int
+    scan_first: bool
+
+
+class GetManyRequest(Request, frozen=True, tag="get_many"):
+    """Read many values."""
+
+    store: int
+    name: str
+    groups: tuple[int, ...]
+    keys: tuple[bytes, ...]
+
+
+class PutManyRequest(Request, frozen=True, tag="put_many"):
+    """Write many values."""
+
+    store: int
+    name: str
+    groups: tuple[int, ...]
+    keys: tuple[bytes, ...]
+    values: tuple[bytes, ...]
+
+
+class SnapshotRequest(Request, frozen=True, tag="snapshot"):
+    """Run the synchronous part; the reply has ``done``, and the number of its storage ``operations``."""
+
+    store: int
+    checkpoint: int
+    fault: StorageFault | None = None
+    reuse_from: int = 0
+    """The oldest confirmed checkpoint whose files it may use (SNP-5); 0: it is a full snapshot."""
+
+
+class RunRequest(Request, frozen=True, tag="run"):
+    """Run the asynchronous part on another thread and wait for it; the reply has the handles."""
+
+    store: int
+    checkpoint: int
+
+
+class StartRequest(Request, frozen=True, tag="start"):
+    """Start the asynchronous part; it stops before its ``stop_at``-th storage operation.
+
+    The reply is True if it stopped there, False if it ended earlier.
+    """
+
+    store: int
+    checkpoint: int
+    stop_at: int
+
+
+class RaceRequest(Request, frozen=True, tag="race"):
+    """Run the asynchronous part on another thread, and write without a pause until it ends.
+
+    Replies with a `Raced`. ``free_writes.free_write`` determines what is written.
+    """
+
+    store: int
+    checkpoint: int
+    name: str
+    groups: tuple[int, ...]
+
+
+class FinishRequest(Request, frozen=True, tag="finish"):
+    """Let a started asynchronous part continue, and wait for it; the reply has the handles."""
+
+    store: int
+    checkpoint: int
+
+
+class DigestRequest(Request, frozen=True, tag="digest"):
+    """Read a file of a snapshot; the reply has its length and checksum, as text."""
+
+    handle: Handle
+
+
+class DamageRequest(Request, frozen=True, tag="damage"):
+    """Damage a file of a snapshot in this storage directory; replies with a packed handle that fits the new file."""
+
+    handle: Handle
+    damage: str
+    storage: str
+
+
+class NotifyRequest(Request, frozen=True, tag="notify"):
+    """Call ``cancel`` of the future, or ``confirm`` or ``abort`` of the store."""
+
+    store: int
+    checkpoint: int
+    what: str
+
+
+class DiscardRequest(Request, frozen=True, tag="discard"):
+    """Delete the files of a checkpoint of one store, as a runtime does when it learns of its failure."""
+
+    store: int
+    checkpoint: int
+
+
+class CloseRequest(Request, frozen=True, tag="close"):
+    """Close a store; ``times`` can be 2, because closing twice must be harmless."""
+
+    store: int
+    times: int = 1
+
+
+class ResourcesRequest(Request, frozen=True, tag="resources"):
+    """Ask what the process holds: descriptors, threads, child processes, memory, files."""
+
+    settle: bool = True
+    """Wait for threads that are about to end."""
+
+
+class TrialRequest(Request, frozen=True, tag="trial"):
+    """Run a trial of the reference runtime with the candidate as its backend; replies with a summary of the result."""
+
+    system: str
+    plan: bytes
+    """A trial plan as JSON."""
+    directory: str
+
+
+class CloseSystemsRequest(Request, frozen=True, tag="close_systems"):
+    """Stop what trials have started: a cluster should end in good order, before its process is killed."""
+
+
+AnyRequest = (
+    LoadRequest
+    | ResetRequest
+    | OpenRequest
+    | GetRequest
+    | PutRequest
+    | DeleteRequest
+    | ScanRequest
+    | DisturbedScanRequest
+    | ReadAllRequest
+    | GetManyRequest
+    | PutManyRequest
+    | SnapshotRequest
+    | RunRequest
+    | StartRequest
+    | RaceRequest
+    | FinishRequest
+    | NotifyRequest
+    | DigestRequest
+    | DamageRequest
+    | DiscardRequest
+    | CloseRequest
+    | ResourcesRequest
+    | TrialRequest
+    | CloseSystemsRequest
+)
+"""Any request."""
+
+
+class Ran(msgspec.Struct, frozen=True):
+    """The result of an asynchronous part."""
+
+    handles: tuple[Handle, ...]
+    fault_fired: bool = False
+
+
+class Raced(msgspec.Struct, frozen=True):
+    """A snapshot that was stored while the store was written."""
+
+    handles: tuple[Handle, ...]
+    writes: int
+    """How many writes were made from the start of the asynchronous part."""
+    meanwhile: int
+    """How many of them ended before the asynchronous part did."""
+
+
+class Readings(msgspec.Struct, frozen=True):
+    """What reads of one state returned, form by form."""
+
+    scans: list[list[tuple[bytes, bytes]]]
+    """Entries by scanned key group."""
+    many: list[bytes | None]
+    singles: list[bytes | None]
+    """The values of the keys whose numbers `sampled` returns."""
+
+
+def sampled(count: int, wanted: int) -> range:
+    """Return at most ``wanted`` of the numbers below ``count``, evenly spread."""
+    return range(0, count, max(1, -(-count // max(1, wanted))))
+
+
+class Held(msgspec.Struct, frozen=True):
+    """What a process holds at one moment."""
+
+    descriptors: tuple[str, ...]
+    """For each open descriptor, what it refers to."""
+    threads: int
+    children: int
+    memory_bytes: int
+    """Resident private memory; pages of mapped files do not count."""
+    work_files: tuple[str, ...]
+    storage_files: tuple[str, ...]
+    outside_files: tuple[str, ...] = ()
+    """Files that it wrote outside its directories and that still exist."""
+
+
+class Judged(msgspec.Struct, frozen=True):
+    """A trial in short."""
+
+    verdict: str
+    faults_fired: int
+    recoveries: int
+    problems: tuple[str, ...] = ()
+    shown: tuple[str, ...] = ()
+    """Clauses that a checker judged and found no violation of."""
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """The answer to a request: a value, or a kind of error."""
+
+    value: Any = None
+    error: str | None = None
+    """``storage``, ``cancelled``, ``corrupt``, ``usage``, ``import``, ``no-backend``, or ``other``."""
+    message: str = ""
+    fault_fired: bool = False
+
+
+encode = msgspec.msgpack.Encoder().encode
+decode_request = msgspec.msgpack.Decoder(AnyRequest).decode
+decode_reply = msgspec.msgpack.Decoder(Reply).decode
+
+
+class Disconnected(Exception):
+    """The other side is gone, or sent something that is not a frame."""
+
+
+def send(link: socket.socket, message: msgspec.Struct) -> None:
+    """Send one frame; raises Disconnected, or TimeoutError after the socket's timeout."""
+    body = encode(message)
+    try:
+        link.sendall(_LENGTH.pack(len(body)) + body)
+    except TimeoutError:
+        raise
+    except OSError as error:
+        raise Disconnected(str(error)) from error
+
+
+def receive(link: socket.socket) -> bytes:
+    """Receive one frame; raises Disconnected, or TimeoutError after the socket's timeout."""
+    (length,) = _LENGTH.unpack(_exactly(link, _LENGTH.size))
+    if length > FRAME_BYTES_MAX:
+        raise Disconnected(f"a frame of {length} bytes was announced")
+    return _exactly(link, length)
+
+
+def _exactly(link: socket.socket, count: int) -> bytes:
+    parts = bytearray()
+    while len(parts) < count:
+        try:
+            part = link.recv(min(count - len(parts), 1 << 20))
+        except TimeoutError:
+            raise
+        except OSError as error:
+            raise Disconnected(str(error)) from error
+        if not part:
+            raise Disconnected("the connection was closed")
+        parts += part
+    return bytes(parts)

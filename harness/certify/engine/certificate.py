@@ -1,0 +1,181 @@
+"""The certificate as data: what was asked for and what was found, with seeds, counts and environment (CER-1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from barrier_tck.harness.certify.engine.levels import LEVELS
+
+CERTIFICATE_VERSION = 2
+PLAN_SUFFIX = ".plan.json"
+"""The ending of the names of saved trial plans; all other replay files contain sequences of calls."""
+
+
+class PropertyOutcome(msgspec.Struct, frozen=True):
+    """What became of one property."""
+
+    name: str
+    level: str
+    clauses: tuple[str, ...]
+    """The clauses that it is meant to show."""
+    text: str
+    status: str
+    """``passed``, ``failed``, ``unknown``, or ``skipped``."""
+    reason: str = ""
+    """Why it failed, was skipped, or is unknown."""
+    examples: int = 0
+    calls: int = 0
+    processes: int = 0
+    seconds: float = 0.0
+    seed: int = 0
+    shown: dict[str, int] = {}
+    """How often each clause was shown by a comparison that could have failed."""
+    violated: str = ""
+    """The one clause that the failure breaks; it need not be one that the property is meant to show."""
+    sequence: tuple[str, ...] = ()
+    """The smallest failing sequence, for people."""
+    replay: str | None = None
+    """Name of the replay file."""
+    optional: bool = False
+    """Whether a backend may leave it out by not declaring a capability; if it was run, it must have passed."""
+
+
+class ClauseResult(msgspec.Struct, frozen=True):
+    """The result of one clause."""
+
+    clause: str
+    status: str
+    """``shown``, ``failed``, ``unknown``, or ``skipped``."""
+    required: bool
+    """Whether the level that was asked for requires it."""
+    properties: tuple[str, ...]
+    """All properties that are meant to show it."""
+    reason: str = ""
+    shown_by: tuple[str, ...] = ()
+    """The properties that passed and showed it."""
+    times: int = 0
+    """How often they showed it, by comparisons that could have failed."""
+
+
+class Strength(msgspec.Struct, frozen=True):
+    """The strength of the suite: its planted bugs, and which of them it caught (CER-2)."""
+
+    measured: bool
+    caught: tuple[str, ...] = ()
+    missed: tuple[str, ...] = ()
+    note: str = ""
+
+
+class Certificate(msgspec.Struct, frozen=True):
+    """The result of a certification."""
+
+    version: int
+    suite_version: str
+    target: str
+    backend: str
+    """The name that the backend gives itself; empty if it could not be made."""
+    capabilities: tuple[str, ...]
+    asked_level: str
+    level: str | None
+    """The highest level of which every requirement passed; None if not certified."""
+    verdict: str
+    """``certified``, ``failed`` or ``unknown``, for the level that was asked for."""
+    outcomes: tuple[PropertyOutcome, ...]
+    clauses: tuple[ClauseResult, ...]
+    seed: int
+    seconds: float
+    started_at: str
+    environment: dict[str, str] = {}
+    strength: Strength = Strength(measured=False)
+    log: str = ""
+    """The end of what the candidate printed."""
+    kind: str = "state backend"
+    """What was certified; or ``checkpoint storage``, or ``state store of Spark``."""
+    arguments: str = ""
+    """What a command line says besides the target, to find the same candidate; begins with a space."""
+    interrupted: bool = False
+    """Whether the certification ended before everything was run; what was not run is ``skipped``."""
+    asks: dict[str, str] = {}
+    """What those clauses ask that are not in the project's list of clauses."""
+
+
+def replay_line(outcome: PropertyOutcome, target: str, directory: str = "") -> str:
+    """Return the command that repeats a failure of a backend, for files below ``directory``; empty if none was saved.
+
+    It names the backend: code that only a file names does not run.
+    """
+    if not outcome.replay:
+        return ""
+    file = f"{directory}{outcome.replay}"
+    if not outcome.replay.endswith(PLAN_SUFFIX):
+        return f"barrier-tck certify {target} --replay {file}"
+    system = " --system reference-spark" if "spark" in outcome.name else ""
+    return f"barrier-tck replay {file} --state-backend {target}{system}"
+
+
+def achieved(outcomes: Sequence[PropertyOutcome]) -> str | None:
+    """Return the highest level that passed: all its properties, and those of the levels below, were run and passed.
+
+    A skipped optional property (the backend does not declare the capability) does not count; a level without any
+    passed property is not reached.
+    """
+    reached = None
+    for level in LEVELS:
+        own = [outcome for outcome in outcomes if outcome.level == level]
+        required = [outcome for outcome in own if not _optional(outcome)]
+        if not required or any(outcome.status != "passed" for outcome in required):
+            return reached
+        if any(outcome.status in ("failed", "unknown") for outcome in own):
+            return reached
+        reached = level
+    return reached
+
+
+def verdict_of(outcomes: Sequence[PropertyOutcome], asked: str) -> str:
+    """Return the verdict, which is ``certified`` only if the level that was asked for was reached."""
+    reached = achieved(outcomes)
+    if reached is not None and LEVELS.index(reached) >= LEVELS.index(asked):
+        return "certified"
+    return "failed" if any(outcome.status == "failed" for outcome in outcomes) else "unknown"
+
+
+def clause_results(outcomes: Sequence[PropertyOutcome], asked: str) -> tuple[ClauseResult, ...]:
+    """Return each clause that a property is meant to show or that a failure breaks, in order of first mention."""
+    names = dict.fromkeys(
+        clause for outcome in outcomes for clause in (*outcome.clauses, outcome.violated) if clause
+    )
+    return tuple(_clause_result(clause, outcomes, asked) for clause in names)
+
+
+def _clause_result(clause: str, outcomes: Sequence[PropertyOutcome], asked: str) -> ClauseResult:
+    """A failure breaks one clause. Its property's other clauses are unknown, whatever other properties showed."""
+    own = [outcome for outcome in outcomes if clause in outcome.clauses]
+    breaking = [outcome for outcome in outcomes if outcome.violated == clause]
+    cut_short = [o for o in own if o.status == "unknown" or (o.status == "failed" and o.violated != clause)]
+    showing = [outcome for outcome in own if outcome.status == "passed" and outcome.shown.get(clause)]
+    if breaking:
+        status, reason = "failed", f"{breaking[0].name}: {breaking[0].reason}"
+    elif cut_short:
+        first = cut_short[0]
+        why = f"it broke {first.violated} before it could show it" if first.violated else first.reason
+        status, reason = "unknown", f"{first.name}: {why}"
+    elif showing:
+        status, reason = "shown", ""
+    else:
+        status, reason = "skipped", next((f"{o.name}: {o.reason}" for o in own if o.reason), "")
+    return ClauseResult(
+        clause,
+        status,
+        required=any(LEVELS.index(o.level) <= LEVELS.index(asked) and not _optional(o) for o in own),
+        properties=tuple(outcome.name for outcome in own),
+        reason=reason,
+        shown_by=tuple(outcome.name for outcome in showing),
+        times=sum(outcome.shown[clause] for outcome in showing),
+    )
+
+
+def _optional(outcome: PropertyOutcome) -> bool:
+    """Return whether a property is optional: what a backend does not declare need not pass, what it declares must."""
+    return outcome.status == "skipped" and outcome.optional

@@ -1,0 +1,143 @@
+"""A certification while it runs: which properties are run, and the certificate that their outcomes make so far."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Generic
+
+from barrier_tck.harness.certify.engine.certificate import (
+    CERTIFICATE_VERSION,
+    Certificate,
+    PropertyOutcome,
+    Strength,
+    achieved,
+    clause_results,
+    verdict_of,
+)
+from barrier_tck.harness.certify.engine.check import outcome_of, skipped
+from barrier_tck.harness.certify.engine.levels import LEVELS
+from barrier_tck.harness.certify.engine.property import Property
+from barrier_tck.harness.certify.engine.steps import StepT
+from barrier_tck.harness.support.environment import environment
+
+INTERRUPTED = "the certification was interrupted before it was run"
+
+Progress = Callable[[PropertyOutcome], None]
+"""Called with the outcome of every property as soon as it is known."""
+Keep = Callable[[Certificate], None]
+"""Called after every property with what has been shown so far, as a certificate that says it was interrupted."""
+
+
+def drop_certificate(certificate: Certificate) -> None:
+    """Keep nothing until the end: a ``Keep`` for those who have no place for it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """What is certified, as far as it is known; the fields are those of ``Certificate``."""
+
+    kind: str
+    target: str
+    backend: str = ""
+    capabilities: tuple[str, ...] = ()
+    seed: int = 0
+    log: str = ""
+    arguments: str = ""
+    settings: dict[str, str] = field(default_factory=dict)
+    """What the environment has besides versions and facts of the machine."""
+    asks: dict[str, str] = field(default_factory=dict)
+
+
+class Certification(Generic[StepT]):
+    """The outcomes of one certification, in the order in which they come. Each is reported, and all so far are kept."""
+
+    def __init__(
+        self,
+        asked_level: str,
+        properties: Iterable[Property[StepT]],
+        subject: Callable[[], Subject],
+        progress: Progress = lambda outcome: None,
+        keep: Keep = drop_certificate,
+    ) -> None:
+        """Begin; the properties are run in the order of their levels."""
+        self.asked_level = asked_level
+        self.outcomes: list[PropertyOutcome] = []
+        self._properties = sorted(properties, key=lambda one: LEVELS.index(one.level))
+        self._subject = subject
+        self._progress = progress
+        self._keep = keep
+        self._unusable = ""
+        self._began, self._started_at = time.monotonic(), datetime.now(UTC)
+
+    def add(self, outcome: PropertyOutcome) -> None:
+        """Take the next outcome."""
+        self.outcomes.append(outcome)
+        self._progress(outcome)
+        run = {one.name for one in self.outcomes}
+        left_out = [skipped(one, INTERRUPTED) for one in self._properties if one.name not in run]
+        self._keep(self._certificate((*self.outcomes, *left_out), interrupted=True))
+
+    def starts(self, one: Property[StepT], problem: str, processes: int = 0) -> None:
+        """Add whether the candidate can be used at all; if there is a problem, nothing is run."""
+        self.add(outcome_of(one, "failed" if problem else "passed", problem, processes=processes))
+        self._unusable = one.name if problem else ""
+
+    def run(
+        self,
+        check: Callable[[Property[StepT], frozenset[str]], PropertyOutcome],
+        why_not: Callable[[Property[StepT]], PropertyOutcome | None] = lambda one: None,
+    ) -> None:
+        """Check properties one after the other, except for those of a level that is not begun.
+
+        ``check`` is given the clauses that are broken already. ``why_not`` may leave out a property for another reason.
+        """
+        for one in self._properties:
+            reason = self.why_not(one.level)
+            outcome = skipped(one, reason) if reason else why_not(one)
+            if outcome is None:
+                outcome = check(one, frozenset(earlier.violated for earlier in self.outcomes))
+            self.add(outcome)
+
+    def why_not(self, level: str) -> str:
+        """Return why a level is not run, or an empty text.
+
+        It was not asked for, or a level below it failed, or the candidate cannot be used.
+        """
+        if LEVELS.index(level) > LEVELS.index(self.asked_level):
+            return f"the level {level} was not asked for"
+        if self._unusable:
+            return f"{self._unusable} failed"
+        below = [one.name for one in self.outcomes if one.status == "failed" and one.level != level]
+        return f"{below[0]} failed" if below else ""
+
+    def certificate(self) -> Certificate:
+        """Return what all outcomes make."""
+        return self._certificate(tuple(self.outcomes))
+
+    def _certificate(self, outcomes: tuple[PropertyOutcome, ...], interrupted: bool = False) -> Certificate:
+        subject, facts = self._subject(), environment()
+        return Certificate(
+            version=CERTIFICATE_VERSION,
+            suite_version=facts["barrier-tck"],
+            target=subject.target,
+            backend=subject.backend,
+            capabilities=subject.capabilities,
+            asked_level=self.asked_level,
+            level=achieved(outcomes),
+            verdict=verdict_of(outcomes, self.asked_level),
+            outcomes=outcomes,
+            clauses=clause_results(outcomes, self.asked_level),
+            seed=subject.seed,
+            seconds=round(time.monotonic() - self._began, 2),
+            started_at=self._started_at.isoformat(timespec="seconds"),
+            environment=facts | subject.settings,
+            strength=Strength(measured=False, note="not measured in this run"),
+            log=subject.log,
+            kind=subject.kind,
+            arguments=subject.arguments,
+            interrupted=interrupted,
+            asks=subject.asks,
+        )

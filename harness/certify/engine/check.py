@@ -1,0 +1,108 @@
+"""Tests one property: plays drawn or listed steps, makes a failing sequence smaller, and says what was shown."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from barrier_tck.harness.certify.engine.certificate import PropertyOutcome
+from barrier_tck.harness.certify.engine.failure import Failure
+from barrier_tck.harness.certify.engine.hunt import Hunt
+from barrier_tck.harness.certify.engine.levels import seeds_of_rounds
+from barrier_tck.harness.certify.engine.property import Property
+from barrier_tck.harness.certify.engine.shrinker import SHRINK_S_MAX, smallest
+from barrier_tck.harness.certify.engine.stage import Stage
+from barrier_tck.harness.certify.engine.steps import StepT
+from barrier_tck.harness.certify.engine.violation import Violation
+
+_KNOWN_SHARE = 0.2
+"""A sequence that breaks a clause that another property broke before is made smaller for this share of the time."""
+NOT_DRAWN = "the drawn examples had no step of kind"
+NOT_SHOWN = "the examples were too few to show"
+"""The beginning of the reason if there were too few examples to show anything."""
+
+
+def check(
+    one: Property[StepT],
+    stage: Stage[StepT],
+    seed: int,
+    scale: float = 1.0,
+    shrink_s: float = SHRINK_S_MAX,
+    broken: frozenset[str] = frozenset(),
+) -> tuple[PropertyOutcome, Failure[StepT] | None]:
+    """Test one property.
+
+    ``scale`` multiplies the number of examples. A failing sequence is made smaller for at most ``shrink_s`` seconds;
+    not at all if this is 0. ``broken`` has the clauses that other properties broke before.
+    """
+    began, before = time.monotonic(), stage.processes
+    hunt = Hunt(stage)
+    found = None
+    try:
+        _play(one, hunt, seed, scale)
+        if hunt.breach is not None:
+            known = hunt.breach.violation.clause in broken
+            found = smallest(stage, hunt.breach, shrink_s * (_KNOWN_SHARE if known else 1.0))
+    finally:
+        stage.close()
+    failure = None
+    if found is not None:
+        failure = Failure(stage.target, one.name, str(found.violation), found.steps, layout=stage.layout)
+    status, reason = ("failed", str(found.violation)) if found else _without_breach(one, hunt)
+    return (
+        outcome_of(
+            one,
+            status,
+            reason,
+            examples=hunt.examples,
+            calls=hunt.calls,
+            processes=stage.processes - before,
+            seconds=round(time.monotonic() - began, 2),
+            seed=seed,
+            shown={clause: hunt.shown[clause] for clause in one.clauses if hunt.shown[clause]},
+            violated=(found.violation.clause or one.clauses[0]) if found else "",
+            sequence=tuple(step.description() for step in found.steps) if found else (),
+        ),
+        failure,
+    )
+
+
+def outcome_of(one: Property[Any], status: str, reason: str = "", **more: Any) -> PropertyOutcome:
+    """Return the outcome of a property."""
+    return PropertyOutcome(one.name, one.level, one.clauses, one.text, status, reason, **more)
+
+
+def skipped(one: Property[Any], reason: str, optional: bool = False) -> PropertyOutcome:
+    """Return the outcome of a property that is not run."""
+    return outcome_of(one, "skipped", reason, optional=optional)
+
+
+def _play(one: Property[StepT], hunt: Hunt[StepT], seed: int, scale: float) -> None:
+    if one.listed is not None:
+        try:
+            hunt.play(one.listed(scale))
+        except Violation:
+            assert hunt.breach is not None
+        return
+    assert one.drawn is not None, f"{one.name} has no steps"
+    for seed_of_round in seeds_of_rounds(seed):
+        one.drawn.run(one, hunt, seed_of_round, max(1, round(one.examples * scale)))
+        if hunt.over or not _lacking(one, hunt):
+            return
+
+
+def _without_breach(one: Property[StepT], hunt: Hunt[StepT]) -> tuple[str, str]:
+    """Return the status of a property without a violation, and the reason."""
+    if hunt.stage.remaining_s < 0:
+        return "unknown", "the total time was used up before all examples had run"
+    lacking = _lacking(one, hunt)
+    return ("unknown", lacking) if lacking else ("passed", "")
+
+
+def _lacking(one: Property[StepT], hunt: Hunt[StepT]) -> str:
+    """Return what the examples have not shown, as a reason; empty if nothing is lacking."""
+    missing = [kind for kind in one.needs if not hunt.kinds[kind]]
+    if missing or not hunt.kinds:
+        return f"{NOT_DRAWN} {', '.join(missing)}"
+    unshown = [clause for clause in one.clauses if not hunt.shown[clause]]
+    return f"{NOT_SHOWN} {', '.join(unshown)}" if unshown else ""

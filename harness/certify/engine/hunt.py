@@ -1,0 +1,77 @@
+"""What all examples of one property share while a breach is hunted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Generic
+
+from barrier_tck.harness.certify.engine.playing import Breach
+from barrier_tck.harness.certify.engine.stage import Session, Stage
+from barrier_tck.harness.certify.engine.steps import StepT
+from barrier_tck.harness.certify.engine.violation import Violation
+
+
+@dataclass(slots=True)
+class Hunt(Generic[StepT]):
+    """Where examples are played, the counts of them all, and the first that failed."""
+
+    stage: Stage[StepT]
+    examples: int = 0
+    calls: int = 0
+    kinds: Counter[str] = field(default_factory=Counter)
+    """How often each kind of step was played."""
+    shown: Counter[str] = field(default_factory=Counter)
+    """How often each clause was shown."""
+    breach: Breach[StepT] | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether no further example is played: one has failed, or the total time is used up."""
+        return self.breach is not None or self.stage.remaining_s < 0
+
+    def begin(self, steps: tuple[StepT, ...] = ()) -> Session[StepT]:
+        """Open the session of an example; raises Violation."""
+        try:
+            return self.stage.begin(steps)
+        except Violation as violation:
+            self.breach = self.breach or Breach((), violation)
+            raise
+
+    def passed(self, session: Session[StepT]) -> None:
+        """Count an example that passed."""
+        self._count(session)
+        session.end()
+
+    def failed(self, session: Session[StepT], violation: Violation) -> None:
+        """Count an example that failed, and remember it."""
+        self._count(session)
+        self.breach = self.breach or Breach(tuple(session.played), violation)
+        session.end(violation)
+
+    def play(self, steps: tuple[StepT, ...]) -> None:
+        """Play one example; raises Violation."""
+        if self.over:
+            return
+        session = self.begin(steps)
+        try:
+            for step in steps:
+                if self.stage.remaining_s < 0:
+                    session.abandon()
+                    return
+                session.apply(step)
+            session.close()
+        except Violation as violation:
+            self.failed(session, violation)
+            raise
+        except BaseException:
+            # After Ctrl-C between a request and its reply, the next reply would answer the old request.
+            session.abandon()
+            raise
+        self.passed(session)
+
+    def _count(self, session: Session[StepT]) -> None:
+        self.examples += 1
+        self.calls += session.calls
+        self.kinds.update(step.kind for step in session.played)
+        self.shown.update(session.shown)

@@ -1,0 +1,89 @@
+"""Makes a failing sequence smaller: first removes steps, large pieces before small ones, then simplifies steps."""
+
+from __future__ import annotations
+
+import time
+from typing import Generic
+
+from barrier_tck.harness.certify.engine.playing import Breach, breach_of
+from barrier_tck.harness.certify.engine.stage import Stage
+from barrier_tck.harness.certify.engine.steps import StepT
+
+SHRINK_S_MAX = 10.0
+"""For how many seconds, at most, a failing sequence is made smaller."""
+
+
+def smallest(stage: Stage[StepT], found: Breach[StepT], shrink_s: float) -> Breach[StepT]:
+    """Return the smallest sequence, found within a time, that breaks the same clause in a new process too.
+
+    A sequence that exceeded a time limit is returned as it is: each attempt would cost the limit again.
+    """
+    if not shrink_s or found.violation.hung or len(found.steps) < 2:
+        return found
+    shrinker = Shrinker(stage, found, shrink_s)
+    shrinker.shrink()
+    stage.renew()
+    repeated = breach_of(stage, shrinker.smallest.steps)
+    # Processes were used again: what failed may have needed what was left of an earlier sequence.
+    return found if repeated is None else Breach(shrinker.smallest.steps, repeated.violation)
+
+
+class Shrinker(Generic[StepT]):
+    """One failing sequence, which becomes smaller."""
+
+    def __init__(self, stage: Stage[StepT], found: Breach[StepT], seconds_max: float) -> None:
+        self._stage = stage
+        self._deadline = time.monotonic() + seconds_max
+        self._hung = False
+        self.smallest = found
+
+    def shrink(self) -> None:
+        """Do what can be done within the time."""
+        while self._fewer_steps() or self._simpler_steps():
+            pass
+
+    def _fewer_steps(self) -> bool:
+        """Remove pieces, from half of the sequence down to single steps; tell whether any could be removed."""
+        before = len(self.smallest.steps)
+        self._take_shortcuts()
+        size = max(1, len(self.smallest.steps) // 2)
+        while True:
+            end = len(self.smallest.steps)
+            while end > 0:
+                steps = self.smallest.steps
+                start = max(0, end - size)
+                self._takes(steps[:start] + steps[end:])
+                end = min(start, len(self.smallest.steps))
+            if size == 1:
+                return len(self.smallest.steps) < before
+            size //= 2
+
+    def _simpler_steps(self) -> bool:
+        """Replace steps by simpler ones; tell whether any could be replaced."""
+        changed = self._take_shortcuts()
+        for position in range(len(self.smallest.steps)):
+            while position < len(self.smallest.steps) and self._simplifies(position):
+                changed = True
+        return changed
+
+    def _simplifies(self, position: int) -> bool:
+        steps = self.smallest.steps
+        return any(
+            self._takes((*steps[:position], simpler, *steps[position + 1 :]))
+            for simpler in list(self._stage.simpler(steps, position))
+        )
+
+    def _take_shortcuts(self) -> bool:
+        found = self.smallest
+        return any(self._takes(steps) for steps in self._stage.shortcuts(found.steps, found.violation))
+
+    def _takes(self, steps: tuple[StepT, ...]) -> bool:
+        """Continue with this sequence if it also fails, and breaks the same clause."""
+        if time.monotonic() > self._deadline or self._stage.remaining_s < 0 or self._hung:
+            return False
+        found = breach_of(self._stage, steps)
+        if found is None or found.violation.clause != self.smallest.violation.clause:
+            return False
+        self._hung = found.violation.hung
+        self.smallest = found
+        return True

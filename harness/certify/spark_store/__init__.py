@@ -1,0 +1,1 @@
+"""Certification of Spark's state stores: any ``StateStoreProvider``, driven by version in a JVM of our own."""

@@ -1,1 +1,0 @@
-"""Certification of Spark's own state stores: any ``StateStoreProvider``, driven by version in a JVM of our own."""

@@ -1,0 +1,1 @@
+"""Certification of checkpoint storages."""

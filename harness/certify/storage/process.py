@@ -1,0 +1,89 @@
+"""The process of a candidate storage, which is asked to check one property after the other."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+
+import msgspec
+
+from barrier_tck.harness.certify.storage.wire import Checked, Loaded, Refused, decoded
+
+WORKER = "barrier_tck.harness.certify.storage.candidate.worker"
+LOG_BYTES = 16 * 1024
+"""How many bytes, from the end, of what the candidate prints are kept."""
+
+
+class NoAnswer(Exception):
+    """The process ended, hung, or sent nonsense; ``hung`` tells which."""
+
+    def __init__(self, message: str, hung: bool = False) -> None:
+        super().__init__(message)
+        self.hung = hung
+
+
+class StorageProcess:
+    """One process with the candidate in it. ``kill`` ends it with all that it started."""
+
+    def __init__(self, target: str, location: str) -> None:
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed by kill
+        self._link, theirs = socket.socketpair()
+        environ = os.environ | {"PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path)}
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", WORKER, str(theirs.fileno()), target, location],
+                stdin=subprocess.DEVNULL,
+                stdout=self._log,
+                stderr=subprocess.STDOUT,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+                env=environ,
+            )
+        self._answers = self._link.makefile("rb")
+
+    def loaded(self, timeout_s: float) -> Loaded | Refused:
+        """Return what the target makes; raises NoAnswer."""
+        answer = self._answer(timeout_s)
+        if isinstance(answer, Checked):
+            raise NoAnswer("its process answered out of turn")
+        return answer
+
+    def check(self, name: str, timeout_s: float) -> Checked:
+        """Let it check a property; raises NoAnswer."""
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the answer says why
+            self._link.sendall(f"{name}\n".encode())
+        answer = self._answer(timeout_s)
+        if not isinstance(answer, Checked) or answer.name != name:
+            raise NoAnswer("its process answered out of turn")
+        return answer
+
+    def kill(self) -> str:
+        """End the process with all that it started in its session; return the end of what it printed."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._answers.close()
+        self._link.close()
+        with self._log as log:
+            log.seek(max(0, log.seek(0, os.SEEK_END) - LOG_BYTES))
+            return log.read().decode(errors="replace")
+
+    def _answer(self, timeout_s: float) -> Loaded | Refused | Checked:
+        self._link.settimeout(timeout_s)
+        try:
+            line = self._answers.readline()
+        except TimeoutError as error:
+            raise NoAnswer(f"it took longer than {timeout_s:g} s", hung=True) from error
+        except ConnectionResetError:
+            line = b""
+        if not line.endswith(b"\n"):
+            raise NoAnswer(f"its process ended with exit code {self._process.wait()}")
+        try:
+            return decoded(line)
+        except msgspec.MsgspecError as error:
+            raise NoAnswer(f"its process answered with something else: {error}") from error

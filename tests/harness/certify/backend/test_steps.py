@@ -1,0 +1,65 @@
+"""Steps of a certification: each has a description of its own, and survives a replay file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from barrier_tck.harness.certify.backend import steps, wire
+from barrier_tck.harness.certify.backend.model import NAMES
+from barrier_tck.harness.certify.backend.stage import BackendFailure
+from barrier_tck.harness.cli.main import run
+
+
+def test_every_step_has_a_description_and_survives_json() -> None:
+    every: tuple[steps.AnyStep, ...] = (
+        steps.Put(0, NAMES[0], 1, b"\xff\x00", b"v" * 100),
+        steps.Delete(0, NAMES[0], 1, b""),
+        steps.Get(0, NAMES[0], 1, b""),
+        steps.Scan(1, NAMES[2], 7),
+        steps.PutMany(0, NAMES[1], (1,), (b"k",), (b"v",)),
+        steps.GetMany(0, NAMES[1], (1,), (b"k",)),
+        steps.Snapshot(0, 1),
+        steps.Snapshot(0, 2, wire.StorageFault(3, "short")),
+        steps.Run(0, 1),
+        steps.Start(0, 1, 2),
+        steps.Finish(0, 1),
+        steps.Cancel(0, 1),
+        steps.Confirm(0, 1),
+        steps.AbortSnapshot(0, 1),
+        steps.Verify(0, 1, elsewhere=True),
+        steps.Rescale((1, 0), 2, 9),
+        steps.Restart((0, 1), "call"),
+        steps.Crowd(0, 1, 10, 16, 2),
+        steps.Resources(2),
+        steps.Layout(((0, 40), (40, 64)), files_wanted=3),
+        steps.Fill(0, NAMES[0], (1, 2), 1_000, 12, 30, salt=1),
+        steps.ReadAll(0),
+        steps.DisturbedScan(0, NAMES[0], 1, b"a", b"b", b"c"),
+        steps.Foreign(0, "get"),
+        steps.Unseen(0, "confirm"),
+        steps.Race(0, 3, NAMES[0], (0, 1), 5),
+        steps.Steady(0, 3, 10, 16, 2),
+        *(steps.Damaged(0, 1, -1, damage) for damage in wire.DAMAGES),
+        steps.Restart((1, 0), "bare"),
+    )
+    failure = BackendFailure("heap", "all-at-once", "?", every)
+    assert msgspec.json.decode(msgspec.json.encode(failure), type=BackendFailure) == failure
+    assert len({step.description() for step in every}) == len(every)
+
+
+def test_a_replay_file_does_not_choose_what_is_imported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = "tests.harness.certify.backend.misbehaving_backends:RaisesWhenMade"
+    file = tmp_path / "failure.json"
+    file.write_bytes(
+        msgspec.json.encode(BackendFailure(target, "all-at-once", "?", (steps.Get(0, NAMES[0], 1, b""),)))
+    )
+    assert run(["certify", "--replay", str(file)]) == 3
+    assert f"name it too: barrier-tck certify {target} --replay {file}" in capsys.readouterr().err
+    assert run(["certify", "heap", "--replay", str(file)]) == 0
+    message = capsys.readouterr().out
+    assert "1. store0.get('totals', 1, b'')" in message

@@ -1,0 +1,1 @@
+"""Tests of ``harness/certify/spark_store``."""

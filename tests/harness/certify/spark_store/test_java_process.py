@@ -1,0 +1,40 @@
+"""The JVM of our own that drives Spark's classes; grain: one JVM, without a session."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from py4j import java_gateway
+from pyspark.errors.exceptions.captured import install_exception_handler
+
+from barrier_tck.harness.certify.spark_store.java_process import JavaProcess, Raised
+
+
+@pytest.mark.spark
+def test_a_jvm_that_is_killed_is_seen_to_be_killed_and_leaves_nothing(tmp_path: Path) -> None:
+    process = JavaProcess(tmp_path / "jvm", (), 20.0)
+    assert process.jvm.java.lang.Math.max(2, 3) == 3
+    assert process.kill() == -signal.SIGKILL
+    with pytest.raises(ProcessLookupError):
+        os.kill(process.pid, 0)
+
+
+@pytest.mark.spark
+def test_what_java_raised_is_told_although_a_spark_session_handles_exceptions_of_this_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PySpark's handler is put where it stays for the rest of the process; it would ask another JVM, or none."""
+    monkeypatch.setattr(java_gateway, "get_return_value", java_gateway.get_return_value)
+    install_exception_handler()
+    process = JavaProcess(tmp_path / "jvm", (), 20.0)
+    try:
+        with pytest.raises(Raised, match=r"NumberFormatException.*no number"), process.calls():
+            process.jvm.java.lang.Integer.parseInt("no number")
+        with pytest.raises(Raised, match="IndexOutOfBounds"), process.calls():
+            process.jvm.java.util.ArrayList().get(3)
+        assert process.jvm.java.lang.Math.max(2, 3) == 3
+    finally:
+        process.kill()
