@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import cycle, islice
+from itertools import count, islice
 from pathlib import Path
 
 import msgspec
@@ -41,7 +41,11 @@ PROFILES = {
 """World -> the profiles from which plans are drawn in turn, unless the file says otherwise."""
 
 
-@dataclass(frozen=True)
+_SELDOM = 8
+"""A profile whose plan did not run the patched lines has its turn so seldom."""
+
+
+@dataclass
 class UsersBug:
     """A patch from outside, and the plans that are tried with it."""
 
@@ -54,6 +58,8 @@ class UsersBug:
     trials: int
     seed: int
     system: SystemUnderTest
+    ran: bool | None = None
+    """Whether the lines ran in the trial of the plan that was yielded last; None: not known."""
 
     @property
     def clause(self) -> str | None:
@@ -74,19 +80,28 @@ class UsersBug:
 
     def ran_since_asked(self) -> bool | None:
         """Return whether its lines ran, in any process; None: not known."""
-        return ran_since_asked()
+        self.ran = ran_since_asked()
+        return self.ran
 
     def plans(self, world: str) -> Iterator[TrialPlan]:
         """Yield the plans to try, at most ``trials``."""
         return islice(self.fixed or self._drawn(world), self.trials)
 
     def _drawn(self, world: str) -> Iterator[TrialPlan]:
-        """Yield plans of the profiles in turn, each with a seed of its own."""
+        """Yield plans of the profiles in turn, seldom of those that did not run the patch; each has its own seed."""
         named = self.file.profiles if self.file is not None and self.file.profiles else PROFILES[world]
         profiles = [profile_named(name) for name in named]
         constraints = Constraints(self.system.job, self.system.capabilities)
-        for number, profile in enumerate(cycle(profiles)):
-            yield draw_plan(self.seed + number, profile, constraints)
+        seeds = count(self.seed)
+        seldom: dict[str, None] = {}
+        for turn in count():
+            for profile in profiles:
+                if profile.name not in seldom or turn % _SELDOM == 0:
+                    yield draw_plan(next(seeds), profile, constraints)
+                    if self.ran is not False:
+                        seldom.pop(profile.name, None)
+                    elif turn == 0:
+                        seldom[profile.name] = None
 
 
 def read_patch(path: Path) -> str:

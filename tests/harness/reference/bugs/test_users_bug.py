@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.reference.bugs import users_bug as module
 from barrier_tck.harness.reference.bugs.catalogue import broken, bugs_of_runtime, controls, digest_of
 from barrier_tck.harness.reference.bugs.patched_copy import sources_with
 from barrier_tck.harness.reference.bugs.users_bug import UsersBug, read_patch, users_bug
@@ -93,3 +94,24 @@ def test_a_control_takes_the_place_of_no_bug() -> None:
         assert made.mutant == control.id
         assert broken(TrialPlan(patch=DIFF), how) is None
         assert broken(TrialPlan(mutant="SI-02"), how) is None
+
+
+def test_profiles_that_do_not_run_the_patched_lines_have_their_turn_seldom(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "draw_plan", lambda seed, profile, _: TrialPlan(seed=seed, note=profile.name))
+    drawn: list[TrialPlan] = []
+    monkeypatch.setattr(module, "ran_since_asked", lambda: drawn[-1].note == "incremental")
+    path = tmp_path / "mine.txt"
+    bug = users_bug(FILE, path, ReferenceSimulated(), 200, 7)
+    for plan in bug.plans("simulated"):
+        drawn.append(plan)
+        bug.ran_since_asked()
+    profiles = module.PROFILES["simulated"]
+    counts = [sum(plan.note == name for plan in drawn) for name in profiles]
+    assert [plan.note for plan in drawn[: len(profiles)]] == list(profiles)
+    assert counts[profiles.index("incremental")] > 6 * max(
+        number for number, name in zip(counts, profiles, strict=True) if name != "incremental"
+    )
+    assert min(counts) > 5
+    assert [plan.seed for plan in drawn] == list(range(7, 207))
