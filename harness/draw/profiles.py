@@ -170,6 +170,7 @@ PROFILES: tuple[Profile, ...] = (
             ("tiny_inputs", 23),
             ("savepoints", 1_000),
             ("failing_stops", 270),
+            ("held_timers", 100),
             ("late_snapshots", 56),
             ("windows", 280),
         ),

@@ -12,6 +12,7 @@ from barrier_tck.harness.draw.catalogue import known_scenarios
 from barrier_tck.harness.draw.constraints import Constraints, Drawing
 from barrier_tck.harness.draw.profiles import profile_named
 from barrier_tck.harness.draw.strategies import draw_plan, draw_plans
+from barrier_tck.harness.oracle.checkers.timers import LATE_MS
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.history import History
 from barrier_tck.harness.record.operations import (
@@ -24,10 +25,11 @@ from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.trial.trial_run import execute
+from barrier_tck.harness.workloads.dataflow_model import windows_of
 
 SEED = 991
 PLANS = 60
-OFTEN = profile_named("savepoints").with_shares(failing_stops=1_000, copies=0)
+OFTEN = profile_named("savepoints").with_shares(failing_stops=1_000, held_timers=0, copies=0)
 
 
 def failed(history: History) -> tuple[int, int]:
@@ -91,3 +93,23 @@ def test_many_plans_with_early_ends_have_savepoints_and_some_a_slow_vertex() -> 
     plans = draw_plans(SEED, 100, profile_named("ends"))
     assert sum(bool(plan.savepoints) for plan in plans) >= 15
     assert sum(bool(plan.deployment.slow_vertex and plan.workload.early_ends) for plan in plans) >= 10
+
+
+def test_after_a_stop_that_holds_timers_up_nothing_else_happens_for_long() -> None:
+    system = ReferenceSimulated()
+    constraints = Constraints(system.job, system.capabilities)
+    profile = profile_named("savepoints").with_shares(held_timers=1_000)
+    plans = [draw_plan(seed, profile, constraints) for seed in range(12)]
+    for plan in plans:
+        (stop,) = plan.savepoints
+        reads_ms = (
+            plan.workload.batches
+            * plan.workload.batch_records
+            * 1_000
+            / (plan.workload.records_per_second or 1)
+        )
+        assert stop.stop
+        assert not plan.faults
+        assert reads_ms >= 2 * LATE_MS
+        assert plan.network.slow_channel is None
+    assert sum(bool(windows_of(plan.job)) for plan in plans) >= 4
