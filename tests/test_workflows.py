@@ -95,7 +95,7 @@ def test_ci_explores_spark_after_the_tests_and_says_what_to_do_if_that_fails() -
     assert "tox -e explore" in script
     tox = configparser.ConfigParser(interpolation=None)
     tox.read(ROOT / "tox.ini")
-    assert "mutants --world spark" in tox.get("testenv:explore", "commands")
+    assert "pytest tests/planted_bugs_on_spark.py" in tox.get("testenv:explore", "commands")
 
 
 def test_what_is_too_long_for_one_environment_runs_in_the_other() -> None:
