@@ -218,6 +218,7 @@ def test_a_failure_with_several_in_flight_restores_the_latest_that_completed(
     happened(in_flight, "several checkpoints were in flight when the job failed")
 
 
+@pytest.mark.long_on_clusters
 @recovers
 @pytest.mark.clause("ALO-1", "ALO-2")
 def test_generated_jobs_in_at_least_once_mode_are_accounted_for(trials: Trials) -> None:

@@ -65,6 +65,7 @@ def test_records_come_by_every_kind_of_edge_to_every_sink(trials: Trials, shape:
         require(trial.finding("dataflow").clauses, "the graph was judged", trial)
 
 
+@pytest.mark.long_on_clusters
 @pytest.mark.clause("REC-1", "REC-2", "REC-6", "SRC-1", "ALN-1", "ALN-2", "COO-1", "CAM-3")
 def test_generated_jobs_and_faults(trials: Trials) -> None:
     trials.generated("standard")

@@ -48,6 +48,7 @@ def test_checkpoints_complete_after_a_subtask_has_finished(trials: Trials) -> No
         happened(_after_a_finish(trial) >= 2, "checkpoints completed without a subtask", trial)
 
 
+@pytest.mark.long_on_clusters
 @finishes
 @pytest.mark.clause("BAR-6", "ALO-1")
 def test_an_ended_channel_counts_as_having_delivered_barriers_that_hold_nothing_back(trials: Trials) -> None:
@@ -58,7 +59,8 @@ def test_an_ended_channel_counts_as_having_delivered_barriers_that_hold_nothing_
 @overtakes
 @pytest.mark.clause("BAR-6", "UNA-1")
 @pytest.mark.parametrize(
-    "mode", ["unaligned", pytest.param("aligned_timeout", marks=pytest.mark.long_on_clusters)]
+    "mode",
+    [pytest.param(mode, marks=pytest.mark.long_on_clusters) for mode in ("unaligned", "aligned_timeout")],
 )
 def test_an_ended_channel_counts_as_overtaken(trials: Trials, mode: CheckpointingMode) -> None:
     for trial in trials.all_valid(_in_mode(mode)):

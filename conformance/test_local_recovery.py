@@ -141,7 +141,9 @@ def _cell(row: int, damage: str, column: tuple[str, CheckpointingMode, bool]) ->
     quick = column in QUICK or (state == BACKENDS[0] and mode == MODES[row % len(MODES)])
     later = pytest.mark.nightly if rescaled and state != BACKENDS[0] else pytest.mark.long
     needs = [pytest.mark.needs(Capability.RESCALING, Capability.SAVEPOINTS)] if rescaled else []
-    return pytest.param(cell, id=str(cell), marks=[*needs, *([] if quick else [later])])
+    # On clusters the dealt cells that rescale take longest.
+    slow = [pytest.mark.long_on_clusters] if rescaled else []
+    return pytest.param(cell, id=str(cell), marks=[*needs, *slow, *([] if quick else [later])])
 
 
 MATRIX = [_cell(row, damage, column) for row, damage in enumerate(DAMAGES) for column in COLUMNS]
@@ -204,7 +206,9 @@ def test_whatever_is_wrong_with_the_copy_the_primary_serves(trials: Trials, cell
 
 
 @pytest.mark.clause("LOC-4", "REC-5")
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    "backend", [BACKENDS[0], pytest.param(BACKENDS[1], marks=pytest.mark.long_on_clusters)]
+)
 def test_a_copy_that_served_one_restore_serves_the_next_one_too(trials: Trials, backend: str) -> None:
     plan = msgspec.structs.replace(LOCAL, state_backend=backend)
     again = kill_worker(VICTIM, After(ProtocolPoint.RESTORED, VICTIM))
@@ -216,6 +220,7 @@ def test_a_copy_that_served_one_restore_serves_the_next_one_too(trials: Trials, 
         happened({SECONDARY} in served[1:], "its copy served it again", trial)
 
 
+@pytest.mark.long_on_clusters
 @pytest.mark.clause("LOC-4", "LOC-5", "REC-5")
 def test_a_copy_found_damaged_is_not_believed_by_the_next_restore(trials: Trials) -> None:
     plan = _local(

@@ -27,12 +27,9 @@ from barrier_tck.harness.record.history import SnapshotView
 from barrier_tck.harness.record.operations import AttemptStarted, JobFinished, JobStopped
 from barrier_tck.harness.system.system_under_test import Capability
 
-pytestmark = [
-    pytest.mark.needs(
-        Capability.RESCALING, Capability.SAVEPOINTS, Capability.CHECKPOINTS, Capability.SNAPSHOT_INSPECTION
-    ),
-    pytest.mark.long_on_clusters,
-]
+pytestmark = pytest.mark.needs(
+    Capability.RESCALING, Capability.SAVEPOINTS, Capability.CHECKPOINTS, Capability.SNAPSHOT_INSPECTION
+)
 
 WIDE, MOST = 5, 6
 """How wide a vertex becomes, and how many key groups there are; nine subtasks are what a small cluster holds."""
@@ -40,6 +37,8 @@ CHAINS: dict[str, tuple[dict[str, int], ...]] = {
     "wider, and back": ({"totals": WIDE, "source": 3}, {"totals": 2, "source": 2}),
     "to one, and to the most that is possible": ({"totals": 1, "source": 1}, {"totals": MOST, "sink": 2}),
 }
+BEFORE_EVERY_MERGE = "wider, and back"
+"""The chain that clusters show before every merge; all else here takes long there."""
 
 
 def _plan(
@@ -84,7 +83,13 @@ def _width(view: SnapshotView, vertex: str) -> int:
 
 
 @pytest.mark.clause("RSC-1", "RSC-2", "RSC-3")
-@pytest.mark.parametrize("chain", CHAINS.values(), ids=CHAINS)
+@pytest.mark.parametrize(
+    "chain",
+    [
+        pytest.param(chain, id=name, marks=() if name == BEFORE_EVERY_MERGE else pytest.mark.long_on_clusters)
+        for name, chain in CHAINS.items()
+    ],
+)
 def test_a_job_that_goes_on_wider_and_narrower_leaves_what_one_job_would_have_left(
     trials: Trials, chain: tuple[dict[str, int], ...]
 ) -> None:
@@ -103,6 +108,7 @@ def test_a_job_that_goes_on_wider_and_narrower_leaves_what_one_job_would_have_le
         require(owners and not twice, f"each key group has one owner; two have {twice}", trial)
 
 
+@pytest.mark.long_on_clusters
 @pytest.mark.clause("RSC-3", "UNA-1")
 @pytest.mark.parametrize("mode", ["unaligned", "aligned_timeout"])
 @pytest.mark.parametrize("width", [1, WIDE])
@@ -116,6 +122,7 @@ def test_records_in_flight_at_the_stop_reach_the_subtasks_that_own_them_now(
     )
 
 
+@pytest.mark.long_on_clusters
 @pytest.mark.clause("RSC-2", "REC-1", "REC-5")
 @pytest.mark.needs(Capability.WORKER_KILL, Capability.ATTEMPTS)
 @pytest.mark.parametrize("mode", ["exactly_once", "unaligned"])
@@ -135,6 +142,7 @@ def test_a_failure_while_the_wider_job_starts_and_one_after_its_first_checkpoint
     happened(own, f"and later from a checkpoint of its own, in {restored}", trial)
 
 
+@pytest.mark.long_on_clusters
 @pytest.mark.clause("RSC-3", "UNA-1")
 @pytest.mark.parametrize("width", [1, WIDE])
 def test_records_of_one_key_and_channel_keep_their_order_at_another_width(trials: Trials, width: int) -> None:
@@ -185,6 +193,7 @@ def _with_entries(view: SnapshotView, vertex: str) -> list[str]:
     return [state.subtask for state in view.state if state.operator == vertex and any(state.entries.values())]
 
 
+@pytest.mark.long_on_clusters
 @pytest.mark.clause("STA-1", "RSC-3")
 @pytest.mark.needs(Capability.OPERATOR_LISTS)
 @pytest.mark.parametrize("mode", ["exactly_once", "unaligned"])
@@ -219,6 +228,7 @@ def test_operator_lists_are_split_or_unioned_at_another_parallelism(
     )
 
 
+@pytest.mark.long_on_clusters
 @pytest.mark.clause("STA-1", "RSC-3", "REC-1")
 @pytest.mark.needs(Capability.OPERATOR_LISTS)
 @pytest.mark.parametrize(
@@ -240,6 +250,7 @@ def test_operator_lists_of_chained_operators_are_split_or_unioned_too(
         happened(_with_entries(stop, operator), f"{operator} had entries when the job was stopped", trial)
 
 
+@pytest.mark.long_on_clusters
 @pytest.mark.clause("STA-1", "REC-1")
 @pytest.mark.needs(Capability.OPERATOR_LISTS, Capability.WORKER_KILL, Capability.ATTEMPTS)
 @pytest.mark.parametrize("mode", ["exactly_once", "unaligned"])
@@ -285,6 +296,7 @@ FULL = {
 """New widths, the slow vertex, and how little the channels hold."""
 
 
+@pytest.mark.long_on_clusters
 @pytest.mark.needs(Capability.DETERMINISTIC_REPLAY)
 @pytest.mark.clause("RSC-2", "RSC-3", "REC-6", "UNA-4")
 @pytest.mark.parametrize("full", FULL.values(), ids=FULL)
@@ -311,6 +323,7 @@ def test_full_channels_between_vertices_with_and_without_state_are_redistributed
     )
 
 
+@pytest.mark.long_on_clusters
 @pytest.mark.needs(Capability.DETERMINISTIC_REPLAY, Capability.WORKER_KILL, Capability.ATTEMPTS)
 @pytest.mark.clause("RSC-3", "UNA-4", "REC-1")
 def test_redistributed_records_come_before_newer_ones_in_the_restore_of_a_later_checkpoint_too(

@@ -95,6 +95,7 @@ def test_keys_that_are_evicted_from_memory_lose_nothing(trials: Trials, write_th
         _assert_every_checkpoint_is_its_prefix(trial)
 
 
+@pytest.mark.long_on_clusters
 @pytest.mark.clause("BAR-2", "BAR-3", "ALN-1")
 def test_generated_jobs_without_faults_keep_the_formula(trials: Trials) -> None:
     trials.generated("faultless", _assert_every_checkpoint_is_its_prefix)

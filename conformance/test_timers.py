@@ -35,7 +35,13 @@ LONG_MS = 60_000
 """A window that is longer than any trial here."""
 FIRST_ONLY = 100_000
 """The ids of a split begin with a multiple of this, so only its first record is passed on."""
-MODES = pytest.mark.parametrize("mode", ["exactly_once", "at_least_once", "unaligned"])
+MODES = pytest.mark.parametrize(
+    "mode",
+    [
+        "exactly_once",
+        *(pytest.param(mode, marks=pytest.mark.long_on_clusters) for mode in ("at_least_once", "unaligned")),
+    ],
+)
 
 
 def _plan(
@@ -101,7 +107,9 @@ def test_timers_go_off_although_no_further_record_comes(trials: Trials) -> None:
 
 @pytest.mark.clause("STA-1", "REC-1")
 @pytest.mark.needs(Capability.WORKER_KILL, Capability.ATTEMPTS)
-@pytest.mark.parametrize("killed", ["windows[0]", "read[0]"])
+@pytest.mark.parametrize(
+    "killed", ["windows[0]", pytest.param("read[0]", marks=pytest.mark.long_on_clusters)]
+)
 def test_timers_that_were_restored_go_off_although_no_further_record_comes(
     trials: Trials, killed: str
 ) -> None:

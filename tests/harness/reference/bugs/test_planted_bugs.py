@@ -32,6 +32,8 @@ PLANS = Path(__file__).parents[3] / "plans" / "planted"
 """Smallest plans that show bugs, as ``barrier-tck mutants`` once saved them."""
 SEEDS = 10
 """Seeds to try for a stored plan: another one may give the interleaving that its own gave when it was stored."""
+PRODUCT_SEEDS = 20
+"""Seeds with which the unmodified product must pass the plan of each bug."""
 HUNTED_QUICKLY = ("AL-01", "UC-03", "CO-01", "SO-01", "BE-01", "LO-05", "CL-03", "UC-13", "SV-02", "FI-02")
 """Bugs that are hunted and shrunk for every merge; for the others their plans speak there."""
 NEVER_INVALID = ("faults-fired",)
@@ -92,7 +94,17 @@ def test_the_plan_of_a_planted_bug_shows_it_and_the_product_passes(identifier: s
     assert any(_shown(bug, plan, tmp_path) for plan in bug.plans("simulated")), f"no seed shows {identifier}"
 
 
-@pytest.mark.long
+@pytest.mark.nightly
+@pytest.mark.parametrize("identifier", BUGS)
+def test_the_product_passes_the_plan_of_a_planted_bug_with_every_seed(identifier: str, tmp_path: Path) -> None:
+    """A plan in which nothing can be right, such as a time limit that no checkpoint keeps, blames the product."""
+    system = ReferenceSimulated()
+    for seed in range(PRODUCT_SEEDS):
+        product = run_trial(msgspec.structs.replace(BUGS[identifier].plan, seed=seed), system, tmp_path)
+        assert product.verdict is not Verdict.INVALID, (seed, product.findings)
+
+
+@pytest.mark.nightly
 @pytest.mark.parametrize("identifier", sorted(path.stem for path in PLANS.iterdir()))
 def test_the_stored_smallest_plan_of_a_planted_bug_still_shows_it(identifier: str, tmp_path: Path) -> None:
     plan = read_plan(PLANS / f"{identifier}.json")
