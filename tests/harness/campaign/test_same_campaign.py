@@ -57,6 +57,8 @@ CAMPAIGNS: dict[str, tuple[str, dict[str, Any], Verdict]] = {
         Verdict.VALID,
     ),
 }
+SHOWN_ONCE_MORE = ("the first invalid trial ends it", "few clauses")
+"""Campaigns that run in several processes only where there is time for it."""
 
 
 def timeless(value: Any) -> Any:
@@ -123,7 +125,10 @@ def _small_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "shrink_failure", partial(shrink_failure, runs_max=6))
 
 
-@pytest.mark.parametrize("name", CAMPAIGNS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.long if name in SHOWN_ONCE_MORE else ()) for name in CAMPAIGNS],
+)
 def test_in_several_processes_and_resumed_in_several(name: str, tmp_path: Path) -> None:
     system, values, verdict = CAMPAIGNS[name]
     wanted = configuration_from(values, "test")

@@ -65,6 +65,7 @@ def test_three_jobs_leave_what_one_leaves(profile: str, tmp_path: Path) -> None:
     assert files_of(tmp_path / "three") == files_of(tmp_path / "one") != {}
 
 
+@pytest.mark.long
 def test_failures_are_kept_and_shrunk_as_with_one_job(tmp_path: Path) -> None:
     for jobs in (1, 2):
         run_campaign(drawn(trials=8), open_system(BUGGY), tmp_path / str(jobs), jobs=jobs)

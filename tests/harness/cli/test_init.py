@@ -64,6 +64,7 @@ def test_a_skeleton_of_a_system_is_judged_and_not_only_run(
     assert cli.run([*words[:-2], "--trials", "12"]) == 1
 
 
+@pytest.mark.long
 def test_a_skeleton_of_a_backend_is_the_backend_of_the_guide(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

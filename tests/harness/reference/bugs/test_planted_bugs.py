@@ -96,7 +96,9 @@ def test_the_plan_of_a_planted_bug_shows_it_and_the_product_passes(identifier: s
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("identifier", BUGS)
-def test_the_product_passes_the_plan_of_a_planted_bug_with_every_seed(identifier: str, tmp_path: Path) -> None:
+def test_the_product_passes_the_plan_of_a_planted_bug_with_every_seed(
+    identifier: str, tmp_path: Path
+) -> None:
     """A plan in which nothing can be right, such as a time limit that no checkpoint keeps, blames the product."""
     system = ReferenceSimulated()
     for seed in range(PRODUCT_SEEDS):
