@@ -81,7 +81,7 @@ def test_a_skeleton_of_a_backend_is_the_backend_of_the_guide(
     assert statuses.count("passed") > len(statuses) / 2
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_skeleton_of_a_backend_is_certified_in_full(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     written("backend", capsys)
     assert cli.run(["certify", "my_backend:MyBackend", "--level", "contract", "--no-strength"]) == 0

@@ -211,7 +211,7 @@ def test_a_lost_host_takes_its_local_files_with_it_and_leaves_the_directories_of
     assert not host.is_dead()
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_a_fault_that_would_outlast_its_trial_is_undone_at_the_trials_end(
     system: ReferenceSpark, tmp_path: Path

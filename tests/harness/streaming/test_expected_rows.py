@@ -17,7 +17,7 @@ from barrier_tck.harness.streaming.driver.batch_judge import judged
 from barrier_tck.harness.streaming.driver.job_check import checked
 from tests.harness.streaming import local_streams, unusual_jobs
 
-pytestmark = [pytest.mark.spark, pytest.mark.long]
+pytestmark = pytest.mark.spark
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def wrong(comparison: OutputComparison) -> tuple[int, int, int]:
     return comparison.counts.lost, comparison.counts.duplicated, comparison.counts.unexpected
 
 
-QUICK = (
+SHOWN_FIRST = (
     "left_outer",
     "left_outer_appended",
     "merged",
@@ -58,7 +58,8 @@ QUICK = (
 
 def named_jobs(names: Iterable[str]) -> list[Any]:
     return [
-        pytest.param(name, marks=[] if name in QUICK else pytest.mark.long) for name in dict.fromkeys(names)
+        pytest.param(name, marks=pytest.mark.long if name in SHOWN_FIRST else pytest.mark.nightly)
+        for name in dict.fromkeys(names)
     ]
 
 
@@ -101,6 +102,7 @@ def delete_some(place: QueryPlace) -> None:
     local_streams.write_file(place, 9, rows)
 
 
+@pytest.mark.long
 def test_a_pair_that_is_lost_is_seen_beyond_the_watermark_and_one_that_waits_is_not_missed(
     spark: SparkSession, place: QueryPlace
 ) -> None:
@@ -121,6 +123,7 @@ def test_a_pair_that_is_lost_is_seen_beyond_the_watermark_and_one_that_waits_is_
         assert wrong(judged(spark, job, other, ())) == (number, 0, 0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "told"),
     [
@@ -141,11 +144,13 @@ def test_a_job_that_cannot_be_judged_is_told_so_and_how_to_say_more(
     assert ("batch=" in problem) == (name != "windows_without_end")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["spread", "first_today", "maps"])
 def test_a_salt_a_date_and_a_map_are_no_obstacle(spark: SparkSession, place: QueryPlace, name: str) -> None:
     assert checked(spark, named(name), place).problem == ""
 
 
+@pytest.mark.long
 def test_columns_that_a_job_names_must_be_there(spark: SparkSession, place: QueryPlace) -> None:
     for job in (
         replace(unusual_jobs.left_outer, final_by="window.end"),
@@ -157,6 +162,7 @@ def test_columns_that_a_job_names_must_be_there(spark: SparkSession, place: Quer
     assert "same sequence_by" in checked(spark, tied, place).problem
 
 
+@pytest.mark.long
 def test_a_query_that_holds_rows_back_says_for_how_long(spark: SparkSession, place: QueryPlace) -> None:
     assert checked(spark, unusual_jobs.long_windows, place).held_back_s == 600 + 300
     assert checked(spark, unusual_jobs.left_outer, place).held_back_s == 1 + 4

@@ -24,7 +24,7 @@ from barrier_tck.harness.streaming.structured_streaming import StructuredStreami
 from barrier_tck.harness.workloads.workload_names import filled
 from tests.harness.streaming import local_streams, unusual_jobs
 
-pytestmark = [pytest.mark.spark, pytest.mark.long]
+pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 PLANS = 4
 
 

@@ -59,7 +59,7 @@ def tried(system: StructuredStreaming, name: str, plan: TrialPlan, directory: Pa
 
 
 @pytest.mark.spark
-@pytest.mark.long
+@pytest.mark.nightly
 def test_copies_of_a_stage_that_ran_again_are_those_of_a_micro_batch_that_did(
     cluster: StructuredStreaming, tmp_path: Path
 ) -> None:

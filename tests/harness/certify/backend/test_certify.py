@@ -74,7 +74,7 @@ def outcome(name: str, level: str, status: str, *clauses: str) -> PropertyOutcom
         ("HangsWhenOpened", Limits(call_s=4.0), "open() did not return within 4 s"),
         pytest.param(
             *("ExitsWhileWriting", QUICK, "delete() ended the process with exit code 0"),
-            marks=pytest.mark.long,
+            marks=pytest.mark.nightly,
         ),
         ("EatsMemory", Limits(call_s=20.0, memory_bytes=1 << 29), "MemoryError"),
     ],

@@ -69,7 +69,7 @@ def test_the_lmdb_backend_passes_every_level(installed: dict[str, str], tmp_path
     assert (code, printed["level"]) == (0, "chaos"), printed
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_the_naive_backend_fails_with_clause_sequence_and_replay_line(
     installed: dict[str, str], tmp_path: Path
 ) -> None:

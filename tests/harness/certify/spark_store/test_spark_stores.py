@@ -53,7 +53,7 @@ PAGE = (ROOT / "docs" / "guide" / "certify-spark-stores.md").read_text()
 KEY = (0, "a")
 OTHER = (1, "b")
 CAUGHT_AT_ONCE = ("LosesTheLastPut", "PrefixScanMissesARow", "UploadsALateSnapshot", "ServesAnOlderVersion")
-"""Planted bugs that are hunted each time; the others are hunted with the long tests."""
+"""Planted bugs that are hunted each time; the others are hunted every night."""
 
 # --- rows, steps, the model, damage -------------------------------------------------------------------------
 
@@ -434,7 +434,7 @@ def planted_jvm(classes: Path) -> Iterator[StoreProcesses]:
 @pytest.mark.parametrize(
     "planted",
     [
-        pytest.param(planted, marks=() if planted.name in CAUGHT_AT_ONCE else pytest.mark.long)
+        pytest.param(planted, marks=() if planted.name in CAUGHT_AT_ONCE else pytest.mark.nightly)
         for planted in PLANTED_BUGS
     ],
     ids=lambda planted: planted.name,

@@ -100,9 +100,10 @@ def test_the_product_passes_the_plan_of_a_planted_bug_with_every_seed(
     identifier: str, tmp_path: Path
 ) -> None:
     """A plan in which nothing can be right, such as a time limit that no checkpoint keeps, blames the product."""
-    system = ReferenceSimulated()
+    system, plan = ReferenceSimulated(), BUGS[identifier].plan
+    assert plan is not None
     for seed in range(PRODUCT_SEEDS):
-        product = run_trial(msgspec.structs.replace(BUGS[identifier].plan, seed=seed), system, tmp_path)
+        product = run_trial(msgspec.structs.replace(plan, seed=seed), system, tmp_path)
         assert product.verdict is not Verdict.INVALID, (seed, product.findings)
 
 
