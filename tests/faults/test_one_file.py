@@ -14,7 +14,7 @@ from tests.test_tidy import FOLDERS, module_name, name, python_files, tree_of
 CATALOGUE = "faults/catalogue.py"
 PLANS = (
     "conformance/",  # tests, and the plans that they run
-    "harness/certify/chaos.py",  # one plan
+    "harness/certify/backend/chaos.py",  # one plan
     "harness/system/fault_kit.py",  # offers the names with which third parties write plans
 )
 """Places in which plans are written out, with their faults."""

@@ -93,11 +93,6 @@ class Switch(TableMachine[Lamp, str]):
     }
 
 
-class DimSwitch(Switch):
-    def _on_press(self, event: Press, volts: int) -> tuple[str, ...]:
-        return super()._on_press(event, volts // 2)
-
-
 def test_an_event_is_handled_as_the_table_says_with_what_came_beside_it() -> None:
     switch = Switch()
     assert switch.handle(Stroke()) == () and str(switch.state) == "off"
@@ -118,10 +113,6 @@ def test_an_absent_entry_is_illegal_tells_the_story_and_changes_nothing() -> Non
 def test_a_handler_that_leads_where_its_entry_does_not_say_is_caught() -> None:
     with pytest.raises(ProtocolError, match="from off to broken, against the table"):
         Switch().handle(Press(), 400)
-
-
-def test_a_handler_that_a_subclass_overrides_is_asked() -> None:
-    assert DimSwitch().handle(Press()) == ("light at 115 V",)
 
 
 def test_the_story_is_bounded() -> None:

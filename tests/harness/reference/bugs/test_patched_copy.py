@@ -251,7 +251,13 @@ def test_after_ctrl_c_there_is_one_line_and_no_run_directory(tmp_path: Path) -> 
     arguments = ["mutants", "--patch", "my.toml", "--out", "runs"]
     command = [sys.executable, "-P", "-m", "barrier_tck.harness.cli.main", *arguments]
     process = subprocess.Popen(
-        command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True
+        command,
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        # A shell's background job ignores the signal, and so would all that it starts.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
     try:
         # A trial's directory is below that of the run.
