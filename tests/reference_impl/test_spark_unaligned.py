@@ -29,7 +29,7 @@ from barrier_tck.reference_impl.spark.running_attempt import JobEnd
 from barrier_tck.reference_impl.spark.spark_observer import SparkJobObserver
 from barrier_tck.reference_impl.spark.spark_options import SparkOptions, session_settings
 
-pytestmark = [pytest.mark.spark, pytest.mark.long]
+pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
 BATCH_ROWS, BATCHES, KEYS, SOURCES = 100, 60, 17, 2
 PAUSE_S = 0.04

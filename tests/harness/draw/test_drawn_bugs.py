@@ -44,8 +44,13 @@ def plans_until_caught(bug: str, profile: str, directory: Path) -> Iterator[int]
             yield WITHIN + 1
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(("profile", "bug"), PAIRS)
+@pytest.mark.parametrize(
+    ("profile", "bug"),
+    [
+        pytest.param(*pair, marks=pytest.mark.long if pair[0] == "standard" else pytest.mark.nightly)
+        for pair in PAIRS
+    ],
+)
 def test_drawn_plans_catch_a_planted_bug_soon_in_the_median(profile: str, bug: str, tmp_path: Path) -> None:
     enough = len(SEEDS) // 2 + 1
     found: list[int] = []

@@ -268,14 +268,12 @@ def example(name: str) -> StreamingJob:
         ("naive", DRIVER, AFTER_THE_WRITE, "stock", Verdict.INVALID),
         *(
             pytest.param(*case, marks=pytest.mark.long)
-            for case in (
-                ("idempotent", DRIVER, AFTER_THE_WRITE, "stock", Verdict.VALID),
-                ("row_by_row", EXECUTOR, AFTER_THE_TASKS_WRITE, "stock", Verdict.INVALID),
-            )
+            for case in (("idempotent", DRIVER, AFTER_THE_WRITE, "stock", Verdict.VALID),)
         ),
         *(
             pytest.param(*case, marks=pytest.mark.nightly)
             for case in (
+                ("row_by_row", EXECUTOR, AFTER_THE_TASKS_WRITE, "stock", Verdict.INVALID),
                 ("at_least_once", DRIVER, AFTER_THE_WRITE, "stock", Verdict.VALID),
                 ("naive", EXECUTOR, AFTER_THE_TASKS_WRITE, "stock", Verdict.VALID),
                 ("idempotent", EXECUTOR, AFTER_THE_TASKS_WRITE, "none", Verdict.VALID),
@@ -413,13 +411,8 @@ def test_wrong_state_shows_only_in_the_state(cluster: StructuredStreaming, tmp_p
 
 
 @NEEDS_JAVAC
-@pytest.mark.parametrize(
-    "trouble",
-    [
-        pytest.param(WriteFault.UNSURE, marks=pytest.mark.long),
-        *(pytest.param(one, marks=pytest.mark.nightly) for one in WriteFault if one != "unsure"),
-    ],
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("trouble", WriteFault)
 def test_a_naive_append_shows_what_a_disturbed_commit_does(
     cluster: StructuredStreaming, tmp_path: Path, trouble: WriteFault
 ) -> None:

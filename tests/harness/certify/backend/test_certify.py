@@ -442,7 +442,7 @@ def test_heap_is_certified_in_one_command(tmp_path: Path, capsys: pytest.Capture
     assert printed["skipped"]["killed-anywhere"] == "the level crash was not asked for"
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_chaos_in_the_simulator_alone_is_run_and_does_not_give_the_level() -> None:
     certificate = certify("heap", "chaos", spark=False, scale=0.2)
     statuses = {outcome.name: outcome.status for outcome in certificate.outcomes}

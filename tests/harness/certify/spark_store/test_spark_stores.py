@@ -447,7 +447,7 @@ def test_a_planted_bug_is_caught_by_the_name_of_its_clause(
 
 
 @pytest.mark.spark
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_failure_is_made_smaller_and_played_again_with_the_bug_and_without(
     planted_jvm: StoreProcesses, classes: Path
 ) -> None:
@@ -461,7 +461,7 @@ def test_a_failure_is_made_smaller_and_played_again_with_the_bug_and_without(
 
 
 @pytest.mark.spark
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_store_of_sparks_own_survives_files_that_cannot_be_written(
     hdfs: StoreProcesses, classes: Path
 ) -> None:
