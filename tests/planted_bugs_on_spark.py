@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from barrier_tck.harness.campaign.mutant_hunt import hunt
+from barrier_tck.harness.reference.bugs.bug_file import SEEDS
 from barrier_tck.harness.reference.bugs.catalogue import bugs_of_runtime
 from barrier_tck.harness.system.system_under_test import SystemUnderTest
 
@@ -23,6 +24,6 @@ def test_a_planted_bug_is_caught_by_its_clause(
     system: SystemUnderTest, tmp_path: Path, identifier: str
 ) -> None:
     assert system.world == "spark", "run it with --system reference-spark"
-    result = hunt(bugs_of_runtime()[identifier], system, tmp_path)
+    result = hunt(bugs_of_runtime()[identifier], system, tmp_path, replays_max=SEEDS["spark"])
     assert result.caught, f"{identifier} was missed in {result.trials} trials"
     assert result.replays, f"the plan that showed {identifier} does not show it again: {result}"

@@ -20,7 +20,7 @@ from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.strict_input import convert, parse_toml
 from barrier_tck.harness.system.broken_recovery import BrokenRecovery
 
-SEEDS: Mapping[str, int] = {"simulated": 40, "spark": 4}
+SEEDS: Mapping[str, int] = {"simulated": 40, "spark": 8}
 """World -> how many seeds of a bug's plan are tried until it is caught."""
 
 
