@@ -44,6 +44,7 @@ def _cases(report: Path) -> list[TestCase]:
     return [case for suite in JUnitXml.fromfile(str(report)) for case in suite]
 
 
+@pytest.mark.long
 def test_no_test_passes_on_a_system_that_does_nothing(tmp_path: Path) -> None:
     report = tmp_path / "report.xml"
     finished = _run(DO_NOTHING, f"--junitxml={report}", "--tb=no")
@@ -79,6 +80,7 @@ WHY = re.compile(
 """What a reason for skipping says."""
 
 
+@pytest.mark.long
 def test_a_system_that_is_not_ours_is_certified_as_far_as_it_can_show_anything(tmp_path: Path) -> None:
     report = tmp_path / "report.xml"
     finished = _run(FOREIGN, f"--junitxml={report}")
@@ -130,11 +132,15 @@ def test_a_system_that_does_nothing_is_never_valid(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("wrong", "hint"),
     [
-        ("nonsense", "there is no system 'nonsense'; known: reference-simulated, reference-spark"),
+        pytest.param(
+            *("nonsense", "there is no system 'nonsense'; known: reference-simulated, reference-spark"),
+            marks=pytest.mark.long,
+        ),
         ("reference-sprak", "there is no system 'reference-sprak'; did you mean 'reference-spark'?"),
-        (
+        pytest.param(
             "no.such.module:System",
             "the system 'no.such.module:System' cannot be imported: No module named 'no'",
+            marks=pytest.mark.long,
         ),
     ],
 )

@@ -37,7 +37,7 @@ from barrier_tck.reference_impl.spark.spark_options import SparkOptions, session
 from barrier_tck.reference_impl.spark.transport import ChannelServer
 from barrier_tck.reference_impl.state.keyed import KeyedStates
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 ROWS, KEYS, FILES = 6_000, 17, 2
 CONFIG = JobConfig(CheckpointConfig(200, tolerated_failures=100), RestartConfig(10, 10))

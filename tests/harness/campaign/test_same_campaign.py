@@ -57,7 +57,12 @@ CAMPAIGNS: dict[str, tuple[str, dict[str, Any], Verdict]] = {
         Verdict.VALID,
     ),
 }
-SHOWN_ONCE_MORE = ("the first invalid trial ends it", "few clauses")
+SHOWN_ONCE_MORE = (
+    "invalid trials and errors",
+    "the first invalid trial ends it",
+    "few clauses",
+    "drawn, with faults whose moment never comes",
+)
 """Campaigns that run in several processes only where there is time for it."""
 
 

@@ -109,7 +109,8 @@ def test_systems_that_are_not_simulated_run_one_trial_at_a_time(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long), signal.SIGKILL]
+    "number",
+    [signal.SIGINT, *(pytest.param(one, marks=pytest.mark.long) for one in (signal.SIGTERM, signal.SIGKILL))],
 )
 def test_no_process_outlives_a_campaign_that_is_ended_in_the_middle(number: int, tmp_path: Path) -> None:
     """The last trial sleeps for ever, in a process of its own."""

@@ -57,9 +57,15 @@ def _records(plan: TrialPlan) -> int:
     return plan.workload.batches * plan.workload.batch_records * len(barrier_view(plan).in_role(Role.SOURCE))
 
 
+@cache
+def drawn(profile: str) -> tuple[TrialPlan, ...]:
+    """Some plans of a profile, drawn once for all tests that look at each of them."""
+    return draw_plans(1, 50, profile_named(profile))
+
+
 @pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.name)
 def test_drawn_plans_are_valid_and_within_their_profile(profile: Profile) -> None:
-    for plan in draw_plans(1, 40, profile):
+    for plan in drawn(profile.name):
         assert plan_from(to_builtins(plan), "drawn") == plan
         validate(plan.faults, barrier_view(plan).names)
         assert profile.faults.number[0] <= len(plan.faults) <= profile.faults.number[1]
@@ -197,7 +203,7 @@ def test_a_lasting_fault_leaves_enough_restarts_for_its_whole_duration() -> None
 
 @pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.name)
 def test_checkpoints_that_may_expire_do_not_all_expire_before_progress_is_demanded(profile: Profile) -> None:
-    for plan in draw_plans(5, 60, profile):
+    for plan in drawn(profile.name):
         timeout_ms, async_ms_max = plan.checkpoints.timeout_ms, plan.checkpoints.async_ms_max
         in_time = min(1.0, timeout_ms / max(1, async_ms_max)) ** len(barrier_view(plan).names)
         assert (1 - in_time) ** (plan.limits.progress_ms / max(timeout_ms, async_ms_max)) < 1e-9
@@ -259,7 +265,7 @@ def test_exploration_on_spark_slows_a_channel_down_wherever_records_can_come_ear
 
 @pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.name)
 def test_no_fault_waits_for_more_passings_of_a_point_than_its_plan_is_sure_of(profile: Profile) -> None:
-    for plan in draw_plans(8, 25, profile):
+    for plan in drawn(profile.name):
         view = barrier_view(plan)
         for scheduled in plan.faults:
             trigger = scheduled.trigger

@@ -120,6 +120,7 @@ def test_committed_output_that_cannot_be_read_is_a_violation(tmp_path: Path) -> 
     assert found.counts is None and "not Parquet" in found.problem
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_a_job_that_does_not_end_in_time_is_stuck_and_says_what_it_waits_for(
     system: ReferenceSpark, tmp_path: Path

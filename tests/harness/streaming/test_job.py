@@ -410,6 +410,7 @@ def test_a_campaign_of_a_query_bears_its_name(monkeypatch: pytest.MonkeyPatch) -
         raise UsageProblem("that is enough")
 
     monkeypatch.setattr("barrier_tck.harness.campaign.runner.run_campaign", run)
+    monkeypatch.setattr(StructuredStreaming, "prepare", lambda *_: None)
     assert run_command(["campaign", "--query", f"{__name__}:job"]) == 3
     assert [(one.name, one.trials) for one in seen] == [(f"{__name__}.job", 20)]
 

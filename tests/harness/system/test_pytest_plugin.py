@@ -166,10 +166,13 @@ def test_nothing():
     ("option", "name", "code", "told"),
     [
         ("--system", "vanishes", 2, "pytest's process ended with exit code 0 before the tests were over"),
-        ("--state-backend", "VanishingBackend", 2, "pytest's process ended with exit code 0"),
-        ("--system", "Exiting", 1, "1 failed, 1 passed"),
+        pytest.param(
+            *("--state-backend", "VanishingBackend", 2, "pytest's process ended with exit code 0"),
+            marks=pytest.mark.long,
+        ),
+        pytest.param("--system", "Exiting", 1, "1 failed, 1 passed", marks=pytest.mark.long),
         ("--system", "Right", 0, "2 passed"),
-        ("--system", "nowhere", 4, "has no 'nowhere'"),
+        pytest.param("--system", "nowhere", 4, "has no 'nowhere'", marks=pytest.mark.long),
     ],
 )
 def test_whatever_ends_the_process_pytest_exits_with_0_only_if_all_tests_passed(

@@ -54,6 +54,7 @@ def reference() -> pd.DataFrame:
     return pd.read_csv(source_file())
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_all_flights_are_there_in_order_of_departure(prepared: Path, reference: pd.DataFrame) -> None:
     found = pq.read_table(prepared, schema=pq.read_schema(prepared / "split-00.parquet")).to_pandas()
@@ -69,6 +70,7 @@ def test_all_flights_are_there_in_order_of_departure(prepared: Path, reference: 
     assert list(found["dep_delay"].fillna(-999)) == list(expected["dep_delay"].fillna(-999))
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_each_split_is_in_order_and_spans_the_year(prepared: Path) -> None:
     for file in sorted(prepared.glob("*.parquet")):
@@ -100,6 +102,7 @@ def test_a_prepared_directory_is_reused_and_a_damaged_one_made_again(
     assert left == [".flights.lock", "flights"], "no temporary directory is left"
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_flights_that_another_campaign_prepares_are_waited_for_and_not_made_twice(
     tmp_path: Path, prepared: Path
@@ -115,6 +118,7 @@ def test_flights_that_another_campaign_prepares_are_waited_for_and_not_made_twic
     assert (target / flights.MANIFEST).stat().st_ino == made
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_a_directory_with_something_else_is_never_replaced(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("keep me")
@@ -158,6 +162,7 @@ def right_flights(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> P
     return directory
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_the_right_output_of_all_flights_is_exact(
     spark: SparkSession, prepared: Path, right_flights: Path
@@ -167,6 +172,7 @@ def test_the_right_output_of_all_flights_is_exact(
     assert result.examples == ()
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_the_column_fold_of_all_flights_agrees_with_pandas(prepared: Path, reference: pd.DataFrame) -> None:
     fold = ParquetPrefix(Flights.spec, prepared)
@@ -198,12 +204,14 @@ def judge_totals(spark: SparkSession, directory: Path, output: Output) -> Output
     )
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_a_right_output_from_a_start_offset_is_exact(spark: SparkSession, tmp_path: Path) -> None:
     counts = judge_totals(spark, tmp_path, right_output()).counts
     assert counts == OutputCounts(24, 24, 0, 0, 0, 0, 0, 0)
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_start_offsets_can_be_given_by_split(spark: SparkSession, tmp_path: Path) -> None:
     judge_totals(spark, tmp_path, right_output())
@@ -215,6 +223,7 @@ def test_start_offsets_can_be_given_by_split(spark: SparkSession, tmp_path: Path
     assert wrong.counts is not None and wrong.counts.lost == 2 * (len(names) - 1)
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_no_output_at_all_is_a_loss_of_everything(spark: SparkSession, tmp_path: Path) -> None:
     counts = judge_totals(spark, tmp_path, []).counts
@@ -222,6 +231,7 @@ def test_no_output_at_all_is_a_loss_of_everything(spark: SparkSession, tmp_path:
     assert counts.wrong_sum == counts.wrong_count == 0
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_an_output_without_a_column_is_a_problem(spark: SparkSession, tmp_path: Path) -> None:
     output = [{key: value for key, value in row.items() if key != "sum"} for row in right_output()]
@@ -256,6 +266,7 @@ def last_sum_null(output: Output) -> None:
     output[-1]["sum"] = None
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.parametrize(
     ("damage", "kind", "number"),

@@ -200,17 +200,23 @@ trigger = {{ type = "after", point = "checkpoint_completed", nth = 1 }}
             2,
             ("NOT REACHED (SNK-1): the patched lines never ran in 3 trials",),
         ),
-        (
+        pytest.param(
             my_bug(SINK, "while True: pass"),
             2,
             ("ENDLESS (SNK-1): trial 1", "did not end within 2 s", "_recover_and_commit"),
+            marks=pytest.mark.long,
         ),
         (
             my_bug(SINK, "self.commit(transactions[1:])", "LOC-3"),
             1,
             ("MISSED in 3 trials (LOC-3); the patched lines ran in 3 of them", "said INVALID in 3 trials"),
         ),
-        (my_bug(SINK, "import os; os._exit(0)"), 2, ("ended with exit code 0, without a verdict",)),
+        pytest.param(
+            my_bug(SINK, "import os; os._exit(0)"),
+            2,
+            ("ended with exit code 0, without a verdict",),
+            marks=pytest.mark.long,
+        ),
     ],
     ids=["not-reached", "endless", "seen-by-others", "ended"],
 )
@@ -225,6 +231,7 @@ def test_what_became_of_a_patch_is_said_and_in_the_exit_code(
         assert words in printed
 
 
+@pytest.mark.long
 def test_the_saved_plan_of_a_patch_shows_it_again_and_no_other_patch(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
