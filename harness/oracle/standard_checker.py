@@ -22,6 +22,7 @@ from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.verdict import Finding
 from barrier_tck.harness.system.system_under_test import Capability
 from barrier_tck.harness.workloads.connected_components import NODE
+from barrier_tck.harness.workloads.kinds.changes import CHANGES
 
 AT_LEAST_ONCE = "at_least_once"
 """The checkpointing mode in which records may count twice after a recovery (ALO-2)."""
@@ -32,6 +33,7 @@ class Meaning(Enum):
 
     UNKNOWN = "the system brings its own job, so the workload's meaning is not that of the job"
     COMPONENTS = "messages between nodes, in any order"
+    EMITTED = "totals of each key, at whatever moments they are emitted"
     SEQUENTIAL = "the workload's sequential model"
     BY_VERTEX = "the meaning of each operator, vertex by vertex"
 
@@ -69,6 +71,8 @@ class TrialToJudge:
             return Meaning.UNKNOWN
         if any(vertex.kind == NODE for vertex in self.plan.job.vertices):
             return Meaning.COMPONENTS
+        if any(vertex.kind == CHANGES for vertex in self.plan.job.vertices):
+            return Meaning.EMITTED
         return Meaning.BY_VERTEX if self.input.workload.spec is None else Meaning.SEQUENTIAL
 
     @cached_property

@@ -78,6 +78,11 @@ class VertexPlan(Bounded, frozen=True, forbid_unknown_fields=True, omit_defaults
         """The whole chain; the first operator has the vertex's name."""
         return (OperatorPlan(self.name, self.kind, self.parameters), *self.then)
 
+    @property
+    def ends_in_sink(self) -> bool:
+        """Whether it commits output: it is a sink, or one is chained to it."""
+        return SINK in (self.kind, self.operators[-1].kind)
+
     @cached_property
     def subtasks(self) -> tuple[str, ...]:
         """The subtasks, as ``vertex[index]``."""
@@ -162,7 +167,7 @@ class JobPlan(Bounded, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
     @property
     def sinks(self) -> tuple[VertexPlan, ...]:
         """Return the vertices that commit output."""
-        return tuple(vertex for vertex in self.vertices if vertex.kind == SINK)
+        return tuple(vertex for vertex in self.vertices if vertex.ends_in_sink)
 
     def inputs_of(self, vertex: str) -> tuple[EdgePlan, ...]:
         """Return the edges into a vertex, in the order of the plan."""
@@ -284,11 +289,15 @@ def _vertex_problems(job: JobPlan, vertex: VertexPlan) -> Iterable[str]:
         yield f"all that comes back to the source {vertex.name!r} must have the input 0"
     if inputs != list(range(len(inputs))):
         yield f"the inputs of {vertex.name!r} are {inputs}; number them from 0 without a gap"
-    if (vertex.kind == SINK) == bool(job.outputs_of(vertex.name)):
+    if vertex.ends_in_sink == bool(job.outputs_of(vertex.name)):
         yield f"the vertex {vertex.name!r} must be a sink or have an output edge, but not both"
     for operator in vertex.then:
-        if operator.kind in (SOURCE, SINK):
-            yield f"the operator {operator.name!r} is a {operator.kind}, which cannot be chained behind another"
+        if operator.kind == SOURCE:
+            yield f"the operator {operator.name!r} is a source, which cannot be chained behind another"
+        if operator.kind == SINK and operator is not vertex.then[-1]:
+            yield f"the operator {operator.name!r} is a sink, so no other one can be chained behind it"
+    if vertex.kind == SINK and vertex.then:
+        yield f"the vertex {vertex.name!r} is a sink, so no operator can be chained behind it"
 
 
 def loops_among(names: Sequence[str], edges: Sequence[EdgePlan]) -> tuple[tuple[str, ...], ...]:

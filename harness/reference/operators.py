@@ -32,7 +32,7 @@ def _kind_in(module_name: str) -> ReferenceKind:
 
 
 def operator_spec(
-    job: JobPlan, vertex: VertexPlan, operator: OperatorPlan, workload: Workload
+    job: JobPlan, max_parallelism: int, vertex: VertexPlan, operator: OperatorPlan, workload: Workload
 ) -> OperatorSpec:
     """Return the runtime's operator for one in a vertex's chain; raises UsageProblem for a kind that does not
     exist."""
@@ -46,4 +46,4 @@ def operator_spec(
     # An operator chained behind another one has a single input: what the one before it emits.
     heads = operator.name == vertex.name
     inputs = tuple(keys[number] for number in sorted(keys)) if heads else (keys.get(0, ()),)
-    return kind.make(Site(operator, inputs, workload))
+    return kind.make(Site(job, max_parallelism, operator, inputs, workload))

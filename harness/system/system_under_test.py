@@ -38,6 +38,9 @@ class Capability(StrEnum):
         "Its operators can keep lists without keys, which restores deal out or give to all (RSC-3)."
     )
     OPERATOR_TIMERS = "Its operators can hold records back until a timer of their key goes off (STA-1)."
+    EMISSION = (
+        "Its aggregates can emit what has changed ahead of each barrier, or all at the end of the input."
+    )
     SNAPSHOT_INSPECTION = "A completed checkpoint can be opened and read."
     FIFO_CHANNELS = "Records that one of its processes sends to another arrive in order (BAR-2)."
     UNSYNCED_LOSS = "A dying host can lose what it wrote but did not sync."

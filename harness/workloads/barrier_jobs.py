@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from barrier_tck.faults.vocabulary import COORDINATOR_POINTS, ProtocolPoint
-from barrier_tck.harness.plan.job_graph import SINK, SOURCE, JobPlan, Spread, VertexPlan
+from barrier_tck.harness.plan.job_graph import SOURCE, JobPlan, Spread, VertexPlan
 from barrier_tck.harness.plan.trial_plan import DeploymentPlan, TrialPlan, WorkloadPlan
 from barrier_tck.harness.system.job_view import JobView, Role, SubtaskView
 from barrier_tck.harness.workloads.kind_catalogue import keeps_by_key
@@ -95,7 +95,7 @@ def batches_by_source(plan: TrialPlan) -> dict[str, int]:
 def _roles(vertex: VertexPlan) -> tuple[Role, ...]:
     roles = [Role.SOURCE] if vertex.kind == SOURCE else []
     roles += [Role.STATEFUL] if keeps_by_key(vertex) else []
-    roles += [Role.SINK] if vertex.kind == SINK else []
+    roles += [Role.SINK] if vertex.ends_in_sink else []
     return tuple(roles) or (Role.STATELESS,)
 
 
@@ -106,7 +106,7 @@ def _passes(job: JobPlan, vertex: VertexPlan, batches: int, overtakes: bool) -> 
     if vertex.kind != SOURCE:
         passes[ProtocolPoint.ALIGNMENT_STARTED] = int(not overtakes and _surely_waits(job, vertex))
         passes[ProtocolPoint.ALIGNMENT_COMPLETED] = int(job.channels_into(vertex.name) > 1)
-    if vertex.kind == SINK:
+    if vertex.ends_in_sink:
         passes.update(dict.fromkeys(_OF_SINKS, 1))
     return passes
 

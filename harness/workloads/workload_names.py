@@ -13,6 +13,7 @@ from barrier_tck.harness.plan.trial_plan import FilledPlan, TrialPlan
 from barrier_tck.harness.support.errors import UsageError, UsageProblem
 from barrier_tck.harness.support.outside import is_target, make, shown
 from barrier_tck.harness.support.strict_input import nearest
+from barrier_tck.harness.workloads.changed_totals import ChangedTotals
 from barrier_tck.harness.workloads.connected_components import ConnectedComponents
 from barrier_tck.harness.workloads.flights import Flights
 from barrier_tck.harness.workloads.keyed_totals import KeyedTotals
@@ -24,6 +25,7 @@ from barrier_tck.harness.workloads.weather import Weather
 from barrier_tck.harness.workloads.workload import Workload
 
 _FACTORIES: dict[str, Callable[[], Workload]] = {
+    ChangedTotals.name: ChangedTotals,
     ConnectedComponents.name: ConnectedComponents,
     KeyedTotals.name: KeyedTotals,
     Flights.name: Flights,

@@ -67,6 +67,7 @@ _CAPABILITIES = frozenset(
         Capability.RESCALING,
         Capability.OPERATOR_LISTS,
         Capability.OPERATOR_TIMERS,
+        Capability.EMISSION,
         Capability.UNALIGNED_CHECKPOINTS,
         Capability.LOOPS,
         Capability.CHANDY_LAMPORT,

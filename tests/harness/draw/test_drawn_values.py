@@ -224,7 +224,7 @@ def always_the_same(drawn: Sequence[TrialPlan]) -> list[str]:
 
 
 IN_OTHER_PROFILES = (
-    *("workload.name", "workload.early_ends", "deployment.cached_keys", "savepoints", "network.buffer_bytes"),
+    *("workload.early_ends", "deployment.cached_keys", "savepoints", "network.buffer_bytes"),
     *("deployment.elastic_wait_ms", "deployment.replaced_after_ms"),
     *("deployment.slow_vertex", "deployment.slow_batch_ms"),
     *(

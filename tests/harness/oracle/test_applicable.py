@@ -57,7 +57,10 @@ RULES: dict[str, Rule] = {
     "channel-order": lambda plan: plan.workload.name == "keyed-totals" and not early(plan),
     "snapshot-formula": lambda plan: in_sequence(plan) and not early(plan),
     "at-least-once-snapshots": lambda plan: in_sequence(plan) and early(plan),
-    "dataflow": lambda plan: not in_sequence(plan) and plan.workload.name != "components",
+    "dataflow": lambda plan: (
+        not in_sequence(plan) and plan.workload.name not in ("components", "changed-totals")
+    ),
+    "changed-totals": lambda plan: plan.workload.name == "changed-totals",
     "consistent-cut": lambda plan: bool(plan.job.loops) or not barriers(plan),
     "timers": lambda plan: has_windows(plan.job),
     "conservation": lambda plan: plan.workload.name == "money",

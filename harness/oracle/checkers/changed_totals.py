@@ -1,0 +1,353 @@
+"""Totals that are emitted when they have changed: at every cut, the latest of each key is what its state holds.
+
+At which moments rows are emitted depends on the barriers, those of checkpoints that fail included, so no model says
+which rows there must be. But three things are exact. At a cut, the totals of a key are those of the records before it,
+less what is under way to the operator, and if rows are emitted ahead of each barrier, the latest row of each key that
+has reached the sinks or is under way to them shows these totals: it belongs to the checkpoint. No two rows of a key
+have the same count, for each stands for a change. And a row between two cuts shows totals that some records between
+them give, of each split the first ones. Rows of the end of the input show the totals of the whole input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.oracle.evidence.in_flight import (
+    IN_FLIGHT,
+    SOMETIMES_IN_FLIGHT,
+    edge_of,
+    in_flight_problems,
+)
+from barrier_tck.harness.oracle.evidence.keys import key_of_text
+from barrier_tck.harness.oracle.evidence.opened_checkpoints import (
+    going_back,
+    misplaced,
+    missing_parts,
+    opened_checkpoints,
+    positions_of,
+)
+from barrier_tck.harness.oracle.evidence.preconditions import COMPLETED, RECOVERED
+from barrier_tck.harness.oracle.evidence.record_routes import placement_problems
+from barrier_tck.harness.oracle.evidence.recoveries import fell_back
+from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
+from barrier_tck.harness.oracle.precondition import ALWAYS
+from barrier_tck.harness.oracle.sometimes import Sometimes, counted
+from barrier_tck.harness.oracle.standard_checker import Meaning, StandardChecker, TrialToJudge
+from barrier_tck.harness.record.history import End, Row, SnapshotView
+from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.workloads.changed_totals import (
+    COLUMNS,
+    KEY,
+    NOTHING,
+    Totals,
+    added,
+    is_combined,
+    totals_in,
+    totals_of_record,
+)
+from barrier_tck.harness.workloads.kinds.changes import AT_THE_END, CHANGES
+
+EMITTED_BEFORE = "emitted_before"
+"""The count of a finding that says how many keys had a row at the sinks of a checkpoint."""
+
+_SUMS_MAX = 20_000
+"""With more possible totals between two cuts than these, a row between them is not compared."""
+_Problem = tuple[str, str]
+"""The clause that it breaks first, and what is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """What is certain at one checkpoint."""
+
+    positions: Mapping[str, int]
+    totals: Mapping[str, Totals]
+    """Key -> the totals that its operator must hold."""
+    whole: bool
+    """Whether nothing was under way to the operator, so that exactly the records before the cut are in the totals."""
+
+
+class ChangedTotals(StandardChecker):
+    """The latest row of each key shows what is kept for it, at every cut and at the end, and no row comes twice."""
+
+    name = "changed-totals"
+    requires = (
+        "At every cut, the totals of each key are right, and the latest row that was emitted for it shows them; at the "
+        "end of the input, too. No row is emitted twice."
+    )
+    judges = "the workload `changed-totals`"
+    covers = {
+        "BAR-2": COMPLETED,
+        "CHL-2": ALWAYS,
+        "ALN-2": COMPLETED,
+        "UNA-1": ALWAYS,
+        "STA-1": ALWAYS,
+        "STA-3": COMPLETED,
+        "SNP-1": COMPLETED,
+        "SNK-1": ALWAYS,
+        "REC-1": RECOVERED,
+        "SRC-1": RECOVERED,
+        "ALO-2": ALWAYS,
+    }
+    judges_output = True
+    sometimes = (
+        SOMETIMES_IN_FLIGHT,
+        Sometimes(
+            name="sometimes-emitted-before-a-barrier",
+            clauses=("SNK-1",),
+            seen=counted(EMITTED_BEFORE),
+            things={EMITTED_BEFORE: "with_rows"},
+            shown="in {with_rows} of {trials} trials rows were emitted ahead of barriers, for {emitted_before} keys",
+            not_shown=(
+                "in none of {trials} trials a row was emitted ahead of the barrier of a checkpoint that completed; let "
+                "the input last longer than the first checkpoint"
+            ),
+            trials_min=10,
+        ),
+    )
+    rank = 15
+
+    @classmethod
+    def applies(cls, trial: TrialToJudge) -> bool:
+        return trial.meaning is Meaning.EMITTED
+
+    @classmethod
+    def made_for(cls, trial: TrialToJudge) -> Self:
+        return cls(trial.input, trial.exact)
+
+    def __init__(self, trial_input: TrialInput, exact: bool) -> None:
+        self._input, self._exact = trial_input, exact
+        job, checkpoints = trial_input.plan.job, trial_input.plan.checkpoints
+        self._operator = next(vertex for vertex in job.vertices if vertex.kind == CHANGES)
+        self._combined = is_combined(job)
+        self._at_the_end = bool(self._operator.parameters.get(AT_THE_END))
+        self._cut_clause = (
+            "CHL-2" if checkpoints.records_all else "UNA-1" if checkpoints.overtakes else "ALN-2"
+        )
+        # A row that is emitted ahead of a barrier stays ahead of it, or is in flight.
+        self._overtaken = "BAR-2" if self._cut_clause == "ALN-2" else self._cut_clause
+        self._of_cuts = (self._cut_clause, "BAR-2", "STA-1", "SNP-1", "STA-3")
+        self._of_output = ("SNK-1", "REC-1", "SRC-1") if exact else ("ALO-2", "REC-1", "SRC-1")
+        self.clauses: tuple[str, ...] = (*self._of_output, *(self._of_cuts if exact else ()))
+
+    def check(self, context: TrialContext) -> Finding:
+        """Judge every completed checkpoint if the mode is exact, and the committed output in any case."""
+        opened = opened_checkpoints(context)
+        again = not self._exact or fell_back(context) is not None
+        problems: list[_Problem] = []
+        cuts: list[_Cut] = []
+        earlier: dict[int | None, SnapshotView] = {}
+        emitted = 0
+        for view in opened.judged if self._exact else ():
+            unfit = list(misplaced(view, self._input.extents, self._input.start_offset))
+            if view.problem is not None or unfit:
+                problems.append(("STA-3", f"checkpoint {view.checkpoint}: {view.problem or unfit[0]}"))
+                continue
+            cut = self._cut(view)
+            cuts.append(cut)
+            rows = self._at_sinks(view) if not again else None
+            emitted += len(rows or ()) if not self._at_the_end else 0
+            found: list[_Problem] = [
+                *_breaking("STA-3", missing_parts(view, context)),
+                *_breaking("STA-1", placement_problems(context.job_of(view.attempt), view)),
+                *_breaking(self._cut_clause, in_flight_problems(context.plan_of(view.attempt), view)),
+                *_breaking("BAR-2", going_back(earlier.get(view.attempt), view)),
+                *_breaking(self._cut_clause, _state_problems(cut, view)),
+                *(self._row_problems(cut, rows) if rows is not None else ()),
+            ]
+            problems += [(clause, f"checkpoint {view.checkpoint}: {problem}") for clause, problem in found]
+            earlier[view.attempt] = view
+        problems += _breaking(self._of_output[0], self._problems_of_output(context, cuts, again))
+        counts = {
+            "checkpoints": len(cuts),
+            "rows": len(context.history.output or ()),
+            "violations": len(problems),
+            "not_opened": len(opened.unopened),
+        }
+        if self._exact:
+            counts[EMITTED_BEFORE] = emitted
+            counts[IN_FLIGHT] = sum(len(channel.rows) for view in opened.judged for channel in view.in_flight)
+        return self._finding(context, problems, counts, bool(cuts))
+
+    def _finding(
+        self, context: TrialContext, problems: Sequence[_Problem], counts: dict[str, int], opened: bool
+    ) -> Finding:
+        if problems:
+            clause, first = problems[0]
+            clauses = tuple(dict.fromkeys((clause, *self.clauses)))
+            summary = f"{len(problems)} totals or rows are wrong; the first: {first}"
+            return Finding(
+                self.name, clauses, Verdict.INVALID, summary, counts, chosen([text for _, text in problems])
+            )
+        if context.history.output is None and not opened:
+            summary = "neither a checkpoint nor the output could be read, so nothing can be said"
+            return Finding(self.name, self.clauses, Verdict.UNKNOWN, summary, counts)
+        if self._exact and counts["not_opened"]:
+            summary = f"{counts['not_opened']} completed checkpoints were not opened"
+            return Finding(self.name, self.clauses, Verdict.UNKNOWN, summary, counts)
+        covered = self.clauses if opened else self._of_output
+        summary = f"the totals of {counts['checkpoints']} checkpoints and {counts['rows']} rows of the output are right"
+        return Finding(self.name, covered, Verdict.VALID, summary, counts)
+
+    # --- what a checkpoint holds ----------------------------------------------------------------------------
+
+    def _cut(self, view: SnapshotView) -> _Cut:
+        positions = positions_of(view)
+        totals = self._totals_before(positions)
+        whole = True
+        for channel in view.in_flight:
+            edge = edge_of(self._input.plan.job, channel)
+            if edge is None or edge.target != self._operator.name:
+                continue
+            for row in channel.rows:
+                whole = False
+                less = tuple(-number for number in self._arriving(row))
+                key = row[KEY[0]]
+                totals[key] = added(totals.get(key, NOTHING), less)
+        return _Cut(positions, {key: found for key, found in totals.items() if any(found)}, whole)
+
+    def _totals_before(self, positions: Mapping[str, int]) -> dict[str, Totals]:
+        totals: dict[str, Totals] = {}
+        for split in self._input.splits:
+            for row in split.rows[split.start_offset : positions[split.name]]:
+                totals[row[KEY[0]]] = added(totals.get(row[KEY[0]], NOTHING), totals_of_record(row))
+        return totals
+
+    def _arriving(self, row: Row) -> Totals:
+        """Return what a row on its way to the operator adds."""
+        return totals_in(row) if self._combined else totals_of_record(row)
+
+    def _at_sinks(self, view: SnapshotView) -> dict[str, list[Totals]] | None:
+        """Return the rows that were emitted before a cut, by key; None if the sinks were not read."""
+        if view.reached_sinks is None:
+            return None
+        job = self._input.plan.job
+        under_way = [
+            row
+            for channel in view.in_flight
+            if (edge := edge_of(job, channel)) is not None and edge.source == self._operator.name
+            for row in channel.rows
+        ]
+        found: dict[str, list[Totals]] = {}
+        for row in (*view.reached_sinks, *under_way):
+            found.setdefault(row[KEY[0]], []).append(totals_in(row))
+        return found
+
+    def _row_problems(self, cut: _Cut, rows: Mapping[str, list[Totals]]) -> Iterator[_Problem]:
+        """Yield which keys were emitted twice before a cut, and of which the latest row does not show the totals."""
+        yield from _breaking("SNK-1", _twice(rows, "up to the cut"))
+        for key in dict.fromkeys((*cut.totals, *rows)):
+            emitted = rows.get(key)
+            if emitted is None and self._at_the_end:
+                continue
+            latest = max(emitted) if emitted else NOTHING
+            due = cut.totals.get(key, NOTHING)
+            if latest != due:
+                problem = (
+                    f"the latest row of key {key} before the barrier shows {_shown(latest)}, and its totals are "
+                    f"{_shown(due)}"
+                )
+                if not emitted:
+                    problem = f"key {key} has {_shown(due)}, and no row was emitted for it before the barrier"
+                yield self._overtaken, problem
+
+    # --- the output -----------------------------------------------------------------------------------------
+
+    def _problems_of_output(self, context: TrialContext, cuts: Sequence[_Cut], again: bool) -> Iterator[str]:
+        history = context.history
+        if history.output is None:
+            return
+        whole = _Cut(
+            {name: extent.end for name, extent in self._input.extents.items()},
+            self._totals_before({name: extent.end for name, extent in self._input.extents.items()}),
+            whole=True,
+        )
+        rows: dict[str, list[Totals]] = {}
+        for row in history.output:
+            if tuple(row) != (*KEY, *COLUMNS) or row[KEY[0]] not in whole.totals:
+                yield f"row {row} has other columns, or a key that the input does not have"
+                continue
+            rows.setdefault(row[KEY[0]], []).append(totals_in(row))
+        if not again:
+            yield from _twice(rows, "in the output")
+            yield from self._between(rows, cuts, whole)
+        if history.end is not End.FINISHED:
+            return
+        for key, due in whole.totals.items():
+            latest = max(rows.get(key, [NOTHING]))
+            if latest != due and (self._exact or latest[0] < due[0]):
+                yield f"the latest row of key {key} in the output shows {_shown(latest)} instead of {_shown(due)}"
+        if not again and not self._at_the_end:
+            yield from _lost(rows, cuts)
+
+    def _between(self, rows: Mapping[str, list[Totals]], cuts: Sequence[_Cut], whole: _Cut) -> Iterator[str]:
+        """Yield the rows whose totals no records between two cuts give."""
+        start = _Cut(dict.fromkeys(whole.positions, 0), {}, whole=True)
+        known = [start, *(cut for cut in cuts if cut.whole), whole]
+        for key, emitted in rows.items():
+            for row in emitted:
+                before = [cut for cut in known if cut.totals.get(key, NOTHING)[0] <= row[0]]
+                after = [cut for cut in known if cut.totals.get(key, NOTHING)[0] >= row[0]]
+                if not before or not after:
+                    yield f"a row of key {key} shows {_shown(row)}: it counts more than the input has"
+                elif not self._gives(key, before[-1], after[0], row):
+                    yield f"a row of key {key} shows {_shown(row)}, which no records before a barrier give"
+
+    def _gives(self, key: str, before: _Cut, after: _Cut, row: Totals) -> bool:
+        """Return whether the records of a key between two cuts can give totals, of each split the first ones."""
+        possible: dict[Totals, None] = {before.totals.get(key, NOTHING): None}
+        for split in self._input.splits:
+            begin = max(split.start_offset, before.positions[split.name])
+            so_far, prefixes = NOTHING, [NOTHING]
+            for record in split.rows[begin : after.positions[split.name]]:
+                if record[KEY[0]] == key:
+                    so_far = added(so_far, totals_of_record(record))
+                    prefixes.append(so_far)
+            sums = (added(total, prefix) for total in possible for prefix in prefixes)
+            possible = dict.fromkeys(total for total in sums if total[0] <= row[0])
+            if len(possible) > _SUMS_MAX:
+                return True
+        return row in possible
+
+
+def _breaking(clause: str, problems: Iterable[str]) -> list[_Problem]:
+    return [(clause, problem) for problem in problems]
+
+
+def _state_problems(cut: _Cut, view: SnapshotView) -> Iterator[str]:
+    """Yield the keys whose state is not what the records before the cut give."""
+    held: dict[str, Totals] = {}
+    for part in view.state:
+        for text, entry in part.entries.items():
+            key = str(key_of_text(text)[0])
+            held[key] = added(held.get(key, NOTHING), tuple(entry))
+    for key in dict.fromkeys((*cut.totals, *held)):
+        seen, due = held.get(key, NOTHING), cut.totals.get(key, NOTHING)
+        if seen != due:
+            yield f"key {key} has {_shown(seen)} in its state instead of {_shown(due)}"
+
+
+def _twice(rows: Mapping[str, Iterable[Totals]], where: str) -> Iterator[str]:
+    for key, emitted in rows.items():
+        counts: dict[float, Totals] = {}
+        for row in emitted:
+            if row[0] in counts:
+                yield f"key {key} has {_shown(counts[row[0]])} and {_shown(row)} {where}: it is emitted twice"
+            counts[row[0]] = row
+
+
+def _lost(rows: Mapping[str, Sequence[Totals]], cuts: Sequence[_Cut]) -> Iterator[str]:
+    """Yield the totals of completed checkpoints that the output does not show."""
+    for key, emitted in rows.items():
+        there = dict.fromkeys(emitted)
+        for due in dict.fromkeys(cut.totals[key] for cut in cuts if key in cut.totals):
+            if due not in there:
+                yield f"key {key} had {_shown(due)} in a completed checkpoint, and no row of the output shows it"
+
+
+def _shown(totals: Totals) -> str:
+    return ", ".join(f"{column} {number}" for column, number in zip(COLUMNS, totals, strict=True))
