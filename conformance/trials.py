@@ -66,9 +66,7 @@ def explain(trial: Trial) -> str:
     record = trial.record
     lines = [f"verdict {record.verdict.value}: the job ended {record.end} {record.end_reason}".rstrip()]
     for found in sorted(record.findings, key=lambda finding: -finding.verdict.severity):
-        lines.append(
-            f"  {found.verdict.value:<8}{found.checker} ({', '.join(found.clauses)}): {found.summary}"
-        )
+        lines.append(f"  {found.verdict.value:<8}{found.checker} ({found.named_clauses}): {found.summary}")
         lines += [f"           {example}" for example in found.examples if found.verdict is not Verdict.VALID]
     lines += [
         f"  fault   {fault.label}, {fault.trigger}: {fault.outcome} {fault.reason}" for fault in record.faults

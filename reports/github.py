@@ -38,7 +38,7 @@ def error_lines(run: ReportedRun, file: str | None = None) -> tuple[str, ...]:
 
 
 def _title(entry: RankedFinding) -> str:
-    clauses = ", ".join(map(one_line, entry.finding.clauses)) or "no clause"
+    clauses = one_line(entry.finding.broken or entry.finding.named_clauses) or "no clause"
     return f"trial {entry.trial.trial} {entry.finding.verdict.value}: {one_line(entry.finding.checker)} ({clauses})"
 
 
@@ -91,7 +91,7 @@ def _findings(run: ReportedRun) -> list[str]:
         return []
     rows = [
         f"| {entry.trial.trial} | {entry.finding.verdict.value} | {_code(entry.finding.checker)} "
-        f"| {_text(', '.join(entry.finding.clauses))} | {_text(entry.finding.summary)} | {_code(_replay(run, entry))} |"
+        f"| {_text(entry.finding.named_clauses)} | {_text(entry.finding.summary)} | {_code(_replay(run, entry))} |"
         for entry in findings[:_FINDINGS_MAX]
     ]
     table = ["| trial | verdict | checker | clauses | what | replay |", "|---|---|---|---|---|---|", *rows]

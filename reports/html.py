@@ -11,7 +11,7 @@ import base64
 import gzip
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -23,7 +23,7 @@ from markupsafe import Markup
 from barrier_tck.conformance.clauses import CLAUSES
 from barrier_tck.harness.plan.trial_plan import to_json
 from barrier_tck.harness.record.records import FaultRecord, TrialRecord, TrialSummary
-from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.record.verdict import Evidence, Finding, Verdict
 from barrier_tck.reports import wording
 from barrier_tck.reports.charts import histogram
 from barrier_tck.reports.cuts import CutView, by_trial
@@ -73,6 +73,8 @@ class FindingView:
     linked: bool
     """The trial has a section on the page."""
     command: str | None
+    facts: tuple[tuple[str, str], ...]
+    """Where and when the first clause was broken, and after which fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +228,22 @@ def _view(run: ReportedRun, entry: RankedFinding, linked: set[int]) -> FindingVi
     """Return one finding as the page shows it."""
     number = entry.trial.trial
     command = run.replay_command(number)
-    return FindingView(number, entry.finding, number in linked, command)
+    return FindingView(number, entry.finding, number in linked, command, tuple(_seen(entry.finding.first)))
+
+
+def _seen(first: Evidence | None) -> Iterator[tuple[str, str]]:
+    """Yield where and when the first clause was broken, and after which fault, as far as it is known."""
+    if first is None:
+        return
+    if first.place:
+        yield "where", first.place
+    if first.checkpoint is not None or first.attempt is not None:
+        parts = [("checkpoint", first.checkpoint), ("attempt", first.attempt)]
+        yield "in", ", ".join(f"{name} {number}" for name, number in parts if number is not None)
+    if first.at_ms is not None:
+        yield "at", wording.duration(first.at_ms)
+    if first.after:
+        yield "before it", first.after
 
 
 def _rows(run: ReportedRun, linked: set[int]) -> tuple[tuple[TrialRow, ...], int]:

@@ -129,6 +129,9 @@ def _finding_object(finding: Finding) -> dict[str, Any]:
         "summary": finding.summary,
         "counts": finding.counts,
         "examples": list(finding.examples),
+        "broken": finding.broken,
+        "also": list(finding.also),
+        "evidence": msgspec.to_builtins(finding.evidence),
     }
 
 
@@ -201,12 +204,16 @@ def _case(
     """Return one test case."""
     case = junitparser.TestCase(printable(finding.checker), printable(group), round(seconds, 3))
     properties = junitparser.Properties()  # type: ignore[no-untyped-call]
-    for name, value in {**facts, "clauses": " ".join(finding.clauses)}.items():
+    broken = {"broken": finding.broken, "also": " ".join(finding.also)} if finding.broken else {}
+    for name, value in {**facts, "clauses": " ".join(finding.clauses), **broken}.items():
         properties.add_property(junitparser.Property(name, printable(value)))
     case.append(properties)  # type: ignore[no-untyped-call]
     if finding.verdict is not Verdict.VALID:
         kind = junitparser.Failure if finding.verdict is Verdict.INVALID else junitparser.Error
-        result = kind(printable(finding.summary), finding.verdict.value)
-        result.text = printable("\n".join((*finding.examples, *((command,) if command else ()))))
+        first = finding.first
+        named = f"{finding.broken}: " if finding.broken else ""
+        result = kind(printable(f"{named}{finding.summary}"), finding.verdict.value)
+        seen = (first.description,) if first is not None else ()
+        result.text = printable("\n".join((*seen, *finding.examples, *((command,) if command else ()))))
         case.result = result
     return case

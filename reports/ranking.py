@@ -21,7 +21,9 @@ class RankedFinding:
 
 
 def ranked_findings(run: ReportedRun) -> tuple[RankedFinding, ...]:
-    """Return all findings that are not valid, the worst first, then those with the larger counts.
+    """Return all findings that are not valid: the worst first, and of these the ones of the smallest trial.
+
+    Those of one trial stand as in its record: first the one that says what was broken first.
 
     A trial that is not valid although no finding says so (nothing was checked, a fault did not fire) gets a
     finding of its own, so that it is never overlooked.
@@ -33,17 +35,14 @@ def ranked_findings(run: ReportedRun) -> tuple[RankedFinding, ...]:
         if worst.severity < verdict_of(trial).severity:
             bad.append(trial_finding(trial))
         ranked += [RankedFinding(trial, finding) for finding in bad]
-    return tuple(
-        sorted(
-            ranked,
-            key=lambda entry: (
-                -entry.finding.verdict.severity,
-                -sum(entry.finding.counts.values()),
-                entry.trial.trial,
-                entry.finding.checker,
-            ),
-        )
-    )
+    return tuple(sorted(ranked, key=lambda entry: (-entry.finding.verdict.severity, *size_of(entry.trial))))
+
+
+def size_of(trial: TrialSummary) -> tuple[float, ...]:
+    """Return by what trials are ordered, the smallest first: faults, recoveries, checkpoints, length, number."""
+    checkpoints = trial.checkpoints_completed + trial.checkpoints_aborted
+    faults = max(trial.faults_planned, len(trial.faults))
+    return faults, trial.recoveries, checkpoints, trial.duration_ms, trial.trial
 
 
 def trial_finding(trial: TrialSummary) -> Finding:
@@ -69,11 +68,11 @@ def trial_finding(trial: TrialSummary) -> Finding:
 def timeline_trials(run: ReportedRun) -> tuple[TrialRecord, ...]:
     """Return the trials to draw: up to five of the worst, then valid ones that show each kind of fault once.
 
-    The valid trial in which the most happened is always drawn.
+    Of the worst the smallest comes first. The valid trial in which the most happened is always drawn.
     """
     kept = [trial for trial in run.trials if trial.trial in run.details and _events(run.details[trial.trial])]
     bad = [trial for trial in kept if verdict_of(trial) is not Verdict.VALID]
-    bad.sort(key=lambda trial: (-verdict_of(trial).severity, -_events(run.details[trial.trial]), trial.trial))
+    bad.sort(key=lambda trial: (-verdict_of(trial).severity, *size_of(trial)))
     good = [trial for trial in kept if verdict_of(trial) is Verdict.VALID]
     good.sort(key=lambda trial: (-_events(run.details[trial.trial]), trial.trial))
     chosen = bad[: TIMELINES_MAX - 1]

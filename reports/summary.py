@@ -109,9 +109,11 @@ def _print_finding(run: ReportedRun, entry: RankedFinding, console: Console) -> 
     head = Text("\n").append_text(_badge(finding.verdict))
     head.append(f"  trial {entry.trial.trial}, {one_line(finding.checker)}", "bold")
     if finding.clauses:
-        head.append(f" ({', '.join(map(one_line, finding.clauses))})")
+        head.append(f" ({one_line(finding.named_clauses)})")
     console.print(head)
     lines = [Text(printable(finding.summary))]
+    if finding.first is not None:
+        lines.insert(0, Text(f"{one_line(finding.broken)}: {one_line(finding.first.description)}", "bold"))
     if finding.counts:
         lines.append(
             Text(", ".join(f"{one_line(name)}: {count}" for name, count in finding.counts.items()), "dim")

@@ -89,6 +89,10 @@ class MutantResult(msgspec.Struct, frozen=True):
     """The first checker of the clause that said INVALID."""
     clauses: tuple[str, ...] = ()
     """The clauses that its finding names."""
+    named: str | None = None
+    """The clause that the trial names first: what it says was broken."""
+    seen: str = ""
+    """What broke it, where, and after which fault."""
     also: tuple[str, ...] = ()
     """The other checkers that reported INVALID in the same trial."""
     plan: str | None = None
@@ -154,6 +158,8 @@ def hunt(
         caught=True,
         checker=checker,
         clauses=tuple(clauses),
+        named=found[0].broken or None,
+        seen=found[0].first.description if found[0].first is not None else "",
         also=tuple(dict.fromkeys(finding.checker for finding in found if finding.checker != checker)),
         plan=path.name,
         faults=len(plan.faults),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +68,7 @@ def print_campaign(console: Console, run: ReportedRun, file: Path | None = None)
 
     In GitHub Actions, also print annotations, attached to the campaign ``file``, and add to the step's summary.
     """
+    from barrier_tck.reports.ranking import size_of
     from barrier_tck.reports.summary import print_run
     from barrier_tck.reports.write import write_reports
 
@@ -82,7 +84,8 @@ def print_campaign(console: Console, run: ReportedRun, file: Path | None = None)
     elif record.configuration["fail_fast"] and record.invalid:
         console.print(f"ended at the first trial that is invalid, after {record.trials} (fail_fast)")
     versions = record.environment
-    for number in record.failing[:3]:
+    sizes = {trial.trial: size_of(trial) for trial in run.trials}
+    for number in sorted(record.failing, key=lambda number: sizes.get(number, (inf,)))[:3]:
         console.print(
             f"repeat trial {number}: {run.replay_command(number)}   (seed {record.seed}, barrier-tck "
             f"{versions['barrier-tck']}, python {versions['python']})"

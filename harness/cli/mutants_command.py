@@ -151,6 +151,8 @@ def print_mutant(console: Console, result: MutantResult, path: Path) -> None:
         f"({clauses}); {result.faults} faults left, {_replays(result)}: {path / (result.plan or '')}",
         markup=False,
     )
+    if result.named is not None:
+        console.print(f"  {result.named}: {result.seen}", markup=False)
     if result.also:
         console.print(f"  also: {', '.join(result.also)}", markup=False)
 

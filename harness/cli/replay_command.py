@@ -179,6 +179,11 @@ def _print_replayed(console: Console, result: Replayed) -> None:
         console.print(f"  trace {record.trace_digest[:16]}, {compared}", markup=False)
     for finding in record.findings:
         if finding.verdict is not Verdict.VALID:
-            console.print(f"  {finding.checker}: {finding.verdict.value}: {finding.summary}", markup=False)
+            clauses = f" ({finding.named_clauses})" if finding.clauses else ""
+            console.print(
+                f"  {finding.checker}{clauses}: {finding.verdict.value}: {finding.summary}", markup=False
+            )
+            if finding.first is not None:
+                console.print(f"    {finding.broken}: {finding.first.description}", markup=False)
             for example in finding.examples[:3]:
                 console.print(f"    {example}", markup=False)

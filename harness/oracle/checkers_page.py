@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from barrier_tck.harness.oracle.catalogue import standard_checkers
 from barrier_tck.harness.oracle.precondition import ALWAYS, Precondition
+from barrier_tck.harness.oracle.sign import Sign
 from barrier_tck.harness.oracle.sometimes import Sometimes
 
 _HEAD = """\
@@ -22,6 +23,18 @@ Each of the {number} checkers judges one property of a trial. This page is gener
 
 | checker | what it requires | clauses | what it judges | needs of a system |
 |---|---|---|---|---|
+"""
+
+_SIGNS = """
+## From what is seen to the clause
+
+A checker for several clauses names the one that its evidence breaks first: the sign whose line of the history comes
+first. Of two signs at one moment the nearer one to the cause counts, as the column says: what processes do, then the
+messages between them, then what checkpoints and output hold, then what did not happen. Where several rows of one
+checker fit a difference, the first one does. A checker that is not listed has one clause, or names its first one.
+
+| what is seen | clause | checkers | looks at |
+|---|---|---|---|
 """
 
 _PRECONDITIONS = """
@@ -48,7 +61,12 @@ campaign, if enough of its trials could have shown it.
 def as_markdown() -> str:
     """Return the text of ``docs/checkers.md``."""
     head = _HEAD.format(number=len(standard_checkers()))
-    tables = ((head, _checkers()), (_PRECONDITIONS, _preconditions()), (_SOMETIMES, _sometimes()))
+    tables = (
+        (head, _checkers()),
+        (_SIGNS, _signs()),
+        (_PRECONDITIONS, _preconditions()),
+        (_SOMETIMES, _sometimes()),
+    )
     return "".join(text + "".join(f"| {' | '.join(row)} |\n" for row in table) for text, table in tables)
 
 
@@ -57,6 +75,17 @@ def _checkers() -> Iterator[tuple[str, ...]]:
         needs = ", ".join(sorted(capability.name for capability in checker.needs))
         clauses = ", ".join(checker.covers)
         yield f"`{checker.name}`", checker.requires, clauses, checker.judges, needs or "–"
+
+
+def _signs() -> Iterator[tuple[str, ...]]:
+    checkers: dict[Sign, list[str]] = {}
+    near: dict[Sign, str] = {}
+    for checker in standard_checkers():
+        for sign in checker.signs:
+            checkers.setdefault(sign, []).append(f"`{checker.name}`")
+            near[sign] = checker.directness.name.lower()
+    for sign, names in checkers.items():
+        yield sign.seen, sign.clause, ", ".join(names), near[sign]
 
 
 def _preconditions() -> Iterator[tuple[str, str]]:

@@ -7,7 +7,7 @@ the campaign what it must see at least once, and ``checkers_page`` what a reader
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -15,17 +15,18 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.evidence.exactness import is_exact
+from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.oracle.evidence.first_breaches import with_evidence
 from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
 from barrier_tck.harness.oracle.precondition import Precondition
+from barrier_tck.harness.oracle.sign import Breach, Directness, Sign
 from barrier_tck.harness.oracle.sometimes import Sometimes
 from barrier_tck.harness.plan.trial_plan import TrialPlan
-from barrier_tck.harness.record.verdict import Finding
+from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
 from barrier_tck.harness.workloads.connected_components import NODE
 from barrier_tck.harness.workloads.kinds.changes import CHANGES
-
-AT_LEAST_ONCE = "at_least_once"
-"""The checkpointing mode in which records may count twice after a recovery (ALO-2)."""
 
 
 class Meaning(Enum):
@@ -81,18 +82,6 @@ class TrialToJudge:
         return is_exact(self.plan)
 
 
-def is_exact(plan: TrialPlan) -> bool:
-    """Return whether output and snapshots must be exact: always, except with a shuffle in at-least-once mode.
-
-    Without checkpoints the mode has no meaning, and without a shuffle no subtask has a second channel to wait for
-    (ALO-3). A job that goes on wider after a stop may have a shuffle that the first one had not. The plan's job must
-    be filled in.
-    """
-    at_least_once = plan.checkpoints.enabled and plan.checkpoints.mode == AT_LEAST_ONCE
-    stops = range(len(plan.rescales) + 1)
-    return not at_least_once or not any(plan.after_stops(number).job.shuffles for number in stops)
-
-
 class StandardChecker(ABC):
     """Judges one property. Its module is named for it, and defines no other checker."""
 
@@ -112,6 +101,10 @@ class StandardChecker(ABC):
     """Whether it judges also if only some clauses are asked for, and not its own."""
     sometimes: ClassVar[tuple[Sometimes, ...]] = ()
     """What a campaign must see at least once, in findings of this checker."""
+    signs: ClassVar[tuple[Sign, ...]] = ()
+    """By what it tells its clauses apart; empty if it has one clause, or if all that it finds breaks its first one."""
+    directness: ClassVar[Directness] = Directness.CONTENT
+    """How near to its cause it looks at a bug."""
     rank: ClassVar[int] = 800
     """Where its finding stands among the others of a trial: lower ones come first, equals in the order of names."""
 
@@ -134,6 +127,19 @@ class StandardChecker(ABC):
     def made_for(cls, trial: TrialToJudge) -> Self:
         """Return the checker for a trial to which it applies."""
         return cls()
+
+    def broken(
+        self,
+        context: TrialContext,
+        summary: str,
+        counts: dict[str, int],
+        breaches: Sequence[Breach],
+        examples: Sequence[str] = (),
+    ) -> Finding:
+        """Return the finding that the property is broken; without examples, the breaches are the examples."""
+        shown = chosen(examples or [breach.sentence for breach in breaches])
+        finding = Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, shown)
+        return with_evidence(finding, context, breaches)
 
     @abstractmethod
     def check(self, context: TrialContext) -> Finding:

@@ -24,7 +24,10 @@ def without_vacuous_clauses(finding: Finding, checker: Checker, context: TrialCo
         if _has_mechanism(needed := precondition_of(clause, checker), context)
         and (not valid or _was_exercised(needed, context, judges_output))
     )
-    return finding if clauses == finding.clauses else msgspec.structs.replace(finding, clauses=clauses)
+    if clauses == finding.clauses:
+        return finding
+    evidence = tuple(entry for entry in finding.evidence if entry.clause in clauses)
+    return msgspec.structs.replace(finding, clauses=clauses, evidence=evidence)
 
 
 def precondition_of(clause: str, checker: Checker) -> Precondition:

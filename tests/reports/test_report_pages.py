@@ -332,6 +332,8 @@ def test_junit_counts_match_the_findings(run_directory: Path) -> None:
         "seed": "1006",
         "plan": f"{run_directory}/trials/00006/plan.json",
         "clauses": "SNK-1 REC-1 ALN-1",
+        "broken": "SNK-1",
+        "also": "REC-1 ALN-1",
     }
     (unknown,) = (case for case in cases if case.is_error)
     assert unknown.classname == "reference-spark.trial-00009"

@@ -18,8 +18,9 @@ from collections.abc import Iterator
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.checkpoint_lives import end_of, lives_of
 from barrier_tck.harness.oracle.evidence.checkpoint_obstacles import NOTICED_MS, longest_ms, obstacles
-from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.oracle.evidence.moments import line_at
 from barrier_tck.harness.oracle.evidence.preconditions import ABORTED
+from barrier_tck.harness.oracle.sign import Breach, Directness, Sign
 from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
 from barrier_tck.harness.record.operations import AbortLearned, Acknowledged, Finished
 from barrier_tck.harness.record.verdict import Finding, Verdict
@@ -27,6 +28,11 @@ from barrier_tck.harness.system.system_under_test import Capability
 
 Part = tuple[int, int, str]
 """(checkpoint, attempt, subtask)"""
+
+
+_KEPT = Sign("a subtask keeps what it recorded of channels for a checkpoint that is over", "SNP-2")
+_ACKNOWLEDGED = Sign("a subtask acknowledges a checkpoint of whose abort it knew", "COO-2")
+_NOT_LEARNED = Sign("a subtask does not learn that a checkpoint was aborted", "COO-2")
 
 
 class AbortsObeyed(StandardChecker):
@@ -40,6 +46,8 @@ class AbortsObeyed(StandardChecker):
     judges = "systems with barriers, if they report which subtasks learned of an abort"
     covers = {"COO-2": ABORTED, "SNP-2": ABORTED}
     needs = frozenset({Capability.CHECKPOINTS, Capability.BARRIERS})
+    signs = (_KEPT, _ACKNOWLEDGED, _NOT_LEARNED)
+    directness = Directness.OPERATIONS
     rank = 160
 
     @classmethod
@@ -50,7 +58,7 @@ class AbortsObeyed(StandardChecker):
         """Compare what each subtask of one trial learned with what it acknowledged, and with what was aborted."""
         learned: dict[Part, float] = {}
         acknowledged: set[Part] = set()
-        problems: list[str] = []
+        problems: list[Breach] = []
         reported: set[AbortLearned] = set()
         for line in context.history.operations:
             match line.operation:
@@ -64,34 +72,50 @@ class AbortsObeyed(StandardChecker):
                     reported.add(report)
                     learned.setdefault((checkpoint, attempt, subtask), line.time_ms)
                     problems += [
-                        f"at {line.time_ms:g} ms {subtask} of attempt {attempt} still kept records in flight of "
-                        f"checkpoint {number}, which was over for it (SNP-2)"
+                        Breach(
+                            _KEPT,
+                            f"at {line.time_ms:g} ms {subtask} of attempt {attempt} still kept records in flight of "
+                            f"checkpoint {number}, which was over for it (SNP-2)",
+                            line.index,
+                            subtask,
+                            number,
+                            attempt,
+                        )
                         for number in kept
                         if (number, attempt, subtask) in learned or (number, attempt, subtask) in acknowledged
                     ]
                 case Acknowledged(checkpoint=checkpoint, attempt=attempt, subtask=subtask, forged=False):
                     part = (checkpoint, attempt, subtask)
                     if part in learned and part not in acknowledged:
-                        problems.append(
+                        sentence = (
                             f"at {line.time_ms:g} ms {subtask} of attempt {attempt} acknowledged checkpoint "
                             f"{checkpoint}, of whose abort it knew at {learned[part]:g} ms (COO-2)"
+                        )
+                        problems.append(
+                            Breach(_ACKNOWLEDGED, sentence, line.index, subtask, checkpoint, attempt)
                         )
                     acknowledged.add(part)
         due: tuple[tuple[Part, float, float], ...] = ()
         if Capability.DETERMINISTIC_REPLAY.name in context.capabilities:
             due = tuple(_due(context))
             problems += [
-                f"at {due_ms:g} ms {part[2]} of attempt {part[1]} had not learned that checkpoint {part[0]} was "
-                f"aborted at {aborted_ms:g} ms (COO-2)"
+                Breach(
+                    _NOT_LEARNED,
+                    f"at {due_ms:g} ms {part[2]} of attempt {part[1]} had not learned that checkpoint {part[0]} was "
+                    f"aborted at {aborted_ms:g} ms (COO-2)",
+                    line_at(context, due_ms),
+                    part[2],
+                    part[0],
+                    part[1],
+                )
                 for part, aborted_ms, due_ms in due
                 if part not in learned
             ]
         counts = {"learned": len(learned), "due": len(due), "violations": len(problems)}
         if problems:
-            summary = (
-                f"{len(problems)} parts of aborted checkpoints were not given up; the first: {problems[0]}"
-            )
-            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
+            first = problems[0].sentence
+            summary = f"{len(problems)} parts of aborted checkpoints were not given up; the first: {first}"
+            return self.broken(context, summary, counts, problems)
         summary = f"subtasks learned of {len(learned)} aborts, and acknowledged none of these checkpoints afterwards"
         return Finding(self.name, self.clauses if learned else (), Verdict.VALID, summary, counts)
 

@@ -57,6 +57,7 @@ from barrier_tck.harness.oracle.evidence.running_chain import (
 )
 from barrier_tck.harness.oracle.evidence.trial_input import InputRecord, TrialInput
 from barrier_tck.harness.oracle.precondition import ALWAYS
+from barrier_tck.harness.oracle.sign import Breach, Sign
 from barrier_tck.harness.oracle.standard_checker import Meaning, StandardChecker, TrialToJudge
 from barrier_tck.harness.record.history import End, Row
 from barrier_tck.harness.record.verdict import Finding, Verdict
@@ -65,6 +66,12 @@ from barrier_tck.harness.workloads.sequential_model import Key
 
 VIOLATIONS = ("unexpected", "wrong_key", "unexplained", "wrong_totals")
 """Counts that are always a violation; ``lost`` is a violation only if the job finished."""
+
+
+_BEYOND_REPLAY = Sign(
+    "after a recovery records are lost, or come more often than they were replayed", "ALO-2"
+)
+_NOT_RECOVERED = Sign("without a recovery records are lost, or come twice", "ALO-1")
 
 
 class AtLeastOnceOutput(StandardChecker):
@@ -82,6 +89,7 @@ class AtLeastOnceOutput(StandardChecker):
     }
     judges_output = True
     sometimes = (SOMETIMES_DUPLICATES,)
+    signs = (_BEYOND_REPLAY, _NOT_RECOVERED)
     rank = 50
 
     @classmethod
@@ -115,6 +123,10 @@ class AtLeastOnceOutput(StandardChecker):
         evidence = _Evidence(self._input, cuts, several_sinks=sinks > 1)
         evidence.take(history.output, finished=history.end is End.FINISHED)
         verdict, summary = _verdict(context, evidence)
+        if verdict is Verdict.INVALID:
+            sign = _BEYOND_REPLAY if len(ran) > 1 else _NOT_RECOVERED
+            breaches = [Breach(sign, next(iter(evidence.examples), summary), place="output")]
+            return self.broken(context, summary, evidence.counts, breaches, evidence.examples)
         return Finding(self.name, self.clauses, verdict, summary, evidence.counts, chosen(evidence.examples))
 
 

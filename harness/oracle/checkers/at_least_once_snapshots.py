@@ -28,6 +28,7 @@ import msgspec
 
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.checkers.snapshot_formula import SnapshotFormula
+from barrier_tck.harness.oracle.evidence.difference import Difference, Kind
 from barrier_tck.harness.oracle.evidence.opened_checkpoints import opened_checkpoint
 from barrier_tck.harness.oracle.evidence.preconditions import COMPLETED, COMPLETED_BY_BARRIERS
 from barrier_tck.harness.oracle.evidence.recoveries import Cut, cut_of, restored_checkpoints, state_of
@@ -72,7 +73,7 @@ class AtLeastOnceSnapshots(SnapshotFormula):
         context: TrialContext,
         positions: Mapping[str, int],
         state: Mapping[str, list[Any]],
-    ) -> Iterator[str]:
+    ) -> Iterator[Difference]:
         """Yield a sentence for each key that lacks something, or has more than can be explained."""
         spec = self._input.spec
         width, count_index = len(spec.aggregates), spec.count_index
@@ -85,14 +86,16 @@ class AtLeastOnceSnapshots(SnapshotFormula):
             before = carried.surplus(key, width) if carried is not None else zero
             surplus = tuple(a - b for a, b in zip(here.surplus(key, width), before, strict=True))
             if surplus[count_index] < 0:
-                yield (
+                yield Difference(
+                    Kind.MISSING,
                     f"key {_text(key)} holds {held.get(key, zero)}; the records before the barriers give "
-                    f"{fold.get(key, zero)} and {before} was restored in addition: {-surplus[count_index]} are missing"
+                    f"{fold.get(key, zero)} and {before} was restored in addition: {-surplus[count_index]} are missing",
                 )
             elif any(surplus) and not self._explains(key, positions, surplus):
-                yield (
+                yield Difference(
+                    Kind.SURPLUS,
                     f"key {_text(key)} holds {held.get(key, zero)}, {list(surplus)} more than the prefix and "
-                    "what was carried in, and no records right after the barriers add up to that"
+                    "what was carried in, and no records right after the barriers add up to that",
                 )
 
     def _restored_cut(self, view: SnapshotView, context: TrialContext) -> Cut | None:

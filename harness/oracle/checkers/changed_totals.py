@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Self
 
 from barrier_tck.harness.oracle.checker import TrialContext
-from barrier_tck.harness.oracle.evidence.examples import chosen
 from barrier_tck.harness.oracle.evidence.in_flight import (
     IN_FLIGHT,
     SOMETIMES_IN_FLIGHT,
@@ -23,6 +22,7 @@ from barrier_tck.harness.oracle.evidence.in_flight import (
     in_flight_problems,
 )
 from barrier_tck.harness.oracle.evidence.keys import key_of_text
+from barrier_tck.harness.oracle.evidence.moments import completed_at
 from barrier_tck.harness.oracle.evidence.opened_checkpoints import (
     going_back,
     misplaced,
@@ -35,6 +35,7 @@ from barrier_tck.harness.oracle.evidence.record_routes import placement_problems
 from barrier_tck.harness.oracle.evidence.recoveries import fell_back
 from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
 from barrier_tck.harness.oracle.precondition import ALWAYS
+from barrier_tck.harness.oracle.sign import Breach, Sign
 from barrier_tck.harness.oracle.sometimes import Sometimes, counted
 from barrier_tck.harness.oracle.standard_checker import Meaning, StandardChecker, TrialToJudge
 from barrier_tck.harness.record.history import End, Row, SnapshotView
@@ -56,6 +57,18 @@ EMITTED_BEFORE = "emitted_before"
 
 _SUMS_MAX = 20_000
 """With more possible totals between two cuts than these, a row between them is not compared."""
+_SIGNS = {
+    "BAR-2": Sign(
+        "a total that changed before a barrier has no row before it, or a split went back", "BAR-2"
+    ),
+    "STA-3": Sign("a checkpoint of totals cannot be opened, or lacks a part", "STA-3"),
+    "STA-1": Sign("a total is kept by a subtask that does not own its key", "STA-1"),
+    "ALN-2": Sign("a total is not what the records before the barriers give", "ALN-2"),
+    "UNA-1": Sign("a total and what is in flight are not what the records before the barriers give", "UNA-1"),
+    "CHL-2": Sign("a total and the recorded channels are not what was sent before the cut", "CHL-2"),
+    "SNK-1": Sign("rows of changed totals are lost, wrong or emitted twice", "SNK-1"),
+    "ALO-2": Sign("in at-least-once mode rows of changed totals are lost or wrong", "ALO-2"),
+}
 _Problem = tuple[str, str]
 """The clause that it breaks first, and what is wrong."""
 
@@ -109,6 +122,7 @@ class ChangedTotals(StandardChecker):
             trials_min=10,
         ),
     )
+    signs = tuple(_SIGNS.values())
     rank = 15
 
     @classmethod
@@ -138,14 +152,15 @@ class ChangedTotals(StandardChecker):
         """Judge every completed checkpoint if the mode is exact, and the committed output in any case."""
         opened = opened_checkpoints(context)
         again = not self._exact or fell_back(context) is not None
-        problems: list[_Problem] = []
+        problems: list[Breach] = []
         cuts: list[_Cut] = []
         earlier: dict[int | None, SnapshotView] = {}
         emitted = 0
         for view in opened.judged if self._exact else ():
             unfit = list(misplaced(view, self._input.extents, self._input.start_offset))
             if view.problem is not None or unfit:
-                problems.append(("STA-3", f"checkpoint {view.checkpoint}: {view.problem or unfit[0]}"))
+                wrong: _Problem = ("STA-3", str(view.problem or unfit[0]))
+                problems += _breaches([wrong], context, view)
                 continue
             cut = self._cut(view)
             cuts.append(cut)
@@ -159,9 +174,10 @@ class ChangedTotals(StandardChecker):
                 *_breaking(self._cut_clause, _state_problems(cut, view)),
                 *(self._row_problems(cut, rows) if rows is not None else ()),
             ]
-            problems += [(clause, f"checkpoint {view.checkpoint}: {problem}") for clause, problem in found]
+            problems += _breaches(found, context, view)
             earlier[view.attempt] = view
-        problems += _breaking(self._of_output[0], self._problems_of_output(context, cuts, again))
+        in_output = _breaking(self._of_output[0], self._problems_of_output(context, cuts, again))
+        problems += [Breach(_SIGNS[clause], sentence, place="output") for clause, sentence in in_output]
         counts = {
             "checkpoints": len(cuts),
             "rows": len(context.history.output or ()),
@@ -174,15 +190,11 @@ class ChangedTotals(StandardChecker):
         return self._finding(context, problems, counts, bool(cuts))
 
     def _finding(
-        self, context: TrialContext, problems: Sequence[_Problem], counts: dict[str, int], opened: bool
+        self, context: TrialContext, problems: Sequence[Breach], counts: dict[str, int], opened: bool
     ) -> Finding:
         if problems:
-            clause, first = problems[0]
-            clauses = tuple(dict.fromkeys((clause, *self.clauses)))
-            summary = f"{len(problems)} totals or rows are wrong; the first: {first}"
-            return Finding(
-                self.name, clauses, Verdict.INVALID, summary, counts, chosen([text for _, text in problems])
-            )
+            summary = f"{len(problems)} totals or rows are wrong; the first: {problems[0].sentence}"
+            return self.broken(context, summary, counts, problems)
         if context.history.output is None and not opened:
             summary = "neither a checkpoint nor the output could be read, so nothing can be said"
             return Finding(self.name, self.clauses, Verdict.UNKNOWN, summary, counts)
@@ -314,8 +326,15 @@ class ChangedTotals(StandardChecker):
         return row in possible
 
 
-def _breaking(clause: str, problems: Iterable[str]) -> list[_Problem]:
-    return [(clause, problem) for problem in problems]
+def _breaking(clause: str, problems: Iterable[object]) -> list[_Problem]:
+    return [(clause, str(problem)) for problem in problems]
+
+
+def _breaches(problems: Iterable[_Problem], context: TrialContext, view: SnapshotView) -> Iterator[Breach]:
+    number, at = view.checkpoint, completed_at(context, view.checkpoint)
+    for clause, problem in problems:
+        sentence = f"checkpoint {number}: {problem}"
+        yield Breach(_SIGNS[clause], sentence, at, checkpoint=number, attempt=view.attempt)
 
 
 def _state_problems(cut: _Cut, view: SnapshotView) -> Iterator[str]:

@@ -15,17 +15,20 @@ from operator import itemgetter
 from typing import Self
 
 from barrier_tck.harness.oracle.checker import TrialContext
-from barrier_tck.harness.oracle.evidence.examples import chosen
 from barrier_tck.harness.oracle.evidence.preconditions import COMPLETED
 from barrier_tck.harness.oracle.evidence.recoveries import ancestors, restored_checkpoints
 from barrier_tck.harness.oracle.evidence.replayed_order import REPLAYED
 from barrier_tck.harness.oracle.evidence.trial_input import InputRecord, TrialInput
 from barrier_tck.harness.oracle.precondition import ALWAYS
+from barrier_tck.harness.oracle.sign import Breach, Sign
 from barrier_tck.harness.oracle.standard_checker import Meaning, StandardChecker, TrialToJudge
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
 from barrier_tck.harness.workloads.kind_catalogue import keeps_by_key
 from barrier_tck.harness.workloads.sequential_model import Key, values_of
+
+_OVERTAKEN = Sign("a record takes effect before an earlier one of its split and key", "BAR-2")
+_REORDERED = Sign("records that were in flight take effect in another order after a restore", "RSC-3")
 
 
 class ChannelOrder(StandardChecker):
@@ -42,6 +45,7 @@ class ChannelOrder(StandardChecker):
     )
     covers = {"BAR-2": COMPLETED, "RSC-3": ALWAYS}
     needs = frozenset({Capability.FIFO_CHANNELS})
+    signs = (_OVERTAKEN, _REORDERED)
     rank = 60
 
     @classmethod
@@ -95,7 +99,9 @@ class ChannelOrder(StandardChecker):
             summary = (
                 f"{len(examples)} records took effect before an earlier one of their split or channel and key"
             )
-            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(examples))
+            breaches = [Breach(_OVERTAKEN, example) for example in examples[: len(examples) - len(reordered)]]
+            breaches += [Breach(_REORDERED, example) for example in reordered]
+            return self.broken(context, summary, counts, breaches)
         summary = "records of one split and key took effect in the order of the split"
         covered = tuple(clause for clause in self.clauses if clause != "RSC-3" or context.later_jobs)
         return Finding(self.name, covered, Verdict.VALID, summary, counts)

@@ -16,8 +16,9 @@ from itertools import pairwise
 from barrier_tck.faults.targets import TargetKind
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.checkpoint_lives import AttemptLife, CheckpointLife, end_of, lives_of
-from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.oracle.evidence.moments import line_at
 from barrier_tck.harness.oracle.precondition import ALWAYS
+from barrier_tck.harness.oracle.sign import Breach, Directness, Sign
 from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan
 from barrier_tck.harness.record.operations import FaultFired, FaultHealed
@@ -35,6 +36,10 @@ STORAGE_MS = 15_000.0
 for it before it triggers a checkpoint."""
 
 
+_STOPPED = Sign("nothing is in flight, and no checkpoint is triggered when it is due", "REC-6")
+_ALONE = Sign("fewer checkpoints are in flight than may be, and none is triggered when it is due", "BAR-4")
+
+
 class CheckpointsGoOn(StandardChecker):
     """As long as an attempt runs, checkpoints are triggered when they are due."""
 
@@ -46,6 +51,8 @@ class CheckpointsGoOn(StandardChecker):
     judges = "systems with barriers"
     covers = {"REC-6": ALWAYS, "BAR-4": ALWAYS}
     needs = frozenset({Capability.CHECKPOINTS, Capability.BARRIERS})
+    signs = (_STOPPED, _ALONE)
+    directness = Directness.ABSENCE
     rank = 130
 
     @classmethod
@@ -58,15 +65,23 @@ class CheckpointsGoOn(StandardChecker):
         slack_ms = ROUNDING_MS if repeatable else BUSY_MS + _waits_for_storage_ms(context)
         over_ms, triggers = end_of(context.history), 0
         stops = {life.number for attempt in lives_of(context) for life in attempt.checkpoints if life.stops}
-        problems: list[str] = []
+        problems: list[Breach] = []
         for attempt in lives_of(context):
             triggers += len(attempt.checkpoints)
             if attempt.running_ms is not None and attempt.restored not in stops:
-                problems += _gaps(attempt, context.plan.checkpoints, over_ms, slack_ms)
+                problems += [
+                    Breach(sign, sentence, line_at(context, until_ms), "coordinator", attempt=attempt.number)
+                    for sign, until_ms, sentence in _gaps(
+                        attempt, context.plan.checkpoints, over_ms, slack_ms
+                    )
+                ]
         counts = {"triggers": triggers, "gaps": len(problems)}
         if problems:
-            summary = f"{len(problems)} times no checkpoint was triggered when one was due; the first: {problems[0]}"
-            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
+            first = problems[0].sentence
+            summary = (
+                f"{len(problems)} times no checkpoint was triggered when one was due; the first: {first}"
+            )
+            return self.broken(context, summary, counts, problems)
         summary = f"{triggers} checkpoints were triggered, and none was due earlier"
         covered = self.clauses if context.plan.checkpoints.max_concurrent > 1 else self.clauses[:1]
         return Finding(self.name, covered if triggers else (), Verdict.VALID, summary, counts)
@@ -87,8 +102,8 @@ def _waits_for_storage_ms(context: TrialContext) -> float:
 
 def _gaps(
     attempt: AttemptLife, checkpoints: CheckpointPlan, over_ms: float, slack_ms: float
-) -> Iterator[str]:
-    """Yield when a checkpoint was due, and none was triggered."""
+) -> Iterator[tuple[Sign, float, str]]:
+    """Yield when a checkpoint was due, and none was triggered: of which kind that is, until when, and a sentence."""
     assert attempt.running_ms is not None
     before: list[CheckpointLife] = []
     for following in (*attempt.checkpoints, None):
@@ -107,7 +122,10 @@ def _gaps(
                 if following is not None
                 else f"no other was triggered until the end at {until_ms:g} ms"
             )
-            yield f"in attempt {attempt.number} {in_flight}, a checkpoint was due at {due_ms:g} ms, and {then}"
+            sentence = (
+                f"in attempt {attempt.number} {in_flight}, a checkpoint was due at {due_ms:g} ms, and {then}"
+            )
+            yield _STOPPED if at_once == 1 else _ALONE, until_ms, sentence
         if following is not None:
             before.append(following)
 

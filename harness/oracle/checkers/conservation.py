@@ -12,13 +12,15 @@ from collections.abc import Iterator, Mapping
 from typing import Self
 
 from barrier_tck.harness.oracle.checker import TrialContext
-from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.oracle.evidence.cut_signs import CUT_SIGNS, breach_of, circumstances_of, unreadable
+from barrier_tck.harness.oracle.evidence.difference import Difference, Kind
 from barrier_tck.harness.oracle.evidence.in_flight import IN_FLIGHT, SOMETIMES_IN_FLIGHT, edge_of
 from barrier_tck.harness.oracle.evidence.keys import key_of_text
 from barrier_tck.harness.oracle.evidence.opened_checkpoints import misplaced, opened_checkpoints, positions_of
 from barrier_tck.harness.oracle.evidence.preconditions import COMPLETED
 from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
 from barrier_tck.harness.oracle.precondition import ALWAYS
+from barrier_tck.harness.oracle.sign import Breach
 from barrier_tck.harness.oracle.standard_checker import Meaning, StandardChecker, TrialToJudge
 from barrier_tck.harness.plan.job_graph import SINK
 from barrier_tck.harness.record.history import Row, SnapshotView
@@ -47,6 +49,7 @@ class Conservation(StandardChecker):
     }
     needs = frozenset({Capability.SNAPSHOT_INSPECTION})
     sometimes = (SOMETIMES_IN_FLIGHT,)
+    signs = CUT_SIGNS
     rank = 30
 
     @classmethod
@@ -69,12 +72,15 @@ class Conservation(StandardChecker):
         """Judge every completed checkpoint that could be opened."""
         job = self._input.plan.job
         accounts = len(banks_of(job)) * self._input.plan.workload.keys
-        problems: list[str] = []
+        problems: list[Breach] = []
+        right: list[int | None] = []
         judged = compared = moving = 0
         for view in opened_checkpoints(context).judged:
             unfit = list(misplaced(view, self._input.extents, self._input.start_offset))
             if view.problem is not None or unfit:
-                problems.append(f"checkpoint {view.checkpoint}: {view.problem or unfit[0]}")
+                wrong = unreadable(view, context) if view.problem is not None else unfit[0]
+                circumstances = circumstances_of(context, view, view.attempt in right)
+                problems.append(breach_of(wrong, circumstances, context, view))
                 continue
             judged += 1
             under_way = list(self._under_way(view))
@@ -82,7 +88,11 @@ class Conservation(StandardChecker):
             held = _balances(view)
             compared += len(held)
             found = [*self._lost(held, under_way, accounts), *self._wrong(view, held, under_way)]
-            problems += [f"checkpoint {view.checkpoint}: {problem}" for problem in found]
+            if found:
+                circumstances = circumstances_of(context, view, view.attempt in right)
+                problems += [breach_of(entry, circumstances, context, view) for entry in found]
+            else:
+                right.append(view.attempt)
         counts = {
             "checkpoints": judged,
             "balances": compared,
@@ -90,8 +100,8 @@ class Conservation(StandardChecker):
             "violations": len(problems),
         }
         if problems:
-            summary = f"money is made or lost: {problems[0]}"
-            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
+            summary = f"money is made or lost: {problems[0].sentence}"
+            return self.broken(context, summary, counts, problems)
         if not judged:
             summary = "no checkpoint was completed and opened, so no money was counted"
             return Finding(self.name, (), Verdict.VALID, summary, counts)
@@ -109,16 +119,20 @@ class Conservation(StandardChecker):
                 yield from channel.rows
 
     @staticmethod
-    def _lost(held: Mapping[str, int], under_way: list[Row], accounts: int) -> Iterator[str]:
+    def _lost(held: Mapping[str, int], under_way: list[Row], accounts: int) -> Iterator[Difference]:
         untouched = accounts - len(held)
         carried = sum(row["carries"] for row in under_way)
         total = sum(held.values()) + untouched * OPENING + carried
         if total != accounts * OPENING:
-            yield (
-                f"accounts and channels hold {total} instead of {accounts * OPENING}; {carried} of it is in channels"
+            yield Difference(
+                Kind.WRONG,
+                f"accounts and channels hold {total} instead of {accounts * OPENING}; {carried} of it is in channels",
+                looped=True,
             )
 
-    def _wrong(self, view: SnapshotView, held: Mapping[str, int], under_way: list[Row]) -> Iterator[str]:
+    def _wrong(
+        self, view: SnapshotView, held: Mapping[str, int], under_way: list[Row]
+    ) -> Iterator[Difference]:
         """Yield the accounts whose balance is not what the orders before the cut give."""
         changes: Counter[str] = Counter()
         positions = positions_of(view)
@@ -132,7 +146,8 @@ class Conservation(StandardChecker):
         for account in dict.fromkeys((*held, *changes)):
             due, seen = OPENING + changes[account], held.get(account, OPENING)
             if seen != due:
-                yield f"account {account} holds {seen} instead of {due}"
+                held_is = f"account {account} holds {seen} instead of {due}"
+                yield Difference(Kind.WRONG, held_is, account, looped=True)
 
 
 def _balances(view: SnapshotView) -> dict[str, int]:

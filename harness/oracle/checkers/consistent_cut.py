@@ -20,8 +20,9 @@ from dataclasses import dataclass, field
 import msgspec
 
 from barrier_tck.harness.oracle.checker import TrialContext
-from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.oracle.evidence.moments import completed_at
 from barrier_tck.harness.oracle.precondition import ALWAYS
+from barrier_tck.harness.oracle.sign import Breach, Directness, Sign
 from barrier_tck.harness.oracle.sometimes import Sometimes, counted
 from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
 from barrier_tck.harness.record.history import SnapshotView
@@ -39,6 +40,16 @@ Clock = dict[str, int]
 """Process -> how many of its events are known."""
 
 _encode = msgspec.json.Encoder(order="sorted").encode
+
+
+_UNASKED = Sign("a process begins a snapshot that others are to initiate", "CHL-1")
+_NOT_RECORDED = Sign("a snapshot completes although a process never recorded itself", "CHL-1")
+_RECEIVED_UNSENT = Sign("a message is in the snapshot as received, and not as sent", "CHL-2")
+_CHANNEL_STATE = Sign(
+    "the state of a channel is not what was sent and not received between the cuts", "CHL-2"
+)
+_LOOP_STATE = Sign("with barriers, the records in flight in a loop are not part of the snapshot", "CHL-5")
+_DISORDER = Sign("a process takes a message from a channel where it is not next", "CHL-2")
 
 
 class ConsistentCut(StandardChecker):
@@ -70,6 +81,8 @@ class ConsistentCut(StandardChecker):
             trials_min=INITIATED_MIN,
         ),
     )
+    signs = (_UNASKED, _NOT_RECORDED, _RECEIVED_UNSENT, _CHANNEL_STATE, _LOOP_STATE, _DISORDER)
+    directness = Directness.MESSAGES
     rank = 340
 
     @classmethod
@@ -81,7 +94,8 @@ class ConsistentCut(StandardChecker):
         views = {view.checkpoint: view for view in context.history.checkpoints if view.problem is None}
         rescaled = _rescaled_in_flight(context, views)
         runs = _runs(context, views, rescaled)
-        problems: list[str] = []
+        problems: list[Breach] = []
+        records_all = context.plan.checkpoints.records_all
         judged = messages = 0
         for number, view in views.items():
             if view.attempt in rescaled:
@@ -90,20 +104,32 @@ class ConsistentCut(StandardChecker):
             if run is None and set(view.subtasks) <= set(view.finished):
                 continue  # it has no process that could have recorded anything
             if run is None:
-                problems.append(
-                    f"checkpoint {number} completed, but no process was seen to record itself for it"
-                )
+                nobody = f"checkpoint {number} completed, but no process was seen to record itself for it"
+                at = completed_at(context, number)
+                problems.append(Breach(_NOT_RECORDED, nobody, at, checkpoint=number, attempt=view.attempt))
                 continue
             judged += 1
-            problems += [f"checkpoint {number}: {problem}" for problem in _unasked(run, view, context)]
+            at = completed_at(context, number)
+            problems += [
+                Breach(
+                    _LOOP_STATE if sign is _CHANNEL_STATE and not records_all else sign,
+                    f"checkpoint {number}: {problem}",
+                    at,
+                    place,
+                    number,
+                    view.attempt,
+                )
+                for sign, place, problem in (*_unasked(run, view, context), *run.problems_of(view))
+            ]
             messages += sum(len(channel.rows) for channel in view.in_flight)
-            problems += [f"checkpoint {number}: {problem}" for problem in run.problems_of(view)]
         counts = {"checkpoints": judged, "messages": messages, "violations": len(problems)}
         if context.plan.checkpoints.protocol == "chandy_lamport":
             counts[BEGUN_ANYWHERE] = judged if context.plan.checkpoints.initiators else 0
         if problems:
-            summary = f"{len(problems)} times a snapshot is no consistent cut; the first: {problems[0]}"
-            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
+            summary = (
+                f"{len(problems)} times a snapshot is no consistent cut; the first: {problems[0].sentence}"
+            )
+            return self.broken(context, summary, counts, problems)
         if not judged:
             summary = "no checkpoint was completed and opened, so no cut was judged"
             return Finding(self.name, (), Verdict.VALID, summary, counts)
@@ -205,26 +231,29 @@ class _Run:
                 clock[process] = max(clock.get(process, 0), known)
         return True
 
-    def problems_of(self, view: SnapshotView) -> Iterator[str]:
-        """Yield what is wrong with one snapshot."""
-        yield from self._disorder
+    def problems_of(self, view: SnapshotView) -> Iterator[tuple[Sign, str, str]]:
+        """Yield what is wrong with one snapshot: of which kind it is, the place, and a sentence."""
+        yield from ((_DISORDER, "", sentence) for sentence in self._disorder)
         # A process that has finished does nothing any more: every cut passes behind all that it did (BAR-6).
         finished = {subtask: self._at_end[subtask] for subtask in view.finished if subtask in self._at_end}
         cuts = finished | self.cuts[view.checkpoint]
         missing = [process for process in self._processes if process not in cuts]
         if missing:
-            yield f"{', '.join(missing)} never recorded itself"
+            yield _NOT_RECORDED, missing[0], f"{', '.join(missing)} never recorded itself"
             return
         for process, cut in cuts.items():
             for other, known in cut.clock.items():
                 if known > cuts[other].clock[other]:
-                    yield (
+                    sentence = (
                         f"{process} had heard of event {known} of {other} when it recorded itself, but {other} did so "
                         f"after event {cuts[other].clock[other]}: something is received that was not sent"
                     )
+                    yield _RECEIVED_UNSENT, process, sentence
         yield from self._channel_problems(view, cuts)
 
-    def _channel_problems(self, view: SnapshotView, cuts: Mapping[str, _Cut]) -> Iterator[str]:
+    def _channel_problems(
+        self, view: SnapshotView, cuts: Mapping[str, _Cut]
+    ) -> Iterator[tuple[Sign, str, str]]:
         stored = {
             _channel_name(entry.sender, entry.receiver, entry.edge): [
                 _encode(row).decode() for row in entry.rows
@@ -237,9 +266,8 @@ class _Run:
             taken = cuts[_receiver(name)].taken.get(name, 0)
             due, seen = channel.rows[taken:put], stored.get(name, [])
             if seen != due:
-                yield (
-                    f"the state of {name} is {_described(seen)}, but between the cuts there was {_described(due)}"
-                )
+                state = f"the state of {name} is {_described(seen)}, but between the cuts there was {_described(due)}"
+                yield _CHANNEL_STATE, name, state
 
 
 def _rescaled_in_flight(context: TrialContext, views: Mapping[int, SnapshotView]) -> tuple[int, ...]:
@@ -290,7 +318,7 @@ def _begun(logs: Mapping[str, Sequence[LocalEvent]]) -> dict[int, tuple[str, ...
     return found
 
 
-def _unasked(run: _Run, view: SnapshotView, context: TrialContext) -> Iterator[str]:
+def _unasked(run: _Run, view: SnapshotView, context: TrialContext) -> Iterator[tuple[Sign, str, str]]:
     """Yield the processes that began a snapshot although the plan names others as initiators (CHL-1)."""
     plan = context.plan_of(view.attempt)
     named = plan.checkpoints.initiators
@@ -299,7 +327,9 @@ def _unasked(run: _Run, view: SnapshotView, context: TrialContext) -> Iterator[s
     initiators = (*named[(view.checkpoint - 1) % len(named)], *plan.job.unreached)
     for process in run.begun.get(view.checkpoint, ()):
         if process not in initiators:
-            yield f"{process} recorded itself before any marker came, but {', '.join(initiators)} were to initiate it"
+            others = ", ".join(initiators)
+            unasked = f"{process} recorded itself before any marker came, but {others} were to initiate it"
+            yield _UNASKED, process, unasked
 
 
 def _channel_name(sender: str, receiver: str, edge: int) -> str:

@@ -12,6 +12,7 @@ the path that a record took, subtask by subtask.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,8 +21,15 @@ from typing import Self
 
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.at_least_once_flow import Kept, Stretch, added_by_attempt
+from barrier_tck.harness.oracle.evidence.cut_signs import (
+    CUT_SIGNS,
+    breach_of,
+    circumstances_of,
+    restored_view,
+    unreadable,
+)
+from barrier_tck.harness.oracle.evidence.difference import Difference, Kind
 from barrier_tck.harness.oracle.evidence.duplicates import DUPLICATED, SOMETIMES_DUPLICATES
-from barrier_tck.harness.oracle.evidence.examples import chosen
 from barrier_tck.harness.oracle.evidence.in_flight import (
     IN_FLIGHT,
     SOMETIMES_IN_FLIGHT,
@@ -62,6 +70,7 @@ from barrier_tck.harness.oracle.evidence.recoveries import (
 from barrier_tck.harness.oracle.evidence.replayed_order import REPLAYED, ReplayedOrder
 from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
 from barrier_tck.harness.oracle.precondition import ALWAYS
+from barrier_tck.harness.oracle.sign import Breach
 from barrier_tck.harness.oracle.standard_checker import Meaning, StandardChecker, TrialToJudge
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.record.history import End, Row, SnapshotView
@@ -71,7 +80,7 @@ from barrier_tck.harness.workloads.dataflow_model import Content, DataflowModel,
 from barrier_tck.harness.workloads.kind_catalogue import kind_named
 from barrier_tck.harness.workloads.operator_kind import TIMERS, WAITING
 from barrier_tck.harness.workloads.record_forms import LINEAGE, RecordForm, form_of, without_input
-from barrier_tck.harness.workloads.records import Bag, Record, union
+from barrier_tck.harness.workloads.records import PATH, Bag, Record, union
 
 
 class Dataflow(StandardChecker):
@@ -104,6 +113,7 @@ class Dataflow(StandardChecker):
     }
     judges_output = True
     sometimes = (SOMETIMES_DUPLICATES, SOMETIMES_IN_FLIGHT)
+    signs = CUT_SIGNS
     rank = 20
 
     @classmethod
@@ -143,13 +153,15 @@ class Dataflow(StandardChecker):
         """Judge every completed checkpoint, and the committed output."""
         judge = _Judge(self._input, context, self._exact)
         opened = opened_checkpoints(context)
-        problems: list[str] = []
+        problems: list[Breach] = []
         earlier: dict[int | None, SnapshotView] = {}
+        right: list[int | None] = []
         for view in opened.judged:
             found = [*judge.of_checkpoint(view), *going_back(earlier.get(view.attempt), view)]
-            problems += [f"checkpoint {view.checkpoint}: {problem}" for problem in found]
+            problems += judge.breaches(found, view, view.attempt in right)
+            right += [] if found else [view.attempt]
             earlier[view.attempt] = view
-        problems += judge.of_output()
+        problems += judge.breaches(list(judge.of_output()), None, judge.last_attempt in right)
         counts = {
             "checkpoints": len(opened.judged),
             "records": judge.compared,
@@ -168,7 +180,7 @@ class Dataflow(StandardChecker):
             counts[DUPLICATED] = judge.duplicates
         if problems:
             summary = f"{len(problems)} records are not where the dataflow puts them"
-            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
+            return self.broken(context, summary, counts, problems)
         if opened.unopened:
             summary = f"{len(opened.unopened)} completed checkpoints were not opened: {opened.unopened[:10]}"
             return Finding(self.name, self.clauses, Verdict.UNKNOWN, summary, counts)
@@ -187,6 +199,17 @@ ANY_SINK = ""
 """Stands for all sinks if the system does not say which of them wrote what."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Where:
+    """Where records are compared."""
+
+    name: str
+    """The operator or sink."""
+    view: SnapshotView | None
+    """None for the output."""
+    at_sink: bool
+
+
 @dataclass
 class _Judge:
     """Compares what was seen with the model, and counts the comparisons."""
@@ -202,6 +225,8 @@ class _Judge:
     """
     _earlier: dict[int | None, SeenCut] = field(default_factory=dict)
     """Attempt -> its newest checkpoint so far."""
+    _cuts: dict[int, SeenCut] = field(default_factory=dict)
+    """Checkpoint -> what was seen in it, of those with which others are compared."""
 
     @cached_property
     def _model(self) -> DataflowModel:
@@ -249,10 +274,27 @@ class _Judge:
 
     # --- checkpoints ----------------------------------------------------------------------------------------
 
-    def of_checkpoint(self, view: SnapshotView) -> Iterator[str]:
+    def breaches(
+        self, found: Sequence[Difference], view: SnapshotView | None, was_right: bool
+    ) -> Iterator[Breach]:
+        """Yield what differences in a checkpoint or, with None, in the output break.
+
+        ``was_right`` says whether an earlier checkpoint of its attempt was right.
+        """
+        if not found:
+            return
+        circumstances = circumstances_of(self.context, view, was_right)
+        yield from (breach_of(difference, circumstances, self.context, view) for difference in found)
+
+    @cached_property
+    def last_attempt(self) -> int | None:
+        """The attempt that gave the last of the output."""
+        return max(self._restored, default=None)
+
+    def of_checkpoint(self, view: SnapshotView) -> Iterator[Difference]:
         """Yield what is wrong with one checkpoint; nothing if it is right."""
         if view.problem is not None:
-            yield f"it could not be opened: {view.problem}"
+            yield unreadable(view, self.context, self._stateful)
             return
         yield from missing_parts(view, self.context)
         unfit = list(misplaced(view, self.input.extents, self.input.start_offset))
@@ -266,17 +308,15 @@ class _Judge:
         places = self._exactly(view, cut, content) if self.exact else self._at_least_once(view, cut)
         for name, place in places.items():
             seen = cut.held.get(name, {}) if name in self._stateful else (cut.at_sinks or {}).get(name, {})
-            yield from self._compare(place, seen)
+            yield from self._compare(place, seen, _Where(name, view, name not in self._stateful))
             if not self.exact:
                 self._count_duplicates(content.held, name, seen)
         self._earlier[view.attempt] = cut
         if self.exact:
             yield from self._unsent(content)
-        yield from (
-            f"{name} holds state, but no such operator keeps any"
-            for name in cut.held
-            if name not in self._stateful
-        )
+        for name in cut.held:
+            if name not in self._stateful:
+                yield Difference(Kind.STRANGE, f"{name} holds state, but no such operator keeps any", name)
         if cut.at_sinks is not None:
             yield from self._strange_sinks(cut.at_sinks)
         job = self.context.job_of(view.attempt)
@@ -392,7 +432,7 @@ class _Judge:
 
     # --- the output -----------------------------------------------------------------------------------------
 
-    def of_output(self) -> Iterator[str]:
+    def of_output(self) -> Iterator[Difference]:
         """Yield what is wrong with the committed output."""
         history = self.context.history
         if history.output is None:
@@ -417,7 +457,8 @@ class _Judge:
         for name, bag in self._by_sink(due, seen).items():
             whole = bag if begun is None else begun.reached(name) + bag
             place = self._sink_place(name, "committed", whole, _plus(whole, again, name))
-            yield from self._compare(place, seen.get(name, {}), history.end is not End.FINISHED)
+            where = _Where(name, None, True)
+            yield from self._compare(place, seen.get(name, {}), where, history.end is not End.FINISHED)
             self._count_duplicates(self._whole, name, seen.get(name, {}))
         yield from self._strange_sinks(seen)
 
@@ -427,33 +468,119 @@ class _Judge:
         shown_name = name if name != ANY_SINK else "sinks"
         return RecordPlace(f"what {shown_name} {did}", least, most)
 
-    def _compare(self, place: RecordPlace, seen: Ways, may_lack: bool = False) -> Iterator[str]:
+    def _compare(
+        self, place: RecordPlace, seen: Ways, where: _Where, may_lack: bool = False
+    ) -> Iterator[Difference]:
         """Yield which records are missing from a place, and which are there although they must not be."""
         for record, times in place.least.items():
             self.compared += times
             found = len(seen.get(record, ()))
             if found < times and not may_lack:
                 count = f": {found} of {times} are there" if times > 1 else ""
-                yield f"{self._shown(record)} is missing from {place.name}{count}"
+                sentence = f"{self._shown(record)} is missing from {place.name}{count}"
+                yield self._difference(Kind.MISSING, sentence, record, where)
         if place.most is None:
             return
         for record, paths in seen.items():
             leave = place.most.get(record, 0)
             if len(paths) > leave:
                 too_many = surplus(len(paths), leave, place.name, leave == place.least.get(record, 0))
-                yield f"{self._shown(record, paths)} {too_many}"
+                sentence = f"{self._shown(record, paths)} {too_many}"
+                yield self._difference(Kind.SURPLUS, sentence, record, where)
+
+    def _difference(self, kind: Kind, sentence: str, record: Record, where: _Where) -> Difference:
+        """Return that a record is not where it belongs, with what the other checkpoints say about it."""
+        attempt = (
+            attempt_of(self.context.history, where.view) if where.view is not None else self.last_attempt
+        )
+        restored = restored_view(self.context, attempt)
+        bare = without_input(record)
+        identity = self._form.identity(bare)
+        split, offset = self._offsets.get(identity, ("", -1))
+        before = self._cut_before(restored)
+        held = bool((before.held if before is not None else {}).get(where.name, {}).get(record))
+        flying = self._is_in(before.in_flight if before is not None else {}, identity, bare)
+        vertices = self._passed(bare, where.name)
+        return Difference(
+            kind,
+            sentence,
+            where.name,
+            at_sink=where.at_sink,
+            in_flight_before=flying and not held,
+            held_before=held
+            or (
+                not flying and before is not None and bool(split) and offset < before.positions.get(split, 0)
+            ),
+            behind=where.view is not None
+            and bool(split)
+            and offset >= positions_of(where.view).get(split, 0),
+            comes_later=kind is Kind.MISSING and self._comes_later(record, where),
+            listed=self._is_listed(where.name),
+            looped=any(name in loop for loop in self.context.plan.job.loops for name in vertices),
+            timed=any(name in self._windows for name in vertices),
+        )
+
+    def _cut_before(self, restored: SnapshotView | None) -> SeenCut | None:
+        if restored is None:
+            return None
+        if restored.checkpoint not in self._cuts:
+            self._cuts[restored.checkpoint] = self._cut_of(restored)
+        return self._cuts[restored.checkpoint]
+
+    def _is_in(
+        self, in_flight: Mapping[tuple[str, str, int], Bag], identity: int | None, bare: Record
+    ) -> bool:
+        """Return whether a record, or one that it came from, is in flight."""
+        return any(
+            self._form.identity(other) == identity if identity is not None else other == bare
+            for bag in in_flight.values()
+            for other in bag
+        )
+
+    def _comes_later(self, record: Record, where: _Where) -> bool:
+        """Return whether a later checkpoint of the same attempt has a record in the same place."""
+        if where.view is None or where.at_sink:
+            return False
+        return any(
+            bool(cut.held.get(where.name, {}).get(record))
+            for view in self.context.history.checkpoints
+            if view.checkpoint > where.view.checkpoint
+            and view.attempt == where.view.attempt
+            and view.problem is None
+            and (cut := self._cut_before(view)) is not None
+        )
+
+    def _passed(self, bare: Record, name: str) -> tuple[str, ...]:
+        """Return the operators and vertices that a record has passed, as far as it says, and where it is."""
+        path = bare[PATH] if self._form is LINEAGE and len(bare) > PATH else ""
+        return (*re.split(r"[>/]", path), name)
+
+    @cached_property
+    def _windows(self) -> tuple[str, ...]:
+        return tuple(windows_of(self.context.plan.job))
+
+    def _is_listed(self, name: str) -> bool:
+        """Return whether an operator keeps lists without keys."""
+        return any(
+            part.operator == name and not part.keyed
+            for view in self.context.history.checkpoints
+            for part in view.state
+        )
 
     def _count_duplicates(self, once: Mapping[str, Bag], name: str, seen: Ways) -> None:
         """Count the copies beyond those that the records before a cut give if each counts once."""
         due = self._by_sink(once, {name: seen}).get(name) or once.get(name) or Bag()
         self.duplicates += sum(max(0, len(paths) - due.get(record, 0)) for record, paths in seen.items())
 
-    def _strange_sinks(self, seen: Mapping[str, Ways]) -> Iterator[str]:
+    def _strange_sinks(self, seen: Mapping[str, Ways]) -> Iterator[Difference]:
         """Yield the rows that were written by something that is no sink of the job."""
         known = (ANY_SINK, *(vertex.name for vertex in self.context.plan.job.sinks))
         for name, rows in seen.items():
             if name not in known and rows:
-                yield f"{self._shown(next(iter(rows)))} was written by {name}, which is no sink of the job"
+                written = (
+                    f"{self._shown(next(iter(rows)))} was written by {name}, which is no sink of the job"
+                )
+                yield Difference(Kind.STRANGE, written, name, at_sink=True)
 
     def _shown(self, record: Record, ways: Sequence[str] = ()) -> str:
         """Return a record for a finding, with the place where it was read and the last path on which it came."""
@@ -475,11 +602,13 @@ class _Judge:
     def _stateful(self) -> tuple[str, ...]:
         return tuple(self._model.at(self._read(self._ends, self._ends)).kept)
 
-    def _unsent(self, content: Content) -> Iterator[str]:
+    def _unsent(self, content: Content) -> Iterator[Difference]:
         """Yield the records that are in flight although nothing before the cut was sent there as often."""
         for vertex, bag in content.unsent.items():
             for record, times in bag.items():
-                yield f"{self._shown(record)} is in flight to {vertex} {how_often(times)} more than it was sent there"
+                sent = f"{self._shown(record)} is in flight to {vertex} {how_often(times)} more than it was sent there"
+                looped = any(vertex in loop for loop in self.context.plan.job.loops)
+                yield Difference(Kind.IN_FLIGHT, sent, vertex, looped=looped)
 
     def _read(self, start: Positions, end: Positions) -> dict[str, Bag]:
         """Return what each source vertex reads between two cuts."""

@@ -16,13 +16,15 @@ from typing import Any, Self
 import msgspec
 
 from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.evidence.exactness import AT_LEAST_ONCE
 from barrier_tck.harness.oracle.evidence.examples import chosen
 from barrier_tck.harness.oracle.evidence.explained_failures import declined_cleanly
 from barrier_tck.harness.oracle.evidence.preconditions import COMPLETED_BY_BARRIERS, RECOVERED, STARTED_AGAIN
 from barrier_tck.harness.oracle.evidence.recoveries import fell_back
 from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
 from barrier_tck.harness.oracle.precondition import ALWAYS
-from barrier_tck.harness.oracle.standard_checker import AT_LEAST_ONCE, Meaning, StandardChecker, TrialToJudge
+from barrier_tck.harness.oracle.sign import Breach, Sign
+from barrier_tck.harness.oracle.standard_checker import Meaning, StandardChecker, TrialToJudge
 from barrier_tck.harness.record.history import End, OutputComparison, Row
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.workloads.sequential_model import Key, values_of
@@ -32,6 +34,10 @@ LOSSES = ("lost",)
 
 VIOLATIONS = ("duplicated", "unexpected", "wrong_key", "wrong_count", "wrong_sum")
 """Counts that are always a violation."""
+
+
+_NOT_ONCE = Sign("the output lacks or repeats records, and every checkpoint before is right", "SNK-1")
+_WITHOUT_SHUFFLE = Sign("at-least-once output without a shuffle lacks or repeats records", "ALO-3")
 
 
 class ExactlyOnceOutput(StandardChecker):
@@ -47,6 +53,7 @@ class ExactlyOnceOutput(StandardChecker):
         "ALN-1": COMPLETED_BY_BARRIERS,
         "ALO-3": STARTED_AGAIN,
     }
+    signs = (_NOT_ONCE, _WITHOUT_SHUFFLE)
     judges_output = True
     rank = 40
 
@@ -87,6 +94,10 @@ class ExactlyOnceOutput(StandardChecker):
 
     def _finding(self, context: TrialContext, counts: dict[str, int], examples: Sequence[str]) -> Finding:
         verdict, summary = _verdict(context, counts)
+        if verdict is Verdict.INVALID:
+            sign = _WITHOUT_SHUFFLE if "ALO-3" in self.clauses else _NOT_ONCE
+            breaches = [Breach(sign, next(iter(examples), summary), place="output")]
+            return self.broken(context, summary, counts, breaches, examples)
         return Finding(self.name, self.clauses, verdict, summary, counts, chosen(examples))
 
 

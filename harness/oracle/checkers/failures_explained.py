@@ -24,14 +24,24 @@ from barrier_tck.harness.oracle.evidence.checkpoint_obstacles import (
     longest_ms,
     obstacles,
 )
-from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.oracle.evidence.cut_signs import restored_view
+from barrier_tck.harness.oracle.evidence.moments import line_at
 from barrier_tck.harness.oracle.precondition import ALWAYS
+from barrier_tck.harness.oracle.sign import Breach, Directness, Sign
 from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
+from barrier_tck.harness.record.operations import Finished
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
 
 FAILURES = (Reason.DECLINED, Reason.EXPIRED, Reason.STORAGE_FAILED)
+
+
+_WHILE_REPLAYED = Sign("a checkpoint fails without a cause after records in flight were restored", "UNA-4")
+_AFTER_AN_END = Sign(
+    "a checkpoint fails without a cause when a subtask finishes or a channel has ended", "BAR-6"
+)
+_NO_CAUSE = Sign("a checkpoint fails without a cause", "BAR-3")
 
 
 class FailuresExplained(StandardChecker):
@@ -45,6 +55,8 @@ class FailuresExplained(StandardChecker):
     judges = "systems with barriers; on a real machine it only counts"
     covers = {"BAR-3": ALWAYS, "BAR-6": ALWAYS, "UNA-4": ALWAYS}
     needs = frozenset({Capability.CHECKPOINTS, Capability.BARRIERS})
+    signs = (_WHILE_REPLAYED, _AFTER_AN_END, _NO_CAUSE)
+    directness = Directness.ABSENCE
     rank = 180
 
     @classmethod
@@ -64,7 +76,7 @@ class FailuresExplained(StandardChecker):
         causes = obstacles(context)
         timeout_ms = plan.checkpoints.timeout_ms
         read = batches_read(context) if has_loop(plan) else {}
-        failed, completed, problems = 0, 0, list[str]()
+        failed, completed, problems = 0, 0, list[Breach]()
         for attempt in lives_of(context):
             for life in attempt.checkpoints:
                 completed += life.completed
@@ -74,14 +86,33 @@ class FailuresExplained(StandardChecker):
                 longest = longest_ms(plan, life.final, read.get(attempt.number))
                 slow = life.failed is Reason.EXPIRED and longest >= timeout_ms
                 if not slow and not any(cause.explains(life) for cause in causes):
-                    problems.append(_described(life, context))
+                    problems.append(_breach(life, context))
         repeatable = Capability.DETERMINISTIC_REPLAY.name in context.capabilities
         counts = {"failed": failed, "unexplained": len(problems)}
         if problems and repeatable:
-            summary = f"{len(problems)} checkpoints failed without a cause; the first: {problems[0]}"
-            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
+            summary = f"{len(problems)} checkpoints failed without a cause; the first: {problems[0].sentence}"
+            return self.broken(context, summary, counts, problems)
         summary = f"{failed} checkpoints failed, {len(problems)} of them without a cause in the plan"
         return Finding(self.name, self.clauses if completed else (), Verdict.VALID, summary, counts)
+
+
+def _breach(life: CheckpointLife, context: TrialContext) -> Breach:
+    missing = next((name for name in context.subtasks_of(life.attempt) if name not in life.acknowledged), "")
+    at = line_at(context, life.ended_ms)
+    return Breach(_sign_of(life, context), _described(life, context), at, missing, life.number, life.attempt)
+
+
+def _sign_of(life: CheckpointLife, context: TrialContext) -> Sign:
+    """Return whether the checkpoint was taken while restored records were replayed, or after the end of a channel."""
+    before = restored_view(context, life.attempt)
+    if context.plan.checkpoints.overtakes and before is not None and before.in_flight:
+        return _WHILE_REPLAYED
+    ended_ms = life.ended_ms or 0.0
+    finished = any(
+        line.operation.attempt == life.attempt and line.time_ms <= ended_ms
+        for line in context.history.of(Finished)
+    )
+    return _AFTER_AN_END if life.final or finished else _NO_CAUSE
 
 
 def _described(life: CheckpointLife, context: TrialContext) -> str:

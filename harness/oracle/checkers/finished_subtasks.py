@@ -14,10 +14,12 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from barrier_tck.harness.oracle.checker import TrialContext
-from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.oracle.evidence.cut_signs import restored_view
+from barrier_tck.harness.oracle.evidence.moments import completed_at
 from barrier_tck.harness.oracle.evidence.opened_checkpoints import positions_of
 from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
 from barrier_tck.harness.oracle.precondition import ALWAYS
+from barrier_tck.harness.oracle.sign import Breach, Directness, Sign
 from barrier_tck.harness.oracle.sometimes import Sightings, Sometimes
 from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
 from barrier_tck.harness.record.history import History, SnapshotView
@@ -27,11 +29,13 @@ from barrier_tck.harness.record.operations import (
     CheckpointCompleted,
     Committed,
     Finished,
+    InputRead,
 )
 from barrier_tck.harness.record.records import TrialSummary
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.job_view import Role
 from barrier_tck.harness.system.system_under_test import Capability
+from barrier_tck.harness.workloads.workload import split_name
 
 AFTER_FINISH = "after_finish"
 """What counts the checkpoints that completed after some of their subtasks, but not all, had finished."""
@@ -56,6 +60,13 @@ class _Attempt:
 def _completed_after_finish(finding: Finding, _: TrialSummary) -> Sightings | None:
     """Return how many checkpoints completed so, if some sources of the trial were to end early."""
     return {"checkpoints": finding.counts.get(AFTER_FINISH, 0)} if finding.counts.get(DUE) else None
+
+
+_TOO_EARLY = Sign("a subtask finishes when something of it can still be lost", "BAR-6")
+_COUNTED = Sign("a checkpoint counts a subtask as finished that is not", "BAR-6")
+_FORGOTTEN = Sign("a checkpoint has forgotten that a subtask had finished", "BAR-6")
+_UNREAD = Sign("the readers of a split have finished before its end", "BAR-6")
+_NEVER_READ = Sign("a restored source finishes without having read a split at all", "SRC-1")
 
 
 class FinishedSubtasks(StandardChecker):
@@ -85,6 +96,8 @@ class FinishedSubtasks(StandardChecker):
             ),
         ),
     )
+    signs = (_TOO_EARLY, _COUNTED, _FORGOTTEN, _NEVER_READ, _UNREAD)
+    directness = Directness.OPERATIONS
     rank = 290
 
     @classmethod
@@ -118,16 +131,14 @@ class FinishedSubtasks(StandardChecker):
             "violations": len(problems),
         }
         if problems:
-            summary = (
-                f"{len(problems)} things are wrong with subtasks that finished; the first: {problems[0]}"
-            )
-            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
+            summary = f"{len(problems)} things are wrong with subtasks that finished; the first: {problems[0].sentence}"
+            return self.broken(context, summary, counts, problems)
         summary = f"{len(partly)} checkpoints completed after some of their subtasks had finished"
         return Finding(self.name, self.clauses if partly else (), Verdict.VALID, summary, counts)
 
     def _too_early(
         self, history: History, views: dict[int, SnapshotView], context: TrialContext
-    ) -> Iterator[str]:
+    ) -> Iterator[Breach]:
         """Yield the subtasks that reported that they had finished when something of theirs could still be lost."""
         jobs = [job for job in (context.job, *context.later_jobs) if job is not None]
         sinks = [sink for job in jobs for sink in job.in_role(Role.SINK)]
@@ -149,11 +160,12 @@ class FinishedSubtasks(StandardChecker):
                 case Finished(attempt=number, subtask=subtask) if number in attempts:
                     why = _why_too_early(attempts[number], subtask, subtask in sinks)
                     if why:
-                        yield f"at {line.time_ms:g} ms {subtask} of attempt {number} finished, but {why}"
+                        sentence = f"at {line.time_ms:g} ms {subtask} of attempt {number} finished, but {why}"
+                        yield Breach(_TOO_EARLY, sentence, line.index, subtask, attempt=number)
 
     def _in_checkpoints(
         self, views: dict[int, SnapshotView], attempts: dict[int, _Attempt], context: TrialContext
-    ) -> Iterator[str]:
+    ) -> Iterator[Breach]:
         """Yield what is wrong with the subtasks that checkpoints count as finished."""
         for number, view in sorted(views.items()):
             job = context.job_of(view.attempt)
@@ -171,15 +183,23 @@ class FinishedSubtasks(StandardChecker):
                     if receiver in view.finished and sender not in view.finished
                 ),
             ]
-            yield from (f"checkpoint {number} counts as finished {what}" for what in found)
-            yield from (
-                f"checkpoint {number} has forgotten that {entry} had finished in the checkpoint before it"
-                for entry in sorted(attempt.before)
-                if entry not in view.finished
-            )
-            yield from (f"checkpoint {number}: {what}" for what in self._unread(view, context))
+            forgotten = [entry for entry in sorted(attempt.before) if entry not in view.finished]
+            sentences = [
+                *((_COUNTED, f"checkpoint {number} counts as finished {what}") for what in found),
+                *(
+                    (
+                        _FORGOTTEN,
+                        f"checkpoint {number} has forgotten that {entry} had finished in the checkpoint before it",
+                    )
+                    for entry in forgotten
+                ),
+                *((sign, f"checkpoint {number}: {what}") for sign, what in self._unread(view, context)),
+            ]
+            at = completed_at(context, number)
+            for sign, sentence in sentences:
+                yield Breach(sign, sentence, at, checkpoint=number, attempt=view.attempt)
 
-    def _unread(self, view: SnapshotView, context: TrialContext) -> Iterator[str]:
+    def _unread(self, view: SnapshotView, context: TrialContext) -> Iterator[tuple[Sign, str]]:
         """Yield the splits that are not at their end although all subtasks that read their vertex's input had
         finished."""
         job = context.job_of(view.attempt)
@@ -194,7 +214,13 @@ class FinishedSubtasks(StandardChecker):
         for split in self._input.splits:
             if split.vertex not in unfinished and positions.get(split.name, 0) < len(split.rows):
                 at = positions.get(split.name, 0)
-                yield f"the readers of {split.name} had finished, which is at {at} of {len(split.rows)}"
+                begun = any(
+                    line.operation.attempt == view.attempt and split_name(line.operation.split) == split.name
+                    for line in context.history.of(InputRead)
+                )
+                restored = restored_view(context, view.attempt) is not None
+                sign = _NEVER_READ if restored and not begun else _UNREAD
+                yield sign, f"the readers of {split.name} had finished, which is at {at} of {len(split.rows)}"
 
 
 def _started(started: AttemptStarted, views: dict[int, SnapshotView], context: TrialContext) -> _Attempt:

@@ -6,13 +6,21 @@ again and dropped appear in no output, but the source has to keep them neverthel
 from __future__ import annotations
 
 from barrier_tck.harness.oracle.checker import TrialContext
-from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.oracle.evidence.cut_signs import restored_view
 from barrier_tck.harness.oracle.evidence.preconditions import RECOVERED
+from barrier_tck.harness.oracle.sign import Breach, Directness, Sign
 from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
 from barrier_tck.harness.record.history import History
 from barrier_tck.harness.record.operations import AttemptStarted, InputRead
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
+
+_RESCALED = Sign("after a change of parallelism a split is not read from its restored position on", "RSC-3")
+_HAD_FINISHED = Sign("a source reads again that had finished in the restored checkpoint", "BAR-6")
+_NOT_RESUMED = Sign(
+    "a source does not resume at its restored position, and records are lost or count twice", "SRC-1"
+)
+_READ_IN_VAIN = Sign("what lies before the restored position is asked for again, without an effect", "REC-1")
 
 
 class InputReads(StandardChecker):
@@ -23,6 +31,8 @@ class InputReads(StandardChecker):
     judges = "systems whose checkpoints can be opened, where reads are recorded"
     covers = {"REC-1": RECOVERED, "SRC-1": RECOVERED}
     needs = frozenset({Capability.SNAPSHOT_INSPECTION})
+    signs = (_RESCALED, _HAD_FINISHED, _NOT_RESUMED, _READ_IN_VAIN)
+    directness = Directness.OPERATIONS
     rank = 260
 
     @classmethod
@@ -32,13 +42,15 @@ class InputReads(StandardChecker):
     def check(self, context: TrialContext) -> Finding:
         """Compare the first record that each attempt read of each split with the restored position."""
         history = context.history
-        restored = {
-            line.operation.attempt: line.operation.restored_checkpoint for line in history.of(AttemptStarted)
-        }
+        restored: dict[int, int | None] = {}
         begins = _positions(history)
         start = context.plan.workload.start_offset
-        resumed, seen, problems = 0, 0, list[str]()
-        for line in history.of(InputRead):
+        resumed, seen, problems = 0, 0, list[Breach]()
+        for line in history.operations:
+            if isinstance(line.operation, AttemptStarted):
+                restored[line.operation.attempt] = line.operation.restored_checkpoint
+            if not isinstance(line.operation, InputRead):
+                continue
             read = line.operation
             checkpoint = restored.get(read.attempt)
             if read.attempt not in restored or (checkpoint is not None and checkpoint not in begins):
@@ -49,16 +61,35 @@ class InputReads(StandardChecker):
             if read.offset != due:
                 what = "asked again for what lay before it" if read.offset < due else "left records out"
                 since = "the beginning" if checkpoint is None else f"checkpoint {checkpoint}"
-                problems.append(
+                sentence = (
                     f"attempt {read.attempt}, {read.subtask}: by {since} the split {read.split} goes on at record "
                     f"{due}, and was read from {read.offset} on: it {what} (REC-1)"
                 )
+                sign = _sign_of(read, read.offset < due, context)
+                problems.append(Breach(sign, sentence, line.index, read.subtask, checkpoint, read.attempt))
         counts = {"splits_read": seen, "resumed": resumed, "violations": len(problems)}
         if problems:
-            summary = f"{len(problems)} splits were read from elsewhere; the first: {problems[0]}"
-            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
+            summary = f"{len(problems)} splits were read from elsewhere; the first: {problems[0].sentence}"
+            return self.broken(context, summary, counts, problems)
         summary = f"{seen} times a split was begun, {resumed} of them at a restored position, each where it should be"
         return Finding(self.name, self.clauses if resumed else (), Verdict.VALID, summary, counts)
+
+
+def _sign_of(read: InputRead, again: bool, context: TrialContext) -> Sign:
+    before = restored_view(context, read.attempt)
+    if before is not None and context.job_number(before.attempt) != context.job_number(read.attempt):
+        return _RESCALED
+    if before is not None and read.subtask in before.finished:
+        return _HAD_FINISHED
+    return _READ_IN_VAIN if again and _had_no_effect(context) else _NOT_RESUMED
+
+
+def _had_no_effect(context: TrialContext) -> bool:
+    """Return whether no record came out twice on the same way: so what was read again was dropped."""
+    output = context.history.output
+    if output is None:
+        return False
+    return len({(str(row.get("id", row)), str(row.get("path"))) for row in output}) == len(output)
 
 
 def _positions(history: History) -> dict[int, dict[str, int]]:

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from barrier_tck.harness.oracle.checker import TrialContext
-from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.oracle.evidence.cut_signs import CUT_SIGNS, breach_of, circumstances_of, unreadable
+from barrier_tck.harness.oracle.evidence.difference import Difference, Kind
 from barrier_tck.harness.oracle.evidence.in_flight import (
     IN_FLIGHT,
     SOMETIMES_IN_FLIGHT,
@@ -33,9 +34,10 @@ from barrier_tck.harness.oracle.evidence.opened_checkpoints import (
 )
 from barrier_tck.harness.oracle.evidence.preconditions import COMPLETED, RECOVERED
 from barrier_tck.harness.oracle.evidence.record_routes import placement_problems
-from barrier_tck.harness.oracle.evidence.recoveries import fell_back
+from barrier_tck.harness.oracle.evidence.recoveries import fell_back, restored_checkpoints
 from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
 from barrier_tck.harness.oracle.precondition import ALWAYS
+from barrier_tck.harness.oracle.sign import Breach
 from barrier_tck.harness.oracle.standard_checker import Meaning, StandardChecker, TrialToJudge
 from barrier_tck.harness.plan.job_graph import SINK
 from barrier_tck.harness.record.history import End, Row, SnapshotView
@@ -86,6 +88,7 @@ class Labels(StandardChecker):
     }
     judges_output = True
     sometimes = (SOMETIMES_IN_FLIGHT,)
+    signs = CUT_SIGNS
     rank = 10
 
     @classmethod
@@ -113,13 +116,16 @@ class Labels(StandardChecker):
         """Judge every completed checkpoint, and the committed output."""
         opened = opened_checkpoints(context)
         again = fell_back(context) is not None
-        problems: list[str] = []
+        problems: list[Breach] = []
+        right: list[int | None] = []
         earlier: dict[int | None, SnapshotView] = {}
         compared = under_way = 0
         for view in opened.judged:
             unfit = list(misplaced(view, self._input.extents, self._input.start_offset))
             if view.problem is not None or unfit:
-                problems.append(f"checkpoint {view.checkpoint}: {view.problem or unfit[0]}")
+                wrong = unreadable(view, context) if view.problem is not None else unfit[0]
+                circumstances = circumstances_of(context, view, view.attempt in right)
+                problems.append(breach_of(wrong, circumstances, context, view))
                 continue
             cut = self._cut(view, again)
             compared += len(cut.labels)
@@ -131,9 +137,18 @@ class Labels(StandardChecker):
                 *in_flight_problems(context.plan_of(view.attempt), view),
                 *going_back(earlier.get(view.attempt), view),
             ]
-            problems += [f"checkpoint {view.checkpoint}: {problem}" for problem in found]
+            if found:
+                circumstances = circumstances_of(context, view, view.attempt in right)
+                problems += [breach_of(entry, circumstances, context, view) for entry in found]
+            else:
+                right.append(view.attempt)
             earlier[view.attempt] = view
-        problems += self._problems_of_output(context, again)
+        last = max(restored_checkpoints(context.history), default=None)
+        at_end = circumstances_of(context, None, last in right)
+        problems += [
+            breach_of(Difference(kind, sentence, looped=True, at_sink=True), at_end, context, None)
+            for kind, sentence in self._problems_of_output(context, again)
+        ]
         counts = {
             "checkpoints": len(opened.judged),
             "labels": compared,
@@ -143,8 +158,8 @@ class Labels(StandardChecker):
             "harmed": len(opened.harmed),
         }
         if problems:
-            summary = f"{len(problems)} labels or messages do not fit; the first: {problems[0]}"
-            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
+            summary = f"{len(problems)} labels or messages do not fit; the first: {problems[0].sentence}"
+            return self.broken(context, summary, counts, problems)
         if opened.unopened or (not opened.judged and context.history.output is None):
             summary = f"completed checkpoints that were not opened: {opened.unopened[:10]}"
             if not opened.unopened:
@@ -191,48 +206,60 @@ class Labels(StandardChecker):
 
     # --- the output -----------------------------------------------------------------------------------------
 
-    def _problems_of_output(self, context: TrialContext, again: bool) -> Iterator[str]:
+    def _problems_of_output(self, context: TrialContext, again: bool) -> Iterator[tuple[Kind, str]]:
         history = context.history
         if history.output is None:
             return
         sent = Counter(map(_message, history.output))
         edges = list(self._edges({split.name: len(split.rows) for split in self._input.splits}))
         least = least_names(edges)
-        yield from _strange(sent, least)
+        yield from ((Kind.WRONG, sentence) for sentence in _strange(sent, least))
         if not again:
-            yield from _twice(sent, "in the output")
+            yield from ((Kind.SURPLUS, sentence) for sentence in _twice(sent, "in the output"))
         if history.end is not End.FINISHED:
             return
         labels = {node: min([node, *found]) for node, found in _labels_sent(sent).items()}
         for node, due in least.items():
             if labels.get(node, node) != due:
-                yield f"by the output, {node} has the label {labels.get(node, node)} instead of {due}"
+                yield (
+                    Kind.MISSING,
+                    f"by the output, {node} has the label {labels.get(node, node)} instead of {due}",
+                )
         for node, other in _both_ways(edges):
             if not sent[other, node, least[node]]:
-                yield f"the output lacks that {node} sent {other} its last label, {least[node]}"
+                yield Kind.MISSING, f"the output lacks that {node} sent {other} its last label, {least[node]}"
 
 
-def _problems_of(cut: _Cut) -> Iterator[str]:
+def _problems_of(cut: _Cut) -> Iterator[Difference]:
     """Yield what does not fit together in one checkpoint."""
     least = least_names(cut.edges)
     for node, label in cut.labels.items():
+        # Whoever takes an edge or a label sends on what it knows: if it sent nothing, the state is newer than the cut.
+        unsent = cut.sent is not None and not any(message[1] == node for message in cut.sent)
         if least.get(label) is None or least.get(label) != least.get(node):
-            yield f"{node} has the label {label}, which no edge before the cut leads to"
+            label_is = f"{node} has the label {label}, which no edge before the cut leads to"
+            yield Difference(Kind.SURPLUS, label_is, node, behind=True, looped=True, unsent=unsent)
     due = Counter(_both_ways(cut.edges))
     kept = Counter((node, other) for node, others in cut.neighbours.items() for other in others)
     for edge in dict.fromkeys((*due, *kept, *cut.edges_under_way)):
         seen = kept[edge] + cut.edges_under_way[edge]
         if seen != due[edge]:
-            yield (
+            yield Difference(
+                Kind.SURPLUS if seen > due[edge] else Kind.MISSING,
                 f"the edge from {edge[0]} to {edge[1]} is {seen} times in its state or under way, "
-                f"instead of {due[edge]}"
+                f"instead of {due[edge]}",
+                edge[0],
+                looped=True,
             )
     if cut.sent is not None:
-        yield from _problems_of_messages(cut, cut.sent)
+        for sentence in _problems_of_messages(cut, cut.sent):
+            yield Difference(Kind.WRONG, sentence, looped=True)
     for node, other in kept:
         own = cut.labels.get(node, node)
         if own < cut.labels.get(other, other) and not cut.under_way[other, node, own]:
-            yield f"{node} has the label {own} and its neighbour {other} a greater one, and no message is under way"
+            greater = f"its neighbour {other} a greater one, and no message is under way"
+            sentence = f"{node} has the label {own} and {greater}"
+            yield Difference(Kind.MISSING, sentence, node, looped=True)
 
 
 def _problems_of_messages(cut: _Cut, sent: Counter[Message]) -> Iterator[str]:

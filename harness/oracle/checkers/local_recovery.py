@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from math import inf
+from typing import Any
 
 from barrier_tck.faults.fault import CopiesHit, CopyPlace
 from barrier_tck.faults.targets import Damage, TargetKind
@@ -22,6 +23,7 @@ from barrier_tck.harness.oracle.evidence.rescaled_restores import problems_of
 from barrier_tck.harness.oracle.evidence.restore_reads import contradictions, in_another_format, reads_of
 from barrier_tck.harness.oracle.evidence.storage_damage import primaries_damaged
 from barrier_tck.harness.oracle.precondition import ALWAYS
+from barrier_tck.harness.oracle.sign import Breach, Directness, Sign
 from barrier_tck.harness.oracle.sometimes import Sightings, Sometimes
 from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
 from barrier_tck.harness.plan.notes import is_listed
@@ -85,15 +87,19 @@ class _Expected:
 class _Tally:
     """What was found so far: problems, counts, and clauses that could have been violated."""
 
-    problems: list[str] = field(default_factory=list)
+    problems: list[Breach] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     clauses: dict[str, None] = field(default_factory=dict)
     unseen: list[str] = field(default_factory=list)
     """Restores whose reads were not observed, although those of others were."""
 
+    line: Recorded[Any] | None = None
+    """The line of the history that is judged; None if it is the end."""
+
     def broken(self, clause: str, sentence: str) -> None:
         """Note a contradiction to a clause."""
-        self.problems.append(f"{clause}: {sentence}")
+        at, place = (self.line.index, self.line.process) if self.line is not None else (None, "")
+        self.problems.append(Breach(_SIGNS[clause], f"{clause}: {sentence}", at, place))
 
     def seen(self, clause: str, count: str = "") -> None:
         """Note that the trial exercised a clause: it could have been violated."""
@@ -102,6 +108,16 @@ class _Tally:
             self.counts[count] += 1
 
 
+_SIGNS = {
+    "LOC-1": Sign("no local copy is kept, or one although local recovery is off", "LOC-1"),
+    "LOC-2": Sign("a checkpoint fails because a local copy could not be written", "LOC-2"),
+    "LOC-3": Sign("a subtask still has local files of older checkpoints", "LOC-3"),
+    "LOC-4": Sign("a restore uses a local copy that it must not use, or not the one that it should", "LOC-4"),
+    "LOC-5": Sign("a restore fails although the primary is intact", "LOC-5"),
+    "LOC-6": Sign("a restore takes too much or too little from a partial copy", "LOC-6"),
+    "LOC-7": Sign("a local copy in another format does not hold what the primary holds", "LOC-7"),
+    "LOC-9": Sign("subtasks that could go back to their copies are placed elsewhere", "LOC-9"),
+}
 _PARTS = 2
 """How often a process writes to one copy: the state, and the records in flight."""
 
@@ -205,6 +221,8 @@ class LocalRecovery(StandardChecker):
         ),
     )
     rank = 350
+    signs = tuple(_SIGNS.values())
+    directness = Directness.OPERATIONS
     clauses = ("LOC-1", "LOC-2", "LOC-3", "LOC-4", "LOC-5", "LOC-6", "LOC-7", "LOC-8", "LOC-9")
 
     @classmethod
@@ -227,12 +245,20 @@ class LocalRecovery(StandardChecker):
         self._count_refusals(context, tally)
         self._judge_failed_writes(context, tally)
         if history.reason is Reason.CHECKPOINT_UNREADABLE and not primaries_damaged(context):
+            if any(
+                hit.place is CopyPlace.LOCAL
+                for _, fault in fired(context)
+                if (hit := fault.copies_hit) is not None
+            ):
+                tally.broken(
+                    "LOC-4", f"a local copy was damaged, its primary was not, and {history.explanation}"
+                )
             tally.broken("LOC-5", f"every primary was intact, yet {history.explanation}")
         unmet = self._unmet(context, tally)
         counts = dict(sorted(tally.counts.items()))
         if tally.problems:
-            summary = f"{len(tally.problems)} contradictions; the first: {tally.problems[0]}"
-            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(tally.problems))
+            summary = f"{len(tally.problems)} contradictions; the first: {tally.problems[0].sentence}"
+            return self.broken(context, summary, counts, tally.problems)
         if unmet:
             summary = f"no restore met {unmet[0]}: nothing is shown"
             return Finding(self.name, tuple(tally.clauses), Verdict.UNKNOWN, summary, counts, chosen(unmet))
@@ -251,8 +277,10 @@ class LocalRecovery(StandardChecker):
         late = _WrittenLate()
         for line in history.operations:
             late.follow(line.operation, line.time_ms)
+            tally.line = line
             if isinstance(line.operation, Acknowledged) and line.operation.local is not None:
                 self._judge_held(line.operation, line.operation.local, line.time_ms, late, tally)
+        tally.line = None
 
     @staticmethod
     def _judge_held(
@@ -283,9 +311,14 @@ class LocalRecovery(StandardChecker):
             if local is not None and local.reason is not None:
                 tally.counts["completed_without_copy"] += acknowledged.operation.checkpoint in completed
         for checkpoint, subtask in _failed_for_copies(context):
+            tally.line = next(
+                (line for line in history.of(CheckpointAborted) if line.operation.checkpoint == checkpoint),
+                None,
+            )
             tally.broken(
                 "LOC-2", f"checkpoint {checkpoint} failed when {subtask} had no room for its local copy"
             )
+        tally.line = None
         declined = any(report.operation.reason is Reason.DECLINED for report in history.of(CheckpointAborted))
         for _, fault in fired(context):
             hit = fault.copies_hit
@@ -325,9 +358,11 @@ class LocalRecovery(StandardChecker):
         if context.job_number(attempt) != context.job_number(view.attempt):
             for restored in [line.operation for line in reports]:
                 tally.seen("LOC-4", RESCALED)
+                tally.line = next(line for line in reports if line.operation is restored)
                 for problem in problems_of(context, view, restored):
                     label = f"attempt {attempt} of {restored.subtask}, rescaled from checkpoint {checkpoint},"
                     tally.broken("LOC-4", f"{label} {problem}")
+            tally.line = None
             return
         for subtask, files in view.files.items():
             mine = [report for report in reports if report.operation.subtask == subtask]
@@ -336,7 +371,9 @@ class LocalRecovery(StandardChecker):
                     "LOC-4", f"attempt {attempt} of {subtask} reported {len(mine)} times what it restored"
                 )
                 continue
+            tally.line = mine[0]
             self._judge_restore(context, mine[0], files, tally)
+        tally.line = None
 
     def _judge_restore(
         self, context: TrialContext, report: Recorded[Restored], files: tuple[NamedFile, ...], tally: _Tally
@@ -363,8 +400,9 @@ class LocalRecovery(StandardChecker):
             if other:
                 tally.seen("LOC-7")
                 tally.counts[OTHER_FORMAT] += other
+            clause = "LOC-4" if context.plan.checkpoints.local_compression is None else "LOC-7"
             for contradiction in contradictions(restored, reads, files):
-                tally.broken("LOC-4", f"{_restore_label(restored)} {contradiction}")
+                tally.broken(clause, f"{_restore_label(restored)} {contradiction}")
         elif any(context.history.of(ReadsObserved)):
             tally.unseen.append(f"the reads of {_restore_label(restored)} were not observed")
 

@@ -14,7 +14,6 @@ from itertools import pairwise
 
 from barrier_tck.faults.targets import TargetKind
 from barrier_tck.harness.oracle.checker import TrialContext
-from barrier_tck.harness.oracle.evidence.examples import chosen
 from barrier_tck.harness.oracle.evidence.slots import (
     Seen,
     equally_wide,
@@ -23,6 +22,7 @@ from barrier_tck.harness.oracle.evidence.slots import (
     slots_seen,
 )
 from barrier_tck.harness.oracle.precondition import ALWAYS
+from barrier_tck.harness.oracle.sign import Breach, Directness, Sign
 from barrier_tck.harness.oracle.sometimes import Sightings, Sometimes
 from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
 from barrier_tck.harness.plan.trial_plan import TrialPlan
@@ -48,6 +48,9 @@ this part of the wait."""
 def _ran_narrower(finding: Finding, _: TrialSummary) -> Sightings | None:
     """Return how many attempts ran so, if the trial lost an executor for good."""
     return {NARROWED: finding.counts.get(NARROWED, 0)} if finding.counts.get(LOST_FOR_GOOD) else None
+
+
+_NARROWER = Sign("a job goes on narrower too early, or with other parallelism than its slots allow", "RSC-2")
 
 
 class NarrowedJobs(StandardChecker):
@@ -77,6 +80,8 @@ class NarrowedJobs(StandardChecker):
             ),
         ),
     )
+    signs = (_NARROWER,)
+    directness = Directness.OPERATIONS
     rank = 370
 
     @classmethod
@@ -97,16 +102,17 @@ class NarrowedJobs(StandardChecker):
         there = slots_at_first(context)
         seen = slots_seen(context)
         slack = 0.0 if there else _LATE
-        problems: list[str] = []
+        problems: list[Breach] = []
         for line in history.of(Narrowed):
             attempt = line.operation.attempt
+            found: list[str] = []
             if line.operation.slots < there and not any(kill_ms <= line.time_ms for kill_ms in kills_ms):
-                problems.append(
-                    f"attempt {attempt} found {line.operation.slots} of {there} slots, and no fault had taken any"
-                )
+                slots = line.operation.slots
+                found.append(f"attempt {attempt} found {slots} of {there} slots, and no fault had taken any")
             planned = jobs.plan_of(jobs.of.get(attempt, 0))
-            problems += [f"attempt {attempt}: {what}" for what in _problems(planned, line.operation)]
-            problems += [f"attempt {attempt}: {what}" for what in _too_early(planned, line, seen, slack)]
+            wrong = (*_problems(planned, line.operation), *_too_early(planned, line, seen, slack))
+            found += [f"attempt {attempt}: {what}" for what in wrong]
+            problems += [Breach(_NARROWER, what, line.index, attempt=attempt) for what in found]
         lost = [
             record
             for record in context.faults
@@ -119,8 +125,10 @@ class NarrowedJobs(StandardChecker):
             "violations": len(problems),
         }
         if problems:
-            summary = f"{len(problems)} things are wrong with narrower jobs; the first: {problems[0]}"
-            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
+            summary = (
+                f"{len(problems)} things are wrong with narrower jobs; the first: {problems[0].sentence}"
+            )
+            return self.broken(context, summary, counts, problems)
         summary = f"{counts[NARROWED]} attempts ran with fewer subtasks, as many as there was room for"
         return Finding(self.name, self.clauses if counts[NARROWED] else (), Verdict.VALID, summary, counts)
 

@@ -6,9 +6,9 @@ from math import inf
 
 from barrier_tck.faults.targets import TargetKind
 from barrier_tck.harness.oracle.checker import TrialContext
-from barrier_tck.harness.oracle.evidence.examples import chosen
 from barrier_tck.harness.oracle.evidence.preconditions import ABORTED, ACKNOWLEDGED_WRONGLY, COMPLETED
 from barrier_tck.harness.oracle.evidence.storage_damage import primaries_damaged
+from barrier_tck.harness.oracle.sign import Breach, Sign
 from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
 from barrier_tck.harness.record.history import End, History, StorageView
 from barrier_tck.harness.record.operations import (
@@ -21,6 +21,10 @@ from barrier_tck.harness.record.operations import (
 )
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
+
+_ORPHAN = Sign("a file is left that nothing needs", "COO-3")
+_TOO_MANY = Sign("more checkpoints are retained than configured", "COO-4")
+_TOO_FEW = Sign("a checkpoint is gone that should be retained", "COO-4")
 
 
 class NoGarbage(StandardChecker):
@@ -37,6 +41,7 @@ class NoGarbage(StandardChecker):
     judges = "systems whose checkpoints can be opened"
     covers = {"COO-3": ACKNOWLEDGED_WRONGLY, "COO-4": COMPLETED, "SNP-2": ABORTED}
     needs = frozenset({Capability.SNAPSHOT_INSPECTION})
+    signs = (_ORPHAN, _TOO_MANY, _TOO_FEW)
     rank = 210
 
     @classmethod
@@ -56,18 +61,19 @@ class NoGarbage(StandardChecker):
             summary = "no process could reach the storage when the job finished; what it left is not judged"
             return Finding(self.name, (), Verdict.VALID, summary, counts)
         bound = max(1, context.plan.checkpoints.retained)
-        problems = [f"orphan: {path}" for path in storage.orphans]
+        problems = [Breach(_ORPHAN, f"orphan: {path}", place=path) for path in storage.orphans]
         if len(storage.retained) > bound:
-            problems.append(
-                f"{len(storage.retained)} checkpoints are retained, but the plan says {bound} (COO-4)"
+            many = f"{len(storage.retained)} checkpoints are retained, but the plan says {bound} (COO-4)"
+            problems.append(Breach(_TOO_MANY, many))
+        if problems:
+            summary = (
+                f"{len(problems)} problems with what is left in storage; the first: {problems[0].sentence}"
             )
+            return self.broken(context, summary, counts, problems)
+        problems = [Breach(_TOO_FEW, problem) for problem in _deleted_too_early(context, storage, bound)]
         if problems:
-            summary = f"{len(problems)} problems with what is left in storage; the first: {problems[0]}"
-            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
-        problems = _deleted_too_early(context, storage, bound)
-        if problems:
-            summary = f"too little is retained: {problems[0]}"
-            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
+            summary = f"too little is retained: {problems[0].sentence}"
+            return self.broken(context, summary, counts, problems)
         summary = f"{counts['retained']} retained checkpoints and nothing else are left"
         return Finding(self.name, self.clauses, Verdict.VALID, summary, counts)
 

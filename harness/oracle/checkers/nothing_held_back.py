@@ -9,9 +9,10 @@ every mode.
 from __future__ import annotations
 
 from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.evidence.exactness import AT_LEAST_ONCE
 from barrier_tck.harness.oracle.evidence.examples import chosen
 from barrier_tck.harness.oracle.evidence.preconditions import COMPLETED_BY_BARRIERS
-from barrier_tck.harness.oracle.standard_checker import AT_LEAST_ONCE, StandardChecker, TrialToJudge
+from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
 from barrier_tck.harness.record.operations import Acknowledged
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability

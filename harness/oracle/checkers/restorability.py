@@ -13,13 +13,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from barrier_tck.harness.oracle.checker import TrialContext
-from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.oracle.evidence.cut_signs import restored_view
+from barrier_tck.harness.oracle.evidence.moments import started_at
 from barrier_tck.harness.oracle.evidence.preconditions import RECOVERED
 from barrier_tck.harness.oracle.evidence.slots import attempts_without_capacity
 from barrier_tck.harness.oracle.precondition import ALWAYS
+from barrier_tck.harness.oracle.sign import Breach, Directness, Sign
 from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
 from barrier_tck.harness.record.history import History
 from barrier_tck.harness.record.operations import (
+    Acknowledged,
     AttemptEnded,
     AttemptRunning,
     AttemptStarted,
@@ -35,6 +38,11 @@ FAILURES_IN_A_ROW = 3
 """If this many attempts in a row start from one checkpoint and none of them reaches running, it is no accident."""
 
 
+_RESCALED = Sign("attempt after attempt with another parallelism fails before it runs", "RSC-2")
+_SINK = Sign("attempt after attempt fails before it runs, in a sink that had prepared a transaction", "SNK-1")
+_OTHER = Sign("attempt after attempt from one checkpoint fails before it runs", "REC-1")
+
+
 class Restorability(StandardChecker):
     """No completed checkpoint makes attempt after attempt fail before it runs."""
 
@@ -43,6 +51,8 @@ class Restorability(StandardChecker):
     judges = "systems whose checkpoints can be opened"
     covers = {"REC-1": RECOVERED, "SNK-1": ALWAYS}
     needs = frozenset({Capability.SNAPSHOT_INSPECTION})
+    signs = (_RESCALED, _SINK, _OTHER)
+    directness = Directness.ABSENCE
     rank = 240
 
     @classmethod
@@ -55,25 +65,44 @@ class Restorability(StandardChecker):
         disturbed, waiting = _disturbed(context), attempts_without_capacity(context)
         restored = [attempt for attempt in attempts if attempt.checkpoint is not None]
         counts = {"attempts": len(attempts), "restored": len(restored)}
-        problems, row = [], list[_Attempt]()
+        problems, row = list[Breach](), list[_Attempt]()
         for attempt in attempts:
             excused = attempt.number in waiting or any(attempt.overlaps(*times) for times in disturbed)
             fails = attempt.fails and not excused
             goes_on = not row or row[-1].checkpoint == attempt.checkpoint
             row = [*(row if goes_on else ()), attempt] if fails else []
             if len(row) == FAILURES_IN_A_ROW:
-                problems.append(
+                sentence = (
                     f"attempts {row[0].number} to {attempt.number} started from checkpoint "
                     f"{attempt.checkpoint} and none of them reached running: {attempt.why}"
                 )
+                at = started_at(context, row[0].number)
+                sign = _sign_of(attempt, context)
+                problems.append(
+                    Breach(sign, sentence, at, checkpoint=attempt.checkpoint, attempt=row[0].number)
+                )
         if problems:
-            summary = f"a completed checkpoint cannot be restored: {problems[0]}"
-            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
+            summary = f"a completed checkpoint cannot be restored: {problems[0].sentence}"
+            return self.broken(context, summary, counts, problems)
         covered = self.clauses if restored else ()
         summary = (
             f"{len(restored)} attempts were started from a checkpoint, and every checkpoint could be restored"
         )
         return Finding(self.name, covered, Verdict.VALID, summary, counts)
+
+
+def _sign_of(attempt: _Attempt, context: TrialContext) -> Sign:
+    """Return what is probably to blame: the change of parallelism, or a transaction if the state can be read."""
+    before = restored_view(context, attempt.number)
+    if before is None or not attempt.in_subtask:
+        return _OTHER
+    if context.job_number(before.attempt) != context.job_number(attempt.number):
+        return _RESCALED
+    prepared = any(
+        line.operation.checkpoint == attempt.checkpoint and line.operation.prepared
+        for line in context.history.of(Acknowledged)
+    )
+    return _SINK if prepared else _OTHER
 
 
 @dataclass(slots=True)
@@ -88,6 +117,8 @@ class _Attempt:
     failed: bool = False
     why: str = ""
     """For people."""
+    in_subtask: bool = False
+    """Whether a subtask failed."""
 
     @property
     def fails(self) -> bool:
@@ -111,6 +142,7 @@ def _attempts(history: History) -> Sequence[_Attempt]:
                 found[number].ended_ms = line.time_ms
                 found[number].failed = reason not in (Reason.FINISHED, Reason.STOPPED)
                 found[number].why = detail or reason.value
+                found[number].in_subtask = reason is Reason.SUBTASK_FAILED
     return list(found.values())
 
 

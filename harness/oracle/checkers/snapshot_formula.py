@@ -14,7 +14,14 @@ from typing import Any, Self
 import msgspec
 
 from barrier_tck.harness.oracle.checker import TrialContext
-from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.oracle.evidence.cut_signs import (
+    CUT_SIGNS,
+    breach_of,
+    circumstances_of,
+    restored_view,
+    unreadable,
+)
+from barrier_tck.harness.oracle.evidence.difference import Difference, Kind
 from barrier_tck.harness.oracle.evidence.in_flight import IN_FLIGHT, SOMETIMES_IN_FLIGHT, in_flight_problems
 from barrier_tck.harness.oracle.evidence.keys import key_of_text
 from barrier_tck.harness.oracle.evidence.opened_checkpoints import (
@@ -25,14 +32,16 @@ from barrier_tck.harness.oracle.evidence.opened_checkpoints import (
     positions_of,
 )
 from barrier_tck.harness.oracle.evidence.preconditions import COMPLETED, COMPLETED_BY_BARRIERS
+from barrier_tck.harness.oracle.evidence.recoveries import attempt_of
 from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
 from barrier_tck.harness.oracle.precondition import ALWAYS
+from barrier_tck.harness.oracle.sign import Breach
 from barrier_tck.harness.oracle.standard_checker import Meaning, StandardChecker, TrialToJudge
 from barrier_tck.harness.record.history import SnapshotView
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
 from barrier_tck.harness.workloads.kind_catalogue import keeps_by_key
-from barrier_tck.harness.workloads.sequential_model import Totals, same_accumulators
+from barrier_tck.harness.workloads.sequential_model import Key, Totals, same_accumulators
 
 
 class SnapshotFormula(StandardChecker):
@@ -55,6 +64,7 @@ class SnapshotFormula(StandardChecker):
     }
     needs = frozenset({Capability.SNAPSHOT_INSPECTION})
     sometimes = (SOMETIMES_IN_FLIGHT,)
+    signs = CUT_SIGNS
     rank = 70
     promise = "the fold of their prefix"
     """What checkpoints must be, in the words of a summary."""
@@ -81,15 +91,20 @@ class SnapshotFormula(StandardChecker):
         """Judge every checkpoint of one trial."""
         views, opened = context.history.checkpoints, opened_checkpoints(context)
         unopened, harmed = opened.unopened, opened.harmed
-        problems: list[str] = []
+        problems: list[Breach] = []
         wrong = 0
         earlier: dict[int | None, SnapshotView] = {}
+        right: list[int | None] = []
         for view in opened.judged:
             found = list(self._problems(view, context))
             found.extend(going_back(earlier.get(view.attempt), view))
             earlier[view.attempt] = view
             wrong += bool(found)
-            problems.extend(f"checkpoint {view.checkpoint}: {problem}" for problem in found)
+            if found:
+                circumstances = circumstances_of(context, view, view.attempt in right)
+                problems += [breach_of(entry, circumstances, context, view) for entry in found]
+            else:
+                right.append(view.attempt)
         counts = {
             "checkpoints": len(views),
             "wrong": wrong,
@@ -99,11 +114,9 @@ class SnapshotFormula(StandardChecker):
         if context.plan.checkpoints.overtakes:
             counts[IN_FLIGHT] = sum(len(channel.rows) for view in opened.judged for channel in view.in_flight)
         if wrong:
-            verdict, summary = (
-                Verdict.INVALID,
-                f"{wrong} of {len(views)} checkpoints are not {self.promise}",
-            )
-        elif unopened:
+            summary = f"{wrong} of {len(views)} checkpoints are not {self.promise}"
+            return self.broken(context, summary, counts, problems)
+        if unopened:
             verdict = Verdict.UNKNOWN
             summary = (
                 f"{len(unopened)} completed checkpoints were not opened: {', '.join(map(str, unopened[:10]))}"
@@ -116,12 +129,12 @@ class SnapshotFormula(StandardChecker):
             return Finding(self.name, (), Verdict.VALID, summary, counts)
         else:
             verdict, summary = Verdict.VALID, "no checkpoint completed, so there was none to check"
-        return Finding(self.name, self.clauses, verdict, summary, counts, chosen(problems))
+        return Finding(self.name, self.clauses, verdict, summary, counts)
 
-    def _problems(self, view: SnapshotView, context: TrialContext) -> Iterator[str]:
+    def _problems(self, view: SnapshotView, context: TrialContext) -> Iterator[Difference]:
         """Yield what is wrong with one checkpoint; nothing if it is right."""
         if view.problem is not None:
-            yield f"it could not be opened: {view.problem}"
+            yield unreadable(view, context)
             return
         yield from missing_parts(view, context)
         wrong = list(misplaced(view, self._input.prefix.extents, self._input.start_offset))
@@ -135,20 +148,27 @@ class SnapshotFormula(StandardChecker):
         witnesses = self._input.witnesses
         stateful = view.state_by_operator(without=witnesses)
         if len(stateful) > 1:
-            yield f"more than one operator holds keyed state: {', '.join(stateful)}"
+            names = ", ".join(stateful)
+            yield Difference(Kind.STRANGE, f"more than one operator holds keyed state: {names}", names)
             return
         state = next(iter(stateful.values()), {})
         yield from self._compare(view, context, positions_of(view), state)
         for name in witnesses:
-            yield from self._witnessed(name, state, view.state_by_operator().get(name, {}))
+            yield from self._witnessed(name, state, view.state_by_operator().get(name, {}), view, context)
 
     def _witnessed(
-        self, name: str, state: Mapping[str, list[Any]], seen: Mapping[str, list[Any]]
-    ) -> Iterator[str]:
+        self,
+        name: str,
+        state: Mapping[str, list[Any]],
+        seen: Mapping[str, list[Any]],
+        view: SnapshotView,
+        context: TrialContext,
+    ) -> Iterator[Difference]:
         """Yield the keys for which a chained operator, which counts the same records, holds another count."""
         count = self._input.spec.count_index
         counts = {key_of_text(text): [accumulators[count]] for text, accumulators in state.items()}
-        yield from (f"operator {name}: {problem}" for problem in _differences(counts, seen))
+        for key, kind, problem in list(_differences(counts, seen)):
+            yield self._difference(kind, f"operator {name}: {problem}", key, view, context, name)
 
     def _compare(
         self,
@@ -156,21 +176,72 @@ class SnapshotFormula(StandardChecker):
         context: TrialContext,
         positions: Mapping[str, int],
         state: Mapping[str, list[Any]],
-    ) -> Iterator[str]:
+    ) -> Iterator[Difference]:
         """Yield the keys whose state does not match the positions; a job without state must hold none."""
         expected = self._input.prefix.up_to(positions) if self._input.spec.stateful else {}
         if view.in_flight:
             yield from in_flight_problems(context.plan_of(view.attempt), view)
             yield from self._strangers(view)
             expected = self._without(expected, view)
-        yield from _differences(expected, state)
+        for key, kind, problem in list(_differences(expected, state, self._input.spec.count_index)):
+            yield self._difference(kind, problem, key, view, context)
 
-    def _strangers(self, view: SnapshotView) -> Iterator[str]:
+    def _difference(
+        self,
+        kind: Kind,
+        sentence: str,
+        key: Key,
+        view: SnapshotView,
+        context: TrialContext,
+        operator: str = "",
+    ) -> Difference:
+        """Return that a key holds what it should not, with what the restored and later checkpoints say about it."""
+        restored = restored_view(context, attempt_of(context.history, view))
+        held = _holders(restored, key) if restored is not None else ()
+        spec = self._input.spec
+        flying = restored is not None and any(
+            (record := self._input.records.get(row[spec.id_column])) is not None and record.key == key
+            for channel in restored.in_flight
+            for row in channel.rows
+        )
+        holders = _holders(view, key) or held
+        return Difference(
+            kind,
+            sentence,
+            operator or ", ".join(holders),
+            in_flight_before=flying and not held,
+            held_before=bool(held) or (restored is not None and not flying),
+            comes_later=kind is Kind.MISSING and self._comes_later(key, view, context),
+        )
+
+    def _comes_later(self, key: Key, view: SnapshotView, context: TrialContext) -> bool:
+        """Return whether a later checkpoint of the attempt holds of a key what the records before it give."""
+        for later in opened_checkpoints(context).judged:
+            if (
+                later.checkpoint <= view.checkpoint
+                or later.attempt != view.attempt
+                or later.problem is not None
+            ):
+                continue
+            if later.in_flight or list(
+                misplaced(later, self._input.prefix.extents, self._input.start_offset)
+            ):
+                continue
+            state = next(iter(later.state_by_operator(without=self._input.witnesses).values()), {})
+            expected = self._input.prefix.up_to(positions_of(later))
+            if all(wrong != key for wrong, _, _ in _differences(expected, state)):
+                return True
+        return False
+
+    def _strangers(self, view: SnapshotView) -> Iterator[Difference]:
         identifier = self._input.spec.id_column
         for channel in view.in_flight:
             for row in channel.rows:
                 if row[identifier] not in self._input.records:
-                    yield f"record {row[identifier]} in flight to {channel.receiver} is not part of the input"
+                    strange = (
+                        f"record {row[identifier]} in flight to {channel.receiver} is not part of the input"
+                    )
+                    yield Difference(Kind.IN_FLIGHT, strange, channel.receiver)
 
     def _without(self, expected: Totals, view: SnapshotView) -> Totals:
         """Return the fold without the records that are in flight and have not reached the state yet (UNA-1)."""
@@ -190,33 +261,54 @@ class SnapshotFormula(StandardChecker):
         return {key: held for key, held in left.items() if held[spec.count_index]}
 
 
-def _held_twice(view: SnapshotView) -> Iterator[str]:
+def _holders(view: SnapshotView, key: Key) -> tuple[str, ...]:
+    """Return the subtasks that hold state of a key."""
+    return tuple(
+        dict.fromkeys(
+            part.subtask for part in view.state for text in part.entries if key_of_text(text) == key
+        )
+    )
+
+
+def _held_twice(view: SnapshotView) -> Iterator[Difference]:
     """Yield the keys of one operator's state that are in the parts of two subtasks, one of which cannot own it."""
     holders: dict[tuple[str, str, str], str] = {}
     for part in view.state:
         for text in part.entries:
             holder = holders.setdefault((part.operator, part.name, text), part.subtask)
             if holder != part.subtask:
-                yield f"key {text} of {part.operator} is in the parts of {holder} and {part.subtask}"
+                twice = f"key {text} of {part.operator} is in the parts of {holder} and {part.subtask}"
+                yield Difference(Kind.FOREIGN_KEY, twice, part.subtask)
 
 
-def _differences(expected: Totals, state: Mapping[str, list[Any]]) -> Iterator[str]:
-    """Yield the keys for which a checkpoint's state is not the expected one."""
+def _differences(
+    expected: Totals, state: Mapping[str, list[Any]], count_index: int = 0
+) -> Iterator[tuple[Key, Kind, str]]:
+    """Yield the keys for which a checkpoint's state is not the expected one, each with what is wrong with it."""
     matched = 0
     for text, accumulators in state.items():
         key = key_of_text(text)
         want = expected.get(key)
         if want is None:
-            yield f"key {text} holds {accumulators}, but no record of it lies before the barriers"
+            yield (
+                key,
+                Kind.SURPLUS,
+                f"key {text} holds {accumulators}, but no record of it lies before the barriers",
+            )
             continue
         matched += 1
         if not same_accumulators(want, accumulators):
-            yield f"key {text} holds {accumulators}; the records before the barriers give {want}"
+            more = (accumulators[count_index] or 0) - want[count_index]
+            kind = Kind.SURPLUS if more > 0 else Kind.MISSING if more < 0 else Kind.WRONG
+            one = f": the count is one too {'high' if more > 0 else 'low'}" if abs(more) == 1 else ""
+            yield (
+                key,
+                kind,
+                f"key {text} holds {accumulators}; the records before the barriers give {want}{one}",
+            )
     if matched < len(expected):
         present = {key_of_text(text) for text in state}
-        yield from (
-            f"key {msgspec.json.encode(list(key)).decode()} is missing; "
-            f"the records before the barriers give {want}"
-            for key, want in expected.items()
-            if key not in present
-        )
+        for key, want in expected.items():
+            if key not in present:
+                text = msgspec.json.encode(list(key)).decode()
+                yield key, Kind.MISSING, f"key {text} is missing; the records before the barriers give {want}"

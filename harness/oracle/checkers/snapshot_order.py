@@ -11,14 +11,19 @@ subtask says whether it passed the checkpoint over.
 from __future__ import annotations
 
 from barrier_tck.harness.oracle.checker import TrialContext
-from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.oracle.evidence.exactness import AT_LEAST_ONCE
 from barrier_tck.harness.oracle.evidence.preconditions import COMPLETED
 from barrier_tck.harness.oracle.precondition import ALWAYS
-from barrier_tck.harness.oracle.standard_checker import AT_LEAST_ONCE, StandardChecker, TrialToJudge
+from barrier_tck.harness.oracle.sign import Breach, Directness, Sign
+from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
 from barrier_tck.harness.record.operations import AbortLearned, CheckpointAborted
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
+
+_PASSED_OVER = Sign(
+    "a subtask takes its snapshot for a newer checkpoint and never begins an older one", "BAR-3"
+)
 
 
 class SnapshotOrder(StandardChecker):
@@ -34,6 +39,8 @@ class SnapshotOrder(StandardChecker):
     )
     covers = {"BAR-2": COMPLETED, "BAR-3": ALWAYS, "BAR-6": ALWAYS}
     needs = frozenset({Capability.CHECKPOINTS, Capability.BARRIERS})
+    signs = (_PASSED_OVER,)
+    directness = Directness.OPERATIONS
     rank = 170
 
     @classmethod
@@ -50,20 +57,27 @@ class SnapshotOrder(StandardChecker):
             if line.operation.reason is Reason.SUBSUMED
         }
         learned = [
-            (line.time_ms, line.operation)
+            line
             for line in context.history.of(AbortLearned)
             if (line.operation.checkpoint, line.operation.attempt) in subsumed
         ]
         problems = [
-            f"{abort.subtask} of attempt {abort.attempt} learned at {time_ms:g} ms that checkpoint "
-            f"{abort.checkpoint} was subsumed, had never begun its part of it, and had taken its snapshot for "
-            f"checkpoint {abort.passed_over_for}"
-            for time_ms, abort in learned
-            if abort.passed_over_for is not None
+            Breach(
+                _PASSED_OVER,
+                f"{abort.subtask} of attempt {abort.attempt} learned at {line.time_ms:g} ms that checkpoint "
+                f"{abort.checkpoint} was subsumed, had never begun its part of it, and had taken its snapshot for "
+                f"checkpoint {abort.passed_over_for}",
+                line.index,
+                abort.subtask,
+                abort.checkpoint,
+                abort.attempt,
+            )
+            for line in learned
+            if (abort := line.operation).passed_over_for is not None
         ]
         counts = {"subsumed": len(subsumed), "learned": len(learned), "violations": len(problems)}
         if problems:
-            summary = f"{len(problems)} subtasks passed a subsumed checkpoint over; the first: {problems[0]}"
-            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
+            summary = f"{len(problems)} subtasks passed a subsumed checkpoint over; the first: {problems[0].sentence}"
+            return self.broken(context, summary, counts, problems)
         summary = f"{len(subsumed)} checkpoints were subsumed, and no subtask had passed them over"
         return Finding(self.name, self.clauses if learned else (), Verdict.VALID, summary, counts)

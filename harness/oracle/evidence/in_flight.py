@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from barrier_tck.harness.oracle.evidence.difference import Difference, Kind
 from barrier_tck.harness.oracle.sometimes import Sometimes, counted
 from barrier_tck.harness.plan.job_graph import EdgePlan, JobPlan, Spread
 from barrier_tck.harness.plan.trial_plan import TrialPlan
@@ -50,20 +51,22 @@ def by_edge(view: SnapshotView, form: RecordForm) -> dict[tuple[str, str, int], 
     return found
 
 
-def in_flight_problems(plan: TrialPlan, view: SnapshotView) -> Iterator[str]:
+def in_flight_problems(plan: TrialPlan, view: SnapshotView) -> Iterator[Difference]:
     """Yield which records are in flight where none may be, and which broadcasts only some receivers have applied."""
     broadcasts: dict[tuple[str, str, int], dict[str, InFlight]] = {}
     for entry in view.in_flight:
         channel = f"{entry.sender}->{entry.receiver}"
         edge = edge_of(plan.job, entry)
         if entry.problem:
-            yield f"records in flight on {channel}: {entry.problem}"
+            yield Difference(Kind.IN_FLIGHT, f"records in flight on {channel}: {entry.problem}", channel)
         if edge is None:
-            yield f"{len(entry.rows)} records are in flight on {channel}, and there is no such channel"
+            there = f"{len(entry.rows)} records are in flight on {channel}, and there is no such channel"
+            yield Difference(Kind.WRONG_WAY, there, channel)
         elif plan.checkpoints.records_all:
             continue
         elif not plan.checkpoints.overtakes and not edge.feedback:
-            yield f"{len(entry.rows)} records are in flight on {channel}, though every barrier is aligned"
+            there = f"{len(entry.rows)} records are in flight on {channel}, though every barrier is aligned"
+            yield Difference(Kind.IN_FLIGHT, there, channel)
         elif edge.by is Spread.BROADCAST and not edge.feedback:
             broadcasts.setdefault((entry.sender, edge.target, entry.edge), {})[entry.receiver] = entry
     for (sender, target, _), held in broadcasts.items():
@@ -71,7 +74,9 @@ def in_flight_problems(plan: TrialPlan, view: SnapshotView) -> Iterator[str]:
         contents = {receiver: held[receiver].rows if receiver in held else () for receiver in receivers}
         if len({str(rows) for rows in contents.values()}) > 1:
             counts = ", ".join(f"{len(rows)} to {receiver}" for receiver, rows in contents.items())
-            yield (
+            yield Difference(
+                Kind.BROADCAST,
                 f"of a broadcast of {sender}, {counts} are in flight: some receivers have applied what others have not "
-                "(UNA-5)"
+                "(UNA-5)",
+                f"{sender}->{target}",
             )

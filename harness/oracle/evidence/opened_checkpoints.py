@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.evidence.difference import Difference, Kind
 from barrier_tck.harness.oracle.evidence.prefix import Extent
 from barrier_tck.harness.oracle.evidence.storage_damage import is_own_damage
 from barrier_tck.harness.record.history import SnapshotView, StateView
@@ -85,35 +86,40 @@ def _with_finished(view: SnapshotView, last_own: Mapping[str, SnapshotView]) -> 
     return msgspec.structs.replace(view, state=(*view.state, *kept)) if kept else view
 
 
-def missing_parts(view: SnapshotView, context: TrialContext) -> Iterator[str]:
+def missing_parts(view: SnapshotView, context: TrialContext) -> Iterator[Difference]:
     """Yield the subtasks that have no part in a checkpoint (STA-3)."""
     parts = set(view.subtasks)
     for subtask in context.subtasks_of(view.attempt):
         if subtask not in parts:
-            yield f"subtask {subtask} has no part in it"
+            yield Difference(Kind.NO_PART, f"subtask {subtask} has no part in it", subtask)
 
 
-def misplaced(view: SnapshotView, extents: Mapping[str, Extent], start_offset: int) -> Iterator[str]:
+def misplaced(view: SnapshotView, extents: Mapping[str, Extent], start_offset: int) -> Iterator[Difference]:
     """Yield the splits that have no position, or one outside the split; every split begins at ``start_offset``."""
     positions = positions_of(view)
     for name, extent in extents.items():
         position = positions.get(name)
         if position is None:
-            yield f"split {name} has no position"
+            yield Difference(Kind.NO_POSITION, f"split {name} has no position", name)
         # 0 may mean that a split is not begun yet, even if its input starts later.
         elif position != 0 and not extent.start <= position <= max(extent.end, start_offset):
-            yield f"split {name} is at {position}, outside its input from {extent.start} to {extent.end}"
-    yield from (f"split {name} is not part of the input" for name in positions if name not in extents)
+            outside = f"outside its input from {extent.start} to {extent.end}"
+            yield Difference(Kind.NO_POSITION, f"split {name} is at {position}, {outside}", name)
+    for name in positions:
+        if name not in extents:
+            yield Difference(Kind.NO_POSITION, f"split {name} is not part of the input", name)
 
 
-def going_back(earlier: SnapshotView | None, view: SnapshotView) -> Iterator[str]:
+def going_back(earlier: SnapshotView | None, view: SnapshotView) -> Iterator[Difference]:
     """Yield the splits that were further on in an earlier checkpoint of the same attempt (BAR-2)."""
     for name, position in view.positions.items():
         before = earlier.positions.get(name, 0) if earlier is not None else 0
         if earlier is not None and position < before:
-            yield (
+            yield Difference(
+                Kind.BACKWARDS,
                 f"split {name} is at {position}, but was at {before} in the earlier checkpoint "
-                f"{earlier.checkpoint}: one barrier overtook the other"
+                f"{earlier.checkpoint}: one barrier overtook the other",
+                name,
             )
 
 

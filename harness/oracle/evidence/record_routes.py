@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 
+from barrier_tck.harness.oracle.evidence.difference import Difference, Kind
 from barrier_tck.harness.oracle.evidence.in_flight import edge_of
 from barrier_tck.harness.oracle.evidence.keys import key_of_text
 from barrier_tck.harness.plan.job_graph import EdgePlan, JobPlan, Spread
@@ -35,7 +36,9 @@ class TakenRecords:
     """Whether the subtask that has a key has all of its records. Lists without keys are split, whatever is in them."""
 
 
-def route_problems(paths: RecordPaths, job: JobView | None, view: SnapshotView, once: bool) -> Iterator[str]:
+def route_problems(
+    paths: RecordPaths, job: JobView | None, view: SnapshotView, once: bool
+) -> Iterator[Difference]:
     """Yield which records of a checkpoint took a path that the graph does not have, or overtook another record.
 
     ``job`` is the plan's job, as its system sees it. ``once`` means that no record was read twice, so that their
@@ -44,10 +47,13 @@ def route_problems(paths: RecordPaths, job: JobView | None, view: SnapshotView, 
     receivers = _Receivers(paths)
     for arrivals, end in arrivals_of(paths.job, job, view):
         for path in dict.fromkeys(path for _, _, path, _ in arrivals.records):
-            yield from paths.way_problems(path, end)
+            yield from (
+                Difference(Kind.WRONG_WAY, problem, arrivals.subtask)
+                for problem in paths.way_problems(path, end)
+            )
         if once:
-            yield from paths.overtaken(arrivals, end)
             yield from paths.too_often(arrivals, end)
+            yield from paths.overtaken(arrivals, end)
         receivers.note(arrivals, end)
     yield from receivers.split_keys()
 
@@ -111,15 +117,17 @@ def _at_sinks(view: SnapshotView, coming: Sequence[TakenRecords]) -> Iterator[Ta
         yield TakenRecords(subtask, tuple(records))
 
 
-def placement_problems(job: JobView | None, view: SnapshotView) -> Iterator[str]:
+def placement_problems(job: JobView | None, view: SnapshotView) -> Iterator[Difference]:
     """Yield which keys have state in a subtask that does not own their key group (RSC-1)."""
     for part in view.state:
         own = key_groups_of(part.subtask, job)
         for key, group in part.groups.items():
             if own is not None and group not in own:
-                yield (
+                yield Difference(
+                    Kind.FOREIGN_KEY,
                     f"key {key} of {part.operator} is in {part.subtask}, which owns the key groups {own.start} to "
-                    f"{own.stop - 1}, but its key group is {group}"
+                    f"{own.stop - 1}, but its key group is {group}",
+                    part.subtask,
                 )
 
 
@@ -222,15 +230,17 @@ class RecordPaths:
                 only = f"though the edge only leads to {receiver}[{i}]"
                 yield f"a record went from {sender}[{i}] to {receiver}[{j}], {only}"
 
-    def overtaken(self, arrivals: TakenRecords, end: Place | None) -> Iterator[str]:
+    def overtaken(self, arrivals: TakenRecords, end: Place | None) -> Iterator[Difference]:
         """Yield which records come after others that were read later and came on the same channels (BAR-2)."""
         latest: dict[tuple[int, str, int, str], int] = {}
         for number, identifier, path, key in arrivals.records:
             lane = (number, path, identifier // SPLIT_IDS, key if self._passes_window(path, end) else "")
             if identifier < latest.get(lane, -1) and self._edges_along(path, end, number) == 1:
-                yield (
+                yield Difference(
+                    Kind.ORDER,
                     f"record {identifier} is behind record {latest[lane]} in {arrivals.subtask}, though both came by "
-                    f"way of {path} and it was read first: one overtook the other"
+                    f"way of {path} and it was read first: one overtook the other",
+                    arrivals.subtask,
                 )
             latest[lane] = identifier
 
@@ -239,15 +249,17 @@ class RecordPaths:
         hops = self._path(path, end).hops
         return any(operator in self._windows for (_, _, operator), _, _ in hops)
 
-    def too_often(self, arrivals: TakenRecords, end: Place | None) -> Iterator[str]:
+    def too_often(self, arrivals: TakenRecords, end: Place | None) -> Iterator[Difference]:
         """Yield which records came on one path more often than there are edges along it."""
         for (number, identifier, path, _), times in Counter(arrivals.records).items():
             if times > 1:
                 edges = self._edges_along(path, end, number)
                 if times > edges:
-                    yield (
+                    yield Difference(
+                        Kind.SURPLUS,
                         f"record {identifier} came to {arrivals.subtask} {times} times by way of {path}, "
-                        f"along which {edges} edges lead"
+                        f"along which {edges} edges lead",
+                        arrivals.subtask,
                     )
 
     def hops_back(self, path: str, end: Place | None) -> tuple[_Hop, ...]:
@@ -328,12 +340,14 @@ class _Receivers:
                 if hop.rekeyed is not None:
                     key = hop.rekeyed(key)
 
-    def split_keys(self) -> Iterator[str]:
+    def split_keys(self) -> Iterator[Difference]:
         """Yield which keys were sent by hash edges to more than one subtask of a vertex (RSC-1)."""
         for (vertex, key), found in self._found.items():
             if len(found) > 1:
                 (first, path), (second, other_path), *_ = found.items()
-                yield (
+                yield Difference(
+                    Kind.SPLIT_KEY,
                     f"key {key!r} went to {vertex}[{first}] by way of {path or 'its source'} and to "
-                    f"{vertex}[{second}] by way of {other_path or 'its source'}, though records are sent there by key"
+                    f"{vertex}[{second}] by way of {other_path or 'its source'}, though records are sent there by key",
+                    vertex,
                 )

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from operator import itemgetter
 
+from barrier_tck.harness.oracle.evidence.difference import Difference, Kind
 from barrier_tck.harness.oracle.evidence.in_flight import edge_of
 from barrier_tck.harness.oracle.evidence.record_routes import (
     SPLIT_IDS,
@@ -107,7 +108,7 @@ class ReplayedOrder:
 
     def problems(
         self, view: SnapshotView, job: JobView | None, restored: Sequence[tuple[SnapshotView, JobPlan]]
-    ) -> Iterator[str]:
+    ) -> Iterator[Difference]:
         """Yield what is out of order in a checkpoint of a job.
 
         ``restored`` are the checkpoints from which its attempt descends, each with the plan of the job that took it.
@@ -159,7 +160,7 @@ class ReplayedOrder:
         """Return whether one edge leads from each of these vertices to the next."""
         return self._one_way.issuperset(pairwise(vertices))
 
-    def _replayed(self, lane: _Lane, block: _Block) -> Iterator[str]:
+    def _replayed(self, lane: _Lane, block: _Block) -> Iterator[Difference]:
         """Yield what of a block on its way does not stand in a lane as it stood in its channel."""
         ends_here = lane.path == block.path
         follows = lane.vertices[block.hop] if block.hop < len(lane.vertices) else None
@@ -173,13 +174,19 @@ class ReplayedOrder:
         which = f"checkpoint {block.checkpoint} held both in flight on {block.channel}"
         for (place, item), (following, other) in pairwise(held):
             if block.places[item] > block.places[other]:
-                yield f"record {other} {where} is behind record {item}, and {which} the other way round (RSC-3)"
+                behind = (
+                    f"record {other} {where} is behind record {item}, and {which} the other way round (RSC-3)"
+                )
+                yield Difference(Kind.ORDER, behind, lane.subtask, in_flight_before=True)
             # Records that a source sends show no path, so those of several sources may lie between them.
             elif block.path and following > place + 1:
                 between = lane.ids[place + 1]
-                yield (
+                yield Difference(
+                    Kind.ORDER,
                     f"record {between} {where} is between {item} and {other}; {which}, "
-                    "one right after the other (UNA-1)"
+                    "one right after the other (UNA-1)",
+                    lane.subtask,
+                    in_flight_before=True,
                 )
 
 
@@ -191,15 +198,18 @@ def _by_path(channel: InFlight) -> dict[str, dict[int, int]]:
     return paths
 
 
-def _read_later(lane: _Lane) -> Iterator[str]:
+def _read_later(lane: _Lane) -> Iterator[Difference]:
     """Yield which records come after others of their split that were read later."""
     latest: dict[int, int] = {}
     for identifier in lane.ids:
         split = identifier // SPLIT_IDS
         if identifier < latest.get(split, -1):
             way = lane.path or "their source"
-            yield (
+            yield Difference(
+                Kind.ORDER,
                 f"record {identifier} of key {lane.key} is behind record {latest[split]} in {lane.subtask}, though "
-                f"both came by way of {way} and it was read first: a rescaled start changed their order (RSC-3)"
+                f"both came by way of {way} and it was read first: a rescaled start changed their order (RSC-3)",
+                lane.subtask,
+                moved=True,
             )
         latest[split] = identifier

@@ -55,6 +55,8 @@ class BugFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     change: tuple[ChangeText, ...] = ()
     checkers: tuple[str, ...] = ()
     """The checkers that may say so first; the first one does for the stored smallest plan."""
+    read_as: dict[str, str] = {}
+    """Another clause that a finding may name first -> why that is right, too, or why the two cannot be told apart."""
     plan: dict[str, Any] | None = None
     """A simulated plan in which the bug can show, with any seed. What is left out is as in any plan."""
     spark_plan: dict[str, Any] | None = None

@@ -27,7 +27,7 @@ from barrier_tck.harness.cluster.cluster_config import (
     config_for_trials,
 )
 from barrier_tck.harness.cluster.driver.driver_process import DriverProcess
-from barrier_tck.harness.oracle.standard_checker import is_exact
+from barrier_tck.harness.oracle.evidence.exactness import is_exact
 from barrier_tck.harness.plan.trial_plan import FilledPlan, NetworkPlan, TrialPlan
 from barrier_tck.harness.record.history import OutputComparison, Row
 from barrier_tck.harness.reference.bugs.catalogue import broken, planted

@@ -19,7 +19,11 @@ from barrier_tck.harness.support.errors import InternalError
 @pytest.mark.parametrize("checker", standard_checkers(), ids=lambda checker: checker.name)
 def test_a_checker_names_no_clause_for_which_it_does_not_speak(checker: type[StandardChecker]) -> None:
     source = Path(inspect.getfile(checker)).read_text()
-    said = {*checker.covers, *(clause for what in checker.sometimes for clause in what.clauses)}
+    said = {
+        *checker.covers,
+        *(clause for what in checker.sometimes for clause in what.clauses),
+        *(sign.clause for sign in checker.signs),
+    }
     assert set(re.findall(r'"([A-Z]{3}-\d+)"', source)) <= said
     assert set(checker.clauses) <= set(checker.covers)
 

@@ -241,7 +241,7 @@ def held(sender: str, receiver: str, edge: int = 0, count: int = 1, problem: str
 
 def problems(*in_flight: InFlight, **checkpoints: Any) -> list[str]:
     plan = TrialPlan(job=JOB, checkpoints=CheckpointPlan(**({"mode": "unaligned"} | checkpoints)))
-    return list(in_flight_problems(plan, SnapshotView(1, 1, {}, in_flight=in_flight)))
+    return list(map(str, in_flight_problems(plan, SnapshotView(1, 1, {}, in_flight=in_flight))))
 
 
 LOOSE = held("read[0]", "met[1]")

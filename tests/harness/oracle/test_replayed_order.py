@@ -49,7 +49,7 @@ def later(*ids: int, path: str = "pass[0]") -> SnapshotView:
 
 def problems(view: SnapshotView, restored: SnapshotView, *jobs: JobPlan) -> tuple[list[str], int]:
     order = ReplayedOrder(jobs or (JOB, NARROWER))
-    return list(order.problems(view, VIEW, [(restored, JOB)])), order.compared
+    return list(map(str, order.problems(view, VIEW, [(restored, JOB)]))), order.compared
 
 
 @pytest.mark.parametrize("jobs", [(JOB,), (JOB, NARROWER)])

@@ -138,7 +138,7 @@ def test_it_may_wait_longer_if_a_fault_lasts_or_a_stop_may_fail() -> None:
 def taken(vertex: str, path: str, *records: tuple[int, str]) -> list[str]:
     """Return what is out of order among records (id, key) that came to the first subtask of a vertex."""
     arrivals = TakenRecords(f"{vertex}[0]", tuple((0, identifier, path, key) for identifier, key in records))
-    return list(RecordPaths(PLAN.job).overtaken(arrivals, (vertex, 0)))
+    return list(map(str, RecordPaths(PLAN.job).overtaken(arrivals, (vertex, 0))))
 
 
 def test_keys_may_pass_each_other_in_a_window_and_nowhere_else() -> None:

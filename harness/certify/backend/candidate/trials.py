@@ -25,7 +25,7 @@ def judge_trial(request: wire.TrialRequest, make: Callable[[], StateBackend]) ->
     directory.mkdir(parents=True, exist_ok=True)
     record = execute(plan, _system(request.system, make), directory).record
     problems = [
-        f"{finding.checker} ({', '.join(finding.clauses)}): {finding.summary}"
+        f"{finding.checker} ({finding.named_clauses}): {finding.summary}"
         for finding in record.findings
         if finding.verdict is not Verdict.VALID
     ]
