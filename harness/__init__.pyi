@@ -19,7 +19,7 @@ from .system.scale import HasScale, Scale
 from .record.history import CheckpointProblem, End, History, InFlight, NamedFile, Recorded, Row
 from .record.history import SnapshotView, StateView, StorageView, Transaction
 from .record.operations import AttemptEnded, AttemptRunning, AttemptStarted, CheckpointAborted
-from .record.operations import CheckpointCompleted, CheckpointTriggered, Committed, Operation
+from .record.operations import CheckpointCompleted, CheckpointTriggered, Committed, Crashed, Operation
 from .record.operations import JobCut, JobFailed, JobFinished, JobStopped, Restored
 from .record.reasons import Reason
 from .record.records import AttemptRecord, CheckpointRecord, SnapshotRecord, TrialRecord
@@ -57,8 +57,8 @@ __all__ = [
     "BatchedStateStore", "BrokenRecovery", "CampaignConfiguration", "CanBeBroken", "Capability", "Checker",
     "CheckpointAborted", "CheckpointCompleted", "CheckpointId", "CheckpointPlan", "CheckpointProblem",
     "CheckpointRanges", "CheckpointRecord", "CheckpointTriggered", "Committed", "CopiesTarget", "CorruptStateError",
-    "CrashCoordinator", "Damage", "DeferredSnapshot", "DeploymentPlan", "DeploymentRanges", "DrawnSetting", "DrawsJobs",
-    "EdgePlan", "ElasticRanges", "End", "EnvironmentProblem", "FaultRanges", "Finding", "FinishedSnapshot",
+    "CrashCoordinator", "Crashed", "Damage", "DeferredSnapshot", "DeploymentPlan", "DeploymentRanges", "DrawnSetting",
+    "DrawsJobs", "EdgePlan", "ElasticRanges", "End", "EnvironmentProblem", "FaultRanges", "Finding", "FinishedSnapshot",
     "HasCluster", "HasScale", "History", "Impairment", "InFlight", "JobCut", "JobFailed", "JobFinished", "JobPlan",
     "JobRanges", "JobStopped", "JobUsageError", "JobView", "KeepsLogs", "KeyGroupRange", "KeyedStateStore",
     "KillExecutor", "KillWorker", "LimitRanges", "LimitsPlan", "LinkTarget", "LinkingStateWriter", "LocalStateReader",

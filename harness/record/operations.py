@@ -69,6 +69,20 @@ class AttemptEnded(_Kind, frozen=True):
     detail: str = ""
 
 
+class Crashed(_Kind, frozen=True):
+    """A process of the system died of an exception of its own: one that stands for no failure of its world (REC-6)."""
+
+    process: str
+    """A subtask, or the coordinator."""
+    attempt: int | None
+    error: str
+    """The exception, as one line."""
+    place: str = ""
+    """Where it was raised."""
+    of_harness: bool = False
+    """Whether it was code of the harness that raised it, so that it says nothing about the system."""
+
+
 # --- checkpoints --------------------------------------------------------------------------------------------
 
 
@@ -385,6 +399,7 @@ Operation = (
     | AttemptStarted
     | AttemptRunning
     | AttemptEnded
+    | Crashed
     | CheckpointTriggered
     | SavepointRequested
     | SavepointRefused

@@ -21,6 +21,7 @@ from barrier_tck.harness.reference.forged_messages import is_forged
 from barrier_tck.harness.reference.planned_savepoints import PlannedSavepoint
 from barrier_tck.harness.reference.snapshot_views import CheckpointOpener
 from barrier_tck.harness.reference.translated_reasons import reason_of
+from barrier_tck.harness.support.raised_by import Place, is_of_harness, raising_place
 from barrier_tck.reference_impl.ids import SubtaskId
 from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.protocol.causes import Cause
@@ -34,6 +35,7 @@ from barrier_tck.reference_impl.protocol.messages import (
     Savepoint,
     ServedBy,
     StateRestored,
+    SubtaskFailed,
 )
 from barrier_tck.reference_impl.protocol.slots import Placement
 from barrier_tck.reference_impl.runtime.job_observer import JobObserver
@@ -148,6 +150,18 @@ class RunRecorder(JobObserver, ABC):
             entry.ended_at_ms, entry.reason = self.now_ms(), reason
             entry.end = "finished" if cause is Cause.FINISHED else "failed"
         self.note(ops.AttemptEnded(attempt, reason_of(cause), reason))
+
+    def subtask_crashed(self, message: SubtaskFailed) -> None:
+        """A subtask died of an exception of its own; it says what the exception came through."""
+        crash = message.crash
+        if crash is not None:
+            place = raising_place(Place(frame.module, frame.file, frame.line) for frame in crash.frames)
+            shown = str(place) if place is not None else ""
+            of_harness = is_of_harness(place)
+            self.note(
+                ops.Crashed(str(message.subtask), message.attempt, crash.error, shown, of_harness),
+                process=str(message.subtask),
+            )
 
     def subtasks_assigned(self, attempt: int, placement: Placement) -> None:
         """Subtasks were assigned to hosts; reported only with local recovery."""

@@ -71,6 +71,13 @@ class SystemBroke(HarnessError):
     exit_code: ClassVar[int] = 1
 
 
+class SystemCrashed(SystemBroke):
+    """A process of the system under test, or the whole of it, died of an exception of its own.
+
+    The message says which process, what was raised, and where. An exception that the harness raised is none of these.
+    """
+
+
 class OperatingError(HarnessError):
     """The environment failed during a trial; nothing can be said about the system under test."""
 

@@ -32,9 +32,17 @@ from barrier_tck.harness.record.records import (
 )
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.support.environment import environment
-from barrier_tck.harness.support.errors import InternalError, NondeterminismError, SystemBroke, UsageError
+from barrier_tck.harness.support.errors import (
+    HarnessError,
+    InternalError,
+    NondeterminismError,
+    SystemBroke,
+    SystemCrashed,
+    UsageError,
+)
 from barrier_tck.harness.support.garbage_collection import no_collection
 from barrier_tck.harness.support.outside import what_happened, where_it_was
+from barrier_tck.harness.support.raised_by import OF_THE_WORLD, crash_of, is_of_project
 from barrier_tck.harness.support.wall_clock import TooLate, limited
 from barrier_tck.harness.system.optional_interfaces import KeepsLogs, ProvidesOwnJob
 from barrier_tck.harness.system.system_names import reference_of
@@ -90,7 +98,7 @@ def _execute(
         judges = checkers_of(plan, system) if checkers is None else tuple(checkers)
         with _limit_of(plan, system):
             try:
-                outcome = system.run(plan, nemesis, directory)
+                outcome = _run(system, plan, nemesis, directory)
             finally:
                 nemesis.heal_all()  # no pause and no cut reaches the next trial, whatever the adapter did
             history = _with_faults(outcome.history, nemesis.operations())
@@ -135,6 +143,22 @@ def _execute(
         batches_committed=batches_committed(history),
     )
     return TrialResult(record, history, trace, outcome.trace_events)
+
+
+def _run(system: SystemUnderTest, plan: FilledPlan, nemesis: Nemesis, directory: Path) -> TrialOutcome:
+    """Run a plan; raises SystemCrashed if a system of somebody else's raises what is neither an error of the harness
+    nor one of the machine."""
+    try:
+        return system.run(plan, nemesis, directory)
+    except (HarnessError, *OF_THE_WORLD):
+        raise
+    except Exception as error:
+        # An adapter of this project says itself which of its system's processes crashed.
+        ours = is_of_project(type(system).__module__)
+        crash = None if ours else crash_of(error, "the system under test")
+        if crash is None:
+            raise
+        raise crash from error
 
 
 class TrialOverran(TooLate):
@@ -210,7 +234,9 @@ def _not_run(error: BaseException, plan: TrialPlan) -> Finding:
     if isinstance(error, TrialOverran):
         what = f"the trial did not end within {plan.limits.wall_s} s of wall time; it was at {where_it_was(error)}"
     broke = isinstance(error, SystemBroke)
-    if broke:
+    if isinstance(error, SystemCrashed):
+        what = str(error)
+    elif broke:
         what = f"the system under test broke a rule of its own: {error}"
     return Finding(
         checker="trial-ran",

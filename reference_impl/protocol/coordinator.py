@@ -222,17 +222,25 @@ class CoordinatorMachine(JobCheckpoints):
         if event.unreadable is not None:
             self._unreadable.setdefault(event.unreadable, reason)
             return self._stop(now_ms, Cause.CHECKPOINT_UNREADABLE, reason, event.subtask)
-        return self._stop(now_ms, Cause.SUBTASK_FAILED, reason, event.subtask)
+        crashed = event if event.crash is not None else None
+        return self._stop(now_ms, Cause.SUBTASK_FAILED, reason, event.subtask, crashed)
 
     def _on_failed(self, event: AttemptFailed, now_ms: float) -> Commands:
         return self._stop(now_ms, event.cause, event.reason, event.subtask)
 
-    def _stop(self, now_ms: float, cause: Cause, reason: str, failed: SubtaskId | None = None) -> Commands:
+    def _stop(
+        self,
+        now_ms: float,
+        cause: Cause,
+        reason: str,
+        failed: SubtaskId | None = None,
+        crashed: SubtaskFailed | None = None,
+    ) -> Commands:
         self.state = JobState.STOPPING
         self._failure, self._failed_ms = reason, now_ms
         unstopped = self._forget_stop(f"attempt {self.attempt} failed: {reason}")
         aborted = self._abort_on_failure(now_ms, f"attempt {self.attempt} failed: {reason}", failed)
-        return (*unstopped, *aborted, StopAttempt(self.attempt, cause, reason))
+        return (*unstopped, *aborted, StopAttempt(self.attempt, cause, reason, crashed))
 
     def _on_stopped(self, event: AttemptStopped, now_ms: float) -> Commands:
         self._stopped = True

@@ -11,6 +11,7 @@ from barrier_tck.reference_impl.protocol.messages import (
     CompletedCheckpoint,
     Savepoint,
     StateHandle,
+    SubtaskFailed,
     SubtaskSnapshot,
 )
 
@@ -30,6 +31,8 @@ class StopAttempt(msgspec.Struct, frozen=True):
     attempt: AttemptNumber
     cause: Cause
     reason: str
+    crashed: SubtaskFailed | None = None
+    """The report of the subtask that died of an exception of its own, if that is why."""
 
 
 class SendTrigger(msgspec.Struct, frozen=True):

@@ -473,6 +473,24 @@ class TransactionsCommitted(msgspec.Struct, frozen=True):
     checkpoint: CheckpointId
 
 
+class Frame(msgspec.Struct, frozen=True):
+    """A place that an exception came through."""
+
+    module: str
+    file: str
+    """The name of its file, without folders."""
+    line: int
+
+
+class Crash(msgspec.Struct, frozen=True):
+    """An exception that stands for no failure of the world: a bug of the runtime, or of what a user brought."""
+
+    error: str
+    """What was raised, as one line."""
+    frames: tuple[Frame, ...]
+    """What it came through, the innermost place first."""
+
+
 class SubtaskFailed(msgspec.Struct, frozen=True):
     """The subtask cannot go on."""
 
@@ -481,6 +499,8 @@ class SubtaskFailed(msgspec.Struct, frozen=True):
     reason: str
     unreadable: CheckpointId | None = None
     """The checkpoint that it could restore from no copy, if that is why (LOC-5, REC-4)."""
+    crash: Crash | None = None
+    """The exception of which it died, if the world is not to blame."""
 
 
 FromSubtask = (

@@ -309,6 +309,8 @@ class CoordinatorDriver:
 
     def _stop(self, command: StopAttempt) -> None:
         self._loops.attempt_ended()
+        if command.crashed is not None:
+            self.ports.observer.subtask_crashed(command.crashed)
         self.ports.observer.attempt_ended(command.attempt, command.cause, command.reason)
         self.ports.probe.reach(RuntimePoint.ATTEMPT_FAILED, attempt=command.attempt)
         self.ports.deployer.stop(command.attempt, command.reason)

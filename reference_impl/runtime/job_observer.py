@@ -13,6 +13,7 @@ from barrier_tck.reference_impl.protocol.messages import (
     CompletedCheckpoint,
     Savepoint,
     StateRestored,
+    SubtaskFailed,
 )
 from barrier_tck.reference_impl.protocol.slots import Placement
 
@@ -39,6 +40,9 @@ class JobObserver:
 
         One whose number could not be made durable has ended, and never started.
         """
+
+    def subtask_crashed(self, message: SubtaskFailed) -> None:
+        """A subtask died of an exception that stands for no failure of the world; its attempt ends because of it."""
 
     def subtasks_assigned(self, attempt: int, placement: Placement) -> None:
         """With local recovery on: where every subtask of an attempt goes, and where it could have gone (LOC-9)."""

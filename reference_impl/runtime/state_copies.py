@@ -25,6 +25,7 @@ from barrier_tck.reference_impl.runtime.channel_snapshots import (
     EncodedChannels,
 )
 from barrier_tck.reference_impl.runtime.components import Components
+from barrier_tck.reference_impl.runtime.crashes import crash_of
 from barrier_tck.reference_impl.runtime.snapshot_in_progress import SnapshotInProgress
 from barrier_tck.reference_impl.runtime.subtask_deployment import SubtaskDeployment, SubtaskPorts
 from barrier_tck.reference_impl.runtime_errors import (
@@ -231,4 +232,4 @@ def failure_of(deployment: SubtaskDeployment, error: Exception) -> SubtaskFailed
     """Return what a subtask that cannot go on tells the coordinator; names a checkpoint that it could not restore."""
     unreadable = deployment.restored_checkpoint if isinstance(error, RestoreError) else None
     reason = str(error) if isinstance(error, RuntimeFailure) else f"{type(error).__name__}: {error}"
-    return SubtaskFailed(deployment.attempt, deployment.subtask, reason, unreadable)
+    return SubtaskFailed(deployment.attempt, deployment.subtask, reason, unreadable, crash_of(error))

@@ -16,6 +16,8 @@ from collections.abc import Iterator, Sequence
 from math import inf
 from typing import Self
 
+import msgspec
+
 from barrier_tck.faults.fault import CopyPlace, OnProgress
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.advance import (
@@ -42,6 +44,7 @@ from barrier_tck.harness.record.operations import (
     AttemptStarted,
     CheckpointCompleted,
     Committed,
+    Crashed,
     FaultFired,
     FaultHealed,
     FaultStarted,
@@ -65,7 +68,7 @@ class Progress(StandardChecker):
     name = "progress"
     requires = (
         "After the faults the job goes on, or it gives up as its restart strategy says. No subtask fails "
-        "by itself."
+        "by itself, and none dies of an exception of its own."
     )
     judges = "every trial"
     covers = {"REC-6": ALWAYS, "REC-4": ALWAYS}
@@ -133,7 +136,8 @@ class Progress(StandardChecker):
                     Verdict.UNKNOWN,
                     f"the harness could not run the job: {history.explanation}",
                 )
-        return Finding(self.name, self.clauses, verdict, summary, counts, chosen(history.pending))
+        finding = Finding(self.name, self.clauses, verdict, summary, counts, chosen(history.pending))
+        return _with_crashes(finding, [line.operation for line in history.of(Crashed)])
 
     def _judge_finished(self, context: TrialContext) -> tuple[Verdict, str]:
         """Judge a job that finished: did it go on after the last fault?"""
@@ -174,6 +178,27 @@ class Progress(StandardChecker):
                 "the job finished, and nothing shows whether the last restored checkpoint covers the whole input",
             )
         return Verdict.INVALID, "the job finished, but no checkpoint completed after the last fault"
+
+
+def _with_crashes(finding: Finding, crashes: Sequence[Crashed]) -> Finding:
+    """Return the finding with what processes died of by themselves: no fault excuses that, near or far.
+
+    An exception of the harness may be why the job ended as it did, so then this says nothing.
+    """
+    if not crashes:
+        return finding
+    own = [crash for crash in crashes if not crash.of_harness]
+    first = (own or crashes)[0]
+    what = f"{first.process} died of an exception of {'its own' if own else 'the harness'}: {first.error}"
+    if first.place:
+        what += f" ({first.place})"
+    verdict = Verdict.INVALID if own else Verdict.UNKNOWN
+    return msgspec.structs.replace(
+        finding,
+        verdict=verdict,
+        summary=f"{what}; {finding.summary}",
+        counts=finding.counts | {"crashes": len(own)},
+    )
 
 
 def _failed_by_themselves(context: TrialContext) -> list[str]:

@@ -15,6 +15,7 @@ from barrier_tck.harness.reference.simulated.named_timers import NamedTimers
 from barrier_tck.harness.reference.simulated.storage_faults import StorageFaults
 from barrier_tck.harness.reference.simulated.subtask_processes import ProcessKilled, SimulatedSubtask
 from barrier_tck.harness.support.errors import SystemBroke
+from barrier_tck.harness.support.raised_by import crash_of
 from barrier_tck.reference_impl.config import JobConfig
 from barrier_tck.reference_impl.ids import CheckpointId, SubtaskId
 from barrier_tck.reference_impl.operators.graph import JobGraph
@@ -26,7 +27,7 @@ from barrier_tck.reference_impl.runtime.coordinator_driver import (
 )
 from barrier_tck.reference_impl.runtime.job_observer import JobObserver
 from barrier_tck.reference_impl.runtime.ports import RuntimePoint
-from barrier_tck.reference_impl.runtime_errors import ProtocolError
+from barrier_tck.reference_impl.runtime_errors import ProtocolError, StorageError
 
 DEPLOYMENT_TIMEOUT_MS = 200.0
 """A deployment for which slots are missing fails after this many virtual milliseconds."""
@@ -135,8 +136,27 @@ class SimulatedCoordinator:
             return
         except ProtocolError as error:
             raise SystemBroke(f"the coordinator met an illegal event: {error}") from error
+        except Exception as error:
+            crash = crash_of(error, "the coordinator")
+            if crash is None:
+                raise
+            raise crash from error
         if self.driver.ended:
             self.world.stop_if_over()
+
+    def start(self) -> None:
+        """Start the job; raises StorageError if what is stored of it cannot be read."""
+        unreadable: list[StorageError] = []
+
+        def start() -> None:
+            try:
+                self.driver.start()
+            except StorageError as error:
+                unreadable.append(error)
+
+        self.guarded(start)
+        if unreadable:
+            raise unreadable[0]
 
     def reach(self, point: RuntimePoint, checkpoint: CheckpointId | None = None, attempt: int = 0) -> None:
         """Probe."""

@@ -226,7 +226,7 @@ class SimulatedWorld:
             coordinator.files.hide(True)
             self.scheduler.at(self._readable_at, coordinator.files.hide, False)
         try:
-            coordinator.guarded(coordinator.driver.start)
+            coordinator.start()
         except StorageError as error:
             self.trace.add((now, coordinator.name, "failed", repr(error)))
             coordinator.alive = False

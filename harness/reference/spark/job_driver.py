@@ -48,6 +48,7 @@ from barrier_tck.harness.reference.spark.planned_options import options_of
 from barrier_tck.harness.reference.spark.repeating_runner import RepeatingRunner
 from barrier_tck.harness.reference.spark.watched_slots import SlotReportingRunner
 from barrier_tck.harness.reference.unsynced_files import JournaledFiles, journaled
+from barrier_tck.harness.support.raised_by import crash_of
 from barrier_tck.harness.workloads import flights
 from barrier_tck.reference_impl.protocol.messages import AcknowledgeCheckpoint, Savepoint
 from barrier_tck.reference_impl.runtime_errors import (
@@ -214,8 +215,12 @@ def _how_it_ended(runner: SparkJobRunner) -> JobOver:
     try:
         end = runner.wait()
     except (StorageError, IncompatibleState, RuntimeError) as error:
-        crash = error.__cause__ if isinstance(error.__cause__, ProtocolError) else error
-        return JobOver(None, str(error), crash=type(crash).__name__)
+        crash = error.__cause__ if isinstance(error, RuntimeError) else error
+        if isinstance(crash, StorageError | ProtocolError):
+            return JobOver(None, str(error), crash=type(crash).__name__)
+        own = crash_of(crash, "the coordinator") if isinstance(crash, Exception) else None
+        raised = own or error
+        return JobOver(None, str(raised), crash=type(raised).__name__)
     assert end is not None, "without a timeout there is an end"
     return JobOver(end.state, end.reason, runner.stopped_with)
 

@@ -71,7 +71,7 @@ class JobOver(msgspec.Struct, frozen=True):
     stopped_with: str | None = None
     """The savepoint with which the job was stopped, if it was."""
     crash: str = ""
-    """The class of the error that crashed the coordinator."""
+    """The class of the error that crashed the coordinator; ``SystemCrashed`` if it was none of the harness's."""
 
 
 class JobRpc(Protocol):

@@ -29,7 +29,7 @@ from barrier_tck.harness.reference.spark.job_rpc import (
     JobRpc,
     Repeat,
 )
-from barrier_tck.harness.support.errors import OperatingError, SystemBroke
+from barrier_tck.harness.support.errors import OperatingError, SystemBroke, SystemCrashed
 from barrier_tck.reference_impl.protocol.coordinator_states import JobState
 from barrier_tck.reference_impl.protocol.messages import AcknowledgeCheckpoint, Savepoint
 from barrier_tck.reference_impl.runtime_errors import IncompatibleState, StorageError
@@ -171,8 +171,8 @@ class RemoteJob:
         """Wait for the job's end and return it, or None at the timeout.
 
         Raises StorageError and IncompatibleState as the coordinator did, SystemBroke if it met an illegal event,
-        RuntimeError if it crashed for any other reason, and OperatingError if the driver's process is gone without a
-        fault, or no other can be started.
+        SystemCrashed if it died of an exception of its own, RuntimeError if the harness crashed it, and OperatingError
+        if the driver's process is gone without a fault, or no other can be started.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._over is not None or self._problem is not None, timeout_s)
@@ -185,6 +185,7 @@ class RemoteJob:
             "StorageError": StorageError,
             "IncompatibleState": IncompatibleState,
             "ProtocolError": SystemBroke,
+            "SystemCrashed": SystemCrashed,
         }
         raise errors.get(over.crash, RuntimeError)(over.reason)
 

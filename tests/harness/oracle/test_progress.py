@@ -22,6 +22,7 @@ from barrier_tck.harness.record.operations import (
     AttemptEnded,
     CheckpointAborted,
     CheckpointTriggered,
+    Crashed,
     JobCut,
     JobFinished,
 )
@@ -297,3 +298,20 @@ def test_a_job_stuck_under_a_fault_is_excused_only_if_the_fault_may_cut_off_the_
     assert Progress(input_of(plan)).check(cut_short).verdict is verdict
     lasted = replace(context, faults=(msgspec.structs.replace(record, healed_at_ms=510.0),))
     assert Progress(input_of(plan)).check(lasted).verdict is Verdict.INVALID
+
+
+@pytest.mark.parametrize(
+    ("of_harness", "verdict", "whose"),
+    [(False, Verdict.INVALID, "its own"), (True, Verdict.UNKNOWN, "the harness")],
+)
+def test_an_exception_of_its_own_is_excused_by_no_fault(
+    of_harness: bool, verdict: Verdict, whose: str
+) -> None:
+    book = Book().attempt(1).checkpoint(1).fault()
+    book.tell(Crashed("totals[0]", 1, "KeyError: 3", "sinks.py, line 7", of_harness))
+    book = book.attempt_failed(1).attempt(2, 1).checkpoint(2, 2)
+    finding = judge(book, faults=(KILL,))
+    assert finding.verdict is verdict
+    assert finding.summary.startswith(
+        f"totals[0] died of an exception of {whose}: KeyError: 3 (sinks.py, line 7)"
+    )

@@ -17,7 +17,7 @@ from barrier_tck.harness.cluster.driver.peer import PeerGone
 from barrier_tck.harness.reference.spark import remote_job
 from barrier_tck.harness.reference.spark.job_rpc import JobOrder, JobOver, Repeat
 from barrier_tck.harness.reference.spark.remote_job import JobDrivers, RemoteJob
-from barrier_tck.harness.support.errors import OperatingError
+from barrier_tck.harness.support.errors import OperatingError, SystemCrashed
 from barrier_tck.reference_impl.protocol.coordinator_states import JobState
 from barrier_tck.reference_impl.runtime_errors import IncompatibleState, StorageError
 
@@ -218,7 +218,12 @@ def test_a_driver_that_dies_before_it_reads_again_is_replaced_by_one_driver(driv
 
 @pytest.mark.parametrize(
     ("crash", "error"),
-    [("StorageError", StorageError), ("IncompatibleState", IncompatibleState), ("ValueError", RuntimeError)],
+    [
+        ("StorageError", StorageError),
+        ("IncompatibleState", IncompatibleState),
+        ("SystemCrashed", SystemCrashed),
+        ("ValueError", RuntimeError),
+    ],
 )
 def test_a_coordinator_that_crashed_raises_what_it_raised(
     drivers: PlayedDrivers, crash: str, error: type[Exception]
