@@ -10,7 +10,7 @@ from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.reports.loading import ReportedRun
 from barrier_tck.reports.matrix import FaultMatrix, clause_matrix, phase_fault_matrix, unchecked_clauses
 from barrier_tck.reports.ranking import RankedFinding, ranked_findings
-from barrier_tck.reports.wording import MEANING, SYMBOL, duration, fault_name, one_line, plural
+from barrier_tck.reports.wording import MEANING, SYMBOL, duration, fault_name, known, one_line, plural
 
 ANNOTATIONS_MAX = 10
 """GitHub shows ten errors of a step and drops the others."""
@@ -70,7 +70,7 @@ def step_summary(run: ReportedRun) -> str:
     progress, what = run.went_on
     sums = (
         f"{plural(len(run.trials), 'trial')}: {counts}; {fired} of {plural(planned, 'fault')} fired; "
-        f"recoveries: {sum(trial.recoveries for trial in run.trials)}; {what}: {progress}; "
+        f"recoveries: {known(run.recoveries)}; {what}: {known(progress)}; "
         f"{duration(campaign.wall_seconds * 1_000)}"
     )
     parts = [

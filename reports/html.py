@@ -218,8 +218,8 @@ def _tiles(run: ReportedRun) -> tuple[tuple[str, str], ...]:
         (f"{len(run.trials):,}", "trials"),
         *((f"{run.count(verdict):,}", verdict.value) for verdict in Verdict),
         (f"{fired:,} / {planned:,}", "faults fired / planned"),
-        (f"{sum(trial.recoveries for trial in run.trials):,}", "recoveries"),
-        (f"{progress:,}", what),
+        (wording.known(run.recoveries), "recoveries"),
+        (wording.known(progress), what),
         (wording.duration(run.campaign.wall_seconds * 1_000), "wall time"),
     )
 
@@ -327,6 +327,7 @@ def templates() -> jinja2.Environment:
     environment.filters["fault_name"] = wording.fault_name
     environment.filters["duration"] = wording.duration
     environment.filters["measurement"] = lambda value, name: wording.measurement(name, value)
+    environment.filters["known"] = wording.known
     environment.filters["printable"] = wording.printable
     environment.filters["script_json"] = as_json
     environment.filters["sentence"] = lambda text: text[:1].upper() + text[1:]

@@ -55,10 +55,21 @@ class ReportedRun:
         return controls.could_be_violated if controls is not None else {}
 
     @property
-    def went_on(self) -> tuple[int, str]:
-        """Return how often the jobs went on, and how that is called: a system without checkpoints commits batches."""
+    def recoveries(self) -> int | None:
+        """Return how often the jobs recovered; None if the system reported that in no trial."""
+        known = [trial.recoveries for trial in self.trials if trial.recoveries_reported]
+        return sum(known) if known or not self.trials else None
+
+    @property
+    def went_on(self) -> tuple[int | None, str]:
+        """Return how often the jobs went on, and how that is called: a system without checkpoints commits batches.
+
+        None for a system that reports neither, nor its attempts: then a zero would claim what nobody knows.
+        """
         checkpoints = sum(trial.checkpoints_completed for trial in self.trials)
         batches = sum(trial.batches_committed for trial in self.trials)
+        if not checkpoints and not batches and self.recoveries is None:
+            return None, CHECKPOINTS
         return (batches, BATCHES) if batches and not checkpoints else (checkpoints, CHECKPOINTS)
 
     def count(self, verdict: Verdict) -> int:

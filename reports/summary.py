@@ -16,6 +16,7 @@ from barrier_tck.reports.wording import (
     MEANING,
     SYMBOL,
     duration,
+    known,
     measurement,
     median,
     one_line,
@@ -70,8 +71,8 @@ def _print_headline(run: ReportedRun, console: Console) -> None:
     console.print(
         Text(
             f"{plural(len(run.trials), 'trial')}: {counts}; {fired} of {plural(planned, 'fault')} fired; "
-            f"recoveries: {sum(trial.recoveries for trial in run.trials)}; "
-            f"{what}: {progress}; "
+            f"recoveries: {known(run.recoveries)}; "
+            f"{what}: {known(progress)}; "
             f"{duration(campaign.wall_seconds * 1_000)}"
         )
     )
@@ -91,9 +92,10 @@ def _print_controls(run: ReportedRun, console: Console) -> None:
     if controls is None:
         return
     exercised = ", ".join(f"{clause} in {trials}" for clause, trials in controls.could_be_violated.items())
-    console.print(
-        Text(f"could have been violated: {one_line(exercised)} of {plural(controls.trials, 'trial')}")
-    )
+    parts = [f"{one_line(exercised)} of {plural(controls.trials, 'trial')}"] if exercised else []
+    if controls.not_reported:
+        parts.append(f"not reported: {one_line(', '.join(controls.not_reported))}")
+    console.print(Text(f"could have been violated: {'; '.join(parts)}"))
     invalid = sum(control.verdict is Verdict.INVALID for control in controls.ran)
     if controls.ran:
         console.print(

@@ -37,6 +37,11 @@ def printable(text: str) -> str:
     )
 
 
+def known(number: int | None) -> str:
+    """Return a count, or that the system did not report it."""
+    return "not reported" if number is None else f"{number:,}"
+
+
 def one_line(text: str) -> str:
     """Return printable text without line breaks."""
     return " ".join(printable(text).split())

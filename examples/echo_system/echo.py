@@ -20,8 +20,10 @@ from barrier_tck.harness import (
     After,
     Aggregate,
     AttemptEnded,
+    AttemptRunning,
     AttemptStarted,
     Capability,
+    Committed,
     EdgePlan,
     End,
     FaultRanges,
@@ -181,13 +183,18 @@ class EchoSystem:
 
         nemesis.bind(targets, lambda: float(len(lines)))
         note(AttemptStarted(1))
+        note(AttemptRunning(1))
         while disk.position < len(rows):
             if targets.worker.dead:
                 note(AttemptEnded(targets.worker.number, Reason.PROCESS_LOST))
                 targets.worker = Worker(targets.worker.number + 1)
                 note(AttemptStarted(targets.worker.number))
+                note(AttemptRunning(targets.worker.number))
             batch = rows[disk.position : disk.position + plan.workload.batch_records]
+            before = disk.position
             self.echo(batch, disk, targets.worker, nemesis)
+            if disk.position > before:
+                note(Committed(SUBTASK, disk.position // plan.workload.batch_records))
         note(JobFinished())
         history = History(tuple(lines), End.FINISHED, Reason.FINISHED, "", output=tuple(disk.output))
         return TrialOutcome(history, (SUBTASK,), duration_ms=float(len(lines)))

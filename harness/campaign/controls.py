@@ -202,20 +202,30 @@ class Controls:
     @property
     def recovered(self) -> int:
         """Return in how many trials an attempt after the first reached the state running."""
-        return self.trials - self._vacuity[BrokenRecovery.READ_AGAIN][Vacuity.NOT_RECOVERED.value]
+        reasons = self._vacuity[BrokenRecovery.READ_AGAIN]
+        return self.trials - reasons[Vacuity.NOT_RECOVERED.value] - reasons[Vacuity.NOT_REPORTED.value]
 
     def record(self) -> ControlsRecord:
         """Return what the campaign's record says about its controls."""
+        clauses = tuple(dict.fromkeys(clause for how in BrokenRecovery for clause in how.clauses))
+        unknown = tuple(clause for clause in clauses if self._is_unknown(clause))
         return ControlsRecord(
             trials=self.trials,
             recovered=self.recovered,
             breaks=tuple(self._break_record(how) for how in BrokenRecovery),
             could_be_violated={
-                clause: self._could_be_violated[clause]
-                for clause in dict.fromkeys(clause for how in BrokenRecovery for clause in how.clauses)
+                clause: self._could_be_violated[clause] for clause in clauses if clause not in unknown
             },
+            not_reported=unknown,
             ran=tuple(self.ran),
             note=self._note(),
+        )
+
+    def _is_unknown(self, clause: str) -> bool:
+        """Return whether no trial shows whether a clause could have been violated, and some trials might."""
+        reasons = [self._vacuity[how] for how in BrokenRecovery if clause in how.clauses]
+        return not self._could_be_violated[clause] and any(
+            found[Vacuity.NOT_REPORTED.value] for found in reasons
         )
 
     def _break_record(self, how: BrokenRecovery) -> BreakRecord:

@@ -63,6 +63,7 @@ class Tally:
     faults_planned: int = 0
     faults_fired: int = 0
     recoveries: int = 0
+    recoveries_reported: bool = False
     checkpoints_completed: int = 0
     refused_connections: Counter[str] = field(default_factory=Counter)
     sometimes: AllSometimes = field(default_factory=AllSometimes)
@@ -89,6 +90,7 @@ class Tally:
         self.faults_planned += trial.faults_planned
         self.faults_fired += trial.faults_fired
         self.recoveries += trial.recoveries
+        self.recoveries_reported |= trial.recoveries_reported
         self.checkpoints_completed += trial.checkpoints_completed
         self.refused_connections.update(trial.refused_connections)
         self.sometimes.add(trial)
@@ -351,6 +353,7 @@ class _Campaign:
             unknown=tally.unknown,
             faults_fired=tally.faults_fired,
             recoveries=tally.recoveries,
+            recoveries_reported=tally.recoveries_reported or not tally.trials,
             checkpoints_completed=tally.checkpoints_completed,
             started_at=self._started_at.isoformat(),
             wall_seconds=time.monotonic() - self._started,

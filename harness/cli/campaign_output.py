@@ -120,7 +120,7 @@ def as_object(run: ReportedRun) -> dict[str, Any]:
         "invalid": record.invalid,
         "unknown": record.unknown,
         "faults_fired": record.faults_fired,
-        "recoveries": record.recoveries,
+        "recoveries": run.recoveries,
         "checkpoints_completed": record.checkpoints_completed,
         "phase_fault_cells": phase_fault_cells(run),
         "run_directory": str(run.directory),

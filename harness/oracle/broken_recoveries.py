@@ -13,6 +13,9 @@ conditions, and test whether the checkers find the break.
   attempt starts from before it.
 * *An attempt is not fenced*: a checkpoint was pending when its attempt failed, and a later attempt reached running. A
   crashed coordinator could not report what became of its checkpoints, so such a trial does not count.
+
+A system that reports neither checkpoints nor restores is judged by what its faults did. What that does not show is not
+known, and is called so.
 """
 
 from __future__ import annotations
@@ -24,6 +27,11 @@ from itertools import pairwise
 from barrier_tck.faults.fault import Ends
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.storage_damage import primaries_damaged
+from barrier_tck.harness.oracle.evidence.survived_kills import (
+    kills_fired,
+    reports_progress,
+    survived_kills,
+)
 from barrier_tck.harness.record.history import SnapshotView
 from barrier_tck.harness.record.operations import (
     Acknowledged,
@@ -53,6 +61,8 @@ def vacuity_reasons(context: TrialContext, findings: Sequence[Finding]) -> dict[
 def _vacuity(
     broken: BrokenRecovery, context: TrialContext, story: _Story, covered: set[str]
 ) -> Vacuity | None:
+    if not story.reports_recovery:
+        return _by_its_faults(broken, context, covered)
     if len(story.started) < 2 or not any(attempt in story.ran for attempt in list(story.started)[1:]):
         return Vacuity.NOT_RECOVERED
     if context.plan.on_unreadable == "older" and primaries_damaged(context):
@@ -69,6 +79,21 @@ def _vacuity(
     return reason
 
 
+def _by_its_faults(broken: BrokenRecovery, context: TrialContext, covered: set[str]) -> Vacuity | None:
+    """Return why a trial of a system that reports nothing of its recoveries would not have shown a break.
+
+    What its faults did is known. If it was killed and went on, then it read on from some place, and committed what it
+    had not committed before: the output shows whether both were right.
+    """
+    if not kills_fired(context):
+        return Vacuity.NOT_RECOVERED
+    if broken not in (BrokenRecovery.READ_AGAIN, BrokenRecovery.COMMITTED_EARLY):
+        return Vacuity.NOT_REPORTED
+    if survived_kills(context):
+        return None if covered.intersection(broken.clauses) else Vacuity.NOT_COMPARED
+    return Vacuity.NOT_RECOVERED if reports_progress(context) else Vacuity.NOT_REPORTED
+
+
 @dataclass(slots=True)
 class _Story:
     """What a history shows about attempts and checkpoints."""
@@ -82,6 +107,12 @@ class _Story:
     aborted: dict[int, Reason] = field(default_factory=dict)
     prepared: list[tuple[int, int]] = field(default_factory=list)
     """(checkpoint, attempt) of every acknowledgement that reported prepared records."""
+
+    @property
+    def reports_recovery(self) -> bool:
+        """Whether the system reports what it recovers from: its checkpoints, or where an attempt began."""
+        restored = any(checkpoint is not None for checkpoint in self.started.values())
+        return bool(restored or self.triggered or self.completed)
 
 
 def _story_of(context: TrialContext) -> _Story:

@@ -50,6 +50,8 @@ class ControlsRecord(msgspec.Struct, frozen=True):
     breaks: tuple[BreakRecord, ...] = ()
     could_be_violated: dict[str, int] = msgspec.field(default_factory=dict, name="could_have_failed")
     """Clause -> number of trials that would have shown at least one break of that clause."""
+    not_reported: tuple[str, ...] = ()
+    """Clauses of which nothing is known, because the system reports too little; they are not in the table above."""
     ran: tuple[ControlRecord, ...] = ()
     """The controls, in the order in which they ran."""
     note: str = ""

@@ -9,9 +9,16 @@ import msgspec
 
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.control_records import ControlsRecord
-from barrier_tck.harness.record.history import History
+from barrier_tck.harness.record.history import End, History
 from barrier_tck.harness.record.message_trace import TraceEvent
-from barrier_tck.harness.record.operations import Committed, Restored
+from barrier_tck.harness.record.operations import (
+    AttemptEnded,
+    AttemptRunning,
+    AttemptStarted,
+    Committed,
+    Restored,
+)
+from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.verdict import Finding, Verdict
 
 RECORD_VERSION = 1
@@ -44,6 +51,8 @@ class FaultRecord(msgspec.Struct, frozen=True):
     """The files of durable storage that were hit, by the paths that the system's checkpoints use."""
     phase: str | None = None
     """The ``faults.vocabulary.Phase`` in which it fired; None if it did not fire, and in older records."""
+    went_on: bool = False
+    """Whether it killed a subtask that was seen to process records again later; False in older records."""
 
 
 class CheckpointRecord(msgspec.Struct, frozen=True):
@@ -127,6 +136,34 @@ def restores_of(history: History) -> tuple[RestoreRecord, ...]:
     )
 
 
+def attempts_of(history: History) -> tuple[AttemptRecord, ...]:
+    """Return the attempts that a history reports, for a system that gives no records of them."""
+    begun = {line.operation.attempt: line for line in history.of(AttemptStarted)}
+    running = {line.operation.attempt: line.time_ms for line in history.of(AttemptRunning)}
+    ended = {line.operation.attempt: line for line in history.of(AttemptEnded)}
+    last_ms = history.operations[-1].time_ms if history.operations else 0.0
+    found = []
+    for attempt, start in begun.items():
+        end = ended.get(attempt)
+        if end is not None:
+            how = "finished" if end.operation.reason is Reason.FINISHED else "failed"
+        else:
+            last = attempt == max(begun)
+            how = "finished" if last and history.end is End.FINISHED else "stopped" if last else "failed"
+        found.append(
+            AttemptRecord(
+                attempt=attempt,
+                started_at_ms=start.time_ms,
+                running_at_ms=running.get(attempt),
+                ended_at_ms=end.time_ms if end is not None else last_ms,
+                end=how,
+                reason=end.operation.detail if end is not None else "",
+                restored_checkpoint=start.operation.restored_checkpoint,
+            )
+        )
+    return tuple(found)
+
+
 def batches_committed(history: History) -> int:
     """Return for how many checkpoints, or micro-batches, some output was committed."""
     return len({commit.operation.checkpoint for commit in history.of(Committed)} - {None})
@@ -180,8 +217,14 @@ class TrialRecord(msgspec.Struct, frozen=True):
 
     @property
     def recoveries(self) -> int:
-        """Return how many attempts after the first one reached the running state."""
+        """Return how many attempts after the first one are known to have reached the running state."""
         return sum(attempt.running_at_ms is not None for attempt in self.attempts[1:])
+
+    @property
+    def recoveries_reported(self) -> bool:
+        """Return whether the system reported its attempts, and which of them ran."""
+        ran = [attempt.running_at_ms is not None for attempt in self.attempts]
+        return any(ran) or bool(ran and self.end != End.FINISHED.value)
 
     @property
     def checkpoints_completed(self) -> int:
@@ -223,6 +266,8 @@ class CampaignRecord(msgspec.Struct, frozen=True):
     """What ``--system`` opens the system by; empty in records of older versions."""
     refused_connections: dict[str, int] = {}
     """How many connections the system refused in all trials, by a name for the reason."""
+    recoveries_reported: bool = True
+    """Whether the system reported which attempts ran, in any trial."""
     controls: ControlsRecord | None = None
     """Trials run again with recovery broken, and which clauses could have been violated; None in records of older
     versions."""
@@ -261,6 +306,8 @@ class TrialSummary(msgspec.Struct, frozen=True):
     """The same as in ``TrialRecord``."""
     batches_committed: int = 0
     """The same as in ``TrialRecord``."""
+    recoveries_reported: bool = True
+    """Whether the system reported which attempts ran."""
 
 
 def summary_of(record: TrialRecord) -> TrialSummary:
@@ -279,6 +326,7 @@ def summary_of(record: TrialRecord) -> TrialSummary:
         faults_planned=max(len(record.plan.faults), len(record.faults)),
         faults_fired=record.faults_fired,
         recoveries=record.recoveries,
+        recoveries_reported=record.recoveries_reported,
         checkpoints_completed=record.checkpoints_completed,
         checkpoints_aborted=sum(checkpoint.status == "aborted" for checkpoint in record.checkpoints),
         trace_digest=record.trace_digest,

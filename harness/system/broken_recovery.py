@@ -53,6 +53,7 @@ class Vacuity(StrEnum):
     NOTHING_PREPARED = "nothing-prepared"
     NOT_COMPARED = "not-compared"
     EXCUSED = "excused"
+    NOT_REPORTED = "not-reported"
 
     @property
     def description(self) -> str:
@@ -68,5 +69,6 @@ _REASONS = {
     Vacuity.NOTHING_PENDING: "no checkpoint was pending when an attempt failed",
     Vacuity.NOTHING_PREPARED: "no sink had prepared output for a checkpoint that its attempt did not complete",
     Vacuity.NOT_COMPARED: "nothing was compared that would have differed",
+    Vacuity.NOT_REPORTED: "the system does not report what would show it",
     Vacuity.EXCUSED: "an older checkpoint was allowed in place of a damaged one, which excuses a difference",
 }

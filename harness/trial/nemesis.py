@@ -78,6 +78,8 @@ class _Entry:
     files: tuple[str, ...] = ()
     booked: list[tuple[float, Operation]] = field(default_factory=list)
     """What happened to it, as operations with their times."""
+    went_on: bool = False
+    """Whether it killed a subtask that was seen to process records again later."""
 
 
 class Nemesis:
@@ -92,6 +94,8 @@ class Nemesis:
         self._entries = [_entry(index, planned) for index, planned in enumerate(schedule)]
         self._first_ran_ms: float | None = None
         self._over = False
+        self._killed: dict[str | None, list[_Entry]] = {}
+        """Subtask -> the faults that killed it, and after which it was not seen yet."""
         self._lasting = [e for e in self._entries if e.planned.fault.heals_after_ms is not None]
         self._timed = [entry for entry in self._entries if isinstance(entry.planned.trigger, At)]
         self._aimed: dict[ProtocolPoint, list[_Entry]] = {}
@@ -109,6 +113,9 @@ class Nemesis:
     def point_reached(self, point: ProtocolPoint, subtask: str | None, attempt: int) -> None:
         """Count the occurrence, and carry out what is due at it before the subtask goes on."""
         self._attempt = attempt
+        if self._killed and point is ProtocolPoint.RECORDS_PROCESSED and subtask in self._killed:
+            for entry in self._killed.pop(subtask):
+                entry.went_on = True
         waiting = self._aimed.get(point)
         if waiting is None:  # the common case costs no lock
             return
@@ -198,6 +205,9 @@ class Nemesis:
             entry.outcome, entry.target, entry.reason = injection.outcome, injection.target, injection.reason
             entry.files, entry.met = injection.files, injection.met
             if injection.fired:
+                if entry.planned.fault.ends is not None:
+                    for subtask in entry.planned.fault.subtasks:
+                        self._killed.setdefault(subtask, []).append(entry)
                 entry.fired_at_ms, entry.attempt = started_ms, attempt
                 fired_ms = self._now_ms()
                 entry.heal, entry.heal_at_ms = (
@@ -296,6 +306,7 @@ def _record(entry: _Entry) -> FaultRecord:
         attempt=entry.attempt,
         healed_at_ms=entry.healed_at_ms,
         files=entry.files,
+        went_on=entry.went_on,
     )
 
 

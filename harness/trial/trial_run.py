@@ -27,6 +27,7 @@ from barrier_tck.harness.record.records import (
     RECORD_VERSION,
     TrialRecord,
     TrialResult,
+    attempts_of,
     batches_committed,
     restores_of,
 )
@@ -114,7 +115,8 @@ def _execute(
             _record_of_failure(trial, plan, system, nemesis, finding, started_at, seconds), None
         )
     trace = outcome.trace
-    course = Course(outcome.attempts, outcome.checkpoints, outcome.snapshots)
+    attempts = outcome.attempts or attempts_of(history)
+    course = Course(attempts, outcome.checkpoints, outcome.snapshots)
     record = TrialRecord(
         version=RECORD_VERSION,
         trial=trial,
@@ -130,7 +132,7 @@ def _execute(
         wall_seconds=time.monotonic() - started,
         duration_ms=outcome.duration_ms,
         faults=with_phases(nemesis.records(), plan.faults, course),
-        attempts=outcome.attempts,
+        attempts=attempts,
         checkpoints=outcome.checkpoints,
         snapshots=outcome.snapshots,
         restores=restores_of(history),

@@ -41,7 +41,7 @@ from barrier_tck.harness.oracle.evidence.duplicates import DUPLICATED, SOMETIMES
 from barrier_tck.harness.oracle.evidence.examples import chosen
 from barrier_tck.harness.oracle.evidence.explained_failures import declined_cleanly
 from barrier_tck.harness.oracle.evidence.opened_checkpoints import opened_checkpoint
-from barrier_tck.harness.oracle.evidence.preconditions import COMPLETED_BY_BARRIERS, RECOVERED, STARTED_AGAIN
+from barrier_tck.harness.oracle.evidence.preconditions import COMPLETED_BY_BARRIERS, RAN_AGAIN, RECOVERED
 from barrier_tck.harness.oracle.evidence.recoveries import (
     Cut,
     attempts_that_ran,
@@ -81,7 +81,7 @@ class AtLeastOnceOutput(StandardChecker):
     requires = "Nothing is lost, and every duplicate can be explained."
     judges = "workloads with a sequential model, if a shuffle runs in at-least-once mode"
     covers = {
-        "ALO-2": STARTED_AGAIN,
+        "ALO-2": RAN_AGAIN,
         "ALO-1": COMPLETED_BY_BARRIERS,
         "SNK-1": ALWAYS,
         "REC-1": RECOVERED,

@@ -15,11 +15,10 @@ from operator import itemgetter
 from typing import Self
 
 from barrier_tck.harness.oracle.checker import TrialContext
-from barrier_tck.harness.oracle.evidence.preconditions import COMPLETED
+from barrier_tck.harness.oracle.evidence.preconditions import COMPLETED, RESCALED
 from barrier_tck.harness.oracle.evidence.recoveries import ancestors, restored_checkpoints
 from barrier_tck.harness.oracle.evidence.replayed_order import REPLAYED
 from barrier_tck.harness.oracle.evidence.trial_input import InputRecord, TrialInput
-from barrier_tck.harness.oracle.precondition import ALWAYS
 from barrier_tck.harness.oracle.sign import Breach, Sign
 from barrier_tck.harness.oracle.standard_checker import Meaning, StandardChecker, TrialToJudge
 from barrier_tck.harness.record.verdict import Finding, Verdict
@@ -43,7 +42,7 @@ class ChannelOrder(StandardChecker):
         "workloads with a sequential model that keeps state, unless a shuffle runs in at-least-once mode; "
         "systems with FIFO channels"
     )
-    covers = {"BAR-2": COMPLETED, "RSC-3": ALWAYS}
+    covers = {"BAR-2": COMPLETED, "RSC-3": RESCALED}
     needs = frozenset({Capability.FIFO_CHANNELS})
     signs = (_OVERTAKEN, _REORDERED)
     rank = 60

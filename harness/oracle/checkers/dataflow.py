@@ -48,8 +48,9 @@ from barrier_tck.harness.oracle.evidence.opened_checkpoints import (
 from barrier_tck.harness.oracle.evidence.preconditions import (
     COMPLETED,
     COMPLETED_BY_BARRIERS,
+    RAN_AGAIN,
     RECOVERED,
-    STARTED_AGAIN,
+    RESCALED,
 )
 from barrier_tck.harness.oracle.evidence.record_places import (
     Positions,
@@ -99,7 +100,7 @@ class Dataflow(StandardChecker):
         "STA-3": COMPLETED,
         "SNP-1": COMPLETED,
         "ALO-1": COMPLETED_BY_BARRIERS,
-        "ALO-2": STARTED_AGAIN,
+        "ALO-2": RAN_AGAIN,
         "UNA-1": ALWAYS,
         "UNA-4": ALWAYS,
         "UNA-5": ALWAYS,
@@ -108,8 +109,8 @@ class Dataflow(StandardChecker):
         "SNK-1": ALWAYS,
         "REC-1": RECOVERED,
         "SRC-1": RECOVERED,
-        "RSC-2": ALWAYS,
-        "RSC-3": ALWAYS,
+        "RSC-2": RESCALED,
+        "RSC-3": RESCALED,
     }
     judges_output = True
     sometimes = (SOMETIMES_DUPLICATES, SOMETIMES_IN_FLIGHT)

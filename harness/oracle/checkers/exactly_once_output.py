@@ -19,7 +19,7 @@ from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.exactness import AT_LEAST_ONCE
 from barrier_tck.harness.oracle.evidence.examples import chosen
 from barrier_tck.harness.oracle.evidence.explained_failures import declined_cleanly
-from barrier_tck.harness.oracle.evidence.preconditions import COMPLETED_BY_BARRIERS, RECOVERED, STARTED_AGAIN
+from barrier_tck.harness.oracle.evidence.preconditions import COMPLETED_BY_BARRIERS, RAN_AGAIN, RECOVERED
 from barrier_tck.harness.oracle.evidence.recoveries import fell_back
 from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
 from barrier_tck.harness.oracle.precondition import ALWAYS
@@ -51,7 +51,7 @@ class ExactlyOnceOutput(StandardChecker):
         "REC-1": RECOVERED,
         "SRC-1": RECOVERED,
         "ALN-1": COMPLETED_BY_BARRIERS,
-        "ALO-3": STARTED_AGAIN,
+        "ALO-3": RAN_AGAIN,
     }
     signs = (_NOT_ONCE, _WITHOUT_SHUFFLE)
     judges_output = True

@@ -5,14 +5,14 @@ from __future__ import annotations
 from barrier_tck.faults.fault import Ends
 from barrier_tck.faults.targets import TargetKind
 from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.evidence.survived_kills import survived_kills
 from barrier_tck.harness.oracle.precondition import Precondition
+from barrier_tck.harness.record.history import End
 from barrier_tck.harness.record.operations import (
+    AttemptRunning,
     AttemptStarted,
     CheckpointAborted,
     CheckpointCompleted,
-    CheckpointTriggered,
-    Committed,
-    FaultFired,
 )
 from barrier_tck.harness.system.system_under_test import Capability
 
@@ -21,29 +21,39 @@ def _started_again(context: TrialContext) -> bool:
     return sum(1 for _ in context.history.of(AttemptStarted)) > 1
 
 
-def _survived(context: TrialContext) -> bool:
-    """Return whether processes were killed, and the system went on without another attempt.
+def _ran_again(context: TrialContext) -> bool:
+    """Return whether an attempt after the first came to run: one that only started has restored nothing that counts.
 
-    Some systems replace killed processes within an attempt. To show that they went on, something must be committed
-    that had not begun when the fault struck: work that was under way already may not have needed the killed process
-    any more.
+    Where the system never says that an attempt runs, one that started in a job that finished has run.
     """
-    history = context.history
-    kills = [
-        fired.time_ms
-        for fired in history.of(FaultFired)
-        if 0 <= fired.operation.fault < len(context.planned_faults)
-        and context.planned_faults[fired.operation.fault].fault.ends is not None
-    ]
-    if not kills:
-        return False
-    begun = {line.operation.checkpoint: line.time_ms for line in history.of(CheckpointTriggered)}
-    return any(
-        begun.get(line.operation.checkpoint, line.time_ms) > kills[0]
-        if line.operation.checkpoint is not None
-        else line.time_ms > kills[0]
-        for line in history.of(Committed)
-    )
+    started = [line.operation.attempt for line in context.history.of(AttemptStarted)]
+    ran = [line.operation.attempt for line in context.history.of(AttemptRunning)]
+    if not ran:
+        return len(started) > 1 and context.history.end is End.FINISHED
+    return any(attempt in ran for attempt in started[1:])
+
+
+def _rescaled(context: TrialContext) -> bool:
+    """Return whether an attempt at another parallelism came to run with state that was redistributed.
+
+    A plan may rescale a job that ends before; and a savepoint without state or records in flight shows nothing.
+    """
+    restored = {
+        line.operation.attempt: line.operation.restored_checkpoint
+        for line in context.history.of(AttemptStarted)
+    }
+    views = {view.checkpoint: view for view in context.history.checkpoints if view.problem is None}
+    for line in context.history.of(AttemptRunning):
+        number = context.job_number(line.operation.attempt)
+        checkpoint = restored.get(line.operation.attempt)
+        if not number or checkpoint is None:
+            continue
+        before, now = (context.jobs.plans[each].job for each in (number - 1, number))
+        view = views.get(checkpoint)
+        held = view is None or any(part.entries for part in view.state) or bool(view.in_flight)
+        if held and before != now:
+            return True
+    return False
 
 
 def _aborted(context: TrialContext) -> bool:
@@ -71,10 +81,14 @@ def _coordinator_crashed(context: TrialContext) -> bool:
 
 
 STARTED_AGAIN = Precondition("a second attempt started", _started_again)
+RAN_AGAIN = Precondition("a second attempt came to run", _ran_again)
 RECOVERED = Precondition(
-    "a second attempt started; for checkers of output it is enough that output was begun and committed after a kill",
-    _started_again,
-    or_in_output=_survived,
+    "a second attempt came to run; for checkers of output it is enough that work was begun and committed after a kill",
+    _ran_again,
+    or_in_output=survived_kills,
+)
+RESCALED = Precondition(
+    "a job came to run at another parallelism, from a savepoint with state or records in flight", _rescaled
 )
 COMPLETED = Precondition("a checkpoint completed", _completed)
 COMPLETED_BY_BARRIERS = Precondition(

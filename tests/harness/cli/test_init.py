@@ -6,6 +6,7 @@ Grain: commands in this process, and skeletons as users get them.
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -62,6 +63,45 @@ def test_a_skeleton_of_a_system_is_judged_and_not_only_run(
     # The position is moved first, so a worker that dies at the point loses its batch.
     (here / "other.py").write_text(honest.replace(step, "pass").replace(point, step))
     assert cli.run([*words[:-2], "--trials", "12"]) == 1
+
+
+def _campaign_of(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    capsys.readouterr()
+    code = cli.run([*words[:-2], "--trials", "20", "--out", "runs"])
+    return code, " ".join(capsys.readouterr().out.split())
+
+
+def test_the_headline_of_a_skeleton_says_what_its_kills_did(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, printed = _campaign_of(written("system", capsys, "other.py"), capsys)
+    assert code == 0
+    recovered = re.search(r"(\d+) of \1 faults fired; recoveries: (\d+); batches committed: \d+", printed)
+    assert recovered is not None and recovered[1] == recovered[2] != "0", printed
+    chances = re.search(
+        r"violated: SRC-1 in (\d+), REC-1 in \1, SNK-1 in \1 of 20 trials; not reported: REC-2", printed
+    )
+    assert chances is not None and int(chances[1]) > 0, printed
+
+
+@pytest.mark.parametrize("seen", [True, False], ids=["its points are seen", "nothing is seen"])
+def test_what_a_system_does_not_report_is_called_so_and_its_faults_speak(
+    seen: bool, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = written("system", capsys, "other.py")
+    text = re.sub(r"(?m)^ *note\((Attempt|Committed).*\n", "", (here / "other.py").read_text())
+    point = "nemesis.point_reached("
+    if not seen:
+        text = text.replace(point, f"targets.worker.number > 1 or {point}")
+    (here / "other.py").write_text(text)
+    _, printed = _campaign_of(words, capsys)
+    assert "recoveries: not reported; checkpoints completed: not reported" in printed
+    chances = re.search(r"violated: (.*)", printed)
+    assert chances is not None
+    if seen:
+        assert re.match(r"SRC-1 in [1-9]\d*, REC-1 in [1-9]\d*, SNK-1 in [1-9]", chances[1])
+    else:
+        assert chances[1].startswith("not reported: SRC-1, REC-1, SNK-1, REC-2 ")
 
 
 @pytest.mark.long
