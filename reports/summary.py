@@ -115,7 +115,9 @@ def _print_finding(run: ReportedRun, entry: RankedFinding, console: Console) -> 
     console.print(head)
     lines = [Text(printable(finding.summary))]
     if finding.first is not None:
-        lines.insert(0, Text(f"{one_line(finding.broken)}: {one_line(finding.first.description)}", "bold"))
+        # The line to paste into a report of the bug: it is not cut off at the terminal's width.
+        first = Text(f"  {one_line(finding.broken)}: {one_line(finding.first.description)}", style="bold")
+        console.print(first, soft_wrap=True)
     if finding.counts:
         lines.append(
             Text(", ".join(f"{one_line(name)}: {count}" for name, count in finding.counts.items()), "dim")

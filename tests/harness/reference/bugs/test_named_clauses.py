@@ -20,7 +20,7 @@ from barrier_tck.harness.trial.trial_run import run_trial
 
 BUGS = bugs_of_runtime()
 NAMED_MIN = 0.9
-"""The part of the bugs whose own clause must be named first. When it was measured, 172 of 188 were."""
+"""The part of the bugs whose own clause must be named first. When it was measured, 174 of 192 were."""
 QUICK = ("CO-08", "SO-03", "UR-04")
 SIGNS = {sign.seen: sign.clause for checker in standard_checkers() for sign in checker.signs}
 
@@ -43,6 +43,8 @@ def _invalid(record: TrialRecord) -> Iterator[Finding]:
 def _problems(record: TrialRecord) -> Iterator[str]:
     """Yield what is wrong with the evidence of a trial."""
     for finding in _invalid(record):
+        if finding.checker == "trial-ran":
+            continue  # the run gave no history that could be evidence
         clauses = [entry.clause for entry in finding.evidence]
         if (
             not clauses

@@ -1,0 +1,86 @@
+"""Which clause a difference breaks, by what the trial did before, and what a finding names; grain: values."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from barrier_tck.harness.oracle.evidence.cut_signs import Circumstances, sign_of
+from barrier_tck.harness.oracle.evidence.difference import Difference, Kind
+from barrier_tck.harness.record.verdict import Evidence, Finding, Verdict
+
+FRESH = Circumstances()
+RESTORED = Circumstances(restored=True)
+RESCALED = Circumstances(restored=True, rescaled=True)
+UNALIGNED = Circumstances(restored=True, overtakes=True)
+
+
+def missing(**known: Any) -> Difference:
+    return replace(Difference(Kind.MISSING, ""), **known)
+
+
+def twice(**known: Any) -> Difference:
+    return replace(Difference(Kind.SURPLUS, ""), **known)
+
+
+@pytest.mark.parametrize(
+    ("difference", "circumstances", "clause"),
+    [
+        (missing(), FRESH, "ALN-2"),
+        (twice(behind=True), FRESH, "ALN-2"),
+        (twice(behind=True, unsent=True), FRESH, "SNP-1"),
+        (missing(), Circumstances(overtakes=True), "UNA-1"),
+        (missing(), Circumstances(records_all=True), "CHL-2"),
+        (missing(looped=True), FRESH, "CHL-5"),
+        (missing(), Circumstances(exact=False), "ALO-1"),
+        (twice(), Circumstances(exact=False, restored=True), "ALO-2"),
+        (missing(held_before=True), RESTORED, "REC-1"),
+        (missing(held_before=True, comes_later=True), RESTORED, "STA-3"),
+        (twice(held_before=True), Circumstances(restored=True, read_again=True), "SRC-1"),
+        (missing(held_before=True), RESCALED, "RSC-2"),
+        (missing(held_before=True, listed=True), RESCALED, "RSC-3"),
+        (missing(in_flight_before=True), RESCALED, "RSC-3"),
+        (missing(in_flight_before=True), UNALIGNED, "UNA-1"),
+        (missing(in_flight_before=True, comes_later=True), UNALIGNED, "UNA-4"),
+        (missing(in_flight_before=True, looped=True), RESTORED, "CHL-5"),
+        (missing(at_sink=True), FRESH, "SNK-1"),
+        (missing(at_sink=True, timed=True), Circumstances(at_end=True), "STA-1"),
+        (missing(at_sink=True, looped=True), Circumstances(at_end=True), "CHL-5"),
+        (missing(), Circumstances(finished=True), "BAR-6"),
+        (Difference(Kind.ORDER, ""), FRESH, "BAR-2"),
+        (Difference(Kind.ORDER, ""), RESCALED, "RSC-3"),
+        (Difference(Kind.ORDER, "", in_flight_before=True), UNALIGNED, "UNA-1"),
+        (Difference(Kind.BROADCAST, ""), UNALIGNED, "UNA-5"),
+        (Difference(Kind.UNREADABLE, "", file_gone=True), Circumstances(incremental=True), "SNP-5"),
+        (Difference(Kind.UNREADABLE, "", file_gone=True), FRESH, "STA-3"),
+    ],
+)
+def test_the_clause_follows_from_what_is_seen_and_from_what_was_done_before(
+    difference: Difference, circumstances: Circumstances, clause: str
+) -> None:
+    assert sign_of(difference, circumstances).clause == clause
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_every_kind_of_difference_breaks_a_clause(kind: Kind) -> None:
+    assert sign_of(Difference(kind, ""), FRESH).clause
+
+
+def test_a_finding_names_the_clause_of_its_first_evidence_and_the_others_as_also() -> None:
+    seen = Evidence("REC-1", "k0 is missing", "state is lost", "totals[0]", 3, 2, 40, 12.5, "kill at 9 ms")
+    finding = Finding("x", ("REC-1", "ALN-2"), Verdict.INVALID, "wrong", evidence=(seen,))
+    assert (finding.broken, finding.also) == ("REC-1", ("ALN-2",))
+    assert finding.named_clauses == "REC-1; also ALN-2"
+    expected = "state is lost, at totals[0] in checkpoint 3 of attempt 2 at 12.5 ms; before it: kill at 9 ms"
+    assert seen.description == expected
+
+
+def test_a_finding_of_an_older_record_names_its_first_clause() -> None:
+    old = b'{"checker": "x", "clauses": ["SNK-1", "REC-1"], "verdict": "invalid", "summary": "wrong"}'
+    finding = msgspec.json.decode(old, type=Finding)
+    assert (finding.broken, finding.also, finding.first) == ("SNK-1", ("REC-1",), None)
+    valid = msgspec.structs.replace(finding, verdict=Verdict.VALID)
+    assert (valid.broken, valid.also, valid.named_clauses) == ("", (), "SNK-1, REC-1")
