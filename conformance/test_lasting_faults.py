@@ -7,6 +7,7 @@ nothing that it still does may count (REC-2).
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from barrier_tck.conformance.plans import (
@@ -32,7 +33,7 @@ from barrier_tck.faults.kinds.pause_worker import PauseWorker
 from barrier_tck.faults.kinds.throttle_channel import ThrottleChannel
 from barrier_tck.faults.targets import COORDINATOR, Direction, Peers
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
-from barrier_tck.harness.plan.trial_plan import TrialPlan, WorkloadPlan
+from barrier_tck.harness.plan.trial_plan import LimitsPlan, TrialPlan, WorkloadPlan
 from barrier_tck.harness.system.system_under_test import Capability
 
 pytestmark = pytest.mark.needs(Capability.ATTEMPTS)
@@ -42,6 +43,9 @@ LONGER = varied(CALM, workload=WorkloadPlan(batches=60, batch_records=3, keys=5,
 
 MOMENT_MS, ZOMBIE_MS = 60, 210
 """Well within the heartbeat timeout (150 ms in the simulator's scale), and well beyond it."""
+
+TOO_SHORT_MS = 100
+"""A trial that is over by then has no time to notice that a process is silent."""
 
 
 def _at_snapshot(fault: Fault, plan: TrialPlan = CALM) -> TrialPlan:
@@ -157,6 +161,18 @@ def test_a_broken_connection_is_a_failure_from_which_the_job_recovers(
 def test_a_partition_is_survived_and_its_zombies_change_nothing(trials: Trials, fault: Fault) -> None:
     for trial in trials.all_valid(_at_snapshot(fault, LONGER)):
         happened(len(trial.record.attempts) > 1, "the attempt was replaced", trial)
+
+
+@pytest.mark.needs(Capability.DETERMINISTIC_REPLAY)
+@pytest.mark.clause("REC-6")
+def test_a_job_that_cannot_go_on_names_what_it_waits_for(trials: Trials) -> None:
+    """The trial is over while a subtask is cut off, before its silence is noticed."""
+    plan = _at_snapshot(PartitionExecutor(STATEFUL, Peers.COORDINATOR, ZOMBIE_MS), LONGER)
+    trial = trials.run(msgspec.structs.replace(plan, limits=LimitsPlan(virtual_ms=TOO_SHORT_MS)))
+    happened(trial.record.end == "stuck", "the trial was over before the job", trial)
+    waits = trial.history.pending
+    name = trial.subtask(STATEFUL)
+    require(any(name in line for line in waits), f"it waits for {name}, and says so: {waits}", trial)
 
 
 @pytest.mark.clause("REC-1", "REC-6")

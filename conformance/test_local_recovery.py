@@ -187,6 +187,13 @@ def test_local_recovery_is_off_unless_configured(trials: Trials) -> None:
         reports = [*trial.history.of(Restored), *trial.history.of(Placed)]
         reports += [line for line in trial.history.of(Acknowledged) if line.operation.local is not None]
         require(not reports, "no local copy is reported", trial)
+        written = trial.history.local_files
+        require(not written, f"no file of a local copy is on a host: {written}", trial)
+        require(
+            written is not None or not trials.can(Capability.DETERMINISTIC_REPLAY),
+            "somebody looked at the hosts",
+            trial,
+        )
 
 
 @pytest.mark.clause("LOC-4", "LOC-5", "LOC-6", "LOC-11")

@@ -2,8 +2,10 @@
 
 A campaign whose trials restore nothing is VALID whatever recovery does. So the history of each trial shows which
 broken recoveries it would have shown (``harness.oracle.broken_recoveries``). A sample of those trials runs again,
-broken in each such way in turn. A control that is not INVALID makes the campaign UNKNOWN, with the plan and the
-reason. So does a campaign in which many trials recovered and none of them could have shown anything (decision 0027).
+broken in each such way in turn. A control that is not INVALID although its own history shows that it had to be makes
+the campaign UNKNOWN, with the plan and the reason. One that took another course than its trial shows nothing, which is
+noted. A campaign in which many trials recovered and none of them could have shown anything is UNKNOWN too (decision
+0027).
 """
 
 from __future__ import annotations
@@ -246,7 +248,7 @@ class Controls:
             return "a trial is INVALID, which settles the verdict, so no control was run"
         if len(self.ran) < self.number and not self.ran:
             return "no valid trial would have shown a broken recovery, so there was none to control"
-        return ""
+        return "; ".join(self._unshown())
 
     def finding(self) -> Finding | None:
         """Return why the campaign cannot be VALID; None if its controls, if any, showed what they should."""
@@ -266,17 +268,21 @@ class Controls:
         )
 
     def _missed(self) -> Iterator[str]:
-        """Name the controls that should have been INVALID, and the kinds of break that no control showed."""
+        """Name the controls that had to be INVALID and are not."""
+        for control in self.ran:
+            if control.verdict is not Verdict.INVALID and control.counts:
+                yield (
+                    f"the plan of trial {control.trial} is {control.verdict.value} although "
+                    f"{BrokenRecovery(control.broken).description} ({control.reason}); replay {control.plan}"
+                )
+
+    def _unshown(self) -> Iterator[str]:
+        """Name the kinds of break that no control could show, because all of them took another course than their
+        trials."""
         for how in BrokenRecovery:
             ran = [control for control in self.ran if control.broken == how.value]
-            shown = any(control.verdict is Verdict.INVALID for control in ran)
-            for control in ran:
-                missed = control.verdict is not Verdict.INVALID and (control.counts or not shown)
-                if missed:
-                    yield (
-                        f"the plan of trial {control.trial} is {control.verdict.value} although {how.description} "
-                        f"({control.reason}); replay {control.plan}"
-                    )
+            if ran and not any(control.counts or control.verdict is Verdict.INVALID for control in ran):
+                yield f"no control could show that {how.description}: {ran[-1].reason}"
 
     def _vacuous(self) -> Iterator[str]:
         """Yield a reason if recovery was not tested at all."""

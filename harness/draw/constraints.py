@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 
 from barrier_tck.harness.draw.profile import Profile
-from barrier_tck.harness.draw.rescaled_jobs import at_narrowest
+from barrier_tck.harness.draw.rescaled_jobs import at_narrowest, widths_of_sources
 from barrier_tck.harness.plan.trial_plan import FilledPlan, TrialPlan
 from barrier_tck.harness.system.job_view import JobView, ViewOf
 from barrier_tck.harness.system.system_under_test import Capability
-from barrier_tck.harness.workloads.barrier_jobs import barrier_view
+from barrier_tck.harness.workloads.barrier_jobs import barrier_view, reading_at_every_width
 from barrier_tck.harness.workloads.workload_names import filled
 
 Adjust = Callable[[TrialPlan], TrialPlan]
@@ -67,5 +67,9 @@ class Drawing:
         return self.constraints.view(plan)
 
     def lasting(self, plan: TrialPlan) -> JobView:
-        """Return the job with only those subtasks that are there until the end of the trial."""
-        return self.constraints.view(at_narrowest(plan))
+        """Return the job with only those subtasks that are there until the end of the trial.
+
+        What they are sure to read is what is theirs in every job of the trial.
+        """
+        view = self.constraints.view(at_narrowest(plan))
+        return reading_at_every_width(view, plan, widths_of_sources(plan))

@@ -82,6 +82,21 @@ def at_narrowest(plan: TrialPlan) -> TrialPlan:
     return msgspec.structs.replace(plan, job=plan.job.at_widths(widths), rescales=())
 
 
+def widths_of_sources(plan: TrialPlan) -> dict[str, tuple[int, ...]]:
+    """Return with which widths each source vertex may run, for those that may have several in the trial."""
+    jobs = jobs_of(plan)
+    elastic = plan.deployment.elastic_wait_ms is not None
+    changing = _changing(plan.job, plan.deployment.fixed_vertices) if elastic else ()
+    found: dict[str, tuple[int, ...]] = {}
+    for vertex in plan.job.sources:
+        widths = {job.vertex(vertex.name).parallelism for job in jobs}
+        if vertex.name in changing:
+            widths |= set(range(1, max(widths)))
+        if len(widths) > 1:
+            found[vertex.name] = tuple(sorted(widths))
+    return found
+
+
 def least_subtasks(job: JobPlan, fixed: tuple[str, ...]) -> int:
     """Return with how few subtasks an elastic job can go on: one for each vertex that may change."""
     changing = _changing(job, fixed)

@@ -251,6 +251,8 @@ class History(msgspec.Struct, frozen=True, dict=True):
     output_by: tuple[str, ...] = ()
     """The sink subtask of each row of the output, in the same order; empty if the system does not report it."""
 
+    local_files: tuple[str, ...] | None = None
+    """Files that lay where hosts keep local copies, in a trial without local recovery; None if nobody looked."""
     epoch_ms: float = 0.0
     """What the clock of the system's timers showed at the trial's start, from which the times here are counted."""
 

@@ -88,6 +88,8 @@ class RunRecorder(JobObserver, ABC):
         """What is to be reported when the job has been stopped with a savepoint."""
         self._claimed = [savepoint.savepoint.directory for savepoint in savepoints if savepoint.claim]
         self._completions = 0
+        self.local_files: dict[str, None] = {}
+        """Files that lay where hosts keep local copies, whenever this was looked at."""
         self._wanted = list(savepoints)
         self._triggered: dict[int, tuple[int, float]] = {}
         self._measured: set[tuple[int, int, str]] = set()
@@ -234,6 +236,7 @@ class RunRecorder(JobObserver, ABC):
         """The metadata is durable: open the checkpoint now."""
         checkpoint, attempt = int(completed.checkpoint), int(completed.attempt)
         self.note(ops.CheckpointCompleted(checkpoint, attempt))
+        self.look_at_hosts()
         self._end_checkpoint(checkpoint, attempt, "completed", "")
         opened = self._opener.open(completed, self._graph_of(attempt))
         lacking = self._opener.lacking((*self.views, opened))
@@ -281,6 +284,9 @@ class RunRecorder(JobObserver, ABC):
         self._wanted = [wanted for wanted in self._wanted if wanted not in due]
         for wanted in due:
             self.request_savepoint(wanted.savepoint, wanted.delay_ms)
+
+    def look_at_hosts(self) -> None:
+        """Note what lies where hosts keep local copies, if this world can look there in the midst of a job."""
 
     def request_savepoint(self, savepoint: Savepoint, delay_ms: float) -> None:
         """Ask the coordinator for a savepoint, so many milliseconds from now, in the way of the world."""

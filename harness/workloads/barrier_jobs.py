@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+
+import msgspec
 
 from barrier_tck.faults.vocabulary import COORDINATOR_POINTS, ProtocolPoint
 from barrier_tck.harness.plan.job_graph import SOURCE, JobPlan, Spread, VertexPlan
@@ -28,6 +30,7 @@ _REPEATED = (
     *(ProtocolPoint.CHECKPOINT_TRIGGERED, ProtocolPoint.ATTEMPT_RUNNING),
 )
 """Points at which a kill fails the checkpoint, the restore or the attempt, so that another one follows."""
+_READ = ProtocolPoint.RECORDS_PROCESSED
 _LONG = 20
 """The least number of batches that a source subtask of a prepared input has."""
 _SOMETIMES = (ProtocolPoint.CHECKPOINT_ABORTED, ProtocolPoint.ATTEMPT_FAILED)
@@ -90,6 +93,34 @@ def batches_by_source(plan: TrialPlan) -> dict[str, int]:
         name = f"{split.vertex}[{split.subtask}]"
         found[name] = found.get(name, 0) + -(-len(split.input) // plan.workload.batch_records)
     return found
+
+
+def reading_at_every_width(view: JobView, plan: TrialPlan, widths: Mapping[str, Sequence[int]]) -> JobView:
+    """Return the view with only those batches that a subtask reads at whatever width its source vertex runs.
+
+    ``widths``: for each source vertex that runs with several widths, these. Splits are dealt out in turn, so a subtask
+    is sure to read to the end only what is its own at each of them. Of a prepared input nothing is sure then.
+    """
+    if not widths:
+        return view
+    prepared = workload_named(plan.workload.name).input_directory is not None
+    sure: dict[str, int] = {}
+    places: dict[str, int] = {}
+    for split in () if prepared else workload_named(plan.workload.name).splits(plan):
+        place = places[split.vertex] = places.get(split.vertex, -1) + 1
+        owners = [place % width for width in widths.get(split.vertex, ())]
+        if owners and owners.count(owners[0]) == len(owners):
+            name = f"{split.vertex}[{owners[0]}]"
+            sure[name] = sure.get(name, 0) - (-len(split.input) // plan.workload.batch_records)
+    return msgspec.structs.replace(
+        view,
+        subtasks=tuple(
+            msgspec.structs.replace(entry, passes={**entry.passes, _READ: sure.get(entry.name, 0)})
+            if entry.vertex in widths and _READ in entry.passes
+            else entry
+            for entry in view.subtasks
+        ),
+    )
 
 
 def _roles(vertex: VertexPlan) -> tuple[Role, ...]:

@@ -8,6 +8,8 @@ any parallelism (RSC-2).
 
 Where runs are exactly repeatable, an attempt ends for a reason that the trial knows. A subtask that fails by itself,
 far from any fault, is a bug, even if the next attempt does better.
+
+A job that did not end names what it waits for, also where a fault excuses it: an empty list helps nobody.
 """
 
 from __future__ import annotations
@@ -99,6 +101,9 @@ class Progress(StandardChecker):
                     )
                     if Capability.DETERMINISTIC_REPLAY.name in context.capabilities:
                         verdict = Verdict.INVALID
+            case End.STUCK if not history.pending and _says_what_it_waits_for(context):
+                verdict = Verdict.INVALID
+                summary = f"{history.explanation}, and the job does not name anything that it waits for"
             case End.STUCK if (blocking := _blocking_to_the_end(context)) is not None:
                 verdict = Verdict.UNKNOWN
                 summary = f"the trial was over before a fault healed, and nothing was required until then: {blocking}"
@@ -199,6 +204,11 @@ def _with_crashes(finding: Finding, crashes: Sequence[Crashed]) -> Finding:
         summary=f"{what}; {finding.summary}",
         counts=finding.counts | {"crashes": len(own)},
     )
+
+
+def _says_what_it_waits_for(context: TrialContext) -> bool:
+    """Return whether the system knows its attempts and checkpoints, so that it can name what it waits for."""
+    return {Capability.ATTEMPTS.name, Capability.CHECKPOINTS.name} <= set(context.capabilities)
 
 
 def _failed_by_themselves(context: TrialContext) -> list[str]:

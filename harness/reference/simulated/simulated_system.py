@@ -237,6 +237,12 @@ class _Recorder(RunRecorder):
             self.rescaled(self.rescaled_to.pop(0))
         return self.planned_graph
 
+    def look_at_hosts(self) -> None:
+        """Note the files of hosts, unless local recovery puts them there."""
+        if self._world is not None and not self._world.config.local_recovery:
+            for host in self._world.executors.hosts.hosts:
+                self.local_files |= {f"{host.name}:{path}": None for path in host.local.list_files("")}
+
     def release(self) -> None:
         """Break the reference cycle with the world; later uses raise AttributeError."""
         vars(self).clear()
@@ -269,6 +275,7 @@ def _history(world: SimulatedWorld, recorder: _Recorder, in_time: bool) -> Histo
     files = recorder.files()
     storage = world.components.checkpoint_storage(files, world.graph.name, CHECKPOINTS)
     output, writers = committed_rows(files)
+    recorder.look_at_hosts()
     return History(
         operations=tuple(recorder.operations),
         end=end,
@@ -279,6 +286,7 @@ def _history(world: SimulatedWorld, recorder: _Recorder, in_time: bool) -> Histo
         checkpoints=tuple(recorder.views),
         storage=view_storage(storage, files, CHECKPOINTS, OUTPUT, SAVEPOINTS),
         pending=driver.waiting_for() if end is End.STUCK else (),
+        local_files=None if world.config.local_recovery else tuple(recorder.local_files),
     )
 
 

@@ -323,7 +323,7 @@ class SimulatedWorld:
             files=storage_faults.disk_of(shared),
             buffered_bytes=process.buffered_bytes,
             working_root=self._working.name if self._working is not None else None,
-            local_files=host.local if self.config.local_recovery else None,
+            local_files=host.local,
             host=host.name,
             input_buffers=InputSide(process.inputs) if process.buffered else None,
             output_buffers=OutputSide(process.outputs) if process.buffered else None,

@@ -39,6 +39,15 @@ class JobDisks:
                 found[self._host_of(worker)] = root
         return found
 
+    def files(self) -> tuple[str, ...]:
+        """Return all files in these directories."""
+        return tuple(
+            f"{host}:{path.relative_to(root)}"
+            for host, root in self.directories().items()
+            for path in sorted(root.rglob("*"))
+            if path.is_file()
+        )
+
     def wipe_all(self) -> None:
         """Remove the local copies that a job left: a failed job keeps them for a next attempt that never comes."""
         for root in self.directories().values():

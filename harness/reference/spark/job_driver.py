@@ -181,7 +181,7 @@ class JobDriver:
 
     def waiting_for(self) -> tuple[str, ...]:
         """Ask the coordinator."""
-        return self._runner.waiting_for() if self._runner is not None else ()
+        return self._runner.waiting_for() if self._runner is not None else ("the start of the job",)
 
     def repeat(self, repeats: tuple[Repeat, ...]) -> None:
         self._repeats.put_in_force(repeats)

@@ -162,6 +162,8 @@ class SparkTrial:
         self._nemesis = nemesis
         self.graph = graph_of(plan, environment.source)
         self.kept = _storage_of(plan, self.graph, environment)
+        self._local_files: tuple[str, ...] | None = None
+        """What lay where hosts keep local copies when the job had ended, in a trial without local recovery."""
         self._notes = _notes_below(environment.scratch)
         opener = CheckpointOpener(
             self.graph,
@@ -252,6 +254,8 @@ class SparkTrial:
             self._job.close()
             drivers.report_to(JobReports(), None)
             targets.replace_lost()
+        if isinstance(self._disks, JobDisks) and not self._plan.local_recovery:
+            self._local_files = self._disks.files()
         self._disks.wipe_all()
         return ended
 
@@ -303,6 +307,7 @@ class SparkTrial:
             checkpoints=tuple(watcher.views),
             storage=view_storage(kept.storage, kept.files, CHECKPOINTS, OUTPUT, SAVEPOINTS),
             pending=ended.pending,
+            local_files=self._local_files,
             output_query=query,
             epoch_ms=watcher.epoch_ms,
         )

@@ -15,7 +15,7 @@ from barrier_tck.harness.campaign.configuration import configuration_from
 from barrier_tck.harness.campaign.controls import CANDIDATES_MAX, Controls, controls_by_default
 from barrier_tck.harness.campaign.runner import run_campaign
 from barrier_tck.harness.oracle.checker import TrialContext
-from barrier_tck.harness.plan.reading import read_plan
+from barrier_tck.harness.plan.reading import plan_from, read_plan
 from barrier_tck.harness.plan.trial_plan import FilledPlan, TrialPlan
 from barrier_tck.harness.record.records import CampaignRecord, summary_of
 from barrier_tck.harness.record.run_reader import open_run
@@ -246,3 +246,58 @@ def test_the_plans_that_are_remembered_are_an_even_sample_of_bounded_size(tmp_pa
     kept = [one.trial for one in controls._samples[BrokenRecovery.UNFENCED].shuffled()]
     assert len(kept) == len(set(kept)) == CANDIDATES_MAX
     assert max(kept) > 9 * CANDIDATES_MAX and min(kept) < 2 * CANDIDATES_MAX
+
+
+class OtherwiseBroken(Unbreakable):
+    """Runs its controls on another course: a control has no faults, so that nothing is restored."""
+
+    def broken(self, plan: TrialPlan, how: BrokenRecovery) -> TrialPlan | None:
+        return msgspec.structs.replace(plan, faults=())
+
+
+def test_controls_that_take_another_course_are_noted_and_blame_nobody(tmp_path: Path) -> None:
+    record = campaign(tmp_path, system=OtherwiseBroken(), trials=15, controls=1)
+    assert (record.verdict, record.findings) == (Verdict.VALID, ())
+    assert record.controls is not None
+    assert [control.counts for control in record.controls.ran] == [False] * len(record.controls.ran)
+    assert "no control could show that records before" in record.controls.note
+
+
+@pytest.mark.parametrize("kind", ["list", "union", "keep"])
+def test_a_plan_is_a_control_of_keyed_state_only_if_its_operators_keep_some(
+    tmp_path: Path, kind: str
+) -> None:
+    """The same job with lists and with keyed state: what lists keep stays when keyed state is dropped."""
+    by = {"by": "hash", "key": ["key"]} if kind == "keep" else {"by": "rebalance"}
+    job = {
+        "vertices": [
+            {
+                "name": "read",
+                "kind": "source",
+                "parallelism": 1,
+                "then": [{"name": "read.mark", "kind": "pass"}],
+            },
+            {"name": "kept", "kind": kind, "parallelism": 2},
+            {"name": "out", "kind": "sink", "parallelism": 1},
+        ],
+        "edges": [
+            {"from": "read", "to": "kept", **by},
+            {"from": "kept", "to": "out", "by": "rebalance"},
+        ],
+    }
+    kill = {
+        "fault": {"type": "kill_worker", "subtask": "out[0]"},
+        "trigger": {"type": "after", "point": "completion_notified", "subtask": "out[0]", "nth": 1},
+    }
+    raw = {
+        "version": 2,
+        "workload": {"name": "lineage", "batches": 20, "batch_records": 3, "records_per_second": 600},
+        "job": job,
+        "checkpoints": {"interval_ms": 15},
+        "faults": [kill],
+    }
+    record = run_trial(plan_from(raw, "a plan"), ReferenceSimulated(), tmp_path)
+    assert record.verdict is Verdict.VALID
+    assert record.vacuity_reasons["read-again"] == ""
+    expected = "" if kind == "keep" else "nothing-kept"
+    assert record.vacuity_reasons["state-dropped"] == expected

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +21,25 @@ from barrier_tck.faults.kinds.partition_executor import PartitionExecutor
 from barrier_tck.faults.schedule import validate
 from barrier_tck.faults.targets import Peers, TargetKind
 from barrier_tck.faults.vocabulary import After, At, ProtocolPoint, ScheduledFault
-from barrier_tck.harness.draw.constraints import Constraints
+from barrier_tck.harness.draw.constraints import ANYWHERE, Constraints, Drawing
 from barrier_tck.harness.draw.drawn_job import DrawnJob
 from barrier_tck.harness.draw.profile import Profile
 from barrier_tck.harness.draw.profiles import PROFILES, profile_named
+from barrier_tck.harness.draw.rescaled_jobs import widths_of_sources
 from barrier_tck.harness.draw.slow_checkpoints import in_time
 from barrier_tck.harness.draw.strategies import RESTARTS_PER_FAULT, draw_plans
 from barrier_tck.harness.oracle.evidence.recoveries import restored_checkpoints
 from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
 from barrier_tck.harness.plan.job_graph import JobPlan, Spread
 from barrier_tck.harness.plan.reading import plan_from, read_plan
-from barrier_tck.harness.plan.trial_plan import DeploymentPlan, TrialPlan, WorkloadPlan, to_builtins
+from barrier_tck.harness.plan.trial_plan import (
+    DeploymentPlan,
+    RescalePlan,
+    TrialPlan,
+    WorkloadPlan,
+    to_builtins,
+    to_json,
+)
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.reference.jobs import build_graph, collection_sources
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
@@ -44,7 +52,7 @@ from barrier_tck.harness.system.system_under_test import Capability
 from barrier_tck.harness.trial.trial_run import execute, run_trial
 from barrier_tck.harness.workloads.barrier_jobs import barrier_view
 from barrier_tck.harness.workloads.kind_catalogue import keeps_by_key, kind_named
-from barrier_tck.harness.workloads.workload_names import job_of, workload_named
+from barrier_tck.harness.workloads.workload_names import filled, job_of, workload_named
 
 
 @cache
@@ -271,6 +279,51 @@ def test_no_fault_waits_for_more_passings_of_a_point_than_its_plan_is_sure_of(pr
             trigger = scheduled.trigger
             if isinstance(trigger, After) and trigger.point is ProtocolPoint.RECORDS_PROCESSED:
                 assert trigger.nth <= view.times(trigger.point, trigger.subtask)
+
+
+def test_a_source_that_is_rescaled_is_sure_to_read_only_what_is_its_own_at_every_width() -> None:
+    """Subtask 0 of two reads two of four splits; of four subtasks each reads one."""
+    workload = WorkloadPlan("lineage", batches=20, batch_records=2)
+    job = JobPlan(shape="joined", widths={"left": 2, "right": 2})
+    plan = next(
+        plan
+        for plan in (filled(TrialPlan(seed=seed, workload=workload, job=job)) for seed in range(100))
+        if sum(split.vertex == "left" for split in workload_named("lineage").splits(plan)) == 4
+    )
+    splits = [split for split in workload_named("lineage").splits(plan) if split.vertex == "left"]
+    batches = [-(-len(split.input) // 2) for split in splits]
+    rescaled = msgspec.structs.replace(plan, rescales=(RescalePlan({"left": 4}),))
+    elastic = msgspec.structs.replace(
+        plan, deployment=DeploymentPlan(slots_per_executor=4, elastic_wait_ms=5)
+    )
+    nothing_to_draw: Any = None
+    drawing = partial(Drawing, nothing_to_draw, profile_named("rescale"))
+    sure = [
+        [
+            drawing(ANYWHERE).lasting(entry).times(ProtocolPoint.RECORDS_PROCESSED, f"left[{index}]")
+            for index in there
+        ]
+        for entry, there in ((plan, (0, 1)), (rescaled, (0, 1)), (elastic, (0,)))
+    ]
+    assert sure == [
+        [batches[0] + batches[2], batches[1] + batches[3]],
+        batches[:2],
+        [batches[0] + batches[2]],
+    ]
+
+
+@pytest.mark.long
+def test_every_fault_of_drawn_plans_that_rescale_their_sources_fires(tmp_path: Path) -> None:
+    waits = 0
+    for number, plan in enumerate(draw_plans(21, 90, profile_named("rescale"))):
+        aims = [s.trigger.point for s in plan.faults if isinstance(s.trigger, After)]
+        if ProtocolPoint.RECORDS_PROCESSED in aims and widths_of_sources(plan):
+            directory = tmp_path / str(number)
+            directory.mkdir()
+            record = execute(plan, ReferenceSimulated(), directory).record
+            assert {fault.outcome for fault in record.faults} == {"fired"}, to_json(plan)
+            waits += 1
+    assert waits > 5
 
 
 def test_no_timed_fault_comes_after_a_job_that_may_be_over_by_then() -> None:

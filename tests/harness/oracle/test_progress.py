@@ -29,6 +29,7 @@ from barrier_tck.harness.record.operations import (
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.records import FaultRecord
 from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.system.system_under_test import Capability
 from tests.harness.oracle.oracle_histories import (
     KILL,
     Book,
@@ -145,6 +146,26 @@ def test_a_stuck_job_is_invalid_and_names_what_is_pending() -> None:
     assert finding.verdict is Verdict.INVALID
     assert "totals[1]" in finding.summary
     assert finding.examples == ("ack of totals[1] for checkpoint 3",)
+
+
+@pytest.mark.parametrize(
+    ("pending", "able", "verdict"),
+    [
+        ((), (Capability.ATTEMPTS,), Verdict.INVALID),
+        (("checkpoint 3 waits for totals[1]",), (Capability.ATTEMPTS,), Verdict.UNKNOWN),
+        ((), (), Verdict.UNKNOWN),
+    ],
+    ids=["names nothing", "names something", "knows no attempts"],
+)
+def test_a_job_whose_fault_outlasts_the_trial_names_what_is_pending_too(
+    pending: tuple[str, ...], able: tuple[Capability, ...], verdict: Verdict
+) -> None:
+    plan = a_plan(faults=(CUT,))
+    context = a_context(plan, Book().attempt(1).fault(), End.STUCK, pending=pending)
+    record = FaultRecord(0, "a fault", "", "", None, "fired", fired_at_ms=10.0, healed_at_ms=100.0)
+    names = context.capabilities | {entry.name for entry in able}
+    finding = Progress(input_of(plan)).check(replace(context, faults=(record,), capabilities=names))
+    assert finding.verdict is verdict, finding.summary
 
 
 def test_checkpointing_that_never_worked_is_invalid_under_a_healed_fault_too() -> None:

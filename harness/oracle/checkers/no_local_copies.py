@@ -1,0 +1,47 @@
+"""Without local recovery nothing is copied to the hosts of subtasks (LOC-1).
+
+What a system reports is not enough: whoever copies state and says nothing of it fills the disks of its hosts. So the
+adapter lists the places of local copies on all hosts, whenever a checkpoint is complete or at least at the end.
+"""
+
+from __future__ import annotations
+
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.oracle.evidence.preconditions import COMPLETED
+from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
+from barrier_tck.harness.record.operations import Acknowledged
+from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.system.system_under_test import Capability
+
+
+class NoLocalCopies(StandardChecker):
+    """Local recovery is off by default: no subtask writes or reports a copy on its host then."""
+
+    name = "no-local-copies"
+    requires = "Without local recovery no copy of state is written to a host, nor reported."
+    judges = "plans without local recovery, where somebody looked at the hosts"
+    covers = {"LOC-1": COMPLETED}
+    needs = frozenset({Capability.CHECKPOINTS, Capability.LOCAL_RECOVERY})
+    rank = 355
+
+    @classmethod
+    def applies(cls, trial: TrialToJudge) -> bool:
+        return trial.takes_checkpoints and not trial.plan.local_recovery
+
+    def check(self, context: TrialContext) -> Finding:
+        """Look at what lay on hosts, and at what was reported."""
+        history = context.history
+        problems = [f"{path} lies on a host" for path in history.local_files or ()]
+        problems += [
+            f"{line.operation.subtask} reported a local copy of checkpoint {line.operation.checkpoint}"
+            for line in history.of(Acknowledged)
+            if line.operation.local is not None
+        ]
+        counts = {"copies": len(problems)}
+        if problems:
+            summary = f"local recovery is off, and still {problems[0]}"
+            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
+        if history.local_files is None:
+            return Finding(self.name, (), Verdict.VALID, "nobody looked at the hosts", counts)
+        return Finding(self.name, self.clauses, Verdict.VALID, "no copy lay on any host", counts)
