@@ -75,6 +75,8 @@ class NamedFile(msgspec.Struct, frozen=True):
     checksum: str
     state: str = ""
     """A digest of the state in it, whatever its format; empty if copies have its bytes (LOC-7)."""
+    shared: bool = False
+    """Whether later checkpoints may name it, too (SNP-5)."""
 
 
 class InFlight(msgspec.Struct, frozen=True):

@@ -160,7 +160,7 @@ class CheckpointOpener:
         if self.two_formats:
             with contextlib.suppress(RuntimeFailure):
                 state = fingerprint_of(self.storage.read(handle))
-        return NamedFile(handle.name, handle.size, handle.checksum, state)
+        return NamedFile(handle.name, handle.size, handle.checksum, state, bool(handle.shared))
 
     def _in_flight(self, completed: CompletedCheckpoint) -> tuple[InFlight, ...]:
         """Return the records in flight, read from their bytes and not with the system's code."""

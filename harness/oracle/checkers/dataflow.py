@@ -30,6 +30,7 @@ from barrier_tck.harness.oracle.evidence.cut_signs import (
 )
 from barrier_tck.harness.oracle.evidence.difference import Difference, Kind
 from barrier_tck.harness.oracle.evidence.duplicates import DUPLICATED, SOMETIMES_DUPLICATES
+from barrier_tck.harness.oracle.evidence.followed_cuts import FollowedCuts
 from barrier_tck.harness.oracle.evidence.in_flight import (
     IN_FLIGHT,
     SOMETIMES_IN_FLIGHT,
@@ -60,7 +61,7 @@ from barrier_tck.harness.oracle.evidence.record_places import (
     how_often,
     surplus,
 )
-from barrier_tck.harness.oracle.evidence.record_routes import RecordPaths, placement_problems, route_problems
+from barrier_tck.harness.oracle.evidence.record_routes import RecordPaths, RouteJudge, placement_problems
 from barrier_tck.harness.oracle.evidence.recoveries import (
     ancestors,
     attempt_of,
@@ -234,8 +235,14 @@ class _Judge:
         return DataflowModel(self.context.plan.job)
 
     @cached_property
-    def _paths(self) -> RecordPaths:
-        return RecordPaths(self.context.plan.job)
+    def _followed(self) -> FollowedCuts:
+        """What each checkpoint holds beside what it must hold, by what changes from one to the next."""
+        return FollowedCuts(self._model.flow(), self._form, self._read, self._vertices, self._apart)
+
+    @cached_property
+    def routes(self) -> RouteJudge:
+        """Judges the ways on which records came."""
+        return RouteJudge(RecordPaths(self.context.plan.job))
 
     @cached_property
     def replayed(self) -> ReplayedOrder:
@@ -302,8 +309,26 @@ class _Judge:
         if unfit:
             yield from unfit
             return
+        agreed = self._followed.agrees(view) if self.exact else None
+        if agreed is not None:
+            self.compared += agreed
+        else:
+            yield from self._of_content(view)
+        job = self.context.job_of(view.attempt)
+        yield from placement_problems(job, view)
+        yield from in_flight_problems(self.context.plan_of(view.attempt), view)
+        if self._form is not LINEAGE:
+            return
+        # The paths of records name subtasks, and after a rescale those of several jobs.
+        if not self.context.later_jobs:
+            once = not self._fell_back if self.exact else not any(self._restored.values())
+            yield from self.routes.problems(job, view, once)
+        if self.exact and not self._fell_back:
+            yield from self.replayed.problems(view, job, self._ancestors(view))
+
+    def _of_content(self, view: SnapshotView) -> Iterator[Difference]:
+        """Yield what is not where the dataflow puts it in one checkpoint, all of which is read for that."""
         cut = self._cut_of(view)
-        # Of a graph with loops this takes long, so it is computed once.
         in_flight = cut.in_flight if self.exact else None
         content = self._model.at(self._read({}, cut.positions), in_flight, cut.waiting)
         places = self._exactly(view, cut, content) if self.exact else self._at_least_once(view, cut)
@@ -320,17 +345,6 @@ class _Judge:
                 yield Difference(Kind.STRANGE, f"{name} holds state, but no such operator keeps any", name)
         if cut.at_sinks is not None:
             yield from self._strange_sinks(cut.at_sinks)
-        job = self.context.job_of(view.attempt)
-        yield from placement_problems(job, view)
-        yield from in_flight_problems(self.context.plan_of(view.attempt), view)
-        if self._form is not LINEAGE:
-            return
-        # The paths of records name subtasks, and after a rescale those of several jobs.
-        if not self.context.later_jobs:
-            once = not self._fell_back if self.exact else not any(self._restored.values())
-            yield from route_problems(self._paths, job, view, once)
-        if self.exact and not self._fell_back:
-            yield from self.replayed.problems(view, job, self._ancestors(view))
 
     def _exactly(self, view: SnapshotView, cut: SeenCut, content: Content) -> dict[str, RecordPlace]:
         """Return what must be in each place if every record counts once (ALN-2): what was sent and is not in flight."""

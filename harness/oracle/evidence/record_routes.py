@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
+from types import MappingProxyType
 
 from barrier_tck.harness.oracle.evidence.difference import Difference, Kind
 from barrier_tck.harness.oracle.evidence.in_flight import edge_of
@@ -23,6 +24,8 @@ _STEP = re.compile(r"(?P<operator>[^\[\]/]+)(?:/[ab])?\[(?P<index>\d+)\]")
 
 
 Arrival = tuple[int, int, str, str]
+Lane = tuple[int, str, int, str]
+"""(number of the input, full path, split, key where records of one key alone are in order): it keeps its order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,28 +37,96 @@ class TakenRecords:
     """(number of the input, id, full path, key on arrival)."""
     keyed: bool = True
     """Whether the subtask that has a key has all of its records. Lists without keys are split, whatever is in them."""
+    where: tuple[str, ...] = ()
+    """In which state, under which key, or on which channel they are. With the subtask, it is the same in every
+    checkpoint."""
+    coming: int = 0
+    """How many of them, the last ones, are still in flight."""
 
 
-def route_problems(
-    paths: RecordPaths, job: JobView | None, view: SnapshotView, once: bool
-) -> Iterator[Difference]:
-    """Yield which records of a checkpoint took a path that the graph does not have, or overtook another record.
+class Growth:
+    """By how much the records of a place have grown since the checkpoint before: they are judged where they are new."""
 
-    ``job`` is the plan's job, as its system sees it. ``once`` means that no record was read twice, so that their
-    order is the order of reading, and each came at most as often as there are edges along its path.
-    """
-    receivers = _Receivers(paths)
-    for arrivals, end in arrivals_of(paths.job, job, view):
-        for path in dict.fromkeys(path for _, _, path, _ in arrivals.records):
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, ...], tuple[Arrival, ...]] = {}
+
+    def known(self, arrivals: TakenRecords) -> int:
+        """Return how many records, the first ones, were there in the checkpoint before, and not in flight; 0 if they
+        are others now. What is not in flight is known from then on.
+        """
+        place = (arrivals.subtask, *arrivals.where)
+        before, records = self._known.get(place, ()), arrivals.records
+        known = len(before) if records[: len(before)] == before else 0
+        self._known[place] = records[: len(records) - arrivals.coming]
+        return known if known <= len(self._known[place]) else 0
+
+
+@dataclass(slots=True)
+class _Taken:
+    """What is known of the records of one place, without those in flight."""
+
+    latest: dict[Lane, int] = field(default_factory=dict)
+    times: Counter[Arrival] = field(default_factory=Counter)
+    ways: dict[tuple[str, str], None] = field(default_factory=dict)
+    """(path, key) of each record."""
+
+    def copy(self) -> _Taken:
+        return _Taken(dict(self.latest), Counter(), dict(self.ways))
+
+
+class RouteJudge:
+    """Judges which way the records of one trial came, checkpoint by checkpoint."""
+
+    def __init__(self, paths: RecordPaths) -> None:
+        self._paths = paths
+        self._growth = Growth()
+        self._taken: dict[tuple[str, ...], _Taken] = {}
+        self.steps = 0
+        """How many records were looked at; work is counted, because time depends on the machine."""
+
+    def problems(self, job: JobView | None, view: SnapshotView, once: bool) -> Iterator[Difference]:
+        """Yield which records of a checkpoint took a path that the graph does not have, or overtook another record.
+
+        ``job`` is the plan's job, as its system sees it. ``once`` means that no record was read twice, so that their
+        order is the order of reading, and each came at most as often as there are edges along its path. What was there
+        in the checkpoint before was judged there.
+        """
+        receivers = _Receivers(self._paths)
+        for arrivals, end in arrivals_of(self._paths.job, job, view):
+            place = (arrivals.subtask, *arrivals.where)
+            known, sure = self._growth.known(arrivals), len(arrivals.records) - arrivals.coming
+            taken = self._taken.setdefault(place, _Taken()) if known else _Taken()
+            self._taken[place] = taken
+            yield from self._new(arrivals, arrivals.records[known:sure], taken, end, once)
+            if arrivals.coming:
+                before, taken = taken, taken.copy()
+                yield from self._new(arrivals, arrivals.records[sure:], taken, end, once, before.times)
+            receivers.note(taken.ways, end)
+        yield from receivers.split_keys()
+
+    def _new(
+        self,
+        arrivals: TakenRecords,
+        records: Sequence[Arrival],
+        taken: _Taken,
+        end: Place | None,
+        once: bool,
+        before: Mapping[Arrival, int] = MappingProxyType({}),
+    ) -> Iterator[Difference]:
+        """Judge records that come after those of which something is known."""
+        self.steps += len(records)
+        paths = self._paths
+        for path in dict.fromkeys(path for _, _, path, _ in records):
             yield from (
                 Difference(Kind.WRONG_WAY, problem, arrivals.subtask)
                 for problem in paths.way_problems(path, end)
             )
+        taken.ways.update(dict.fromkeys((path, key) for _, _, path, key in records))
         if once:
-            yield from paths.too_often(arrivals, end)
-            yield from paths.overtaken(arrivals, end)
-        receivers.note(arrivals, end)
-    yield from receivers.split_keys()
+            taken.times.update(records)
+            times = {record: taken.times[record] + before.get(record, 0) for record in dict.fromkeys(records)}
+            yield from paths.too_often(arrivals.subtask, times, end)
+            yield from paths.overtaken(arrivals.subtask, records, taken.latest, end)
 
 
 def arrivals_of(
@@ -84,7 +155,7 @@ def _in_flight(plan: JobPlan, view: SnapshotView) -> tuple[TakenRecords, ...]:
         edge = edge_of(plan, channel)
         if edge is not None:
             rows = tuple((edge.input, row["id"], row["path"], str(row["key"])) for row in channel.rows)
-            found.append(TakenRecords(channel.receiver, rows))
+            found.append(TakenRecords(channel.receiver, rows, where=(channel.sender, str(channel.edge))))
     return tuple(found)
 
 
@@ -104,7 +175,9 @@ def _in_states(plan: JobPlan, view: SnapshotView, coming: Sequence[TakenRecords]
         for text, kept in part.entries.items():
             key = str(key_of_text(text)[0])
             records = [(number, identifier, path, key) for number, identifier, path, *_ in kept]
-            yield TakenRecords(part.subtask, (*records, *following.get(key, ())), part.keyed)
+            after = following.get(key, ())
+            where = part.operator, part.name, text
+            yield TakenRecords(part.subtask, (*records, *after), part.keyed, where, len(after))
 
 
 def _at_sinks(view: SnapshotView, coming: Sequence[TakenRecords]) -> Iterator[TakenRecords]:
@@ -113,8 +186,8 @@ def _at_sinks(view: SnapshotView, coming: Sequence[TakenRecords]) -> Iterator[Ta
     for subtask, row in zip(view.reached_by, view.reached_sinks or (), strict=False):
         written.setdefault(subtask, []).append((0, row["id"], row["path"], row["key"]))
     for subtask, records in written.items():
-        records += [record for arrival in coming if arrival.subtask == subtask for record in arrival.records]
-        yield TakenRecords(subtask, tuple(records))
+        after = [record for arrival in coming if arrival.subtask == subtask for record in arrival.records]
+        yield TakenRecords(subtask, (*records, *after), where=("written",), coming=len(after))
 
 
 def placement_problems(job: JobView | None, view: SnapshotView) -> Iterator[Difference]:
@@ -230,17 +303,21 @@ class RecordPaths:
                 only = f"though the edge only leads to {receiver}[{i}]"
                 yield f"a record went from {sender}[{i}] to {receiver}[{j}], {only}"
 
-    def overtaken(self, arrivals: TakenRecords, end: Place | None) -> Iterator[Difference]:
-        """Yield which records come after others that were read later and came on the same channels (BAR-2)."""
-        latest: dict[tuple[int, str, int, str], int] = {}
-        for number, identifier, path, key in arrivals.records:
+    def overtaken(
+        self, subtask: str, records: Iterable[Arrival], latest: dict[Lane, int], end: Place | None
+    ) -> Iterator[Difference]:
+        """Yield which records come after others that were read later and came on the same channels (BAR-2).
+
+        ``latest`` is the last record of each lane that came before, and is carried on.
+        """
+        for number, identifier, path, key in records:
             lane = (number, path, identifier // SPLIT_IDS, key if self._passes_window(path, end) else "")
             if identifier < latest.get(lane, -1) and self._edges_along(path, end, number) == 1:
                 yield Difference(
                     Kind.ORDER,
-                    f"record {identifier} is behind record {latest[lane]} in {arrivals.subtask}, though both came by "
+                    f"record {identifier} is behind record {latest[lane]} in {subtask}, though both came by "
                     f"way of {path} and it was read first: one overtook the other",
-                    arrivals.subtask,
+                    subtask,
                 )
             latest[lane] = identifier
 
@@ -249,17 +326,19 @@ class RecordPaths:
         hops = self._path(path, end).hops
         return any(operator in self._windows for (_, _, operator), _, _ in hops)
 
-    def too_often(self, arrivals: TakenRecords, end: Place | None) -> Iterator[Difference]:
+    def too_often(
+        self, subtask: str, found: Mapping[Arrival, int], end: Place | None
+    ) -> Iterator[Difference]:
         """Yield which records came on one path more often than there are edges along it."""
-        for (number, identifier, path, _), times in Counter(arrivals.records).items():
+        for (number, identifier, path, _), times in found.items():
             if times > 1:
                 edges = self._edges_along(path, end, number)
                 if times > edges:
                     yield Difference(
                         Kind.SURPLUS,
-                        f"record {identifier} came to {arrivals.subtask} {times} times by way of {path}, "
+                        f"record {identifier} came to {subtask} {times} times by way of {path}, "
                         f"along which {edges} edges lead",
-                        arrivals.subtask,
+                        subtask,
                     )
 
     def hops_back(self, path: str, end: Place | None) -> tuple[_Hop, ...]:
@@ -331,8 +410,9 @@ class _Receivers:
         self._found: dict[tuple[str, str], dict[int, str]] = {}
         """(vertex, key) -> the subtasks that got the key over hash edges, each with a path that leads there."""
 
-    def note(self, arrivals: TakenRecords, end: Place | None) -> None:
-        for path, last_key in dict.fromkeys((path, key) for _, _, path, key in arrivals.records):
+    def note(self, ways: Iterable[tuple[str, str]], end: Place | None) -> None:
+        """Take the (path, key) of records that are at one place."""
+        for path, last_key in ways:
             key = last_key
             for hop in self._paths.hops_back(path, end):
                 if hop.by_key:

@@ -22,6 +22,7 @@ from barrier_tck.harness.oracle.evidence.difference import Difference, Kind
 from barrier_tck.harness.oracle.evidence.in_flight import edge_of
 from barrier_tck.harness.oracle.evidence.record_routes import (
     SPLIT_IDS,
+    Growth,
     Place,
     RecordPaths,
     TakenRecords,
@@ -81,6 +82,12 @@ class _Lane:
     key: str
     vertices: tuple[str, ...]
     ids: tuple[int, ...]
+    known: int
+    """How many of them, the first ones, were judged with the checkpoint before."""
+
+
+_Way = tuple[int, str, str]
+"""(number of the input, full path, key)."""
 
 
 @dataclass
@@ -96,6 +103,13 @@ class ReplayedOrder:
     """The vertices in which a change of parallelism mixes the channels of one sender."""
     _one_way: frozenset[tuple[str, str]] = field(init=False)
     """The pairs of vertices between which one edge leads."""
+    steps: int = 0
+    """How many records were looked at; work is counted, because time depends on the machine."""
+    _descent: tuple[int, ...] = ()
+    """The checkpoints that were restored on the way to the newest one that was judged."""
+    _growth: Growth = field(default_factory=Growth)
+    _taken: dict[tuple[str, ...], dict[_Way, list[int]]] = field(default_factory=dict)
+    """Place -> way -> the ids of its records that are not in flight, in order."""
     _held: dict[int, list[_Block]] = field(default_factory=dict)
     """Checkpoint that was restored -> what it held."""
 
@@ -116,14 +130,18 @@ class ReplayedOrder:
         blocks = _Blocks(block for before, plan in restored for block in self._blocks(before, plan))
         if not blocks and len(self.jobs) == 1:
             return
+        descent = tuple(before.checkpoint for before, _ in restored)
+        if self._descent != descent:  # other blocks: nothing was compared with them
+            self._descent, self._growth, self._taken = descent, Growth(), {}
         for arrivals, end in arrivals_of(self.jobs[0], job, view):
             if len(self.jobs) > 1 and not arrivals.keyed:
                 continue
-            for lane in self._lanes(arrivals, end):
+            for lane in self._grown(arrivals, end):
                 if len(self.jobs) > 1:
                     yield from _read_later(lane)
                 for block in blocks.on_the_way(lane.path):
-                    yield from self._replayed(lane, block)
+                    if not block.places.keys().isdisjoint(lane.ids[lane.known :]):
+                        yield from self._replayed(lane, block)
 
     def _blocks(self, view: SnapshotView, plan: JobPlan) -> list[_Block]:
         """Return what a checkpoint holds of each channel, path by path; ``plan`` is the job that took it."""
@@ -145,16 +163,33 @@ class ReplayedOrder:
             ]
         return self._held[view.checkpoint]
 
-    def _lanes(self, arrivals: TakenRecords, end: Place | None) -> Iterator[_Lane]:
-        """Yield the records that have come on one way each; none if several edges may have brought them."""
-        found: dict[tuple[int, str, str], list[int]] = {}
-        for number, identifier, path, key in arrivals.records:
-            found.setdefault((number, path, key), []).append(identifier)
-        for (number, path, key), ids in found.items():
+    def _grown(self, arrivals: TakenRecords, end: Place | None) -> Iterator[_Lane]:
+        """Yield the records that have come on one way each, if some are new since the checkpoint before; none if
+        several edges may have brought them.
+        """
+        place = (arrivals.subtask, *arrivals.where)
+        known, sure = self._growth.known(arrivals), len(arrivals.records) - arrivals.coming
+        found = self._taken.setdefault(place, {}) if known else {}
+        self._taken[place] = found
+        new: dict[_Way, list[int]] = {}
+        for number, identifier, path, key in arrivals.records[known:sure]:
+            new.setdefault((number, path, key), []).append(identifier)
+        before = {way: len(found.get(way, ())) for way in new}
+        for way, ids in new.items():
+            found.setdefault(way, []).extend(ids)
+        coming: dict[_Way, list[int]] = {}
+        for number, identifier, path, key in arrivals.records[sure:]:
+            coming.setdefault((number, path, key), []).append(identifier)
+        for way in dict.fromkeys((*new, *coming)):
+            number, path, key = way
+            held = found.get(way, [])
+            ids = [*held, *coming.get(way, ())]
+            self.steps += len(ids)
             if len(ids) > 1 and len(set(ids)) == len(ids):
                 vertices = self._routes.vertices_on(path, end)
                 if self._is_one_way(vertices) and not self._mixed.intersection(vertices):
-                    yield _Lane(arrivals.subtask, number, path, key, vertices, tuple(ids))
+                    seen = before.get(way, len(held))
+                    yield _Lane(arrivals.subtask, number, path, key, vertices, tuple(ids), seen)
 
     def _is_one_way(self, vertices: Sequence[str]) -> bool:
         """Return whether one edge leads from each of these vertices to the next."""

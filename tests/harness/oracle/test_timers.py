@@ -12,7 +12,7 @@ from barrier_tck.faults.kinds.pause_worker import PauseWorker
 from barrier_tck.faults.vocabulary import At, ScheduledFault
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.checkers.timers import LATE_MS, WAITED, TimersKept
-from barrier_tck.harness.oracle.evidence.record_routes import RecordPaths, TakenRecords
+from barrier_tck.harness.oracle.evidence.record_routes import RecordPaths
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import (
     CheckpointPlan,
@@ -137,8 +137,9 @@ def test_it_may_wait_longer_if_a_fault_lasts_or_a_stop_may_fail() -> None:
 
 def taken(vertex: str, path: str, *records: tuple[int, str]) -> list[str]:
     """Return what is out of order among records (id, key) that came to the first subtask of a vertex."""
-    arrivals = TakenRecords(f"{vertex}[0]", tuple((0, identifier, path, key) for identifier, key in records))
-    return list(map(str, RecordPaths(PLAN.job).overtaken(arrivals, (vertex, 0))))
+    arrivals = [(0, identifier, path, key) for identifier, key in records]
+    found = RecordPaths(PLAN.job).overtaken(f"{vertex}[0]", arrivals, {}, (vertex, 0))
+    return list(map(str, found))
 
 
 def test_keys_may_pass_each_other_in_a_window_and_nowhere_else() -> None:
