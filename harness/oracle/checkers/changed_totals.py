@@ -186,6 +186,7 @@ class ChangedTotals(StandardChecker):
         }
         if self._exact:
             counts[EMITTED_BEFORE] = emitted
+        if context.plan.checkpoints.overtakes or context.plan.checkpoints.records_all:
             counts[IN_FLIGHT] = sum(len(channel.rows) for view in opened.judged for channel in view.in_flight)
         return self._finding(context, problems, counts, bool(cuts))
 
