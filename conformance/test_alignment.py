@@ -171,6 +171,26 @@ def test_subtasks_with_several_inputs_were_seen_to_align_and_sources_were_not(tr
 
 
 @inspects
+@pytest.mark.needs(Capability.DETERMINISTIC_REPLAY)
+@pytest.mark.clause("ALN-3", "SNP-7")
+def test_a_part_is_measured_while_its_checkpoint_is_under_way(trials: Trials) -> None:
+    """Only virtual time is the same for all processes."""
+    for trial in trials.all_valid(WIDE):
+        checkpoints = {c.checkpoint: c for c in trial.record.checkpoints}
+        for number, parts in _parts(trial).items():
+            whole = checkpoints[number]
+            for part in parts:
+                began_ms = part.alignment_started_ms
+                took_ms = part.alignment_ms + part.sync_ms + part.async_ms
+                require(
+                    whole.triggered_at_ms <= began_ms
+                    and began_ms + took_ms <= whole.ended_at_ms + ROUNDING_MS,
+                    f"{part} lies within {whole}",
+                    trial,
+                )
+
+
+@inspects
 @pytest.mark.clause("ALN-3", "SNP-3", "COO-1")
 def test_a_checkpoint_ends_only_after_the_slowest_of_its_parts(trials: Trials) -> None:
     for trial in trials.all_valid(WIDE):

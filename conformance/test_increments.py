@@ -82,6 +82,26 @@ def test_the_first_increment_after_a_restore_reuses_what_is_stored(trials: Trial
     _assert_files_are_shared(trial)
 
 
+@pytest.mark.clause("SNP-7", "SNP-5")
+def test_the_bytes_of_an_increment_are_those_that_it_wrote_and_not_those_that_it_reuses(
+    trials: Trials,
+) -> None:
+    reused = 0
+    for trial in trials.all_valid(MANY):
+        measured = {(part.checkpoint, part.subtask): part.bytes_written for part in trial.record.snapshots}
+        known: dict[str, None] = {}
+        for view in trial.history.checkpoints:
+            for subtask, files in view.files.items():
+                size = sum(file.size for file in files if file.path not in known)
+                reused += sum(file.path in known for file in files)
+                wrote = measured[view.checkpoint, subtask]
+                require(
+                    wrote == size, f"{subtask} wrote {size} bytes for {view.checkpoint}, not {wrote}", trial
+                )
+            known |= dict.fromkeys(file.path for files in view.files.values() for file in files)
+    happened(reused, "checkpoints reused files of older ones")
+
+
 @pytest.mark.uses("checkpoints.compression")
 @pytest.mark.clause("SNP-5", "SNP-6")
 def test_increments_are_compressed_as_configured(trials: Trials) -> None:

@@ -192,6 +192,22 @@ def longest_ms(trial: Trial) -> float:
     )
 
 
+@pytest.mark.clause("SNP-7", "UNA-1")
+def test_the_bytes_of_records_in_flight_are_measured(trials: Trials) -> None:
+    """They are compared with the files of the checkpoints that are retained at the end."""
+    checkpoints, held = msgspec.structs.replace(QUEUED.checkpoints, retained=30), 0
+    for trial in trials.all_valid(varied(QUEUED, checkpoints=checkpoints)):
+        measured = {(part.checkpoint, part.subtask): part.channel_bytes for part in trial.record.snapshots}
+        stored = trial.history.storage.stored if trial.history.storage is not None else None
+        for checkpoint in stored or ():
+            for part in checkpoint.parts:
+                size = part.channels.size if part.channels is not None else 0
+                said = measured.get((checkpoint.checkpoint, part.subtask), size)
+                require(said == size, f"{part.subtask} stored {size} bytes in flight, not {said}", trial)
+                held += size
+    happened(held, "records were in flight in checkpoints that are retained")
+
+
 @pytest.mark.needs(Capability.DETERMINISTIC_REPLAY)
 @pytest.mark.clause("UNA-3")
 def test_the_delay_grows_with_the_queue_only_if_barriers_are_aligned_and_the_bytes_only_if_they_overtake(

@@ -233,6 +233,7 @@ class LocalRecovery(StandardChecker):
         tally = _Tally()
         history = context.history
         self._judge_acknowledgements(history, tally)
+        self._judge_lists(context, tally)
         ran = attempts_that_ran(history)
         for attempt, checkpoint in restored_checkpoints(history).items():
             if checkpoint is None or attempt not in ran:
@@ -281,6 +282,26 @@ class LocalRecovery(StandardChecker):
             if isinstance(line.operation, Acknowledged) and line.operation.local is not None:
                 self._judge_held(line.operation, line.operation.local, line.time_ms, late, tally)
         tally.line = None
+
+    @staticmethod
+    def _judge_lists(context: TrialContext, tally: _Tally) -> None:
+        """A copy that is kept is among those of which there are files, unless a fault hits copies on hosts (LOC-3)."""
+        hits = [planned.fault.copies_hit for planned in context.planned_faults]
+        if any(hit is not None and hit.place is not CopyPlace.DURABLE for hit in hits):
+            return
+        for line in context.history.of(Acknowledged):
+            local, checkpoint = line.operation.local, line.operation.checkpoint
+            if (
+                local is not None
+                and local.kept
+                and not line.operation.forged
+                and checkpoint not in local.held
+            ):
+                tally.broken(
+                    "LOC-3",
+                    f"{line.operation.subtask} says that its copy of checkpoint {checkpoint} is kept, and that it has "
+                    f"files of {list(local.held)} only",
+                )
 
     @staticmethod
     def _judge_held(
