@@ -64,6 +64,8 @@ class Aim:
     """How many kills take the unsynced writes of their host with them."""
     unreadable_per_mille: int = 0
     """How many crashes leave storage unreadable for a time."""
+    requests: Range = (1, 1)
+    """Which of the requests that follow may be hit, by a fault that waits for one."""
     checkpoints: int = 1
     """How many checkpoints in a row are hit, by a fault that waits for them."""
     damages: tuple[Damage, ...] = (Damage.MISSING,)

@@ -77,6 +77,8 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     on_progress: ClassVar[OnProgress] = OnProgress.FAILS_AN_ATTEMPT
     waits_for_upload: ClassVar[bool] = False
     """Whether it strikes in what is stored afterwards; so it is drawn where something is sure to be stored."""
+    waits_for_request: ClassVar[bool] = False
+    """Whether it waits for a request to the storage service; so it is drawn where one is sure to follow."""
     shown_as: ClassVar[str] = ""
     """What a report calls the process that is hit while the fault lasts, for instance ``paused``; for faults that
     last."""

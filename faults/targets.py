@@ -320,6 +320,12 @@ class ObjectStoreTarget(Protocol):
     def stop_throttling(self) -> None:
         """Refuse no more requests. Stopping twice is harmless."""
 
+    def fail_request(self, nth: int, carried_out: bool) -> Callable[[], bool]:
+        """Leave the nth request from now on that changes something unanswered, lost or ``carried_out``.
+
+        Returns what says whether that has happened: the proof that the fault fired.
+        """
+
     def has_struck(self) -> bool:
         """Return, also when the fault is healed, whether a server was killed or a request refused."""
 
@@ -376,7 +382,10 @@ class Targets(Protocol):
     """What a deployment exposes at this moment. A method returns None for what it cannot expose."""
 
     def executor_of(self, subtask: str) -> ProcessTarget | None:
-        """Return the executor that hosts a subtask now; a ``PausableTarget`` if it can be paused."""
+        """Return the executor that hosts a subtask now; a ``PausableTarget`` if it can be paused.
+
+        While nothing is deployed, a system may return the executor that hosted the subtask last; the same holds below.
+        """
 
     def worker_of(self, subtask: str) -> ProcessTarget | None:
         """Return the process that runs a subtask now; a ``PausableTarget`` if it can be paused."""
@@ -385,7 +394,8 @@ class Targets(Protocol):
         """Return the coordinator."""
 
     def host_of(self, subtask: str) -> ProcessTarget | None:
-        """Return the host of a subtask's executor: killed, it takes its local disk with it."""
+        """Return the host of a subtask's executor: killed, it takes its local disk with it, and what it has not synced
+        to shared storage, if the deployment can take that back."""
 
     def lasting_loss_of(self, subtask: str) -> ProcessTarget | None:
         """Return the executor of a subtask with its host: killed, nothing takes its place until the trial is over."""

@@ -31,13 +31,17 @@ class ProtocolPoint(StrEnum):
     SNAPSHOT_STORED = "snapshot_stored"
     ACKNOWLEDGED = "acknowledged"
     COMPLETION_NOTIFIED = "completion_notified"
+    COMMIT_STEP = "commit_step"
     TRANSACTIONS_COMMITTED = "transactions_committed"
     RESTORE_STARTED = "restore_started"
     RESTORED = "restored"
     CHECKPOINT_TRIGGERED = "checkpoint_triggered"
     ALL_ACKNOWLEDGED = "all_acknowledged"
+    PUBLICATION_STEP = "publication_step"
     CHECKPOINT_COMPLETED = "checkpoint_completed"
     CHECKPOINT_ABORTED = "checkpoint_aborted"
+    COORDINATOR_STARTING = "coordinator_starting"
+    WAITING_FOR_SLOTS = "waiting_for_slots"
     ATTEMPT_STARTED = "attempt_started"
     ATTEMPT_RUNNING = "attempt_running"
     ATTEMPT_FAILED = "attempt_failed"
@@ -47,8 +51,11 @@ COORDINATOR_POINTS = frozenset(
     {
         ProtocolPoint.CHECKPOINT_TRIGGERED,
         ProtocolPoint.ALL_ACKNOWLEDGED,
+        ProtocolPoint.PUBLICATION_STEP,
         ProtocolPoint.CHECKPOINT_COMPLETED,
         ProtocolPoint.CHECKPOINT_ABORTED,
+        ProtocolPoint.COORDINATOR_STARTING,
+        ProtocolPoint.WAITING_FOR_SLOTS,
         ProtocolPoint.ATTEMPT_STARTED,
         ProtocolPoint.ATTEMPT_RUNNING,
         ProtocolPoint.ATTEMPT_FAILED,
@@ -87,10 +94,14 @@ PHASE_OF_POINT: dict[ProtocolPoint, Phase] = {
     ProtocolPoint.SNAPSHOT_STORED: Phase.ASYNCHRONOUS_PART,
     ProtocolPoint.ACKNOWLEDGED: Phase.ASYNCHRONOUS_PART,
     ProtocolPoint.ALL_ACKNOWLEDGED: Phase.COMMITTING,
+    ProtocolPoint.PUBLICATION_STEP: Phase.COMMITTING,
     ProtocolPoint.CHECKPOINT_COMPLETED: Phase.COMMITTING,
     ProtocolPoint.COMPLETION_NOTIFIED: Phase.COMMITTING,
+    ProtocolPoint.COMMIT_STEP: Phase.COMMITTING,
     ProtocolPoint.TRANSACTIONS_COMMITTED: Phase.COMMITTING,
     ProtocolPoint.ATTEMPT_FAILED: Phase.RESTORING,
+    ProtocolPoint.COORDINATOR_STARTING: Phase.RESTORING,
+    ProtocolPoint.WAITING_FOR_SLOTS: Phase.RESTORING,
     ProtocolPoint.ATTEMPT_STARTED: Phase.RESTORING,
     ProtocolPoint.RESTORE_STARTED: Phase.RESTORING,
     ProtocolPoint.RESTORED: Phase.RESTORING,

@@ -47,6 +47,13 @@ def throttle(store: ObjectStoreTarget | None, wait: Callable[[float], None] = ti
     return Injection("fired", store.description, heal=store.stop_throttling)
 
 
+def fail_request(store: ObjectStoreTarget | None, nth: int, carried_out: bool) -> Injection:
+    """Let one request get no answer, which is proved at the end of the run."""
+    if store is None:
+        return skipped(_WHAT)
+    return Injection("fired", store.description, met=store.fail_request(nth, carried_out))
+
+
 def disturb_connections(
     store: ObjectStoreTarget | None, impairment: Impairment, wait: Callable[[float], None] = time.sleep
 ) -> Injection:

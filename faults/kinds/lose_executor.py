@@ -16,9 +16,9 @@ from barrier_tck.faults.targets import Damage, TargetKind, Targets
 class LoseExecutor(Fault, frozen=True, tag="lose_executor"):
     """Kill the executor that hosts a subtask, and let nothing take its place until the trial is over.
 
-    Contract (RSC-2, REC-6): if there are slots enough without it, the job recovers on those. If not, an elastic job
-    goes on narrower, from the last completed checkpoint, and the output stays as promised; any other job may wait for
-    slots until it fails.
+    Its host is gone, too, with its disk and with what was not synced to shared storage. Contract (RSC-2, REC-6): if
+    there are slots enough without it, the job recovers on those. If not, an elastic job goes on narrower, from the last
+    completed checkpoint, and the output stays as promised; any other job may wait for slots until it fails.
     """
 
     subtask: Subtask

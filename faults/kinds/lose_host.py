@@ -16,8 +16,10 @@ from barrier_tck.faults.targets import Damage, TargetKind, Targets
 class LoseHost(Fault, frozen=True, tag="lose_host"):
     """Kill the executor that hosts a subtask and wipe its host's local disk, as if the machine were gone.
 
-    Contract (LOC-8): the job recovers from the last completed checkpoint and the output stays as promised; the host's
-    subtasks restore from durable storage, others from their own copies.
+    Lost is also what any process of the host, a dead one included, wrote to shared storage and did not sync, as far as
+    the system can take it back; the reference runtime can. Contract (LOC-8): the job recovers from the last completed
+    checkpoint and the output stays as promised; the host's subtasks restore from durable storage, others from their
+    own copies.
     """
 
     subtask: Subtask

@@ -30,9 +30,11 @@ class LostHost:
         """Kill the executor, or its whole host, and remove the files on its disk; raises TargetGone if the executor
         was already dead.
 
-        A host that was killed starts again with an empty disk, as the operator of a cluster would see to it.
+        A host that was killed starts again with an empty disk, as the operator of a cluster would see to it. What it
+        wrote to shared storage and did not sync is lost, if there is a journal of it.
         """
         host = self._host
+        lose_unsynced = lose_unsynced or self._executor.is_journaled
         if host is None:
             self._executor.kill(lose_unsynced)
             # The directories themselves belong to the Spark worker, which lives on and gives them to the next executor.
@@ -74,8 +76,12 @@ class LastingLoss:
         return f"{self._executor.description}, with {with_it}"
 
     def kill(self, lose_unsynced: bool = False) -> None:
-        """Stop the worker and kill the executor, or kill their host; raises TargetGone if the executor was dead."""
+        """Stop the worker and kill the executor, or kill their host; raises TargetGone if the executor was dead.
+
+        What the host wrote to shared storage and did not sync is lost, if there is a journal of it.
+        """
         host = self._host
+        lose_unsynced = lose_unsynced or self._executor.is_journaled
         if host is not None:
             self._executor.end_by(lambda _: host.kill(), lose_unsynced)
             return

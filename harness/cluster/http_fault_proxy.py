@@ -42,11 +42,27 @@ class Requests(Protocol):
     def moments(self, method: str, target: str) -> tuple[UploadMoment, ...]:
         """Return which moments of an upload a request has; none if it belongs to no upload."""
 
+    def is_repeatable(self, method: str, target: str) -> bool:
+        """Return whether a request changes something, and can be sent again by its client."""
+
     def redirected_here(self, headers: Headers, host: str) -> Headers:
         """Return the headers of an answer, changed so that a client that is sent to another server comes here again.
 
         ``host`` is the address by which the client has reached this.
         """
+
+
+class FailingRequest:
+    """One request that is to get no answer: the nth from now on that changes something. Any thread may ask."""
+
+    def __init__(self, nth: int, carried_out: bool) -> None:
+        self.left = nth
+        self.carried_out = carried_out
+
+    @property
+    def met(self) -> bool:
+        """Whether it has come."""
+        return self.left <= 0
 
 
 class _BrokeOff(Exception):
@@ -66,6 +82,7 @@ class HttpFaultProxy:
         self._throttles = False
         self._refused = 0
         self._strike: tuple[UploadMoment, Callable[[], None]] | None = None
+        self._failing: list[FailingRequest] = []
         self._server = _Server((listen, 0), _Request)
         self._server.proxy = self
         self._thread = threading.Thread(
@@ -107,6 +124,23 @@ class HttpFaultProxy:
         """Call ``act`` once, at this moment of the next upload, and never answer that request; None: do not."""
         with self._lock:
             self._strike = None if moment is None else (moment, act)
+
+    def fail(self, nth: int, carried_out: bool) -> FailingRequest:
+        """Let one request get no answer."""
+        with self._lock:
+            self._failing.append(FailingRequest(nth, carried_out))
+            return self._failing[-1]
+
+    def fails(self, method: str, target: str) -> FailingRequest | None:
+        """Count a request; return what lets it get no answer, if anything does."""
+        if not self.requests.is_repeatable(method, target):
+            return None
+        with self._lock:
+            for failing in self._failing:
+                failing.left -= 1
+            met = [failing for failing in self._failing if failing.met]
+            self._failing = [failing for failing in self._failing if not failing.met]
+        return met[0] if met else None
 
     def refuses(self) -> bool:
         """Count a request, and return whether it is refused."""
@@ -154,6 +188,10 @@ class _Request(BaseHTTPRequestHandler):
             self._answer(requests.refusal)
             return
         strike = proxy.due(self.command, self.path) if whole else None
+        failing = proxy.fails(self.command, self.path) if whole and strike is None else None
+        if failing is not None and not failing.carried_out:
+            self.close_connection = True
+            return
         upstream = HTTPConnection(*requests.upstream(self.path), timeout=_TIMEOUT_S)
         try:
             upstream.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
@@ -180,6 +218,9 @@ class _Request(BaseHTTPRequestHandler):
         if strike is not None:
             self.close_connection = True
             strike[1]()
+            return
+        if failing is not None:
+            self.close_connection = True
             return
         headers = requests.redirected_here(got.getheaders(), self.headers.get("Host", ""))
         self._answer(Answer(got.status, got.reason, headers, content))

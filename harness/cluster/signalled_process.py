@@ -49,6 +49,11 @@ class SignalledProcess:
         """Return what is hit, for the fault log."""
         return self._description
 
+    @property
+    def is_journaled(self) -> bool:
+        """Whether what its host did not sync can be taken back."""
+        return self._lose is not None
+
     def kill(self, lose_unsynced: bool = False) -> None:
         """Send SIGKILL and wait for the death; then take back what was not synced, if that is to be lost.
 

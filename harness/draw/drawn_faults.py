@@ -27,7 +27,13 @@ from barrier_tck.harness.draw.scenario import DrawFaults
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.system.exposed_targets import targets_among
 
-_SINK_ONLY = frozenset({ProtocolPoint.COMPLETION_NOTIFIED, ProtocolPoint.TRANSACTIONS_COMMITTED})
+_SINK_ONLY = frozenset(
+    {
+        ProtocolPoint.COMPLETION_NOTIFIED,
+        ProtocolPoint.COMMIT_STEP,
+        ProtocolPoint.TRANSACTIONS_COMMITTED,
+    }
+)
 _BEFORE_UPLOADS = frozenset(
     {
         ProtocolPoint.CHECKPOINT_TRIGGERED,
@@ -37,6 +43,9 @@ _BEFORE_UPLOADS = frozenset(
         ProtocolPoint.SNAPSHOT_TAKEN,
     }
 )
+_BEFORE_REQUESTS = _BEFORE_UPLOADS | {ProtocolPoint.ALL_ACKNOWLEDGED}
+_REQUESTS = {"hdfs": 2}
+"""Storage -> how many requests that change something are sure to follow there: HDFS makes a directory, and renames."""
 _RESTORE = frozenset({ProtocolPoint.RESTORE_STARTED, ProtocolPoint.RESTORED})
 
 
@@ -122,8 +131,9 @@ def _draw_fault(
     # A second timed fault might come while nothing runs, because the first has just struck.
     already_timed = any(isinstance(earlier.trigger, At) for earlier in before)
     possible = _possible_points(ranges, job, before)
-    if kind.fault.waits_for_upload:
-        possible = tuple(point for point in possible if point in _BEFORE_UPLOADS) or possible
+    if kind.fault.waits_for_upload or kind.fault.waits_for_request:
+        fitting = _BEFORE_REQUESTS if kind.fault.waits_for_request else _BEFORE_UPLOADS
+        possible = tuple(point for point in possible if point in fitting) or possible
     times = _times(ranges, job)
     if times and (not possible or (chance(draw, ranges.timed_per_mille) and not already_timed)):
         trigger, standing = At(time_ms=between(draw, times)), None
@@ -169,6 +179,7 @@ def _aim(ranges: FaultRanges, job: DrawnJob, kind: FaultKind, target: str) -> Ai
         bytes_per_second=ranges.bytes_per_second,
         lose_unsynced_per_mille=ranges.lose_unsynced_per_mille,
         unreadable_per_mille=ranges.unreadable_per_mille,
+        requests=(1, _REQUESTS.get(job.plan.checkpoints.storage, 1)),
     )
 
 

@@ -28,6 +28,8 @@ _KILLED = next(
 _ELASTIC = frozenset({Capability.ELASTIC, Capability.EXECUTOR_LOSS})
 _WAIT_MS_MIN = 10
 """How much longer a job waits, at least, than a restart is put off, where executors are replaced late."""
+_CRASH_WHILE_WAITING_PER_MILLE = 400
+"""In how many of 1,000 plans that lose an executor, and nothing else, the coordinator crashes while the job waits."""
 _TRIGGERS = (
     After(ProtocolPoint.ATTEMPT_RUNNING),
     After(ProtocolPoint.CHECKPOINT_COMPLETED),
@@ -56,6 +58,27 @@ def draw_lost_executor(draw: st.DrawFn, view: JobView, others: Sequence[Schedule
     if sink in view.passing(ProtocolPoint.SNAPSHOT_TAKEN):
         able.append(After(ProtocolPoint.SNAPSHOT_TAKEN, sink))
     return ScheduledFault(LOST.fault.drawn(DrawnChoices(draw), Aim(sink)), draw(st.sampled_from(able)))
+
+
+def with_crash_while_waiting(drawing: Drawing, plan: TrialPlan) -> TrialPlan:
+    """Return the plan with a coordinator that crashes while its elastic job waits for slots, if that is drawn.
+
+    It is certain to wait if an executor is lost for good, too few slots are left for the job as it is meant to be, and
+    it waits at all.
+    """
+    draw, deployment = drawing.draw, plan.deployment
+    kinds = [KINDS[name] for name, weight in drawing.profile.faults.kinds if weight]
+    crashes = [kind for kind in kinds if kind.fault.ends is Ends.COORDINATOR]
+    left = (deployment.executors - 1) * (deployment.slots_per_executor or 0)
+    waits = deployment.elastic_wait_ms and not deployment.replaced_after_ms and left < len(plan.job.subtasks)
+    able = crashes and Capability.COORDINATOR_CRASH in drawing.capabilities and not plan.savepoints
+    if not (waits and able) or plan.checkpoints.storage == "memory" or len(plan.faults) != 1:
+        return plan
+    if not chance(draw, _CRASH_WHILE_WAITING_PER_MILLE):
+        return plan
+    crash = draw(st.sampled_from(crashes)).fault.drawn(DrawnChoices(draw), Aim(plan.job.subtasks[0]))
+    waiting = ScheduledFault(crash, After(ProtocolPoint.WAITING_FOR_SLOTS))
+    return msgspec.structs.replace(plan, faults=(*plan.faults, waiting))
 
 
 def with_late_replacements(drawing: Drawing, plan: TrialPlan) -> TrialPlan:

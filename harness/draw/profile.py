@@ -31,6 +31,7 @@ SUBTASK_POINTS = (
     ProtocolPoint.SNAPSHOT_STORED,
     ProtocolPoint.ACKNOWLEDGED,
     ProtocolPoint.COMPLETION_NOTIFIED,
+    ProtocolPoint.COMMIT_STEP,
     ProtocolPoint.TRANSACTIONS_COMMITTED,
     ProtocolPoint.RESTORE_STARTED,
     ProtocolPoint.RESTORED,
@@ -38,6 +39,7 @@ SUBTASK_POINTS = (
 COORDINATOR_POINTS = (
     ProtocolPoint.CHECKPOINT_TRIGGERED,
     ProtocolPoint.ALL_ACKNOWLEDGED,
+    ProtocolPoint.PUBLICATION_STEP,
     ProtocolPoint.CHECKPOINT_COMPLETED,
     ProtocolPoint.ATTEMPT_RUNNING,
 )

@@ -28,6 +28,7 @@ _OF_SERVICES = (
     ("cut-object-store", 12),
     ("throttle-object-store", 8),
     ("delay-object-store", 6),
+    ("fail-request", 24),
 )
 """The faults of the service that holds the checkpoints, with weights beside those of all other faults."""
 

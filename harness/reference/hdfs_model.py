@@ -44,6 +44,9 @@ _DATA_NODES = ("first-data-node:9864", "second-data-node:9864")
 _MISSING = "FileNotFoundException"
 _CREATED, _REDIRECTED, _FORBIDDEN, _NOT_FOUND, _DONE = 201, 307, 403, 404, 200
 
+_CHANGES_NAMES = ("MKDIRS", "RENAME", "DELETE")
+"""Operations that change something at the name node alone, and that clients can repeat."""
+
 Query = Mapping[str, str]
 Answer = tuple[int, dict[str, str], bytes]
 
@@ -87,7 +90,8 @@ class HdfsService(StorageService):
 
     def answer(self, host: str, path: str, query: Query, body: Iterable[bytes]) -> Answer:
         """Answer a request to a node; raises ConnectionError if it is dead."""
-        node, fate = self._nodes[host], self.fate()
+        node = self._nodes[host]
+        fate = self.fate(repeatable=query["op"] in _CHANGES_NAMES)
         if fate is Fate.LOST or not node.alive:
             raise requests.ConnectionError(f"{host} does not answer")
         try:

@@ -114,6 +114,10 @@ class _UploadToDisk:
         self._store.abort_upload(self._key, "")
 
 
+class _Unanswered(StorageError):
+    """The store does not answer: the request may have been carried out, or not."""
+
+
 class _Died(BaseException):
     """The process is dead: a caller that gets an error from it is dead, too."""
 
@@ -124,6 +128,34 @@ class ObjectStoreService(StorageService):
     def __init__(self, files: FileSystem, choices: random.Random) -> None:
         super().__init__("object store", files, choices)
         self._server = Server(self.name)
+        self._puts = 0
+        self._written_by: dict[str, int] = {}
+        """Key -> the number of the put, or of the upload, that its object comes from."""
+
+    def repeated(
+        self,
+        what: str,
+        request: Callable[[], ResultT],
+        before: Sequence[UploadMoment] = (),
+        afterwards: Sequence[UploadMoment] = (),
+    ) -> ResultT:
+        """Carry out a request that changes something; without an answer ask once more, as clients of stores do."""
+        try:
+            return self.carry_out(what, request, before, afterwards, repeatable=True)
+        except _Unanswered:
+            return self.carry_out(what, request, before, afterwards)
+
+    def next_put(self) -> int:
+        """Return a number that no other put has: what comes from it is known by it."""
+        self._puts += 1
+        return self._puts
+
+    def note_put(self, key: str, put: int) -> None:
+        self._written_by[key] = put
+
+    def comes_from(self, key: str, put: int) -> bool:
+        """Return whether the object at a key was written by this put."""
+        return self._written_by.get(key) == put
 
     def carry_out(
         self,
@@ -131,21 +163,22 @@ class ObjectStoreService(StorageService):
         request: Callable[[], ResultT],
         before: Sequence[UploadMoment] = (),
         afterwards: Sequence[UploadMoment] = (),
+        repeatable: bool = False,
     ) -> ResultT:
         """Carry out a request, and answer it; raises StorageError if the server is dead.
 
         The server may die before it, with half of what was sent, which it does not keep; or afterwards.
         """
-        fate = self.fate()
+        fate = self.fate(repeatable)
         if fate is Fate.REFUSED:
             raise StorageError(f"cannot {what}: 503, SlowDown")
         if fate is Fate.LOST or not self._server.alive:
-            raise StorageError(f"cannot {what}: the object store does not answer")
+            raise _Unanswered(f"cannot {what}: the object store does not answer")
         self._strike(what, before)
         result = request()
         self._strike(what, afterwards)
         if fate is Fate.UNANSWERED:
-            raise StorageError(
+            raise _Unanswered(
                 f"does not know whether it could {what}: the object store does not answer any more"
             )
         return result
@@ -155,7 +188,7 @@ class ObjectStoreService(StorageService):
             strike = self.due(moment)
             if strike is not None:
                 self._server.die(strike)
-                raise StorageError(f"cannot {what}: the object store has died")
+                raise _Unanswered(f"cannot {what}: the object store has died")
 
 
 class _ReachedStore:
@@ -179,34 +212,45 @@ class _ReachedStore:
 
     def put(self, key: str, content: bytes, expected: str | None = None) -> str | None:
         self._live()
-        return self._service.carry_out(
-            f"put {key}",
-            lambda: self._store.put(key, content, expected),
-            (UploadMoment.PART, UploadMoment.COMPLETION),
-            (UploadMoment.ANSWER,),
+        service, number = self._service, self._service.next_put()
+
+        def put() -> str | None:
+            if service.comes_from(
+                key, number
+            ):  # asked again: the condition is refused because of its own object
+                return self._store.version(key)
+            version = self._store.put(key, content, expected)
+            if version is not None:
+                service.note_put(key, number)
+            return version
+
+        return service.repeated(
+            f"put {key}", put, (UploadMoment.PART, UploadMoment.COMPLETION), (UploadMoment.ANSWER,)
         )
 
     def upload(self, key: str) -> Upload:
         return _UploadToDisk(self, key)
 
     def put_part(self, key: str, number: int, part: bytes) -> None:
-        self._service.carry_out(
+        self._service.repeated(
             f"put a part of {key}", lambda: self._store.put_part(key, number, part), (UploadMoment.PART,)
         )
         self._live()
 
     def join_parts(self, key: str) -> None:
         self._live()
-        self._service.carry_out(
-            f"complete {key}",
-            lambda: self._store.join_parts(key),
-            (UploadMoment.COMPLETION,),
-            (UploadMoment.ANSWER,),
-        )
+        service, number = self._service, self._service.next_put()
+
+        def complete() -> None:
+            if not service.comes_from(key, number):  # asked again: the upload is gone because it is complete
+                self._store.join_parts(key)
+                service.note_put(key, number)
+
+        service.repeated(f"complete {key}", complete, (UploadMoment.COMPLETION,), (UploadMoment.ANSWER,))
 
     def delete(self, key: str) -> None:
         self._live()
-        self._service.carry_out(f"delete {key}", lambda: self._store.delete(key))
+        self._service.repeated(f"delete {key}", lambda: self._store.delete(key))
 
     def keys(self, prefix: str) -> list[str]:
         return self._service.carry_out(f"list {prefix}", lambda: self._store.keys(prefix))
@@ -216,7 +260,7 @@ class _ReachedStore:
 
     def abort_upload(self, key: str, upload: str) -> None:
         self._live()
-        self._service.carry_out(f"abort {key}", lambda: self._store.abort_upload(key, upload))
+        self._service.repeated(f"abort {key}", lambda: self._store.abort_upload(key, upload))
 
     def _live(self) -> None:
         if self.dying:

@@ -8,6 +8,7 @@ asks again at once, until its patience is over. If answers are late, the task's 
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from enum import Enum
 
 from barrier_tck.faults.latency import Latency
@@ -45,6 +46,23 @@ class Strike(ServiceFault):
         self.moment = moment
 
 
+class FailedRequest(ServiceFault):
+    """One request that gets no answer: the nth from now on that changes something."""
+
+    def __init__(self, nth: int, carried_out: bool) -> None:
+        super().__init__()
+        self._left = nth
+        self._carried_out = carried_out
+
+    def fate(self) -> Fate | None:
+        """Count a request; return what becomes of it, or None if it is not the one."""
+        self._left -= 1
+        if self._left:
+            return None
+        self.met = True
+        return Fate.UNANSWERED if self._carried_out else Fate.LOST
+
+
 class Server:
     """A process of the service, which strikes kill."""
 
@@ -73,13 +91,17 @@ class StorageService:
         self._refusals: list[ServiceFault] = []
         self._cuts: list[ServiceFault] = []
         self._late: list[tuple[ServiceFault, Latency]] = []
+        self._failing: list[FailedRequest] = []
         self._waited_s = 0.0
         self._late_ms = 0.0
 
     # --- for models and clients -----------------------------------------------------------------------------
 
-    def fate(self) -> Fate:
-        """Return what becomes of a request that is made now; a dead server is the business of the model."""
+    def fate(self, repeatable: bool = False) -> Fate:
+        """Return what becomes of a request that is made now; a dead server is the business of the model.
+
+        ``repeatable``: it changes something, and is sent again if it is not answered.
+        """
         for fault, latency in self._late:
             fault.met = True
             self._late_ms += latency.latency_ms
@@ -91,7 +113,14 @@ class StorageService:
             return Fate.UNANSWERED if under_way and self.choices.random() < 0.5 else Fate.LOST
         for refusal in self._refusals:
             refusal.met = True
-        return Fate.REFUSED if self._refusals else Fate.ANSWERED
+        if self._refusals:
+            return Fate.REFUSED
+        return self._failed() if repeatable and self._failing else Fate.ANSWERED
+
+    def _failed(self) -> Fate:
+        fates = [fate for failing in self._failing if (fate := failing.fate()) is not None]
+        self._failing = [failing for failing in self._failing if not failing.met]
+        return fates[0] if fates else Fate.ANSWERED
 
     def due(self, moment: UploadMoment) -> Strike | None:
         """Return what strikes at this moment of a request; it strikes once."""
@@ -125,6 +154,11 @@ class StorageService:
         """Refuse every request from now on."""
         self._refusals.append(ServiceFault())
         return self._refusals[-1]
+
+    def fail(self, nth: int, carried_out: bool) -> FailedRequest:
+        """Let one request get no answer."""
+        self._failing.append(FailedRequest(nth, carried_out))
+        return self._failing[-1]
 
     def impair(self, impairment: Impairment) -> ServiceFault:
         """Disturb the connections with the service; raises TargetGone for what is not known here."""
@@ -201,6 +235,11 @@ class ServiceTarget:
     def stop_throttling(self) -> None:
         """Refuse no more."""
         self.start_again()
+
+    def fail_request(self, nth: int, carried_out: bool) -> Callable[[], bool]:
+        """Let one request get no answer."""
+        failed = self._service.fail(nth, carried_out)
+        return lambda: failed.met
 
     def has_struck(self) -> bool:
         """Return whether a request has met the fault."""

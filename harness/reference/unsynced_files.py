@@ -1,12 +1,14 @@
-"""Unsynced writes on a real file system: what a process wrote and did not sync can be taken back after its death.
+"""Unsynced writes on a real file system: what the processes of a host wrote and did not sync can be taken back.
 
 A killed process loses nothing that it has written, because the operating system still has it. When its host dies, that
-is lost too. So a process whose host may die in a trial writes through ``JournaledFiles``, which keep a journal of what
-is not durable yet, and ``lose_unsynced`` undoes what the journals of dead processes list, newest first. The rules are
-those of ``barrier_tck.harness.reference.simulated.file_system``: unsynced bytes are cut off; unsynced names vanish, or
-refer to their previous file; a deletion is durable at once.
+is lost, whichever of its processes wrote it and however long ago that process died. So processes whose host may die in
+a trial write through ``JournaledFiles``, which keep a journal of what is not durable yet, and ``lose_unsynced`` undoes
+what the journals of a host list, newest first. The rules are those of
+``barrier_tck.harness.reference.simulated.file_system``: unsynced bytes are cut off; unsynced names vanish, or refer to
+their previous file; a deletion is durable at once. Any process may make names in a directory durable.
 
 A journal is a directory with a file of lines and with one more name (a hard link) for every file that it needs again.
+Not taken back are files that are written past the file system port: those of state backends and of local copies.
 """
 
 from __future__ import annotations
@@ -14,10 +16,12 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
@@ -30,6 +34,8 @@ from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver
 from barrier_tck.reference_impl.storage.filesystem import FileSystem, LocalFileSystem, OutputStream
 
 _LINES = "lines"
+_LOST = "lost"
+"""A file that says when the host was lost last."""
 _serials = itertools.count(1)
 
 
@@ -37,6 +43,8 @@ class _Named(msgspec.Struct, frozen=True, tag="named"):
     """A name is about to refer to another file."""
 
     path: str
+    at_ns: int
+    """When, by the clock that all processes of the machine share; the same for the names below."""
     before: str | None
     """The link to the file to which it referred before, if any."""
     source: str | None
@@ -60,6 +68,7 @@ class _NamesDurable(msgspec.Struct, frozen=True, tag="names"):
     """The names in a directory are durable."""
 
     directory: str
+    at_ns: int
 
 
 _Line = _Named | _Made | _Durable | _NamesDurable
@@ -67,10 +76,10 @@ _lines: msgspec.json.Decoder[_Line] = msgspec.json.Decoder(_Line)
 
 
 class _Journal:
-    """The journal of one user of a file system, in one process."""
+    """The journal of one user of a file system, in one process of a host."""
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory / f"{os.getpid()}-{next(_serials)}"
+    def __init__(self, journals: Path, host: str) -> None:
+        self._directory = journals / quote(host, safe="") / f"{os.getpid()}-{next(_serials)}"
         self._directory.mkdir(parents=True)
         self._file = os.open(self._directory / _LINES, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         self._links = itertools.count(1)
@@ -123,15 +132,15 @@ class JournaledFiles(DelegatingFileSystem):
 
     inner: LocalFileSystem
 
-    def __init__(self, inner: LocalFileSystem, journals: Path) -> None:
+    def __init__(self, inner: LocalFileSystem, journals: Path, host: str) -> None:
         """Begin a journal below a directory, which must be on the same file system."""
         super().__init__(inner)
-        self._journal = _Journal(journals)
+        self._journal = _Journal(journals, host)
 
     def create(self, path: str) -> OutputStream:
         """Create a file, of which nothing is durable."""
         where = self.inner.path_of(path)
-        self._journal.note(_Named(path, self._journal.link(where), None))
+        self._journal.note(_Named(path, time.monotonic_ns(), self._journal.link(where), None))
         # A new file under the old name: the previous one must stay as it is.
         with contextlib.suppress(FileNotFoundError):
             where.unlink()
@@ -143,45 +152,79 @@ class JournaledFiles(DelegatingFileSystem):
 
     def rename(self, source: str, target: str) -> None:
         """Move a file; its new name is not durable."""
-        self._journal.note(_Named(target, self._journal.link(self.inner.path_of(target)), source))
+        before = self._journal.link(self.inner.path_of(target))
+        self._journal.note(_Named(target, time.monotonic_ns(), before, source))
         self.inner.rename(source, target)
 
     def sync_directory(self, path: str) -> None:
+        began_ns = time.monotonic_ns()
         self.inner.sync_directory(path)
-        self._journal.note(_NamesDurable(path.rstrip("/")))
+        self._journal.note(_NamesDurable(path.rstrip("/"), began_ns))
 
 
 def lose_unsynced(journals: Path, root: Path, pids: Iterable[int]) -> int:
-    """Undo what dead processes wrote below a root and did not sync; return how many names and files were affected."""
-    found = [
-        directory
-        for pid in sorted(pids)
-        for directory in sorted(
-            journals.glob(f"{pid}-*"), key=lambda entry: -int(entry.name.rpartition("-")[2])
-        )
+    """Undo what the hosts of some dead processes wrote below a root and did not sync.
+
+    Returns how many names and files were affected. All processes of those hosts must be dead.
+    """
+    dead = dict.fromkeys(map(str, pids))
+    hosts = [
+        host
+        for host in sorted(journals.glob("*"))
+        if any(journal.name.partition("-")[0] in dead for journal in host.iterdir() if journal.is_dir())
     ]
-    return sum(_undo(directory, root) for directory in found)
+    return sum(_undo(host, journals, root) for host in hosts)
 
 
-def _undo(journal: Path, root: Path) -> int:
-    names: list[_Named] = []
-    durable: dict[str, int] = {}
-    for line in (journal / _LINES).read_bytes().splitlines():
-        match _lines.decode(line):
-            case _Named() as named:
-                names.append(named)
-            case _Made(link=link):
-                durable[link] = 0
-            case _Durable(link=link, size=size):
-                durable[link] = size
-            case _NamesDurable(directory=directory):
-                names = [named for named in names if parent(named.path) != directory]
-    affected = sum(_renamed_back(named, journal, root) for named in reversed(names))
-    for link, size in durable.items():
-        if (journal / link).stat().st_size > size:
-            os.truncate(journal / link, size)
+@dataclass
+class _Noted:
+    """What the journals of one host say."""
+
+    names: list[tuple[Path, _Named]] = field(default_factory=list)
+    durable: dict[Path, int] = field(default_factory=dict)
+    """A link to a file that was created -> how many bytes of it are durable."""
+    synced_ns: dict[str, int] = field(default_factory=dict)
+    """Directory -> when its names were made durable last."""
+
+
+def _noted_on(host: Path) -> _Noted:
+    noted = _Noted()
+    lost = host / _LOST
+    lost_ns = int(lost.read_text()) if lost.exists() else 0
+    for journal in sorted(entry for entry in host.iterdir() if entry.is_dir()):
+        for line in (journal / _LINES).read_bytes().splitlines():
+            match _lines.decode(line):
+                case _Named(at_ns=at_ns) as named:
+                    if at_ns > lost_ns:  # what is undone once is not undone again
+                        noted.names.append((journal, named))
+                case _Made(link=link):
+                    noted.durable[journal / link] = 0
+                case _Durable(link=link, size=size):
+                    noted.durable[journal / link] = size
+                case _NamesDurable(directory=directory, at_ns=at_ns):
+                    noted.synced_ns[directory] = max(at_ns, noted.synced_ns.get(directory, 0))
+    noted.names.sort(key=lambda entry: entry[1].at_ns)
+    return noted
+
+
+def _undo(host: Path, journals: Path, root: Path) -> int:
+    noted, synced_ns, elsewhere_ns = _noted_on(host), dict[str, int](), dict[str, int]()
+    for other in sorted(journals.glob("*")):
+        found = noted if other == host else _noted_on(other)
+        for directory, at_ns in found.synced_ns.items():
+            synced_ns[directory] = max(at_ns, synced_ns.get(directory, 0))
+        elsewhere_ns |= {named.path: named.at_ns for _, named in found.names} if found is not noted else {}
+    (host / _LOST).write_text(str(time.monotonic_ns()))
+    affected = sum(
+        _renamed_back(named, journal, root)
+        for journal, named in reversed(noted.names)
+        if named.at_ns > synced_ns.get(parent(named.path), 0)
+        and named.at_ns > elsewhere_ns.get(named.path, 0)
+    )
+    for link, size in noted.durable.items():
+        if link.stat().st_size > size:
+            os.truncate(link, size)
             affected += 1
-    (journal / _LINES).write_bytes(b"")  # what is undone once is not undone again
     return affected
 
 
@@ -216,7 +259,7 @@ class _JournalingDrivers:
         """Return a driver whose durable files are journaled."""
         files: FileSystem = ports.files
         if isinstance(files, LocalFileSystem):
-            files = JournaledFiles(files, Path(self.journals))
+            files = JournaledFiles(files, Path(self.journals), ports.host)
         storage = components.checkpoint_storage(files, deployment.job, deployment.config.storage_root)
         return self.make(deployment, graph, plane, replace(ports, files=files, storage=storage), components)
 

@@ -108,7 +108,7 @@ PROFILE = Profile(
     ),
     scenarios=(("tiny_inputs", 0), ("copies", 0)),
     # Every change of settings costs a new driver.
-    settings=(DrawnSetting("retries", 85, ("none",)),),
+    settings=(DrawnSetting("retries", 333, ("none",)),),
 )
 _KINDS_OF_HOSTS = (("host", 2), ("partition-executor", 3), ("memory", 1))
 """What else is drawn where hosts are containers."""

@@ -9,6 +9,7 @@ import msgspec
 
 from barrier_tck.faults.vocabulary import COORDINATOR_POINTS, ProtocolPoint
 from barrier_tck.harness.plan.job_graph import SOURCE, JobPlan, Spread, VertexPlan
+from barrier_tck.harness.plan.storage_targets import OF_THE_TRIAL
 from barrier_tck.harness.plan.trial_plan import DeploymentPlan, TrialPlan, WorkloadPlan
 from barrier_tck.harness.system.job_view import JobView, Role, SubtaskView
 from barrier_tck.harness.workloads.kind_catalogue import keeps_by_key
@@ -21,7 +22,11 @@ _EVERY_CHECKPOINT = (
     ProtocolPoint.SNAPSHOT_STORED,
     ProtocolPoint.ACKNOWLEDGED,
 )
-_OF_SINKS = (ProtocolPoint.COMPLETION_NOTIFIED, ProtocolPoint.TRANSACTIONS_COMMITTED)
+_OF_SINKS = (
+    ProtocolPoint.COMPLETION_NOTIFIED,
+    ProtocolPoint.COMMIT_STEP,
+    ProtocolPoint.TRANSACTIONS_COMMITTED,
+)
 _OF_A_RESTORE = (ProtocolPoint.RESTORE_STARTED, ProtocolPoint.RESTORED)
 _REPEATED = (
     *_EVERY_CHECKPOINT[:-1],
@@ -33,7 +38,15 @@ _REPEATED = (
 _READ = ProtocolPoint.RECORDS_PROCESSED
 _LONG = 20
 """The least number of batches that a source subtask of a prepared input has."""
-_SOMETIMES = (ProtocolPoint.CHECKPOINT_ABORTED, ProtocolPoint.ATTEMPT_FAILED)
+_PUBLICATION_STEPS = 2
+"""A storage puts the metadata, makes its name durable, and then that of its directory; the last step is no point."""
+STEPS_OF_A_START = 2
+"""A coordinator that starts stands at a point before it reads durable storage, and again afterwards."""
+_SOMETIMES = (
+    ProtocolPoint.CHECKPOINT_ABORTED,
+    ProtocolPoint.ATTEMPT_FAILED,
+    ProtocolPoint.WAITING_FOR_SLOTS,
+)
 """Points that a run without faults does not pass."""
 
 
@@ -42,14 +55,22 @@ def barrier_view(plan: TrialPlan) -> JobView:
     plan = filled(plan)
     groups = plan.deployment.max_parallelism
     return _view(
-        plan.seed, plan.workload, plan.job, groups, plan.checkpoints.overtakes or plan.checkpoints.records_all
+        plan.seed,
+        plan.workload,
+        plan.job,
+        groups,
+        plan.checkpoints.overtakes or plan.checkpoints.records_all,
+        plan.checkpoints.storage in OF_THE_TRIAL,
     )
 
 
 # This is asked several times for one plan: when faults are drawn, checked and judged.
 @lru_cache(maxsize=64)
-def _view(seed: int, workload: WorkloadPlan, job: JobPlan, groups: int, overtakes: bool) -> JobView:
-    """Return the view; ``groups`` is the job's maximum parallelism; ``overtakes``: barriers may overtake records."""
+def _view(
+    seed: int, workload: WorkloadPlan, job: JobPlan, groups: int, overtakes: bool, in_steps: bool
+) -> JobView:
+    """Return the view; ``groups`` is the job's maximum parallelism; ``overtakes``: barriers may overtake records;
+    ``in_steps``: checkpoints are published in steps."""
     input_plan = TrialPlan(
         seed=seed, workload=workload, job=job, deployment=DeploymentPlan(max_parallelism=groups)
     )
@@ -70,6 +91,10 @@ def _view(seed: int, workload: WorkloadPlan, job: JobPlan, groups: int, overtake
         control_links=job.subtasks,
         coordinator_passes={
             point: int(point not in _SOMETIMES) for point in ProtocolPoint if point in COORDINATOR_POINTS
+        }
+        | {
+            ProtocolPoint.PUBLICATION_STEP: _PUBLICATION_STEPS if in_steps else 0,
+            ProtocolPoint.COORDINATOR_STARTING: STEPS_OF_A_START,
         },
         repeats=_REPEATED,
     )

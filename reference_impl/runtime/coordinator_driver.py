@@ -81,7 +81,7 @@ from barrier_tck.reference_impl.runtime.ports import (
 )
 from barrier_tck.reference_impl.runtime.rescaling import new_job
 from barrier_tck.reference_impl.runtime_errors import JobUsageError, RuntimeFailure
-from barrier_tck.reference_impl.storage.checkpoint_storage import CheckpointStorage
+from barrier_tck.reference_impl.storage.checkpoint_storage import CheckpointStorage, MediumCheckpointStorage
 
 _SLOTS = "slots"
 """The timer at which a start that waits for slots looks for them again."""
@@ -153,6 +153,7 @@ class CoordinatorDriver:
         checkpoint in it (RSC-2); nothing is written or deleted then.
         """
         storage = self.ports.storage
+        self.ports.probe.reach(RuntimePoint.COORDINATOR_STARTING)
         stored = storage.completed()
         superseded: tuple[CheckpointId, ...] = ()
         completed: tuple[CompletedCheckpoint, ...] = ()
@@ -178,6 +179,7 @@ class CoordinatorDriver:
         )
         last_checkpoint, last_attempt = storage.reserved()
         found = incomplete, superseded, storage.shared_files()
+        self.ports.probe.reach(RuntimePoint.COORDINATOR_STARTING, attempt=last_attempt)
         self._start_attempt(JobStarted(completed, last_checkpoint, last_attempt, *found), completed)
 
     def request_savepoint(self, savepoint: Savepoint) -> None:
@@ -262,6 +264,7 @@ class CoordinatorDriver:
             if graph is None:  # slots are missing, and may still come
                 self._timers[_SLOTS] = event
                 self.ports.timers.set(_SLOTS, now_ms + self._elasticity.retry_after_ms)
+                self.ports.probe.reach(RuntimePoint.WAITING_FOR_SLOTS, attempt=self.machine.attempt)
                 return
             narrower = graph.shape != self._elasticity.wanted.shape
             self._slots_short = (len(graph.subtasks) if slots is None else slots) if narrower else None
@@ -354,9 +357,19 @@ class CoordinatorDriver:
         completed = replace(command.completed, job=self._graph.shape)
         self.ports.probe.reach(RuntimePoint.ALL_ACKNOWLEDGED, completed.checkpoint, attempt=completed.attempt)
         self.ports.background.submit(
-            lambda: self.ports.storage.publish(completed),
+            lambda: self._publish(completed),
             lambda _, error: self._metadata_ended(completed, error),
         )
+
+    def _publish(self, completed: CompletedCheckpoint) -> None:
+        """In the background: make a checkpoint complete, and stand at a point after each step of it."""
+        storage, checkpoint, attempt = self.ports.storage, completed.checkpoint, completed.attempt
+        if not isinstance(storage, MediumCheckpointStorage):
+            storage.publish(completed)
+            return
+        point = RuntimePoint.PUBLICATION_STEP
+        with storage.in_steps(lambda: self.ports.probe.reach(point, checkpoint, attempt=attempt)):
+            storage.publish(completed)
 
     def _metadata_ended(self, completed: CompletedCheckpoint, error: BaseException | None) -> None:
         if isinstance(error, RuntimeFailure):

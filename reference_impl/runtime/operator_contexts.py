@@ -9,6 +9,8 @@ from barrier_tck.reference_impl.ids import CheckpointId
 from barrier_tck.reference_impl.operators.api import DataPlane, Operator, OperatorContext, SourceReader
 from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.runtime.components import Components
+from barrier_tck.reference_impl.runtime.ports import RuntimePoint
+from barrier_tck.reference_impl.runtime.sink_files import SinkFiles
 from barrier_tck.reference_impl.runtime.state_copies import StateCopies
 from barrier_tck.reference_impl.runtime.subtask_deployment import SubtaskDeployment, SubtaskPorts
 from barrier_tck.reference_impl.state.backend import StateBackend
@@ -35,7 +37,7 @@ def context_of(
         state_backend=state_backend,
         reader=copies.reader,
         writers=copies,
-        output_files=ports.files,
+        output_files=SinkFiles(ports.files, lambda: ports.probe.reach(RuntimePoint.COMMIT_STEP)),
         write_through=deployment.config.write_through,
         cached_keys=deployment.config.cached_keys,
         working_directory=working.of_operator,

@@ -461,6 +461,7 @@ class SubtaskDriver:
         self.copies.completed(command.checkpoint)
         if self.is_terminal:
             attempt, subtask = self.deployment.attempt, self.deployment.subtask
+            self.ports.probe.reach(RuntimePoint.COMMIT_STEP, command.checkpoint)
             self.ports.probe.reach(RuntimePoint.TRANSACTIONS_COMMITTED, command.checkpoint)
             self.ports.coordinator.send(TransactionsCommitted(attempt, subtask, command.checkpoint))
 

@@ -15,9 +15,10 @@ of a newer one (REC-2).
 
 from __future__ import annotations
 
+import contextlib
 import re
 import zlib
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import Protocol
 
@@ -183,6 +184,7 @@ class MediumCheckpointStorage:
         self._directory = join(root, self._job)
         self._syncs = DirectorySync(files)
         self._reserved: JobCounters | None = None
+        self._on_step = _go_on
         self._savepoints: dict[CheckpointId, SavepointDirectory] = {}
         """Where the checkpoints that are savepoints are kept; a process that writes late may make files there again."""
 
@@ -258,13 +260,24 @@ class MediumCheckpointStorage:
                 self._savepoints[completed.checkpoint] = place
             raise
 
+    @contextlib.contextmanager
+    def in_steps(self, on_step: Callable[[], None]) -> Iterator[None]:
+        """Call a function after each step but the last one of what is published meanwhile; it may die there."""
+        self._on_step = on_step
+        try:
+            yield
+        finally:
+            self._on_step = _go_on
+
     def _put_new(self, path: str, content: bytes, ours: list[str]) -> None:
         """Put metadata where none is, and note that it has to be taken back if publishing fails from here on."""
         ours.append(path)
         if not self._files.put_new(path, content):
             ours.remove(path)
             raise _used_already(path)
+        self._on_step()
         self._sync_names(parent(path))
+        self._on_step()
 
     def load(self, checkpoint: CheckpointId) -> CompletedCheckpoint:
         path = self._metadata_path(checkpoint)
@@ -298,6 +311,9 @@ class MediumCheckpointStorage:
         self._files.delete(self._metadata_path(checkpoint))
         if savepoint is not None:
             savepoint.remove_incomplete()
+            if savepoint.is_complete:
+                # Whoever put its metadata may have died before the name was durable. The note of it goes now.
+                self._syncs.sync(savepoint.directory)
         self._files.delete_tree(self._checkpoint_directory(checkpoint))
         self._remove_claimed(checkpoint)
         shared = self._shared_directory(checkpoint)
@@ -471,11 +487,29 @@ class FileCheckpointStorage(MediumCheckpointStorage):
 
     def __init__(self, files: FileSystem, job: str, root: str = "checkpoints") -> None:
         super().__init__(DurableFiles(files), job, root)
+        self._goes_on = False
+        """Whether this instance has reserved anything, and so belongs to a coordinator that is at work."""
+
+    def reserve(self, checkpoint: CheckpointId, attempt: AttemptNumber) -> None:
+        """Make durable that ids and attempts up to these are used, and first what an earlier coordinator published.
+
+        If that one died between two steps, its last checkpoint can be seen, and yet be lost with its host (COO-1).
+        Nothing may be built on such a checkpoint.
+        """
+        if not self._goes_on:
+            for each in self.completed():
+                self._syncs.sync(self._checkpoint_directory(each))
+            self._goes_on = True
+        super().reserve(checkpoint, attempt)
 
 
 def file_storage(location: str, job: str) -> FileCheckpointStorage:
     """Return the checkpoint storage of a job in a directory of this machine, or of a shared mount."""
     return FileCheckpointStorage(LocalFileSystem(location), job)
+
+
+def _go_on() -> None:
+    """Do nothing between two steps of a publication."""
 
 
 def _used_already(path: str) -> JobUsageError:

@@ -25,6 +25,7 @@ from barrier_tck.faults.kinds.disturb_writes import DisturbWrites
 from barrier_tck.faults.kinds.exhaust_memory import ExhaustMemory
 from barrier_tck.faults.kinds.fail_local_writes import FailLocalWrites
 from barrier_tck.faults.kinds.fail_primary_writes import FailPrimaryWrites
+from barrier_tck.faults.kinds.fail_request import FailRequest
 from barrier_tck.faults.kinds.forge_acknowledgement import ForgeAcknowledgement
 from barrier_tck.faults.kinds.kill_executor import KillExecutor
 from barrier_tck.faults.kinds.kill_object_store import KillObjectStore
@@ -96,6 +97,7 @@ STORE: tuple[Fault, ...] = (
     ThrottleObjectStore(20),
     DelayObjectStore(30, 20),
     CutObjectStore(20),
+    FailRequest(2, carried_out=True),
 )
 WRITES: tuple[Fault, ...] = (DisturbWrites(WriteFault.FULL, 2), DisturbWrites(WriteFault.SLOW, 2, 40))
 FAULTS: tuple[Fault, ...] = (

@@ -8,6 +8,7 @@ from barrier_tck.faults.fault import Fault
 from barrier_tck.faults.injectors.connections import Closure
 from barrier_tck.faults.kinds.cut_object_store import CutObjectStore
 from barrier_tck.faults.kinds.delay_object_store import DelayObjectStore
+from barrier_tck.faults.kinds.fail_request import FailRequest
 from barrier_tck.faults.kinds.kill_object_store import KillObjectStore
 from barrier_tck.faults.kinds.throttle_object_store import ThrottleObjectStore
 from barrier_tck.faults.latency import Latency
@@ -20,6 +21,7 @@ STORE: tuple[Fault, ...] = (
     ThrottleObjectStore(20),
     DelayObjectStore(30, 20),
     CutObjectStore(20),
+    FailRequest(),
 )
 
 
@@ -86,6 +88,15 @@ def test_where_the_world_stands_still_a_fault_of_a_service_lies_in_wait_for_a_re
     assert found.met()
     found.heal()
     assert store.dies_at is None and not store.throttles
+
+
+def test_a_request_that_is_to_fail_is_waited_for_in_either_world_and_nothing_heals() -> None:
+    store = FakeStore("the store")
+    found = FailRequest(3, carried_out=True).inject(OneStore(store))
+    assert found.fired and found.heal is None and found.met is not None and store.failing == (3, True)
+    assert not found.met()
+    store.struck = True
+    assert found.met()
 
 
 @pytest.mark.parametrize("fault", STORE)

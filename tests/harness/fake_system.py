@@ -196,6 +196,7 @@ class FakeStore:
         self.link = FakeLink(description)
         self.dies_at: UploadMoment | None = None
         self.throttles = False
+        self.failing: tuple[int, bool] | None = None
         self.started = 0
 
     def kill_in_upload(self, moment: UploadMoment) -> None:
@@ -218,6 +219,10 @@ class FakeStore:
 
     def stop_throttling(self) -> None:
         self.throttles = False
+
+    def fail_request(self, nth: int, carried_out: bool) -> Callable[[], bool]:
+        self.failing = nth, carried_out
+        return lambda: self.struck
 
     def has_struck(self) -> bool:
         return self.struck

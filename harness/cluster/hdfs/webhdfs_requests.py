@@ -43,6 +43,11 @@ class WebHdfsRequests:
             return (UploadMoment.PART,)
         return (UploadMoment.COMPLETION, UploadMoment.ANSWER) if operation == "RENAME" else ()
 
+    def is_repeatable(self, method: str, target: str) -> bool:
+        """Return whether a request changes names at the name node, and nothing else."""
+        query = parse_qs(urlsplit(target).query)
+        return query.get("op", [""])[0].upper() in ("MKDIRS", "RENAME", "DELETE")
+
     def redirected_here(self, headers: Headers, host: str) -> Headers:
         """Return the headers of an answer; a client that is sent to the data node comes here again instead."""
         node = f"http://{self._data_node[0]}:{self._data_node[1]}/"

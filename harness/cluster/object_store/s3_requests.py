@@ -33,6 +33,9 @@ class S3Requests:
             return (UploadMoment.PART,)
         return (UploadMoment.COMPLETION, UploadMoment.ANSWER) if method == "POST" else ()
 
+    def is_repeatable(self, method: str, target: str) -> bool:
+        return method in ("PUT", "POST", "DELETE")
+
     def redirected_here(self, headers: Headers, host: str) -> Headers:
         """Return the headers of an answer as they are: clients are never redirected."""
         return headers

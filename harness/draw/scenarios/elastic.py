@@ -16,6 +16,7 @@ from barrier_tck.harness.draw.constraints import Drawing
 from barrier_tck.harness.draw.lost_executors import (
     can_lose_executors,
     draw_lost_executor,
+    with_crash_while_waiting,
     with_late_replacements,
 )
 from barrier_tck.harness.draw.profile import Profile
@@ -79,7 +80,8 @@ def _add_faults(drawing: Drawing, plan: TrialPlan) -> TrialPlan:
     if plan.deployment.elastic_wait_ms is None:
         return plan
     lost = draw_lost_executor(drawing.draw, drawing.lasting(plan), plan.faults)
-    return with_late_replacements(drawing, msgspec.structs.replace(plan, faults=(*plan.faults, lost)))
+    plan = with_late_replacements(drawing, msgspec.structs.replace(plan, faults=(*plan.faults, lost)))
+    return with_crash_while_waiting(drawing, plan)
 
 
 SCENARIO = Scenario(

@@ -206,6 +206,8 @@ class _Story:
         """When the one before it started."""
         self._given_up: dict[int, int] = {}
         """Attempt -> a checkpoint that was aborted because the attempt had failed."""
+        self._restored: int | None = None
+        """The newest checkpoint from which an attempt has started: whoever completed it may have died unheard."""
 
     def follow(self, line: Recorded[Operation]) -> None:
         """Take the next operation."""
@@ -222,9 +224,7 @@ class _Story:
         self.attempts.append(attempt)
         self._started_before_ms, self._started_ms = self._started_ms, line.time_ms
         latest = max((c.number for c in self.checkpoints.values() if c.state == _COMPLETED), default=None)
-        if restored == latest:
-            return
-        if restored is not None:
+        if restored is not None and restored != latest:
             what = self._why_not_restorable(restored)
             if what is not None:
                 text = f"attempt {attempt} restored checkpoint {restored}, which {what}"
@@ -238,6 +238,15 @@ class _Story:
             crashed = self._crashed_between(self._started_before_ms, line.time_ms)
             gone = _NOT_DURABLE if self._not_durable_lost else _FORGOT
             self._problem(line, gone if crashed else _RESTORED_OLDER, text, latest, attempt)
+        elif not self._may_be_older and (restored or 0) < (self._restored or 0):
+            start = "from the beginning" if restored is None else f"from checkpoint {restored}"
+            text = (
+                f"attempt {attempt} started {start} although one before it had started from checkpoint "
+                f"{self._restored}: that was not durable"
+            )
+            self._problem(line, _NOT_DURABLE, text, self._restored, attempt)
+        elif restored is not None:
+            self._restored = restored
 
     def _attempt_running(self, line: Recorded[AttemptRunning]) -> None:
         attempt = line.operation.attempt

@@ -26,6 +26,7 @@ from barrier_tck.harness.oracle.evidence.checkpoint_obstacles import (
 )
 from barrier_tck.harness.oracle.evidence.cut_signs import restored_view
 from barrier_tck.harness.oracle.evidence.moments import line_at
+from barrier_tck.harness.oracle.evidence.preconditions import REQUEST_FAILED
 from barrier_tck.harness.oracle.precondition import ALWAYS
 from barrier_tck.harness.oracle.sign import Breach, Directness, Sign
 from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
@@ -41,6 +42,7 @@ _WHILE_REPLAYED = Sign("a checkpoint fails without a cause after records in flig
 _AFTER_AN_END = Sign(
     "a checkpoint fails without a cause when a subtask finishes or a channel has ended", "BAR-6"
 )
+_NOT_ASKED_AGAIN = Sign("a checkpoint fails although only one request to its storage got no answer", "STA-2")
 _NO_CAUSE = Sign("a checkpoint fails without a cause", "BAR-3")
 
 
@@ -53,9 +55,9 @@ class FailuresExplained(StandardChecker):
         "ended."
     )
     judges = "systems with barriers; on a real machine it only counts"
-    covers = {"BAR-3": ALWAYS, "BAR-6": ALWAYS, "UNA-4": ALWAYS}
+    covers = {"BAR-3": ALWAYS, "BAR-6": ALWAYS, "UNA-4": ALWAYS, "STA-2": REQUEST_FAILED}
     needs = frozenset({Capability.CHECKPOINTS, Capability.BARRIERS})
-    signs = (_WHILE_REPLAYED, _AFTER_AN_END, _NO_CAUSE)
+    signs = (_NOT_ASKED_AGAIN, _WHILE_REPLAYED, _AFTER_AN_END, _NO_CAUSE)
     directness = Directness.ABSENCE
     rank = 180
 
@@ -68,7 +70,7 @@ class FailuresExplained(StandardChecker):
         return cls(trial.plan.checkpoints.overtakes)
 
     def __init__(self, overtakes: bool = False) -> None:
-        self.clauses = ("BAR-3", "BAR-6", "UNA-4") if overtakes else ("BAR-3", "BAR-6")
+        self.clauses = ("BAR-3", "BAR-6", "UNA-4", "STA-2") if overtakes else ("BAR-3", "BAR-6", "STA-2")
 
     def check(self, context: TrialContext) -> Finding:
         """Look for the cause of each failure in one trial."""
@@ -104,6 +106,8 @@ def _breach(life: CheckpointLife, context: TrialContext) -> Breach:
 
 def _sign_of(life: CheckpointLife, context: TrialContext) -> Sign:
     """Return whether the checkpoint was taken while restored records were replayed, or after the end of a channel."""
+    if life.failed is not Reason.EXPIRED and REQUEST_FAILED.holds(context):
+        return _NOT_ASKED_AGAIN
     before = restored_view(context, life.attempt)
     if context.plan.checkpoints.overtakes and before is not None and before.in_flight:
         return _WHILE_REPLAYED

@@ -69,6 +69,14 @@ def _acknowledged_wrongly(context: TrialContext) -> bool:
     return messages or _aborted(context)
 
 
+def _request_failed(context: TrialContext) -> bool:
+    """Return whether a request to the storage service got no answer, while all others did."""
+    return any(
+        record.outcome == "fired" and context.planned_faults[record.index].fault.waits_for_request
+        for record in context.faults
+    )
+
+
 def _completed(context: TrialContext) -> bool:
     return any(context.history.of(CheckpointCompleted))
 
@@ -99,3 +107,4 @@ ACKNOWLEDGED_WRONGLY = Precondition(
     "a checkpoint was aborted, or a fault repeated or forged messages", _acknowledged_wrongly
 )
 COORDINATOR_CRASHED = Precondition("the coordinator crashed", _coordinator_crashed)
+REQUEST_FAILED = Precondition("one request to the storage service got no answer", _request_failed)

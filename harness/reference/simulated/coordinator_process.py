@@ -8,12 +8,12 @@ from typing import Any, Protocol
 
 from barrier_tck.faults.targets import Direction
 from barrier_tck.harness.reference.repeated_messages import RepeatedMessages
-from barrier_tck.harness.reference.simulated.environment import Background, Environment
+from barrier_tck.harness.reference.simulated.environment import Background, Environment, ProcessKilled
 from barrier_tck.harness.reference.simulated.executors import SimulatedExecutors
 from barrier_tck.harness.reference.simulated.file_system import SimulatedFileSystem
 from barrier_tck.harness.reference.simulated.named_timers import NamedTimers
 from barrier_tck.harness.reference.simulated.storage_faults import StorageFaults
-from barrier_tck.harness.reference.simulated.subtask_processes import ProcessKilled, SimulatedSubtask
+from barrier_tck.harness.reference.simulated.subtask_processes import SimulatedSubtask
 from barrier_tck.harness.support.errors import SystemBroke
 from barrier_tck.harness.support.raised_by import crash_of
 from barrier_tck.reference_impl.config import JobConfig

@@ -34,6 +34,10 @@ class Environment:
         self.scheduler.at(max(self.scheduler.now, not_before_ms) + delay, action, argument)
 
 
+class ProcessKilled(BaseException):
+    """Unwinds the step of a process that was killed in the middle of it."""
+
+
 class TaskOwner(Protocol):
     """A process that starts background tasks."""
 
@@ -100,6 +104,8 @@ class Background:
         world.take_late_ms()
         try:
             result = task()
+        except ProcessKilled:
+            return
         except Exception as problem:  # noqa: BLE001 - the owner's driver decides what an error means
             error = problem
         delay = world.storage_random.random() * world.latency_ms + world.take_late_ms()

@@ -40,9 +40,8 @@ class SimulatedExecutors:
         self._replaced_after_ms = planned.replaced_after_ms
         self._scheduler = scheduler
         self._coming = 0
-        self._disk = disk
         self._started = 0
-        self.hosts = SimulatedHosts(planned.executors, real_directory, memory_bytes)
+        self.hosts = SimulatedHosts(planned.executors, disk, real_directory, memory_bytes)
         self.present = [self._new(host) for host in self.hosts.hosts]
 
     @property
@@ -69,14 +68,16 @@ class SimulatedExecutors:
             self.present.remove(executor)
             self._coming += 1
             self._notify()
-            self._scheduler.at(self._scheduler.now + self._replaced_after_ms, self._replace, host)
+            self._scheduler.at(self._scheduler.now + self._replaced_after_ms, self._replace, (executor, host))
         else:
-            self.present[self.present.index(executor)] = self._new(host)
+            executor.successor = self.present[self.present.index(executor)] = self._new(host)
         return host
 
-    def _replace(self, host: SimulatedHost) -> None:
+    def _replace(self, lost: tuple[SimulatedExecutor, SimulatedHost]) -> None:
+        executor, host = lost
         self._coming -= 1
-        self.present.append(self._new(host))
+        executor.successor = self._new(host)
+        self.present.append(executor.successor)
         self._notify()
 
     def _notify(self) -> None:
@@ -85,4 +86,4 @@ class SimulatedExecutors:
 
     def _new(self, host: SimulatedHost) -> SimulatedExecutor:
         self._started += 1
-        return SimulatedExecutor(self._started - 1, self._disk.host(), host)
+        return SimulatedExecutor(self._started - 1, host.shared, host)

@@ -1,12 +1,13 @@
 """A simulated file system with crash semantics: what was not synced can be lost.
 
 The durability contract is exactly that of ``barrier_tck.reference_impl.storage.filesystem``: bytes are durable after
-``sync`` of the stream; a created or renamed name is durable after ``sync_directory`` of its directory; a rename
-is atomic. When a host is lost, everything that it did and that is not durable is undone, newest first: unsynced bytes
-are cut off, and unsynced names vanish or refer to their previous file. A deletion is durable at once. A process that
-dies without its host loses nothing that it has written.
+``sync`` of the stream; a created or renamed name is durable after ``sync_directory`` of its directory, by any host;
+a rename is atomic. When a host is lost, everything that it did and that is not durable is undone, newest first:
+unsynced bytes are cut off, and unsynced names vanish or refer to their previous file. A deletion is durable at once. A
+process that dies without its host loses nothing that it has written; but what it left unsynced can still be lost, as
+long as the host lives that wrote it.
 
-All hosts see one tree (a shared mount). Each host writes through its own handle, which keeps its undo journal.
+All hosts see one tree (a shared mount). Each has a journal of what it wrote, which its processes share.
 """
 
 from __future__ import annotations
@@ -26,16 +27,75 @@ class _File:
         self.durable = 0
 
 
+class _Journal:
+    """What the processes of one host have written; a host outlives its processes."""
+
+    __slots__ = ("written",)
+
+    def __init__(self) -> None:
+        self.written: list[_File] = []
+
+
+class _UnsyncedName:
+    """A name that is not durable yet."""
+
+    __slots__ = ("before", "directory", "journal", "path", "source")
+
+    def __init__(self, journal: _Journal, path: str, before: _File | None, source: str | None) -> None:
+        self.journal = journal
+        self.directory = _directory(path)
+        self.path = path
+        self.before = before
+        """The file to which it referred before."""
+        self.source = source
+        """The name from which the file was renamed."""
+
+
 class SimulatedDisk:
     """The tree that all hosts share."""
 
     def __init__(self) -> None:
         self.files: dict[str, _File] = {}
         self.names: list[str] = []
+        self._unsynced: list[_UnsyncedName] = []
+        """In the order in which they were given, by whatever host."""
 
     def host(self) -> SimulatedFileSystem:
-        """Return the file system as one host sees it, with its own journal."""
-        return SimulatedFileSystem(self)
+        """Return the file system as one more host sees it."""
+        return SimulatedFileSystem(self, _Journal())
+
+    def named(self, journal: _Journal, path: str, before: _File | None, source: str | None = None) -> None:
+        """Note that a host has given a name."""
+        self._unsynced.append(_UnsyncedName(journal, path, before, source))
+
+    def names_synced(self, directory: str) -> None:
+        """Note that all names in a directory are durable, whichever hosts gave them."""
+        self._unsynced = [name for name in self._unsynced if name.directory != directory]
+
+    def lose(self, journal: _Journal) -> int:
+        """Undo what a host has done and what is not durable; return how many names and files were affected."""
+        affected = 0
+        lost = [(index, name) for index, name in enumerate(self._unsynced) if name.journal is journal]
+        for index, name in reversed(lost):
+            current = self.files.get(name.path)
+            if current is None:
+                continue  # it was deleted since, and a deletion is durable
+            later = self._unsynced[index + 1 :]
+            if any(other.path == name.path and other.journal is not journal for other in later):
+                continue  # another host has put another file there since
+            self.unlink(name.path)
+            if name.before is not None:
+                self.link(name.path, name.before)
+            if name.source is not None and name.source not in self.files:
+                self.link(name.source, current)
+            affected += 1
+        self._unsynced = [name for name in self._unsynced if name.journal is not journal]
+        for file in journal.written:
+            if file.durable < len(file.content):
+                del file.content[file.durable :]
+                affected += 1
+        journal.written.clear()
+        return affected
 
     def link(self, path: str, file: _File) -> None:
         """Make a name refer to a file."""
@@ -83,15 +143,16 @@ class _SimulatedStream:
 
 
 class SimulatedFileSystem:
-    """One host's view of the disk; implements ``barrier_tck.reference_impl.storage.filesystem.FileSystem``."""
+    """One process's view of the disk; implements ``barrier_tck.reference_impl.storage.filesystem.FileSystem``."""
 
-    def __init__(self, disk: SimulatedDisk) -> None:
-        """Share a disk, with an empty journal."""
+    def __init__(self, disk: SimulatedDisk, journal: _Journal) -> None:
         self._disk = disk
-        self._unsynced_names: list[tuple[str, str, _File | None, str | None]] = []
-        """(directory, path, the file to which it referred before, the name from which it was renamed), oldest first."""
-        self._written: list[_File] = []
+        self._journal = journal
         self._hidden = False
+
+    def of_next_process(self) -> SimulatedFileSystem:
+        """Return the file system as a later process of the same host sees it."""
+        return SimulatedFileSystem(self._disk, self._journal)
 
     def hide(self, hidden: bool) -> None:
         """Make this host's reads fail from now on, or succeed again; names can always be listed."""
@@ -110,9 +171,9 @@ class SimulatedFileSystem:
 
     def create(self, path: str) -> _SimulatedStream:
         file = _File()
-        self._unsynced_names.append((_directory(path), path, self._disk.files.get(path), None))
+        self._disk.named(self._journal, path, self._disk.files.get(path))
         self._disk.link(path, file)
-        self._written.append(file)
+        self._journal.written.append(file)
         return _SimulatedStream(file, path)
 
     def read(self, path: str) -> bytes:
@@ -127,12 +188,11 @@ class SimulatedFileSystem:
         file = self._disk.unlink(source)
         if file is None:
             raise StorageError(f"cannot rename {source} to {target}: there is no such file")
-        self._unsynced_names.append((_directory(target), target, before, source))
+        self._disk.named(self._journal, target, before, source)
         self._disk.link(target, file)
 
     def sync_directory(self, path: str) -> None:
-        directory = path.rstrip("/")
-        self._unsynced_names = [entry for entry in self._unsynced_names if entry[0] != directory]
+        self._disk.names_synced(path.rstrip("/"))
 
     def list_files(self, directory: str) -> list[str]:
         return self._disk.below(directory)
@@ -156,24 +216,7 @@ class SimulatedFileSystem:
 
     def lose_unsynced(self) -> int:
         """Undo everything that is not durable, because the host died; return how many names and files were affected."""
-        affected = 0
-        for _, path, before, source in reversed(self._unsynced_names):
-            current = self._disk.files.get(path)
-            if current is None:
-                continue  # it was deleted since, and a deletion is durable
-            self._disk.unlink(path)
-            if before is not None:
-                self._disk.link(path, before)
-            if source is not None and source not in self._disk.files:
-                self._disk.link(source, current)
-            affected += 1
-        for file in self._written:
-            if file.durable < len(file.content):
-                del file.content[file.durable :]
-                affected += 1
-        self._unsynced_names.clear()
-        self._written.clear()
-        return affected
+        return self._disk.lose(self._journal)
 
 
 def _directory(path: str) -> str:

@@ -110,28 +110,36 @@ class SimulatedHost:
 
     name: str
     local: LocalDisk
+    shared: SimulatedFileSystem
+    """Its way to the disk that all hosts share. What it has not synced there can be lost with it."""
 
 
 class SimulatedHosts:
     """All present hosts, by the position of their executors."""
 
-    def __init__(self, count: int, real_directory: str | None, memory_bytes: int | None = None) -> None:
+    def __init__(
+        self, count: int, disk: SimulatedDisk, real_directory: str | None, memory_bytes: int | None = None
+    ) -> None:
         """Start ``count`` hosts with empty disks, below a real directory if one is given; with ``memory_bytes`` copies
         are in the executors' memory, at most so many bytes in each.
         """
+        self._disk = disk
         self._real_directory = real_directory
         self._memory_bytes = memory_bytes
         self._started = 0
-        self.hosts = [self._new() for _ in range(count)]
+        self.hosts = [self._new(disk.host()) for _ in range(count)]
 
     def executor_died(self, host: SimulatedHost) -> SimulatedHost:
         """Return the host on which the next executor is started: the same one, unless copies were in memory."""
-        return host if self._memory_bytes is None else self.replace(host)
+        return host if self._memory_bytes is None else self._replaced(host, host.shared.of_next_process())
 
     def replace(self, host: SimulatedHost) -> SimulatedHost:
         """Lose a host and its disk; return the one that takes its place."""
+        return self._replaced(host, self._disk.host())
+
+    def _replaced(self, host: SimulatedHost, shared: SimulatedFileSystem) -> SimulatedHost:
         host.local.delete_tree("")
-        fresh = self._new()
+        fresh = self._new(shared)
         self.hosts[self.hosts.index(host)] = fresh
         return fresh
 
@@ -140,14 +148,18 @@ class SimulatedHosts:
         host.local.delete_tree("")
         self.hosts.remove(host)
 
-    def _new(self) -> SimulatedHost:
+    def _new(self, shared: SimulatedFileSystem) -> SimulatedHost:
         name = f"host-{self._started}"
         self._started += 1
         if self._memory_bytes is not None:
-            return SimulatedHost(name, LocalDisk(MemoryFileSystem(OwnMemory(), "copies", self._memory_bytes)))
+            return SimulatedHost(
+                name, LocalDisk(MemoryFileSystem(OwnMemory(), "copies", self._memory_bytes)), shared
+            )
         if self._real_directory is None:
-            return SimulatedHost(name, LocalDisk(SimulatedDisk().host()))
-        return SimulatedHost(name, LinkingLocalDisk(LocalFileSystem(Path(self._real_directory) / name)))
+            return SimulatedHost(name, LocalDisk(SimulatedDisk().host()), shared)
+        return SimulatedHost(
+            name, LinkingLocalDisk(LocalFileSystem(Path(self._real_directory) / name)), shared
+        )
 
 
 def memory_for_copies(config: JobConfig) -> int | None:

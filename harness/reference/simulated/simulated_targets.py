@@ -154,24 +154,24 @@ class SimulatedTargets(NoTargets):
         self._world = world
 
     def executor_of(self, subtask: str) -> _ExecutorTarget | None:
-        """Return the executor that hosts a subtask now."""
-        process = self._world.live(subtask)
-        return _ExecutorTarget(self._world, process.executor) if process is not None else None
+        """Return the executor that hosts a subtask now, or while nothing is deployed, that hosted it last."""
+        executor = self._world.hosting(subtask)
+        return _ExecutorTarget(self._world, executor) if executor is not None else None
 
     def worker_of(self, subtask: str) -> _WorkerTarget | None:
         process = self._world.live(subtask)
         return _WorkerTarget(self._world, process) if process is not None else None
 
     def host_of(self, subtask: str) -> _ExecutorTarget | None:
-        process = self._world.live(subtask)
-        return _ExecutorTarget(self._world, process.executor, Lost.HOST) if process is not None else None
+        executor = self._world.hosting(subtask)
+        return _ExecutorTarget(self._world, executor, Lost.HOST) if executor is not None else None
 
     def lasting_loss_of(self, subtask: str) -> _ExecutorTarget | None:
         """Return the host of a subtask, which nothing replaces; None if it is the last one."""
-        process = self._world.live(subtask)
-        if process is None or self._world.executors.lasting == 1:
+        executor = self._world.hosting(subtask)
+        if executor is None or self._world.executors.lasting == 1:
             return None
-        return _ExecutorTarget(self._world, process.executor, Lost.FOR_GOOD)
+        return _ExecutorTarget(self._world, executor, Lost.FOR_GOOD)
 
     def local_copies_of(self, subtask: str) -> LocalCopies | None:
         """Return the copies of a subtask on the hosts' disks; None without local recovery."""

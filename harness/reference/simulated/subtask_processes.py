@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from barrier_tck.faults.targets import COORDINATOR
 from barrier_tck.harness.reference.simulated.buffered_channels import BufferedChannel
-from barrier_tck.harness.reference.simulated.environment import Background, Environment
+from barrier_tck.harness.reference.simulated.environment import Background, Environment, ProcessKilled
 from barrier_tck.harness.reference.simulated.file_system import SimulatedFileSystem
 from barrier_tck.harness.reference.simulated.hosts import SimulatedHost
 from barrier_tck.harness.reference.simulated.named_timers import NamedTimers
@@ -41,10 +41,6 @@ NEVER = math.inf
 """The time of the next step of a process that expects none."""
 _POLL, _MESSAGE = -1, -2
 """What a step can be, besides reading a channel."""
-
-
-class ProcessKilled(BaseException):
-    """Unwinds the step of a process that was killed in the middle of it."""
 
 
 class WorldCrashed(BaseException):
@@ -104,6 +100,8 @@ class SimulatedExecutor:
         self.host = host
         self.subtasks: list[SimulatedSubtask] = []
         self.alive = True
+        self.successor: SimulatedExecutor | None = None
+        """What has replaced it, if it died and something has."""
         self.paused = False
 
 

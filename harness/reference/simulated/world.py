@@ -64,6 +64,7 @@ from barrier_tck.reference_impl.runtime_errors import StorageError
 from barrier_tck.reference_impl.state.backend import StateCapability
 
 _FAULT_POINTS = {point: ProtocolPoint(point.value) for point in RuntimePoint}
+_NOTHING_DEPLOYED = (JobState.CREATED, JobState.STOPPING, JobState.BACKING_OFF)
 COORDINATOR_RESTART_MS = 15.0
 """A crashed coordinator is restarted after this many virtual milliseconds."""
 
@@ -138,6 +139,10 @@ class SimulatedWorld:
         self._killed: list[SimulatedSubtask] = []
         self._in_rings: list[Any] = [self.disturbances, self.heartbeats]
         """Objects in reference cycles with the world or with each other: processes, past and present, and targets."""
+        self._deployed = 0
+        """The attempt that was deployed last."""
+        self._ran_on: dict[str, SimulatedExecutor] = {}
+        """Subtask -> the executor on which it was deployed last."""
         self._over = False
         """Whether the job has ended."""
         self._ran = False
@@ -234,7 +239,9 @@ class SimulatedWorld:
 
     def _new_coordinator(self) -> SimulatedCoordinator:
         self.coordinators += 1
-        coordinator = SimulatedCoordinator(self, self.coordinators, self.disk.host())
+        # Each is started on the host of the one before.
+        files = self.disk.host() if self.coordinators == 1 else self.coordinator.files.of_next_process()
+        coordinator = SimulatedCoordinator(self, self.coordinators, files)
         self._in_rings.append(coordinator)
         return coordinator
 
@@ -289,6 +296,8 @@ class SimulatedWorld:
             if process.subtask.vertex == self.plan.deployment.slow_vertex:
                 process.batch_ms = float(self.plan.deployment.slow_batch_ms)
         self.processes = processes
+        self._deployed = attempt
+        self._ran_on |= {process.text: process.executor for process in processes.values()}
         self._everyone = [process for process in self._everyone if process.alive]
         self._everyone.extend(processes.values())
         for process in processes.values():
@@ -390,6 +399,19 @@ class SimulatedWorld:
         process = self.processes.get(SubtaskId.parse(subtask))
         return process if process is not None and process.alive else None
 
+    def hosting(self, subtask: str) -> SimulatedExecutor | None:
+        """Return the executor that a subtask runs on. While nothing is deployed: on which it ran last, or what replaced
+        that."""
+        process = self.live(subtask)
+        if process is not None:
+            return process.executor
+        driver = self.coordinator.driver
+        between = driver.state in _NOTHING_DEPLOYED or driver.machine.attempt != self._deployed
+        last = self._ran_on.get(subtask) if between else None
+        while last is not None and not last.alive:
+            last = last.successor
+        return last
+
     def living(self, subtask: str) -> list[SimulatedSubtask]:
         return [process for process in self._everyone if process.alive and process.text == subtask]
 
@@ -415,8 +437,9 @@ class SimulatedWorld:
         for process in executor.subtasks:
             if process.alive:
                 self.kill_process(process)
-        if lose_unsynced:
+        if lose_unsynced or lost is not Lost.PROCESS:
             executor.files.lose_unsynced()
+        if lose_unsynced:
             host.local.lose_unsynced()
 
     def kill_process(self, process: SimulatedSubtask) -> None:

@@ -70,6 +70,8 @@ _END_TIMEOUT_S = 15.0
 """After the harness is gone, the process ends within this time, with all that it started."""
 
 
+_HOST = "driver"
+"""What the host is called on which drivers are started, one after the other."""
 _POLL_S = 0.05
 _NOTES_TOGETHER = 32
 """So many notes of what passes a channel are written at once."""
@@ -92,7 +94,7 @@ class HiddenFiles(DelegatingFileSystem):
 def _opened(order: JobOrder, root: str) -> FileSystem:
     """Open the coordinator's files: with a journal, or hidden at first, if so ordered."""
     files = LocalFileSystem(root)
-    seen = JournaledFiles(files, Path(order.journals)) if order.journals is not None else files
+    seen = JournaledFiles(files, Path(order.journals), _HOST) if order.journals is not None else files
     return HiddenFiles(seen, order.unreadable_ms) if order.unreadable_ms else seen
 
 

@@ -13,11 +13,13 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from barrier_tck.faults.latency import Latency
 from barrier_tck.faults.targets import Direction
+from barrier_tck.faults.vocabulary import ProtocolPoint
 from barrier_tck.harness.cluster.cluster import Cluster
 from barrier_tck.harness.cluster.cluster_choice import cluster_of
 from barrier_tck.harness.cluster.cluster_config import (
@@ -148,9 +150,14 @@ class ReferenceSpark:
         self._config = config
 
     def job(self, plan: TrialPlan) -> JobView:
-        """Return the subtasks, links and points of the plan's job."""
+        """Return the subtasks, links and points of the plan's job.
+
+        No plan counts on a driver that is hit while it starts: the harness may not know its process yet.
+        """
         require_shared(plan)
-        return barrier_view(plan)
+        view = barrier_view(plan)
+        passes = {**view.coordinator_passes, ProtocolPoint.COORDINATOR_STARTING: 0}
+        return msgspec.structs.replace(view, coordinator_passes=passes)
 
     def broken(self, plan: TrialPlan, how: BrokenRecovery) -> TrialPlan | None:
         """Return the plan with the planted bug that breaks recovery in this way."""

@@ -9,6 +9,7 @@ from functools import cached_property, partial
 from pathlib import Path
 
 from barrier_tck.faults.fault import Ends
+from barrier_tck.faults.targets import TargetKind
 from barrier_tck.harness.cluster.cluster import Cluster
 from barrier_tck.harness.plan.trial_plan import TrialPlan, to_builtins
 from barrier_tck.harness.record.history import End, History, OutputComparison, Row
@@ -49,6 +50,8 @@ from barrier_tck.reference_impl.storage.checkpoint_storage import (
 from barrier_tck.reference_impl.storage.filesystem import FileSystem, LocalFileSystem
 
 _POLL_MS = 20.0
+_TAKES_HOSTS = (TargetKind.HOST, TargetKind.CAPACITY)
+"""The targets whose loss takes a whole host along, with what was not synced there."""
 _RUNTIME_POINTS = {fault_point: point for point, fault_point in FAULT_POINTS.items()}
 
 CommittedRows = tuple[tuple[Row, ...], tuple[str, ...]]
@@ -177,7 +180,9 @@ class SparkTrial:
         )
         reserve_ids(plan, self.kept.storage)
         self._watcher = SparkWatcher(opener, self._notes.reads, planned_savepoints(plan))
-        loses = any(planned.fault.loses_unsynced for planned in plan.faults)
+        loses = any(
+            planned.fault.loses_unsynced or planned.fault.needs in _TAKES_HOSTS for planned in plan.faults
+        )
         self._journals = environment.scratch / "unsynced" if loses else None
         self._job = RemoteJob(environment.drivers, self._order(), lambda: self._watcher.finished)
         self._watcher.on_job_over, self._watcher.on_savepoint = self._job.job_over, self._job.take_savepoint

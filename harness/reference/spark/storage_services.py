@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -156,6 +156,11 @@ class TrialStore:
     def stop_throttling(self) -> None:
         """Refuse no more."""
         self._fault_proxy.throttle(False)
+
+    def fail_request(self, nth: int, carried_out: bool) -> Callable[[], bool]:
+        """Let one request get no answer."""
+        failing = self._fault_proxy.fail(nth, carried_out)
+        return lambda: failing.met
 
     def has_struck(self) -> bool:
         """Return whether a server was killed or a request refused."""

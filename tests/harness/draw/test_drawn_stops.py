@@ -90,9 +90,9 @@ def test_some_plans_of_savepoints_are_made_for_stops_that_fail(monkeypatch: pyte
 
 
 def test_many_plans_with_early_ends_have_savepoints_and_some_a_slow_vertex() -> None:
-    plans = draw_plans(SEED, 100, profile_named("ends"))
-    assert sum(bool(plan.savepoints) for plan in plans) >= 15
-    assert sum(bool(plan.deployment.slow_vertex and plan.workload.early_ends) for plan in plans) >= 10
+    plans = draw_plans(SEED, 200, profile_named("ends"))
+    assert sum(bool(plan.savepoints) for plan in plans) >= 30
+    assert sum(bool(plan.deployment.slow_vertex and plan.workload.early_ends) for plan in plans) >= 20
 
 
 def test_after_a_stop_that_holds_timers_up_nothing_else_happens_for_long() -> None:

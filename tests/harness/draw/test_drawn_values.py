@@ -59,7 +59,7 @@ def plans() -> tuple[TrialPlan, ...]:
     return tuple(
         plan
         for name, number in PLANS.items()
-        for plan in draw_plans(12, number, profile_named(name), constraints)
+        for plan in draw_plans(2, number, profile_named(name), constraints)
     )
 
 
@@ -91,6 +91,7 @@ AIM = Aim(
     bytes_per_second=(2_000, 10_000),
     lose_unsynced_per_mille=250,
     unreadable_per_mille=200,
+    requests=(1, 3),
     checkpoints=3,
     damages=tuple(Damage),
 )

@@ -240,6 +240,19 @@ def test_a_lost_host_loses_unsynced_bytes_and_names_and_nothing_else() -> None:
     assert host.read("other/file") == b"another host's"
 
 
+def test_what_a_dead_process_left_unsynced_is_lost_with_its_host_unless_anyone_synced_the_directory() -> None:
+    disk = SimulatedDisk()
+    dead, other = disk.host(), disk.host()
+    for name in ("kept", "lost"):
+        dead.create(f"pending/{name}").sync()
+    dead.sync_directory("pending")
+    dead.rename("pending/kept", "a/kept")
+    other.sync_directory("a")
+    dead.rename("pending/lost", "a/lost")
+    dead.of_next_process().lose_unsynced()
+    assert other.list_files("") == ["a/kept", "pending/lost"]
+
+
 def test_an_unsynced_rename_is_undone_to_what_was_there_before() -> None:
     disk = SimulatedDisk()
     host = disk.host()

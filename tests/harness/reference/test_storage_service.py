@@ -56,6 +56,19 @@ def test_late_answers_make_a_task_end_later_by_as_much_as_it_made_requests() -> 
     assert (made.take_late_ms(), made.take_late_ms()) == (21.0, 0.0)
 
 
+@pytest.mark.parametrize(("carried_out", "fate"), [(True, Fate.UNANSWERED), (False, Fate.LOST)])
+def test_one_of_the_requests_that_change_something_gets_no_answer_and_those_behind_it_do(
+    carried_out: bool, fate: Fate
+) -> None:
+    made = service()
+    met = ServiceTarget(made).fail_request(2, carried_out)
+    assert [made.fate(), made.fate(repeatable=True), made.fate()] == [Fate.ANSWERED] * 3
+    assert not met()
+    assert made.fate(repeatable=True) is fate
+    assert met()
+    assert made.fate(repeatable=True) is Fate.ANSWERED
+
+
 def test_what_no_service_suffers_is_told() -> None:
     with pytest.raises(TargetGone, match="BlackHole"):
         service().impair(BlackHole())

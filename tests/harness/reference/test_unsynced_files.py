@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from unittest.mock import patch
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -50,28 +51,54 @@ def content(files: FileSystem) -> dict[str, bytes]:
     return {path: files.read(path) for path in (*files.list_files("a"), *files.list_files("b"))}
 
 
-@given(st.lists(STEPS, max_size=12))
+def journaled(root: Path, journals: Path, host: str = "host", pid: int | None = None) -> JournaledFiles:
+    with patch("os.getpid", return_value=os.getpid() if pid is None else pid):
+        return JournaledFiles(LocalFileSystem(root), journals, host)
+
+
+@given(st.lists(st.tuples(STEPS, st.sampled_from((0, 0, 1, 2))), max_size=12))
 @settings(max_examples=150, deadline=None)
 def test_what_is_not_durable_is_lost_as_the_simulator_says(
-    steps: list[tuple[str, str, str | bytes, bool]],
+    steps: list[tuple[tuple[str, str, str | bytes, bool], int]],
 ) -> None:
+    """Two processes of one host, one after the other or side by side, and one of another host."""
     disk = SimulatedDisk()
-    simulated = disk.host()
+    first = disk.host()
+    simulated = (first, first.of_next_process(), disk.host())
     with TemporaryDirectory() as directory:
         root, journals = Path(directory) / "root", Path(directory) / "journals"
-        real = JournaledFiles(LocalFileSystem(root), journals)
-        for step in steps:
-            carry_out(simulated, step)
-            carry_out(real, step)
-        assert content(real) == content(simulated)
-        lose_unsynced(journals, root, [os.getpid()])
-        simulated.lose_unsynced()
-        assert content(LocalFileSystem(root)) == content(simulated)
+        real = [
+            journaled(root, journals, host, pid) for pid, host in enumerate(("host", "host", "another"), 1)
+        ]
+        for step, process in steps:
+            carry_out(simulated[process], step)
+            carry_out(real[process], step)
+        assert content(real[0]) == content(first)
+        lose_unsynced(journals, root, [2])
+        first.lose_unsynced()
+        assert content(LocalFileSystem(root)) == content(first)
+
+
+def test_what_a_dead_process_moved_is_lost_with_its_host_unless_anyone_synced_the_directory(
+    tmp_path: Path,
+) -> None:
+    root, journals = tmp_path / "root", tmp_path / "journals"
+    dead, successor = journaled(root, journals, pid=1), journaled(root, journals, pid=2)
+    other = journaled(root, journals, "another host", pid=3)
+    for name in ("kept", "lost"):
+        dead.create(f"pending/{name}").sync()
+    dead.sync_directory("pending")
+    dead.rename("pending/kept", "a/kept")
+    other.sync_directory("a")
+    dead.rename("pending/lost", "a/lost")
+    successor.create("b/own").close()
+    lose_unsynced(journals, root, [2])
+    assert LocalFileSystem(root).list_files("") == ["a/kept", "pending/lost"]
 
 
 def test_only_the_dead_lose_and_only_once(tmp_path: Path) -> None:
     root, journals = tmp_path / "root", tmp_path / "journals"
-    files = JournaledFiles(LocalFileSystem(root), journals)
+    files = journaled(root, journals)
     files.create("a/one").close()
     assert lose_unsynced(journals, root, [os.getpid() + 1]) == 0
     assert files.exists("a/one")
