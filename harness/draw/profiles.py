@@ -34,8 +34,8 @@ _OF_SERVICES = (
 
 _LOOPS = Profile(
     name="loops",
-    description="Generated job graphs with loops, some of them elastic, in the exact modes, with every kind of fault: "
-    "0 to 4 faults.",
+    description="Generated job graphs with loops, some of them elastic or stopped with savepoints, in the exact modes, "
+    "with every kind of fault: 0 to 4 faults.",
     workload=WorkloadRanges(
         names=("rounds", "rounds", "money", "components"), batches=(2, 6), records_per_second=(None, 300, 600)
     ),
@@ -47,7 +47,15 @@ _LOOPS = Profile(
         tolerated_failures=(1_000,),
     ),
     faults=FaultRanges(restore_per_mille=380),
-    scenarios=(("late_snapshots", 0), ("copies", 35), ("elastic", 100), ("windows", 290)),
+    savepoints=SavepointRanges(stop_per_mille=500, claim_per_mille=160, rescale_per_mille=160),
+    scenarios=(
+        ("late_snapshots", 0),
+        ("copies", 35),
+        ("elastic", 100),
+        ("windows", 290),
+        ("savepoints", 250),
+        ("failing_stops", 60),
+    ),
 )
 
 PROFILES: tuple[Profile, ...] = (

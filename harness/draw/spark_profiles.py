@@ -120,7 +120,8 @@ _SPARK_EXPLORE = Profile(
 _SPARK_LOOPS = replace(
     _SPARK_EXPLORE,
     name="spark-loops",
-    description="For a real cluster: job graphs with loops, in the exact modes, with every kind of fault.",
+    description="For a real cluster: job graphs with loops, some of them stopped with savepoints, in the exact modes, "
+    "with every kind of fault.",
     workload=replace(
         _SPARK_EXPLORE.workload,
         names=("rounds", "rounds", "money", "components"),
@@ -133,7 +134,8 @@ _SPARK_LOOPS = replace(
     checkpoints=replace(
         _SPARK_EXPLORE.checkpoints, modes=("exactly_once", "exactly_once", "unaligned", "aligned_timeout")
     ),
-)
+    savepoints=replace(_SPARK_EXPLORE.savepoints, after=(0, 3), delay_ms=(0, 200), stop_per_mille=500),
+).with_shares(savepoints=250)
 
 _SPARK_SAVEPOINTS = replace(
     _SPARK_GRAPHS,

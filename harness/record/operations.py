@@ -296,6 +296,15 @@ class ReadBehindStop(_Kind, frozen=True):
     checkpoint: int
 
 
+class SentBehindStop(_Kind, frozen=True):
+    """A subtask sent records after it had passed the barrier of a savepoint on with which the job was to be stopped, as
+    observed at its outputs. If the savepoint failed before, that is right."""
+
+    subtask: str
+    attempt: int
+    checkpoint: int
+
+
 class LocalEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     """One thing that a process did: it sent or took a message, took a marker, or recorded itself for a checkpoint."""
 
@@ -415,6 +424,7 @@ Operation = (
     | InputRead
     | InputLeft
     | ReadBehindStop
+    | SentBehindStop
     | MessagesObserved
     | JobFinished
     | JobStopped

@@ -4,7 +4,7 @@ record that it reads, before anything can drop it. In the simulator the notes ar
 takes them from the executor to the driver.
 
 In trials with savepoints it is logged, too, up to which record each split was read, and which subtasks took records
-from a channel behind the barrier of a savepoint with which the job was to be stopped (COO-5).
+from a channel behind the barrier of a savepoint with which the job was to be stopped, or sent some after it (COO-5).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,17 +20,23 @@ from urllib.parse import quote
 
 import msgspec
 
-from barrier_tck.harness.record.operations import InputLeft, InputRead, ReadBehindStop
+from barrier_tck.harness.record.operations import InputLeft, InputRead, ReadBehindStop, SentBehindStop
 from barrier_tck.harness.reference.instrumented import with_instruments
 from barrier_tck.reference_impl.operators.api import Payload, SourceReader
-from barrier_tck.reference_impl.protocol.messages import CheckpointBarrier, SplitPosition
+from barrier_tck.reference_impl.protocol.messages import (
+    ChannelControl,
+    CheckpointBarrier,
+    SplitPosition,
+    TriggerCheckpoint,
+)
 from barrier_tck.reference_impl.runtime.components import Components
-from barrier_tck.reference_impl.runtime.subtask_deployment import SubtaskDeployment
+from barrier_tck.reference_impl.runtime.ports import ChannelOutput, Probe, RuntimePoint
+from barrier_tck.reference_impl.runtime.subtask_deployment import SubtaskDeployment, SubtaskPorts
 from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver
 
 _log = logging.getLogger(__name__)
 
-InputNote = InputRead | InputLeft | ReadBehindStop
+InputNote = InputRead | InputLeft | ReadBehindStop | SentBehindStop
 """What is logged."""
 
 KeepInput = Callable[[InputNote], None]
@@ -94,15 +100,23 @@ class InputObservingDrivers:
     """Whether the ends are observed, too."""
 
     def __call__(
-        self, deployment: SubtaskDeployment, graph: Any, plane: Any, ports: Any, components: Components
+        self,
+        deployment: SubtaskDeployment,
+        graph: Any,
+        plane: Any,
+        ports: SubtaskPorts,
+        components: Components,
     ) -> SubtaskDriver:
         """Return a driver. Its reader, if it has one, is observed directly, below any wrappers of the components."""
         if graph.vertex(deployment.subtask.vertex).source is not None:
             wrap = partial(_wrapped, components.instruments.reader, self.keep, deployment, self.ends)
             components = with_instruments(components, reader=wrap)
-        driver = self.make(deployment, graph, plane, ports, components)
-        if self.ends:
-            _observe_stops(driver, self.keep)
+        if not self.ends:
+            return self.make(deployment, graph, plane, ports, components)
+        stops = _ObservedStops(deployment, self.keep)
+        output, probe = _WatchedOutput(ports.output, stops), _WatchedProbe(ports.probe, stops)
+        driver = self.make(deployment, graph, plane, replace(ports, output=output, probe=probe), components)
+        stops.watch(driver)
         return driver
 
 
@@ -119,25 +133,90 @@ def _wrapped(
     return wrap(ObservedReader(reader, partial(note, InputRead), partial(note, InputLeft) if ends else None))
 
 
-def _observe_stops(driver: SubtaskDriver, keep: KeepInput) -> None:
-    """Note the first records that the subtask takes behind a barrier that stops the job."""
-    on_data, on_control = driver.on_data, driver.on_control
-    stopped: dict[int, int] = {}
-    logged: dict[int, None] = {}
+@dataclass
+class _ObservedStops:
+    """Notes the first records that a subtask takes or sends behind a barrier that stops the job."""
 
-    def observed_data(channel: int, payload: Payload) -> None:
-        checkpoint = stopped.get(channel)
-        if checkpoint is not None and checkpoint not in logged:
-            logged[checkpoint] = None
-            keep(ReadBehindStop(str(driver.deployment.subtask), driver.deployment.attempt, checkpoint))
-        on_data(channel, payload)
+    deployment: SubtaskDeployment
+    keep: KeepInput
+    terminal: dict[int, None] = field(default_factory=dict)
+    """The checkpoints whose barriers are known to stop the job."""
+    passed_on: int | None = None
+    """The last of them whose barrier was passed on."""
+    logged: dict[tuple[type[InputNote], int], None] = field(default_factory=dict)
 
-    def observed_control(channel: int, element: Any) -> None:
-        if isinstance(element, CheckpointBarrier) and element.is_terminal:
-            stopped[channel] = int(element.checkpoint)
-        on_control(channel, element)
+    def watch(self, driver: SubtaskDriver) -> None:
+        """Look at what comes to a driver."""
+        on_data, on_control = driver.on_data, driver.on_control
+        on_announced, on_message = driver.on_announced, driver.on_message
+        stopped: dict[int, int] = {}
 
-    vars(driver).update(on_data=observed_data, on_control=observed_control)
+        def observed_data(channel: int, payload: Payload) -> None:
+            checkpoint = stopped.get(channel)
+            if checkpoint is not None:
+                self._note(ReadBehindStop, checkpoint)
+            on_data(channel, payload)
+
+        def observed_control(channel: int, element: Any) -> None:
+            if isinstance(element, CheckpointBarrier) and element.is_terminal:
+                stopped[channel] = int(element.checkpoint)
+                self.terminal[element.checkpoint] = None
+            on_control(channel, element)
+
+        def observed_announced(channel: int, barrier: CheckpointBarrier) -> None:
+            if barrier.is_terminal:
+                self.terminal[barrier.checkpoint] = None
+            on_announced(channel, barrier)
+
+        def observed_message(message: Any) -> None:
+            if isinstance(message, TriggerCheckpoint) and message.barrier.is_terminal:
+                self.terminal[message.checkpoint] = None
+            on_message(message)
+
+        vars(driver).update(
+            on_data=observed_data,
+            on_control=observed_control,
+            on_announced=observed_announced,
+            on_message=observed_message,
+        )
+
+    def forwarded(self, checkpoint: int) -> None:
+        """Take that the barrier of a checkpoint was passed on."""
+        self.passed_on = checkpoint if checkpoint in self.terminal else None
+
+    def sent(self) -> None:
+        """Take that records are sent."""
+        if self.passed_on is not None:
+            self._note(SentBehindStop, self.passed_on)
+
+    def _note(self, kind: type[ReadBehindStop] | type[SentBehindStop], checkpoint: int) -> None:
+        if (kind, checkpoint) not in self.logged:
+            self.logged[kind, checkpoint] = None
+            self.keep(kind(str(self.deployment.subtask), self.deployment.attempt, checkpoint))
+
+
+@dataclass(frozen=True)
+class _WatchedOutput:
+    inner: ChannelOutput
+    stops: _ObservedStops
+
+    def send_data(self, channel: int, payload: Payload) -> None:
+        self.stops.sent()
+        self.inner.send_data(channel, payload)
+
+    def send_control(self, channel: int, element: ChannelControl) -> None:
+        self.inner.send_control(channel, element)
+
+
+@dataclass(frozen=True)
+class _WatchedProbe:
+    inner: Probe
+    stops: _ObservedStops
+
+    def reach(self, point: RuntimePoint, checkpoint: Any = None, attempt: int = 0) -> None:
+        if point is RuntimePoint.BARRIER_FORWARDED:
+            self.stops.forwarded(int(checkpoint))
+        self.inner.reach(point, checkpoint, attempt)
 
 
 def inputs_observed(components: Components, keep: KeepInput, ends: bool = False) -> Components:
@@ -155,7 +234,11 @@ class InputsDirectory:
 
     def __call__(self, note: InputNote) -> None:
         """Keep it, whole or not at all. A disk that refuses costs the proof, and nothing of the reading."""
-        what = str(note.checkpoint) if isinstance(note, ReadBehindStop) else quote(note.split, safe="")
+        match note:
+            case ReadBehindStop() | SentBehindStop():
+                what = str(note.checkpoint)
+            case InputRead() | InputLeft():
+                what = quote(note.split, safe="")
         name = f"{type(note).__name__}-{quote(note.subtask, safe='')}-a{note.attempt}-{what}"
         target = Path(self.path) / f"{name}.json"
         temporary = target.with_suffix(f".{os.getpid()}.tmp")

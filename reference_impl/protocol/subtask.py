@@ -22,7 +22,10 @@ In mode ALIGNED_TIMEOUT a barrier waits in line in output buffers, and they coun
 The barrier of a savepoint with which the job stops is *terminal*: behind it nothing is processed. When the subtask has
 its part and has forwarded the barrier, every input is held (``HoldInput``), and a source reads no more. The end of the
 job finds it like that. Only if the savepoint is aborted does the subtask go on (``ReleaseInput``): it hears so from the
-coordinator, or earlier from a newer barrier, which no subtask sends that still stands still.
+coordinator, or earlier from a newer barrier, which no subtask sends that still stands still. A channel whose records
+are recorded where they are read (RECORD: those that close a loop, and all under Chandy-Lamport) is read on up to its
+own barrier meanwhile. What comes from it is part of the savepoint and is withheld by the shell; it is processed, before
+anything else, only if the subtask goes on. An input that ends meanwhile counts then, too.
 
 A subtask finishes when all that it did is committed and everything before it has finished (BAR-6, ``ending``). One that
 may not finish yet although everything before it has gets no barrier any more: it says so (``ReportClosed``), and is
@@ -128,6 +131,8 @@ class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
         self._waiting: dict[CheckpointId, list[SnapshotPart]] = {}
         self._held_by: CheckpointId | None = None
         """The checkpoint whose terminal barrier holds every input."""
+        self._end_due = False
+        """Whether the last input ended while the subtask was held, so that its end is still to be dealt with."""
         self.ending = Ending(channels, reads_input, feedback, finished_before)
 
     def _new_aligner(
@@ -145,7 +150,7 @@ class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
         commands = self._take(event)
         if self.state is SubtaskState.HELD:
             # A recorder that gives an older checkpoint up knows of no stop, and releases every channel.
-            self.blocked[:] = [True] * len(self.blocked)
+            self.blocked[:] = [not self._is_read_on(channel) for channel in range(len(self.blocked))]
         return commands
 
     def _on_trigger(self, event: TriggerCheckpoint) -> SubtaskCommands:
@@ -168,6 +173,24 @@ class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
         commands = self._recorder_for(event).handle(event)
         outlived = self._held_by is not None and self._is_outlived(self._held_by)
         return (*(self._release() if outlived else ()), *self._after_barrier(commands))
+
+    def _on_barrier_while_held(self, event: BarrierArrived) -> SubtaskCommands:
+        self._check_read_on(event)
+        assert self._held_by is not None
+        outlived = event.barrier.checkpoint > self._held_by
+        released = self._release() if outlived else ()
+        return (*released, *self._on_barrier(event))
+
+    def _is_read_on(self, channel: int) -> bool:
+        """Behind its own terminal barrier a subtask reads a RECORD channel up to the barrier that comes on it."""
+        if self.recorder is None or self.policies[channel] is not ChannelPolicy.RECORD:
+            return False
+        return self._held_by in self.recorder.recorded_on(channel)
+
+    def _check_read_on(self, event: BarrierArrived | ChannelClosed) -> None:
+        """While the subtask is held, nothing comes on a channel that is held, too."""
+        if not self._is_read_on(event.channel):
+            raise self.illegal(event, f"the terminal barrier {self._held_by} holds the channel")
 
     def _aligner_for(self, event: SubtaskEvent) -> BarrierAligner | BarrierTracker | BarrierRecorder:
         """A source reads no channel, and nothing that has finished sends a barrier."""
@@ -375,11 +398,12 @@ class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
         return self._then_finish(*((CancelSnapshot(event.checkpoint), *told) if cancelled else told))
 
     def _release(self) -> SubtaskCommands:
-        """Go on, because the savepoint failed. No barrier was read meanwhile, so no alignment holds a channel."""
+        """Go on, because the savepoint failed. No newer barrier was read meanwhile, so no alignment holds a channel."""
         self._held_by = None
         self.blocked[:] = [False] * len(self.blocked)
         self.state = SubtaskState.DRAINED if self.ending.is_drained else SubtaskState.RUNNING
-        return (ReleaseInput(),)
+        due, self._end_due = self._end_due, False
+        return (ReleaseInput(), EndInput()) if due else (ReleaseInput(),)
 
     def _on_input_ended(self, event: InputEnded) -> SubtaskCommands:
         self._check_open(event)
@@ -389,6 +413,12 @@ class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
         self.state = SubtaskState.DRAINED
         return self._then_finish(EndInput())
 
+    def _on_input_ended_while_held(self, event: InputEnded) -> SubtaskCommands:
+        self._check_open(event)
+        self.ending.open_inputs[event.channel] = False
+        self._end_due = self.ending.is_drained
+        return ()
+
     def _on_close_announced(self, event: CloseAnnounced) -> SubtaskCommands:
         return self._after_close(self._recorder_for(event).handle(event))
 
@@ -397,6 +427,10 @@ class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
         self.ending.open_channels[event.channel] = False
         assert self.aligner is not None
         return self._after_close(self.aligner.handle(event))
+
+    def _on_closed_while_held(self, event: ChannelClosed) -> SubtaskCommands:
+        self._check_read_on(event)
+        return self._on_closed(event)
 
     def _check_ended(self, event: ChannelClosed) -> None:
         """Only a channel whose input has ended is closed."""
@@ -422,6 +456,8 @@ class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
         _is_overtaken,
         _stops_at,
         _is_outlived,
+        _is_read_on,
+        _check_read_on,
         _goes_ahead,
         _overtake_outputs,
         _close,
@@ -488,6 +524,9 @@ class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
         SubtaskState.HELD: {
             TriggerCheckpoint: _on_old_trigger,
             BarrierAnnounced: leads(_on_announced, SubtaskState.SNAPSHOTTING, *_GOING_ON),
+            BarrierArrived: leads(_on_barrier_while_held, SubtaskState.SNAPSHOTTING, *_GOING_ON),
+            InputEnded: _on_input_ended_while_held,
+            ChannelClosed: _on_closed_while_held,
             AlignmentTimedOut: _on_timed_out,
             SnapshotStored: _on_stored,
             OutputsPassed: _on_outputs_passed,

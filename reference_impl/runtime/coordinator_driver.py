@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
-from barrier_tck.reference_impl.config import CheckpointMode, JobConfig
+from barrier_tck.reference_impl.config import JobConfig
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
 from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.protocol.causes import Cause
@@ -192,23 +192,10 @@ class CoordinatorDriver:
             )
         except (JobUsageError, RuntimeFailure) as error:
             problem = str(error)
-        if savepoint.stop:
-            problem = self._why_no_stop() or problem
         if problem:
             self.ports.observer.savepoint_refused(savepoint, problem)
         else:
             self.feed(SavepointRequested(savepoint))
-
-    def _why_no_stop(self) -> str:
-        """Say why the job cannot be stopped with a savepoint; an empty text if it can."""
-        config = self.machine.config.checkpoints
-        if any(edge.feedback for edge in self._graph.edges):
-            # Its members would have to read on until the barrier has come round, and process nothing of that.
-            return "a job with a loop cannot be stopped with a savepoint; take one without a stop"
-        if config is not None and config.mode is CheckpointMode.CHANDY_LAMPORT:
-            # A marker holds nothing back. So a subtask would stop at the first one, and the others never come.
-            return "a job cannot be stopped with a savepoint under Chandy-Lamport; take one without a stop"
-        return ""
 
     def on_message(self, message: Any) -> None:
         observer = self.ports.observer

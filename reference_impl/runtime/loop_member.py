@@ -21,14 +21,6 @@ from barrier_tck.reference_impl.runtime.subtask_deployment import SubtaskDeploym
 from barrier_tck.reference_impl.runtime_errors import JobUsageError, ProtocolError
 
 
-def end_of_input(loop: LoopMember | None, channel: int, feed: Callable[[InputEnded], None]) -> None:
-    """Pass on that a channel has ended, to a subtask that may be part of a loop."""
-    if loop is None:
-        feed(InputEnded(channel))
-    else:
-        loop.on_end_of_input(channel, feed)
-
-
 class LoopMember:
     """One subtask of a loop; also its output port, because it counts what is sent."""
 
@@ -94,11 +86,8 @@ class LoopMember:
             if channel.sender.vertex in members and channel.receiver.vertex in members
         )
 
-    def on_end_of_input(self, channel: int, feed: Callable[[InputEnded], None]) -> None:
-        """Pass on that a channel has ended, and tell the coordinator if it was the last one from outside."""
-        if channel in self.feedback:
-            return  # it ended with the loop, before its sender's own input did
-        feed(InputEnded(channel))
+    def input_ended(self, channel: int) -> None:
+        """Tell the coordinator if a channel was the last one from outside, and all that it brought is dealt with."""
         if channel in self._fed_by:
             self._fed_by.remove(channel)
             if not self._fed_by:

@@ -69,6 +69,7 @@ from barrier_tck.reference_impl.protocol.subtask_events import (
     ChannelClosed,
     ChannelStateStored,
     CloseAnnounced,
+    InputEnded,
     OutputsPassed,
     SnapshotFailed,
     SnapshotStored,
@@ -77,7 +78,7 @@ from barrier_tck.reference_impl.protocol.subtask_events import (
 )
 from barrier_tck.reference_impl.runtime.channel_snapshots import ChannelSnapshots, policies_of
 from barrier_tck.reference_impl.runtime.components import Components
-from barrier_tck.reference_impl.runtime.loop_member import LoopMember, end_of_input
+from barrier_tck.reference_impl.runtime.loop_member import LoopMember
 from barrier_tck.reference_impl.runtime.operator_contexts import context_of, reader_of
 from barrier_tck.reference_impl.runtime.ports import RECORDS_PROCESSED, Buffer, RuntimePoint
 from barrier_tck.reference_impl.runtime.routing import Router
@@ -87,6 +88,7 @@ from barrier_tck.reference_impl.runtime.subtask_deployment import SubtaskDeploym
 from barrier_tck.reference_impl.runtime.subtask_end import SubtaskEnd
 from barrier_tck.reference_impl.runtime.subtask_timers import SubtaskTimers
 from barrier_tck.reference_impl.runtime.unconfirmed_snapshots import UnconfirmedSnapshots
+from barrier_tck.reference_impl.runtime.withheld_input import WithheldInput
 from barrier_tck.reference_impl.runtime_errors import RuntimeFailure
 from barrier_tck.reference_impl.state.working_directory import WorkingDirectory
 
@@ -113,6 +115,7 @@ class SubtaskDriver:
         self.exhausted = not self.is_source or deployment.stopped
         """Whether nothing is to be read from a source: it has no more records, or the job stops."""
         self._exhausted_before = self.exhausted
+        self._withheld = WithheldInput()
         mode, self._alignment_timeout_ms = deployment.config.alignment
         policies = policies_of(graph, deployment.subtask, mode)
         self._loop = LoopMember.of(graph, deployment, ports)
@@ -181,13 +184,19 @@ class SubtaskDriver:
         """Process a batch that was read from an input channel that is not held back."""
         if self._recorded_in_line and self.recording[channel]:
             self.on_arrived(channel, payload, in_line=True)
+        if self._withheld.begun:
+            self._withheld.add(channel, payload)
+            return
+        self._process(channel, payload)
+        self.ports.probe.reach(RECORDS_PROCESSED)
+
+    def _process(self, channel: int, payload: Payload) -> None:
         if self._loop is not None:
             self._loop.take(channel)
         if self._multi_input is None:
             self.run_chain(0, payload)
         else:
             self.run_chain(1, self._multi_input.process_input(payload, self._input_numbers[channel]))
-        self.ports.probe.reach(RECORDS_PROCESSED)
 
     def on_control(self, channel: int, element: ChannelControl) -> None:
         """Take a control element that was read from an input channel that is not held back."""
@@ -197,9 +206,18 @@ class SubtaskDriver:
                     self.ports.probe.reach(RuntimePoint.BARRIER_RECEIVED, element.checkpoint)
                 self.feed(BarrierArrived(channel, element))
             case EndOfInput():
-                end_of_input(self._loop, channel, self.feed)
+                self._end_input(channel)
             case EndOfChannel():
                 self.feed(ChannelClosed(channel))
+
+    def _end_input(self, channel: int) -> None:
+        if self._loop is not None and channel in self._loop.feedback:
+            return  # it ended with the loop, before its sender's own input did
+        self.feed(InputEnded(channel))
+        if self._withheld.begun:
+            self._withheld.add(channel, None)
+        elif self._loop is not None:
+            self._loop.input_ended(channel)
 
     def on_announced(self, channel: int, barrier: CheckpointBarrier) -> None:
         """A barrier arrived on an input channel, ahead of being read; only if barriers overtake."""
@@ -252,7 +270,7 @@ class SubtaskDriver:
         payload = None if self.deployment.finished_before else self.reader.poll()
         if payload is None:
             self.exhausted = True
-            end_of_input(self._loop, len(self.blocked), self.feed)
+            self._end_input(len(self.blocked))
             return None
         self.run_chain(0, payload)
         self.ports.probe.reach(RECORDS_PROCESSED)
@@ -364,12 +382,21 @@ class SubtaskDriver:
         self._timers.start_alignment(command.checkpoint, self._alignment_timeout_ms)
 
     def _hold_input(self, held: bool) -> None:
-        """Read nothing from a source and let no timer go off, or go on; the machine holds the channels."""
+        """Read nothing from a source and let no timer go off, or go on with what came meanwhile; the machine holds the
+        channels."""
         self._timers.hold(held)
         before, self._exhausted_before = self._exhausted_before, self.exhausted
         self.exhausted = held or before
         if self.ports.input_buffers is not None:
             self.ports.input_buffers.hold(held)
+        if held:
+            self._withheld.begin()
+            return
+        for channel, payload in self._withheld.take():
+            if payload is not None:
+                self._process(channel, payload)
+            elif self._loop is not None:
+                self._loop.input_ended(channel)
 
     def _store_snapshot(self, command: StoreSnapshot) -> None:
         """Start the asynchronous part, or finish at once if there is none (SNP-1)."""

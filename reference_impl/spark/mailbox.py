@@ -244,7 +244,7 @@ class Mailbox:
         crowded = [n for n in self._feedback if self._is_crowded(n) and not blocked[n] and self.reads_data]
         if self._urgent:
             self._urgent = [n for n in self._urgent if self._channels[n].urgent]
-            crowded = list(self._urgent) or crowded
+            crowded = [n for n in self._urgent if not blocked[n]] or crowded
         count = len(self._channels)
         for step in range(count):
             number = (self._next + step) % count

@@ -259,8 +259,10 @@ class SubtaskWalk(ChannelWalk):
         """The checkpoint whose barrier is terminal, or 0. Who sends a newer barrier knows that it is aborted."""
         super().__init__(chance, channels)
         mode = chance.choice(list(CheckpointMode))
-        aligned = [ChannelPolicy.OVERTAKE if mode.overtakes else ChannelPolicy.ALIGN, ChannelPolicy.ALIGN]
-        policies = tuple(chance.choice(aligned) for _ in range(channels))
+        possible = [ChannelPolicy.OVERTAKE if mode.overtakes else ChannelPolicy.ALIGN, ChannelPolicy.ALIGN]
+        if mode is not CheckpointMode.AT_LEAST_ONCE and chance.random() < 0.5:
+            possible.append(ChannelPolicy.RECORD)  # a member of a loop, or under Chandy-Lamport
+        policies = tuple(chance.choice(possible) for _ in range(channels))
         if finished_before:
             self.queues = [[] for _ in self.queues]
         self.machine = SubtaskMachine("totals[0]", channels, mode, policies, finished_before=finished_before)
@@ -296,9 +298,8 @@ class SubtaskWalk(ChannelWalk):
         if not self.machine.blocked:
             # Behind a terminal barrier a source reads nothing; a trigger may come again.
             return self.machine.state is SubtaskState.HELD and isinstance(self.queues[channel][0], InputEnded)
-        if self.machine.state is SubtaskState.HELD:
-            return True
-        readable = self.machine.policies[channel] is ChannelPolicy.ALIGN or self.channels.readable(channel)
+        overtaken = self.machine.policies[channel] is ChannelPolicy.OVERTAKE
+        readable = not overtaken or self.channels.readable(channel)
         return super().blocked(channel) or not readable
 
     def choose(self) -> Any:
@@ -357,7 +358,15 @@ class SubtaskWalk(ChannelWalk):
     def tell(self, event: Any) -> None:
         commands = self.machine.handle(event)
         if self.machine.state is SubtaskState.HELD:
-            assert all(self.machine.blocked), f"after {event}, nothing behind a terminal barrier is read"
+            stopped = self.reached.get(self.terminal, [])
+            if isinstance(event, BarrierArrived) and event.barrier.checkpoint == self.terminal:
+                stopped = [*stopped, event.channel]
+            assert all(
+                blocked or (policy is ChannelPolicy.RECORD and channel not in stopped)
+                for channel, (blocked, policy) in enumerate(
+                    zip(self.machine.blocked, self.machine.policies, strict=True)
+                )
+            ), f"after {event}, something is read that no savepoint records"
         self.note(event, commands)
         for command in commands:
             self.channels.carry_out(command)

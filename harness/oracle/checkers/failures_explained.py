@@ -9,7 +9,7 @@ subtask whose acknowledgement is missing; or parts and channels that are as slow
 Only in a world with virtual time is it known how slow a checkpoint may be. There a bound is computed: the
 asynchronous part and, for each vertex, the latency of a message and the steps that may come before the barrier. If
 records still flow, everything that the channels can hold may come before it, too. A channel that closes a loop can
-hold anything: there the bound counts the batches that the attempt was seen to read.
+hold anything: there the bound counts the batches that were seen to be read meanwhile.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Self
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.checkpoint_lives import CheckpointLife, lives_of
 from barrier_tck.harness.oracle.evidence.checkpoint_obstacles import (
-    batches_read,
+    batches_read_during,
     has_loop,
     longest_ms,
     obstacles,
@@ -76,8 +76,7 @@ class FailuresExplained(StandardChecker):
         """Look for the cause of each failure in one trial."""
         plan = context.plan
         causes = obstacles(context)
-        timeout_ms = plan.checkpoints.timeout_ms
-        read = batches_read(context) if has_loop(plan) else {}
+        timeout_ms, loops = plan.checkpoints.timeout_ms, has_loop(plan)
         failed, completed, problems = 0, 0, list[Breach]()
         for attempt in lives_of(context):
             for life in attempt.checkpoints:
@@ -85,7 +84,8 @@ class FailuresExplained(StandardChecker):
                 if life.failed not in FAILURES or life.ended_ms is None:
                     continue
                 failed += 1
-                longest = longest_ms(plan, life.final, read.get(attempt.number))
+                read = batches_read_during(context, attempt, life) if loops else None
+                longest = longest_ms(plan, life.final, read)
                 slow = life.failed is Reason.EXPIRED and longest >= timeout_ms
                 if not slow and not any(cause.explains(life) for cause in causes):
                     problems.append(_breach(life, context))

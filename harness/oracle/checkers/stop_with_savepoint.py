@@ -1,8 +1,9 @@
 """A job that is stopped with a savepoint does nothing behind its barrier (COO-5).
 
 The barrier of that savepoint is terminal. No source reads a record behind its position in the savepoint, and no subtask
-takes one from a channel: both are observed below the runtime, where mistakes of it cannot hide. When the job has
-stopped, every sink has committed for the savepoint. An attempt that comes in between, because something failed
+takes one from a channel; nor does it send one that it took before the barrier came on its channel, as happens round a
+loop and under Chandy-Lamport. All that is observed below the runtime, where mistakes of it cannot hide. When the job
+has stopped, every sink has committed for the savepoint. An attempt that comes in between, because something failed
 before the commits were done, only finishes them. A second job goes on exactly where the first one stopped.
 
 If the savepoint fails, the job goes on, and nothing is required of it here; progress is judged elsewhere.
@@ -32,6 +33,7 @@ from barrier_tck.harness.record.operations import (
     InputRead,
     JobStopped,
     ReadBehindStop,
+    SentBehindStop,
 )
 from barrier_tck.harness.record.records import TrialSummary
 from barrier_tck.harness.record.verdict import Finding, Verdict
@@ -132,7 +134,7 @@ class _Story:
     latest: _Stop | None = None
     finished: dict[int, dict[str, None]] = field(default_factory=dict)
     """Attempt -> the subtasks that have finished, with everything committed."""
-    read_behind: list[ReadBehindStop] = field(default_factory=list)
+    behind: list[ReadBehindStop | SentBehindStop] = field(default_factory=list)
     left: list[InputLeft] = field(default_factory=list)
     read: list[InputRead] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
@@ -185,8 +187,8 @@ def _story_of(context: TrialContext) -> _Story:
                 story.stopped(number, line.index)
             case AttemptStarted(attempt=attempt, restored_checkpoint=restored):
                 story.started(attempt, restored, line.index, undone)
-            case ReadBehindStop():
-                story.read_behind.append(line.operation)
+            case ReadBehindStop() | SentBehindStop():
+                story.behind.append(line.operation)
             case InputLeft():
                 story.left.append(line.operation)
             case InputRead():
@@ -220,9 +222,10 @@ def _problems(stop: _Stop, story: _Story, context: TrialContext) -> Iterator[str
     for read in story.read:
         if read.attempt in stop.began_later and stop.began_later[read.attempt] == stop.checkpoint:
             yield f"attempt {read.attempt} read {read.split}, and had only commits to finish"
-    for behind in story.read_behind:
+    for behind in story.behind:
         if behind.checkpoint == stop.checkpoint:
-            yield f"{behind.subtask} took records from a channel behind the terminal barrier"
+            did = "took records from a channel" if isinstance(behind, ReadBehindStop) else "sent records"
+            yield f"{behind.subtask} {did} behind the terminal barrier"
     job = context.job_of(stop.attempt)
     if stop.stopped_at is not None and not stop.began_later and job is not None:
         for sink in job.in_role(Role.SINK):

@@ -13,7 +13,7 @@ from math import inf
 from barrier_tck.faults.fault import CopyPlace, OnProgress
 from barrier_tck.faults.targets import COORDINATOR
 from barrier_tck.harness.oracle.checker import TrialContext
-from barrier_tck.harness.oracle.evidence.checkpoint_lives import CheckpointLife
+from barrier_tck.harness.oracle.evidence.checkpoint_lives import AttemptLife, CheckpointLife
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.operations import (
     FaultFired,
@@ -81,7 +81,7 @@ def has_loop(plan: TrialPlan) -> bool:
     return bool(plan.job.loops)
 
 
-def batches_read(context: TrialContext) -> Mapping[int, int]:
+def _batches_read(context: TrialContext) -> Mapping[int, int]:
     """Return attempt -> how many batches its subtasks read, as seen at their doors (``MessagesObserved``)."""
     read: Counter[int] = Counter()
     for line in context.history.of(MessagesObserved):
@@ -89,16 +89,42 @@ def batches_read(context: TrialContext) -> Mapping[int, int]:
     return read
 
 
+def batches_read_during(context: TrialContext, attempt: AttemptLife, life: CheckpointLife) -> int | None:
+    """Return how many batches were read, at the most, while a checkpoint of an attempt was under way; None if
+    that was not recorded.
+
+    What a process did is logged in its order, without times. So what counts lies behind its snapshot for a checkpoint
+    that had completed before, and ahead of its snapshot for one that was triggered afterwards. While the job stands
+    still, because it is to be stopped, nothing is read.
+    """
+    before = [one.number for one in attempt.checkpoints if one.completed and one.ended_before(life)]
+    after = [one.number for one in attempt.checkpoints if life.ended_before(one)]
+    total = None
+    for line in context.history.of(MessagesObserved):
+        if line.operation.attempt != attempt.number:
+            continue
+        read = 0
+        for event in line.operation.events:
+            if event.kind == "taken":
+                read += 1
+            elif event.kind == "recorded" and event.checkpoint in before:
+                read = 0
+            elif event.kind == "recorded" and event.checkpoint in after:
+                break
+        total = read + (total or 0)
+    return total
+
+
 def most_batches_read(context: TrialContext) -> int | None:
     """Return how many batches the busiest attempt of a job with a loop read; None if that was not recorded."""
-    return max(batches_read(context).values(), default=None) if has_loop(context.plan) else None
+    return max(_batches_read(context).values(), default=None) if has_loop(context.plan) else None
 
 
 def longest_ms(plan: TrialPlan, final: bool, read: int | None = None) -> float:
     """Return how long the parts of a checkpoint may take, from its trigger to its last acknowledgement.
 
     ``final`` means that no record is in transit any more. ``read`` matters in a job with a loop only: how many batches
-    were read in the checkpoint's attempt (``batches_read``). A channel that closes a loop takes any number of batches,
+    were read while it was under way (``batches_read_during``). A channel that closes a loop takes any number of them,
     and while many wait in it nothing is read from outside. So a barrier may come behind all of them. But as long as it
     waits, some batch is on its way or about to be read, and that happens to each batch once. Without that number there
     is no bound.

@@ -457,7 +457,10 @@ class SimulatedSubtask:
 
         A channel that is held back does not count: what holds it may wait for an element from outside.
         """
-        if urgent := [self._queues[channel.number_in] for channel in self._urgent if channel.urgent]:
+        urgent = [
+            self._queues[one.number_in] for one in self._urgent if one.urgent and not blocked[one.number_in]
+        ]
+        if urgent:
             return urgent
         crowded = [(n, queue) for n, queue, most in self._feedback if len(queue) >= most and not blocked[n]]
         return crowded or self._queues

@@ -23,9 +23,10 @@ from barrier_tck.harness.oracle.checkers.failures_explained import FailuresExpla
 from barrier_tck.harness.oracle.checkers.nothing_held_back import NothingHeldBack
 from barrier_tck.harness.oracle.checkers.snapshot_order import SnapshotOrder
 from barrier_tck.harness.oracle.checkers.tolerated_failures import ToleratedFailures
+from barrier_tck.harness.oracle.evidence.checkpoint_lives import lives_of
 from barrier_tck.harness.oracle.evidence.checkpoint_obstacles import (
     NOTICED_MS,
-    batches_read,
+    batches_read_during,
     longest_ms,
     most_batches_read,
 )
@@ -468,9 +469,20 @@ def test_in_a_loop_a_barrier_may_wait_for_each_batch_that_is_read_and_no_longer(
     for batches, verdict in ((None, VALID), (10, INVALID), (10_000, VALID)):
         assert FailuresExplained().check(in_a_loop(batches)).verdict is verdict, batches
     few, many = in_a_loop(10), in_a_loop(1_000)
-    assert batches_read(few) == {1: 10, 2: 10} and most_batches_read(many) == 1_000
+    assert most_batches_read(few) == 10 and most_batches_read(many) == 1_000
     assert longest_ms(few.plan, True, 10) == longest_ms(few.plan, True)
     assert longest_ms(few.plan, False, 10) < longest_ms(few.plan, False, 1_000) < longest_ms(few.plan, False)
+
+
+def test_only_batches_that_were_read_while_a_checkpoint_was_under_way_can_have_held_it_up() -> None:
+    taken, recorded = ops.LocalEvent("taken", "head[0]->again[0]", ("{}",)), ops.LocalEvent("recorded")
+    first, second, third = (msgspec.structs.replace(recorded, checkpoint=number) for number in (1, 2, 3))
+    read = (*[taken] * 4_000, first, *[taken] * 2, second, *[taken] * 3, third, *[taken] * 4_000)
+    book = Book().attempt(1).checkpoint(1).triggered(2).aborted(2).triggered(3).completed(3)
+    context = a_trial(book.tell(ops.MessagesObserved("again[0]", 1, read)), in_a_loop(None).plan)
+    (attempt,) = lives_of(context)
+    assert [batches_read_during(context, attempt, life) for life in attempt.checkpoints] == [4_002, 5, 4_005]
+    assert FailuresExplained().check(context).verdict is INVALID
 
 
 def test_without_a_loop_no_batch_needs_to_be_counted() -> None:
