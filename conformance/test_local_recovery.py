@@ -93,7 +93,7 @@ class Fallback:
     mode: CheckpointingMode
     rescaled: bool
     sampled: bool
-    """Whether it is tried where trials take long, too."""
+    """Whether it is tried where trials take long, too; with ``--every-fallback`` every cell is."""
 
     def __str__(self) -> str:
         return f"{self.damage}-{self.state}-{self.mode}" + ("-rescaled" if self.rescaled else "")
@@ -119,7 +119,10 @@ class Fallback:
         if self.rescaled:
             plan = msgspec.structs.replace(
                 plan,
-                workload=msgspec.structs.replace(plan.workload, batches=2 * plan.workload.batches),
+                # A full disk takes one checkpoint more than any other damage.
+                workload=msgspec.structs.replace(
+                    plan.workload, batches=(3 if self.damage == FULL_DISK else 2) * plan.workload.batches
+                ),
                 savepoints=(SavepointPlan(after_checkpoints=1, stop=True),),
                 rescales=(RescalePlan({"source": 3, "totals": 3}),),
             )
@@ -131,7 +134,7 @@ QUICK = [(backend, mode, False) for backend in BACKENDS for mode in MODES]
 """The columns that are tried whole at every merge."""
 SAMPLED = {(DAMAGES[n % len(DAMAGES)], COLUMNS[(n + 6) % len(COLUMNS)]) for n in range(len(COLUMNS))}
 """The cells that are tried where trials take long: each damage and each column. A full disk, the last damage, takes one
-checkpoint more than the others, so its job is not rescaled before: the input could be over."""
+checkpoint more than the others, so its job is not rescaled before."""
 
 
 def _cell(row: int, damage: str, column: tuple[str, CheckpointingMode, bool]) -> object:
@@ -198,9 +201,14 @@ def test_local_recovery_is_off_unless_configured(trials: Trials) -> None:
 
 @pytest.mark.clause("LOC-4", "LOC-5", "LOC-6", "LOC-11")
 @pytest.mark.parametrize("cell", MATRIX)
-def test_whatever_is_wrong_with_the_copy_the_primary_serves(trials: Trials, cell: Fallback) -> None:
-    if not (cell.sampled or trials.can(Capability.DETERMINISTIC_REPLAY)):
-        pytest.skip("where trials take long, each damage and each column is tried in one cell")
+def test_whatever_is_wrong_with_the_copy_the_primary_serves(
+    trials: Trials, cell: Fallback, pytestconfig: pytest.Config
+) -> None:
+    every = trials.can(Capability.DETERMINISTIC_REPLAY) or pytestconfig.getoption("--every-fallback")
+    if not (cell.sampled or every):
+        pytest.skip(
+            "where trials take long, each damage and each column is in one cell, without --every-fallback"
+        )
     trial = trials.valid_until(
         cell.plan,
         lambda trial: trial.finding("local-recovery").counts.get(f"met_{cell.damage}"),

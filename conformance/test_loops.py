@@ -193,16 +193,26 @@ REPLAYED: dict[str, TrialPlan] = {
     Capability.CHANDY_LAMPORT,
     Capability.ATTEMPTS,
     Capability.SNAPSHOT_INSPECTION,
-    Capability.DETERMINISTIC_REPLAY,
 )
 @pytest.mark.clause("UNA-4", "CHL-5", "CHL-2")
-@pytest.mark.parametrize("mode", REPLAYED)
+@pytest.mark.parametrize(
+    "mode",
+    [
+        pytest.param(
+            mode,
+            marks=pytest.mark.long_on_clusters
+            if mode == "unaligned"
+            else pytest.mark.needs(Capability.DETERMINISTIC_REPLAY),
+        )
+        for mode in REPLAYED
+    ],
+)
 def test_a_checkpoint_that_starts_while_restored_records_of_a_loop_wait_holds_what_is_left_of_them_once(
     trials: Trials, mode: str
 ) -> None:
     """Aligned barriers too: what is under way on a feedback edge is recorded in every mode.
 
-    No barrier or marker overtakes here, so only in virtual time is it certain that one comes before the replay is over.
+    Where no barrier or marker overtakes, only in virtual time is it certain that one comes before the replay is over.
     """
     trials.valid_until(_killed_twice(REPLAYED[mode], second=2), still_replayed, STILL_THERE)
 
@@ -210,7 +220,12 @@ def test_a_checkpoint_that_starts_while_restored_records_of_a_loop_wait_holds_wh
 STOPPED: dict[str, TrialPlan] = {
     name: msgspec.structs.replace(plan, savepoints=(SavepointPlan(after_checkpoints=1, stop=True),))
     for name, plan in (
-        ("loop", _queued("exactly_once")),
+        (
+            "loop",
+            msgspec.structs.replace(
+                _queued("exactly_once"), deployment=DeploymentPlan(slow_vertex="again", slow_batch_ms=4)
+            ),
+        ),
         ("unaligned", _queued("unaligned")),
         ("chandy-lamport", REPLAYED["chandy_lamport"]),
         ("any initiator", EXCHANGE),
@@ -226,9 +241,9 @@ STOPPED: dict[str, TrialPlan] = {
 @pytest.mark.parametrize(
     "where",
     [
-        "loop",
-        pytest.param("chandy-lamport", marks=pytest.mark.long_on_clusters),
-        *(pytest.param(name, marks=ONCE_MORE) for name in ("unaligned", "any initiator")),
+        *(pytest.param(name, marks=pytest.mark.long_on_clusters) for name in ("loop", "chandy-lamport")),
+        pytest.param("unaligned", marks=ONCE_MORE),
+        pytest.param("any initiator", marks=pytest.mark.long),
     ],
 )
 def test_a_job_with_a_loop_or_with_markers_is_stopped_and_goes_on_with_what_was_under_way(

@@ -67,7 +67,7 @@ class StorageUnderTest:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add ``--system``, ``--state-backend`` and ``--checkpoint-storage``."""
+    """Add ``--system``, ``--state-backend``, ``--checkpoint-storage`` and ``--every-fallback``."""
     group = parser.getgroup("barrier-tck")
     group.addoption(
         "--system", default=_DEFAULT, metavar="NAME", help=f"system under test (default: {_DEFAULT})"
@@ -90,6 +90,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=None,
         metavar="LOCATION",
         help="directory, or beginning of a URL, below which it may write (default: a directory for each test)",
+    )
+    group.addoption(
+        "--every-fallback",
+        action="store_true",
+        help="where trials take long, too, try every cell of the matrix of fallbacks of local recovery (default: each "
+        "damage, and each backend and mode, in one cell)",
     )
 
 
