@@ -147,8 +147,11 @@ class CampaignConfiguration(Bounded, frozen=True, forbid_unknown_fields=True):
     """The weighted choices from which drawn trials are mixed."""
     faults: FaultsSection | None = None
     """How many faults drawn trials have, and which."""
-    state_backend: str = "heap"
-    """``heap``, ``rocksdb``, or any other as ``package.module:Factory``."""
+    state_backend: str = ""
+    """``heap``, ``rocksdb``, or any other as ``package.module:Factory``.
+
+    Empty: listed trials have ``heap``, and some of the drawn ones have ``rocksdb``.
+    """
     local_recovery: bool | None = None
     """Whether subtasks keep a second copy of their newest state on their own host, and restore from it (LOC-1).
 
@@ -219,7 +222,7 @@ class CampaignConfiguration(Bounded, frozen=True, forbid_unknown_fields=True):
         return msgspec.structs.replace(
             changed,
             system=self.system.settings,
-            state_backend=self.state_backend,
+            state_backend=self.state_backend or changed.state_backend,
             local_recovery=changed.local_recovery if self.local_recovery is None else self.local_recovery,
             on_unreadable=self.on_unreadable or changed.on_unreadable,
             savepoints=changed.savepoints if self.savepoints is None else self.savepoints,

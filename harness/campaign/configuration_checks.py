@@ -132,7 +132,7 @@ def _check_mixed_fields(configuration: CampaignConfiguration, system: SystemUnde
 
 def _state_backends(configuration: CampaignConfiguration) -> tuple[str, ...]:
     mixed = () if configuration.mix is None else tuple(configuration.mix.state_backend)
-    return (configuration.state_backend, *mixed)
+    return (*([configuration.state_backend] if configuration.state_backend else []), *mixed)
 
 
 def _checkpoint_storages(configuration: CampaignConfiguration) -> tuple[str, ...]:

@@ -33,7 +33,7 @@ def print_options(
     spelled_out["system"] = spelled_out["system"]["name"]
     options = {name: value for name, value in spelled_out.items() if value not in (None, {}, "", (), [])}
     if "state_backend" in unused_by(system):
-        del options["state_backend"]
+        options.pop("state_backend", None)
     options |= {"trials listed": len(trials)} if trials else {}
     options |= {"budget": str(configuration.budget_of_trials()), "run directory": str(path)}
     if not trials:

@@ -223,6 +223,7 @@ PROFILES: tuple[Profile, ...] = (
             ("elastic", 157),
             ("losses", 81),
             ("tiny_inputs", 30),
+            ("rocksdb", 250),
         ),
     ),
     Profile(
@@ -288,6 +289,7 @@ PROFILES: tuple[Profile, ...] = (
             ("compressed", 130),
             ("copies", 60),
             ("savepoints", 130),
+            ("rocksdb", 200),
             ("windows", 280),
         ),
     ),

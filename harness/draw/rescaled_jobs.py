@@ -16,6 +16,9 @@ _RESCALED_PER_MILLE = 380
 """How many vertices in 1,000 get another width when a job is rescaled."""
 _BACK_PER_MILLE = 105
 """How many of them in 1,000 get the width back that they had before the last stop."""
+_MANY_TIMES_PER_MILLE = 150
+"""How many of them in 1,000 become so wide, if possible, that some subtasks are in the middle of what one had."""
+_MANY_TIMES = 3
 _MOST_PER_MILLE = 85
 """How many of them in 1,000 become as wide as is possible, if that is not too much."""
 
@@ -54,11 +57,13 @@ def _subtasks_left(names: Sequence[str], job: JobPlan, subtasks_max: int) -> int
 
 
 def _width(draw: st.DrawFn, before: Sequence[int], subtasks_left: int, groups: int, most: int) -> int:
-    """Draw a width: that of before the last stop, as many as there are key groups, or any."""
+    """Draw a width: that of before the last stop, that of all key groups, several times the present one, or any."""
     if len(before) > 1 and before[-2] <= subtasks_left and chance(draw, _BACK_PER_MILLE):
         return before[-2]
     if groups <= subtasks_left and chance(draw, _MOST_PER_MILLE):
         return groups
+    if before[-1] * _MANY_TIMES <= most and chance(draw, _MANY_TIMES_PER_MILLE):
+        return between(draw, (before[-1] * _MANY_TIMES, most))
     return between(draw, (1, most))
 
 

@@ -58,7 +58,14 @@ _SPARK_GRAPHS = Profile(
         bytes_per_second=(20_000, 100_000),
     ),
     limits=LimitRanges(progress_ms=30_000),
-    scenarios=(("lists", 500), ("windows", 500), ("tiny_inputs", 0), ("late_snapshots", 0)),
+    scenarios=(
+        ("lists", 500),
+        ("windows", 500),
+        ("tiny_inputs", 0),
+        ("late_snapshots", 0),
+        ("rocksdb", 0),
+        ("increments", 0),
+    ),
 )
 
 _SPARK_EXPLORE = Profile(
@@ -114,7 +121,14 @@ _SPARK_EXPLORE = Profile(
         bytes_per_second=(2_000, 20_000, 100_000),
     ),
     limits=LimitRanges(settle_ms=250, progress_ms=60_000),
-    scenarios=(("tiny_inputs", 30), ("slow_vertex", 160), ("copies", 160), ("late_snapshots", 0)),
+    scenarios=(
+        ("tiny_inputs", 30),
+        ("slow_vertex", 160),
+        ("copies", 160),
+        ("late_snapshots", 0),
+        ("rocksdb", 0),
+        ("increments", 0),
+    ),
 )
 
 _SPARK_LOOPS = replace(

@@ -64,6 +64,8 @@ class StateView(msgspec.Struct, frozen=True):
     """Key -> the key group in which it lies; empty if the system has no key groups or does not report them."""
     keyed: bool = True
     """Whether it is state by key. What is not stays in checkpoints when its subtask has finished (BAR-6)."""
+    foreign: dict[str, int] = {}
+    """Key -> its key group, for keys whose groups the subtask does not own (RSC-1). None of them is in ``entries``."""
 
 
 class NamedFile(msgspec.Struct, frozen=True):

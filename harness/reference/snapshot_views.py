@@ -216,17 +216,21 @@ class CheckpointOpener:
         snapshot: OperatorSnapshot,
         reader: StateReader,
     ) -> list[StateView]:
-        """Read one operator's states through the backend, as a restore would (ALN-2)."""
+        """Read one operator's states through the backend, as a restore would (ALN-2).
+
+        The restore is one for all key groups of the job: so it shows entries of groups that others own, too (RSC-1).
+        """
         uid = snapshot.operator
         backend = self.components.state_backend()
+        every = KeyGroupRange(0, self.graph.max_parallelism)
         working = WorkingDirectory(backend)
         try:
             scope = StateScope(
-                self.graph.name, subtask.vertex, uid, subtask.index, 0, groups, working.of_operator(uid)
+                self.graph.name, subtask.vertex, uid, subtask.index, 0, every, working.of_operator(uid)
             )
             store = backend.open(scope, snapshot.handles, reader)
             try:
-                return [_view_of(store, uid, str(subtask), groups, kept) for kept in states]
+                return [_view_of(store, uid, str(subtask), groups, every, kept) for kept in states]
             finally:
                 store.close()
         finally:
@@ -234,16 +238,25 @@ class CheckpointOpener:
 
 
 def _view_of(
-    store: KeyedStateStore, uid: str, subtask: str, groups: KeyGroupRange, kept: KeptState
+    store: KeyedStateStore,
+    uid: str,
+    subtask: str,
+    own: KeyGroupRange,
+    every: KeyGroupRange,
+    kept: KeptState,
 ) -> StateView:
     """Scan one state of an open store."""
     entries: dict[str, list[Any]] = {}
     owners: dict[str, int] = {}
-    for group in groups:
+    foreign: dict[str, int] = {}
+    for group in every:
         for key, value in store.scan(kept.name, group):
             text = _key_text(list(decode_key(key))).decode()
-            entries[text], owners[text] = kept.read(value), int(group)
-    return StateView(uid, subtask, kept.name, entries, owners)
+            if group in own:
+                entries[text], owners[text] = kept.read(value), int(group)
+            else:
+                foreign[text] = int(group)
+    return StateView(uid, subtask, kept.name, entries, owners, foreign=foreign)
 
 
 def problem_of(checkpoint: int, error: Exception, file: str | None) -> CheckpointProblem:

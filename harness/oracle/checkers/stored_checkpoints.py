@@ -3,7 +3,8 @@
 What the system reports about its checkpoints was read with its own code. Here the judge looks at what its own reader
 found in the bytes: the position of every split, in the part of a source subtask; for every subtask that keeps state,
 its files; and for each file the size and the checksum that the metadata names. The key groups of a heap's file must be
-compressed as configured, each by itself (SNP-6).
+compressed as configured, each by itself (SNP-6). No part holds an entry of a key group that another subtask owns
+(RSC-1): a part that is restored for all key groups shows what else is in its files.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ class StoredCheckpoints(StandardChecker):
     requires = (
         "The bytes in storage contain everything that a restore needs, and files of the heap are "
         "compressed as the plan says, each key group by itself. The checker's reader shares no code with "
-        "the writer."
+        "the writer. No part of a checkpoint holds an entry of a key group that its subtask does not own."
     )
     judges = "systems whose checkpoints can be opened"
-    covers = {"STA-3": COMPLETED, "SNP-6": ALWAYS}
+    covers = {"STA-3": COMPLETED, "SNP-6": ALWAYS, "RSC-1": ALWAYS}
     needs = frozenset({Capability.SNAPSHOT_INSPECTION})
     rank = 230
 
@@ -56,6 +57,13 @@ class StoredCheckpoints(StandardChecker):
 
     def check(self, context: TrialContext) -> Finding:
         """Judge what one trial left in durable storage."""
+        foreign = list(_foreign(context.history.checkpoints))
+        if foreign:
+            summary = (
+                f"{len(foreign)} entries are in the part of a subtask that does not own them: {foreign[0]}"
+            )
+            counts = {"wrong": len(foreign)}
+            return Finding(self.name, ("RSC-1",), Verdict.INVALID, summary, counts, chosen(foreign))
         storage = context.history.storage
         if storage is None or storage.stored is None:
             summary = "the bytes of the retained checkpoints were not read"
@@ -80,14 +88,18 @@ class StoredCheckpoints(StandardChecker):
             if file.path not in damaged
             for problem in _packing(file, context.plan.checkpoints.compression)
         ]
-        broken = (*(self.clauses[:1] if problems else ()), *(self.clauses[1:] if otherwise else ()))
+        broken = (*(("STA-3",) if problems else ()), *(("SNP-6",) if otherwise else ()))
         problems += otherwise
         counts = {"checkpoints": len(found), "files": len(files), "wrong": len(problems)}
         if problems:
             summary = f"{len(problems)} problems in storage; the first: {problems[0]}"
             return Finding(self.name, broken, Verdict.INVALID, summary, counts, chosen(problems))
         packed = any(file.codec not in ("", PLAIN) for file in files)
-        covered = self.clauses if packed else self.clauses[:1] if found else ()
+        covered = (
+            *(("STA-3",) if found else ()),
+            *(("SNP-6",) if packed else ()),
+            *(("RSC-1",) if any(map(_is_split, context.history.checkpoints)) else ()),
+        )
         summary = f"{len(found)} retained checkpoints with {len(files)} files are complete in storage"
         return Finding(self.name, covered, Verdict.VALID, summary, counts)
 
@@ -141,6 +153,23 @@ class StoredCheckpoints(StandardChecker):
             for name in self._input.extents
             if name not in holders
         )
+
+
+def _foreign(views: Sequence[SnapshotView]) -> Iterator[str]:
+    """Yield the keys that are in the part of a subtask that does not own their key group."""
+    for view in views:
+        for part in view.state:
+            for key, group in part.foreign.items():
+                yield (
+                    f"checkpoint {view.checkpoint}: key {key} of {part.operator} is in the part of {part.subtask}, "
+                    f"which does not own its key group {group} (RSC-1)"
+                )
+
+
+def _is_split(view: SnapshotView) -> bool:
+    """Return whether several subtasks share the key groups of an operator, as far as the system reports groups."""
+    held = {(part.operator, part.subtask) for part in view.state if part.groups}
+    return len(held) > len({operator for operator, _ in held})
 
 
 def _parts(stored: StoredCheckpoint, job: JobView | None, subtasks: Sequence[str]) -> Iterator[str]:

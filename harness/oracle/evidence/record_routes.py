@@ -23,6 +23,8 @@ from barrier_tck.harness.workloads.operator_kind import TIMERS
 _STEP = re.compile(r"(?P<operator>[^\[\]/]+)(?:/[ab])?\[(?P<index>\d+)\]")
 
 
+_NUMBER = re.compile(r"\[\d+\]")
+
 Arrival = tuple[int, int, str, str]
 Lane = tuple[int, str, int, str]
 """(number of the input, full path, split, key where records of one key alone are in order): it keeps its order."""
@@ -267,6 +269,9 @@ class RecordPaths:
         self._vertex_of = {
             operator.name: vertex.name for vertex in job.vertices for operator in vertex.operators
         }
+        self._operators = {
+            operator.name: operator for vertex in job.vertices for operator in vertex.operators
+        }
         self._places = {
             operator.name: place for vertex in job.vertices for place, operator in enumerate(vertex.operators)
         }
@@ -329,17 +334,33 @@ class RecordPaths:
     def too_often(
         self, subtask: str, found: Mapping[Arrival, int], end: Place | None
     ) -> Iterator[Difference]:
-        """Yield which records came on one path more often than there are edges along it."""
-        for (number, identifier, path, _), times in found.items():
+        """Yield which records came on one path more often than its edges and operators explain."""
+        for (number, identifier, path, key), times in found.items():
             if times > 1:
                 edges = self._edges_along(path, end, number)
-                if times > edges:
+                if times > edges and times > edges * self._copies(identifier, path, key):
                     yield Difference(
                         Kind.SURPLUS,
                         f"record {identifier} came to {subtask} {times} times by way of {path}, "
                         f"along which {edges} edges lead",
                         subtask,
                     )
+
+    def _copies(self, identifier: int, path: str, key: str) -> int:
+        """Return how many equal records the operators on a path make at most of the one that was read."""
+        names = [_NUMBER.sub("", part) for part in path.split(">")]
+        copies = 1
+        for position in reversed(range(len(names))):
+            operator = self._operators.get(names[position].partition("/")[0])
+            if operator is None:
+                continue
+            kind = kind_named(operator.kind)
+            if kind.key_before is not None:
+                key = kind.key_before(operator, key)
+            if kind.emits is not None:
+                emitted = kind.emits(operator, (identifier, key, ">".join(names[:position])))
+                copies *= max(Counter(emitted).values(), default=1)
+        return copies
 
     def hops_back(self, path: str, end: Place | None) -> tuple[_Hop, ...]:
         """Return the hops of a path, the last one first."""

@@ -182,7 +182,6 @@ GIVEN = {
     "note": "words",
     "mutant": "a planted bug is nothing to draw",
     "patch": "a planted bug is nothing to draw",
-    "state_backend": "the campaign's",
     "system": "the reference systems have no settings",
     "limits": "bounds of the harness",
     "faults": "see above",
@@ -233,8 +232,8 @@ IN_OTHER_PROFILES = (
         "checkpoints.alignment_timeout_ms",
         "checkpoints.protocol",
         "checkpoints.initiators",
+        "checkpoints.compression",
     ),
-    *("checkpoints.incremental", "checkpoints.compression"),
 )
 """Fields that ``standard`` leaves as they are: each of them makes another kind of trial, which has a profile."""
 
