@@ -55,6 +55,7 @@ _LOOPS = Profile(
         ("windows", 290),
         ("savepoints", 250),
         ("failing_stops", 60),
+        ("overlapping", 150),
     ),
 )
 
