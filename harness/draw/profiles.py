@@ -224,7 +224,7 @@ PROFILES: tuple[Profile, ...] = (
             ("elastic", 157),
             ("losses", 81),
             ("tiny_inputs", 30),
-            ("rocksdb", 250),
+            ("rocksdb", 400),
         ),
     ),
     Profile(

@@ -16,7 +16,7 @@ _RESCALED_PER_MILLE = 380
 """How many vertices in 1,000 get another width when a job is rescaled."""
 _BACK_PER_MILLE = 105
 """How many of them in 1,000 get the width back that they had before the last stop."""
-_MANY_TIMES_PER_MILLE = 150
+_MANY_TIMES_PER_MILLE = 350
 """How many of them in 1,000 become so wide, if possible, that some subtasks are in the middle of what one had."""
 _MANY_TIMES = 3
 _MOST_PER_MILLE = 85
