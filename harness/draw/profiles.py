@@ -228,6 +228,29 @@ PROFILES: tuple[Profile, ...] = (
         ),
     ),
     Profile(
+        name="chains",
+        description="Chains of three to five conditions: failures, long good runs, stops, slots that go and come back; "
+        "with timers, increments and copies on hosts.",
+        workload=WorkloadRanges(names=("lineage",), records_per_second=(100,)),
+        job=JobRanges(shapes_left_out=("between", "fan-in", "mixed")),
+        checkpoints=CheckpointRanges(
+            modes=("exactly_once", "exactly_once", "unaligned", "aligned_timeout"),
+            timeouts_ms=(2_000,),
+            tolerated_failures=(1_000,),
+        ),
+        network=NetworkRanges(latency_ms_max=(0, 4)),
+        faults=FaultRanges(number=(0, 6)),
+        scenarios=(
+            ("conditions", 1_000),
+            ("forms", 0),
+            ("changed_totals", 0),
+            ("copies", 0),
+            ("recovery", 0),
+            ("tiny_inputs", 0),
+            ("late_snapshots", 0),
+        ),
+    ),
+    Profile(
         name="ends",
         description="Some sources end long before the others, in every mode: 0 to 3 faults, before and after that.",
         workload=WorkloadRanges(

@@ -9,6 +9,7 @@ from barrier_tck.faults.targets import TargetKind
 from barrier_tck.harness.draw.profile import (
     CheckpointRanges,
     DeploymentRanges,
+    DrawnSetting,
     FaultRanges,
     JobRanges,
     LimitRanges,
@@ -18,6 +19,14 @@ from barrier_tck.harness.draw.profile import (
     StorageRanges,
     WorkloadRanges,
 )
+
+_OPTIONS = (
+    DrawnSetting("heartbeat_interval_ms", 60, (250, 1_000)),
+    DrawnSetting("deployment_timeout_ms", 60, (60_000,)),
+    DrawnSetting("connect_timeout_ms", 60, (5_000, 20_000)),
+    DrawnSetting("warm_executors", 60, (False,)),
+)
+"""Options of the reference runtime on Spark; none of them may change a result."""
 
 _SPARK_GRAPHS = Profile(
     name="spark-graphs",
@@ -66,6 +75,7 @@ _SPARK_GRAPHS = Profile(
         ("rocksdb", 0),
         ("increments", 0),
     ),
+    settings=_OPTIONS,
 )
 
 _SPARK_EXPLORE = Profile(
@@ -102,7 +112,7 @@ _SPARK_EXPLORE = Profile(
         slow_at_least_once_per_mille=1_000,
         slow_channel_into_keyed=True,
         slow_factors=(5, 8),
-        channel_capacities=(8,),
+        channel_capacities=(8, 8, 4, 16),
     ),
     restarts=RestartRanges(delay_ms=(10, 50), counted_ms=(500, 5_000)),
     faults=FaultRanges(
@@ -129,6 +139,7 @@ _SPARK_EXPLORE = Profile(
         ("rocksdb", 0),
         ("increments", 0),
     ),
+    settings=_OPTIONS,
 )
 
 _SPARK_LOOPS = replace(

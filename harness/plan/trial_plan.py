@@ -91,6 +91,8 @@ class DeploymentPlan(Bounded, frozen=True, forbid_unknown_fields=True):
     """Whether keyed operators write every change to the state backend at once, and not only at barriers."""
     cached_keys: Annotated[int, msgspec.Meta(ge=1, le=2**31)] | None = None
     """Most keys that a keyed aggregate of a subtask has in memory, in front of its state backend; None: all."""
+    sink_buffer_records: Annotated[int, msgspec.Meta(ge=1, le=2**31)] | None = None
+    """How many records a sink gathers before it writes them; None: the system's own number."""
     slots_per_executor: Annotated[int, msgspec.Meta(ge=1, le=1_000)] | None = None
     """How many subtasks an executor has room for; None: any number. On Spark the cluster's cores say it."""
     elastic_wait_ms: _Duration | None = None

@@ -185,7 +185,7 @@ def build_graph(plan: TrialPlan, workload: Workload, sources: Mapping[str, Sourc
                 vertex.parallelism,
                 sources.get(vertex.name),
                 tuple(
-                    operator_spec(plan.job, plan.deployment.max_parallelism, vertex, operator, workload)
+                    operator_spec(plan.job, plan.deployment, vertex, operator, workload)
                     for operator in vertex.operators
                     if operator.kind != SOURCE
                 ),

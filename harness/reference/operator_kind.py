@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from barrier_tck.harness.plan.job_graph import JobPlan, OperatorPlan
+from barrier_tck.harness.plan.trial_plan import DeploymentPlan
 from barrier_tck.harness.workloads.workload import Workload
 from barrier_tck.reference_impl.operators.graph import OperatorSpec
 
@@ -18,8 +19,7 @@ class Site:
     """Where an operator stands: in which job, its plan, how the inputs of its vertex are keyed, for which workload."""
 
     job: JobPlan
-    max_parallelism: int
-    """How many key groups the job has."""
+    deployment: DeploymentPlan
     operator: OperatorPlan
     keys: tuple[tuple[str, ...], ...]
     """The key columns of each input of the vertex."""

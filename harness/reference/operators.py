@@ -8,6 +8,7 @@ from functools import lru_cache
 from importlib import import_module
 
 from barrier_tck.harness.plan.job_graph import JobPlan, OperatorPlan, VertexPlan
+from barrier_tck.harness.plan.trial_plan import DeploymentPlan
 from barrier_tck.harness.reference import kinds
 from barrier_tck.harness.reference.operator_kind import ReferenceKind, Site
 from barrier_tck.harness.support.errors import InternalError, UsageProblem
@@ -32,7 +33,7 @@ def _kind_in(module_name: str) -> ReferenceKind:
 
 
 def operator_spec(
-    job: JobPlan, max_parallelism: int, vertex: VertexPlan, operator: OperatorPlan, workload: Workload
+    job: JobPlan, deployment: DeploymentPlan, vertex: VertexPlan, operator: OperatorPlan, workload: Workload
 ) -> OperatorSpec:
     """Return the runtime's operator for one in a vertex's chain; raises UsageProblem for a kind that does not
     exist."""
@@ -46,4 +47,4 @@ def operator_spec(
     # An operator chained behind another one has a single input: what the one before it emits.
     heads = operator.name == vertex.name
     inputs = tuple(keys[number] for number in sorted(keys)) if heads else (keys.get(0, ()),)
-    return kind.make(Site(job, max_parallelism, operator, inputs, workload))
+    return kind.make(Site(job, deployment, operator, inputs, workload))

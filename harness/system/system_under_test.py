@@ -38,6 +38,9 @@ class Capability(StrEnum):
         "Its operators can keep lists without keys, which restores deal out or give to all (RSC-3)."
     )
     OPERATOR_TIMERS = "Its operators can hold records back until a timer of their key goes off (STA-1)."
+    STATE_FORMS = (
+        "Its operators can keep maps, reduced and aggregated values by key, and not lists only (STA-1)."
+    )
     EMISSION = (
         "Its aggregates can emit what has changed ahead of each barrier, or all at the end of the input."
     )

@@ -14,4 +14,4 @@ def _last(_: Drawing, plan: TrialPlan) -> TrialPlan:
     return msgspec.structs.replace(plan, checkpoints=checkpoints)
 
 
-SCENARIO = Scenario(last=_last)
+SCENARIO = Scenario(per_mille=60, last=_last)

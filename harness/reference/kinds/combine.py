@@ -7,4 +7,4 @@ from barrier_tck.harness.reference.operator_kind import ReferenceKind
 from barrier_tck.harness.workloads.changed_totals import KEY
 from barrier_tck.reference_impl.operators.stateless import Combine
 
-KIND = ReferenceKind(lambda site: Combine(site.operator.name, KEY, TOTALS, site.max_parallelism))
+KIND = ReferenceKind(lambda site: Combine(site.operator.name, KEY, TOTALS, site.deployment.max_parallelism))

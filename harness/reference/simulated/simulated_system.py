@@ -78,6 +78,7 @@ class ReferenceSimulated:
             Capability.RESCALING,
             Capability.OPERATOR_LISTS,
             Capability.OPERATOR_TIMERS,
+            Capability.STATE_FORMS,
             Capability.EMISSION,
             Capability.SNAPSHOT_INSPECTION,
             Capability.FIFO_CHANNELS,

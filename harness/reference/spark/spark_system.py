@@ -38,6 +38,7 @@ from barrier_tck.harness.reference.kinds.sink import OUTPUT
 from barrier_tck.harness.reference.sink_files import rows_by_writer
 from barrier_tck.harness.reference.spark.job_parts import name_of
 from barrier_tck.harness.reference.spark.judge import SparkJudge
+from barrier_tck.harness.reference.spark.planned_options import check_settings
 from barrier_tck.harness.reference.spark.proxied_network import ProxyNetwork
 from barrier_tck.harness.reference.spark.proxies import ProxyServers
 from barrier_tck.harness.reference.spark.remote_job import JobDrivers, rpc_stub_of
@@ -69,6 +70,7 @@ _CAPABILITIES = frozenset(
         Capability.RESCALING,
         Capability.OPERATOR_LISTS,
         Capability.OPERATOR_TIMERS,
+        Capability.STATE_FORMS,
         Capability.EMISSION,
         Capability.UNALIGNED_CHECKPOINTS,
         Capability.LOOPS,
@@ -101,6 +103,7 @@ class ReferenceSpark:
 
     name = "reference-spark"
     world = "spark"
+    check_settings = staticmethod(check_settings)
     scale = Scale(
         time_factor=33,
         batches_factor=2,

@@ -44,6 +44,7 @@ PLANS = {
     "modes": 60,
     "savepoints": 30,
     "rescale": 60,
+    "chains": 60,
     "incremental": 40,
     "large-state": 40,
     "chandy-lamport": 40,
@@ -154,7 +155,7 @@ def test_every_kind_of_fault_that_the_simulator_can_suffer_has_a_weight() -> Non
 def test_every_fault_of_a_storage_service_is_drawn_by_the_profile_that_is_there_for_it() -> None:
     weights = dict(profile_named("object-store").faults.kinds)
     of_services = [kind.name for kind in KINDS.values() if kind.fault.needs is TargetKind.OBJECT_STORE]
-    assert len(of_services) == 4
+    assert len(of_services) == 5
     assert [name for name in of_services if weights.get(name, 0) == 0] == []
 
 
@@ -232,7 +233,6 @@ IN_OTHER_PROFILES = (
         "checkpoints.alignment_timeout_ms",
         "checkpoints.protocol",
         "checkpoints.initiators",
-        "checkpoints.compression",
     ),
 )
 """Fields that ``standard`` leaves as they are: each of them makes another kind of trial, which has a profile."""

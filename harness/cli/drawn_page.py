@@ -1,0 +1,209 @@
+"""Writes ``docs/drawn.md``: how often each option, each condition and each pair of faults is drawn.
+
+``python -m barrier_tck.harness.cli.drawn_page > docs/drawn.md`` draws plans from every campaign file of the reference
+runtime and runs trials of the campaign of chains, which takes minutes. ``--chains NUMBER`` runs fewer of these. Tests
+compare the page's rows with what there is, and its numbers with zero.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import combinations, islice
+from pathlib import Path
+
+from barrier_tck.faults.fault import tag_of
+from barrier_tck.faults.vocabulary import After
+from barrier_tck.harness.campaign.configuration import read_configuration
+from barrier_tck.harness.campaign.planned_trials import campaign_plans
+from barrier_tck.harness.campaign.reached_links import Condition, ReachedConditions, reached
+from barrier_tck.harness.cli.shipped import found_campaign, shipped_campaigns
+from barrier_tck.harness.plan.trial_plan import FilledPlan
+from barrier_tck.harness.reference.public_options import NOT_DRAWN, known_options, require_known, set_by
+from barrier_tck.harness.system.system_names import open_system
+from barrier_tck.harness.trial.trial_run import execute
+
+PLANS = 1_000
+"""How many plans are drawn, the same number from each campaign file."""
+CHAINS = 1_000
+"""How many trials of the campaign of chains are run."""
+_SYSTEMS = ("reference-simulated", "reference-spark")
+
+_HEAD = """\
+# What is drawn
+
+How often campaigns draw what there is: each public option of the job API, each chain of conditions, each pair of kinds
+of fault. What is never drawn is never tested, so nothing in the first two tables is 0.
+
+<!-- Generated: python -m barrier_tck.harness.cli.drawn_page > docs/drawn.md -->
+"""
+
+
+@dataclass
+class DrawnPlans:
+    """What is counted in drawn plans."""
+
+    plans: int = 0
+    options: Counter[str] = field(default_factory=Counter)
+    by_campaign: dict[str, Counter[str]] = field(default_factory=dict)
+    """Option -> campaign -> in how many of its plans it is set."""
+    kinds: Counter[str] = field(default_factory=Counter)
+    """Fault -> in how many plans it is."""
+    pairs: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Two faults, in the order of their names -> in how many plans both are; one that is there twice, with itself."""
+    at_once: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """The same, of faults that strike one subtask, at one moment."""
+
+    def add(self, plan: FilledPlan, campaign: str, on_spark: bool) -> None:
+        """Count one plan."""
+        self.plans += 1
+        for option in set_by(plan, on_spark):
+            self.options[option] += 1
+            self.by_campaign.setdefault(option, Counter())[campaign] += 1
+        faults = [(tag_of(type(planned.fault)), planned) for planned in plan.faults]
+        self.kinds.update(list(dict.fromkeys(tag for tag, _ in faults)))
+        together = [
+            (tuple(sorted((one, other))), first, second)
+            for (one, first), (other, second) in combinations(faults, 2)
+        ]
+        self.pairs.update(list(dict.fromkeys((pair[0], pair[1]) for pair, _, _ in together)))
+        self.at_once.update(
+            list(
+                dict.fromkeys(
+                    (pair[0], pair[1])
+                    for pair, first, second in together
+                    if isinstance(first.trigger, After)
+                    and first.trigger == second.trigger
+                    and any(name in second.fault.subtasks for name in first.fault.subtasks)
+                )
+            )
+        )
+
+    @property
+    def never(self) -> tuple[str, ...]:
+        """Return the options that no plan sets, and that no reason excuses."""
+        return tuple(name for name in known_options() if not self.options[name] and name not in NOT_DRAWN)
+
+
+def campaigns_that_draw() -> dict[str, str]:
+    """Return campaign -> system, of the campaign files that draw plans for the reference runtime."""
+    return {
+        name: campaign.system
+        for name, campaign in shipped_campaigns().items()
+        if campaign.system in _SYSTEMS and read_configuration(found_campaign(Path(name))).draws
+    }
+
+
+def drawn_plans(number: int = PLANS) -> DrawnPlans:
+    """Draw so many plans, the same number from each campaign file, and count."""
+    require_known()
+    campaigns = campaigns_that_draw()
+    found = DrawnPlans()
+    for name, system_name in campaigns.items():
+        configuration = read_configuration(found_campaign(Path(name)))
+        system = open_system(system_name)
+        try:
+            plans = islice(campaign_plans(configuration, system), configuration.listed, None)
+            for plan in islice(plans, -(-number // len(campaigns))):
+                found.add(plan, name, system_name == "reference-spark")
+        finally:
+            system.close()
+    return found
+
+
+def run_chains(number: int = CHAINS) -> ReachedConditions:
+    """Run trials of the campaign of chains, and count what they reach."""
+    configuration = read_configuration(found_campaign(Path("chains")))
+    system, found = open_system(configuration.system.name), ReachedConditions()
+    for plan in islice(campaign_plans(configuration, system), number):
+        with tempfile.TemporaryDirectory() as directory:
+            history = execute(plan, system, Path(directory)).history
+        found.add(reached(plan, history) if history is not None else ())
+    return found
+
+
+def as_markdown(plans: DrawnPlans, chains: ReachedConditions) -> str:
+    """Return the text of ``docs/drawn.md``."""
+    return "\n".join([*_HEAD.splitlines(), *_options(plans), *_chains(chains), *_faults(plans)]) + "\n"
+
+
+def _options(plans: DrawnPlans) -> Iterator[str]:
+    yield from (
+        "",
+        "## Options",
+        "",
+        f"{plans.plans} plans were drawn, as many from each campaign file of the reference runtime. An option",
+        "counts if a plan sets it away from its default, or uses the class, step or kind of state. Beside it stands",
+        "the campaign that does so most often.",
+        "",
+        "| option | plans | most often in |",
+        "|---|---|---|",
+    )
+    for name in known_options():
+        if name not in NOT_DRAWN:
+            most = plans.by_campaign.get(name, Counter({"–": 0})).most_common(1)[0][0]
+            yield f"| `{name}` | {plans.options[name]} | `{most}` |"
+    yield from ("", "No plan can set these:", "", "| option | why |", "|---|---|")
+    yield from (f"| `{name}` | {why} |" for name, why in NOT_DRAWN.items())
+
+
+def _chains(chains: ReachedConditions) -> Iterator[str]:
+    numbers = {condition: number for number, condition in enumerate(Condition, start=1)}
+    yield from (
+        "",
+        "## Chains of conditions",
+        "",
+        f"{chains.trials} trials of `campaigns/chains.toml` were run. Counted is in how many the trace shows",
+        "a condition, and in how many it shows that of a row before that of a column.",
+        "",
+        "| | condition | trials | " + " | ".join(f"then {number}" for number in numbers.values()) + " |",
+        "|---|---|---|" + "---|" * len(numbers),
+    )
+    for condition, number in numbers.items():
+        after = " | ".join(str(chains.pairs[condition, other]) for other in Condition)
+        yield f"| {number} | {condition} | {chains.each[condition]} | {after} |"
+
+
+def _faults(plans: DrawnPlans) -> Iterator[str]:
+    yield from (
+        "",
+        "## Pairs of faults",
+        "",
+        f"In how many of the {plans.plans} plans each kind of fault is, and with which others in the same",
+        "trial. A kind that is there twice is paired with itself. What is not named was never drawn together.",
+        "",
+        "| fault | plans | together with |",
+        "|---|---|---|",
+    )
+    for tag, number in sorted(plans.kinds.items()):
+        yield f"| `{tag}` | {number} | {_with(plans.pairs, tag)} |"
+    yield from (
+        "",
+        f"Two faults strike one subtask at one moment in {sum(plans.at_once.values())} plans.",
+    )
+
+
+def _with(pairs: Counter[tuple[str, str]], tag: str) -> str:
+    others = {
+        (one if other == tag else other): count
+        for (one, other), count in pairs.items()
+        if tag in (one, other)
+    }
+    return ", ".join(f"`{other}` {count}" for other, count in sorted(others.items())) or "–"
+
+
+def main() -> None:
+    """Write the page."""
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--plans", type=int, default=PLANS)
+    arguments.add_argument("--chains", type=int, default=CHAINS)
+    given = arguments.parse_args()
+    sys.stdout.write(as_markdown(drawn_plans(given.plans), run_chains(given.chains)))
+
+
+if __name__ == "__main__":
+    main()

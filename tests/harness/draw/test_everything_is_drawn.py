@@ -1,0 +1,157 @@
+"""Every public option is set by a plan of a campaign file, and every condition of a chain is reached and counted.
+
+Grain: drawn plans, and a few simulated trials.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from barrier_tck.harness.campaign.configuration import read_configuration
+from barrier_tck.harness.campaign.planned_trials import campaign_plans
+from barrier_tck.harness.campaign.reached_links import Condition, ReachedConditions, reached
+from barrier_tck.harness.cli.drawn_page import DrawnPlans, campaigns_that_draw, drawn_plans, run_chains
+from barrier_tck.harness.cli.shipped import found_campaign
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.record import operations as ops
+from barrier_tck.harness.record.history import End, History, Recorded
+from barrier_tck.harness.record.reasons import Reason
+from barrier_tck.harness.reference import public_options
+from barrier_tck.harness.reference.public_options import NOT_DRAWN, known_options, require_known, set_by
+from barrier_tck.harness.support.errors import InternalError
+from barrier_tck.harness.system.system_names import open_system
+from barrier_tck.harness.workloads.workload_names import filled
+
+PAGE = Path(__file__).parents[3] / "docs" / "drawn.md"
+
+
+def rows(head: str) -> list[list[str]]:
+    """Return the cells of the page's table that begins so."""
+    lines = PAGE.read_text(encoding="utf-8").split(head, 1)[1].splitlines()[2:]
+    found = [[cell.strip(" `") for cell in line.strip("|").split("|")] for line in lines]
+    return found[: next((place for place, cells in enumerate(found) if len(cells) < 2), len(found))]
+
+
+def test_the_page_has_every_option_and_none_that_is_never_drawn() -> None:
+    counted = rows("| option | plans | most often in |")
+    assert [cells[0] for cells in counted] == [name for name in known_options() if name not in NOT_DRAWN], (
+        "run: python -m barrier_tck.harness.cli.drawn_page > docs/drawn.md"
+    )
+    assert [cells for cells in counted if int(cells[1]) == 0] == []
+    assert dict(rows("| option | why |")) == NOT_DRAWN
+
+
+def test_the_page_has_every_condition_and_every_pair() -> None:
+    counted = rows("| | condition | trials |")
+    assert [cells[1] for cells in counted] == [condition.value for condition in Condition]
+    assert [cells for cells in counted if "0" in cells] == []
+
+
+def test_a_rule_or_a_reason_for_an_option_that_does_not_exist_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    require_known()
+    monkeypatch.setattr(public_options, "NOT_DRAWN", {**NOT_DRAWN, "JobConfig.gone": "a path"})
+    with pytest.raises(InternalError, match=re.escape("'JobConfig.gone'")):
+        require_known()
+
+
+def test_an_option_that_is_new_counts_as_never_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    @dataclass
+    class Brand:
+        new: int = 1
+
+    from barrier_tck.reference_impl import job_api
+
+    monkeypatch.setattr(job_api, "Brand", Brand, raising=False)
+    monkeypatch.setattr(job_api, "__all__", [*job_api.__all__, "Brand"])
+    known_options.cache_clear()
+    try:
+        assert {"Brand", "Brand.new"} <= set(DrawnPlans().never)
+    finally:
+        known_options.cache_clear()
+
+
+def test_a_plan_of_defaults_sets_what_every_job_has_and_no_more() -> None:
+    options = set_by(filled(TrialPlan()), on_spark=False)
+    assert {"JobConfig.checkpoints", "KeyedStream.aggregate(emit)", "Emission.EACH_RECORD"} <= set(options)
+    assert {"JobConfig.elastic", "ParquetSource", "Emission.CHANGES", "JobConfig.local_recovery"}.isdisjoint(
+        options
+    )
+
+
+@pytest.mark.nightly
+def test_every_option_is_set_by_a_plan_of_a_campaign_file() -> None:
+    assert drawn_plans().never == ()
+
+
+def test_campaigns_of_both_worlds_draw() -> None:
+    assert set(campaigns_that_draw().values()) == {"reference-simulated", "reference-spark"}
+
+
+def history(*operations: tuple[float, ops.Operation]) -> History:
+    return History(
+        operations=tuple(
+            Recorded(number, time_ms, "coordinator", operation)
+            for number, (time_ms, operation) in enumerate(operations)
+        ),
+        end=End.FINISHED,
+        reason=Reason.FINISHED,
+        detail="",
+        output=None,
+    )
+
+
+def test_a_trace_shows_failures_by_what_came_before_them() -> None:
+    plan = filled(TrialPlan())
+    completed = [(float(number), ops.CheckpointCompleted(number, 1)) for number in range(1, 5)]
+    trace = history(
+        (0.0, ops.AttemptStarted(1, None)),
+        *completed,
+        (10.0, ops.AttemptEnded(1, Reason.PROCESS_LOST)),
+        (11.0, ops.AttemptStarted(2, 4)),
+        (12.0, ops.AttemptEnded(2, Reason.PROCESS_LOST)),
+        (13.0, ops.Narrowed(3, 2, {"totals": 1})),
+        (13.0, ops.AttemptStarted(3, 4)),
+        (14.0, ops.CheckpointCompleted(5, 3)),
+        (15.0, ops.AttemptEnded(3, Reason.PROCESS_LOST)),
+        (16.0, ops.AttemptStarted(4, 5)),
+        (20.0, ops.AttemptEnded(4, Reason.FINISHED)),
+    )
+    assert reached(plan, trace) == (
+        Condition.FAILED_LATE,
+        Condition.FAILED_AGAIN,
+        Condition.NARROWER,
+        Condition.FAILED,
+        Condition.WIDE_AGAIN,
+    )
+
+
+def test_pairs_are_counted_once_for_each_trial_and_in_their_order() -> None:
+    counted = ReachedConditions()
+    counted.add((Condition.FAILED, Condition.STOPPED, Condition.FAILED))
+    counted.add((Condition.FAILED, Condition.STOPPED))
+    assert counted.each == {Condition.FAILED: 2, Condition.STOPPED: 2}
+    assert counted.pairs[Condition.FAILED, Condition.STOPPED] == 2
+    assert counted.pairs[Condition.STOPPED, Condition.FAILED] == 1
+    assert Condition.NARROWER in counted.never
+    assert f"{Condition.STOPPED}; then {Condition.STOPPED}" in counted.never
+
+
+@pytest.mark.long
+def test_chains_reach_most_conditions_within_a_few_trials() -> None:
+    counted = run_chains(6)
+    assert counted.trials == 6
+    assert sum(counted.each[condition] > 0 for condition in Condition) >= 8
+
+
+def test_plans_of_the_campaign_of_chains_have_several_links() -> None:
+    configuration = read_configuration(found_campaign(Path("chains")))
+    plans = list(islice(campaign_plans(configuration, open_system("reference-simulated")), 10))
+    # Hypothesis begins with the simplest plan.
+    assert all(len(plan.faults) + len(plan.savepoints) >= 3 for plan in plans[1:])
