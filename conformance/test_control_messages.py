@@ -96,7 +96,15 @@ def test_what_the_next_job_receives_again_about_an_older_checkpoint_takes_nothin
 @pytest.mark.needs(Capability.MESSAGE_FAULTS, Capability.BARRIERS)
 @pytest.mark.clause("COO-3", "COO-1")
 @pytest.mark.parametrize(
-    "forged", list(FORGED), ids=[f"{forgery.value}-{point.value}" for forgery, point in FORGED]
+    "forged",
+    [
+        pytest.param(
+            (forgery, point),
+            id=f"{forgery.value}-{point.value}",
+            marks=pytest.mark.long_on_clusters if point is not ProtocolPoint.CHECKPOINT_TRIGGERED else (),
+        )
+        for forgery, point in FORGED
+    ],
 )
 def test_a_forged_acknowledgement_completes_nothing_and_its_file_is_removed(
     trials: Trials, forged: tuple[Forgery, ProtocolPoint]

@@ -22,6 +22,9 @@ from barrier_tck.harness.system.system_under_test import Capability
 
 pytestmark = pytest.mark.clause("SNK-1")
 
+AIMS_BEFORE_A_MERGE = ("during-alignment", "complete-not-committed", "during-restore")
+"""The three that are tried on clusters for every merge; every night all six are."""
+
 
 @pytest.mark.clause("REC-1", "REC-2", "CAM-3")
 def test_a_kill_of_an_executor_at_a_time(trials: Trials) -> None:
@@ -31,7 +34,13 @@ def test_a_kill_of_an_executor_at_a_time(trials: Trials) -> None:
 
 
 @pytest.mark.clause("REC-1", "CAM-3")
-@pytest.mark.parametrize("aim", SIX_AIMS)
+@pytest.mark.parametrize(
+    "aim",
+    [
+        pytest.param(aim, marks=() if aim in AIMS_BEFORE_A_MERGE else pytest.mark.long_on_clusters)
+        for aim in SIX_AIMS
+    ],
+)
 def test_a_kill_at_each_place_of_the_protocol(trials: Trials, aim: str) -> None:
     for trial in trials.all_valid(SIX_AIMS[aim]):
         counts = trial.finding("exactly-once-output").counts

@@ -111,7 +111,10 @@ def test_a_sink_that_commits_late_changes_nothing(trials: Trials, nth: int) -> N
     "fault",
     [
         DelayChannel(SOURCE, STATEFUL, latency_ms=10, jitter_ms=8, duration_ms=40),
-        DelayChannel(SINK, COORDINATOR, latency_ms=10, duration_ms=40, direction=Direction.BOTH),
+        pytest.param(
+            DelayChannel(SINK, COORDINATOR, latency_ms=10, duration_ms=40, direction=Direction.BOTH),
+            marks=pytest.mark.long_on_clusters,
+        ),
         ThrottleChannel(SOURCE, OTHER_STATEFUL, bytes_per_second=20_000, duration_ms=40),
     ],
     ids=_name,
@@ -127,7 +130,7 @@ def test_a_slow_connection_costs_time_and_nothing_else(trials: Trials, fault: Fa
     [
         CutChannel(SOURCE, STATEFUL, MOMENT_MS),
         CutChannel(STATEFUL, COORDINATOR, MOMENT_MS),
-        BlackHoleChannel(STATEFUL, SINK, MOMENT_MS),
+        pytest.param(BlackHoleChannel(STATEFUL, SINK, MOMENT_MS), marks=pytest.mark.long_on_clusters),
         pytest.param(BlackHoleChannel(STATEFUL, COORDINATOR, ZOMBIE_MS), marks=pytest.mark.long_on_clusters),
         LimitChannel(SOURCE, STATEFUL, bytes_max=500, duration_ms=MOMENT_MS),
         pytest.param(

@@ -269,7 +269,10 @@ def test_a_restore_that_was_interrupted_is_repeated_in_full(trials: Trials) -> N
     ("primary", "second"),
     [("zstd", "none"), pytest.param("none", "zstd", marks=pytest.mark.long_on_clusters)],
 )
-@pytest.mark.parametrize("damage", [None, Damage.BIT_FLIPPED, Damage.OTHER_LINEAGE])
+@pytest.mark.parametrize(
+    "damage",
+    [None, Damage.BIT_FLIPPED, pytest.param(Damage.OTHER_LINEAGE, marks=pytest.mark.long_on_clusters)],
+)
 def test_a_copy_in_another_format_serves_if_it_is_intact_and_only_then(
     trials: Trials, primary: CompressionName, second: CompressionName, damage: Damage | None
 ) -> None:
@@ -363,7 +366,11 @@ def test_a_copy_for_which_there_is_no_memory_takes_none_from_that_of_the_newest_
 @pytest.mark.parametrize(
     "damage",
     [
-        *(Damage.TRUNCATED, Damage.PARTIAL, Damage.OTHER_LINEAGE),
+        Damage.TRUNCATED,
+        *(
+            pytest.param(one, marks=pytest.mark.long_on_clusters)
+            for one in (Damage.PARTIAL, Damage.OTHER_LINEAGE)
+        ),
         pytest.param(Damage.UNREADABLE, marks=pytest.mark.needs(Capability.DETERMINISTIC_REPLAY)),
     ],
 )
