@@ -18,6 +18,7 @@ from barrier_tck.faults.catalogue import KINDS, FaultKind
 from barrier_tck.faults.drawing import Aim, Range
 from barrier_tck.faults.fault import Fault
 from barrier_tck.faults.injectors.injection import Injection
+from barrier_tck.faults.kinds.fail_request import FailRequest
 from barrier_tck.faults.kinds.kill_object_store import KillObjectStore
 from barrier_tck.faults.kinds.kill_worker import KillWorker
 from barrier_tck.faults.kinds.lose_host import LoseHost
@@ -98,8 +99,11 @@ def storages_of(fault: Fault) -> tuple[str, ...]:
     """Return the storages on which a fault has an effect.
 
     If a data node of HDFS dies with a part of a file, the client writes the file to another one, in no virtual time.
-    What was lost with it is the business of planted bugs of that client.
+    What was lost with it is the business of planted bugs of that client. So is one request that gets no answer: the
+    client asks again, in no virtual time.
     """
+    if isinstance(fault, FailRequest):
+        return ()
     if fault.needs is not TargetKind.OBJECT_STORE:
         return ("files",)
     in_a_part = isinstance(fault, KillObjectStore) and fault.moment is UploadMoment.PART

@@ -106,6 +106,13 @@ class MutantResult(msgspec.Struct, frozen=True):
     """How many runs of the saved plan that took."""
     replay_runs_max: int = 0
     """After how many runs it would have been given up: 1 in a system with DETERMINISTIC_REPLAY."""
+    without_patch: tuple[str, ...] | None = None
+    """Checkers that say INVALID of the saved plan on the reference as it is; None: it was not run there."""
+
+    @property
+    def shown(self) -> bool:
+        """Whether it was caught by a plan with which the reference as it is does not fail likewise."""
+        return self.caught and self.checker not in (self.without_patch or ())
 
 
 def choose(mutants: dict[str, PlantedBug], only: Sequence[str], world: str) -> tuple[PlantedBug, ...]:

@@ -16,7 +16,7 @@ from rich.console import Console
 from barrier_tck.harness.cli.exit_codes import EXIT_CODES
 from barrier_tck.harness.cli.opening import opened, start
 from barrier_tck.harness.cli.options import DEFAULT_OUT, JsonOption, OutOption, listed
-from barrier_tck.harness.cli.patched_run import run_with_patch
+from barrier_tck.harness.cli.patched_run import run_with_patch, without_patch
 from barrier_tck.harness.cli.printing import console_for, emit
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.support.atomic_files import write_atomically
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from barrier_tck.harness.campaign.mutant_hunt import MutantResult, PlantedBug
 
 
+TRIALS = 400
+"""Plans that are tried with a patch, unless the command line says otherwise."""
 SYSTEM_OF_WORLD = {"simulated": "reference-simulated", "spark": "reference-spark"}
 """The system in which planted bugs are run, by world."""
 
@@ -39,7 +41,7 @@ def mutants(
         ),
     ] = None,
     patch: Annotated[
-        Path | None,
+        list[Path] | None,
         typer.Option(
             "--patch",
             metavar="FILE",
@@ -48,11 +50,17 @@ def mutants(
         ),
     ] = None,
     trials: Annotated[
-        int, typer.Option("--trials", min=1, help="With --patch: how many plans are tried at the most.")
-    ] = 400,
+        int | None,
+        typer.Option(
+            "--trials",
+            min=1,
+            help=f"With --patch: how many plans are tried at the most. Default: {TRIALS}.",
+        ),
+    ] = None,
     seed: Annotated[
-        int, typer.Option("--seed", min=0, help="With --patch: the seed from which plans are drawn.")
-    ] = 0,
+        int | None,
+        typer.Option("--seed", min=0, help="With --patch: the seed from which plans are drawn. Default: 0."),
+    ] = None,
     world: Annotated[
         str, typer.Option("--world", metavar="simulated|spark", help="World in which they run.")
     ] = "simulated",
@@ -62,11 +70,14 @@ def mutants(
     """Run planted bugs and see whether the suite catches them.
 
     The smallest plan that shows each bug is saved. A bug is caught if a checker of its clause says INVALID, and MISSED
-    if none does in any trial. A bug of your own is NOT REACHED if its lines ran in no trial, and ENDLESS if a trial did
-    not end within its limit of wall time: then nothing is known about it.
+    if none does in any trial. A diff names no clause: any checker may catch it.
+
+    A bug of your own is NOT REACHED if its lines ran in no trial, and ENDLESS if a trial did not end within its limit
+    of wall time. Its saved plan is also run on the reference as it is, and FAILS WITHOUT IT if that is INVALID, too. In
+    these three cases nothing is known about the bug.
 
     Exit code 0: all were caught, and their saved plans show them again. 1: one was missed, or its plan does not show
-    it again. 2: one was NOT REACHED or ENDLESS, and none was missed. 3: a patch cannot be planted.
+    it again. 2: nothing is known about one, and none was missed. 3: a patch cannot be planted.
 
     \b
     Examples:
@@ -88,10 +99,16 @@ def mutants(
         raise UsageProblem(
             "--only chooses among the planted bugs, and --patch plants another one: give one of them"
         )
+    if patch is not None and len(patch) > 1:
+        raise UsageProblem(f"--patch is given {len(patch)} times: plant one bug at a time")
+    for option, value in (("--trials", trials), ("--seed", seed)):
+        if patch is None and value is not None:
+            raise UsageProblem(f"{option} is for --patch: a planted bug has the plans that its file gives")
     names = [] if only is None else list(listed("--only", only))
-    if patch is not None and patch_of_this_process() is None:
+    file = None if patch is None else patch[0]
+    if file is not None and patch_of_this_process() is None:
         # It runs where the patched copy of the package is imported, and prints what there is to say.
-        run_with_patch(read_patch(patch), str(patch), context.obj, world)
+        run_with_patch(read_patch(file), str(file), context.obj, world)
     console = console_for(as_json)
     path = new_run_path(out, "mutants", datetime.now())
     results: list[MutantResult] = []
@@ -99,21 +116,25 @@ def mutants(
         own = patch_of_this_process()
         chosen: Sequence[PlantedBug] = (
             choose(dict(bugs_of_runtime()), names, world)
-            if patch is None or own is None
-            else (users_bug(own, patch, system, trials, seed),)
+            if file is None or own is None
+            else (users_bug(own, file, system, TRIALS if trials is None else trials, seed or 0),)
         )
         make_output_directory(path)
         try:
             start(system)
             for mutant in chosen:
                 result = hunt(mutant, system, path, replays_max=SEEDS[world])
+                if result.plan is not None and own is not None:
+                    result = msgspec.structs.replace(
+                        result, without_patch=without_patch(path / result.plan, SYSTEM_OF_WORLD[world])
+                    )
                 results.append(result)
                 print_mutant(console, result, path)
         except BaseException:
             with contextlib.suppress(OSError):
                 path.rmdir()  # after Ctrl-C, for instance; if a plan was saved already, it stays
             raise
-    caught = sum(result.caught for result in results)
+    caught = sum(result.shown for result in results)
     summary = {
         "caught": caught,
         "total": len(results),
@@ -128,15 +149,15 @@ def mutants(
 
 def _exit_code(results: Sequence[MutantResult]) -> int:
     """Return the command's exit code; its help says what each means."""
-    if all(result.caught and result.replays for result in results):
+    if all(result.shown and result.replays for result in results):
         return EXIT_CODES[Verdict.VALID]
-    if all((result.caught and result.replays) or _nothing_known(result) for result in results):
+    if all((result.shown and result.replays) or _nothing_known(result) for result in results):
         return EXIT_CODES[Verdict.UNKNOWN]
     return EXIT_CODES[Verdict.INVALID]
 
 
 def _nothing_known(result: MutantResult) -> bool:
-    return not result.caught and (result.endless or result.ran_in == 0)
+    return not result.shown and (result.caught or result.endless or result.ran_in == 0)
 
 
 def print_mutant(console: Console, result: MutantResult, path: Path) -> None:
@@ -146,6 +167,13 @@ def print_mutant(console: Console, result: MutantResult, path: Path) -> None:
             console.print(line, markup=False)
         return
     clauses = result.clause or ", ".join(result.clauses)
+    if not result.shown:
+        console.print(
+            f"{result.id} FAILS WITHOUT IT: of its plan {result.checker} says INVALID on the reference as it is, too "
+            f"({clauses}): {path / (result.plan or '')}",
+            markup=False,
+        )
+        return
     console.print(
         f"{result.id} caught by {result.checker} in trial {result.trials} after {result.seconds:.1f} s "
         f"({clauses}); {result.faults} faults left, {_replays(result)}: {path / (result.plan or '')}",

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+import msgspec
+
+import barrier_tck
 from barrier_tck.harness.cli.supervision import other_program
+from barrier_tck.harness.plan.reading import read_plan
+from barrier_tck.harness.plan.trial_plan import to_json
 from barrier_tck.harness.reference.bugs.patched_copy import make_copy
 from barrier_tck.harness.support.errors import OperatingError
 from barrier_tck.harness.support.work_directories import temporary_work_directory
+
+_COMMAND = "barrier_tck.harness.cli.main"
 
 
 class RanElsewhere(Exception):
@@ -22,6 +32,31 @@ class RanElsewhere(Exception):
         """The exit code of that process."""
 
 
+def without_patch(plan: Path, system: str) -> tuple[str, ...]:
+    """Return the checkers that say INVALID of a saved plan on the reference as it is, without the plan's patch.
+
+    It is called in a process that runs a patched copy. Raises OperatingError if the plan could not be run.
+    """
+    copy = str(Path(barrier_tck.__file__).parents[1])
+    path = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry not in ("", copy)]
+    with temporary_work_directory("control") as directory:
+        file = Path(directory) / plan.name
+        file.write_text(to_json(msgspec.structs.replace(read_plan(plan), patch=None)), encoding="utf-8")
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", _COMMAND, "replay", str(file), "--system", system, "--json"],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(path)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    try:
+        (trial,) = json.loads(done.stdout.splitlines()[-1])["replayed"]
+        return tuple(trial["invalid"])
+    except (IndexError, KeyError, ValueError) as error:
+        said = done.stderr.strip() or f"exit code {done.returncode}"
+        raise OperatingError(f"{plan} could not be run without its patch: {said}") from error
+
+
 def run_with_patch(patch: str, source: str, arguments: Sequence[str], world: str | None = None) -> NoReturn:
     """Run the command with these arguments and the patch, and raise RanElsewhere.
 
@@ -30,7 +65,7 @@ def run_with_patch(patch: str, source: str, arguments: Sequence[str], world: str
     """
     with temporary_work_directory("patch") as directory:
         environment = make_copy(patch, source, Path(directory), world)
-        command = [sys.executable, "-P", "-m", "barrier_tck.harness.cli.main", *arguments]
+        command = [sys.executable, "-P", "-m", _COMMAND, *arguments]
         code = other_program(command, environment)
     if code < 0:
         raise OperatingError(f"the process that ran with the patch was ended by signal {-code}")

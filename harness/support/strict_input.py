@@ -86,7 +86,9 @@ def read_text(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
         raise UsageProblem(f"{path} does not exist; check the path") from error
-    except (OSError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise UsageProblem(f"{path} is not a text in UTF-8: see its byte {error.start}") from error
+    except OSError as error:
         raise UsageProblem(f"{path} cannot be read: {error}") from error
 
 

@@ -25,6 +25,11 @@ def is_diff(text: str) -> bool:
     return any(line.startswith(_HEADERS) for line in text.splitlines())
 
 
+def files_of(text: str) -> tuple[str, ...]:
+    """Return the files that a diff changes, relative to the reference implementation."""
+    return tuple(_below_root(patched.path) or patched.path for patched in PatchSet(text))
+
+
 def sources_with_diff(text: str, source: str) -> Mapping[str, str]:
     """Return file -> its text with the diff applied; raises PatchProblem if it is none, or does not fit."""
     for line in text.splitlines():
@@ -41,7 +46,7 @@ def sources_with_diff(text: str, source: str) -> Mapping[str, str]:
         file = _file_of(patched, source)
         lines = sources.get(file, product_source(file)).splitlines()
         for hunk in patched:
-            _apply(hunk, lines, f"{source}: {file}")
+            _apply(hunk, lines, file, source)
         sources[file] = "\n".join(lines) + "\n"
     return sources
 
@@ -65,8 +70,9 @@ def _below_root(name: str) -> str | None:
     return "/".join(parts[len(parts) - parts[::-1].index(ROOT) :])
 
 
-def _apply(hunk: Hunk, lines: list[str], where: str) -> None:
-    """Replace a hunk's lines in the lines of its file."""
+def _apply(hunk: Hunk, lines: list[str], file: str, source: str) -> None:
+    """Replace a hunk's lines in the lines of its file, in which earlier hunks are applied already."""
+    where = f"{source}: {file}"
     before = [line.value.rstrip("\r\n") for line in hunk.source_lines()]
     after = [line.value.rstrip("\r\n") for line in hunk.target_lines()]
     if not before:
@@ -74,7 +80,13 @@ def _apply(hunk: Hunk, lines: list[str], where: str) -> None:
     places = [start for start in range(len(lines) - len(before) + 1) if _is_at(before, lines, start)]
     stated = hunk.target_start - 1  # those before it are applied already
     if len(places) != 1 and stated not in places:
-        found = "are not there" if not places else f"are there {len(places)} times"
+        product = product_source(file).splitlines()
+        if places:
+            found = f"are there {len(places)} times"
+        elif any(_is_at(before, product, start) for start in range(len(product) - len(before) + 1)):
+            found = "were changed by an earlier hunk of the same patch"
+        else:
+            found = "are not there"
         raise PatchProblem(
             f"{where}: the lines before must be there once; they {found}:\n" + "\n".join(before)
         )

@@ -15,7 +15,7 @@ from barrier_tck.harness.draw.strategies import draw_plan
 from barrier_tck.harness.oracle.catalogue import standard_checkers
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.reference.bugs.bug_file import BugFile, read_bug
-from barrier_tck.harness.reference.bugs.diff import is_diff
+from barrier_tck.harness.reference.bugs.diff import files_of, is_diff
 from barrier_tck.harness.reference.bugs.patched_copy import ran_since_asked
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.strict_input import nearest, read_text
@@ -69,7 +69,9 @@ class UsersBug:
     @property
     def description(self) -> str:
         """Return what the file says is wrong."""
-        return self.file.description if self.file is not None else f"The patch {self.id}."
+        if self.file is not None:
+            return self.file.description
+        return f"A patch of {', '.join(files_of(self.text))}."
 
     @property
     def worlds(self) -> tuple[str, ...]:
@@ -129,7 +131,10 @@ def _require_known(file: BugFile, path: Path) -> None:
     checkers = standard_checkers()
     clauses = {clause: None for checker in checkers for clause in checker.covers}
     if file.clause not in clauses:
-        raise UsageProblem(f"{path}: no checker covers clause {file.clause!r}{nearest(file.clause, clauses)}")
+        raise UsageProblem(
+            f"{path}: no checker covers clause {file.clause!r}, so no trial could show it (docs/checkers.md "
+            f"lists those that one can show){nearest(file.clause, clauses)}"
+        )
     names = {checker.name: None for checker in checkers}
     for name in file.checkers:
         if name not in names:

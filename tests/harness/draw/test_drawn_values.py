@@ -163,6 +163,7 @@ AIMED_BY_NOBODY = {
     ProtocolPoint.CHECKPOINT_ABORTED: "no plan is sure that a checkpoint fails",
     ProtocolPoint.ATTEMPT_FAILED: "no plan is sure that an attempt fails",
     ProtocolPoint.ATTEMPT_STARTED: "nobody is there yet who could be hit",
+    ProtocolPoint.WAITING_FOR_SLOTS: "only elastic jobs wait for slots, see the tests of their scenario",
 }
 
 

@@ -152,6 +152,7 @@ def test_a_system_that_shows_everything_is_judged_on_everything() -> None:
         "finished-subtasks",
         "input-reads",
         "no-garbage",
+        "no-local-copies",
         "committed-transactions",
         "reachability",
         "stored-checkpoints",

@@ -212,7 +212,7 @@ def test_containers_are_lost_and_unplugged_in_drawn_trials_and_each_of_these_fau
 def test_drawn_trials_have_no_retries_and_fewer_executors_now_and_then_unless_the_campaign_says_which() -> (
     None
 ):
-    plans = drawn(StructuredStreaming(job), 60)
+    plans = drawn(StructuredStreaming(job), 240)
     settings = [tuple(plan.system.items()) for plan in plans]
     assert {(), (("retries", "none"),), (("executors_again", 1),)} <= set(settings)
     for plan in plans:

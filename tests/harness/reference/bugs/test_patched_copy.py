@@ -170,6 +170,22 @@ SINK = ("operators/sinks.py::TransactionalFileSink._recover_and_commit", "self.c
 RATE = ("protocol/restarts.py::ExponentialDelay.next_delay_ms", "self._in_row += 1")
 
 
+HOPELESS = """\
+id = "MY-01"
+clause = "COO-2"
+description = "Changes nothing."
+
+[[change]]
+at = "operators/sinks.py::TransactionalFileSink._recover_and_commit"
+before = "self.commit(transactions)"
+after = "self.commit(tuple(transactions))"
+
+[plan]
+checkpoints = { interval_ms = 20, timeout_ms = 1, async_ms_max = 80 }
+"""
+"""A plan with which the reference as it is fails too."""
+
+
 def my_bug(place: tuple[str, str], after: str, clause: str = "SNK-1", wall_s: int = 2) -> str:
     """Return the file of a bug, with a plan in which a sink is killed."""
     return f"""\
@@ -229,6 +245,31 @@ def test_what_became_of_a_patch_is_said_and_in_the_exit_code(
     printed = " ".join("".join(capfd.readouterr()).split())
     for words in said:
         assert words in printed
+
+
+def test_a_plan_with_which_the_reference_fails_too_shows_nothing_about_a_patch(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "my.toml").write_text(HOPELESS)
+    assert run(["mutants", "--patch", str(tmp_path / "my.toml"), "--out", str(tmp_path / "runs")]) == 2
+    assert "MY-01 FAILS WITHOUT IT: of its plan aborts-obeyed says INVALID" in " ".join(
+        capfd.readouterr().out.split()
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--patch", "a.diff", "--patch", "b.diff"), "plant one bug at a time"),
+        (("--only", "SI-02", "--trials", "5"), "--trials is for --patch"),
+        (("--seed", "5"), "--seed is for --patch"),
+    ],
+)
+def test_options_that_would_be_ignored_are_refused(
+    arguments: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["mutants", *arguments]) == 3
+    assert said in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.long
