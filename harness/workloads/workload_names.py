@@ -75,10 +75,7 @@ def filled(plan: TrialPlan) -> FilledPlan:
     if wish.vertices:
         require_job(name, wish)
         return cast("FilledPlan", plan)
-    try:
-        return cast("FilledPlan", msgspec.structs.replace(plan, job=job_of(name, wish)))
-    except ValueError as error:
-        raise UsageProblem(f"the job of the workload {name!r} does not fit the rest of the plan: {error}") from error
+    return cast("FilledPlan", msgspec.structs.replace(plan, job=job_of(name, wish)))
 
 
 @lru_cache(maxsize=256)
