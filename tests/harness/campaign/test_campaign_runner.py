@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -243,9 +243,14 @@ AT_LEAST_ONCE = {
 }
 
 
+def of_duplicates(findings: Sequence[Finding]) -> list[Finding]:
+    """Return the findings about duplicates; drawn jobs may owe other things too."""
+    return [finding for finding in findings if "ALO-2" in finding.clauses]
+
+
 def test_a_campaign_in_at_least_once_mode_counts_its_duplicates(tmp_path: Path) -> None:
     record = run_campaign(configuration(**AT_LEAST_ONCE), ReferenceSimulated(), tmp_path / "run")
-    [finding] = record.findings
+    [finding] = of_duplicates(record.findings)
     assert (record.verdict, finding.verdict, finding.clauses) == (Verdict.VALID, Verdict.VALID, ("ALO-2",))
     assert finding.counts["duplicates"] > 0
 
@@ -257,7 +262,7 @@ def test_a_campaign_in_at_least_once_mode_that_saw_no_duplicate_is_unknown(tmp_p
     }
     record = run_campaign(configuration(**calm), ReferenceSimulated(), tmp_path / "run")
     assert (record.valid, record.verdict) == (6, Verdict.UNKNOWN)
-    [finding] = open_run(tmp_path / "run").campaign.findings
+    [finding] = of_duplicates(open_run(tmp_path / "run").campaign.findings)
     assert (finding.verdict, finding.counts["duplicates"]) == (Verdict.UNKNOWN, 0)
     assert "no duplicate was seen in all 6 of the trials" in finding.summary
 
@@ -295,12 +300,12 @@ def test_a_drawn_fault_that_came_due_is_never_dropped_whatever_became_of_it(outc
 def test_a_job_without_a_shuffle_owes_no_duplicates_in_either_mode(tmp_path: Path) -> None:
     alone = AT_LEAST_ONCE | {"job": {"widths": {"source": 1, "totals": 1, "sink": 1}}}
     record = run_campaign(configuration(**alone), ReferenceSimulated(), tmp_path / "run")
-    assert (record.verdict, record.findings) == (Verdict.VALID, ())
+    assert (record.verdict, of_duplicates(record.findings)) == (Verdict.VALID, [])
 
 
 def test_duplicates_on_drawn_graphs_are_counted_too(tmp_path: Path) -> None:
     graphs = {"trials": 40, "profile": "graphs", "checkpoints": {"mode": "at_least_once"}}
     record = run_campaign(configuration(**graphs), ReferenceSimulated(), tmp_path / "run")
-    [finding] = record.findings
+    [finding] = of_duplicates(record.findings)
     assert (record.verdict, finding.verdict) == (Verdict.VALID, Verdict.VALID)
     assert finding.counts["duplicates"] > 0

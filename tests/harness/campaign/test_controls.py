@@ -182,9 +182,8 @@ class Unbreakable(ReferenceSimulated):
 def test_a_break_that_breaks_nothing_is_not_taken_for_a_control(tmp_path: Path) -> None:
     record = campaign(tmp_path, system=Unbreakable(), trials=15, controls=1)
     assert record.verdict is Verdict.UNKNOWN
-    assert (
-        "is valid although records before the restored position are read again" in record.findings[0].summary
-    )
+    said = "is valid although records before the restored position are read again"
+    assert any(said in finding.summary for finding in record.findings)
 
 
 def test_a_system_that_cannot_be_broken_says_so(tmp_path: Path) -> None:
@@ -257,7 +256,8 @@ class OtherwiseBroken(Unbreakable):
 
 def test_controls_that_take_another_course_are_noted_and_blame_nobody(tmp_path: Path) -> None:
     record = campaign(tmp_path, system=OtherwiseBroken(), trials=15, controls=1)
-    assert (record.verdict, record.findings) == (Verdict.VALID, ())
+    assert record.verdict is Verdict.VALID
+    assert all(finding.verdict is Verdict.VALID for finding in record.findings)
     assert record.controls is not None
     assert [control.counts for control in record.controls.ran] == [False] * len(record.controls.ran)
     assert "no control could show that records before" in record.controls.note
