@@ -242,6 +242,8 @@ PROFILES: tuple[Profile, ...] = (
         faults=FaultRanges(number=(0, 6)),
         scenarios=(
             ("conditions", 1_000),
+            # A checkpoint of RocksDB takes a hundred times as long, and a chain has many.
+            ("rocksdb", 20),
             ("forms", 0),
             ("changed_totals", 0),
             ("copies", 0),

@@ -95,6 +95,9 @@ def test_it_judges_plans_with_incremental_checkpoints_only() -> None:
 def test_a_campaign_of_increments_must_have_seen_some() -> None:
     counted = AllSometimes().each["sometimes-reused"]
     assert counted.finding() is None
+    for _ in range(4):
+        counted.add(summary_of(judged((view(1, "a"),), None)))
+    assert counted.finding() is None, "too few trials to expect it"
     for views, verdict in (((view(1, "a"),), Verdict.UNKNOWN), (CHAIN, Verdict.VALID)):
         counted.add(summary_of(judged(views, None)))
         finding = counted.finding()

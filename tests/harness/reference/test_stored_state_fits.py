@@ -82,6 +82,10 @@ def run(
     try:
         assert world.run(SimulatedTargets(world))
         return world.coordinator.driver.state
+    except Exception as crash:  # the simulator says of which process it was the end
+        if isinstance(crash.__cause__, IncompatibleState):
+            raise crash.__cause__ from None
+        raise
     finally:
         world.release()
 
