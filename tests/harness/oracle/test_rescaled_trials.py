@@ -172,7 +172,7 @@ def changes(plan: TrialPlan) -> Iterable[str]:
     ("name", "plans", "least"),
     [
         ("rescale", 120, {NARROWER: 35, WIDER: 60, "back": 8, "to one": 18, "to the maximum": 15}),
-        ("spark-rescale", 40, {NARROWER: 12, WIDER: 20, "back": 7, "to one": 8}),
+        ("spark-rescale", 60, {NARROWER: 12, WIDER: 20, "back": 7, "to one": 8}),
     ],
 )
 def test_drawn_jobs_go_on_narrower_and_wider_and_back_and_to_one_and_to_the_maximum(
