@@ -14,6 +14,7 @@ from barrier_tck.harness.cli.printing import console_for
 from barrier_tck.harness.plan.trial_plan import FilledPlan
 from barrier_tck.harness.reference.bugs.catalogue import planted_bugs
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
+from barrier_tck.harness.support.errors import OperatingError
 from barrier_tck.harness.system.system_under_test import Capability, NemesisHooks, TrialOutcome
 
 BUG = planted_bugs()["SO-02"]
@@ -71,7 +72,7 @@ class Crashing(ReferenceSimulated):
     def run(self, plan: FilledPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
         self.runs += 1
         if self.runs <= 3:
-            raise ZeroDivisionError("nothing to divide by")
+            raise OperatingError("nothing to divide by")
         return super().run(msgspec.structs.replace(plan, mutant=None), nemesis, directory)
 
 
@@ -83,4 +84,7 @@ def test_a_missed_bug_says_how_many_trials_were_unknown_and_why(
     mutants_command.print_mutant(console_for(False), result, tmp_path)
     printed = " ".join(capsys.readouterr().out.split())
     assert f"SO-02 MISSED in 40 trials ({BUG.clause}), 3 of them UNKNOWN" in printed
-    assert "the first UNKNOWN: the trial could not be run: ZeroDivisionError" in printed
+    assert (
+        "the first UNKNOWN: the trial could not be run: barrier_tck.harness.support.errors.OperatingError"
+        in printed
+    )
