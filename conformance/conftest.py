@@ -22,7 +22,8 @@ def trials(
     given = request.config.getoption("--hypothesis-seed", default=None)
     seed = int(given) if given not in (None, "random") else DEFAULT_SEED
     backend = request.config.getoption("--state-backend")
-    return Trials(system, tmp_path_factory.mktemp("trials"), seed, backend)
+    every = request.config.getoption("--every-fallback")
+    return Trials(system, tmp_path_factory.mktemp("trials"), seed, backend, every_fallback=every)
 
 
 @pytest.hookimpl(tryfirst=True)

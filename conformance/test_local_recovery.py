@@ -201,11 +201,8 @@ def test_local_recovery_is_off_unless_configured(trials: Trials) -> None:
 
 @pytest.mark.clause("LOC-4", "LOC-5", "LOC-6", "LOC-11")
 @pytest.mark.parametrize("cell", MATRIX)
-def test_whatever_is_wrong_with_the_copy_the_primary_serves(
-    trials: Trials, cell: Fallback, pytestconfig: pytest.Config
-) -> None:
-    every = trials.can(Capability.DETERMINISTIC_REPLAY) or pytestconfig.getoption("--every-fallback")
-    if not (cell.sampled or every):
+def test_whatever_is_wrong_with_the_copy_the_primary_serves(trials: Trials, cell: Fallback) -> None:
+    if not (cell.sampled or trials.every_fallback):
         pytest.skip(
             "where trials take long, each damage and each column is in one cell, without --every-fallback"
         )

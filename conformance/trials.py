@@ -121,13 +121,22 @@ class Trials:
     """The trials of a session on one system. A plan that several tests look at is run once."""
 
     def __init__(
-        self, system: SystemUnderTest, directory: Path, seed: int = 0, state_backend: str | None = None
+        self,
+        system: SystemUnderTest,
+        directory: Path,
+        seed: int = 0,
+        state_backend: str | None = None,
+        *,
+        every_fallback: bool = False,
     ) -> None:
         """Keep plans and logs below ``directory``; ``seed`` is that of generated plans.
 
         ``state_backend`` keeps the state of every trial, where the system uses this field; None: as the plans say.
+        ``every_fallback``: the whole matrix of fallbacks of local recovery is wanted, however long trials take.
         """
         self.system = system
+        self.every_fallback = every_fallback or Capability.DETERMINISTIC_REPLAY in system.capabilities
+        """Whether every cell of the matrix of fallbacks is tried: asked for, or trials take no time."""
         self._state_backend = None if "state_backend" in unused_by(system) else state_backend
         self._directory = directory
         self._seed = seed

@@ -7,12 +7,13 @@ expected. Nothing is guessed, and nothing is ignored.
 from __future__ import annotations
 
 import difflib
+import functools
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 from msgspec import inspect
@@ -92,13 +93,19 @@ def read_text(path: Path) -> str:
         raise UsageProblem(f"{path} cannot be read: {error}") from error
 
 
+@functools.cache
+def _structure_of(kind: Hashable) -> inspect.Type:
+    """Return what msgspec knows of a type; it works this out anew whenever it is asked, which takes milliseconds."""
+    return inspect.type_info(kind)
+
+
 def convert(value: object, kind: type[_Value], source: str, path: str = "") -> _Value:
     """Turn plain dictionaries and lists into ``kind``.
 
     ``source`` is where they came from, for messages; ``path`` is the key path at which they were found there.
     Raises UsageProblem for the first unknown key, wrong tag or wrong value.
     """
-    for problem in _problems(value, inspect.type_info(kind), path):
+    for problem in _problems(value, _structure_of(cast("Hashable", kind)), path):
         raise UsageProblem(f"{source}: {problem}")
     try:
         return msgspec.convert(value, kind)

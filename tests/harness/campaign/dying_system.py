@@ -14,7 +14,7 @@ import msgspec
 
 from barrier_tck.harness.plan.trial_plan import FilledPlan
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
-from barrier_tck.harness.support.errors import UsageProblem
+from barrier_tck.harness.support.errors import OperatingError, UsageProblem
 from barrier_tck.harness.system.broken_recovery import BrokenRecovery
 from barrier_tck.harness.system.system_under_test import NemesisHooks, TrialOutcome
 from barrier_tck.harness.workloads.workload_names import filled
@@ -112,5 +112,5 @@ class UnevenSystem(ReferenceSimulated):
         if kind == 5:
             raise SystemExit(0)
         if kind == 6:
-            raise ZeroDivisionError("nothing to divide by")
+            raise OperatingError("there is no machine to run on")
         return super().run(plan, nemesis, directory)

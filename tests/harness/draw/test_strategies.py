@@ -315,7 +315,7 @@ def test_a_source_that_is_rescaled_is_sure_to_read_only_what_is_its_own_at_every
 @pytest.mark.long
 def test_every_fault_of_drawn_plans_that_rescale_their_sources_fires(tmp_path: Path) -> None:
     waits = 0
-    for number, plan in enumerate(draw_plans(21, 90, profile_named("rescale"))):
+    for number, plan in enumerate(draw_plans(31, 300, profile_named("rescale"))):
         aims = [s.trigger.point for s in plan.faults if isinstance(s.trigger, After)]
         if ProtocolPoint.RECORDS_PROCESSED in aims and widths_of_sources(plan):
             directory = tmp_path / str(number)

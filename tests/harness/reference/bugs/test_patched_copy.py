@@ -172,7 +172,7 @@ RATE = ("protocol/restarts.py::ExponentialDelay.next_delay_ms", "self._in_row +=
 
 HOPELESS = """\
 id = "MY-01"
-clause = "COO-2"
+clause = "REC-6"
 description = "Changes nothing."
 
 [[change]]
@@ -181,9 +181,10 @@ before = "self.commit(transactions)"
 after = "self.commit(tuple(transactions))"
 
 [plan]
-checkpoints = { interval_ms = 20, timeout_ms = 1, async_ms_max = 80 }
+workload = { name = "keyed-totals", batches = 10, keys = 5 }
+limits = { virtual_ms = 5, wall_s = 5 }
 """
-"""A plan with which the reference as it is fails too."""
+"""A plan with which the reference as it is fails too: there is no time in which its job could begin."""
 
 
 def my_bug(place: tuple[str, str], after: str, clause: str = "SNK-1", wall_s: int = 2) -> str:
@@ -252,7 +253,7 @@ def test_a_plan_with_which_the_reference_fails_too_shows_nothing_about_a_patch(
 ) -> None:
     (tmp_path / "my.toml").write_text(HOPELESS)
     assert run(["mutants", "--patch", str(tmp_path / "my.toml"), "--out", str(tmp_path / "runs")]) == 2
-    assert "MY-01 FAILS WITHOUT IT: of its plan aborts-obeyed says INVALID" in " ".join(
+    assert "MY-01 FAILS WITHOUT IT: of its plan progress says INVALID" in " ".join(
         capfd.readouterr().out.split()
     )
 
