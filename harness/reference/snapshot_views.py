@@ -79,6 +79,8 @@ class CheckpointOpener:
     """Decodes a file of output rows; None if what sinks hold is not to be read."""
     two_formats: bool = False
     """Whether local copies have another format, so that they must be compared by their state (LOC-7)."""
+    working_root: str | None = None
+    """Directory below which backends open what they restore; None: the system's temporary directory."""
 
     @property
     def storage(self) -> CheckpointStorage:
@@ -223,7 +225,7 @@ class CheckpointOpener:
         uid = snapshot.operator
         backend = self.components.state_backend()
         every = KeyGroupRange(0, self.graph.max_parallelism)
-        working = WorkingDirectory(backend)
+        working = WorkingDirectory(backend, self.working_root)
         try:
             scope = StateScope(
                 self.graph.name, subtask.vertex, uid, subtask.index, 0, every, working.of_operator(uid)

@@ -38,6 +38,7 @@ from barrier_tck.harness.reference.simulated.world import SimulatedWorld
 from barrier_tck.harness.reference.sink_files import is_committed, rows_by_writer
 from barrier_tck.harness.reference.snapshot_views import CheckpointOpener, view_storage
 from barrier_tck.harness.support.garbage_collection import no_collection
+from barrier_tck.harness.support.work_directories import temporary_work_directory
 from barrier_tck.harness.system.broken_recovery import BrokenRecovery
 from barrier_tck.harness.system.job_view import JobView
 from barrier_tck.harness.system.scale import Scale
@@ -127,14 +128,21 @@ class ReferenceSimulated:
 
     def run(self, plan: FilledPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
         """Run one trial in virtual time."""
-        with planted(plan), no_collection(), simulated_storage(plan) as external_storage:
-            return self._run(plan, nemesis, external_storage)
+        views = temporary_work_directory("views", in_memory=True)
+        with (
+            planted(plan),
+            no_collection(),
+            simulated_storage(plan) as external_storage,
+            views as working_root,
+        ):
+            return self._run(plan, nemesis, external_storage, working_root)
 
     def _run(
         self,
         plan: TrialPlan,
         nemesis: NemesisHooks,
         external_storage: Callable[..., MediumCheckpointStorage] | None,
+        working_root: str,
     ) -> TrialOutcome:
         workload = workload_named(plan.workload.name)
         sources = collection_sources(plan, read_splits(workload, plan))
@@ -142,7 +150,7 @@ class ReferenceSimulated:
         components = components_of(plan, external_storage)
         if self._state_backend is not None:
             components = replace(components, state_backend=self._state_backend)
-        recorder = _Recorder(plan, graph, components, external_storage)
+        recorder = _Recorder(plan, graph, components, external_storage, working_root)
         watched = observed(
             inputs_observed(components, recorder.keep_input, ends=bool(plan.savepoints)), recorder.keep_reads
         )
@@ -193,6 +201,7 @@ class _Recorder(RunRecorder):
         graph: JobGraph,
         components: Components,
         external_storage: Callable[..., MediumCheckpointStorage] | None,
+        working_root: str,
     ) -> None:
         judged_as_a_whole = workload_named(plan.workload.name).spec is None
         super().__init__(
@@ -205,6 +214,7 @@ class _Recorder(RunRecorder):
                 OUTPUT,
                 _decode_lines if judged_as_a_whole else None,
                 plan.checkpoints.local_compression is not None,
+                working_root,
             ),
             planned_savepoints(plan),
         )

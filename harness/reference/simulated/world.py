@@ -132,7 +132,7 @@ class SimulatedWorld:
         capabilities = components.state_backend().capabilities
         self._files_repeat = StateCapability.DETERMINISTIC_FILES in capabilities
         keeps_files = StateCapability.LOCAL_FILES in capabilities
-        self._working = temporary_work_directory("world") if keeps_files else None
+        self._working = temporary_work_directory("world", in_memory=True) if keeps_files else None
         real = self._working.name if self._working is not None else None
         in_memory = memory_for_copies(config)
         self.executors = SimulatedExecutors(plan.deployment, self.disk, real, in_memory, self.scheduler)

@@ -69,8 +69,10 @@ def test_the_same_plan_gives_the_same_trace_and_another_seed_another(tmp_path: P
 def test_a_backend_on_disk_replays_too_and_leaves_nothing_on_it(
     tmp_path: Path, kill: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Its own temporary directory, because other simulators may run on this machine.
+    # Its own temporary directories, because other simulators may run on this machine.
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (tmp_path / "memory").mkdir()
+    monkeypatch.setattr(work_directories, "SHARED_MEMORY", tmp_path / "memory")
     plan = msgspec.structs.replace(PLAN, state_backend="rocksdb", faults=(KILL,) if kill else ())
     before = _open_and_temporary()
     outcome = run(plan, tmp_path)
@@ -83,8 +85,9 @@ def test_a_backend_on_disk_replays_too_and_leaves_nothing_on_it(
 
 def _open_and_temporary() -> tuple[list[str], list[str]]:
     links = [os.path.realpath(path) for path in Path("/proc/self/fd").iterdir()]
-    temporary = Path(tempfile.gettempdir())
-    worlds = [str(p) for p in temporary.glob("barrier-tck-work-world-*") if p.stat().st_uid == os.getuid()]
+    names = ("barrier-tck-work-world-*", "barrier-tck-work-views-*")
+    places = [parent.glob(name) for parent in work_directories.work_parents() for name in names]
+    worlds = [str(path) for place in places for path in place if path.stat().st_uid == os.getuid()]
     return [link for link in links if "barrier-tck-" in link], worlds
 
 
