@@ -348,3 +348,18 @@ def test_redistributed_records_come_before_newer_ones_in_the_restore_of_a_later_
     trials.valid_until(
         plan, _taken_while_replayed, "was a checkpoint with records in flight restored after the stop"
     )
+
+
+@pytest.mark.long_on_clusters
+@pytest.mark.uses("state_backend")
+@pytest.mark.clause("RSC-1", "STA-3")
+def test_of_a_file_that_is_restored_each_subtask_keeps_only_its_own_key_groups(trials: Trials) -> None:
+    """One file is read by three, so the subtask in the middle leaves out key groups on both sides of its own."""
+    plan = msgspec.structs.replace(
+        _plan({"source": 3, "totals": 3, "sink": 3}),
+        job=JobPlan("line", {"source": 1, "totals": 1, "sink": 1}),
+        state_backend="rocksdb",
+    )
+    for trial in trials.all_valid(plan):
+        happened([step for step in _restored(trial) if step is not None], "the wider job restored", trial)
+        require(trial.finding("stored-checkpoints").clauses, "what is stored was looked at", trial)

@@ -463,3 +463,23 @@ def test_a_savepoint_that_was_claimed_stays_until_a_newer_checkpoint_is_complete
         stopped = exactly_one(_stops(trial), STOPPED, trial)
         restored = [line.operation.restored_checkpoint for line in trial.history.of(AttemptStarted)]
         happened(restored.count(stopped) >= 2, f"it was started from twice, in {restored}", trial)
+
+
+@pytest.mark.long_on_clusters
+@pytest.mark.needs(Capability.UNALIGNED_CHECKPOINTS)
+@pytest.mark.clause("REC-6", "COO-5")
+def test_a_stopped_subtask_reads_nothing_when_it_gives_an_overlapping_checkpoint_up(trials: Trials) -> None:
+    """Checkpoints overlap before a slow vertex, so that a subtask stops while an older one is still being taken."""
+    plan = msgspec.structs.replace(
+        _plan(
+            SavepointPlan(after_checkpoints=0, delay_ms=25, stop=True, claim=False),
+            mode="unaligned",
+            timeout_ms=90,
+            max_concurrent=3,
+        ),
+        workload=WorkloadPlan(batches=60, keys=8, records_per_second=600),
+        deployment=DeploymentPlan(slow_vertex="totals", slow_batch_ms=3),
+        network=NetworkPlan(latency_ms_max=6, slow_channel=2),
+    )
+    for trial in trials.all_valid(plan):
+        happened(_meant_to_stop(trial), STOPPED, trial)
