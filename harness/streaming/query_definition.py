@@ -6,8 +6,9 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
+from barrier_tck.harness.cluster.rendezvous import met
 from barrier_tck.harness.support.errors import UsageProblem
 
 if TYPE_CHECKING:
@@ -23,6 +24,13 @@ BATCH_ID = "batch_id"
 """The column in which a sink may keep the number of the micro-batch that wrote a row."""
 
 
+class SinkReports(Protocol):
+    """What a sink reports between two actions of one call. It stands still until the report has been taken."""
+
+    def sink_stands(self, name: str) -> None:
+        """The sink stands at one of its own points."""
+
+
 @dataclass(frozen=True)
 class QueryPlace:
     """The directories of one trial. Restarts of a query find them as they were left."""
@@ -33,6 +41,17 @@ class QueryPlace:
     """Belongs to the sink; it does not exist at first."""
     checkpoint: str
     """The query's checkpoint directory; it does not exist at first."""
+    rendezvous: str = ""
+    """The directory in which the sink meets the harness; empty: nobody waits for it."""
+
+    def point(self, name: str) -> None:
+        """Let the sink stand still between two of its actions, so that a fault may strike there.
+
+        ``StreamingJob(points=...)`` must name the point. Outside of a trial this does nothing.
+        """
+        if self.rendezvous:
+            with met(self.rendezvous, SinkReports) as harness:  # type: ignore[type-abstract]
+                harness.sink_stands(name)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +107,9 @@ class QueryDefinition:
     sink: str | Callable[[DataFrame, int, QueryPlace], None] = "parquet"
     """``parquet`` or ``orc`` for Spark's own file sink, or a ``foreachBatch`` function that is also given the trial's
     directories."""
+    points: tuple[str, ...] = ()
+    """The points at which the sink stands still in each call, by ``place.point(...)``: between two of its actions, for
+    instance after the write of the first of two tables. Faults are aimed there, too."""
     read: Callable[[SparkSession, QueryPlace], DataFrame] | None = None
     """Reads what the sink has committed; None: the Parquet (or ORC) files in ``place.output``. A column ``batch_id``
     that the query does not have tells which micro-batch wrote a row."""
@@ -114,7 +136,9 @@ class QueryDefinition:
     """Settings of Spark for the session, for instance the provider of state stores."""
     start: Callable[[SparkSession, QueryPlace], StreamingQuery] | None = None
     """Starts the query instead of the harness, for those who do not use ``sink``; it must end when the input is
-    consumed (``trigger(availableNow=True)``). Then no fault can be aimed at points of sink and tasks."""
+    consumed (``trigger(availableNow=True)``). A stream of files reads one in each micro-batch unless the function says
+    otherwise, and faults are aimed at tasks of as many micro-batches as there are files. A sink of its own is struck
+    between two actions at ``points``."""
 
     def __post_init__(self) -> None:
         for problem in _problems(self):
@@ -156,6 +180,10 @@ def _problems(job: QueryDefinition) -> Iterator[str]:
             yield f"sink is {job.sink!r}; name one of {', '.join(FILE_SINKS)}, or give a function"
         elif job.output_mode != "append" and job.start is None:
             yield f"a file sink only appends, and output_mode is {job.output_mode!r}"
+        elif job.points and job.start is None:
+            yield "points are passed by a function, and sink is one of Spark's own"
+    if len(set(job.points)) < len(job.points):
+        yield "points names one more than once"
     if job.latest_by and job.output_mode != "update":
         yield "latest_by is for output_mode 'update'"
     if job.upserts is not None:

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from barrier_tck.harness.cluster.session_config import SessionConfig
 from barrier_tck.harness.record.history import OutputComparison, StateComparison
-from barrier_tck.harness.streaming.query_definition import QueryPlace
+from barrier_tck.harness.streaming.query_definition import QueryPlace, SinkReports
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class QueryOrder:
     """The ``module:name`` of the job."""
     place: QueryPlace
     rendezvous: str
-    """The directory in which tasks meet the harness."""
+    """The directory in which tasks, and a sink between two actions, meet the harness."""
     writes: str = ""
     """The directory that says which writes to the checkpoint directory are disturbed; empty: none ever is."""
 
@@ -79,6 +79,10 @@ class TaskReports(Protocol):
 
     def all_rows_passed(self, worker: int, batch: int, rows: int) -> None:
         """All rows of a task, so many, have been passed on or written, and the task has not ended."""
+
+
+class PointReports(TaskReports, SinkReports, Protocol):
+    """What is reported by those who meet the harness in a directory."""
 
 
 @dataclass(frozen=True)

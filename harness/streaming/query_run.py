@@ -176,7 +176,7 @@ class _AttemptOver:
 
 
 class QueryRun:
-    """Runs a query to its end; implements ``QueryReports`` and ``TaskReports``."""
+    """Runs a query to its end; implements ``QueryReports`` and ``PointReports``."""
 
     def __init__(
         self,
@@ -217,6 +217,7 @@ class QueryRun:
         self._with_rows_since: dict[int, int] = {}
         """Micro-batch -> the attempt in which a task of it first passed rows on."""
         self._rows_again: dict[int, None] = {}
+        self._sink_points: dict[str, None] = {}
         self.operations: list[Recorded[Operation]] = []
         self.attempts: list[AttemptRecord] = []
 
@@ -231,6 +232,12 @@ class QueryRun:
         """Return those of which rows had been passed on before: what ran again could change the output."""
         with self._lock:
             return tuple(sorted(self._rows_again))
+
+    @property
+    def sink_points(self) -> tuple[str, ...]:
+        """Return the sink's own points that it has passed."""
+        with self._lock:
+            return tuple(self._sink_points)
 
     def now_ms(self) -> float:
         """Return the milliseconds since the trial's start."""
@@ -338,7 +345,13 @@ class QueryRun:
         reason = Reason.SUBTASK_FAILED if problem else Reason.FINISHED
         self._events.put(_AttemptOver(reason, problem))
 
-    # --- TaskReports ----------------------------------------------------------------------------------------
+    # --- PointReports ---------------------------------------------------------------------------------------
+
+    def sink_stands(self, name: str) -> None:
+        """Stand between two actions of the sink."""
+        with self._lock:
+            self._sink_points[name] = None
+        self._nemesis.point_reached(ProtocolPoint.PUBLICATION_STEP, None, self._attempt)
 
     def task_began(self, worker: int, batch: int, task: TaskRun) -> None:
         """Stand at the beginning of a task."""

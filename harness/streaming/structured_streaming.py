@@ -39,7 +39,7 @@ from barrier_tck.harness.streaming.checkpoint_outages import CheckpointOutages
 from barrier_tck.harness.streaming.committed_output import CommittedOutput
 from barrier_tck.harness.streaming.disturbed_writes import JARS, jar_of_writes
 from barrier_tck.harness.streaming.query_definition import QueryDefinition, QueryPlace
-from barrier_tck.harness.streaming.query_rpc import JobCheck, JudgeOrder, JudgeRpc, QueryOrder, TaskReports
+from barrier_tck.harness.streaming.query_rpc import JobCheck, JudgeOrder, JudgeRpc, PointReports, QueryOrder
 from barrier_tck.harness.streaming.query_run import QueryDrivers, QueryRun
 from barrier_tck.harness.streaming.query_targets import TASKS
 from barrier_tck.harness.streaming.state_in_between import StateInBetween
@@ -69,8 +69,10 @@ POINTS = (
     ProtocolPoint.RECORDS_PROCESSED,
     ProtocolPoint.SNAPSHOT_TAKEN,
 )
-"""Where a query stands still: before the sink is called and after it returned (the driver); at the beginning, in the
+"""Where any query stands still: before the sink is called and after it returned (the driver); at the beginning, in the
 middle and at the end of a task."""
+STEP_OF_SINK = ProtocolPoint.PUBLICATION_STEP
+"""Where a sink stands still that passes points of its own."""
 
 PROFILE = Profile(
     name="structured-streaming",
@@ -96,7 +98,7 @@ PROFILE = Profile(
         duration_ms=(200, 2_000),
         latency_ms=(200, 1_500),
         # The moment after the sink's write, and that after a task's, are those that most sinks get wrong.
-        points=(*POINTS, *(ProtocolPoint.ALL_ACKNOWLEDGED, ProtocolPoint.SNAPSHOT_TAKEN) * 4),
+        points=(*POINTS, *(ProtocolPoint.ALL_ACKNOWLEDGED, ProtocolPoint.SNAPSHOT_TAKEN, STEP_OF_SINK) * 4),
         restore_per_mille=0,
         unreadable_per_mille=105,
         timed_per_mille=55,
@@ -140,7 +142,7 @@ class StructuredStreaming:
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """Return what can be hit; a query that its user starts shows no Python worker.
+        """Return what can be hit.
 
         Hosts that are containers can be lost, taken off the network, and run out of memory. On loopback addresses
         nothing short of a firewall separates processes, and Spark announces its own ports, so no proxy comes between
@@ -148,6 +150,7 @@ class StructuredStreaming:
         """
         hit = {
             Capability.EXECUTOR_KILL,
+            Capability.WORKER_KILL,
             Capability.COORDINATOR_CRASH,
             Capability.PAUSE,
             Capability.STORAGE_FAULTS,
@@ -157,7 +160,7 @@ class StructuredStreaming:
             hit.add(Capability.WRITE_FAULTS)
         if self._has_hosts:
             hit |= {Capability.HOST_LOSS, Capability.PARTITION, Capability.MEMORY_LIMIT}
-        return frozenset(hit if self._job.start is not None else hit | {Capability.WORKER_KILL})
+        return frozenset(hit)
 
     @property
     def profiles(self) -> Sequence[Profile]:
@@ -166,8 +169,6 @@ class StructuredStreaming:
         fewer = tuple(range(1, self._config.workers))
         again = DrawnSetting("executors_again", 130, fewer, matters_after=Ends.COORDINATOR)
         kinds = PROFILE.faults.kinds + (_KINDS_OF_HOSTS if self._has_hosts else ())
-        if self._job.start is not None:
-            kinds = tuple(kind for kind in kinds if "worker" not in kind[0])
         workload = replace(PROFILE.workload, names=named)
         if self._files:
             # Their timestamps are what they are: a window may end in every second file only.
@@ -204,17 +205,22 @@ class StructuredStreaming:
         self._config = replace(config, applications=2)
 
     def job(self, plan: TrialPlan) -> JobView:
-        """Return the tasks as one subtask, and the driver as the coordinator; each passes its points in each batch."""
+        """Return the tasks as one subtask, and the driver as the coordinator; each passes its points in each batch.
+
+        Only for a sink that the harness calls itself is it known when a call begins and ends.
+        """
         batches = self._batches(plan)
         roles = (Role.SOURCE, Role.STATEFUL, Role.SINK)
-        if self._job.start is not None:
-            return JobView((SubtaskView(TASKS, roles),), whole_hosts=self._has_hosts)
-        of_sink = {ProtocolPoint.CHECKPOINT_TRIGGERED: batches, ProtocolPoint.ALL_ACKNOWLEDGED: batches}
-        of_tasks = {point: batches for point in POINTS if point not in of_sink}
+        around = (ProtocolPoint.CHECKPOINT_TRIGGERED, ProtocolPoint.ALL_ACKNOWLEDGED)
+        called = self._job.start is None and not isinstance(self._job.sink, str)
+        of_sink = dict.fromkeys(around, batches) if called else {}
+        if self._job.points:
+            of_sink[STEP_OF_SINK] = batches * len(self._job.points)
+        of_tasks = {point: batches for point in POINTS if point not in around}
         return JobView(
             (SubtaskView(TASKS, roles, of_tasks),),
             whole_hosts=self._has_hosts,
-            coordinator_passes={} if isinstance(self._job.sink, str) else of_sink,
+            coordinator_passes=of_sink,
             repeats=POINTS,
         )
 
@@ -255,7 +261,7 @@ class StructuredStreaming:
             storage = CheckpointOutages(Path(place.checkpoint))
             run = QueryRun(drivers, order, self._cluster, nemesis, storage, len(plan.faults), writes)
             drivers.reports = run
-            with Rendezvous(Path(order.rendezvous), TaskReports, run):
+            with Rendezvous(Path(order.rendezvous), PointReports, run):
                 try:
                     end, reason, detail = run.run(plan.limits.wall_s)
                 finally:
@@ -264,6 +270,7 @@ class StructuredStreaming:
                     run.stop()
             duration_ms = run.now_ms()
             drivers.trial_over()
+            self._check_points(run.sink_points)
             judged = JudgeOrder(order.job, place, run.run_again)
             comparison = msgspec.structs.replace(
                 self._judged(judge, judged), ran_again=len(judged.run_again), replayed=len(run.replayed)
@@ -279,6 +286,15 @@ class StructuredStreaming:
             state_query=state,
         )
         return TrialOutcome(history, (TASKS,), duration_ms, tuple(run.attempts))
+
+    def _check_points(self, passed: Sequence[str]) -> None:
+        """Raise NotJudgeable for a point of the sink that the job does not name: no fault would ever strike there."""
+        unnamed = [name for name in passed if name not in self._job.points]
+        if unnamed:
+            raise NotJudgeable(
+                f"the sink of {self._job.address} stands at the point {unnamed[0]!r}, which its "
+                f"StreamingJob(points=...) does not name: no fault is aimed there"
+            )
 
     def _started(self, settings: Mapping[str, Any]) -> tuple[QueryDrivers, DriverProcess]:
         """Return what starts drivers with the settings of a trial, and the judge; the first call starts the cluster."""

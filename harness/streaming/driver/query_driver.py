@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from barrier_tck.harness.cluster.spark_session import spark_session
 from barrier_tck.harness.streaming.disturbed_writes import settings_of_writes
 from barrier_tck.harness.streaming.driver.serving import job_at, serve
 from barrier_tck.harness.streaming.driver.task_points import TaskPoints, observe_partitions
+from barrier_tck.harness.streaming.driver.user_starts import observed_starts
 from barrier_tck.harness.streaming.query_definition import QueryDefinition, QueryPlace
 from barrier_tck.harness.streaming.query_rpc import QueryOrder, QueryReports, QueryRpc
 from barrier_tck.harness.support.errors import UsageProblem
@@ -47,15 +49,20 @@ class QueryDriver:
         if self._spark is None:
             raise UsageProblem("no session was opened")
         job = job_at(order.job)
+        # For its sink: it meets the harness where tasks do.
+        place = replace(order.place, rendezvous=order.rendezvous)
+        points = TaskPoints(order.rendezvous)
         for key, value in settings_of_writes(order.writes, job.conf).items():
             if value is None:
                 self._spark.conf.unset(key)
             else:
                 self._spark.conf.set(key, value)
         if job.start is not None:
-            query = job.start(self._spark, order.place)
+            observe_partitions(points)
+            with observed_starts(points):
+                query = job.start(self._spark, place)
         else:
-            query = _started(self._spark, job, order, self._reports)
+            query = _started(self._spark, job, place, points, self._reports)
         self._query = query
         threading.Thread(target=self._await_end, args=(query,), name="awaits the end", daemon=True).start()
 
@@ -88,10 +95,8 @@ class QueryDriver:
 
 
 def _started(
-    spark: SparkSession, job: QueryDefinition, order: QueryOrder, reports: QueryReports
+    spark: SparkSession, job: QueryDefinition, place: QueryPlace, points: TaskPoints, reports: QueryReports
 ) -> StreamingQuery:
-    place = order.place
-    points = TaskPoints(order.rendezvous)
     schema = spark.read.parquet(place.input).schema
     stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(place.input)
     writer: DataStreamWriter = (

@@ -7,16 +7,23 @@ from __future__ import annotations
 
 import logging
 import sqlite3
+import tempfile
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as sf
 
 from barrier_tck.harness import QueryPlace, StreamingJob
 from barrier_tck.harness.streaming.stock_job import overwrite, totals
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+BETWEEN = "between the two transactions"
+"""A point of sinks that do their work in two of them."""
 
 
 def plain(rows: DataFrame) -> DataFrame:
@@ -163,6 +170,7 @@ def notes_it_first(batch: DataFrame, batch_id: int, place: QueryPlace) -> None:
     with _database(place) as database:
         if _note(database, batch_id):
             return
+    place.point(BETWEEN)
     with _database(place) as database:
         database.executemany(UPSERT, rows)
 
@@ -186,14 +194,14 @@ def of_database(spark: SparkSession, place: QueryPlace) -> DataFrame:
     return table.withColumn("until", sf.to_timestamp("until"))
 
 
-def windows_into(sink: Callable[[DataFrame, int, QueryPlace], None]) -> StreamingJob:
-    return StreamingJob(query=per_window, sink=sink, read=of_database, final_by="until")
+def windows_into(sink: Callable[[DataFrame, int, QueryPlace], None], *points: str) -> StreamingJob:
+    return StreamingJob(query=per_window, sink=sink, read=of_database, final_by="until", points=points)
 
 
 upserted_windows = windows_into(_executes(UPSERT))
 added_windows = windows_into(_executes(ADD))
 windows_added_once = windows_into(adds_once)
-windows_noted_first = windows_into(notes_it_first)
+windows_noted_first = windows_into(notes_it_first, BETWEEN)
 windows_noted_last = windows_into(notes_it_last)
 
 
@@ -230,6 +238,59 @@ nested_windows = StreamingJob(query=windows_of_windows, sink=overwrite, final_by
 nested_windows_appended = StreamingJob(query=windows_of_windows, sink=appends, final_by="until")
 sessions = StreamingJob(query=in_sessions, sink=overwrite, final_by="until")
 sessions_appended = StreamingJob(query=in_sessions, sink=appends, final_by="until")
+
+
+# --- a query that its user starts, with a checkpoint directory of its own or one that each driver makes anew --------
+# (SPARK-55058: the sink knows micro-batches by the id of the query, which is in the checkpoint directory)
+
+
+def started(
+    checkpoint_of: Callable[[QueryPlace], str],
+) -> Callable[[SparkSession, QueryPlace], StreamingQuery]:
+    def start(spark: SparkSession, place: QueryPlace) -> StreamingQuery:
+        def write(batch: DataFrame, batch_id: int) -> None:
+            query = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+            batch.write.mode("overwrite").parquet(f"{place.output}/{query}/{batch_id}")
+
+        stream = spark.readStream.schema(spark.read.parquet(place.input).schema).parquet(place.input)
+        writer = plain(stream).writeStream.foreachBatch(write)
+        return writer.option("checkpointLocation", checkpoint_of(place)).trigger(availableNow=True).start()
+
+    return start
+
+
+def _new_directory(place: QueryPlace) -> str:
+    return tempfile.mkdtemp(prefix="checkpoint-", dir=Path(place.input).parent)
+
+
+def of_any_query(spark: SparkSession, place: QueryPlace) -> DataFrame:
+    return spark.read.option("recursiveFileLookup", "true").parquet(place.output)
+
+
+checkpoint_kept = StreamingJob(query=plain, start=started(lambda place: place.checkpoint), read=of_any_query)
+checkpoint_lost = StreamingJob(query=plain, start=started(_new_directory), read=of_any_query)
+
+
+# --- surrogate keys from a counter in the driver, which begins at 0 again with the next one --------------------------
+
+_NEXT: dict[str, int] = {}
+
+
+def numbers_rows(batch: DataFrame, batch_id: int, place: QueryPlace) -> None:
+    first = _NEXT.get(place.output, 0)
+    row = sf.row_number().over(Window.orderBy("id"))
+    batch.withColumn("row_key", sf.lit(first) + row).write.mode("overwrite").parquet(
+        f"{place.output}/batch_id={batch_id}"
+    )
+    _NEXT[place.output] = first + batch.count()
+
+
+def once_by_key(spark: SparkSession, place: QueryPlace) -> DataFrame:
+    """Read the table as those do who take its key for one."""
+    return spark.read.parquet(place.output).dropDuplicates(["row_key"]).select("id", "value")
+
+
+numbered_in_memory = StreamingJob(query=plain, sink=numbers_rows, read=once_by_key)
 
 
 # --- insert if absent, by a key that is drawn anew when a micro-batch comes again ------------------------------------

@@ -25,7 +25,7 @@ from barrier_tck.faults.kinds.partition_executor import PartitionExecutor
 from barrier_tck.faults.kinds.pause_executor import PauseExecutor
 from barrier_tck.faults.kinds.pause_worker import PauseWorker
 from barrier_tck.faults.targets import Direction, Peers, WriteFault
-from barrier_tck.faults.vocabulary import After, At, ProtocolPoint
+from barrier_tck.faults.vocabulary import After, ProtocolPoint
 from barrier_tck.harness import StreamingJob, TrialPlan, Upserts, UsageProblem, WorkloadPlan
 from barrier_tck.harness.campaign.configuration import CampaignConfiguration, SystemSection
 from barrier_tck.harness.campaign.planned_trials import campaign_plans
@@ -43,7 +43,7 @@ from barrier_tck.harness.streaming.driver.state_judge import rows_read
 from barrier_tck.harness.streaming.query_definition import QueryPlace, QueryState
 from barrier_tck.harness.streaming.query_targets import TASKS, QueryTargets
 from barrier_tck.harness.streaming.state_in_between import StateInBetween
-from barrier_tck.harness.streaming.structured_streaming import POINTS, StructuredStreaming
+from barrier_tck.harness.streaming.structured_streaming import POINTS, STEP_OF_SINK, StructuredStreaming
 from barrier_tck.harness.system.system_names import open_system, reference_of
 from barrier_tck.harness.system.system_under_test import Capability
 from barrier_tck.harness.trial.plan_check import check_plan
@@ -81,6 +81,8 @@ TABLE = Upserts(keys=("key",), sequence_by="id")
         ({"latest_by": ("key",)}, "latest_by is for output_mode 'update'"),
         ({"upserts": Upserts(keys=(), sequence_by="id"), "sink": written}, "upserts has no keys"),
         ({"upserts": TABLE}, "a file sink only appends, and upserts"),
+        ({"points": ("between",)}, "points are passed by a function"),
+        ({"points": ("one", "one"), "sink": written}, "points names one more than once"),
         (
             {"upserts": TABLE, "output_mode": "complete", "sink": written},
             "upserts is for output_mode 'append'",
@@ -139,16 +141,39 @@ def test_state_is_judged_if_the_job_says_what_it_keeps() -> None:
     )
 
 
-def test_a_query_that_its_user_starts_is_hit_where_nothing_of_ours_stands() -> None:
+def test_a_query_that_its_user_starts_is_hit_in_the_tasks_of_each_micro_batch() -> None:
+    """Its faults used to strike within the first 1.5 s only, in which such a query has hardly begun."""
     system = StructuredStreaming(replace(to_files, start=started))
-    assert not system.job(TrialPlan()).shows
-    assert Capability.WORKER_KILL not in system.capabilities
-    kinds = [kind for kind, _ in system.profiles[0].faults.kinds]
-    assert kinds == ["coordinator", "executor", "pause-executor", "disturb-writes"]
-    configuration = CampaignConfiguration(system=SystemSection(f"{__name__}:job"), trials=20)
-    for plan in islice(campaign_plans(configuration, system), 20):
-        check_plan(plan, system)
-        assert all(isinstance(one.trigger, At) for one in plan.faults)
+    assert Capability.WORKER_KILL in system.capabilities
+    plans = drawn(system, 60)
+    view = system.job(plans[0])
+    assert (view.points_of(None), view.times(ProtocolPoint.SNAPSHOT_TAKEN, TASKS)) == ((), 3)
+    aimed = [one.trigger for plan in plans for one in plan.faults if isinstance(one.trigger, After)]
+    assert {one.nth for one in aimed} >= {1, 2, 3}
+    assert len(aimed) > 40
+
+
+AT_STEPS = ("between the tables", "before the note")
+
+
+@pytest.mark.parametrize("starts", [None, started])
+def test_faults_are_drawn_at_each_step_of_a_sink_that_names_its_points(starts: Any) -> None:
+    system = StructuredStreaming(replace(job, points=AT_STEPS, start=starts))
+    plans = drawn(system, 60)
+    assert all(system.job(plan).times(STEP_OF_SINK, None) == 2 * plan.workload.batches for plan in plans)
+    steps = [
+        one.trigger.nth
+        for plan in plans
+        for one in plan.faults
+        if isinstance(one.trigger, After) and one.trigger.point is STEP_OF_SINK
+    ]
+    assert len(steps) > 10
+    assert {(nth - 1) % 2 for nth in steps} == {0, 1}, "both steps are struck"
+    assert not any(
+        STEP_OF_SINK in system_without.job(plan).shows
+        for system_without in [StructuredStreaming(job)]
+        for plan in plans
+    )
 
 
 def test_drawn_trials_pause_processes_disturb_writes_and_hide_the_checkpoint_directory(

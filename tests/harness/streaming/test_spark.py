@@ -10,9 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from barrier_tck.faults.fault import Fault
 from barrier_tck.faults.kinds.disturb_writes import DisturbWrites
@@ -38,12 +40,17 @@ from barrier_tck.harness import (
     run_trial,
 )
 from barrier_tck.harness.cluster.java_compiler import has_java_compiler
+from barrier_tck.harness.cluster.rendezvous import Rendezvous
 from barrier_tck.harness.cluster.spark_session import spark_session
 from barrier_tck.harness.record.history import OutputComparison
 from barrier_tck.harness.streaming import stock_job
 from barrier_tck.harness.streaming.driver import stock_jobs
 from barrier_tck.harness.streaming.driver.batch_judge import judged
-from barrier_tck.harness.streaming.structured_streaming import StructuredStreaming
+from barrier_tck.harness.streaming.driver.task_points import TaskPoints
+from barrier_tck.harness.streaming.driver.user_starts import observed_starts
+from barrier_tck.harness.streaming.query_rpc import PointReports, TaskRun
+from barrier_tck.harness.streaming.structured_streaming import STEP_OF_SINK, StructuredStreaming
+from tests.harness.streaming import local_streams, reported_jobs
 
 pytestmark = pytest.mark.spark
 ROOT = Path(__file__).resolve().parents[3]
@@ -237,6 +244,57 @@ def test_spark_starts_no_query_whose_first_offsets_were_half_written_unless_it_i
     assert Path(place.checkpoint, "commits", "0").exists()
 
 
+# --- where faults are aimed in queries that a user starts, and between two actions of a sink ---------------
+
+
+class Noted:
+    """Takes what is reported at points; implements ``PointReports``."""
+
+    def __init__(self) -> None:
+        self.began: list[int] = []
+        self.ended: list[tuple[int, int]] = []
+        self.stood: list[str] = []
+
+    def task_began(self, worker: int, batch: int, task: TaskRun) -> None:
+        self.began.append(batch)
+
+    def rows_passed(self, worker: int, batch: int, rows: int) -> None: ...
+
+    def all_rows_passed(self, worker: int, batch: int, rows: int) -> None:
+        self.ended.append((batch, rows))
+
+    def sink_stands(self, name: str) -> None:
+        self.stood.append(name)
+
+
+def stands(spark: SparkSession, place: QueryPlace) -> StreamingQuery:
+    """Start a query that reads as much at a time as it is given, with a sink that does two things."""
+
+    def write(batch: DataFrame, batch_id: int) -> None:
+        batch.write.mode("overwrite").parquet(f"{place.output}/{batch_id}")
+        place.point("after the write")
+
+    stream = spark.readStream.schema(spark.read.parquet(place.input).schema).parquet(place.input)
+    writer = stream.writeStream.foreachBatch(write).option("checkpointLocation", place.checkpoint)
+    return writer.trigger(availableNow=True).start()
+
+
+@pytest.mark.long
+def test_the_tasks_of_a_query_that_its_user_starts_stand_still_in_each_micro_batch_and_so_does_its_sink(
+    spark: SparkSession, place: QueryPlace, tmp_path: Path
+) -> None:
+    local_streams.write_input(place, batches=3, rows=3)
+    noted, rendezvous = Noted(), tmp_path / "points"
+    with Rendezvous(rendezvous, PointReports, noted):
+        with observed_starts(TaskPoints(str(rendezvous))):
+            query = stands(spark, replace(place, rendezvous=str(rendezvous)))
+        query.awaitTermination()
+    files = [pq.read_metadata(file).num_rows for file in sorted(Path(place.input).iterdir())]
+    assert noted.began == [0, 1, 2]
+    assert noted.ended == list(enumerate(files))
+    assert noted.stood == ["after the write"] * 3
+
+
 # --- the examples -------------------------------------------------------------------------------------------
 
 AFTER_THE_WRITE = After(ProtocolPoint.ALL_ACKNOWLEDGED, None, nth=2)
@@ -262,13 +320,40 @@ def example(name: str) -> StreamingJob:
     return found
 
 
+@pytest.fixture
+def importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+
+
+@pytest.mark.parametrize(
+    ("name", "doubled"),
+    [
+        ("naive", True),
+        *(
+            pytest.param(*case, marks=pytest.mark.long)
+            for case in (("row_by_row", True), ("idempotent", False), ("at_least_once", False))
+        ),
+    ],
+)
+def test_examples_double_a_micro_batch_that_comes_again_or_do_not(
+    importable: None, spark: SparkSession, place: QueryPlace, name: str, doubled: bool
+) -> None:
+    """What the cluster shows below, without one: the sink is called twice for the last micro-batch."""
+    local_streams.write_input(place, batches=2, rows=3)
+    written = local_streams.run(spark, example(name), place, again={1})
+    found = judged(spark, example(name), place, run_again=(1,))
+    assert wrong(found) == (0, written[1] if doubled else 0, 0)
+
+
 @pytest.mark.parametrize(
     ("name", "fault", "trigger", "retries", "verdict"),
     [
-        ("naive", DRIVER, AFTER_THE_WRITE, "stock", Verdict.INVALID),
         *(
             pytest.param(*case, marks=pytest.mark.long)
-            for case in (("idempotent", DRIVER, AFTER_THE_WRITE, "stock", Verdict.VALID),)
+            for case in (
+                ("naive", DRIVER, AFTER_THE_WRITE, "stock", Verdict.INVALID),
+                ("idempotent", DRIVER, AFTER_THE_WRITE, "stock", Verdict.VALID),
+            )
         ),
         *(
             pytest.param(*case, marks=pytest.mark.nightly)
@@ -357,11 +442,14 @@ AT_THE_COMMIT = FailPrimaryWrites("tasks", metadata=True)
             stock_jobs.whole, PauseWorker("tasks", 1_000), WITHIN_A_TASK, {}, marks=pytest.mark.nightly
         ),
         pytest.param(stock_jobs.files, KillExecutor("tasks"), WITHIN_A_TASK, {}, marks=pytest.mark.nightly),
-        pytest.param(stock_jobs.started, CrashCoordinator(), At(1_000), {}, marks=pytest.mark.nightly),
+        *(
+            pytest.param(stock_jobs.started, CrashCoordinator(), trigger, {}, marks=pytest.mark.nightly)
+            for trigger in (At(1_000), After(ProtocolPoint.SNAPSHOT_TAKEN, "tasks", nth=3))
+        ),
     ],
     ids=[
         *("totals", "commit", "windows", "pairs", "keys", "full", "writes-fail", "own-state", "complete"),
-        *("files", "started"),
+        *("files", "started", "started-later"),
     ],
 )
 def test_stock_jobs_keep_their_promise(
@@ -399,6 +487,23 @@ swapped = StreamingJob(
     latest_by=("key",),
     state=QueryState(of=stock_job.totals),
 )
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("job", "trigger", "told"),
+    [
+        (reported_jobs.windows_noted_first, After(STEP_OF_SINK, None, nth=3), "lost"),
+        (reported_jobs.checkpoint_lost, After(ProtocolPoint.SNAPSHOT_TAKEN, "tasks", nth=3), "duplicated"),
+    ],
+    ids=["between two transactions", "started by its user"],
+)
+def test_wrong_jobs_are_caught_where_no_fault_could_strike_before(
+    cluster: StructuredStreaming, tmp_path: Path, job: StreamingJob, trigger: Trigger, told: str
+) -> None:
+    record = run_one(cluster, tmp_path, job, CrashCoordinator(), trigger, {})
+    assert record.verdict is Verdict.INVALID
+    assert finding(record, "committed-output").counts[told] > 0
 
 
 @pytest.mark.long

@@ -11,6 +11,7 @@ import subprocess
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -19,6 +20,7 @@ import psutil
 import pyarrow.parquet as pq
 import pytest
 
+from barrier_tck.faults.vocabulary import COORDINATOR_POINTS
 from barrier_tck.harness import (
     After,
     CrashCoordinator,
@@ -46,7 +48,7 @@ from barrier_tck.harness.streaming.query_rpc import (
     TaskRun,
 )
 from barrier_tck.harness.streaming.query_targets import TASKS
-from barrier_tck.harness.streaming.structured_streaming import POINTS, StructuredStreaming
+from barrier_tck.harness.streaming.structured_streaming import POINTS, STEP_OF_SINK, StructuredStreaming
 from barrier_tck.harness.support.errors import NotJudgeable
 from barrier_tck.harness.trial.trial_run import execute
 from barrier_tck.harness.workloads.workload_names import filled, workload_named
@@ -65,6 +67,7 @@ def written(batch: Any, batch_id: int, place: QueryPlace) -> None:
 
 job = StreamingJob(query=same, sink=written)
 at_least_once = StreamingJob(query=same, sink=written, delivery="at_least_once")
+two_tables = StreamingJob(query=same, sink=written, points=("between the tables",))
 Sink = Callable[[Path, int, list[int]], None]
 
 
@@ -77,6 +80,10 @@ def overwrite(output: Path, batch: int, rows: list[int]) -> None:
     output.with_name(f"output-{batch}").write_text("".join(f"{batch} {row}\n" for row in rows))
 
 
+def overwrite_second(output: Path, batch: int, rows: list[int]) -> None:
+    output.with_name(f"output-second-{batch}").write_text("".join(f"{batch} {row}\n" for row in rows))
+
+
 class PretendedDriver:
     """A driver's process: it is a real one, which can be killed, and what it does is done by a thread of ours.
 
@@ -85,6 +92,8 @@ class PretendedDriver:
 
     made: ClassVar[list[PretendedDriver]] = []
     sink: ClassVar[Sink]
+    second: ClassVar[Sink | None]
+    """What the sink does after it stood between its two tables; None: it has one."""
     batches_run: ClassVar[list[int]]
 
     def __init__(
@@ -158,7 +167,15 @@ class PretendedDriver:
             )
             self._at(lambda: harness.rows_passed(self.pid, number, rows))
             self._at(lambda: harness.all_rows_passed(self.pid, number, rows))
-        type(self).sink(Path(order.place.output), number, pq.read_table(file)["id"].to_pylist())
+        ids = pq.read_table(file)["id"].to_pylist()
+        second = type(self).second
+        if second is None:
+            type(self).sink(Path(order.place.output), number, ids)
+        else:
+            type(self).sink(Path(order.place.output), number, ids[::2])
+            place = replace(order.place, rendezvous=order.rendezvous)
+            self._at(lambda: place.point("between the tables"))
+            second(Path(order.place.output), number, ids[1::2])
         self._at(lambda: self.reports.sink_returned(number))
         (commits / str(number)).touch()
 
@@ -236,6 +253,7 @@ def system(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Structur
     PretendedDriver.made.clear()
     PretendedDriver.batches_run = []
     PretendedDriver.sink = staticmethod(append)
+    PretendedDriver.second = None
     PretendedJudge.orders.clear()
     PretendedJudge.conf.clear()
     made = StructuredStreaming(job)
@@ -268,7 +286,7 @@ def tried(
 
 
 def killed_at(point: ProtocolPoint, nth: int = 2) -> ScheduledFault:
-    of_tasks = point not in (ProtocolPoint.CHECKPOINT_TRIGGERED, ProtocolPoint.ALL_ACKNOWLEDGED)
+    of_tasks = point not in COORDINATOR_POINTS
     return ScheduledFault(KILLED, After(point, TASKS if of_tasks else None, nth=nth))
 
 
@@ -341,6 +359,39 @@ def test_a_sink_is_judged_by_what_it_does_when_its_driver_is_killed(
     assert record.verdict is verdict, record.findings
     if tested is at_least_once:
         assert finding(record, "committed-output").counts["copies_excused"] == ROWS // 3
+
+
+@pytest.mark.parametrize(
+    ("sink", "nth", "verdict"),
+    [
+        (append, None, Verdict.VALID),
+        *((append, nth, Verdict.INVALID) for nth in (1, 2, 3)),
+        (overwrite, 2, Verdict.VALID),
+    ],
+)
+def test_a_kill_between_two_actions_of_a_sink_strikes_there_and_nowhere_else(
+    system: StructuredStreaming, tmp_path: Path, sink: Sink, nth: int | None, verdict: Verdict
+) -> None:
+    system._job = two_tables
+    PretendedDriver.sink, PretendedDriver.second = staticmethod(sink), staticmethod(overwrite_second)
+    faults = [killed_at(STEP_OF_SINK, nth)] if nth is not None else []
+    record = tried(system, tmp_path, *faults)
+    assert record.verdict is verdict, record.findings
+    assert [fault.point for fault in record.faults] == [STEP_OF_SINK.value for _ in faults]
+    if nth is not None:
+        assert PretendedDriver.batches_run == [*range(nth), *range(nth - 1, 3)]
+        assert finding(record, "committed-output").counts["duplicated"] == (4 if sink is append else 0)
+
+
+def test_a_point_that_the_job_does_not_name_is_a_mistake_of_the_user(
+    system: StructuredStreaming, tmp_path: Path
+) -> None:
+    """No fault would ever be aimed there, and nobody would know."""
+    PretendedDriver.second = staticmethod(overwrite_second)
+    with pytest.raises(
+        NotJudgeable, match="stands at the point 'between the tables', which its StreamingJob"
+    ):
+        tried(system, tmp_path)
 
 
 def test_trials_after_one_another_know_nothing_of_each_other(
