@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 BETWEEN = "between the two transactions"
 """A point of sinks that do their work in two of them."""
+WITHIN = "within the transaction"
+BETWEEN_TABLES = "between the tables"
 
 
 def plain(rows: DataFrame) -> DataFrame:
@@ -94,8 +96,9 @@ def asks_the_second(batch: DataFrame, batch_id: int, place: QueryPlace) -> None:
 
 
 def overwrites_both(batch: DataFrame, batch_id: int, place: QueryPlace) -> None:
-    for name in ("a", "b"):
-        _table(batch, name).write.mode("overwrite").parquet(f"{place.output}/{name}/batch={batch_id}")
+    _table(batch, "a").write.mode("overwrite").parquet(f"{place.output}/a/batch={batch_id}")
+    place.point(BETWEEN_TABLES)
+    _table(batch, "b").write.mode("overwrite").parquet(f"{place.output}/b/batch={batch_id}")
 
 
 def both_tables(spark: SparkSession, place: QueryPlace) -> DataFrame:
@@ -107,7 +110,9 @@ def both_tables(spark: SparkSession, place: QueryPlace) -> DataFrame:
     return first.union(second)
 
 
-two_tables = StreamingJob(query=for_two_tables, sink=overwrites_both, read=both_tables)
+two_tables = StreamingJob(
+    query=for_two_tables, sink=overwrites_both, read=both_tables, points=(BETWEEN_TABLES,)
+)
 two_tables_asked = StreamingJob(query=for_two_tables, sink=asks_the_second, read=both_tables)
 
 
@@ -160,7 +165,9 @@ def adds_once(batch: DataFrame, batch_id: int, place: QueryPlace) -> None:
     """Note the micro-batch in the transaction that writes it."""
     rows = _rows(batch)
     with _database(place) as database:
-        if not _note(database, batch_id):
+        noted = _note(database, batch_id)
+        place.point(WITHIN)
+        if not noted:
             database.executemany(ADD, rows)
 
 
@@ -200,7 +207,7 @@ def windows_into(sink: Callable[[DataFrame, int, QueryPlace], None], *points: st
 
 upserted_windows = windows_into(_executes(UPSERT))
 added_windows = windows_into(_executes(ADD))
-windows_added_once = windows_into(adds_once)
+windows_added_once = windows_into(adds_once, WITHIN)
 windows_noted_first = windows_into(notes_it_first, BETWEEN)
 windows_noted_last = windows_into(notes_it_last)
 
