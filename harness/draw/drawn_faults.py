@@ -153,14 +153,17 @@ def _draw_fault(
 
 def _times(ranges: FaultRanges, job: DrawnJob) -> Range | None:
     """Return when a timed fault may strike: while the job is certain to be at work. That is the first half of the
-    time in which its longest source reads. For a source without a rate this time is unknown; if its batches are
-    counted, it is at most the first half of the first interval. None: the job may be over before the profile's
-    earliest time.
+    time in which its longest source reads. For a source without a rate this time is what its batches take at least,
+    or, if this is not known and they are counted, at most the first half of the first interval. None: the job may be
+    over before the profile's earliest time.
     """
     earliest, latest = ranges.timed_ms
     if job.batches is None:
         return earliest, latest
-    unpaced_ms = min(job.plan.checkpoints.interval_ms // 2, job.batches)
+    if ranges.batch_ms is not None:
+        unpaced_ms = job.batches * ranges.batch_ms
+    else:
+        unpaced_ms = min(job.plan.checkpoints.interval_ms // 2, job.batches)
     sure_ms = unpaced_ms if job.reads_ms is None else job.reads_ms // 2
     return (earliest, min(latest, sure_ms)) if sure_ms >= earliest else None
 

@@ -181,6 +181,8 @@ class FaultRanges:
     """
     timed_ms: Range = (0, 25)
     """When timed faults strike, in ms after the first attempt ran. A job that may be over by then gets none."""
+    batch_ms: int | None = None
+    """What a batch of a source without a rate takes at least; None: not known."""
     own_target_per_mille: int = 500
     """How many aimed faults hit the subtask that stands at the point, and not another one."""
     lose_unsynced_per_mille: int = 130

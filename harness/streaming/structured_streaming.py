@@ -98,11 +98,17 @@ PROFILE = Profile(
         duration_ms=(200, 2_000),
         latency_ms=(200, 1_500),
         # The moment after the sink's write, and that after a task's, are those that most sinks get wrong.
-        points=(*POINTS, *(ProtocolPoint.ALL_ACKNOWLEDGED, ProtocolPoint.SNAPSHOT_TAKEN, STEP_OF_SINK) * 4),
+        # Whoever names a step of a sink says where it is delicate.
+        points=(
+            *POINTS,
+            *(ProtocolPoint.ALL_ACKNOWLEDGED, ProtocolPoint.SNAPSHOT_TAKEN) * 4,
+            *(STEP_OF_SINK,) * 8,
+        ),
         restore_per_mille=0,
         unreadable_per_mille=105,
         timed_per_mille=55,
         timed_ms=(0, 1_500),
+        batch_ms=150,
     ),
     limits=LimitRanges(
         wall_s=300,

@@ -25,7 +25,7 @@ from barrier_tck.faults.kinds.partition_executor import PartitionExecutor
 from barrier_tck.faults.kinds.pause_executor import PauseExecutor
 from barrier_tck.faults.kinds.pause_worker import PauseWorker
 from barrier_tck.faults.targets import Direction, Peers, WriteFault
-from barrier_tck.faults.vocabulary import After, ProtocolPoint
+from barrier_tck.faults.vocabulary import After, At, ProtocolPoint
 from barrier_tck.harness import StreamingJob, TrialPlan, Upserts, UsageProblem, WorkloadPlan
 from barrier_tck.harness.campaign.configuration import CampaignConfiguration, SystemSection
 from barrier_tck.harness.campaign.planned_trials import campaign_plans
@@ -151,6 +151,15 @@ def test_a_query_that_its_user_starts_is_hit_in_the_tasks_of_each_micro_batch() 
     aimed = [one.trigger for plan in plans for one in plan.faults if isinstance(one.trigger, After)]
     assert {one.nth for one in aimed} >= {1, 2, 3}
     assert len(aimed) > 40
+
+
+def test_timed_faults_strike_in_the_course_of_a_query_and_not_only_before_its_first_micro_batch() -> None:
+    system = StructuredStreaming(job)
+    faults = [one for plan in drawn(system, 200) for one in plan.faults]
+    times = [one.trigger.time_ms for one in faults if isinstance(one.trigger, At)]
+    assert len(times) > 5
+    assert sum(time >= 100 for time in times) > len(times) // 2
+    assert max(times) <= 4 * 150, "Spark takes longer for so many micro-batches"
 
 
 AT_STEPS = ("between the tables", "before the note")
