@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from barrier_tck.harness.draw.choices import between, chance
 from barrier_tck.harness.draw.profile import Profile
-from barrier_tck.harness.plan.job_graph import JobPlan, Spread
+from barrier_tck.harness.plan.job_graph import JobPlan, Spread, VertexPlan
 from barrier_tck.harness.plan.trial_plan import RescalePlan, TrialPlan
 
 _RESCALED_PER_MILLE = 380
@@ -27,6 +27,7 @@ def with_rescales(draw: st.DrawFn, profile: Profile, plan: TrialPlan) -> TrialPl
     """Return the plan with other widths after its stops, as often as the profile says; its job must be filled in.
 
     Vertices that are joined by a forward edge stay equally wide, and the receivers of a broadcast stay as they are.
+    Every job has the subtasks that the plan names as initiators.
     """
     ranges, groups = profile.savepoints, plan.deployment.max_parallelism
     stops = sum(asked.stop for asked in plan.savepoints)
@@ -43,8 +44,10 @@ def with_rescales(draw: st.DrawFn, profile: Profile, plan: TrialPlan) -> TrialPl
                     names, jobs[-1].at_widths(widths), ranges.rescaled_subtasks_max
                 )
                 before = [job.vertex(names[0]).parallelism for job in jobs]
-                most = min(groups, subtasks_left, ranges.rescaled_width_max)
-                widths |= dict.fromkeys(names, _width(draw, before, min(subtasks_left, groups), groups, most))
+                least = max(_width_named(plan, plan.job.vertex(name)) for name in names)
+                most = max(least, min(groups, subtasks_left, ranges.rescaled_width_max))
+                width = _width(draw, before, min(subtasks_left, groups), groups, (least, most))
+                widths |= dict.fromkeys(names, width)
         jobs.append(jobs[-1].at_widths(widths))
         rescales.append(RescalePlan(widths))
     return msgspec.structs.replace(plan, rescales=tuple(rescales))
@@ -56,15 +59,24 @@ def _subtasks_left(names: Sequence[str], job: JobPlan, subtasks_max: int) -> int
     return max(1, (subtasks_max - others) // len(names))
 
 
-def _width(draw: st.DrawFn, before: Sequence[int], subtasks_left: int, groups: int, most: int) -> int:
+def _width_named(plan: TrialPlan, vertex: VertexPlan) -> int:
+    """Return how wide a vertex must be to have each of its subtasks that initiates checkpoints."""
+    initiators = {name for group in plan.checkpoints.initiators for name in group}
+    return max((index for index, name in enumerate(vertex.subtasks, start=1) if name in initiators), default=1)
+
+
+def _width(
+    draw: st.DrawFn, before: Sequence[int], subtasks_left: int, groups: int, allowed: tuple[int, int]
+) -> int:
     """Draw a width: that of before the last stop, that of all key groups, several times the present one, or any."""
+    most = allowed[1]
     if len(before) > 1 and before[-2] <= subtasks_left and chance(draw, _BACK_PER_MILLE):
         return before[-2]
     if groups <= subtasks_left and chance(draw, _MOST_PER_MILLE):
         return groups
     if before[-1] * _MANY_TIMES <= most and chance(draw, _MANY_TIMES_PER_MILLE):
         return between(draw, (before[-1] * _MANY_TIMES, most))
-    return between(draw, (1, most))
+    return between(draw, allowed)
 
 
 def jobs_of(plan: TrialPlan) -> list[JobPlan]:

@@ -312,6 +312,19 @@ def test_a_source_that_is_rescaled_is_sure_to_read_only_what_is_its_own_at_every
     ]
 
 
+def test_a_rescaled_job_keeps_the_subtasks_that_initiate_snapshots() -> None:
+    chandy_lamport = profile_named("chandy-lamport").with_shares(savepoints=1_000)
+    ranges = replace(chandy_lamport.savepoints, stop_per_mille=1_000, rescale_per_mille=1_000)
+    plans = draw_plans(31, 14, replace(chandy_lamport, savepoints=ranges))
+    rescaled = [plan for plan in plans if plan.checkpoints.initiators and plan.rescales]
+    assert any(
+        width < plan.job.vertex(name).parallelism
+        for plan in rescaled
+        for stop in plan.rescales
+        for name, width in stop.widths.items()
+    )
+
+
 @pytest.mark.long
 def test_every_fault_of_drawn_plans_that_rescale_their_sources_fires(tmp_path: Path) -> None:
     waits = 0
