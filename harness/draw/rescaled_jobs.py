@@ -62,7 +62,9 @@ def _subtasks_left(names: Sequence[str], job: JobPlan, subtasks_max: int) -> int
 def _width_named(plan: TrialPlan, vertex: VertexPlan) -> int:
     """Return how wide a vertex must be to have each of its subtasks that initiates checkpoints."""
     initiators = {name for group in plan.checkpoints.initiators for name in group}
-    return max((index for index, name in enumerate(vertex.subtasks, start=1) if name in initiators), default=1)
+    return max(
+        (index for index, name in enumerate(vertex.subtasks, start=1) if name in initiators), default=1
+    )
 
 
 def _width(

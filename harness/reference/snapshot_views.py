@@ -228,7 +228,8 @@ class CheckpointOpener:
         working = WorkingDirectory(backend, self.working_root)
         try:
             scope = StateScope(
-                self.graph.name, subtask.vertex, uid, subtask.index, 0, every, working.of_operator(uid)
+                *(self.graph.name, subtask.vertex, uid, subtask.index, 0, every, working.of_operator(uid)),
+                own_threads=False,  # what is only read need not be merged
             )
             store = backend.open(scope, snapshot.handles, reader)
             try:

@@ -70,6 +70,8 @@ class OperatorContext:
     """Returns the time now, in milliseconds of the epoch."""
     restored: CheckpointId | None = None
     """The checkpoint that is restored; None if there is none, or if state was redistributed."""
+    own_threads: bool = True
+    """Whether stores of keyed state may work in threads of their own."""
 
     @property
     def place(self) -> Place:
@@ -91,6 +93,7 @@ class OperatorContext:
             self.compression,
             self.incremental,
             None if any(handle.savepoint for handle in handles) else self.restored,
+            self.own_threads,
         )
         return self.state_backend.open(scope, handles, self.reader)
 

@@ -47,6 +47,7 @@ def context_of(
         incremental=deployment.config.checkpoints is not None and deployment.config.checkpoints.incremental,
         now_ms=ports.clock.now_ms,
         restored=built_on(deployment),
+        own_threads=ports.own_threads,
     )
 
 

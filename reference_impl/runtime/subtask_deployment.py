@@ -58,6 +58,8 @@ class SubtaskPorts:
     """Bytes that wait in the input channels that are held back now (ALN-3)."""
     working_root: str | None = None
     """Local directory for the files of state backends; None: the system's temporary directory."""
+    own_threads: bool = True
+    """Whether state backends may work in threads of their own; not in virtual time, which knows nothing of them."""
     local_files: FileSystem | None = None
     """The place for copies of the job's state, on the host's disk or in memory; None: the host offers none (LOC-1)."""
     host: str = ""

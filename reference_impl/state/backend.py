@@ -93,6 +93,9 @@ class StateScope:
     """The checkpoint that the restored handles are of: it counts as confirmed, and a store with the same key groups
     wrote them. None if no snapshot may refer to them: nothing was restored, or they belong to a savepoint, which is the
     user's, or stores with other key groups wrote them (RSC-2)."""
+    own_threads: bool = True
+    """Whether the store may work in threads of its own between calls, as databases merge their files. Without them, the
+    same calls in the same order leave as many files, with the same names and sizes: virtual time asks for that."""
 
 
 class StateWriter(Protocol):

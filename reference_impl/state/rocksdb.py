@@ -108,8 +108,9 @@ class RocksDBStateBackend:
         make_directory(checkpoints)
         _require_one_file_system(working, checkpoints)
         snapshots = snapshots_of(restore, reader, scope.key_groups)
-        database = restored_database(working, snapshots, reader, scope.key_groups)
-        store = RocksDBStateStore(scope.key_groups, CapturingDatabase(database), checkpoints)
+        database = restored_database(working, snapshots, reader, scope.key_groups, scope.own_threads)
+        captured = CapturingDatabase(database, merges=not scope.own_threads)
+        store = RocksDBStateStore(scope.key_groups, captured, checkpoints)
         if (
             scope.restored is not None
             and len(snapshots) == 1

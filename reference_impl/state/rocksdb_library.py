@@ -28,10 +28,18 @@ class Failures:
             raise family(f"cannot {self._action} the RocksDB database: {error}") from error
 
 
-def open_database(path: Path) -> Rdict:
-    """Open a database of bytes without a write-ahead log, creating it if need be; raises StorageError."""
+MERGED_FROM = 4
+"""So many table files that overlap are merged: as many as RocksDB waits for by itself."""
+
+
+def open_database(path: Path, own_threads: bool = True) -> Rdict:
+    """Open a database of bytes without a write-ahead log, creating it if need be; raises StorageError.
+
+    With ``own_threads`` it merges its table files whenever it likes, otherwise only in ``merge_tables``.
+    """
     options = Options(raw_mode=True)
     options.create_if_missing(True)
+    options.set_disable_auto_compactions(not own_threads)
     options.set_keep_log_file_num(1)
     without_log = WriteOptions()
     # The stub calls this a method; it is an attribute.
@@ -40,6 +48,12 @@ def open_database(path: Path) -> Rdict:
         database = Rdict(str(path), options)
     database.set_write_options(without_log)
     return database
+
+
+def merge_tables(database: Rdict) -> None:
+    """Merge all table files into one, before it returns, if there are many."""
+    if int(database.property_value("rocksdb.num-files-at-level0") or 0) >= MERGED_FROM:
+        database.compact_range(None, None)
 
 
 def close_database(database: Rdict) -> None:

@@ -45,14 +45,18 @@ def encoded_index(files: Sequence[tuple[str, str]]) -> bytes:
 
 
 def restored_database(
-    working: Path, snapshots: Sequence[Snapshot], reader: StateReader, key_groups: KeyGroupRange
+    working: Path,
+    snapshots: Sequence[Snapshot],
+    reader: StateReader,
+    key_groups: KeyGroupRange,
+    own_threads: bool = True,
 ) -> Rdict:
     """Open a database with the snapshots' entries of these key groups; leaves nothing open on an error."""
     path = working / _DATABASE
     if snapshots:
         # The first snapshot's files become the database; only what others hold has to be copied over.
         _download(snapshots[0], reader, path)
-    database = open_database(path)
+    database = open_database(path, own_threads)
     try:
         if snapshots:
             _drop_foreign_groups(database, snapshots[0][0].key_groups, key_groups)

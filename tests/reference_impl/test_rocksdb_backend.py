@@ -23,6 +23,7 @@ from barrier_tck.reference_impl.runtime_errors import (
 from barrier_tck.reference_impl.state import rocksdb_restore
 from barrier_tck.reference_impl.state.backend import StateScope
 from barrier_tck.reference_impl.state.rocksdb import RocksDBStateBackend, RocksDBStateStore
+from barrier_tck.reference_impl.state.rocksdb_library import MERGED_FROM
 from barrier_tck.reference_impl.state.working_directory import WorkingDirectory
 from tests.reference_impl.state_worlds import ALL, StateWorld, content
 
@@ -64,6 +65,32 @@ def test_the_local_checkpoint_is_made_of_hard_links(world: StateWorld) -> None:
     store.snapshot(ONE, Looking()).run()
     assert linked and all(linked)
     assert world.local_checkpoints() == []
+
+
+def files_of_snapshots(directory: Path) -> list[list[tuple[str, int]]]:
+    """Return names and sizes of the files of each snapshot of a store that works in no thread of its own."""
+    world = StateWorld("rocksdb")
+    directory.mkdir()
+    scope = StateScope("j", "v", "o", 0, 1, ALL, str(directory), own_threads=False)
+    store = world.backend.open(scope, [], world.storage)
+    found = []
+    try:
+        for number in range(3 * MERGED_FROM):
+            store.put_many("a", [0] * 20, [b"%d" % key for key in range(20)], [b"%d" % number] * 20)
+            handles = store.snapshot(CheckpointId(number + 1), world.writer()).run()
+            found.append([(handle.path.rpartition("-")[2], handle.size) for handle in handles])
+            world.storage.discard(handles)
+    finally:
+        store.close()
+        world.close()
+    return found
+
+
+def test_without_threads_of_its_own_files_are_merged_at_the_same_snapshots_every_time(tmp_path: Path) -> None:
+    found = files_of_snapshots(tmp_path / "first")
+    tables = [sum(name.endswith(".sst") for name, _ in files) for files in found]
+    assert tables[:MERGED_FROM] == [1, 2, 3, 4] and max(tables) < 2 * MERGED_FROM
+    assert files_of_snapshots(tmp_path / "second") == found
 
 
 def test_there_is_no_write_ahead_log_to_lose(world: StateWorld) -> None:

@@ -29,5 +29,6 @@ class KeepsForeignGroups(RocksDBStateBackend):
         make_directory(checkpoints)
         end = max(scope.key_groups.end, snapshots[0][0].key_groups.end)
         kept = KeyGroupRange(scope.key_groups.start, end)
-        database = CapturingDatabase(restored_database(working, snapshots, reader, kept))
-        return RocksDBStateStore(scope.key_groups, database, checkpoints)
+        database = restored_database(working, snapshots, reader, kept, scope.own_threads)
+        captured = CapturingDatabase(database, merges=not scope.own_threads)
+        return RocksDBStateStore(scope.key_groups, captured, checkpoints)

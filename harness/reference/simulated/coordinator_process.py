@@ -89,9 +89,6 @@ class CoordinatorWorld(Protocol):
     ) -> None:
         """Handle a protocol point at which the coordinator stands; it may be killed before this returns."""
 
-    def traced(self, message: Any) -> Any:
-        """Return a message as the trace shows it."""
-
     def stop_if_over(self) -> None:
         """End the run if the job has ended and its last process is gone."""
 
@@ -215,7 +212,7 @@ class SimulatedCoordinator:
 
     def receive_once(self, message: Any) -> None:
         if self.alive:
-            self._trace("receive", self.world.traced(message))
+            self._trace("receive", message)
             self.guarded(self.driver.on_message, message)
 
     def take_savepoint(self, savepoint: Savepoint) -> None:

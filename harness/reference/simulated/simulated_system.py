@@ -33,6 +33,7 @@ from barrier_tck.harness.reference.observed_reads import observed
 from barrier_tck.harness.reference.planned_components import components_of
 from barrier_tck.harness.reference.planned_savepoints import planned_savepoints
 from barrier_tck.harness.reference.recorder import RunRecorder
+from barrier_tck.harness.reference.simulated.repeatable_outcome import repeatable
 from barrier_tck.harness.reference.simulated.simulated_targets import SimulatedTargets
 from barrier_tck.harness.reference.simulated.world import SimulatedWorld
 from barrier_tck.harness.reference.sink_files import is_committed, rows_by_writer
@@ -171,7 +172,7 @@ class ReferenceSimulated:
             for log in logs.observed():
                 recorder.note(log, process="doors")
             history = _history(world, recorder, in_time)
-            return TrialOutcome(
+            outcome = TrialOutcome(
                 history=history,
                 attempts=recorder.attempts(),
                 checkpoints=recorder.checkpoints(),
@@ -182,6 +183,7 @@ class ReferenceSimulated:
                 measurements=_measure(world),
                 trace_events=in_order(trace_events),
             )
+            return outcome if world.files_repeat else repeatable(outcome, world.working_root)
         finally:
             nemesis.heal_all()
             # Processes that were killed may report their input when they are closed, so the recorder goes last.

@@ -1,16 +1,12 @@
 """The trace: the scheduler's steps, one line each. Two runs of one plan have the same trace.
 
 A line has the columns time (virtual ms), actor, step, details. Lines are rendered only when they are needed. Messages
-are shown by kind, checkpoint and subtask, because readers search for these.
+are shown by kind, checkpoint and subtask, because readers search for these. What files a backend writes is not shown.
 """
 
 from __future__ import annotations
 
 from typing import Any
-
-from msgspec.structs import replace
-
-from barrier_tck.reference_impl.protocol.messages import AcknowledgeCheckpoint, StateRestored
 
 
 class Trace:
@@ -30,20 +26,6 @@ class Trace:
                 for time, actor, step, details in self._steps
             ]
         )
-
-
-def repeatable(message: Any) -> Any:
-    """Return a message without the parts that differ from run to run if a backend's files do."""
-    if isinstance(message, StateRestored):
-        return replace(message, files=())
-    if not isinstance(message, AcknowledgeCheckpoint):
-        return message
-    operators = tuple(replace(part, handles=()) for part in message.snapshot.operators)
-    return replace(
-        message,
-        snapshot=replace(message.snapshot, operators=operators),
-        metrics=replace(message.metrics, bytes_written=0, local=None),
-    )
 
 
 def _brief(details: Any) -> str:

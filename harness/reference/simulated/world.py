@@ -45,7 +45,7 @@ from barrier_tck.harness.reference.simulated.subtask_processes import (
     SimulatedSubtask,
     WorldCrashed,
 )
-from barrier_tck.harness.reference.simulated.trace import Trace, repeatable
+from barrier_tck.harness.reference.simulated.trace import Trace
 from barrier_tck.harness.support.work_directories import temporary_work_directory
 from barrier_tck.harness.system.system_under_test import NemesisHooks
 from barrier_tck.reference_impl.config import JobConfig
@@ -130,10 +130,10 @@ class SimulatedWorld:
         self.watched = {id(point): fault for point, fault in _FAULT_POINTS.items() if fault in watched}
         self.records_watched = ProtocolPoint.RECORDS_PROCESSED in watched
         capabilities = components.state_backend().capabilities
-        self._files_repeat = StateCapability.DETERMINISTIC_FILES in capabilities
         keeps_files = StateCapability.LOCAL_FILES in capabilities
         self._working = temporary_work_directory("world", in_memory=True) if keeps_files else None
-        real = self._working.name if self._working is not None else None
+        self.working_root = real = self._working.name if self._working is not None else None
+        """The real directory of the state backend's files, if it keeps any."""
         in_memory = memory_for_copies(config)
         self.executors = SimulatedExecutors(plan.deployment, self.disk, real, in_memory, self.scheduler)
         self._killed: list[SimulatedSubtask] = []
@@ -186,9 +186,11 @@ class SimulatedWorld:
         self._in_rings.clear()
         self.scheduler.clear()
 
-    def traced(self, message: Any) -> Any:
-        """Return a message as the trace shows it: without the parts that differ between two runs of one plan."""
-        return message if self._files_repeat else repeatable(message)
+    @property
+    def files_repeat(self) -> bool:
+        """Whether the state backend's files are the same in each run of the plan."""
+        capabilities = self.components.state_backend().capabilities
+        return self.working_root is None and StateCapability.DETERMINISTIC_FILES in capabilities
 
     def stop_if_over(self) -> None:
         """End the run if the job has ended and its last process has left."""
@@ -331,7 +333,8 @@ class SimulatedWorld:
             ),
             files=storage_faults.disk_of(shared),
             buffered_bytes=process.buffered_bytes,
-            working_root=self._working.name if self._working is not None else None,
+            working_root=self.working_root,
+            own_threads=False,
             local_files=host.local,
             host=host.name,
             input_buffers=InputSide(process.inputs) if process.buffered else None,
