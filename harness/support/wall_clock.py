@@ -6,9 +6,14 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from time import process_time
 
 _AGAIN_S = 1.0
 """Code that catches the error is interrupted again after this many seconds."""
+_BUSY = 0.5
+"""Code that got less of a processor than this share may have been kept waiting by a busy machine."""
+_STANDS = 0.01
+"""Code that used less of a processor than this share is waiting for something else: it stands still."""
 
 
 class TooLate(BaseException):
@@ -19,6 +24,8 @@ class TooLate(BaseException):
 def limited(seconds: float, late: type[TooLate]) -> Iterator[None]:
     """Raise ``late`` in the middle of the code inside if that takes longer than this.
 
+    Code that goes on, but got less than half of a processor, is on a busy machine, and is given as long again.
+
     It is raised between two steps of Python: code that stands still inside a library that never returns to Python is
     not reached. Only the main thread can be interrupted, and only one limit is in force at a time: elsewhere, and
     inside another limit, there is none.
@@ -27,9 +34,14 @@ def limited(seconds: float, late: type[TooLate]) -> Iterator[None]:
         yield
         return
     inside = True
+    began = seen = process_time()
 
     def interrupt(*_: object) -> None:
-        if inside:
+        nonlocal seen
+        last, seen = seen, process_time()
+        if inside and seen - began < _BUSY * seconds and seen - last > _STANDS * seconds:
+            signal.setitimer(signal.ITIMER_REAL, seconds, _AGAIN_S)
+        elif inside:
             raise late
 
     before = signal.signal(signal.SIGALRM, interrupt)

@@ -18,6 +18,7 @@ from barrier_tck.harness.plan.trial_plan import LimitsPlan, TrialPlan
 from barrier_tck.harness.record.run_reader import open_run, read_record
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
+from barrier_tck.harness.support import wall_clock
 from barrier_tck.harness.support.wall_clock import TooLate, limited
 from barrier_tck.harness.trial.trial_run import execute
 from tests.harness.cli.forked_command import forked
@@ -129,6 +130,20 @@ def test_code_that_catches_the_interruption_is_interrupted_again() -> None:
     with pytest.raises(_Late), limited(0.1, _Late):
         stubborn()
     assert caught == 2
+
+
+def test_code_that_a_busy_machine_keeps_waiting_is_given_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At each look it has used some milliseconds more of a processor, until it has used half of its time."""
+    looks: list[float] = []
+
+    def used() -> float:
+        looks.append(len(looks) * 0.002)
+        return looks[-1]
+
+    monkeypatch.setattr(wall_clock, "process_time", used)
+    with pytest.raises(_Late), limited(0.02, _Late):
+        time.sleep(60)
+    assert looks == [0.0, 0.002, 0.004, 0.006, 0.008, 0.01]
 
 
 class _NeverLate(TooLate):

@@ -46,6 +46,12 @@ def test_the_page_has_every_option_and_none_that_is_never_drawn() -> None:
     assert dict(rows("| option | why |")) == NOT_DRAWN
 
 
+def test_the_page_counts_a_thousand_plans_and_as_many_trials() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    for counted in (r"(\d+) plans were drawn", r"(\d+) trials of `campaigns/chains.toml` were run"):
+        assert [int(number) >= 1_000 for number in re.findall(counted, text)] == [True]
+
+
 def test_the_page_has_every_condition_and_every_pair() -> None:
     counted = rows("| | condition | trials |")
     assert [cells[1] for cells in counted] == [condition.value for condition in Condition]

@@ -41,7 +41,7 @@ from barrier_tck.harness.reference.simulated.world import COORDINATOR_RESTART_MS
 from barrier_tck.harness.support import work_directories
 from barrier_tck.harness.system.system_under_test import TrialOutcome
 from barrier_tck.harness.trial.nemesis import Nemesis
-from barrier_tck.harness.trial.trial_run import run_trial
+from barrier_tck.harness.trial.trial_run import digest, execute, run_trial
 from barrier_tck.harness.workloads.workload_names import filled
 from barrier_tck.reference_impl.ids import SubtaskId
 from barrier_tck.reference_impl.runtime_errors import StorageError
@@ -119,15 +119,19 @@ def test_any_backend_runs_in_the_simulator(tmp_path: Path) -> None:
     assert run_trial(plan, ReferenceSimulated(), tmp_path).verdict is Verdict.VALID
 
 
-@pytest.mark.parametrize("hash_seed", ["0", "4711"])
-def test_the_trace_is_the_same_under_any_hash_seed(tmp_path: Path, hash_seed: str) -> None:
+@pytest.mark.parametrize(("hash_seed", "backend"), [("0", "heap"), ("4711", "heap"), ("4711", "rocksdb")])
+def test_trace_and_history_are_the_same_under_any_hash_seed(
+    tmp_path: Path, hash_seed: str, backend: str
+) -> None:
+    plan = msgspec.structs.replace(PLAN, state_backend=backend)
     plan_file = tmp_path / "plan.json"
-    plan_file.write_text(to_json(PLAN))
+    plan_file.write_text(to_json(plan))
     program = (
         "import sys; from pathlib import Path; from barrier_tck.harness.plan.reading import read_plan;"
-        "from barrier_tck.harness.trial.trial_run import run_trial;"
+        "from barrier_tck.harness.trial.trial_run import digest, execute;"
         "from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated;"
-        "print(run_trial(read_plan(Path(sys.argv[1])), ReferenceSimulated(), Path(sys.argv[1]).parent).trace_digest)"
+        "tried = execute(read_plan(Path(sys.argv[1])), ReferenceSimulated(), Path(sys.argv[1]).parent);"
+        "print(tried.record.trace_digest, digest([repr(tried.history)]))"
     )
     found = subprocess.run(
         [sys.executable, "-c", program, str(plan_file)],
@@ -136,7 +140,8 @@ def test_the_trace_is_the_same_under_any_hash_seed(tmp_path: Path, hash_seed: st
         text=True,
         check=True,
     ).stdout.strip()
-    assert found == run_trial(PLAN, ReferenceSimulated(), tmp_path).trace_digest
+    tried = execute(plan, ReferenceSimulated(), tmp_path)
+    assert found == f"{tried.record.trace_digest} {digest([repr(tried.history)])}"
 
 
 def test_child_streams_do_not_disturb_each_other() -> None:
