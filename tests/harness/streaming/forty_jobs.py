@@ -217,7 +217,8 @@ A right job must be VALID in each drawn trial, and a wrong one INVALID in one of
 late rows. They are jobs as people have reported them, and the likes of them:
 [planted_sinks.py](../tests/harness/streaming/planted_sinks.py),
 [unusual_jobs.py](../tests/harness/streaming/unusual_jobs.py) and
-[reported_jobs.py](../tests/harness/streaming/reported_jobs.py). Trials are counted from 1.
+[reported_jobs.py](../tests/harness/streaming/reported_jobs.py). Trials are counted from 1. Of some wrong jobs not all
+trials before were run, so that an earlier one might have caught them.
 
 <!-- Generated: python -m tests.harness.streaming.forty_jobs page RECORDS > docs/forty-jobs.md -->
 """
@@ -228,7 +229,10 @@ def page_of(lines: Sequence[dict[str, Any]]) -> str:
     counts = {verdict: sum(line["verdict"] == verdict.value for line in lines) for verdict in Verdict}
     told = ", ".join(f"{number} {verdict.name}" for verdict, number in counts.items())
     parts = [_HEAD, f"{len(lines)} trials ran: {told}.\n", "## Wrong jobs\n"]
-    parts += ["| job | what is wrong | INVALID in trial | clause | what was found |", "|---|---|---|---|---|"]
+    parts += [
+        "| job | what is wrong | INVALID in trial | trials run | clause | what was found |",
+        "|---|---|---|---|---|---|",
+    ]
     parts += [_wrong_row(known, [line for line in lines if line["job"] == known.name]) for known in WRONG]
     parts += [
         "\n## Right jobs\n",
@@ -242,9 +246,9 @@ def page_of(lines: Sequence[dict[str, Any]]) -> str:
 def _wrong_row(known: KnownJob, lines: Sequence[dict[str, Any]]) -> str:
     caught = next((line for line in lines if line["verdict"] == Verdict.INVALID.value), None)
     if caught is None:
-        return f"| `{known.name}` | {known.what} | in none of {len(lines)} | | |"
+        return f"| `{known.name}` | {known.what} | in none | {len(lines)} | | |"
     summary = caught["summaries"][0].partition(": ")[2].partition(";")[0]
-    return f"| `{known.name}` | {known.what} | {caught['trial'] + 1} | {caught['clause']} | {summary} |"
+    return f"| `{known.name}` | {known.what} | {caught['trial'] + 1} | {len(lines)} | {caught['clause']} | {summary} |"
 
 
 def _right_row(known: KnownJob, lines: Sequence[dict[str, Any]]) -> str:

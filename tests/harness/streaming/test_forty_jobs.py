@@ -64,6 +64,6 @@ def test_the_page_tells_in_which_trial_a_wrong_job_was_caught_and_what_became_of
         ]
     )
     assert "5 trials ran: 2 VALID, 2 UNKNOWN, 1 INVALID." in page
-    assert "| 2 | SNK-1 | 4 duplicated |" in page
-    assert "| `taken` | a directory that exists is taken for a complete one | in none of 1 | | |" in page
+    assert "| 2 | 2 | SNK-1 | 4 duplicated |" in page
+    assert "| `taken` | a directory that exists is taken for a complete one | in none | 1 | | |" in page
     assert "| `pairs` | inner join | 2 | 1 | 1 | 0 |" in page
