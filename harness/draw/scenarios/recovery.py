@@ -84,12 +84,25 @@ def _job(drawing: Drawing, plan: TrialPlan) -> TrialPlan:
 
 
 def _with_broadcast(job: JobPlan, vertex: str) -> JobPlan:
-    """Return the job with one more source, all of whose records go to every subtask of a vertex."""
+    """Return the job with one more source, all of whose records go to every subtask of a vertex.
+
+    These are two at least: with one receiver none can have applied what another has not (UNA-5). Where the vertex was
+    joined to others of its width, records are dealt out instead.
+    """
     new: VertexPlan = source(_BROADCAST_SOURCE, 1)
+    edges = job.edges
+    if job.vertex(vertex).parallelism == 1:
+        edges = tuple(
+            msgspec.structs.replace(edge, by=Spread.REBALANCE)
+            if edge.by is Spread.FORWARD and vertex in (edge.source, edge.target)
+            else edge
+            for edge in edges
+        )
+        job = msgspec.structs.replace(job, edges=edges).at_widths({vertex: 2})
     return msgspec.structs.replace(
         job,
         vertices=(new, *job.vertices),
-        edges=(*job.edges, EdgePlan(_BROADCAST_SOURCE, vertex, Spread.BROADCAST)),
+        edges=(*edges, EdgePlan(_BROADCAST_SOURCE, vertex, Spread.BROADCAST)),
     )
 
 

@@ -19,7 +19,7 @@ from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.checkpoint_lives import end_of, lives_of
 from barrier_tck.harness.oracle.evidence.checkpoint_obstacles import NOTICED_MS, longest_ms, obstacles
 from barrier_tck.harness.oracle.evidence.moments import line_at
-from barrier_tck.harness.oracle.evidence.preconditions import ABORTED
+from barrier_tck.harness.oracle.precondition import ALWAYS
 from barrier_tck.harness.oracle.sign import Breach, Directness, Sign
 from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
 from barrier_tck.harness.record.operations import AbortLearned, Acknowledged, Finished
@@ -44,7 +44,7 @@ class AbortsObeyed(StandardChecker):
         "keeps no records in flight of a checkpoint that is over."
     )
     judges = "systems with barriers, if they report which subtasks learned of an abort"
-    covers = {"COO-2": ABORTED, "SNP-2": ABORTED}
+    covers = {"COO-2": ALWAYS, "SNP-2": ALWAYS}
     needs = frozenset({Capability.CHECKPOINTS, Capability.BARRIERS})
     signs = (_KEPT, _ACKNOWLEDGED, _NOT_LEARNED)
     directness = Directness.OPERATIONS
@@ -60,6 +60,8 @@ class AbortsObeyed(StandardChecker):
         acknowledged: set[Part] = set()
         problems: list[Breach] = []
         reported: set[AbortLearned] = set()
+        open_parts = recordings = 0
+        reads = _with_recorded_channels(context)
         for line in context.history.operations:
             match line.operation:
                 case AbortLearned() as report if report in reported:
@@ -70,6 +72,9 @@ class AbortsObeyed(StandardChecker):
                     ) as report
                 ):
                     reported.add(report)
+                    part = (checkpoint, attempt, subtask)
+                    open_parts += part not in learned and part not in acknowledged
+                    recordings += subtask in reads
                     learned.setdefault((checkpoint, attempt, subtask), line.time_ms)
                     problems += [
                         Breach(
@@ -117,7 +122,20 @@ class AbortsObeyed(StandardChecker):
             summary = f"{len(problems)} parts of aborted checkpoints were not given up; the first: {first}"
             return self.broken(context, summary, counts, problems)
         summary = f"subtasks learned of {len(learned)} aborts, and acknowledged none of these checkpoints afterwards"
-        return Finding(self.name, self.clauses if learned else (), Verdict.VALID, summary, counts)
+        covered = (*(("COO-2",) if open_parts or due else ()), *(("SNP-2",) if recordings else ()))
+        return Finding(self.name, covered, Verdict.VALID, summary, counts)
+
+
+def _with_recorded_channels(context: TrialContext) -> frozenset[str]:
+    """Return the subtasks that may keep records in flight for a checkpoint: of all their channels, or round a loop."""
+    checkpoints = context.plan.checkpoints
+    return frozenset(
+        receiver
+        for plan in context.jobs.plans
+        for edge in plan.job.edges
+        if checkpoints.overtakes or checkpoints.records_all or edge.feedback
+        for _, receiver in plan.job.channels_of(edge)
+    )
 
 
 def _due(context: TrialContext) -> Iterator[tuple[Part, float, float]]:

@@ -41,7 +41,12 @@ from barrier_tck.harness.oracle.evidence.duplicates import DUPLICATED, SOMETIMES
 from barrier_tck.harness.oracle.evidence.examples import chosen
 from barrier_tck.harness.oracle.evidence.explained_failures import declined_cleanly
 from barrier_tck.harness.oracle.evidence.opened_checkpoints import opened_checkpoint
-from barrier_tck.harness.oracle.evidence.preconditions import COMPLETED_BY_BARRIERS, RAN_AGAIN, RECOVERED
+from barrier_tck.harness.oracle.evidence.preconditions import (
+    COMPLETED_BY_BARRIERS,
+    RAN_AGAIN,
+    RECOVERED,
+    SHOWN,
+)
 from barrier_tck.harness.oracle.evidence.recoveries import (
     Cut,
     attempts_that_ran,
@@ -56,7 +61,6 @@ from barrier_tck.harness.oracle.evidence.running_chain import (
     output_row,
 )
 from barrier_tck.harness.oracle.evidence.trial_input import InputRecord, TrialInput
-from barrier_tck.harness.oracle.precondition import ALWAYS
 from barrier_tck.harness.oracle.sign import Breach, Sign
 from barrier_tck.harness.oracle.standard_checker import Meaning, StandardChecker, TrialToJudge
 from barrier_tck.harness.record.history import End, Row
@@ -83,7 +87,7 @@ class AtLeastOnceOutput(StandardChecker):
     covers = {
         "ALO-2": RAN_AGAIN,
         "ALO-1": COMPLETED_BY_BARRIERS,
-        "SNK-1": ALWAYS,
+        "SNK-1": SHOWN,
         "REC-1": RECOVERED,
         "SRC-1": RECOVERED,
     }

@@ -15,6 +15,12 @@ from dataclasses import dataclass
 from typing import Self
 
 from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.evidence.cut_preconditions import (
+    OVERTAKEN,
+    RECORDED,
+    STATE_CHANGED,
+    STATE_HELD,
+)
 from barrier_tck.harness.oracle.evidence.in_flight import (
     IN_FLIGHT,
     SOMETIMES_IN_FLIGHT,
@@ -30,11 +36,10 @@ from barrier_tck.harness.oracle.evidence.opened_checkpoints import (
     opened_checkpoints,
     positions_of,
 )
-from barrier_tck.harness.oracle.evidence.preconditions import COMPLETED, RECOVERED
+from barrier_tck.harness.oracle.evidence.preconditions import COMPLETED, RAN_AGAIN, RECOVERED, SHOWN
 from barrier_tck.harness.oracle.evidence.record_routes import placement_problems
 from barrier_tck.harness.oracle.evidence.recoveries import fell_back
 from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
-from barrier_tck.harness.oracle.precondition import ALWAYS
 from barrier_tck.harness.oracle.sign import Breach, Sign
 from barrier_tck.harness.oracle.sometimes import Sometimes, counted
 from barrier_tck.harness.oracle.standard_checker import Meaning, StandardChecker, TrialToJudge
@@ -95,16 +100,16 @@ class ChangedTotals(StandardChecker):
     judges = "the workload `changed-totals`"
     covers = {
         "BAR-2": COMPLETED,
-        "CHL-2": ALWAYS,
+        "CHL-2": RECORDED,
         "ALN-2": COMPLETED,
-        "UNA-1": ALWAYS,
-        "STA-1": ALWAYS,
+        "UNA-1": OVERTAKEN,
+        "STA-1": STATE_HELD,
         "STA-3": COMPLETED,
-        "SNP-1": COMPLETED,
-        "SNK-1": ALWAYS,
+        "SNP-1": STATE_CHANGED,
+        "SNK-1": SHOWN,
         "REC-1": RECOVERED,
         "SRC-1": RECOVERED,
-        "ALO-2": ALWAYS,
+        "ALO-2": RAN_AGAIN,
     }
     judges_output = True
     sometimes = (

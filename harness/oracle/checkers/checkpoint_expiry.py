@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.checkpoint_lives import AttemptLife, CheckpointLife, end_of, lives_of
 from barrier_tck.harness.oracle.evidence.examples import chosen
-from barrier_tck.harness.oracle.evidence.preconditions import ABORTED
+from barrier_tck.harness.oracle.evidence.life_preconditions import FAILED
 from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.verdict import Finding, Verdict
@@ -32,7 +32,7 @@ class CheckpointExpiry(StandardChecker):
     name = "checkpoint-expiry"
     requires = "Timeouts of checkpoints are kept, neither late nor early."
     judges = "systems with barriers"
-    covers = {"COO-2": ABORTED}
+    covers = {"COO-2": FAILED}
     needs = frozenset({Capability.CHECKPOINTS, Capability.BARRIERS})
     rank = 140
 

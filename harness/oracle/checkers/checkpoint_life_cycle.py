@@ -17,14 +17,13 @@ from barrier_tck.faults.fault import Ends
 from barrier_tck.faults.targets import TargetKind
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.checkpoint_lives import coordinator_crashes
-from barrier_tck.harness.oracle.evidence.preconditions import (
-    ABORTED,
+from barrier_tck.harness.oracle.evidence.life_preconditions import (
     ACKNOWLEDGED_WRONGLY,
-    COMPLETED,
-    COORDINATOR_CRASHED,
-    RECOVERED,
-    STARTED_AGAIN,
+    FAILED,
+    LEFT_BEHIND,
+    RESUMED_AFTER_A_CRASH,
 )
+from barrier_tck.harness.oracle.evidence.preconditions import COMPLETED, RECOVERED
 from barrier_tck.harness.oracle.evidence.storage_damage import primaries_damaged
 from barrier_tck.harness.oracle.sign import Breach, Directness, Sign
 from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
@@ -77,12 +76,12 @@ class CheckpointLifeCycle(StandardChecker):
     judges = "systems with barriers"
     covers = {
         "COO-1": COMPLETED,
-        "COO-2": ABORTED,
+        "COO-2": FAILED,
         "COO-3": ACKNOWLEDGED_WRONGLY,
         "COO-4": COMPLETED,
-        "COO-6": COORDINATOR_CRASHED,
+        "COO-6": RESUMED_AFTER_A_CRASH,
         "REC-1": RECOVERED,
-        "REC-2": STARTED_AGAIN,
+        "REC-2": LEFT_BEHIND,
     }
     needs = frozenset({Capability.CHECKPOINTS, Capability.BARRIERS})
     signs = (

@@ -9,12 +9,14 @@ transactions to be visible whose checkpoint never completed.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.examples import chosen
 from barrier_tck.harness.oracle.evidence.recoveries import fell_back, restored_checkpoints
 from barrier_tck.harness.oracle.precondition import ALWAYS
 from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
-from barrier_tck.harness.record.operations import CheckpointCompleted
+from barrier_tck.harness.record.operations import Acknowledged, CheckpointCompleted, CheckpointTriggered
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
 
@@ -65,8 +67,29 @@ class CommittedTransactions(StandardChecker):
             summary = f"{len(problems)} visible transactions are not covered by a completed checkpoint: {problems[0]}"
             return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
         summary = f"a completed checkpoint covers each of {counts['transactions']} committed transactions"
-        covered = self.clauses if storage.transactions else ()
+        covered = self.clauses if _some_must_not_be_visible(context, bounds) else ()
         return Finding(self.name, covered, Verdict.VALID, summary, counts)
+
+
+def _some_must_not_be_visible(context: TrialContext, bounds: Mapping[int, int | None]) -> bool:
+    """Return whether something was prepared beyond what may be visible: as sinks report it or, where none does, by the
+    checkpoints that began."""
+    history = context.history
+    prepared = [
+        (line.operation.attempt, line.operation.checkpoint)
+        for line in history.of(Acknowledged)
+        if line.operation.prepared
+    ]
+    if Capability.BARRIERS.name not in context.capabilities:
+        # Nobody acknowledges, so it is not known what is prepared.
+        prepared = [
+            (line.operation.attempt, line.operation.checkpoint) for line in history.of(CheckpointTriggered)
+        ]
+    return any(
+        (bound := bounds[attempt]) is None or checkpoint > bound
+        for attempt, checkpoint in prepared
+        if attempt in bounds
+    )
 
 
 def _newest_allowed(context: TrialContext) -> dict[int, int | None]:

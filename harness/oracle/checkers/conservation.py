@@ -12,6 +12,13 @@ from collections.abc import Iterator, Mapping
 from typing import Self
 
 from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.evidence.cut_preconditions import (
+    IN_A_LOOP,
+    OVERTAKEN,
+    RECORDED,
+    STATE_CHANGED,
+    STATE_HELD,
+)
 from barrier_tck.harness.oracle.evidence.cut_signs import CUT_SIGNS, breach_of, circumstances_of, unreadable
 from barrier_tck.harness.oracle.evidence.difference import Difference, Kind
 from barrier_tck.harness.oracle.evidence.in_flight import IN_FLIGHT, SOMETIMES_IN_FLIGHT, edge_of
@@ -19,7 +26,6 @@ from barrier_tck.harness.oracle.evidence.keys import key_of_text
 from barrier_tck.harness.oracle.evidence.opened_checkpoints import misplaced, opened_checkpoints, positions_of
 from barrier_tck.harness.oracle.evidence.preconditions import COMPLETED
 from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
-from barrier_tck.harness.oracle.precondition import ALWAYS
 from barrier_tck.harness.oracle.sign import Breach
 from barrier_tck.harness.oracle.standard_checker import Meaning, StandardChecker, TrialToJudge
 from barrier_tck.harness.plan.job_graph import SINK
@@ -39,13 +45,13 @@ class Conservation(StandardChecker):
     )
     judges = "the workload `money`, where checkpoints can be opened"
     covers = {
-        "CHL-2": ALWAYS,
-        "CHL-5": ALWAYS,
+        "CHL-2": RECORDED,
+        "CHL-5": IN_A_LOOP,
         "ALN-2": COMPLETED,
-        "UNA-1": ALWAYS,
-        "STA-1": ALWAYS,
+        "UNA-1": OVERTAKEN,
+        "STA-1": STATE_HELD,
         "STA-3": COMPLETED,
-        "SNP-1": COMPLETED,
+        "SNP-1": STATE_CHANGED,
     }
     needs = frozenset({Capability.SNAPSHOT_INSPECTION})
     sometimes = (SOMETIMES_IN_FLIGHT,)

@@ -33,6 +33,9 @@ from barrier_tck.harness.system.system_under_test import Capability
 BEGUN_ANYWHERE = "begun_anywhere"
 """What the snapshots are counted under that processes of the plan's choice began, and not just all sources."""
 
+CROSSING = "crossing"
+"""What the messages are counted under that were taken only after their receiver had recorded itself."""
+
 INITIATED_MIN = 20
 """Of so many trials of Chandy-Lamport, some must have snapshots that a chosen process began."""
 
@@ -96,7 +99,7 @@ class ConsistentCut(StandardChecker):
         runs = _runs(context, views, rescaled)
         problems: list[Breach] = []
         records_all = context.plan.checkpoints.records_all
-        judged = messages = 0
+        judged = messages = crossing = 0
         for number, view in views.items():
             if view.attempt in rescaled:
                 continue
@@ -122,7 +125,13 @@ class ConsistentCut(StandardChecker):
                 for sign, place, problem in (*_unasked(run, view, context), *run.problems_of(view))
             ]
             messages += sum(len(channel.rows) for channel in view.in_flight)
-        counts = {"checkpoints": judged, "messages": messages, "violations": len(problems)}
+            crossing += run.crossing(view)
+        counts = {
+            "checkpoints": judged,
+            "messages": messages,
+            CROSSING: crossing,
+            "violations": len(problems),
+        }
         if context.plan.checkpoints.protocol == "chandy_lamport":
             counts[BEGUN_ANYWHERE] = judged if context.plan.checkpoints.initiators else 0
         if problems:
@@ -134,7 +143,11 @@ class ConsistentCut(StandardChecker):
             summary = "no checkpoint was completed and opened, so no cut was judged"
             return Finding(self.name, (), Verdict.VALID, summary, counts)
         summary = f"{judged} snapshots are consistent cuts, with {messages} messages in their channels"
-        return Finding(self.name, self.clauses, Verdict.VALID, summary, counts)
+        covered = (
+            *(("CHL-1",) if context.plan.checkpoints.records_all else ()),
+            *(("CHL-2",) if crossing else ()),
+        )
+        return Finding(self.name, covered, Verdict.VALID, summary, counts)
 
 
 @dataclass
@@ -250,6 +263,16 @@ class _Run:
                     )
                     yield _RECEIVED_UNSENT, process, sentence
         yield from self._channel_problems(view, cuts)
+
+    def crossing(self, view: SnapshotView) -> int:
+        """Return how many messages a process took after it had recorded itself: they could have been in its state, or
+        be missing from the state of their channel."""
+        cuts = self.cuts[view.checkpoint]
+        return sum(
+            len(channel.rows) - cuts[_receiver(name)].taken.get(name, 0)
+            for name, channel in self._channels.items()
+            if _receiver(name) in cuts
+        )
 
     def _channel_problems(
         self, view: SnapshotView, cuts: Mapping[str, _Cut]

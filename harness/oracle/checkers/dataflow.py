@@ -21,6 +21,16 @@ from typing import Self
 
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.at_least_once_flow import Kept, Stretch, added_by_attempt
+from barrier_tck.harness.oracle.evidence.cut_preconditions import (
+    HELD_BACK,
+    IN_A_LOOP,
+    OVERTAKEN,
+    OVERTAKEN_BESIDE_A_BROADCAST,
+    RECORDED,
+    STATE_CHANGED,
+    STATE_HELD,
+    STILL_REPLAYED,
+)
 from barrier_tck.harness.oracle.evidence.cut_signs import (
     CUT_SIGNS,
     breach_of,
@@ -52,6 +62,7 @@ from barrier_tck.harness.oracle.evidence.preconditions import (
     RAN_AGAIN,
     RECOVERED,
     RESCALED,
+    SHOWN,
 )
 from barrier_tck.harness.oracle.evidence.record_places import (
     Positions,
@@ -93,21 +104,21 @@ class Dataflow(StandardChecker):
     judges = "workloads without a sequential model, on any graph"
     covers = {
         "ALN-2": COMPLETED,
-        "ALN-1": COMPLETED_BY_BARRIERS,
+        "ALN-1": HELD_BACK,
         "BAR-1": COMPLETED_BY_BARRIERS,
         "BAR-2": COMPLETED,
         "BAR-3": ALWAYS,
-        "STA-1": ALWAYS,
+        "STA-1": STATE_HELD,
         "STA-3": COMPLETED,
-        "SNP-1": COMPLETED,
+        "SNP-1": STATE_CHANGED,
         "ALO-1": COMPLETED_BY_BARRIERS,
         "ALO-2": RAN_AGAIN,
-        "UNA-1": ALWAYS,
-        "UNA-4": ALWAYS,
-        "UNA-5": ALWAYS,
-        "CHL-1": ALWAYS,
-        "CHL-5": ALWAYS,
-        "SNK-1": ALWAYS,
+        "UNA-1": OVERTAKEN,
+        "UNA-4": STILL_REPLAYED,
+        "UNA-5": OVERTAKEN_BESIDE_A_BROADCAST,
+        "CHL-1": RECORDED,
+        "CHL-5": IN_A_LOOP,
+        "SNK-1": SHOWN,
         "REC-1": RECOVERED,
         "SRC-1": RECOVERED,
         "RSC-2": RESCALED,

@@ -16,13 +16,13 @@ from typing import Any, Self
 import msgspec
 
 from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.evidence.cut_preconditions import HELD_BACK_AND_RESTORED
 from barrier_tck.harness.oracle.evidence.exactness import AT_LEAST_ONCE
 from barrier_tck.harness.oracle.evidence.examples import chosen
 from barrier_tck.harness.oracle.evidence.explained_failures import declined_cleanly
-from barrier_tck.harness.oracle.evidence.preconditions import COMPLETED_BY_BARRIERS, RAN_AGAIN, RECOVERED
+from barrier_tck.harness.oracle.evidence.preconditions import RAN_AGAIN, RECOVERED, SHOWN
 from barrier_tck.harness.oracle.evidence.recoveries import fell_back
 from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
-from barrier_tck.harness.oracle.precondition import ALWAYS
 from barrier_tck.harness.oracle.sign import Breach, Sign
 from barrier_tck.harness.oracle.standard_checker import Meaning, StandardChecker, TrialToJudge
 from barrier_tck.harness.record.history import End, OutputComparison, Row
@@ -47,10 +47,10 @@ class ExactlyOnceOutput(StandardChecker):
     requires = "Every record has its effect in the committed output once."
     judges = "workloads with a sequential model, unless a shuffle runs in at-least-once mode"
     covers = {
-        "SNK-1": ALWAYS,
+        "SNK-1": SHOWN,
         "REC-1": RECOVERED,
         "SRC-1": RECOVERED,
-        "ALN-1": COMPLETED_BY_BARRIERS,
+        "ALN-1": HELD_BACK_AND_RESTORED,
         "ALO-3": RAN_AGAIN,
     }
     signs = (_NOT_ONCE, _WITHOUT_SHUFFLE)

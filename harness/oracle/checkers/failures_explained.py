@@ -24,7 +24,9 @@ from barrier_tck.harness.oracle.evidence.checkpoint_obstacles import (
     longest_ms,
     obstacles,
 )
+from barrier_tck.harness.oracle.evidence.cut_preconditions import STILL_REPLAYED
 from barrier_tck.harness.oracle.evidence.cut_signs import restored_view
+from barrier_tck.harness.oracle.evidence.life_preconditions import ended_channels
 from barrier_tck.harness.oracle.evidence.moments import line_at
 from barrier_tck.harness.oracle.evidence.preconditions import REQUEST_FAILED
 from barrier_tck.harness.oracle.precondition import ALWAYS
@@ -55,7 +57,7 @@ class FailuresExplained(StandardChecker):
         "ended."
     )
     judges = "systems with barriers; on a real machine it only counts"
-    covers = {"BAR-3": ALWAYS, "BAR-6": ALWAYS, "UNA-4": ALWAYS, "STA-2": REQUEST_FAILED}
+    covers = {"BAR-3": ALWAYS, "BAR-6": ALWAYS, "UNA-4": STILL_REPLAYED, "STA-2": REQUEST_FAILED}
     needs = frozenset({Capability.CHECKPOINTS, Capability.BARRIERS})
     signs = (_NOT_ASKED_AGAIN, _WHILE_REPLAYED, _AFTER_AN_END, _NO_CAUSE)
     directness = Directness.ABSENCE
@@ -77,10 +79,11 @@ class FailuresExplained(StandardChecker):
         plan = context.plan
         causes = obstacles(context)
         timeout_ms, loops = plan.checkpoints.timeout_ms, has_loop(plan)
-        failed, completed, problems = 0, 0, list[Breach]()
+        failed, completed, after_an_end, problems = 0, 0, 0, list[Breach]()
         for attempt in lives_of(context):
             for life in attempt.checkpoints:
                 completed += life.completed
+                after_an_end += life.completed and ended_channels(attempt, life, context)
                 if life.failed not in FAILURES or life.ended_ms is None:
                     continue
                 failed += 1
@@ -95,7 +98,9 @@ class FailuresExplained(StandardChecker):
             summary = f"{len(problems)} checkpoints failed without a cause; the first: {problems[0].sentence}"
             return self.broken(context, summary, counts, problems)
         summary = f"{failed} checkpoints failed, {len(problems)} of them without a cause in the plan"
-        return Finding(self.name, self.clauses if completed else (), Verdict.VALID, summary, counts)
+        shown = [clause for clause in self.clauses if clause != "BAR-6" or after_an_end]
+        covered = tuple(shown) if completed and repeatable else ()
+        return Finding(self.name, covered, Verdict.VALID, summary, counts)
 
 
 def _breach(life: CheckpointLife, context: TrialContext) -> Breach:

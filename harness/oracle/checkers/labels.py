@@ -16,6 +16,13 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.evidence.cut_preconditions import (
+    IN_A_LOOP,
+    OVERTAKEN,
+    RECORDED,
+    STATE_CHANGED,
+    STATE_HELD,
+)
 from barrier_tck.harness.oracle.evidence.cut_signs import CUT_SIGNS, breach_of, circumstances_of, unreadable
 from barrier_tck.harness.oracle.evidence.difference import Difference, Kind
 from barrier_tck.harness.oracle.evidence.in_flight import (
@@ -32,11 +39,10 @@ from barrier_tck.harness.oracle.evidence.opened_checkpoints import (
     opened_checkpoints,
     positions_of,
 )
-from barrier_tck.harness.oracle.evidence.preconditions import COMPLETED, RECOVERED
+from barrier_tck.harness.oracle.evidence.preconditions import COMPLETED, RECOVERED, SHOWN
 from barrier_tck.harness.oracle.evidence.record_routes import placement_problems
 from barrier_tck.harness.oracle.evidence.recoveries import fell_back, restored_checkpoints
 from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
-from barrier_tck.harness.oracle.precondition import ALWAYS
 from barrier_tck.harness.oracle.sign import Breach
 from barrier_tck.harness.oracle.standard_checker import Meaning, StandardChecker, TrialToJudge
 from barrier_tck.harness.plan.job_graph import SINK
@@ -74,15 +80,15 @@ class Labels(StandardChecker):
     )
     judges = "the workload `components`"
     covers = {
-        "CHL-1": ALWAYS,
-        "CHL-2": ALWAYS,
-        "CHL-5": ALWAYS,
+        "CHL-1": RECORDED,
+        "CHL-2": RECORDED,
+        "CHL-5": IN_A_LOOP,
         "ALN-2": COMPLETED,
-        "UNA-1": ALWAYS,
-        "STA-1": ALWAYS,
+        "UNA-1": OVERTAKEN,
+        "STA-1": STATE_HELD,
         "STA-3": COMPLETED,
-        "SNP-1": COMPLETED,
-        "SNK-1": ALWAYS,
+        "SNP-1": STATE_CHANGED,
+        "SNK-1": SHOWN,
         "REC-1": RECOVERED,
         "SRC-1": RECOVERED,
     }

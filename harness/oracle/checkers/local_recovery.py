@@ -109,7 +109,7 @@ class _Tally:
 
 
 _SIGNS = {
-    "LOC-1": Sign("no local copy is kept, or one although local recovery is off", "LOC-1"),
+    "LOC-1": Sign("a subtask stores state and keeps no copy of it on its host", "LOC-1"),
     "LOC-2": Sign("a checkpoint fails because a local copy could not be written", "LOC-2"),
     "LOC-3": Sign("a subtask still has local files of older checkpoints", "LOC-3"),
     "LOC-4": Sign("a restore uses a local copy that it must not use, or not the one that it should", "LOC-4"),
@@ -233,6 +233,7 @@ class LocalRecovery(StandardChecker):
         tally = _Tally()
         history = context.history
         self._judge_acknowledgements(history, tally)
+        self._judge_kept(context, tally)
         self._judge_lists(context, tally)
         ran = attempts_that_ran(history)
         for attempt, checkpoint in restored_checkpoints(history).items():
@@ -276,11 +277,53 @@ class LocalRecovery(StandardChecker):
     def _judge_acknowledgements(self, history: History, tally: _Tally) -> None:
         """Only the newest copy is kept (LOC-3)."""
         late = _WrittenLate()
+        kept: dict[tuple[str, str], list[int]] = {}
+        """Subtask and host -> the checkpoints of which it kept a copy there."""
         for line in history.operations:
             late.follow(line.operation, line.time_ms)
             tally.line = line
             if isinstance(line.operation, Acknowledged) and line.operation.local is not None:
-                self._judge_held(line.operation, line.operation.local, line.time_ms, late, tally)
+                local, place = line.operation.local, (line.operation.subtask, line.operation.local.host)
+                if any(older < (local.confirmed or 0) for older in kept.get(place, ())):
+                    tally.seen("LOC-3")
+                self._judge_held(line.operation, local, line.time_ms, late, tally)
+                if local.kept:
+                    kept.setdefault(place, []).append(line.operation.checkpoint)
+        tally.line = None
+
+    @staticmethod
+    def _judge_kept(context: TrialContext, tally: _Tally) -> None:
+        """Who stores state also keeps a copy of it, or says why it could not (LOC-1).
+
+        In virtual time nothing but a fault makes a host refuse a copy on its disk. Only an increment may lack the copy
+        of what it builds on.
+        """
+        history = context.history
+        stored = {
+            (subtask, view.checkpoint)
+            for view in history.checkpoints
+            for subtask, files in view.files.items()
+            if files
+        }
+        hits = [fault.copies_hit for _, fault in fired(context)]
+        checkpoints = context.plan.checkpoints
+        refused = (
+            checkpoints.local_copies != "disk"
+            or checkpoints.incremental
+            or any(hit is not None and hit.place is not CopyPlace.DURABLE for hit in hits)
+        )
+        repeatable = Capability.DETERMINISTIC_REPLAY.name in context.capabilities
+        for line in history.of(Acknowledged):
+            told, local = line.operation, line.operation.local
+            if local is None or told.forged or (told.subtask, told.checkpoint) not in stored:
+                continue
+            tally.seen("LOC-1")
+            tally.line = line
+            what = f"{told.subtask} stored state for checkpoint {told.checkpoint} and kept no copy of it on its host"
+            if not local.kept and local.reason is None:
+                tally.broken("LOC-1", f"{what}, for no reason")
+            elif not local.kept and repeatable and not refused:
+                tally.broken("LOC-1", f"{what}, which nothing had refused: {local.detail or local.reason}")
         tally.line = None
 
     @staticmethod
@@ -307,14 +350,11 @@ class LocalRecovery(StandardChecker):
     def _judge_held(
         report: Acknowledged, local: LocalCopyReported, time_ms: float, late: _WrittenLate, tally: _Tally
     ) -> None:
-        if local.kept:
-            tally.seen("LOC-1", "copies_kept")
-        if local.reason is not None:
-            tally.seen("LOC-2", "copies_failed")
+        tally.counts["copies_kept"] += local.kept
+        tally.counts["copies_failed"] += local.reason is not None
         confirmed = local.confirmed
         if confirmed is None:
             return
-        tally.seen("LOC-3")
         left = [held for held in local.held if held < confirmed]
         if left and not late.was_after(confirmed, report, left):
             tally.broken(
@@ -329,8 +369,12 @@ class LocalRecovery(StandardChecker):
         completed = [report.operation.checkpoint for report in history.of(CheckpointCompleted)]
         for acknowledged in history.of(Acknowledged):
             local = acknowledged.operation.local
-            if local is not None and local.reason is not None:
-                tally.counts["completed_without_copy"] += acknowledged.operation.checkpoint in completed
+            if (
+                local is not None
+                and local.reason is not None
+                and acknowledged.operation.checkpoint in completed
+            ):
+                tally.seen("LOC-2", "completed_without_copy")
         for checkpoint, subtask in _failed_for_copies(context):
             tally.line = next(
                 (line for line in history.of(CheckpointAborted) if line.operation.checkpoint == checkpoint),
@@ -341,11 +385,19 @@ class LocalRecovery(StandardChecker):
             )
         tally.line = None
         declined = any(report.operation.reason is Reason.DECLINED for report in history.of(CheckpointAborted))
-        for _, fault in fired(context):
+        for time_ms, fault in fired(context):
             hit = fault.copies_hit
-            refused = hit is not None and hit.place is CopyPlace.DURABLE and hit.damage is None
-            if refused and declined:
-                tally.seen("LOC-2", "checkpoints_failed_by_primaries")
+            if hit is None or hit.place is not CopyPlace.DURABLE or hit.damage is not None:
+                continue
+            tally.counts["checkpoints_failed_by_primaries"] += declined
+            if any(
+                life.failed is Reason.DECLINED
+                and (life.ended_ms or 0.0) >= time_ms
+                and hit.subtask not in life.acknowledged
+                for attempt in lives_of(context)
+                for life in attempt.checkpoints
+            ):
+                tally.seen("LOC-2")
 
     # --- placement ------------------------------------------------------------------------------------------
 
@@ -361,7 +413,9 @@ class LocalRecovery(StandardChecker):
         # a lower bound.
         wanted = Counter(where[0] for where in homes.values())
         possible = sum(min(count, slots.get(host, 0)) for host, count in wanted.items())
-        tally.seen("LOC-9", "placements")
+        tally.counts["placements"] += 1
+        if possible and len(slots) > 1:
+            tally.seen("LOC-9")
         if returned < possible:
             tally.broken(
                 "LOC-9",
@@ -401,7 +455,7 @@ class LocalRecovery(StandardChecker):
     ) -> None:
         restored = report.operation
         label = _restore_label(restored)
-        tally.seen("LOC-4", "restores")
+        tally.counts["restores"] += 1
         read = [file.path for file in restored.files]
         named = [file.path for file in files]
         if sorted(read) != sorted(named):
@@ -416,7 +470,7 @@ class LocalRecovery(StandardChecker):
         """Compare what a subtask reports with the reads that were observed at its file systems, if they were."""
         reads = reads_of(context.history, restored)
         if reads is not None:
-            tally.counts["observed"] += 1
+            tally.seen("LOC-4", "observed")
             other = in_another_format(reads, files)
             if other:
                 tally.seen("LOC-7")
@@ -462,8 +516,12 @@ class LocalRecovery(StandardChecker):
             tally.seen("LOC-6", "partial_restores")
         if expected.due is _Due.PRIMARY:
             tally.counts["fallbacks"] += 1
+        if expected.due is _Due.SECONDARY or expected.host_lost:
+            tally.seen("LOC-4")
         if expected.met:
+            # It could have taken the damaged copy, or have given up although the other one was intact.
             tally.seen("LOC-4", f"{MET}{expected.met}")
+            tally.seen("LOC-5")
         if expected.host_lost:
             tally.seen("LOC-8")
 

@@ -6,7 +6,8 @@ from math import inf
 
 from barrier_tck.faults.targets import TargetKind
 from barrier_tck.harness.oracle.checker import TrialContext
-from barrier_tck.harness.oracle.evidence.preconditions import ABORTED, ACKNOWLEDGED_WRONGLY, COMPLETED
+from barrier_tck.harness.oracle.evidence.life_preconditions import STORED_IN_VAIN, STORED_LATE
+from barrier_tck.harness.oracle.evidence.preconditions import COMPLETED
 from barrier_tck.harness.oracle.evidence.storage_damage import primaries_damaged
 from barrier_tck.harness.oracle.sign import Breach, Sign
 from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
@@ -39,7 +40,7 @@ class NoGarbage(StandardChecker):
     name = "no-garbage"
     requires = "A finished job leaves only what is needed in storage."
     judges = "systems whose checkpoints can be opened"
-    covers = {"COO-3": ACKNOWLEDGED_WRONGLY, "COO-4": COMPLETED, "SNP-2": ABORTED}
+    covers = {"COO-3": STORED_LATE, "COO-4": COMPLETED, "SNP-2": STORED_IN_VAIN}
     needs = frozenset({Capability.SNAPSHOT_INSPECTION})
     signs = (_ORPHAN, _TOO_MANY, _TOO_FEW)
     rank = 210

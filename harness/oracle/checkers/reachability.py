@@ -59,9 +59,10 @@ class Reachability(StandardChecker):
             return self.broken(context, summary, counts, problems)
         if storage.unreadable:
             summary = "only files that the trial damaged are unreadable"
-            return Finding(self.name, self.clauses, Verdict.VALID, summary, counts)
+            spared = set(storage.retained) - {found.checkpoint for found in storage.unreadable}
+            return Finding(self.name, self.clauses if spared else (), Verdict.VALID, summary, counts)
         summary = f"all {counts['retained']} retained checkpoints can be read in full"
-        return Finding(self.name, self.clauses, Verdict.VALID, summary, counts)
+        return Finding(self.name, self.clauses if storage.retained else (), Verdict.VALID, summary, counts)
 
 
 def _breach(sentence: str, found: CheckpointProblem, context: TrialContext, operation: int | None) -> Breach:

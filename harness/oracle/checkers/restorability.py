@@ -84,7 +84,12 @@ class Restorability(StandardChecker):
         if problems:
             summary = f"a completed checkpoint cannot be restored: {problems[0].sentence}"
             return self.broken(context, summary, counts, problems)
-        covered = self.clauses if restored else ()
+        restores = {attempt.checkpoint for attempt in restored}
+        prepared = any(
+            line.operation.prepared and line.operation.checkpoint in restores
+            for line in context.history.of(Acknowledged)
+        )
+        covered = (*(("REC-1",) if restored else ()), *(("SNK-1",) if prepared else ()))
         summary = (
             f"{len(restored)} attempts were started from a checkpoint, and every checkpoint could be restored"
         )

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.examples import chosen
-from barrier_tck.harness.oracle.evidence.preconditions import RECOVERED, STARTED_AGAIN
+from barrier_tck.harness.oracle.evidence.life_preconditions import LEFT_BEHIND
+from barrier_tck.harness.oracle.evidence.preconditions import RECOVERED
 from barrier_tck.harness.oracle.evidence.storage_damage import primaries_damaged
 from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
 from barrier_tck.harness.record.operations import AttemptStarted, CheckpointAborted, CheckpointCompleted
@@ -24,7 +25,7 @@ class RestoredLatest(StandardChecker):
     name = "restored-latest"
     requires = "Every attempt starts from the newest checkpoint that completed before it."
     judges = "systems with checkpoints and without barriers"
-    covers = {"REC-1": RECOVERED, "REC-2": STARTED_AGAIN}
+    covers = {"REC-1": RECOVERED, "REC-2": LEFT_BEHIND}
     needs = frozenset({Capability.CHECKPOINTS})
     rank = 200
 

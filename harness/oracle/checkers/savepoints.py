@@ -72,6 +72,7 @@ class Savepoints(StandardChecker):
             if life.number not in claimed:
                 problems += [f"{what}: {problem}" for problem in _referred(place, context.history)]
         completed = sum(life.completed for life in lives)
+        judged = any(life.completed and claimed.get(life.number) is not _Due.EITHER for life in lives)
         counts = {
             "savepoints": len(lives),
             "completed": completed,
@@ -83,7 +84,7 @@ class Savepoints(StandardChecker):
             summary = f"{len(problems)} problems with savepoints; the first: {problems[0]}"
             return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
         summary = f"{completed} of {len(lives)} savepoints completed; each is whole, self-contained and kept"
-        return Finding(self.name, self.clauses if completed else (), Verdict.VALID, summary, counts)
+        return Finding(self.name, self.clauses if judged else (), Verdict.VALID, summary, counts)
 
 
 class _Due(Enum):

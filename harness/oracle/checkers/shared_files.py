@@ -7,7 +7,7 @@ those that a retained checkpoint names must be, and those that only checkpoints 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.examples import chosen
@@ -63,6 +63,7 @@ class SharedFilesKept(StandardChecker):
         views = sorted(context.history.checkpoints, key=lambda view: view.checkpoint)
         named: dict[str, tuple[SnapshotView, NamedFile]] = {}
         reused = 0
+        named_again: dict[str, list[int]] = {}
         problems: list[str] = []
         for view in views:
             for file in (entry for files in view.files.values() for entry in files):
@@ -70,6 +71,7 @@ class SharedFilesKept(StandardChecker):
                 if earlier.checkpoint == view.checkpoint:
                     continue
                 reused += 1
+                named_again.setdefault(file.path, [earlier.checkpoint]).append(view.checkpoint)
                 if view.savepoint is not None or earlier.savepoint is not None:
                     problems.append(f"{file.path} belongs to a savepoint, and {view.checkpoint} shares it")
                 if (first.size, first.checksum) != (file.size, file.checksum):
@@ -82,9 +84,20 @@ class SharedFilesKept(StandardChecker):
         if problems:
             summary = f"{len(problems)} problems with shared files; the first: {problems[0]}"
             return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
-        covered = self.clauses if reused else ()
+        covered = self.clauses if _released(context, named_again) else ()
         summary = f"{len(views)} checkpoints named {len(named)} files, and {reused} times one of an older one"
         return Finding(self.name, covered, Verdict.VALID, summary, counts)
+
+
+def _released(context: TrialContext, named_again: Mapping[str, Sequence[int]]) -> bool:
+    """Return whether some file lost a checkpoint of several that named it: it could have gone with that one, or, if it
+    was the last, have been left over."""
+    storage = context.history.storage
+    if storage is None:
+        return False
+    return any(
+        checkpoint not in storage.retained for named_by in named_again.values() for checkpoint in named_by
+    )
 
 
 def _at_the_end(context: TrialContext, named: dict[str, tuple[SnapshotView, NamedFile]]) -> Iterator[str]:

@@ -14,6 +14,7 @@ from typing import Any, Self
 import msgspec
 
 from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.evidence.cut_preconditions import HELD_BACK, OVERTAKEN, STATE_CHANGED
 from barrier_tck.harness.oracle.evidence.cut_signs import (
     CUT_SIGNS,
     breach_of,
@@ -34,7 +35,6 @@ from barrier_tck.harness.oracle.evidence.opened_checkpoints import (
 from barrier_tck.harness.oracle.evidence.preconditions import COMPLETED, COMPLETED_BY_BARRIERS
 from barrier_tck.harness.oracle.evidence.recoveries import attempt_of
 from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
-from barrier_tck.harness.oracle.precondition import ALWAYS
 from barrier_tck.harness.oracle.sign import Breach
 from barrier_tck.harness.oracle.standard_checker import Meaning, StandardChecker, TrialToJudge
 from barrier_tck.harness.record.history import SnapshotView
@@ -55,11 +55,11 @@ class SnapshotFormula(StandardChecker):
     )
     covers = {
         "ALN-2": COMPLETED,
-        "ALN-1": COMPLETED_BY_BARRIERS,
-        "UNA-1": ALWAYS,
+        "ALN-1": HELD_BACK,
+        "UNA-1": OVERTAKEN,
         "BAR-1": COMPLETED_BY_BARRIERS,
         "BAR-2": COMPLETED,
-        "SNP-1": COMPLETED,
+        "SNP-1": STATE_CHANGED,
         "STA-3": COMPLETED,
     }
     needs = frozenset({Capability.SNAPSHOT_INSPECTION})

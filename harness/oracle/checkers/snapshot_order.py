@@ -11,7 +11,9 @@ subtask says whether it passed the checkpoint over.
 from __future__ import annotations
 
 from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.evidence.checkpoint_lives import lives_of
 from barrier_tck.harness.oracle.evidence.exactness import AT_LEAST_ONCE
+from barrier_tck.harness.oracle.evidence.life_preconditions import ended_channels
 from barrier_tck.harness.oracle.evidence.preconditions import COMPLETED
 from barrier_tck.harness.oracle.precondition import ALWAYS
 from barrier_tck.harness.oracle.sign import Breach, Directness, Sign
@@ -80,4 +82,12 @@ class SnapshotOrder(StandardChecker):
             summary = f"{len(problems)} subtasks passed a subsumed checkpoint over; the first: {problems[0].sentence}"
             return self.broken(context, summary, counts, problems)
         summary = f"{len(subsumed)} checkpoints were subsumed, and no subtask had passed them over"
-        return Finding(self.name, self.clauses if learned else (), Verdict.VALID, summary, counts)
+        told = {(line.operation.checkpoint, line.operation.attempt) for line in learned}
+        after_an_end = any(
+            ended_channels(attempt, life, context)
+            for attempt in lives_of(context)
+            for life in attempt.checkpoints
+            if (life.number, attempt.number) in told
+        )
+        covered = self.clauses if after_an_end else ("BAR-2", "BAR-3")
+        return Finding(self.name, covered if learned else (), Verdict.VALID, summary, counts)

@@ -94,7 +94,7 @@ class StoredCheckpoints(StandardChecker):
         if problems:
             summary = f"{len(problems)} problems in storage; the first: {problems[0]}"
             return Finding(self.name, broken, Verdict.INVALID, summary, counts, chosen(problems))
-        packed = any(file.codec not in ("", PLAIN) for file in files)
+        packed = any(file.codec not in ("", PLAIN) for file in files if file.path not in damaged)
         covered = (
             *(("STA-3",) if found else ()),
             *(("SNP-6",) if packed else ()),

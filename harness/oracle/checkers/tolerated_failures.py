@@ -9,7 +9,7 @@ from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.checkpoint_lives import AttemptLife, lives_of
 from barrier_tck.harness.oracle.evidence.examples import chosen
 from barrier_tck.harness.oracle.evidence.failed_checkpoints import ended_checkpoints, rows_of_failures
-from barrier_tck.harness.oracle.evidence.preconditions import ABORTED
+from barrier_tck.harness.oracle.evidence.life_preconditions import FAILED
 from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.verdict import Finding, Verdict
@@ -24,7 +24,7 @@ class ToleratedFailures(StandardChecker):
         "An attempt ends as soon as more checkpoints have failed in a row than are tolerated, and not before."
     )
     judges = "systems with barriers"
-    covers = {"COO-2": ABORTED}
+    covers = {"COO-2": FAILED}
     needs = frozenset({Capability.CHECKPOINTS, Capability.BARRIERS})
     rank = 150
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from barrier_tck.faults.fault import Ends
-from barrier_tck.faults.targets import TargetKind
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.survived_kills import survived_kills
 from barrier_tck.harness.oracle.precondition import Precondition
@@ -11,7 +9,6 @@ from barrier_tck.harness.record.history import End
 from barrier_tck.harness.record.operations import (
     AttemptRunning,
     AttemptStarted,
-    CheckpointAborted,
     CheckpointCompleted,
 )
 from barrier_tck.harness.system.system_under_test import Capability
@@ -56,19 +53,6 @@ def _rescaled(context: TrialContext) -> bool:
     return False
 
 
-def _aborted(context: TrialContext) -> bool:
-    return any(context.history.of(CheckpointAborted))
-
-
-def _acknowledged_wrongly(context: TrialContext) -> bool:
-    """Return whether an acknowledgement may have come late, again, or forged."""
-    messages = any(
-        record.outcome == "fired" and context.planned_faults[record.index].fault.needs is TargetKind.MESSAGES
-        for record in context.faults
-    )
-    return messages or _aborted(context)
-
-
 def _request_failed(context: TrialContext) -> bool:
     """Return whether a request to the storage service got no answer, while all others did."""
     return any(
@@ -77,15 +61,16 @@ def _request_failed(context: TrialContext) -> bool:
     )
 
 
+def _shown(context: TrialContext) -> bool:
+    """Return whether sinks showed any rows."""
+    query = context.history.output_query
+    return bool(context.history.output) or (
+        query is not None and query.counts is not None and query.counts.committed > 0
+    )
+
+
 def _completed(context: TrialContext) -> bool:
     return any(context.history.of(CheckpointCompleted))
-
-
-def _coordinator_crashed(context: TrialContext) -> bool:
-    return any(
-        record.outcome == "fired" and context.planned_faults[record.index].fault.ends is Ends.COORDINATOR
-        for record in context.faults
-    )
 
 
 STARTED_AGAIN = Precondition("a second attempt started", _started_again)
@@ -102,9 +87,5 @@ COMPLETED = Precondition("a checkpoint completed", _completed)
 COMPLETED_BY_BARRIERS = Precondition(
     "a checkpoint completed, in a system with barriers", _completed, mechanism=Capability.BARRIERS
 )
-ABORTED = Precondition("a checkpoint was aborted", _aborted)
-ACKNOWLEDGED_WRONGLY = Precondition(
-    "a checkpoint was aborted, or a fault repeated or forged messages", _acknowledged_wrongly
-)
-COORDINATOR_CRASHED = Precondition("the coordinator crashed", _coordinator_crashed)
+SHOWN = Precondition("sinks showed rows", _shown)
 REQUEST_FAILED = Precondition("one request to the storage service got no answer", _request_failed)

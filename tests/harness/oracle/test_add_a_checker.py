@@ -79,7 +79,8 @@ def test_an_added_checker_is_on_the_generated_page(tree: Path) -> None:
     page = in_tree(tree, *shlex.split(command))
     assert "| `attempts-numbered` | Every attempt has a higher number than the one before. | REC-2 |" in page
     assert "| `sometimes-started-again` | REC-2 | `attempts-numbered` |" in page
-    assert len(page.splitlines()) == len((ROOT / "docs" / "checkers.md").read_text().splitlines()) + 2
+    # Beside its two rows, what must have happened: no checker of the suite needs that.
+    assert len(page.splitlines()) == len((ROOT / "docs" / "checkers.md").read_text().splitlines()) + 3
 
 
 def test_attributes_of_checkers_are_listed() -> None:

@@ -10,6 +10,7 @@ import pytest
 from barrier_tck.harness.oracle.checkers.committed_transactions import CommittedTransactions
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.record.history import StorageView, Transaction
+from barrier_tck.harness.record.operations import Acknowledged
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.reference.bugs.catalogue import planted_bugs
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
@@ -26,9 +27,26 @@ def judge(*transactions: tuple[int | None, int | None], book: Book = RECOVERED) 
 
 
 def test_what_completed_checkpoints_cover_may_be_visible() -> None:
-    finding = judge((1, 1), (1, 1), (3, 2))
-    assert (finding.verdict, finding.clauses) == (Verdict.VALID, ("SNK-1",))
-    assert judge().clauses == (), "without any transaction nothing is shown"
+    assert judge((1, 1), (1, 1), (3, 2)).verdict is Verdict.VALID
+
+
+@pytest.mark.parametrize(
+    ("prepared", "goes_on", "chance"),
+    [(2, True, True), (2, False, True), (1, True, False), (None, True, False)],
+    ids=["never complete", "never complete, at the end", "complete", "nothing"],
+)
+def test_it_is_a_chance_if_something_was_prepared_that_must_not_be_visible(
+    prepared: int | None, goes_on: bool, chance: bool
+) -> None:
+    book = Book().attempt(1).triggered(1)
+    if prepared == 1:
+        book.tell(Acknowledged(1, 1, "sink[0]", prepared=4))
+    book.completed(1).triggered(2)
+    if prepared == 2:
+        book.tell(Acknowledged(2, 1, "sink[0]", prepared=4))
+    if goes_on:
+        book.attempt_failed(1).attempt(2, 1).checkpoint(3, 2)
+    assert judge((1, 1), book=book).clauses == (("SNK-1",) if chance else ())
 
 
 @pytest.mark.parametrize(

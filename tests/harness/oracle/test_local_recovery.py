@@ -76,6 +76,7 @@ def judged(
     others_seen: bool = False,
     refused: bool = False,
     at_once: bool = False,
+    repeatable: bool = False,
 ) -> Finding:
     """Judge one checkpoint, one failure, and one subtask's restore of this checkpoint.
 
@@ -111,7 +112,14 @@ def judged(
     view = SnapshotView(1, 1, {}, files={WHO: NAMED})
     context = a_context(plan, book, views=(view,))
     return LocalRecovery().check(
-        TrialContext(plan, context.history, faults=faults, subtasks=context.subtasks, job=barrier_view(plan))
+        TrialContext(
+            plan,
+            context.history,
+            faults=faults,
+            subtasks=context.subtasks,
+            job=barrier_view(plan),
+            capabilities=frozenset({Capability.DETERMINISTIC_REPLAY.name} if repeatable else ()),
+        )
     )
 
 
@@ -144,6 +152,52 @@ def test_a_restore_meets_the_damage_on_the_host_of_the_copy_or_where_no_host_tel
     external_storage = judged(NEITHER, fault=fault, placed=AWAY, homes=(AWAY,)).counts
     assert met not in external_storage and external_storage[done] == 1
     assert met not in judged(NEITHER, fault=fault, fired=False).counts
+
+
+def test_who_stores_state_and_keeps_no_copy_says_why() -> None:
+    silent = judged(NEITHER, kept=False)
+    assert silent.verdict is Verdict.INVALID and "LOC-1" in silent.summary and "no reason" in silent.summary
+    assert judged(NEITHER, kept=False, refused=True).verdict is Verdict.VALID
+    made_up = judged(NEITHER, kept=False, refused=True, repeatable=True)
+    assert made_up.verdict is Verdict.INVALID and "which nothing had refused" in made_up.summary
+    full = judged(NEITHER, kept=False, refused=True, repeatable=True, fault=FailLocalWrites(WHO))
+    assert full.verdict is Verdict.VALID
+
+
+@pytest.mark.parametrize(
+    ("clause", "with_it", "without_it"),
+    [
+        ("LOC-2", judged(NEITHER, kept=False, refused=True), judged(BOTH)),
+        ("LOC-4", judged(BOTH), judged(NEITHER, placed=AWAY, homes=())),
+        ("LOC-4", judged(NEITHER, fault=LOST), judged(NEITHER, kept=False, refused=True)),
+        ("LOC-5", judged(NEITHER, fault=LOST), judged(BOTH)),
+        ("LOC-8", judged(NEITHER, fault=LoseHost(WHO), homes=()), judged(NEITHER, fault=LOST)),
+        ("LOC-9", judged(BOTH), judged(BOTH, homes=())),
+    ],
+    ids=["LOC-2", "LOC-4 home", "LOC-4 damaged", "LOC-5", "LOC-8", "LOC-9"],
+)
+def test_a_clause_counts_if_the_copy_could_have_done_harm(
+    clause: str, with_it: Finding, without_it: Finding
+) -> None:
+    assert with_it.verdict is without_it.verdict is Verdict.VALID
+    assert (clause in with_it.clauses, clause in without_it.clauses) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("confirmed", "host", "counts"), [(2, HOME, True), (1, HOME, False), (2, AWAY, False)], ids=str
+)
+def test_tidying_up_counts_if_an_older_copy_had_been_kept_on_the_host(
+    confirmed: int, host: str, counts: bool
+) -> None:
+    book = Book().attempt(1)
+    for number, home, known in ((1, host, None), (2, HOME, None), (3, HOME, confirmed)):
+        held = (number,) if number != 3 else tuple(range(confirmed, 4))
+        book.triggered(number)
+        book.tell(Acknowledged(number, 1, WHO, LocalCopyReported(True, known, held, home, None)))
+        book.completed(number)
+    plan = msgspec.structs.replace(a_plan(), local_recovery=True)
+    finding = LocalRecovery().check(a_context(plan, book))
+    assert (finding.verdict, "LOC-3" in finding.clauses) == (Verdict.VALID, counts)
 
 
 def test_the_restore_after_a_full_disk_is_counted() -> None:
@@ -197,7 +251,7 @@ def test_a_host_is_not_lost_because_the_job_started_again_there_at_the_very_mome
 def test_a_copy_on_another_host_or_never_kept_must_not_serve() -> None:
     assert "its copy was on host-0" in judged(BOTH, placed=AWAY, homes=()).summary
     assert judged(NEITHER, placed=AWAY, homes=()).verdict is Verdict.VALID
-    assert "no copy was kept" in judged(BOTH, kept=False).summary
+    assert "no copy was kept" in judged(BOTH, kept=False, refused=True).summary
 
 
 def test_a_subtask_that_could_return_must() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from barrier_tck.harness.oracle.checkers.no_local_copies import NoLocalCopies
 from barrier_tck.harness.record import operations as ops
+from barrier_tck.harness.record.history import NamedFile, SnapshotView
 from barrier_tck.harness.record.verdict import Verdict
 from tests.harness.oracle.oracle_histories import Book, a_context, a_plan
 
@@ -34,3 +35,13 @@ def test_what_lies_on_hosts_counts_and_what_is_reported(
     history = msgspec.structs.replace(context.history, local_files=files)
     finding = NoLocalCopies().check(replace(context, history=history))
     assert (finding.verdict, finding.clauses) == (verdict, clauses)
+
+
+@pytest.mark.parametrize("stores", [True, False])
+def test_a_job_that_stores_no_state_has_nothing_that_could_be_copied(stores: bool) -> None:
+    files = {"totals[0]": (NamedFile("chk-1/state", 9, "crc32:1"),)} if stores else {}
+    context = a_context(
+        a_plan(), Book().attempt(1).checkpoint(1), views=(SnapshotView(1, 1, {}, files=files),)
+    )
+    history = msgspec.structs.replace(context.history, local_files=())
+    assert NoLocalCopies().check(replace(context, history=history)).clauses == (("LOC-1",) if stores else ())

@@ -55,6 +55,11 @@ def test_a_trial_without_any_reuse_shows_nothing() -> None:
     assert (finding.verdict, finding.clauses) == (Verdict.VALID, ())
 
 
+def test_sharing_counts_once_a_checkpoint_that_shared_a_file_is_gone() -> None:
+    both = StorageView(retained=(1, 2), stored=(stored(1, FULL), stored(2, FULL, INCREMENT)))
+    assert (judged(CHAIN, both).clauses, judged(CHAIN, KEPT).clauses) == ((), ("SNP-5",))
+
+
 @pytest.mark.parametrize(
     ("views", "storage", "said"),
     [

@@ -96,6 +96,24 @@ def test_only_the_files_that_a_trial_damaged_may_be_unreadable(
     assert Reachability().check(replace(context, faults=(record,))).verdict is verdict
 
 
+@pytest.mark.parametrize(
+    ("retained", "shown"),
+    [((), ()), ((4,), ()), ((3, 4), ("STA-3",))],
+    ids=["none", "damaged", "another one"],
+)
+def test_storage_counts_if_it_holds_a_checkpoint_that_the_trial_spared(
+    retained: tuple[int, ...], shown: tuple[str, ...]
+) -> None:
+    harmed = (CheckpointProblem(4, Reason.MISSING, "chk-4/state-1"),) if 4 in retained else ()
+    storage = StorageView(retained=retained, unreadable=harmed)
+    context = a_context(a_plan(faults=(ScheduledFault(DamagePrimary("totals[0]"), At(1)),)), storage=storage)
+    record = FaultRecord(
+        0, "damage", "damage_primary", "at 1 ms", None, "fired", 1.0, files=("chk-4/state-1",)
+    )
+    finding = Reachability().check(replace(context, faults=(record,)))
+    assert (finding.verdict, finding.clauses) == (Verdict.VALID, shown)
+
+
 @pytest.mark.parametrize("damaged", [False, True])
 def test_a_file_that_was_gone_while_its_checkpoint_was_retained_is_missed_also_if_both_are_gone_at_the_end(
     damaged: bool,

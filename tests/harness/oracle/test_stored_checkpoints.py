@@ -299,6 +299,8 @@ def test_a_file_that_the_trial_damaged_proves_nothing() -> None:
     assert judge(stored, faults=(hit,)).verdict is Verdict.VALID
     other = msgspec.structs.replace(hit, files=("chk-1/totals[1]",))
     assert judge(stored, faults=(other,)).verdict is Verdict.INVALID
+    packed = judge(changed("totals[0]", one_file(codec="zstd")), faults=(hit,))
+    assert packed.clauses == ("STA-3",), "how a damaged file is compressed is not looked at"
 
 
 def test_nothing_is_said_where_nobody_looked() -> None:
