@@ -43,6 +43,8 @@ class StoredPart(msgspec.Struct, frozen=True):
     """The file of its records in flight; None if there were none."""
     finished: bool = False
     """Whether the subtask had finished before the checkpoint (BAR-6)."""
+    miscounted: tuple[str, ...] = ()
+    """How its channels hold other buffers, or another number of bytes, than the metadata says, in words."""
 
     @property
     def positions(self) -> list[tuple[str, int]]:
@@ -67,6 +69,10 @@ class StoredCheckpoint(msgspec.Struct, frozen=True):
     """What is wrong with the metadata file; None if it can be read."""
     detail: str = ""
     """The same in words."""
+    triggered_at_ms: float | None = None
+    """When it was triggered, by the clock of the coordinator; None if the metadata does not say."""
+    completed_at_ms: float | None = None
+    """When it had all acknowledgements, by the same clock."""
 
 
 class StoredSavepoint(msgspec.Struct, frozen=True):

@@ -53,6 +53,7 @@ def test_two_waves_that_agree_end_the_loop() -> None:
 
 def test_sums_that_differ_are_counted_again_after_a_pause() -> None:
     loop = machine()
+    assert loop.waiting_for() == "the loop head waits for the counts of head[0], body[0]"
     assert wave(loop, 1, (3, 2), (2, 2)) == (RestLoop(PAUSE_MS),)
     assert loop.waiting_for() == "the loop head: 5 elements were sent round it and 4 taken"
     assert loop.handle(WaveDue(ATTEMPT, "head")) == (StartWave(2),)

@@ -2,9 +2,10 @@
 
 What the system reports about its checkpoints was read with its own code. Here the judge looks at what its own reader
 found in the bytes: the position of every split, in the part of a source subtask; for every subtask that keeps state,
-its files; and for each file the size and the checksum that the metadata names. The key groups of a heap's file must be
-compressed as configured, each by itself (SNP-6). No part holds an entry of a key group that another subtask owns
-(RSC-1): a part that is restored for all key groups shows what else is in its files.
+its files; for each file the size and the checksum that the metadata names; when the checkpoint was triggered and had
+all acknowledgements; and how much each channel holds. The key groups of a heap's file must be compressed as configured,
+each by itself (SNP-6). No part holds an entry of a key group that another subtask owns (RSC-1): a part that is restored
+for all key groups shows what else is in its files.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import Self
 
 from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.evidence.checkpoint_lives import lives_of
 from barrier_tck.harness.oracle.evidence.examples import chosen
 from barrier_tck.harness.oracle.evidence.preconditions import COMPLETED
 from barrier_tck.harness.oracle.evidence.storage_damage import damaged_files
@@ -123,10 +125,12 @@ class StoredCheckpoints(StandardChecker):
         )
         job, subtasks = context.job_of(attempt), context.subtasks_of(attempt)
         yield from _parts(stored, job, subtasks)
+        yield from _times(stored, context)
         yield from self._positions(stored, view, job)
         for part in stored.parts:
             if job is not None and part.subtask in job.in_role(Role.STATEFUL):
                 yield from _pointers(part, view)
+            yield from part.miscounted
             for file in part.files:
                 if file.path not in damaged:
                     yield from _contents(file)
@@ -153,6 +157,34 @@ class StoredCheckpoints(StandardChecker):
             for name in self._input.extents
             if name not in holders
         )
+
+
+def _times(stored: StoredCheckpoint, context: TrialContext) -> Iterator[str]:
+    """Yield which times of a checkpoint are not those at which it was triggered and had all acknowledgements.
+
+    Only virtual time is the same for the coordinator and for the history; there the metadata has whole milliseconds.
+    """
+    triggered_ms, completed_ms = stored.triggered_at_ms, stored.completed_at_ms
+    if triggered_ms is None or completed_ms is None:
+        return
+    if completed_ms < triggered_ms:
+        yield f"it says that it was complete at {completed_ms:g} ms, and was triggered at {triggered_ms:g}"
+    life = next(
+        (
+            life
+            for attempt in lives_of(context)
+            for life in attempt.checkpoints
+            if life.number == stored.checkpoint
+        ),
+        None,
+    )
+    if life is None or Capability.DETERMINISTIC_REPLAY.name not in context.capabilities:
+        return
+    first_ms, last_ms = life.triggered_ms - life.reserving_ms, max(life.acknowledged.values(), default=None)
+    if not first_ms - 1 < triggered_ms <= life.triggered_ms:
+        yield f"it says that it was triggered at {triggered_ms:g} ms, and that was at {life.triggered_ms:g}"
+    if last_ms is not None and not last_ms - 1 < completed_ms <= last_ms:
+        yield f"it says that it was complete at {completed_ms:g} ms, and the last acknowledgement came at {last_ms:g}"
 
 
 def _foreign(views: Sequence[SnapshotView]) -> Iterator[str]:

@@ -50,6 +50,18 @@ def records_in_flight(files: Mapping[str, bytes]) -> tuple[InFlight, ...]:
     )
 
 
+def amounts(content: bytes) -> dict[tuple[str, str, str, int], tuple[int, int]]:
+    """Return (direction, sender, receiver, edge) -> number of buffers and of bytes, of each channel of one file.
+
+    Raises NotChannelState if the file is not what the format says.
+    """
+    _, frames = _frames(content)
+    return {
+        (direction, *channel): (len(buffers), sum(len(data) for data, _ in buffers))
+        for direction, channel, buffers in frames
+    }
+
+
 def _frames(content: bytes) -> tuple[str, list[tuple[str, _Channel, list[_Buffer]]]]:
     try:
         line, _, rest = content.partition(b"\n")

@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from barrier_tck.harness.oracle.evidence.stored_channels import NotChannelState, amounts
 from barrier_tck.harness.oracle.evidence.stored_heap import packing_of
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.stored import (
@@ -88,12 +89,16 @@ def _checkpoint(expected: int | None, path: str, read: Callable[[str], bytes], r
         parts = tuple(_part(part, read, root) for part in body["snapshots"])
         vertices = (body.get("job") or {}).get("vertices", ())
         widths = {str(vertex["name"]): int(vertex["parallelism"]) for vertex in vertices}
+        times = body.get("triggered_at_ms"), body.get("completed_at_ms")
+        triggered_ms, completed_ms = (None if time_ms is None else float(time_ms) for time_ms in times)
     except _Unfit as unfit:
         return StoredCheckpoint(checkpoint, problem=unfit.reason, detail=f"{path}: {unfit}")
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         detail = f"{path} does not have the documented form: {type(error).__name__}: {error}"
         return StoredCheckpoint(checkpoint, problem=Reason.MALFORMED, detail=detail)
-    return StoredCheckpoint(checkpoint, parts, widths)
+    return StoredCheckpoint(
+        checkpoint, parts, widths, triggered_at_ms=triggered_ms, completed_at_ms=completed_ms
+    )
 
 
 def _body(content: bytes) -> dict[str, Any]:
@@ -134,20 +139,58 @@ def _part(part: dict[str, Any], read: Callable[[str], bytes], root: str) -> Stor
         tuple(operators),
         None if channels is None else _file(channels["file"], read, root),
         bool(part.get("finished", False)),
+        () if channels is None else tuple(_miscounted(channels, read, root)),
     )
+
+
+def _miscounted(channels: dict[str, Any], read: Callable[[str], bytes], root: str) -> Iterator[str]:
+    """Yield the channels that hold something else than the metadata says; nothing if the file cannot be read."""
+    handle = channels["file"]
+    content = _content(_place(handle, root), read)
+    if content is None or _checksum(content) != handle["checksum"]:
+        return
+    try:
+        found = amounts(content)
+    except NotChannelState:
+        return  # who reads the records says so
+    said = {
+        (direction, *_ends(one["channel"])): (int(one["buffers"]), int(one["size"]))
+        for direction, name in (("input", "inputs"), ("output", "outputs"))
+        for one in channels[name]
+    }
+    for place in dict.fromkeys((*said, *found)):
+        holds, says = found.get(place, (0, 0)), said.get(place, (0, 0))
+        if holds != says:
+            direction, sender, receiver, _ = place
+            yield (
+                f"the {direction} channel {sender}->{receiver} holds {holds[0]} buffers of {holds[1]} bytes, and the "
+                f"metadata says {says[0]} of {says[1]}"
+            )
+
+
+def _ends(channel: dict[str, Any]) -> tuple[str, str, int]:
+    sender, receiver = (
+        f"{channel[end]['vertex']}[{channel[end]['index']}]" for end in ("sender", "receiver")
+    )
+    return sender, receiver, int(channel["edge"])
 
 
 def _file(handle: dict[str, Any], read: Callable[[str], bytes], root: str) -> StoredFile:
     path, size, checksum = str(handle["path"]), int(handle["size"]), str(handle["checksum"])
     if handle.get("savepoint"):
-        root, path = "", f"{handle['savepoint']}/{path}"
-    content = _content(f"{root}/{path}".removeprefix("/"), read)
+        path = f"{handle['savepoint']}/{path}"
+    content = _content(_place(handle, root), read)
     if content is None:
         return StoredFile(path, size, checksum)
     found = _checksum(content)
     # Damage shows in size and checksum, and is not taken apart.
     packing = packing_of(content) if found == checksum else ("", "")
     return StoredFile(path, size, checksum, len(content), found, *packing)
+
+
+def _place(handle: dict[str, Any], root: str) -> str:
+    """Return where the file of a handle is: below the root or, if it is a savepoint's, below that one's directory."""
+    return f"{handle.get('savepoint') or root}/{handle['path']}".removeprefix("/")
 
 
 def _checksum(content: bytes) -> str:

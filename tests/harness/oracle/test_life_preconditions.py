@@ -24,7 +24,7 @@ from barrier_tck.harness.system.system_under_test import Capability
 from tests.harness.oracle.oracle_histories import CRASH, SUBTASKS, Book, a_context, a_plan
 
 WRITER, READER = "totals[0]", "source[0]"
-FILES = {WRITER: (NamedFile("chk-1/state", 9, "crc32:1"),)}
+FILES: dict[str, tuple[NamedFile, ...]] = {WRITER: (NamedFile("chk-1/state", 9, "crc32:1"),)}
 
 
 def trial(book: Book, **changes: Any) -> TrialContext:

@@ -39,7 +39,9 @@ def test_what_lies_on_hosts_counts_and_what_is_reported(
 
 @pytest.mark.parametrize("stores", [True, False])
 def test_a_job_that_stores_no_state_has_nothing_that_could_be_copied(stores: bool) -> None:
-    files = {"totals[0]": (NamedFile("chk-1/state", 9, "crc32:1"),)} if stores else {}
+    files: dict[str, tuple[NamedFile, ...]] = (
+        {"totals[0]": (NamedFile("chk-1/state", 9, "crc32:1"),)} if stores else {}
+    )
     context = a_context(
         a_plan(), Book().attempt(1).checkpoint(1), views=(SnapshotView(1, 1, {}, files=files),)
     )

@@ -30,11 +30,13 @@ from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.reference.bugs.catalogue import planted_bugs
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.system.job_view import JobView, Role, SubtaskView
+from barrier_tck.harness.system.system_under_test import Capability
 from barrier_tck.harness.trial.trial_run import run_trial
 from barrier_tck.reference_impl.config import Compression
 from barrier_tck.reference_impl.state.heap_files import serialised, serialised_increment
 from tests.harness.oracle.oracle_histories import (
     SUBTASKS,
+    Book,
     a_context,
     a_plan,
     input_of,
@@ -91,7 +93,48 @@ def test_the_example_of_the_page_is_read_in_full() -> None:
             ),
         ),
         {"source": 1, "totals": 1},
+        triggered_at_ms=1900.0,
+        completed_at_ms=1944.0,
     )
+
+
+CHANNEL = {
+    "sender": {"vertex": "source", "index": 0},
+    "receiver": {"vertex": "totals", "index": 0},
+    "edge": 0,
+}
+FLYING = "checkpoints/job/chk-7/in-flight"
+
+
+@pytest.mark.parametrize(
+    ("told", "wrong"),
+    [
+        ([(CHANNEL, 2, 5)], ""),
+        ([(CHANNEL, 1, 5)], "holds 2 buffers of 5 bytes, and the metadata says 1 of 5"),
+        ([(CHANNEL, 2, 4)], "holds 2 buffers of 5 bytes, and the metadata says 2 of 4"),
+        ([], "holds 2 buffers of 5 bytes, and the metadata says 0 of 0"),
+        ([(CHANNEL, 2, 5), (CHANNEL | {"edge": 1}, 1, 3)], "holds 0 buffers of 0 bytes, and the metadata"),
+    ],
+    ids=["right", "buffers", "bytes", "a channel not told", "a channel not there"],
+)
+def test_how_much_each_channel_holds_is_compared_with_what_the_metadata_says(
+    told: list[tuple[dict[str, Any], int, int]], wrong: str
+) -> None:
+    frame = {"direction": "input", "channel": CHANNEL, "buffers": [[3, False], [2, True]]}
+    header = {"format": "channel-state", "version": 1, "encoding": "rows"}
+    content = b"%b\n%b\nabcde\n" % tuple(json.dumps(line).encode() for line in (header, frame))
+    handle = {
+        "path": "job/chk-7/in-flight",
+        "size": len(content),
+        "checksum": f"crc32:{zlib.crc32(content):08x}",
+    }
+    inputs = [{"channel": channel, "buffers": buffers, "size": size} for channel, buffers, size in told]
+
+    def change(body: dict[str, Any]) -> None:
+        body["snapshots"][1]["channels"] = {"file": handle, "inputs": inputs, "outputs": []}
+
+    (stored,) = read(with_body(change) | {FLYING: content})
+    assert [wrong in sentence for sentence in stored.parts[1].miscounted] == [True] * bool(wrong)
 
 
 def test_the_size_and_checksum_found_are_reported_beside_those_of_the_metadata() -> None:
@@ -128,6 +171,7 @@ def test_the_reader_shares_no_code_with_what_writes() -> None:
     imported |= {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
     standard = {name for name in imported if name.partition(".")[0] in sys.stdlib_module_names}
     assert imported - standard == {
+        "barrier_tck.harness.oracle.evidence.stored_channels",
         "barrier_tck.harness.oracle.evidence.stored_heap",
         "barrier_tck.harness.record.reasons",
         "barrier_tck.harness.record.stored",
@@ -219,6 +263,32 @@ def test_a_whole_checkpoint_is_valid() -> None:
     finding = judge(tuple(parts().values()), widths={"source": 2, "totals": 2, "sink": 1})
     assert (finding.verdict, finding.clauses) == (Verdict.VALID, ("STA-3",)), finding.examples
     assert finding.counts == {"checkpoints": 1, "files": 2, "wrong": 0}
+
+
+@pytest.mark.parametrize(
+    ("times", "wrong"),
+    [
+        ((1.0, 7.0), ""),
+        ((None, None), ""),
+        ((3.0, 7.0), "it was triggered at 3 ms, and that was at 2"),
+        ((0.0, 7.0), "it was triggered at 0 ms, and that was at 2"),
+        ((1.0, 2.0), "it was complete at 2 ms, and the last acknowledgement came at 7"),
+        ((1.0, 9.0), "it was complete at 9 ms, and the last acknowledgement came at 7"),
+        ((1.0, 0.0), "it was complete at 0 ms, and was triggered at 1"),
+    ],
+    ids=str,
+)
+def test_the_times_of_a_checkpoint_are_those_of_its_trigger_and_its_last_acknowledgement(
+    times: tuple[float | None, float | None], wrong: str
+) -> None:
+    stored = StoredCheckpoint(1, tuple(parts().values()), triggered_at_ms=times[0], completed_at_ms=times[1])
+    # The id is made durable for half a millisecond; the trigger is reported after that.
+    book = Book().attempt(1).triggered(1, reserving_ms=0.5).acknowledged(1).completed(1)
+    context = a_context(PLAN, book, storage=StorageView(retained=(1,), stored=(stored,)))
+    again = frozenset({*context.capabilities, Capability.DETERMINISTIC_REPLAY.name})
+    finding = StoredCheckpoints(input_of(PLAN)).check(replace(context, job=JOB, capabilities=again))
+    assert finding.verdict is (Verdict.INVALID if wrong else Verdict.VALID), finding.examples
+    assert any(wrong in example for example in finding.examples) or not wrong
 
 
 def one_file(**changes: Any) -> StoredPart:
