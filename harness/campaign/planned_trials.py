@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import chain, count, islice
 
 from barrier_tck.harness.campaign.configuration import CampaignConfiguration
@@ -15,6 +16,7 @@ from barrier_tck.harness.system.exposed_targets import targets_of
 from barrier_tck.harness.system.plan_fields import unused_by, without
 from barrier_tck.harness.system.role_aims import resolved
 from barrier_tck.harness.system.system_under_test import SystemUnderTest
+from barrier_tck.harness.system.taken_settings import takes_settings
 from barrier_tck.harness.workloads.workload_names import filled
 
 CHUNK = 100
@@ -52,7 +54,13 @@ def _drawn(configuration: CampaignConfiguration, system: SystemUnderTest) -> Ite
 
 def _constraints(system: SystemUnderTest, adjust: Adjust) -> Constraints:
     unused = unused_by(system)
-    return Constraints(system.job, system.capabilities, adjust, lambda plan: without(plan, unused))
+    return Constraints(
+        system.job,
+        system.capabilities,
+        adjust,
+        lambda plan: without(plan, unused),
+        partial(takes_settings, system),
+    )
 
 
 def _from_profile(configuration: CampaignConfiguration, system: SystemUnderTest) -> Iterator[FilledPlan]:

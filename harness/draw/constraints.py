@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -17,10 +18,16 @@ from barrier_tck.harness.workloads.workload_names import filled
 
 Adjust = Callable[[TrialPlan], TrialPlan]
 """Changes a plan."""
+Takes = Callable[[Mapping[str, Any]], bool]
+"""Whether a system takes these settings."""
 
 
 def _as_it_is(plan: TrialPlan) -> TrialPlan:
     return plan
+
+
+def _any_settings(_: Mapping[str, Any]) -> bool:
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +42,8 @@ class Constraints:
     """Applies a campaign's overrides to a plan before its faults are drawn, so that their aims fit the new plan."""
     fit: Adjust = _as_it_is
     """Removes from a plan what the system does not use."""
+    takes: Takes = _any_settings
+    """Which settings the system takes. A profile may be drawn for another system than the one that it was made for."""
 
     def fitted(self, plan: TrialPlan) -> TrialPlan:
         """Return a plan as the campaign prescribes it and the system uses it."""

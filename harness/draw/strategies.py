@@ -123,7 +123,7 @@ def _enough_restarts(restart: RestartPlan, faults: Sequence[ScheduledFault]) -> 
 
 
 def _with_settings(drawing: Drawing, plan: TrialPlan) -> TrialPlan:
-    """Return the plan with drawn settings of the system, except for those that the campaign gives."""
+    """Return the plan with drawn settings that the system takes, except for those that the campaign gives."""
     ended = {scheduled.fault.ends for scheduled in plan.faults}
     drawn = {
         setting.name: drawing.draw(st.sampled_from(setting.values))
@@ -131,7 +131,11 @@ def _with_settings(drawing: Drawing, plan: TrialPlan) -> TrialPlan:
         if (setting.matters_after is None or setting.matters_after in ended)
         and chance(drawing.draw, setting.per_mille)
     }
-    new = {name: value for name, value in drawn.items() if name not in plan.system}
+    new = {
+        name: value
+        for name, value in drawn.items()
+        if name not in plan.system and drawing.constraints.takes({**plan.system, name: value})
+    }
     return msgspec.structs.replace(plan, system={**plan.system, **new}) if new else plan
 
 

@@ -13,10 +13,10 @@ from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.support.errors import UsageError, UsageProblem
 from barrier_tck.harness.support.outside import what_happened
 from barrier_tck.harness.system.job_view import JobView
-from barrier_tck.harness.system.optional_interfaces import TakesSettings
 from barrier_tck.harness.system.plan_fields import set_in, unused_by, value_of
 from barrier_tck.harness.system.system_names import is_ours
 from barrier_tck.harness.system.system_under_test import Capability, SystemUnderTest
+from barrier_tck.harness.system.taken_settings import why_settings_are_refused
 from barrier_tck.harness.workloads.workload_names import job_of
 
 
@@ -56,14 +56,9 @@ def _view_of(plan: TrialPlan, system: SystemUnderTest, source: str) -> JobView:
 
 def _check_settings(plan: TrialPlan, system: SystemUnderTest, source: str) -> None:
     """Raise UsageProblem for settings that the system does not understand, or if it takes none at all."""
-    if isinstance(system, TakesSettings):
-        try:
-            system.check_settings(plan.system)
-        except (UsageError, ValueError, TypeError, LookupError) as error:
-            raise UsageProblem(f"{source}: system: {error}") from error
-    elif plan.system:
-        keys = ", ".join(map(repr, plan.system))
-        raise UsageProblem(f"{source}: system has {keys}, but {system.name} takes no settings; remove it")
+    refused = why_settings_are_refused(system, plan.system)
+    if refused is not None:
+        raise UsageProblem(f"{source}: {refused}")
 
 
 def _check_fields(plan: TrialPlan, system: SystemUnderTest, source: str) -> None:

@@ -17,7 +17,12 @@ from collections.abc import Iterator
 
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.checkpoint_lives import end_of, lives_of
-from barrier_tck.harness.oracle.evidence.checkpoint_obstacles import NOTICED_MS, longest_ms, obstacles
+from barrier_tck.harness.oracle.evidence.checkpoint_obstacles import (
+    NOTICED_MS,
+    Backlog,
+    longest_ms,
+    obstacles,
+)
 from barrier_tck.harness.oracle.evidence.moments import line_at
 from barrier_tck.harness.oracle.precondition import ALWAYS
 from barrier_tck.harness.oracle.sign import Breach, Directness, Sign
@@ -149,10 +154,11 @@ def _due(context: TrialContext) -> Iterator[tuple[Part, float, float]]:
     # By then the loss of a subtask that cannot report any more has ended the attempt.
     within_ms = longest_ms(context.plan, final=True) + NOTICED_MS
     for attempt in lives_of(context):
+        backlog = Backlog(context.plan_of(attempt.number), attempt)
         for life in attempt.checkpoints:
             if life.failed is None or life.ended_ms is None:
                 continue
-            due_ms = life.ended_ms + within_ms
+            due_ms = life.ended_ms + within_ms + backlog.at(life.ended_ms)
             if due_ms >= min(attempt.ended_ms, over_ms):
                 continue
             if any(

@@ -5,6 +5,7 @@ The times are those of the simulated world, in milliseconds of the trial's clock
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -118,6 +119,31 @@ def batches_read_during(context: TrialContext, attempt: AttemptLife, life: Check
 def most_batches_read(context: TrialContext) -> int | None:
     """Return how many batches the busiest attempt of a job with a loop read; None if that was not recorded."""
     return max(_batches_read(context).values(), default=None) if has_loop(context.plan) else None
+
+
+class Backlog:
+    """How long subtasks of one attempt may still be busy with what its checkpoints have sent them.
+
+    Each checkpoint sends a subtask a barrier on each of its channels, a trigger and its end, and each of these takes a
+    step. If checkpoints come faster than that, as they do if each expires at once, what comes later waits for its turn.
+    """
+
+    def __init__(self, plan: TrialPlan, attempt: AttemptLife) -> None:
+        channels = max((plan.job.channels_into(vertex.name) for vertex in plan.job.vertices), default=0)
+        steps_ms = (channels + 2) * STEP_MS
+        self._begun_ms: list[float] = []
+        self._left_ms: list[float] = []
+        for life in attempt.checkpoints:
+            waiting_ms = self.at(life.triggered_ms)
+            self._begun_ms.append(life.triggered_ms)
+            self._left_ms.append(waiting_ms + steps_ms)
+
+    def at(self, time_ms: float) -> float:
+        """Return how many milliseconds of work there may be at a time."""
+        newest = bisect_right(self._begun_ms, time_ms) - 1
+        if newest < 0:
+            return 0.0
+        return max(0.0, self._left_ms[newest] - (time_ms - self._begun_ms[newest]))
 
 
 def longest_ms(plan: TrialPlan, final: bool, read: int | None = None) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import count, islice
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from barrier_tck.harness.reference.bugs.patched_copy import ran_since_asked
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.strict_input import nearest, read_text
 from barrier_tck.harness.system.system_under_test import SystemUnderTest
+from barrier_tck.harness.system.taken_settings import takes_settings
 
 PROFILES = {
     "simulated": (
@@ -93,7 +95,9 @@ class UsersBug:
         """Yield plans of the profiles in turn, seldom of those that did not run the patch; each has its own seed."""
         named = self.file.profiles if self.file is not None and self.file.profiles else PROFILES[world]
         profiles = [profile_named(name) for name in named]
-        constraints = Constraints(self.system.job, self.system.capabilities)
+        constraints = Constraints(
+            self.system.job, self.system.capabilities, takes=partial(takes_settings, self.system)
+        )
         seeds = count(self.seed)
         seldom: dict[str, None] = {}
         for turn in count():

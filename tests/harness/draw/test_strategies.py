@@ -23,7 +23,7 @@ from barrier_tck.faults.targets import Peers, TargetKind
 from barrier_tck.faults.vocabulary import After, At, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.draw.constraints import ANYWHERE, Constraints, Drawing
 from barrier_tck.harness.draw.drawn_job import DrawnJob
-from barrier_tck.harness.draw.profile import Profile
+from barrier_tck.harness.draw.profile import DrawnSetting, Profile
 from barrier_tck.harness.draw.profiles import PROFILES, profile_named
 from barrier_tck.harness.draw.rescaled_jobs import widths_of_sources
 from barrier_tck.harness.draw.slow_checkpoints import in_time
@@ -48,7 +48,10 @@ from barrier_tck.harness.reference.spark.spark_system import ReferenceSpark
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.system.exposed_targets import targets_of
 from barrier_tck.harness.system.job_view import Role
-from barrier_tck.harness.system.system_under_test import Capability
+from barrier_tck.harness.system.plan_fields import unused_by, without
+from barrier_tck.harness.system.system_under_test import Capability, SystemUnderTest
+from barrier_tck.harness.system.taken_settings import takes_settings
+from barrier_tck.harness.trial.plan_check import check_plan
 from barrier_tck.harness.trial.trial_run import execute, run_trial
 from barrier_tck.harness.workloads.barrier_jobs import barrier_view
 from barrier_tck.harness.workloads.kind_catalogue import keeps_by_key, kind_named
@@ -222,6 +225,31 @@ def _explored() -> tuple[TrialPlan, ...]:
     """What is drawn for Spark; no cluster is started."""
     constraints = Constraints(ReferenceSpark().job, ReferenceSpark().capabilities)
     return draw_plans(4, 160, profile_named("spark-explore"), constraints)
+
+
+@pytest.mark.parametrize(
+    ("system", "taken"),
+    [(ReferenceSpark(), {"heartbeat_interval_ms", "warm_executors"}), (ReferenceSimulated(), set[str]())],
+    ids=["spark", "takes none"],
+)
+def test_settings_are_drawn_only_for_a_system_that_takes_them(
+    system: SystemUnderTest, taken: set[str]
+) -> None:
+    wanted = (
+        DrawnSetting("heartbeat_interval_ms", 1_000, (250,)),
+        DrawnSetting("warm_executors", 1_000, (False,)),
+        DrawnSetting("of_another_system", 1_000, (1,)),
+    )
+    profile = replace(profile_named("spark-explore"), settings=wanted)
+    constraints = Constraints(
+        system.job,
+        system.capabilities,
+        fit=lambda plan: without(plan, unused_by(system)),
+        takes=partial(takes_settings, system),
+    )
+    for plan in draw_plans(4, 3, profile, constraints):
+        assert set(plan.system) == taken
+        check_plan(plan, system)
 
 
 def test_exploration_on_spark_draws_every_kind_of_fault_that_spark_can_suffer(

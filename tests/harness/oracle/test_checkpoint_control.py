@@ -5,6 +5,8 @@ Grain: literal histories, one operation per millisecond.
 
 from __future__ import annotations
 
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
@@ -26,18 +28,27 @@ from barrier_tck.harness.oracle.checkers.tolerated_failures import ToleratedFail
 from barrier_tck.harness.oracle.evidence.checkpoint_lives import lives_of
 from barrier_tck.harness.oracle.evidence.checkpoint_obstacles import (
     NOTICED_MS,
+    Backlog,
     batches_read_during,
     longest_ms,
     most_batches_read,
 )
 from barrier_tck.harness.plan.job_graph import JobPlan
-from barrier_tck.harness.plan.trial_plan import CheckpointPlan, NetworkPlan, TrialPlan, WorkloadPlan
+from barrier_tck.harness.plan.trial_plan import (
+    CheckpointPlan,
+    LimitsPlan,
+    NetworkPlan,
+    TrialPlan,
+    WorkloadPlan,
+)
 from barrier_tck.harness.record import operations as ops
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
+from barrier_tck.harness.trial.trial_run import run_trial
 from barrier_tck.harness.workloads.workload_names import filled
 from tests.harness.oracle.control_histories import a_trial, failed, judge, last
-from tests.harness.oracle.oracle_histories import CRASH, KILL, SUBTASKS, Book, a_plan
+from tests.harness.oracle.oracle_histories import CRASH, KILL, SUBTASKS, Book, a_context, a_plan
 
 VALID, INVALID = Verdict.VALID, Verdict.INVALID
 QUICK: dict[str, Any] = {"timeout_ms": 100_000, "async_ms_max": 5}
@@ -310,6 +321,29 @@ def test_every_subtask_learns_of_an_abort_in_time_unless_its_attempt_ends(reason
     assert found.counts == {"learned": len(SUBTASKS) - 1, "due": len(SUBTASKS), "violations": 1}
     assert judge(AbortsObeyed(), late, repeatable=False, **QUICK).verdict is VALID
     assert judge(AbortsObeyed(), late.tell(ops.Finished(SUBTASKS[0], 1)), **QUICK).verdict is INVALID
+
+
+@pytest.mark.parametrize(("every_ms", "left_ms"), [(2, 100 * 4 - 99 * 2), (4, 4), (10, 4)])
+def test_checkpoints_that_come_faster_than_their_barriers_are_read_leave_work_behind(
+    every_ms: int, left_ms: int
+) -> None:
+    book = Book().attempt(1)
+    for number in range(1, 101):
+        book.triggered(number).nothing(every_ms - 1)
+    (attempt,) = lives_of(a_context(a_plan(), book))
+    backlog, newest_ms = Backlog(a_plan(), attempt), attempt.checkpoints[-1].triggered_ms
+    assert (backlog.at(0), backlog.at(newest_ms), backlog.at(newest_ms + 3)) == (0, left_ms, left_ms - 3)
+    assert backlog.at(newest_ms + left_ms) == 0
+
+
+@pytest.mark.long
+def test_the_news_of_an_abort_may_come_behind_what_earlier_checkpoints_sent() -> None:
+    checkpoints = CheckpointPlan(timeout_ms=1, async_ms_max=0)
+    plan = TrialPlan(seed=1, checkpoints=checkpoints, limits=LimitsPlan(virtual_ms=1_100))
+    with TemporaryDirectory() as directory:
+        record = run_trial(plan, ReferenceSimulated(), Path(directory))
+    (found,) = [finding for finding in record.findings if finding.checker == "aborts-obeyed"]
+    assert (found.verdict, found.clauses) == (VALID, ("COO-2",)) and found.counts["due"] > 100, found.summary
 
 
 @pytest.mark.parametrize(
