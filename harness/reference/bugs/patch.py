@@ -94,15 +94,15 @@ def parsed(file: str, text: str) -> ast.Module:
         raise PatchProblem(
             f"with this patch {file} is no Python: line {error.lineno}, {error.msg}"
         ) from error
-    codes = list(_codes(code))
-    known = {*vars(builtins), *_MODULE_NAMES, *_names(code, "STORE_NAME")}
-    known.update(name for inner in codes for name in _names(inner, "STORE_GLOBAL"))
-    for inner in codes:
-        # What a class body assigns, it may use.
-        for name in _names(inner, "LOAD_GLOBAL", "LOAD_NAME"):
-            if name not in known and name not in _names(inner, "STORE_NAME"):
+    uses = [_Names(inner) for inner in _codes(code)]
+    known = {*vars(builtins), *_MODULE_NAMES, *uses[0].assigned}
+    known.update(name for names in uses for name in names.made_global)
+    for names in uses:
+        for name in names.read:
+            # What a class body assigns, it may use.
+            if name not in known and name not in names.assigned:
                 raise PatchProblem(
-                    f"{file}::{inner.co_qualname}: {name!r} is not known there; import or define it, too"
+                    f"{file}::{names.where}: {name!r} is not known there; import or define it, too"
                 )
     return tree
 
@@ -123,13 +123,23 @@ def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
             yield from _codes(constant)
 
 
-def _names(code: types.CodeType, *operations: str) -> dict[str, None]:
-    """Return the names with which a code does one of these operations."""
-    return {
-        instruction.argval: None
-        for instruction in dis.get_instructions(code)
-        if instruction.opname in operations
-    }
+class _Names:
+    """The names that a code reads and assigns, in order, without its local variables."""
+
+    def __init__(self, code: types.CodeType) -> None:
+        self.where = code.co_qualname
+        self.read: dict[str, None] = {}
+        self.assigned: dict[str, None] = {}
+        self.made_global: dict[str, None] = {}
+        noted = {
+            "LOAD_GLOBAL": self.read,
+            "LOAD_NAME": self.read,
+            "STORE_NAME": self.assigned,
+            "STORE_GLOBAL": self.made_global,
+        }
+        for instruction in dis.get_instructions(code):
+            if (names := noted.get(instruction.opname)) is not None:
+                names[instruction.argval] = None
 
 
 def _applied(text: str, change: Change) -> str:
