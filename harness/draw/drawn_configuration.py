@@ -97,7 +97,10 @@ def _restart(draw: st.DrawFn, ranges: RestartRanges) -> RestartPlan:
 
 def with_key_groups(drawing: Drawing, *plans: TrialPlan) -> DeploymentPlan:
     """Return the first plan's deployment with a drawn number of key groups; no vertex of any plan is wider (RSC-1)."""
-    widest = max((vertex.parallelism for plan in plans for vertex in plan.job.vertices), default=1)
+    widths = [vertex.parallelism for plan in plans for vertex in plan.job.vertices]
+    # A campaign that gives the rescales has them before its trials are drawn.
+    widths += [width for plan in plans for rescale in plan.rescales for width in rescale.widths.values()]
+    widest = max(widths, default=1)
     groups = max(widest, drawing.draw(st.sampled_from(drawing.profile.deployment.max_parallelism)))
     return msgspec.structs.replace(plans[0].deployment, max_parallelism=groups)
 

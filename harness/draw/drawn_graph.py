@@ -15,13 +15,26 @@ from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.workloads.dataflow_model import windows_of
 from barrier_tck.harness.workloads.kind_catalogue import kind_named
 from barrier_tck.harness.workloads.workload import DrawsJobs, Workload
-from barrier_tck.harness.workloads.workload_names import workload_named
+from barrier_tck.harness.workloads.workload_names import filled, workload_named
 
 
 def with_job(drawing: Drawing, plan: TrialPlan) -> TrialPlan:
-    """Return the plan with a drawn job, unless the campaign prescribes the job."""
+    """Return the plan with a drawn job, unless the campaign prescribes the job.
+
+    Rescales that the campaign prescribes may not fit what is drawn: then it is the workload's standard job. Raises
+    UsageProblem if they do not fit that, either.
+    """
     if plan.job != JobPlan():
         return plan
+    try:
+        return _with_drawn_job(drawing, plan)
+    except ValueError:
+        if not plan.rescales:
+            raise
+        return filled(plan)
+
+
+def _with_drawn_job(drawing: Drawing, plan: TrialPlan) -> TrialPlan:
     draw, ranges = drawing.draw, drawing.profile.job
     workload = workload_named(plan.workload.name)
     if isinstance(workload, DrawsJobs) and chance(draw, ranges.drawn_per_mille):

@@ -75,7 +75,13 @@ def filled(plan: TrialPlan) -> FilledPlan:
     if wish.vertices:
         require_job(name, wish)
         return cast("FilledPlan", plan)
-    return cast("FilledPlan", msgspec.structs.replace(plan, job=job_of(name, wish)))
+    job = job_of(name, wish)
+    try:
+        return cast("FilledPlan", msgspec.structs.replace(plan, job=job))
+    except ValueError as error:
+        raise UsageProblem(
+            f"the job of the workload {name!r} does not fit the rest of the plan: {error}"
+        ) from error
 
 
 @lru_cache(maxsize=256)
