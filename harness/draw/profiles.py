@@ -55,7 +55,8 @@ _LOOPS = Profile(
         ("windows", 290),
         ("savepoints", 250),
         ("failing_stops", 60),
-        ("overlapping", 150),
+        ("overlapping", 250),
+        ("backlog", 120),
     ),
 )
 
@@ -178,11 +179,13 @@ PROFILES: tuple[Profile, ...] = (
             late_part=40,
         ),
         faults=FaultRanges(number=(0, 3)),
+        # Some come last, with no checkpoint behind them.
+        savepoints=SavepointRanges(after=(0, 9)),
         scenarios=(
             ("tiny_inputs", 23),
             ("savepoints", 1_000),
             ("failing_stops", 270),
-            ("held_timers", 100),
+            ("held_timers", 130),
             ("late_snapshots", 56),
             ("windows", 280),
         ),
@@ -222,6 +225,7 @@ PROFILES: tuple[Profile, ...] = (
             ("late_snapshots", 0),
             ("slow_vertex", 290),
             ("savepoints", 1_000),
+            ("backlog", 250),
             ("chain", 305),
             ("elastic", 157),
             ("losses", 81),

@@ -134,8 +134,12 @@ def _profile(_: st.DrawFn, profile: Profile) -> Profile:
 
 def _savepoints(drawing: Drawing, plan: TrialPlan) -> TrialPlan:
     """Draw the chain: its stops, its faults, and the length of the input for all that is to happen."""
-    draw = drawing.draw
-    links = [draw(st.sampled_from(LINKS)) for _ in range(draw(numbers(*_LENGTH)))]
+    links = [drawing.draw(st.sampled_from(LINKS)) for _ in range(drawing.draw(numbers(*_LENGTH)))]
+    return chained(drawing, plan, links)
+
+
+def chained(drawing: Drawing, plan: TrialPlan, links: Sequence[Link]) -> TrialPlan:
+    """Return the plan with the stops and the faults of these links, and with an input that is long enough for them."""
     stops: list[SavepointPlan] = []
     faults: list[ScheduledFault] = []
     completed, attempts = 0, 1
@@ -148,7 +152,7 @@ def _savepoints(drawing: Drawing, plan: TrialPlan) -> TrialPlan:
             trigger = After(ProtocolPoint.ATTEMPT_RUNNING, nth=attempts)
             if link.checkpoints:
                 trigger = After(ProtocolPoint.CHECKPOINT_COMPLETED, nth=completed)
-            faults.append(_fault(draw, plan, link.act, trigger))
+            faults.append(_fault(drawing.draw, plan, link.act, trigger))
         attempts += 1
     plan = msgspec.structs.replace(plan, savepoints=tuple(stops), faults=tuple(faults))
     return long_enough(plan, drawing.profile.limits.settle_ms, completed + 3)

@@ -28,7 +28,7 @@ from barrier_tck.harness.plan.trial_plan import TrialPlan
 _EXECUTORS_MIN = 2
 _FIXED_PER_MILLE = 85
 """How many elastic jobs in 1,000 have a vertex that is to keep its parallelism."""
-_MORE_SINKS_PER_MILLE = 220
+_MORE_SINKS_PER_MILLE = 400
 """How many elastic jobs in 1,000 have more sinks than other plans, so that some of them are gone after the loss."""
 _MORE_SINKS = (3, 5)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from barrier_tck.harness.draw.constraints import Constraints
+from barrier_tck.harness.draw.profile import Profile
 from barrier_tck.harness.draw.profiles import profile_named
 from barrier_tck.harness.draw.strategies import draw_plan
 from barrier_tck.harness.oracle.catalogue import standard_checkers
@@ -37,6 +38,7 @@ PROFILES = {
         "chandy-lamport",
         "object-store",
         "heavy",
+        "chains",
     ),
     "spark": ("spark-explore", "spark-graphs", "spark-savepoints", "spark-rescale", "spark-loops"),
 }
@@ -44,7 +46,21 @@ PROFILES = {
 
 
 _SELDOM = 8
-"""A profile whose plan did not run the patched lines has its turn so seldom."""
+"""A profile none of whose plans ran the patched lines has its turn so much more seldom than one whose plans all did."""
+
+
+@dataclass
+class _Turns:
+    """How often a profile had its turn, and how many of its plans ran the patched lines."""
+
+    profile: Profile
+    tried: int = 0
+    ran: int = 0
+
+    @property
+    def waits(self) -> float:
+        """Return by what the profiles are put in order: the one with the smallest number is next."""
+        return self.tried / max(self.ran / max(1, self.tried), 1 / _SELDOM)
 
 
 @dataclass
@@ -92,22 +108,17 @@ class UsersBug:
         return islice(self.fixed or self._drawn(world), self.trials)
 
     def _drawn(self, world: str) -> Iterator[TrialPlan]:
-        """Yield plans of the profiles in turn, seldom of those that did not run the patch; each has its own seed."""
+        """Yield plans of the profiles in turn, more of those whose plans run the patch; each has its own seed."""
         named = self.file.profiles if self.file is not None and self.file.profiles else PROFILES[world]
-        profiles = [profile_named(name) for name in named]
         constraints = Constraints(
             self.system.job, self.system.capabilities, takes=partial(takes_settings, self.system)
         )
-        seeds = count(self.seed)
-        seldom: dict[str, None] = {}
-        for turn in count():
-            for profile in profiles:
-                if profile.name not in seldom or turn % _SELDOM == 0:
-                    yield draw_plan(next(seeds), profile, constraints)
-                    if self.ran is not False:
-                        seldom.pop(profile.name, None)
-                    elif turn == 0:
-                        seldom[profile.name] = None
+        turns = [_Turns(profile_named(name)) for name in named]
+        for seed in count(self.seed):
+            turn = min(turns, key=lambda each: each.waits)
+            yield draw_plan(seed, turn.profile, constraints)
+            turn.tried += 1
+            turn.ran += self.ran is not False
 
 
 def read_patch(path: Path) -> str:

@@ -115,3 +115,27 @@ def test_profiles_that_do_not_run_the_patched_lines_have_their_turn_seldom(
     )
     assert min(counts) > 5
     assert [plan.seed for plan in drawn] == list(range(7, 207))
+
+
+def test_profiles_have_their_turn_the_oftener_the_more_of_their_plans_ran_the_patched_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "draw_plan", lambda seed, profile, _: TrialPlan(seed=seed, note=profile.name))
+    monkeypatch.setitem(module.PROFILES, "simulated", ("standard", "graphs", "modes"))
+    drawn: list[TrialPlan] = []
+
+    def every_fourth_of_graphs() -> bool:
+        of_graphs = [plan for plan in drawn if plan.note == "graphs"]
+        return drawn[-1].note == "modes" or (drawn[-1].note == "graphs" and len(of_graphs) % 4 == 0)
+
+    monkeypatch.setattr(module, "ran_since_asked", every_fourth_of_graphs)
+    bug = users_bug(FILE, tmp_path / "mine.txt", ReferenceSimulated(), 220, 7)
+    for plan in bug.plans("simulated"):
+        drawn.append(plan)
+        bug.ran_since_asked()
+    never, seldom, always = (
+        sum(plan.note == name for plan in drawn) for name in ("standard", "graphs", "modes")
+    )
+    assert 15 <= never <= 25
+    assert 30 <= seldom <= 50
+    assert always == 220 - never - seldom
