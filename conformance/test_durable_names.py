@@ -30,7 +30,7 @@ DIED_PUBLISHING = crash_coordinator(After(ProtocolPoint.PUBLICATION_STEP))
 
 @pytest.mark.long_on_clusters
 @pytest.mark.needs(Capability.UNSYNCED_LOSS, Capability.CHECKPOINTS)
-@pytest.mark.clause("SNK-1", "SNK-2")
+@pytest.mark.clause("SNK-1")
 def test_what_a_sink_had_moved_when_it_died_is_durable_before_it_counts_as_committed(trials: Trials) -> None:
     plan = varied(workload=WorkloadPlan(batches=4), deployment=DeploymentPlan(executors=1))
     lost = ScheduledFault(LoseHost(SINK), After(ProtocolPoint.CHECKPOINT_COMPLETED, nth=2))

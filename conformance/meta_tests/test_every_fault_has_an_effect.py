@@ -112,14 +112,17 @@ def storages_of(fault: Fault) -> tuple[str, ...]:
 
 SIMULATED = [
     pytest.param(
-        fault, storage, id=f"{kind.name}: {fault.description()}" + f" ({storage})" * (storage != "files")
+        fault,
+        storage,
+        id=f"{kind.name}: {fault.description()}" + f" ({storage})" * (storage != "files"),
+        marks=pytest.mark.long if number else (),
     )
     for kind in KINDS.values()
     if kind.fault.needs in targets_of(ReferenceSimulated())
-    for fault in all_drawn(kind)
+    for number, fault in enumerate(all_drawn(kind))
     for storage in storages_of(fault)
 ]
-"""Each fault, and a storage that it can strike."""
+"""Each fault, and a storage that it can strike. The first that is drawn of each kind is shown before every merge."""
 
 
 def course(fault: Fault, recovery: ScheduledFault, storage: str, directory: Path) -> list[Any]:

@@ -34,7 +34,7 @@ def plans_of(path: str, mode: str | None = None) -> list[TrialPlan]:
 def test_every_plan_of_a_campaign_file_can_be_run_on_its_system(file: Path) -> None:
     configuration = read_configuration(file)
     system = open_system(configuration.system.name)
-    for plan in islice(campaign_plans(configuration, system), configuration.listed or 50):
+    for plan in islice(campaign_plans(configuration, system), configuration.listed or 25):
         check_plan(plan, system)
 
 

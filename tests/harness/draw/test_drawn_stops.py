@@ -53,6 +53,7 @@ def failed(history: History) -> tuple[int, int]:
     return failed_stops, beside
 
 
+@pytest.mark.long
 def test_stops_fail_in_every_mode_while_the_job_goes_on_and_savepoints_while_a_stop_waits(
     tmp_path: Path,
 ) -> None:

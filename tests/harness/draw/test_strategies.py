@@ -459,7 +459,10 @@ def test_an_executor_is_cut_off_from_others_only_if_data_is_sure_to_pass_between
             assert record.faults[0].reason == "there is no connection between the two sides"
 
 
-@pytest.mark.parametrize("profile", ["standard", "heavy", "at-least-once"])
+@pytest.mark.parametrize(
+    "profile",
+    ["standard", *(pytest.param(name, marks=pytest.mark.long) for name in ("heavy", "at-least-once"))],
+)
 def test_drawn_trials_restore_checkpoints_taken_in_the_middle_of_the_input(
     profile: str, tmp_path: Path
 ) -> None:
