@@ -25,6 +25,9 @@ from barrier_tck.harness.support.strict_input import nearest
 from barrier_tck.harness.system.system_under_test import Capability, SystemUnderTest
 from barrier_tck.harness.trial.trial_run import execute
 
+TRIAL_PREFIX = "trial-"
+"""What the names of directories of single trials begin with."""
+
 
 class PlantedBug(Protocol):
     """What this module needs of a bug: one of ``barrier_tck.harness.reference.bugs``, or a user's own."""
@@ -227,7 +230,7 @@ def _first_invalid(
     for plan in mutant.plans(system.world):
         planted = mutant.planted_in(plan)
         mutant.ran_since_asked()
-        with tempfile.TemporaryDirectory(dir=directory, prefix="trial-") as scratch:
+        with tempfile.TemporaryDirectory(dir=directory, prefix=TRIAL_PREFIX) as scratch:
             record = execute(planted, system, Path(scratch), checkers, tried.trials).record
         tried.trials += 1
         if failed_checker(record, mutant.clause) is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -85,7 +86,7 @@ def mutants(
       barrier-tck mutants --only AL-01,SO-02 --world spark
       barrier-tck mutants --patch my_bug.diff --trials 1000
     """
-    from barrier_tck.harness.campaign.mutant_hunt import choose, hunt
+    from barrier_tck.harness.campaign.mutant_hunt import TRIAL_PREFIX, choose, hunt
     from barrier_tck.harness.record.run_directory import make_output_directory, new_run_path
     from barrier_tck.harness.reference.bugs.bug_file import SEEDS
     from barrier_tck.harness.reference.bugs.catalogue import bugs_of_runtime
@@ -131,6 +132,9 @@ def mutants(
                 results.append(result)
                 print_mutant(console, result, path)
         except BaseException:
+            # Ctrl-C may come when a trial's directory is made, and nobody has yet been told to remove it.
+            for begun in path.glob(f"{TRIAL_PREFIX}*"):
+                shutil.rmtree(begun, ignore_errors=True)
             with contextlib.suppress(OSError):
                 path.rmdir()  # after Ctrl-C, for instance; if a plan was saved already, it stays
             raise

@@ -375,7 +375,8 @@ def test_of_the_elastic_jobs_that_lost_an_executor_for_good_some_must_go_on_narr
 def test_a_plan_of_an_elastic_job_that_contradicts_itself_is_refused(
     deployment: DeploymentPlan, checkpoints: CheckpointPlan, words: str
 ) -> None:
-    with pytest.raises(ValueError, match=words):
+    # What a value is wrong in by itself is a ValueError; what does not fit the workload's job, a problem of the plan.
+    with pytest.raises((ValueError, UsageProblem), match=words):
         a_plan(deployment=deployment, checkpoints=checkpoints)
 
 
