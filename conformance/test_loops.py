@@ -24,6 +24,7 @@ from barrier_tck.harness.plan.trial_plan import (
     CheckpointingMode,
     CheckpointPlan,
     DeploymentPlan,
+    LimitsPlan,
     NetworkPlan,
     RestartPlan,
     SavepointPlan,
@@ -295,6 +296,7 @@ def test_a_stop_that_fails_costs_nothing_of_what_came_meanwhile(trials: Trials, 
         savepoints=tuple(
             SavepointPlan(after_checkpoints=0, delay_ms=15 + 20 * number, stop=True) for number in range(4)
         ),
+        limits=LimitsPlan(virtual_ms=5_000),
     )
     expired = 0
     for trial in trials.all_valid(plan):

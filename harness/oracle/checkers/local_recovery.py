@@ -328,23 +328,30 @@ class LocalRecovery(StandardChecker):
 
     @staticmethod
     def _judge_lists(context: TrialContext, tally: _Tally) -> None:
-        """A copy that is kept is among those of which there are files, unless a fault hits copies on hosts (LOC-3)."""
+        """A copy that is kept is among those of which there are files, unless a fault hits copies on hosts (LOC-3).
+
+        A process that was replaced may find its copies gone: its successor on that host has tidied up.
+        """
         hits = [planned.fault.copies_hit for planned in context.planned_faults]
         if any(hit is not None and hit.place is not CopyPlace.DURABLE for hit in hits):
             return
-        for line in context.history.of(Acknowledged):
-            local, checkpoint = line.operation.local, line.operation.checkpoint
-            if (
-                local is not None
-                and local.kept
-                and not line.operation.forged
-                and checkpoint not in local.held
-            ):
-                tally.broken(
-                    "LOC-3",
-                    f"{line.operation.subtask} says that its copy of checkpoint {checkpoint} is kept, and that it has "
-                    f"files of {list(local.held)} only",
-                )
+        newest = 0
+        for line in context.history.operations:
+            match line.operation:
+                case AttemptStarted(attempt=attempt):
+                    newest = attempt
+                case Acknowledged(
+                    subtask=subtask,
+                    checkpoint=checkpoint,
+                    attempt=attempt,
+                    local=LocalCopyReported() as local,
+                    forged=False,
+                ) if attempt == newest and local.kept and checkpoint not in local.held:
+                    tally.broken(
+                        "LOC-3",
+                        f"{subtask} says that its copy of checkpoint {checkpoint} is kept, and that it has files of "
+                        f"{list(local.held)} only",
+                    )
 
     @staticmethod
     def _judge_held(

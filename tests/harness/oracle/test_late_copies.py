@@ -82,3 +82,19 @@ def test_a_copy_that_was_there_before_the_completion_is_a_leak(heard: Heard) -> 
 def test_a_copy_of_no_older_attempt_is_a_leak(taken_by: int) -> None:
     found = judged((False, True, False), taken_by=taken_by)
     assert found.verdict is Verdict.INVALID and "LOC-3" in found.summary, found.summary
+
+
+@pytest.mark.parametrize(("attempt", "verdict"), [(1, Verdict.VALID), (2, Verdict.INVALID)])
+def test_a_replaced_process_may_find_its_copy_gone_and_the_newest_one_may_not(
+    attempt: int, verdict: Verdict
+) -> None:
+    book = Book().attempt(1).triggered(1).tell(told(1, 1, None, (1,))).completed(1).triggered(2)
+    book.attempt_failed(1).attempt(2, restored=1).triggered(3, 2).tell(told(3, 2, None, (1, 3))).completed(
+        3, 2
+    )
+    book.triggered(4, 2).tell(told(4, 2, 3, (3, 4)))
+    # Its successor on that host has removed what is older than checkpoint 3.
+    book.tell(told(2 if attempt == 1 else 4, attempt, 1 if attempt == 1 else 3, (3,)))
+    plan = msgspec.structs.replace(a_plan(), local_recovery=True)
+    found = LocalRecovery().check(a_context(plan, book))
+    assert found.verdict is verdict, found.summary
