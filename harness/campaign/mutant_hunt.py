@@ -136,8 +136,11 @@ def hunt(
     directory: Path,
     checkers: Sequence[Checker] | None = None,
     replays_max: int = 1,
+    begins: Callable[[str], None] = lambda _: None,
 ) -> MutantResult:
     """Run a planted bug's plans until one is INVALID by the bug's clause; shrink, save and replay that plan.
+
+    ``begins`` is told what begins: which trial, or that the plan that shows the bug is made smaller.
 
     A trial that is INVALID only for another reason does not count, because the suite should recognise the bug. Without
     DETERMINISTIC_REPLAY the same plan may miss the interleaving that shows the bug, so the saved one is run up to
@@ -145,10 +148,11 @@ def hunt(
     """
     started = time.monotonic()
     tried = _Tried()
-    failing = _first_invalid(mutant, system, directory, checkers, tried)
+    failing = _first_invalid(mutant, system, directory, checkers, tried, begins)
     if failing is None:
         return tried.result(mutant, time.monotonic() - started)
     plan, runs = failing.plan, 0
+    begins(f"trial {tried.trials} shows it; its plan is made smaller")
     deterministic = Capability.DETERMINISTIC_REPLAY in system.capabilities
     if deterministic:
         smallest = shrink_failure(failing, system, directory, checkers, clause=mutant.clause)
@@ -169,7 +173,7 @@ def hunt(
         checker=checker,
         clauses=tuple(clauses),
         named=found[0].broken or None,
-        seen=found[0].first.description if found[0].first is not None else "",
+        seen=found[0].first.description if found[0].first is not None else found[0].summary,
         also=tuple(dict.fromkeys(finding.checker for finding in found if finding.checker != checker)),
         plan=path.name,
         faults=len(plan.faults),
@@ -190,9 +194,8 @@ class _Tried:
     seen: Counter[tuple[str, tuple[str, ...]]] = field(default_factory=Counter)
     endless: bool = False
 
-    def take(self, record: TrialRecord, ran: bool | None) -> None:
+    def take(self, record: TrialRecord) -> None:
         """Count a trial that does not show the bug by its clause."""
-        self.ran.append(ran)
         if record.verdict is Verdict.UNKNOWN:
             unknown = (finding.summary for finding in record.findings if finding.verdict is Verdict.UNKNOWN)
             self.unknown.append(next(unknown, ""))
@@ -225,17 +228,20 @@ def _first_invalid(
     directory: Path,
     checkers: Sequence[Checker] | None,
     tried: _Tried,
+    begins: Callable[[str], None],
 ) -> TrialRecord | None:
     """Return the first trial that shows the bug; None if no plan does, or a trial does not end."""
     for plan in mutant.plans(system.world):
         planted = mutant.planted_in(plan)
         mutant.ran_since_asked()
+        begins(f"trial {tried.trials + 1}")
         with tempfile.TemporaryDirectory(dir=directory, prefix=TRIAL_PREFIX) as scratch:
             record = execute(planted, system, Path(scratch), checkers, tried.trials).record
         tried.trials += 1
+        tried.ran.append(mutant.ran_since_asked())
         if failed_checker(record, mutant.clause) is not None:
             return record
-        tried.take(record, mutant.ran_since_asked())
+        tried.take(record)
         if tried.endless:
             break
     return None

@@ -7,12 +7,14 @@ import json
 import shutil
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 from rich.console import Console
+from rich.status import Status
 
 from barrier_tck.harness.cli.exit_codes import EXIT_CODES
 from barrier_tck.harness.cli.opening import opened, start
@@ -124,11 +126,13 @@ def mutants(
         try:
             start(system)
             for mutant in chosen:
-                result = hunt(mutant, system, path, replays_max=SEEDS[world])
+                with console.status(mutant.id) as status:  # only on a terminal
+                    begins = partial(_show, status, mutant.id)
+                    result = hunt(mutant, system, path, replays_max=SEEDS[world], begins=begins)
                 if result.plan is not None and own is not None:
-                    result = msgspec.structs.replace(
-                        result, without_patch=without_patch(path / result.plan, SYSTEM_OF_WORLD[world])
-                    )
+                    plain = path / _without_patch(mutant.id)
+                    fails = without_patch(path / result.plan, plain, SYSTEM_OF_WORLD[world])
+                    result = msgspec.structs.replace(result, without_patch=fails)
                 results.append(result)
                 print_mutant(console, result, path)
         except BaseException:
@@ -164,6 +168,14 @@ def _nothing_known(result: MutantResult) -> bool:
     return not result.shown and (result.caught or result.endless or result.ran_in == 0)
 
 
+def _without_patch(identifier: str) -> str:
+    return f"{identifier}-without-patch.json"
+
+
+def _show(status: Status, identifier: str, what: str) -> None:
+    status.update(f"{identifier}: {what}")
+
+
 def print_mutant(console: Console, result: MutantResult, path: Path) -> None:
     """Print what became of one planted bug."""
     if not result.caught:
@@ -175,6 +187,11 @@ def print_mutant(console: Console, result: MutantResult, path: Path) -> None:
         console.print(
             f"{result.id} FAILS WITHOUT IT: of its plan {result.checker} says INVALID on the reference as it is, too "
             f"({clauses}): {path / (result.plan or '')}",
+            markup=False,
+        )
+        plain = path / _without_patch(result.id)
+        console.print(
+            f"  the plan asks too much, or this is a bug of the reference; to see: barrier-tck replay {plain}",
             markup=False,
         )
         return

@@ -17,6 +17,7 @@ from barrier_tck.harness.cli.supervision import other_program
 from barrier_tck.harness.plan.reading import read_plan
 from barrier_tck.harness.plan.trial_plan import to_json
 from barrier_tck.harness.reference.bugs.patched_copy import make_copy
+from barrier_tck.harness.support.atomic_files import write_atomically
 from barrier_tck.harness.support.errors import OperatingError
 from barrier_tck.harness.support.work_directories import temporary_work_directory
 
@@ -32,26 +33,28 @@ class RanElsewhere(Exception):
         """The exit code of that process."""
 
 
-def without_patch(plan: Path, system: str) -> tuple[str, ...]:
+def without_patch(plan: Path, plain: Path, system: str) -> tuple[str, ...]:
     """Return the checkers that say INVALID of a saved plan on the reference as it is, without the plan's patch.
 
-    It is called in a process that runs a patched copy. Raises OperatingError if the plan could not be run.
+    If there are any, ``plain`` is the plan that shows it. It is called in a process that runs a patched copy. Raises
+    OperatingError if the plan could not be run.
     """
     copy = str(Path(barrier_tck.__file__).parents[1])
     path = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry not in ("", copy)]
-    with temporary_work_directory("control") as directory:
-        file = Path(directory) / plan.name
-        file.write_text(to_json(msgspec.structs.replace(read_plan(plan), patch=None)), encoding="utf-8")
-        done = subprocess.run(
-            [sys.executable, "-P", "-m", _COMMAND, "replay", str(file), "--system", system, "--json"],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(path)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+    write_atomically(plain, to_json(msgspec.structs.replace(read_plan(plan), patch=None)).encode())
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", _COMMAND, "replay", str(plain), "--system", system, "--json"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     try:
         (trial,) = json.loads(done.stdout.splitlines()[-1])["replayed"]
-        return tuple(trial["invalid"])
+        invalid = tuple(trial["invalid"])
+        if not invalid:
+            plain.unlink()
+        return invalid
     except (IndexError, KeyError, ValueError) as error:
         said = done.stderr.strip() or f"exit code {done.returncode}"
         raise OperatingError(f"{plan} could not be run without its patch: {said}") from error

@@ -253,9 +253,12 @@ def test_a_plan_with_which_the_reference_fails_too_shows_nothing_about_a_patch(
 ) -> None:
     (tmp_path / "my.toml").write_text(HOPELESS)
     assert run(["mutants", "--patch", str(tmp_path / "my.toml"), "--out", str(tmp_path / "runs")]) == 2
-    assert "MY-01 FAILS WITHOUT IT: of its plan progress says INVALID" in " ".join(
-        capfd.readouterr().out.split()
-    )
+    printed = " ".join(capfd.readouterr().out.split())
+    assert "MY-01 FAILS WITHOUT IT: of its plan progress says INVALID" in printed
+    assert "or this is a bug of the reference" in printed
+    (plain,) = tmp_path.glob("runs/mutants-*/MY-01-without-patch.json")
+    assert read_plan(plain).patch is None
+    assert run(["replay", str(plain)]) == 1
 
 
 @pytest.mark.parametrize(
