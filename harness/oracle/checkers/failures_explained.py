@@ -19,7 +19,7 @@ from typing import Self
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.checkpoint_lives import CheckpointLife, lives_of
 from barrier_tck.harness.oracle.evidence.checkpoint_obstacles import (
-    batches_read_during,
+    BatchesRead,
     has_loop,
     longest_ms,
     obstacles,
@@ -81,13 +81,14 @@ class FailuresExplained(StandardChecker):
         timeout_ms, loops = plan.checkpoints.timeout_ms, has_loop(plan)
         failed, completed, after_an_end, problems = 0, 0, 0, list[Breach]()
         for attempt in lives_of(context):
+            batches = BatchesRead(context, attempt) if loops else None
             for life in attempt.checkpoints:
                 completed += life.completed
                 after_an_end += life.completed and ended_channels(attempt, life, context)
                 if life.failed not in FAILURES or life.ended_ms is None:
                     continue
                 failed += 1
-                read = batches_read_during(context, attempt, life) if loops else None
+                read = batches.during(life) if batches is not None else None
                 longest = longest_ms(plan, life.final, read)
                 slow = life.failed is Reason.EXPIRED and longest >= timeout_ms
                 if not slow and not any(cause.explains(life) for cause in causes):

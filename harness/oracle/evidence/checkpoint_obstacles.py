@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import inf
 
@@ -20,6 +20,7 @@ from barrier_tck.harness.record.operations import (
     FaultFired,
     FaultHealed,
     FaultUnclear,
+    LocalEvent,
     MessagesObserved,
 )
 from barrier_tck.harness.record.reasons import Reason
@@ -90,30 +91,57 @@ def _batches_read(context: TrialContext) -> Mapping[int, int]:
     return read
 
 
-def batches_read_during(context: TrialContext, attempt: AttemptLife, life: CheckpointLife) -> int | None:
-    """Return how many batches were read, at the most, while a checkpoint of an attempt was under way; None if
-    that was not recorded.
+class BatchesRead:
+    """How many batches the subtasks of one attempt read, at the most, while one of its checkpoints was under way.
 
     What a process did is logged in its order, without times. So what counts lies behind its snapshot for a checkpoint
     that had completed before, and ahead of its snapshot for one that was triggered afterwards. While the job stands
     still, because it is to be stopped, nothing is read.
     """
-    before = [one.number for one in attempt.checkpoints if one.completed and one.ended_before(life)]
-    after = [one.number for one in attempt.checkpoints if life.ended_before(one)]
-    total = None
-    for line in context.history.of(MessagesObserved):
-        if line.operation.attempt != attempt.number:
-            continue
-        read = 0
-        for event in line.operation.events:
+
+    def __init__(self, context: TrialContext, attempt: AttemptLife) -> None:
+        self._lives = {life.number: life for life in attempt.checkpoints}
+        self._logs = [
+            _ProcessLog.of(line.operation.events)
+            for line in context.history.of(MessagesObserved)
+            if line.operation.attempt == attempt.number
+        ]
+
+    def during(self, life: CheckpointLife) -> int | None:
+        """Return the number for one checkpoint; None if nothing was recorded."""
+        return sum(self._read(log, life) for log in self._logs) if self._logs else None
+
+    def _read(self, log: _ProcessLog, life: CheckpointLife) -> int:
+        begin = 0
+        for checkpoint, read in log.recorded:
+            other = self._lives.get(checkpoint)
+            if other is None:
+                continue
+            if other.completed and other.ended_before(life):
+                begin = read
+            elif life.ended_before(other):
+                return read - begin
+        return log.read - begin
+
+
+@dataclass(frozen=True, slots=True)
+class _ProcessLog:
+    """What one process read and recorded."""
+
+    recorded: tuple[tuple[int, int], ...]
+    """Checkpoint, and how many batches had been read ahead of the snapshot for it; in the order of the process."""
+    read: int
+    """How many batches it read in all."""
+
+    @classmethod
+    def of(cls, events: Iterable[LocalEvent]) -> _ProcessLog:
+        recorded, read = [], 0
+        for event in events:
             if event.kind == "taken":
                 read += 1
-            elif event.kind == "recorded" and event.checkpoint in before:
-                read = 0
-            elif event.kind == "recorded" and event.checkpoint in after:
-                break
-        total = read + (total or 0)
-    return total
+            elif event.kind == "recorded" and event.checkpoint is not None:
+                recorded.append((event.checkpoint, read))
+        return cls(tuple(recorded), read)
 
 
 def most_batches_read(context: TrialContext) -> int | None:
@@ -150,7 +178,7 @@ def longest_ms(plan: TrialPlan, final: bool, read: int | None = None) -> float:
     """Return how long the parts of a checkpoint may take, from its trigger to its last acknowledgement.
 
     ``final`` means that no record is in transit any more. ``read`` matters in a job with a loop only: how many batches
-    were read while it was under way (``batches_read_during``). A channel that closes a loop takes any number of them,
+    were read while it was under way (``BatchesRead``). A channel that closes a loop takes any number of them,
     and while many wait in it nothing is read from outside. So a barrier may come behind all of them. But as long as it
     waits, some batch is on its way or about to be read, and that happens to each batch once. Without that number there
     is no bound.

@@ -29,7 +29,7 @@ from barrier_tck.harness.oracle.evidence.checkpoint_lives import lives_of
 from barrier_tck.harness.oracle.evidence.checkpoint_obstacles import (
     NOTICED_MS,
     Backlog,
-    batches_read_during,
+    BatchesRead,
     longest_ms,
     most_batches_read,
 )
@@ -515,7 +515,8 @@ def test_only_batches_that_were_read_while_a_checkpoint_was_under_way_can_have_h
     book = Book().attempt(1).checkpoint(1).triggered(2).aborted(2).triggered(3).completed(3)
     context = a_trial(book.tell(ops.MessagesObserved("again[0]", 1, read)), in_a_loop(None).plan)
     (attempt,) = lives_of(context)
-    assert [batches_read_during(context, attempt, life) for life in attempt.checkpoints] == [4_002, 5, 4_005]
+    batches = BatchesRead(context, attempt)
+    assert [batches.during(life) for life in attempt.checkpoints] == [4_002, 5, 4_005]
     assert FailuresExplained().check(context).verdict is INVALID
 
 
