@@ -88,3 +88,21 @@ def test_a_missed_bug_says_how_many_trials_were_unknown_and_why(
         "the first UNKNOWN: the trial could not be run: barrier_tck.harness.support.errors.OperatingError"
         in printed
     )
+
+
+class Dying(ReferenceSimulated):
+    """A system that dies of an exception of its own."""
+
+    def run(self, plan: FilledPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
+        raise ZeroDivisionError("nothing to divide by")
+
+
+def test_a_bug_of_which_the_system_dies_is_shown_with_the_exception(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = hunt(planted_bugs()["DY-01"], Dying(), tmp_path)
+    assert (result.caught, result.named) == (True, "REC-6")
+    mutants_command.print_mutant(console_for(False), result, tmp_path)
+    assert "REC-6: the system under test died of an exception of its own: ZeroDivisionError" in " ".join(
+        capsys.readouterr().out.split()
+    )
