@@ -26,6 +26,11 @@ def trials(
     return Trials(system, tmp_path_factory.mktemp("trials"), seed, backend, every_fallback=every)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the tests that take longest, so that none of several processes waits for one that began late."""
+    items.sort(key=lambda item: item.get_closest_marker("begun_first") is None)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> object:
     """Run a test again in which what it is about did not happen, where a plan's trials differ from run to run.

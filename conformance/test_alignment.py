@@ -100,6 +100,7 @@ def test_every_part_of_a_completed_checkpoint_says_how_many_bytes_it_wrote(trial
     happened(written, "some part has state files", trial)
 
 
+@pytest.mark.long_on_clusters
 @inspects
 @pytest.mark.needs(Capability.PAUSE)
 @pytest.mark.clause("SNP-7")
@@ -275,7 +276,7 @@ def test_a_barrier_is_forwarded_before_the_part_is_stored(trials: Trials) -> Non
 @slow
 @pytest.mark.uses("checkpoints.max_concurrent")
 @pytest.mark.clause("BAR-4")
-@pytest.mark.parametrize("most", [1, 2])
+@pytest.mark.parametrize("most", [pytest.param(1, marks=pytest.mark.long_on_clusters), 2])
 def test_as_many_checkpoints_are_in_flight_as_configured_and_no_more(trials: Trials, most: int) -> None:
     plan = varied(
         checkpoints=CheckpointPlan(interval_ms=8, min_pause_ms=4, max_concurrent=most, async_ms_max=30)

@@ -156,7 +156,9 @@ def test_with_a_delayed_channel_duplicates_occur_and_each_was_to_be_expected(tri
 
 @recovers
 @pytest.mark.clause("ALO-3")
-@pytest.mark.parametrize("mode", ["exactly_once", "at_least_once"])
+@pytest.mark.parametrize(
+    "mode", [pytest.param("exactly_once", marks=pytest.mark.long_on_clusters), "at_least_once"]
+)
 def test_a_pipeline_without_shuffle_is_exact_in_both_modes(trials: Trials, mode: str) -> None:
     plan = varied(PASSTHROUGH, checkpoints=msgspec.structs.replace(PASSTHROUGH.checkpoints, mode=mode))
     # There is no subtask named after totals in this job: the middle of it is hit instead.

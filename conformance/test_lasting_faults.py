@@ -72,7 +72,12 @@ def _require_came_back(trial: Trial) -> None:
 
 @pytest.mark.clause("REC-6")
 @pytest.mark.parametrize(
-    "fault", [PauseWorker(STATEFUL, MOMENT_MS), PauseExecutor(SINK, MOMENT_MS)], ids=_name
+    "fault",
+    [
+        pytest.param(PauseWorker(STATEFUL, MOMENT_MS), marks=pytest.mark.long_on_clusters),
+        PauseExecutor(SINK, MOMENT_MS),
+    ],
+    ids=_name,
 )
 def test_a_process_that_stands_still_for_a_moment_is_not_replaced(trials: Trials, fault: Fault) -> None:
     for trial in trials.all_valid(_at_snapshot(fault)):
@@ -132,7 +137,10 @@ def test_a_slow_connection_costs_time_and_nothing_else(trials: Trials, fault: Fa
         CutChannel(STATEFUL, COORDINATOR, MOMENT_MS),
         pytest.param(BlackHoleChannel(STATEFUL, SINK, MOMENT_MS), marks=pytest.mark.long_on_clusters),
         pytest.param(BlackHoleChannel(STATEFUL, COORDINATOR, ZOMBIE_MS), marks=pytest.mark.long_on_clusters),
-        LimitChannel(SOURCE, STATEFUL, bytes_max=500, duration_ms=MOMENT_MS),
+        pytest.param(
+            LimitChannel(SOURCE, STATEFUL, bytes_max=500, duration_ms=MOMENT_MS),
+            marks=pytest.mark.long_on_clusters,
+        ),
         pytest.param(
             LimitChannel(STATEFUL, COORDINATOR, bytes_max=100, duration_ms=MOMENT_MS),
             marks=pytest.mark.long_on_clusters,

@@ -268,7 +268,10 @@ def test_a_restore_that_was_interrupted_is_repeated_in_full(trials: Trials) -> N
 )
 @pytest.mark.parametrize(
     "damage",
-    [None, Damage.BIT_FLIPPED, pytest.param(Damage.OTHER_LINEAGE, marks=pytest.mark.long_on_clusters)],
+    [
+        Damage.BIT_FLIPPED,
+        *(pytest.param(it, marks=pytest.mark.long_on_clusters) for it in (None, Damage.OTHER_LINEAGE)),
+    ],
 )
 def test_a_copy_in_another_format_serves_if_it_is_intact_and_only_then(
     trials: Trials, primary: CompressionName, second: CompressionName, damage: Damage | None

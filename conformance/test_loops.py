@@ -102,8 +102,8 @@ NARROW = {
 @pytest.mark.parametrize(
     "shape",
     [
-        *("loop", "mesh"),
-        *(pytest.param(shape, marks=ONCE_MORE) for shape in ("nested", "two-loops")),
+        "loop",
+        *(pytest.param(shape, marks=ONCE_MORE) for shape in ("mesh", "nested", "two-loops")),
     ],
 )
 def test_what_is_under_way_in_a_loop_is_part_of_its_checkpoints(trials: Trials, shape: str) -> None:
@@ -240,6 +240,7 @@ STOPPED: dict[str, TrialPlan] = {
 """Jobs in which records are under way on recorded channels when they are stopped."""
 
 
+@pytest.mark.begun_first
 @pytest.mark.needs(
     Capability.LOOPS, Capability.CHANDY_LAMPORT, Capability.SAVEPOINTS, Capability.SNAPSHOT_INSPECTION
 )
@@ -335,7 +336,7 @@ def test_a_restore_neither_makes_money_nor_loses_any(trials: Trials) -> None:
 
 @loops
 @pytest.mark.clause("CHL-5")
-@pytest.mark.parametrize("shape", ["bank", "banks"])
+@pytest.mark.parametrize("shape", [pytest.param("bank", marks=pytest.mark.long_on_clusters), "banks"])
 def test_barriers_in_a_loop_conserve_money_too(trials: Trials, shape: str) -> None:
     plan = msgspec.structs.replace(MONEY, job=JobPlan(shape), checkpoints=LOOP.checkpoints)
     for trial in trials.all_valid(_often(plan)):
@@ -345,7 +346,9 @@ def test_barriers_in_a_loop_conserve_money_too(trials: Trials, shape: str) -> No
 
 @recovers
 @pytest.mark.clause("CHL-5", "REC-1")
-@pytest.mark.parametrize("mode", ["exactly_once", "unaligned"])
+@pytest.mark.parametrize(
+    "mode", [pytest.param("exactly_once", marks=pytest.mark.long_on_clusters), "unaligned"]
+)
 def test_connected_components_survive_kills(trials: Trials, mode: CheckpointingMode) -> None:
     """An iterative algorithm whose messages depend on the interleaving, and whose result does not.
 
@@ -394,6 +397,7 @@ def _sent(trial: Trial) -> Counter[tuple[str, str]]:
     return found
 
 
+@pytest.mark.long_on_clusters
 @observed
 @pytest.mark.clause("CHL-3")
 def test_the_application_sends_the_same_messages_with_and_without_snapshots(trials: Trials) -> None:

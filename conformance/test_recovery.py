@@ -102,6 +102,7 @@ def test_a_subtask_that_dies_before_it_acknowledged_is_neither_waited_for_nor_co
         happened(trial.record.checkpoints_completed >= 1, "a later one completes", trial)
 
 
+@pytest.mark.long_on_clusters
 @recovers
 @pytest.mark.clause("REC-5", "REC-2")
 def test_two_failures_in_a_row(trials: Trials) -> None:
@@ -246,6 +247,7 @@ def test_a_coordinator_that_crashes_is_resumed_from_durable_storage(
         require(trial.record.end == "finished", "the job finishes", trial)
 
 
+@pytest.mark.begun_first
 @recovers
 @pytest.mark.clause("COO-6", "REC-2", "COO-3")
 def test_a_zombie_of_a_dead_coordinator_gets_nothing_in(trials: Trials) -> None:
@@ -264,6 +266,7 @@ def test_a_zombie_of_a_dead_coordinator_gets_nothing_in(trials: Trials) -> None:
         _assert_restored_what_was_complete(trial)
 
 
+@pytest.mark.begun_first
 @recovers
 @pytest.mark.clause("COO-6", "COO-1", "COO-4")
 @pytest.mark.parametrize(

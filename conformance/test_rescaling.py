@@ -82,6 +82,7 @@ def _width(view: SnapshotView, vertex: str) -> int:
     return sum(subtask.startswith(f"{vertex}[") for subtask in view.subtasks)
 
 
+@pytest.mark.begun_first
 @pytest.mark.clause("RSC-1", "RSC-2", "RSC-3")
 @pytest.mark.parametrize(
     "chain",

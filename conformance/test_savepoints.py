@@ -139,7 +139,9 @@ def test_the_last_checkpoint_waits_for_the_savepoints_in_flight(trials: Trials) 
 
 
 @pytest.mark.clause("COO-5", "SNK-1")
-@pytest.mark.parametrize("mode", ["exactly_once", "at_least_once"])
+@pytest.mark.parametrize(
+    "mode", ["exactly_once", pytest.param("at_least_once", marks=pytest.mark.long_on_clusters)]
+)
 def test_a_job_that_is_stopped_does_nothing_behind_the_barrier_and_a_second_one_goes_on_there(
     trials: Trials, mode: str
 ) -> None:
@@ -212,7 +214,7 @@ def test_a_job_whose_sink_dies_before_it_commits_for_the_last_savepoint_commits_
 
 @pytest.mark.clause("COO-5", "COO-2")
 @pytest.mark.needs(Capability.WORKER_KILL, Capability.ATTEMPTS)
-@pytest.mark.parametrize("killed", [SOURCE, STATEFUL])
+@pytest.mark.parametrize("killed", [SOURCE, pytest.param(STATEFUL, marks=pytest.mark.long_on_clusters)])
 def test_if_the_savepoint_fails_the_job_goes_on(trials: Trials, killed: str) -> None:
     kill = kill_worker(killed, After(ProtocolPoint.SNAPSHOT_TAKEN, killed, nth=2))
     for trial in trials.all_valid(_plan(STOP, faults=(kill,), interval_ms=SELDOM_MS)):

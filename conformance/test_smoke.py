@@ -52,7 +52,13 @@ def test_a_small_job_is_checkpointed_and_its_output_is_exact(trials: Trials) -> 
 @pytest.mark.needs(Capability.CHECKPOINTS)
 @pytest.mark.uses("checkpoints.enabled")
 @pytest.mark.clause("COO-7")
-@pytest.mark.parametrize("enabled", [None, False], ids=["not-configured", "switched-off"])
+@pytest.mark.parametrize(
+    "enabled",
+    [
+        pytest.param(None, id="not-configured"),
+        pytest.param(False, id="switched-off", marks=pytest.mark.long_on_clusters),
+    ],
+)
 def test_without_checkpointing_no_checkpoint_is_taken_and_the_output_is_exact(
     trials: Trials, enabled: bool | None
 ) -> None:

@@ -48,7 +48,7 @@ def test_checkpoints_after_a_recovery_are_the_fold_of_their_prefix_too(trials: T
 
 @pytest.mark.needs(Capability.SLOW_SNAPSHOTS)
 @pytest.mark.clause("SNP-1", "SNP-3", "BAR-5")
-@pytest.mark.parametrize("write_through", [True, False])
+@pytest.mark.parametrize("write_through", [True, pytest.param(False, marks=pytest.mark.long_on_clusters)])
 def test_changes_during_the_asynchronous_part_never_show(trials: Trials, write_through: bool) -> None:
     plan: TrialPlan = varied(
         deployment=DeploymentPlan(write_through=write_through),
@@ -60,6 +60,7 @@ def test_changes_during_the_asynchronous_part_never_show(trials: Trials, write_t
         happened(slowest > 0, "the asynchronous part took time", trial)
 
 
+@pytest.mark.long_on_clusters
 @pytest.mark.needs(Capability.ATTEMPTS)
 @pytest.mark.clause("SNP-6", "REC-1")
 def test_a_job_goes_on_from_compressed_snapshots_too(trials: Trials) -> None:

@@ -88,7 +88,11 @@ def test_ids_grow_over_a_crash_of_the_coordinator(trials: Trials) -> None:
 @pytest.mark.needs(Capability.ATTEMPTS)
 @pytest.mark.clause("COO-3", "SNP-2", "COO-2")
 @pytest.mark.parametrize(
-    "plan", [SIX_AIMS["between-sync-and-async"], UNACKNOWLEDGED], ids=["begun", "stored"]
+    "plan",
+    [
+        pytest.param(SIX_AIMS["between-sync-and-async"], id="begun", marks=pytest.mark.long_on_clusters),
+        pytest.param(UNACKNOWLEDGED, id="stored"),
+    ],
 )
 def test_a_part_that_a_kill_cut_off_leaves_nothing(trials: Trials, plan: TrialPlan) -> None:
     for trial in trials.all_valid(plan):

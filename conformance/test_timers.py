@@ -90,6 +90,7 @@ def _going_on(trial: Trial) -> list[SnapshotView]:
     return [view for view in views if any(view.positions.get(split, 0) < end for split, end in whole.items())]
 
 
+@pytest.mark.long_on_clusters
 @pytest.mark.clause("STA-1")
 def test_timers_go_off_although_no_further_record_comes(trials: Trials) -> None:
     """One record waits. Those behind it do not come to the window, and the input goes on for long."""
@@ -172,6 +173,7 @@ def test_timers_and_what_waits_for_them_move_with_their_keys(
     require(found == width, f"{found} subtasks of the job that went on have windows, not {width}", trial)
 
 
+@pytest.mark.long_on_clusters
 @MODES
 @pytest.mark.clause("STA-1")
 def test_at_the_end_of_the_input_all_timers_go_off(trials: Trials, mode: CheckpointingMode) -> None:

@@ -95,6 +95,7 @@ def test_what_a_barrier_overtakes_is_in_the_checkpoint_and_comes_first_after_a_r
     happened(any(found), "records were in flight in some checkpoint")
 
 
+@pytest.mark.long_on_clusters
 @pytest.mark.clause("UNA-1")
 def test_a_barrier_passes_between_two_buffers_of_one_batch(trials: Trials) -> None:
     small = msgspec.structs.replace(
@@ -194,6 +195,7 @@ def longest_ms(trial: Trial) -> float:
     )
 
 
+@pytest.mark.long_on_clusters
 @pytest.mark.clause("SNP-7", "UNA-1")
 def test_the_bytes_of_records_in_flight_are_measured(trials: Trials) -> None:
     """They are compared with the files of the checkpoints that are retained at the end."""

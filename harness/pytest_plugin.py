@@ -158,6 +158,10 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     config.addinivalue_line(
         "markers",
+        "begun_first: takes most of a minute on a cluster, so that the conformance suite begins with it",
+    )
+    config.addinivalue_line(
+        "markers",
         "nightly: takes minutes, and shows once more what long tests show; not run before each merge",
     )
     try:

@@ -93,6 +93,7 @@ def test_a_system_that_is_not_ours_is_certified_as_far_as_it_can_show_anything(t
     assert [reason for reason in reasons if not WHY.search(reason)] == []
 
 
+@pytest.mark.long
 def test_a_system_that_is_not_ours_and_wrong_fails(tmp_path: Path) -> None:
     report = tmp_path / "report.xml"
     finished = _run(FOREIGN_BROKEN, f"--junitxml={report}", "--tb=no")

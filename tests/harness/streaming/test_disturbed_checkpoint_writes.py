@@ -100,6 +100,7 @@ def test_the_work_is_done_by_the_file_manager_that_its_user_set(jvm: JavaProcess
         write(jvm, tmp_path / "file", told)
 
 
+@pytest.mark.long
 def test_the_class_runs_in_the_oldest_java_whatever_compiled_it(tmp_path: Path) -> None:
     """The compiler may be newer than the Java that Spark uses; a class file says which Java it needs."""
     jar = jar_of_writes(tmp_path)

@@ -319,6 +319,7 @@ def test_settings_are_checked() -> None:
             system.check_settings({"executors_again": wrong})
 
 
+@pytest.mark.long
 def test_twenty_drawn_trials_kill_the_driver_after_the_sinks_write_and_an_executor_after_a_tasks() -> None:
     """That is what a naive append, and a row-writing function, cannot survive: 20 trials catch both."""
     system = StructuredStreaming(job)

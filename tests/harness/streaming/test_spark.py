@@ -325,15 +325,10 @@ def importable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(EXAMPLES))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "doubled"),
-    [
-        ("naive", True),
-        *(
-            pytest.param(*case, marks=pytest.mark.long)
-            for case in (("row_by_row", True), ("idempotent", False), ("at_least_once", False))
-        ),
-    ],
+    [("naive", True), ("row_by_row", True), ("idempotent", False), ("at_least_once", False)],
 )
 def test_examples_double_a_micro_batch_that_comes_again_or_do_not(
     importable: None, spark: SparkSession, place: QueryPlace, name: str, doubled: bool

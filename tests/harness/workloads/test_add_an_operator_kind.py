@@ -61,6 +61,7 @@ KIND = ReferenceKind(lambda site: marking(site, lambda _, row, step: (step(row),
 """
 
 
+@pytest.mark.long
 def test_an_operator_kind_is_added_with_two_files_and_default_graphs_have_it(tmp_path: Path) -> None:
     shown = re.findall(
         r"`(harness/\w+/kinds/\w+\.py)`:\n\n *```python\n(.*?)^ *```$", SECTION, re.DOTALL | re.MULTILINE
