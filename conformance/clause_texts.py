@@ -149,6 +149,12 @@ FULL: dict[str, dict[tuple[str, str], str]] = {
             "Length of the synchronous part, length of the asynchronous part and bytes written are "
             "measured per subtask and checkpoint."
         ),
+        ("SNP-8", "(+)"): (
+            "A snapshot costs few files and few requests: for a checkpoint a subtask writes, for each "
+            "stateful operator, no more files than its backend needs, however many keys and key groups it"
+            " has; its requests to checkpoint storage are bounded by these files and a constant; a "
+            "restore reads no file twice."
+        ),
     },
     "Coordinator": {
         ("COO-1", "A D"): (

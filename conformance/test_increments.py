@@ -86,6 +86,15 @@ def test_the_first_increment_after_a_restore_reuses_what_is_stored(trials: Trial
     _assert_files_are_shared(trial)
 
 
+@pytest.mark.needs(Capability.DETERMINISTIC_REPLAY, Capability.REQUEST_LOG)
+@pytest.mark.clause("SNP-5")
+def test_each_increment_reuses_what_is_complete(trials: Trials) -> None:
+    """Nothing fails: a subtask that knows of a complete checkpoint whose files stay names some of them again."""
+    trial = trials.valid(MANY)
+    compared = trial.finding("increments-reuse").counts["increments"]
+    happened(compared > 5, f"{compared} parts of checkpoints could build on a complete one", trial)
+
+
 @pytest.mark.clause("SNP-7", "SNP-5")
 def test_the_bytes_of_an_increment_are_those_that_it_wrote_and_not_those_that_it_reuses(
     trials: Trials,

@@ -257,6 +257,20 @@ class ReadsObserved(_Kind, frozen=True):
     """In order, including repeated reads; files that could not be read are left out."""
 
 
+class StorageAsked(_Kind, frozen=True):
+    """What a subtask has asked of checkpoint storage since it started, as counted there when it acknowledged a
+    checkpoint (SNP-8)."""
+
+    subtask: str
+    attempt: int
+    checkpoint: int
+    requests: dict[str, int]
+    """Kind (``write``, ``sync``, ``read``, ``list``, ``exists``, ``delete``) -> number; what never was is left out."""
+    reusable: int | None = None
+    """The checkpoint whose files it could have named again: when it took its snapshot it knew that this one was
+    complete, and that its files stay. None: there is none, or the checkpoint shares no files."""
+
+
 class Restored(_Kind, frozen=True):
     """A subtask has its state, and says which copies it came from."""
 
@@ -420,6 +434,7 @@ Operation = (
     | Finished
     | Placed
     | ReadsObserved
+    | StorageAsked
     | Restored
     | InputRead
     | InputLeft

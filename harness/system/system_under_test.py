@@ -69,6 +69,7 @@ class Capability(StrEnum):
     EARLY_FINISH = (
         "Its subtasks may finish before the job does; it reports that, and checkpoints go on (BAR-6)."
     )
+    REQUEST_LOG = "It shows how often each of its subtasks asks checkpoint storage for what."
     MESSAGE_LOG = "It shows what each of its processes sends to others and takes from them, in its own order."
     PARTITION = "Its executors can be partitioned from each other and from the coordinator."
 

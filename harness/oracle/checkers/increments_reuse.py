@@ -1,15 +1,16 @@
-"""Increments cost what the change explains: the first snapshot after a restore reuses what is stored (SNP-5).
+"""Increments cost what the change explains: a snapshot reuses what is stored already (SNP-5).
 
 The state that was restored is in files that stay until a newer checkpoint is complete. So a subtask that restored its
-own part of a checkpoint, and of whose entries most are still the same, names some of those files again. A full snapshot
-is explained by a change of half of the entries; by a chain that has become long, of many files or of increments that
-are larger than what they build on; or by snapshots that were taken meanwhile and came to nothing. Neither output nor
-state shows a snapshot that is larger than it must be.
+own part of a checkpoint, and of whose entries most are still the same, names some of those files again in its first
+snapshot. So it does later, if it knew, when it took a snapshot, that an older checkpoint is complete and that its files
+stay. A full snapshot is explained by a change of half of the entries; by a chain that has become long, of many files or
+of increments that are larger than what they build on; or by snapshots that were taken meanwhile and came to nothing.
+Neither output nor state shows a snapshot that is larger than it must be.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from barrier_tck.harness.oracle.checker import TrialContext
@@ -19,7 +20,7 @@ from barrier_tck.harness.oracle.precondition import ALWAYS
 from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.history import NamedFile, SnapshotView
-from barrier_tck.harness.record.operations import CheckpointTriggered
+from barrier_tck.harness.record.operations import CheckpointTriggered, StorageAsked
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
 from barrier_tck.harness.workloads.operator_kind import TIMERS
@@ -27,18 +28,19 @@ from barrier_tck.harness.workloads.operator_kind import TIMERS
 CHAIN_MAX = 6
 """Shared files of one subtask's part with which its chain counts as short. Backends may make longer chains whole."""
 TABLES_MAX = 3
-"""The same for a backend that is a database: RocksDB merges four tables into a new one unasked."""
+"""The same for a backend that is a database: RocksDB merges four tables into a new one unasked. Each checkpoint in
+between may have made another table."""
 ENTRIES_MIN = 4
 """Entries of a subtask from which on a full snapshot costs more than an increment."""
 
 
 class IncrementsReuse(StandardChecker):
-    """After a restore, an incremental snapshot is not a full one."""
+    """Where an older checkpoint can be built on, an incremental snapshot is not a full one."""
 
     name = "increments-reuse"
     requires = (
-        "The first incremental checkpoint after a restore names files of the restored one for each subtask of which "
-        "most entries are the same."
+        "An incremental checkpoint names files of the restored one, or of the newest one that it could build on, for "
+        "each subtask of which most entries are the same."
     )
     judges = "systems whose checkpoints can be opened, if the plan asks for incremental checkpoints"
     covers = {"SNP-5": ALWAYS}
@@ -50,7 +52,7 @@ class IncrementsReuse(StandardChecker):
         return trial.opens_checkpoints and trial.plan.checkpoints.incremental
 
     def check(self, context: TrialContext) -> Finding:
-        """Compare each restored checkpoint with the first one that was taken after it."""
+        """Compare each checkpoint that could be built on with the one that was taken next."""
         looked_at, written = 0, 0
         problems: list[str] = []
         first_named: dict[str, int] = {}
@@ -58,8 +60,9 @@ class IncrementsReuse(StandardChecker):
             for file in (entry for files in view.files.values() for entry in files):
                 first_named.setdefault(file.path, view.checkpoint)
         chain_max = CHAIN_MAX if context.plan.state_backend == TrialPlan().state_backend else TABLES_MAX
-        for before, after in _pairs(context):
-            for subtask in _that_hardly_changed(before, after, first_named, chain_max):
+        pairs = (*_after_restores(context), *_known_complete(context))
+        for before, after, of, between, since in pairs:
+            for subtask in _that_hardly_changed(before, after, of, first_named, chain_max - between):
                 looked_at += 1
                 names = {file.path for file in before.files[subtask] if file.shared}
                 files = after.files.get(subtask, ())
@@ -69,19 +72,22 @@ class IncrementsReuse(StandardChecker):
                 written += size
                 problems.append(
                     f"checkpoint {after.checkpoint} holds {size} bytes of {subtask} anew, and none of the "
-                    f"{len(names)} shared files of checkpoint {before.checkpoint}, from which it was restored"
+                    f"{len(names)} shared files of checkpoint {before.checkpoint}, {since}"
                 )
         counts = {"increments": looked_at, "full": len(problems), "bytes_written_anew": written}
         if problems:
-            summary = (
-                f"{len(problems)} first snapshots after a restore reuse nothing; the first: {problems[0]}"
-            )
+            summary = f"{len(problems)} snapshots reuse nothing of what is stored; the first: {problems[0]}"
             return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
-        summary = f"{looked_at} first snapshots after a restore reused what was stored"
+        summary = f"{looked_at} snapshots could reuse what was stored, and did"
         return Finding(self.name, self.clauses if looked_at else (), Verdict.VALID, summary, counts)
 
 
-def _pairs(context: TrialContext) -> Iterator[tuple[SnapshotView, SnapshotView]]:
+_Pair = tuple[SnapshotView, SnapshotView, tuple[str, ...], int, str]
+"""A checkpoint that could be built on, one that was taken after it, by which subtasks, how many there were in between,
+and why it could, in words."""
+
+
+def _after_restores(context: TrialContext) -> Iterator[_Pair]:
     """Yield each checkpoint that was restored by a job of the same shape, and the first one that completed after it."""
     first: dict[int | None, int] = {}
     for line in context.history.of(CheckpointTriggered):
@@ -95,7 +101,21 @@ def _pairs(context: TrialContext) -> Iterator[tuple[SnapshotView, SnapshotView]]
         if before is None or after is None or after.problem is not None:
             continue
         if before.savepoint is None and after.savepoint is None and _same_job(context, before, after):
-            yield before, after
+            yield before, after, before.subtasks, 0, "from which it was restored"
+
+
+def _known_complete(context: TrialContext) -> Iterator[_Pair]:
+    """Yield each snapshot of a subtask that knew of a complete checkpoint whose files stay, and that checkpoint."""
+    views = {view.checkpoint: view for view in context.history.checkpoints if view.problem is None}
+    for line in context.history.of(StorageAsked):
+        asked = line.operation
+        before = views.get(asked.reusable) if asked.reusable is not None else None
+        after = views.get(asked.checkpoint)
+        if before is None or after is None or after.attempt != asked.attempt:
+            continue
+        if before.savepoint is None and after.savepoint is None and _same_job(context, before, after):
+            between = after.checkpoint - before.checkpoint - 1
+            yield before, after, (asked.subtask,), between, "of which it knew that it was complete"
 
 
 def _same_job(context: TrialContext, before: SnapshotView, after: SnapshotView) -> bool:
@@ -113,33 +133,37 @@ def _is_mostly_increments(chain: Sequence[NamedFile], first_named: Mapping[str, 
 
 
 def _that_hardly_changed(
-    before: SnapshotView, after: SnapshotView, first_named: Mapping[str, int], chain_max: int
+    before: SnapshotView,
+    after: SnapshotView,
+    subtasks: Collection[str],
+    first_named: Mapping[str, int],
+    chain_max: int,
 ) -> Iterator[str]:
-    """Yield the subtasks with a short chain of files, of which less than half of the entries changed.
+    """Yield those of some subtasks with a short chain of files, of which less than half of the entries changed.
 
     Timers come and go unseen between two checkpoints, and records in flight have files of their own: where there are
     some, nothing is said.
     """
-    old, new = _entries(before), _entries(after)
     left_out = {part.subtask for part in before.state if part.name == TIMERS}
     left_out |= {channel.receiver for channel in before.in_flight}
-    for subtask, files in before.files.items():
+    for subtask in subtasks:
+        files = before.files.get(subtask, ())
         if subtask in left_out:
             continue
         chain = [file for file in files if file.shared]
         if not chain or len(chain) > chain_max or _is_mostly_increments(chain, first_named):
             continue
-        kept, now = old.get(subtask, {}), new.get(subtask, {})
+        kept, now = _entries(before, subtask), _entries(after, subtask)
         changed = sum(kept.get(name) != now.get(name) for name in {**kept, **now})
         if len(kept) >= ENTRIES_MIN and 2 * changed < min(len(kept), len(now)):
             yield subtask
 
 
-def _entries(view: SnapshotView) -> Mapping[str, Mapping[tuple[str, str, str], Any]]:
-    """Return subtask -> (operator, state, key) -> what is kept by key."""
-    found: dict[str, dict[tuple[str, str, str], Any]] = {}
-    for part in view.state:
-        if part.keyed:
-            for key, kept in part.entries.items():
-                found.setdefault(part.subtask, {})[part.operator, part.name, key] = kept
-    return found
+def _entries(view: SnapshotView, subtask: str) -> Mapping[tuple[str, str, str], Any]:
+    """Return (operator, state, key) -> what a subtask keeps by key."""
+    return {
+        (part.operator, part.name, key): kept
+        for part in view.state
+        if part.keyed and part.subtask == subtask
+        for key, kept in part.entries.items()
+    }

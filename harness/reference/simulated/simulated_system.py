@@ -11,7 +11,7 @@ import msgspec
 from barrier_tck.harness.plan.trial_plan import FilledPlan, TrialPlan
 from barrier_tck.harness.record.history import End, History, Row
 from barrier_tck.harness.record.message_trace import TraceEvent, in_order
-from barrier_tck.harness.record.operations import ReadsObserved, SlotsChanged
+from barrier_tck.harness.record.operations import ReadsObserved, SlotsChanged, StorageAsked
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.reference.bugs.catalogue import broken, planted
 from barrier_tck.harness.reference.checkpoint_storages import require_outliving, simulated_storage
@@ -30,6 +30,7 @@ from barrier_tck.harness.reference.message_tracing import with_message_trace
 from barrier_tck.harness.reference.observed_inputs import InputNote, inputs_observed
 from barrier_tck.harness.reference.observed_messages import MemoryLogs, messages_observed
 from barrier_tck.harness.reference.observed_reads import observed
+from barrier_tck.harness.reference.observed_requests import requests_counted
 from barrier_tck.harness.reference.planned_components import components_of
 from barrier_tck.harness.reference.planned_savepoints import planned_savepoints
 from barrier_tck.harness.reference.recorder import RunRecorder
@@ -96,6 +97,7 @@ class ReferenceSimulated:
             Capability.CHANNEL_FAULTS,
             Capability.PARTITION,
             Capability.EARLY_FINISH,
+            Capability.REQUEST_LOG,
             Capability.MESSAGE_LOG,
             Capability.LOOPS,
             Capability.CHANDY_LAMPORT,
@@ -152,8 +154,9 @@ class ReferenceSimulated:
         if self._state_backend is not None:
             components = replace(components, state_backend=self._state_backend)
         recorder = _Recorder(plan, graph, components, external_storage, working_root)
+        counted = requests_counted(components, recorder.keep_asked)
         watched = observed(
-            inputs_observed(components, recorder.keep_input, ends=bool(plan.savepoints)), recorder.keep_reads
+            inputs_observed(counted, recorder.keep_input, ends=bool(plan.savepoints)), recorder.keep_reads
         )
         trace_events: list[TraceEvent] = []
         if self._traces_messages:
@@ -232,6 +235,10 @@ class _Recorder(RunRecorder):
     def keep_input(self, note: InputNote) -> None:
         if self._world is not None:
             self.note(note, process="source")
+
+    def keep_asked(self, asked: StorageAsked) -> None:
+        if self._world is not None:
+            self.note(asked, process="storage")
 
     def request_savepoint(self, savepoint: Savepoint, delay_ms: float) -> None:
         assert self._world is not None

@@ -33,6 +33,7 @@ from barrier_tck.harness.reference.message_tracing import MessageTraceDirectory,
 from barrier_tck.harness.reference.observed_inputs import InputsDirectory, inputs_observed
 from barrier_tck.harness.reference.observed_messages import MessagesDirectory, messages_observed
 from barrier_tck.harness.reference.observed_reads import ReadsDirectory, observed
+from barrier_tck.harness.reference.observed_requests import RequestsDirectory, requests_counted
 from barrier_tck.harness.reference.planned_savepoints import started_from
 from barrier_tck.harness.reference.repeated_messages import RepeatedMessages
 from barrier_tck.harness.reference.slow_storage import slowed
@@ -143,7 +144,8 @@ class JobDriver:
         self._repeats = RepeatedMessages()
         self._repeats.put_in_force(order.repeats)
         slow = slowed(parts_of(plan, order.backend, order.external_storage), plan.checkpoints.async_ms_max)
-        logged = inputs_observed(slow, InputsDirectory(order.inputs), ends=bool(plan.savepoints))
+        counted = requests_counted(slow, RequestsDirectory(order.requests))
+        logged = inputs_observed(counted, InputsDirectory(order.inputs), ends=bool(plan.savepoints))
         components = with_message_trace(
             observed(logged, ReadsDirectory(order.reads)),
             MessageTraceDirectory(order.trace_events),

@@ -76,6 +76,7 @@ _CAPABILITIES = frozenset(
         Capability.LOOPS,
         Capability.CHANDY_LAMPORT,
         Capability.EARLY_FINISH,
+        Capability.REQUEST_LOG,
         Capability.MESSAGE_LOG,
         Capability.UNSYNCED_LOSS,
         Capability.CHECKPOINTS,

@@ -24,6 +24,7 @@ from barrier_tck.harness.reference.message_tracing import MessageTraceDirectory
 from barrier_tck.harness.reference.observed_inputs import InputsDirectory
 from barrier_tck.harness.reference.observed_messages import MessagesDirectory
 from barrier_tck.harness.reference.observed_reads import ReadsDirectory
+from barrier_tck.harness.reference.observed_requests import RequestsDirectory
 from barrier_tck.harness.reference.planned_savepoints import planned_savepoints
 from barrier_tck.harness.reference.repeated_messages import RepeatableMessages, RepeatedMessages
 from barrier_tck.harness.reference.snapshot_views import CheckpointOpener, view_storage
@@ -123,16 +124,18 @@ class Notes:
     """Directories in which the processes of a job log what they do."""
 
     reads: ReadsDirectory
+    requests: RequestsDirectory
     inputs: InputsDirectory
     trace_events: MessageTraceDirectory
     messages: MessagesDirectory
 
 
 def _notes_below(scratch: Path) -> Notes:
-    for name in ("reads", "inputs", "passages", "messages"):
+    for name in ("reads", "requests", "inputs", "passages", "messages"):
         (scratch / name).mkdir()
     return Notes(
         ReadsDirectory(str(scratch / "reads")),
+        RequestsDirectory(str(scratch / "requests")),
         InputsDirectory(str(scratch / "inputs")),
         MessageTraceDirectory(str(scratch / "passages")),
         MessagesDirectory(str(scratch / "messages")),
@@ -194,6 +197,7 @@ class SparkTrial:
             source=str(self._environment.source),
             root=str(self.kept.root),
             reads=notes.reads.path,
+            requests=notes.requests.path,
             inputs=notes.inputs.path,
             trace_events=notes.trace_events.path,
             messages=notes.messages.path if plan.records_channels else None,
@@ -285,6 +289,8 @@ class SparkTrial:
         watcher = self._watcher
         for read in self._notes.inputs.take_all():
             watcher.note(read, process="source")
+        for asked in self._notes.requests.take_all():
+            watcher.note(asked, process="storage")
         for log in self._notes.messages.observed():
             watcher.note(log, process="doors")
         duration_ms = watcher.now_ms()

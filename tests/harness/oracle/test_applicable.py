@@ -79,6 +79,7 @@ RULES: dict[str, Rule] = {
     "reachability": always,
     "stored-checkpoints": always,
     "shared-files": lambda plan: plan.checkpoints.incremental,
+    "snapshot-costs": always,
     "savepoints": lambda plan: bool(plan.savepoints),
     "savepoints-answered": lambda plan: bool(plan.savepoints),
     "stop-with-savepoint": lambda plan: bool(plan.savepoints),
@@ -118,7 +119,7 @@ def test_what_a_plan_asks_for_is_judged_whatever_else_it_says() -> None:
 
 OPENED = (
     "snapshot-formula at-least-once-snapshots conservation no-garbage reachability stored-checkpoints shared-files "
-    "savepoints restorability committed-transactions input-reads finished-subtasks consistent-cut timers"
+    "snapshot-costs savepoints restorability committed-transactions input-reads finished-subtasks consistent-cut timers"
 )
 CONTROL = (
     "checkpoint-life-cycle checkpoint-admission checkpoints-go-on checkpoint-expiry tolerated-failures aborts-obeyed "
@@ -132,6 +133,7 @@ LOST = {
     Capability.EARLY_FINISH: "finished-subtasks",
     Capability.SAVEPOINTS: "savepoints savepoints-answered stop-with-savepoint",
     Capability.MESSAGE_LOG: "consistent-cut",
+    Capability.REQUEST_LOG: "snapshot-costs",
     Capability.LOCAL_RECOVERY: "local-recovery",
     Capability.ATTEMPTS: "restart-strategy",
     Capability.ELASTIC: "narrowed-jobs",

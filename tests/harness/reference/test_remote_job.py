@@ -27,6 +27,7 @@ ORDER = JobOrder(
     source="in",
     root="files",
     reads="r",
+    requests="a",
     inputs="i",
     trace_events="p",
     messages=None,

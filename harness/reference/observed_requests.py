@@ -1,0 +1,224 @@
+"""Counts what each subtask asks of checkpoint storage: what its snapshots cost (SNP-8).
+
+The counts are made between the storage and its medium, where every request for a file passes, and are handed over when
+the subtask acknowledges a checkpoint. With them goes which checkpoint's files it could have named again instead of
+writing them: the newest one of which it had learned that it is complete, if the barrier says that its files stay.
+
+In the simulator the notes are recorded at once; on Spark a file takes them from the executor to the driver.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from barrier_tck.harness.record.operations import StorageAsked
+from barrier_tck.harness.reference.instrumented import with_instruments
+from barrier_tck.reference_impl.protocol.messages import (
+    AcknowledgeCheckpoint,
+    CheckpointBarrier,
+    NotifyCheckpointComplete,
+    TriggerCheckpoint,
+)
+from barrier_tck.reference_impl.runtime.components import Components
+from barrier_tck.reference_impl.runtime.ports import CoordinatorLink, Probe, RuntimePoint
+from barrier_tck.reference_impl.runtime.subtask_deployment import SubtaskDeployment, SubtaskPorts
+from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver
+from barrier_tck.reference_impl.storage.checkpoint_storage import MediumCheckpointStorage
+from barrier_tck.reference_impl.storage.whole_files import WholeFiles
+
+_log = logging.getLogger(__name__)
+
+KeepAsked = Callable[[StorageAsked], None]
+"""Keeps a note."""
+
+
+@dataclass
+class _Asked:
+    """What one subtask has asked so far, and which files it may name again."""
+
+    subtask: str
+    attempt: int
+    keep: KeepAsked
+    requests: Counter[str] = field(default_factory=Counter)
+    completed: int = 0
+    """The newest checkpoint of which the subtask has learned that it is complete."""
+    stay_from: dict[int, int] = field(default_factory=dict)
+    """Checkpoint that may share files -> the oldest one whose files stay until it has ended."""
+    reusable: dict[int, int] = field(default_factory=dict)
+    """Checkpoint of which the snapshot was taken -> the one whose files could have been named again."""
+
+    def barrier(self, checkpoint: int, reuse_from: int) -> None:
+        if reuse_from:
+            self.stay_from[checkpoint] = reuse_from
+
+    def taken(self, checkpoint: int) -> None:
+        stay_from = self.stay_from.pop(checkpoint, 0)
+        if stay_from and self.completed >= stay_from:
+            self.reusable[checkpoint] = self.completed
+
+    def acknowledged(self, checkpoint: int) -> None:
+        asked = dict(sorted(self.requests.items()))
+        reusable = self.reusable.pop(checkpoint, None)
+        self.keep(StorageAsked(self.subtask, self.attempt, checkpoint, asked, reusable))
+
+
+@dataclass(frozen=True)
+class _CountedMedium:
+    """A medium that counts the requests."""
+
+    inner: WholeFiles
+    requests: Counter[str]
+
+    def read(self, path: str) -> bytes:
+        self.requests["read"] += 1
+        return self.inner.read(path)
+
+    def list_files(self, directory: str) -> list[str]:
+        self.requests["list"] += 1
+        return self.inner.list_files(directory)
+
+    def exists(self, path: str) -> bool:
+        self.requests["exists"] += 1
+        return self.inner.exists(path)
+
+    def delete(self, path: str) -> None:
+        self.requests["delete"] += 1
+        self.inner.delete(path)
+
+    def delete_tree(self, directory: str) -> None:
+        self.requests["delete"] += 1
+        self.inner.delete_tree(directory)
+
+    def write(self, path: str, chunks: Iterable[bytes]) -> tuple[int, int]:
+        self.requests["write"] += 1
+        return self.inner.write(path, chunks)
+
+    def put(self, path: str, content: bytes) -> None:
+        self.requests["write"] += 1
+        self.inner.put(path, content)
+
+    def put_new(self, path: str, content: bytes) -> bool:
+        self.requests["write"] += 1
+        return self.inner.put_new(path, content)
+
+    def sync_directory(self, path: str) -> None:
+        self.requests["sync"] += 1
+        self.inner.sync_directory(path)
+
+
+@dataclass(frozen=True)
+class _ToCoordinator:
+    inner: CoordinatorLink
+    asked: _Asked
+
+    def send(self, message: Any) -> None:
+        if isinstance(message, AcknowledgeCheckpoint):
+            self.asked.acknowledged(int(message.checkpoint))
+        self.inner.send(message)
+
+
+@dataclass(frozen=True)
+class _WatchedProbe:
+    inner: Probe
+    asked: _Asked
+
+    def reach(self, point: RuntimePoint, checkpoint: Any = None, attempt: int = 0) -> None:
+        if point is RuntimePoint.SNAPSHOT_TAKEN:
+            self.asked.taken(int(checkpoint))
+        self.inner.reach(point, checkpoint, attempt)
+
+
+@dataclass(frozen=True)
+class RequestCountingDrivers:
+    """Makes subtask drivers whose requests are counted; takes what ``SubtaskDriver`` takes."""
+
+    make: Callable[..., SubtaskDriver]
+    keep: KeepAsked
+
+    def __call__(
+        self,
+        deployment: SubtaskDeployment,
+        graph: Any,
+        plane: Any,
+        ports: SubtaskPorts,
+        components: Components,
+    ) -> SubtaskDriver:
+        """Return a driver; one whose storage has no medium is not watched."""
+        storage = ports.storage
+        if deployment.config.checkpoints is None or not isinstance(storage, MediumCheckpointStorage):
+            return self.make(deployment, graph, plane, ports, components)
+        asked = _Asked(str(deployment.subtask), deployment.attempt, self.keep)
+        storage.reach_through(lambda medium: _CountedMedium(medium, asked.requests))
+        coordinator, probe = _ToCoordinator(ports.coordinator, asked), _WatchedProbe(ports.probe, asked)
+        driver = self.make(
+            deployment, graph, plane, replace(ports, coordinator=coordinator, probe=probe), components
+        )
+        _watch(driver, asked)
+        return driver
+
+
+def _watch(driver: SubtaskDriver, asked: _Asked) -> None:
+    """Look at what a subtask learns of checkpoints."""
+    on_control, on_announced, on_message = driver.on_control, driver.on_announced, driver.on_message
+
+    def observed_control(channel: int, element: Any) -> None:
+        if isinstance(element, CheckpointBarrier):
+            asked.barrier(int(element.checkpoint), element.reuse_from)
+        on_control(channel, element)
+
+    def observed_announced(channel: int, barrier: CheckpointBarrier) -> None:
+        asked.barrier(int(barrier.checkpoint), barrier.reuse_from)
+        on_announced(channel, barrier)
+
+    def observed_message(message: Any) -> None:
+        if isinstance(message, TriggerCheckpoint):
+            asked.barrier(int(message.checkpoint), message.reuse_from)
+        elif isinstance(message, NotifyCheckpointComplete):
+            asked.completed = max(asked.completed, int(message.checkpoint))
+        on_message(message)
+
+    vars(driver).update(
+        on_control=observed_control, on_announced=observed_announced, on_message=observed_message
+    )
+
+
+def requests_counted(components: Components, keep: KeepAsked) -> Components:
+    """Return the components with drivers whose requests are counted."""
+    make = components.instruments.subtask_driver or SubtaskDriver
+    return with_instruments(components, subtask_driver=RequestCountingDrivers(make, keep))
+
+
+@dataclass(frozen=True)
+class RequestsDirectory:
+    """Passes what was counted from one process to another, a file for each acknowledgement."""
+
+    path: str
+    """A directory that both reach."""
+
+    def __call__(self, note: StorageAsked) -> None:
+        """Keep it, whole or not at all. A disk that refuses costs the count, and nothing of the checkpoint."""
+        name = f"{quote(note.subtask, safe='')}-a{note.attempt}-c{note.checkpoint}.json"
+        target = Path(self.path) / name
+        temporary = target.with_suffix(f".{os.getpid()}.tmp")
+        try:
+            temporary.write_bytes(msgspec.json.encode(note))
+            os.replace(temporary, target)
+        except OSError as error:
+            _log.warning("what %s asked of storage could not be saved: %s", note.subtask, error)
+
+    def take_all(self) -> tuple[StorageAsked, ...]:
+        """Return all that was counted, by attempt, subtask and checkpoint."""
+        found = [
+            msgspec.json.decode(file.read_bytes(), type=StorageAsked)
+            for file in Path(self.path).glob("*.json")
+        ]
+        return tuple(sorted(found, key=lambda note: (note.attempt, note.subtask, note.checkpoint)))

@@ -1,0 +1,109 @@
+"""The checkers of what snapshots cost: files, requests, and what could have been named again (SNP-8, SNP-5)."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from barrier_tck.harness.oracle.checkers.increments_reuse import IncrementsReuse
+from barrier_tck.harness.oracle.checkers.snapshot_costs import SnapshotCosts
+from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan
+from barrier_tck.harness.record.history import NamedFile, SnapshotView, StateView
+from barrier_tck.harness.record.operations import StorageAsked
+from barrier_tck.harness.record.verdict import Finding, Verdict
+from tests.harness.oracle.oracle_histories import Book, a_context, a_plan
+
+WHO = "totals[0]"
+PLAN = a_plan()
+SHARING = a_plan(checkpoints=CheckpointPlan(incremental=True))
+
+
+def state(changed: int) -> StateView:
+    entries = {f'["k{number}"]': [1 + (number < changed)] for number in range(10)}
+    return StateView("totals", WHO, "aggregate", entries)
+
+
+def view(checkpoint: int, *paths: str, attempt: int = 1, changed: int = 0) -> SnapshotView:
+    files = {WHO: tuple(NamedFile(path, 9, f"crc32:{path}", shared=True) for path in paths)}
+    return SnapshotView(checkpoint, attempt, {}, (state(changed),), (WHO,), files=files)
+
+
+def asked(checkpoint: int, attempt: int = 1, reusable: int | None = None, **requests: int) -> StorageAsked:
+    return StorageAsked(WHO, attempt, checkpoint, requests, reusable)
+
+
+def costs(*notes: StorageAsked, plan: TrialPlan = PLAN) -> Finding:
+    """Judge two checkpoints of a first attempt, and one of a second that restored the first of them."""
+    book = Book().attempt(1).triggered(1).triggered(2)
+    for note in notes:
+        if note.attempt == 1:
+            book.tell(note, "storage")
+    book.completed(1).attempt_failed(1).attempt(2, 1).triggered(3, 2)
+    for note in notes:
+        if note.attempt == 2:
+            book.tell(note, "storage")
+    context = a_context(plan, book)
+    history = msgspec.structs.replace(context.history, checkpoints=(view(1, "a"), view(3, "c", attempt=2)))
+    return SnapshotCosts().check(type(context)(plan, history, context.faults))
+
+
+def test_one_file_with_two_requests_for_each_checkpoint_and_one_read_are_what_is_needed() -> None:
+    finding = costs(
+        asked(1, write=1, sync=1), asked(2, write=2, sync=2), asked(3, 2, read=1, write=1, sync=1)
+    )
+    assert (finding.verdict, finding.clauses) == (Verdict.VALID, ("SNP-8",))
+    assert (finding.counts["files"], finding.counts["requests"]) == (3, 7)
+
+
+def test_a_system_that_wrote_no_file_shows_nothing() -> None:
+    assert (costs().verdict, costs().clauses) == (Verdict.VALID, ())
+    assert costs(asked(1)).clauses == ()
+
+
+@pytest.mark.parametrize(
+    ("note", "said"),
+    [
+        (asked(2, write=3, sync=3), "wrote 3 files for 2 checkpoints"),
+        (asked(2, write=2, sync=5), "asked 5 times to make names durable"),
+        (asked(2, write=2, sync=2, list=4), "listed or looked for files 4 times"),
+        (asked(2, write=2, sync=2, list=2, exists=2), "listed or looked for files 4 times"),
+        (asked(2, write=2, sync=2, delete=5), "asked 5 times for files to be deleted"),
+        (asked(3, 2, read=2, write=1, sync=1), "read 2 files, and restored a checkpoint of 1"),
+    ],
+)
+def test_what_is_asked_for_too_often_is_found(note: StorageAsked, said: str) -> None:
+    finding = costs(note)
+    assert finding.verdict is Verdict.INVALID and said in finding.summary
+    (evidence,) = finding.evidence
+    assert (evidence.clause, finding.counts["wrong"]) == ("SNP-8", 1)
+
+
+def test_copies_databases_and_records_in_flight_need_more_files() -> None:
+    split, table, each = (asked(1, write=number, sync=number) for number in (8, 24, 4))
+    copies = a_plan(local_recovery=True)
+    assert (costs(split).verdict, costs(split, plan=copies).verdict) == (Verdict.INVALID, Verdict.VALID)
+    database = a_plan(state_backend="rocksdb")
+    assert (costs(table).verdict, costs(table, plan=database).verdict) == (Verdict.INVALID, Verdict.VALID)
+    overtaking = a_plan(checkpoints=CheckpointPlan(mode="unaligned"))
+    assert (costs(each).verdict, costs(each, plan=overtaking).verdict) == (Verdict.INVALID, Verdict.VALID)
+
+
+def reuse(*views: SnapshotView, reusable: int | None = 1) -> Finding:
+    book = Book().attempt(1).checkpoint(1).checkpoint(2).tell(asked(2, reusable=reusable), "storage")
+    context = a_context(SHARING, book)
+    history = msgspec.structs.replace(context.history, checkpoints=views)
+    return IncrementsReuse().check(type(context)(SHARING, history, context.faults))
+
+
+def test_what_a_subtask_knew_to_be_complete_is_named_again_if_little_changed() -> None:
+    again = reuse(view(1, "full"), view(2, "full", "increment", changed=2))
+    assert (again.verdict, again.counts["increments"]) == (Verdict.VALID, 1)
+    anew = reuse(view(1, "full"), view(2, "full-again", "increment", changed=2))
+    assert anew.verdict is Verdict.INVALID and "of which it knew that it was complete" in anew.summary
+
+
+def test_a_full_snapshot_is_right_if_nothing_could_be_reused_or_most_has_changed() -> None:
+    anew = (view(1, "full"), view(2, "full-again", changed=2))
+    assert reuse(*anew, reusable=None).counts["increments"] == 0
+    changed = reuse(view(1, "full"), view(2, "full-again", changed=6))
+    assert (changed.verdict, changed.counts["increments"]) == (Verdict.VALID, 0)

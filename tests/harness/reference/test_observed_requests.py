@@ -1,0 +1,56 @@
+"""What subtasks ask of checkpoint storage is counted, and what they could have named again is noted (SNP-8)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan, WorkloadPlan
+from barrier_tck.harness.record.operations import CheckpointCompleted, StorageAsked
+from barrier_tck.harness.reference.observed_requests import RequestsDirectory
+from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
+from barrier_tck.harness.trial.trial_run import execute
+
+PLAN = TrialPlan(
+    workload=WorkloadPlan("keyed-totals", batches=20, batch_records=3, keys=40, records_per_second=300),
+    checkpoints=CheckpointPlan(incremental=True, interval_ms=15),
+)
+
+
+def test_each_acknowledgement_is_counted_with_the_newest_checkpoint_known_to_be_complete(
+    tmp_path: Path,
+) -> None:
+    history = execute(PLAN, ReferenceSimulated(), tmp_path).history
+    assert history is not None
+    completed: list[int] = []
+    before: dict[str, StorageAsked] = {}
+    reusable = 0
+    for line in history.operations:
+        if isinstance(line.operation, CheckpointCompleted):
+            completed.append(line.operation.checkpoint)
+        if isinstance(line.operation, StorageAsked):
+            asked = line.operation
+            if asked.reusable is not None:
+                assert asked.reusable in completed and asked.reusable < asked.checkpoint
+                reusable += 1
+            for kind, number in before.get(asked.subtask, asked).requests.items():
+                assert asked.requests[kind] >= number
+            before[asked.subtask] = asked
+    assert reusable > 3
+    # Sources and sinks write no state files; of each file of the others the bytes and the name are made durable.
+    for subtask, asked in before.items():
+        named = {file.path for view in history.checkpoints for file in view.files.get(subtask, ())}
+        assert asked.requests == ({"write": len(named), "sync": len(named)} if named else {})
+
+
+def test_counts_pass_from_one_process_to_another_in_order(tmp_path: Path) -> None:
+    notes = [
+        StorageAsked("totals[0]", attempt, checkpoint, {"write": 1}, 9)
+        for attempt, checkpoint in ((2, 3), (1, 2))
+    ]
+    for note in notes:
+        RequestsDirectory(str(tmp_path))(note)
+    assert RequestsDirectory(str(tmp_path)).take_all() == tuple(reversed(notes))
+
+
+def test_a_disk_that_refuses_costs_the_count_only(tmp_path: Path) -> None:
+    RequestsDirectory(str(tmp_path / "missing"))(StorageAsked("totals[0]", 1, 1, {}))
