@@ -43,14 +43,19 @@ def fails_likewise(
     def still_fails(plan: TrialPlan) -> bool:
         with tempfile.TemporaryDirectory(dir=directory, prefix=SCRATCH) as scratch:
             record = run_trial(plan, system, Path(scratch), checkers)
-        return any(
-            finding.checker == checker
-            and finding.verdict is Verdict.INVALID
-            and (clause is None or clause in finding.clauses)
-            for finding in record.findings
-        )
+        return fails_by(record, checker, clause)
 
     return still_fails
+
+
+def fails_by(record: TrialRecord, checker: str, clause: str | None = None) -> bool:
+    """Whether a checker says INVALID of a trial (for ``clause``, if one is given)."""
+    return any(
+        finding.checker == checker
+        and finding.verdict is Verdict.INVALID
+        and (clause is None or clause in finding.clauses)
+        for finding in record.findings
+    )
 
 
 def shrink_failure(

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import msgspec
 
-from barrier_tck.harness.campaign.failures import failed_checker, fails_likewise, shrink_failure
+from barrier_tck.harness.campaign.failures import failed_checker, fails_by, shrink_failure
 from barrier_tck.harness.campaign.replay import ReplaySource, replay
 from barrier_tck.harness.oracle.checker import Checker
 from barrier_tck.harness.plan.trial_plan import TrialPlan, to_json
@@ -23,7 +23,7 @@ from barrier_tck.harness.support.atomic_files import write_atomically
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.strict_input import nearest
 from barrier_tck.harness.system.system_under_test import Capability, SystemUnderTest
-from barrier_tck.harness.trial.trial_run import execute
+from barrier_tck.harness.trial.trial_run import execute, run_trial
 
 TRIAL_PREFIX = "trial-"
 """What the names of directories of single trials begin with."""
@@ -93,11 +93,11 @@ class MutantResult(msgspec.Struct, frozen=True):
     clauses: tuple[str, ...] = ()
     """The clauses that its finding names."""
     named: str | None = None
-    """The clause that the trial names first: what it says was broken."""
+    """The clause that the saved plan's trial names first: what it says was broken."""
     seen: str = ""
     """What broke it, where, and after which fault."""
     also: tuple[str, ...] = ()
-    """The other checkers that reported INVALID in the same trial."""
+    """The other checkers that reported INVALID in that trial."""
     plan: str | None = None
     """Path of the smallest plan that shows the bug, relative to the run directory."""
     faults: int | None = None
@@ -159,14 +159,16 @@ def hunt(
         if smallest is not None:
             plan, runs = smallest.plan, smallest.runs
     checker = failed_checker(failing, mutant.clause) or ""
-    found = [finding for finding in failing.findings if finding.verdict is Verdict.INVALID]
-    clauses = next((finding.clauses for finding in found if finding.checker == checker), ())
     note = f"{mutant.id}: {mutant.description} Caught by {checker}."
     plan = msgspec.structs.replace(plan, note=note)
     path = directory / f"{mutant.id}.json"
     write_atomically(path, to_json(plan).encode())
     replays_max = 1 if deterministic else replays_max
-    replayed_in = _replayed_in(replays_max, path, plan, checker, mutant.clause, system, directory, checkers)
+    if deterministic:
+        replay(ReplaySource(path, plan), system, checkers)
+    replayed_in, replayed = _replayed(replays_max, plan, checker, mutant.clause, system, directory, checkers)
+    found = [finding for finding in (replayed or failing).findings if finding.verdict is Verdict.INVALID]
+    clauses = next((finding.clauses for finding in found if finding.checker == checker), ())
     return msgspec.structs.replace(
         tried.result(mutant, time.monotonic() - started),
         caught=True,
@@ -247,21 +249,19 @@ def _first_invalid(
     return None
 
 
-def _replayed_in(
+def _replayed(
     runs_max: int,
-    path: Path,
     plan: TrialPlan,
     checker: str,
     clause: str | None,
     system: SystemUnderTest,
     directory: Path,
     checkers: Sequence[Checker] | None,
-) -> int | None:
-    """Return in which run the saved plan fails again, from 1 on; None if it fails in none of ``runs_max``.
-
-    In a deterministic system, raises NondeterminismError if two runs do not take the same steps.
-    """
-    if Capability.DETERMINISTIC_REPLAY in system.capabilities:
-        replay(ReplaySource(path, plan), system, checkers)
-    fails = fails_likewise(system, checker, directory, checkers, clause)
-    return next((run for run in range(1, runs_max + 1) if fails(plan)), None)
+) -> tuple[int | None, TrialRecord | None]:
+    """Return in which run the saved plan fails again, from 1 on, and its record; None if it fails in no run."""
+    for run in range(1, runs_max + 1):
+        with tempfile.TemporaryDirectory(dir=directory, prefix=TRIAL_PREFIX) as scratch:
+            record = run_trial(plan, system, Path(scratch), checkers)
+        if fails_by(record, checker, clause):
+            return run, record
+    return None, None

@@ -146,7 +146,7 @@ def mutants(
     summary = {
         "caught": caught,
         "total": len(results),
-        "mutants": [msgspec.to_builtins(result) for result in results],
+        "mutants": [{**msgspec.to_builtins(result), "caught": result.shown} for result in results],
         "run_directory": str(path),
     }
     write_atomically(path / "mutants.json", json.dumps(summary, indent=2).encode() + b"\n")

@@ -11,11 +11,13 @@ import pytest
 from barrier_tck.harness.campaign.mutant_hunt import hunt
 from barrier_tck.harness.cli import mutants_command
 from barrier_tck.harness.cli.printing import console_for
+from barrier_tck.harness.plan.reading import read_plan
 from barrier_tck.harness.plan.trial_plan import FilledPlan
 from barrier_tck.harness.reference.bugs.catalogue import planted_bugs
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.support.errors import OperatingError
 from barrier_tck.harness.system.system_under_test import Capability, NemesisHooks, TrialOutcome
+from barrier_tck.harness.trial.trial_run import run_trial
 
 BUG = planted_bugs()["SO-02"]
 """Its first plan shows it in each run."""
@@ -60,6 +62,14 @@ def test_in_real_time_a_saved_plan_is_run_until_it_fails_again_or_as_often_as_se
 def test_a_deterministic_system_has_one_run_to_fail_again(tmp_path: Path) -> None:
     result = hunt(BUG, ReferenceSimulated(), tmp_path, replays_max=4)
     assert (result.replays, result.replay_runs, result.replay_runs_max) == (True, 1, 1)
+
+
+def test_what_is_said_of_a_bug_is_what_its_saved_plan_shows(tmp_path: Path) -> None:
+    result = hunt(BUG, ReferenceSimulated(), tmp_path)
+    saved = run_trial(read_plan(tmp_path / (result.plan or "")), ReferenceSimulated(), tmp_path / "again")
+    (first,) = (finding for finding in saved.findings if finding.checker == result.checker)
+    assert first.first is not None
+    assert (result.named, result.seen) == (first.broken, first.first.description)
 
 
 class Crashing(ReferenceSimulated):

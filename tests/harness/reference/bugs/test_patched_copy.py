@@ -257,6 +257,8 @@ def test_a_plan_with_which_the_reference_fails_too_shows_nothing_about_a_patch(
     assert "MY-01 FAILS WITHOUT IT: of its plan progress says INVALID" in printed
     assert "or this is a bug of the reference" in printed
     (plain,) = tmp_path.glob("runs/mutants-*/MY-01-without-patch.json")
+    written = json.loads((plain.parent / "mutants.json").read_text())
+    assert (written["caught"], written["mutants"][0]["caught"]) == (0, False)
     assert read_plan(plain).patch is None
     assert run(["replay", str(plain)]) == 1
 
