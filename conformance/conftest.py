@@ -10,17 +10,13 @@ import pytest
 from barrier_tck.conformance.trials import NothingShown, Trials
 from barrier_tck.harness.system.system_under_test import SystemUnderTest
 
-DEFAULT_SEED = 20_260_101
-"""Seed of generated plans when ``--hypothesis-seed`` names none, so that a session can be repeated."""
-
 
 @pytest.fixture(scope="session")
 def trials(
     request: pytest.FixtureRequest, system: SystemUnderTest, tmp_path_factory: pytest.TempPathFactory
 ) -> Trials:
     """Run plans on the chosen system, each in the scale of its world, once for the session; on the chosen backend."""
-    given = request.config.getoption("--hypothesis-seed", default=None)
-    seed = int(given) if given not in (None, "random") else DEFAULT_SEED
+    seed = int(request.config.getoption("--seed"))
     backend = request.config.getoption("--state-backend")
     every = request.config.getoption("--every-fallback")
     return Trials(system, tmp_path_factory.mktemp("trials"), seed, backend, every_fallback=every)

@@ -14,7 +14,7 @@ from barrier_tck.harness.certify.backend.pool import Pool
 from barrier_tck.harness.certify.backend.properties import PROPERTIES
 from barrier_tck.harness.certify.backend.stage import check
 from barrier_tck.harness.certify.engine.check import NOT_DRAWN, NOT_SHOWN
-from barrier_tck.harness.certify.engine.levels import DEFAULT_SEED, seed_of
+from barrier_tck.harness.certify.engine.levels import seed_of
 from barrier_tck.harness.pytest_plugin import BackendUnderTest
 
 SECONDS_MAX = 120.0
@@ -26,7 +26,7 @@ def _assert_holds(name: str, backend: BackendUnderTest, directory: Path) -> None
     backend_property = next(entry for entry in PROPERTIES if entry.name == name)
     pool = Pool(backend.target, total_s=SECONDS_MAX)
     try:
-        seed = seed_of(DEFAULT_SEED if backend.seed is None else backend.seed, name)
+        seed = seed_of(backend.seed, name)
         outcome, failure = check(backend_property, pool, seed, backend.scale, declared=backend.capabilities)
     finally:
         pool.close()

@@ -35,7 +35,7 @@ class JudgeQuery(Protocol):
         self,
         job: StreamingJob,
         trials: int = 5,
-        seed: int = 0,
+        seed: int | None = None,
         retries: str = "stock",
         budget: str | None = None,
         cluster: str = "local",
@@ -51,8 +51,8 @@ class BackendUnderTest:
     target: str
     scale: float
     """Multiplies the number of examples: 1 as in ``barrier-tck certify``, less if no backend was asked for."""
-    seed: int | None
-    """Seed of the examples; None means the suite's own seed."""
+    seed: int
+    """Seed of the examples."""
     capabilities: tuple[str, ...]
     """The capabilities that it declares."""
 
@@ -67,10 +67,18 @@ class StorageUnderTest:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add ``--system``, ``--state-backend``, ``--checkpoint-storage`` and ``--every-fallback``."""
+    """Add ``--system``, ``--seed``, ``--state-backend``, ``--checkpoint-storage`` and ``--every-fallback``."""
     group = parser.getgroup("barrier-tck")
     group.addoption(
         "--system", default=_DEFAULT, metavar="NAME", help=f"system under test (default: {_DEFAULT})"
+    )
+    group.addoption(
+        "--seed",
+        type=int,
+        default=None,
+        metavar="N",
+        help="seed from which plans and examples are drawn (default: that of --hypothesis-seed, else a new one, which "
+        "the header says)",
     )
     group.addoption(
         "--state-backend",
@@ -98,6 +106,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "damage, and each backend and mode, in one cell)",
     )
 
+
+_seed = pytest.StashKey["RootSeed"]()
+"""The seed of the session, and whether it was drawn."""
 
 _supervised = pytest.StashKey[bool]()
 """Set where the tests run in a child process already."""
@@ -141,6 +152,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the markers, and refuse an unknown system before anything is collected."""
     from barrier_tck.harness.plan.storage_targets import storage_target
     from barrier_tck.harness.support.errors import UsageProblem
+    from barrier_tck.harness.support.root_seed import root_seed
     from barrier_tck.harness.system.system_names import require_system
 
     config.addinivalue_line("markers", "clause(id): names the clause of the specification that a test checks")
@@ -164,6 +176,9 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers",
         "nightly: takes minutes, and shows once more what long tests show; not run before each merge",
     )
+    config.stash[_seed] = root_seed(_given_seed(config))
+    # Processes of pytest-xdist are given the options of this one, and so draw from the same seed.
+    config.option.seed = config.stash[_seed].value
     try:
         require_system(config.getoption("--system"))
         if config.getoption("--state-backend") is not None:
@@ -175,6 +190,15 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(str(error)) from error
 
 
+def _given_seed(config: pytest.Config) -> int | None:
+    """Return the seed that the command line gives, as ``--seed`` or else as Hypothesis's; None if it gives none."""
+    own: int | None = config.getoption("--seed")
+    of_hypothesis = config.getoption("--hypothesis-seed", default=None)
+    if own is not None or of_hypothesis in (None, "random"):
+        return own
+    return int(of_hypothesis)
+
+
 def pytest_report_header(config: pytest.Config) -> list[str]:
     """Say which system and backend are tested, and with which versions."""
     from barrier_tck.harness.support.environment import environment
@@ -183,11 +207,10 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     shown = ", ".join(
         f"{name} {versions[name]}" for name in ("barrier-tck", "python", "pyspark", "hypothesis")
     )
-    seed = config.getoption("--hypothesis-seed", default=None)
     backend = config.getoption("--state-backend") or "heap"
     return [
         f"barrier-tck: system {config.getoption('--system')}, state backend {backend}, {shown}",
-        f"barrier-tck: hypothesis seed {seed or 'random'}, PYTHONHASHSEED {versions['hash_seed']}",
+        f"barrier-tck: seed {config.stash[_seed]}, PYTHONHASHSEED {versions['hash_seed']}",
     ]
 
 
@@ -220,7 +243,6 @@ def state_backend(request: pytest.FixtureRequest) -> BackendUnderTest:
     from barrier_tck.harness.support.errors import UsageProblem
 
     chosen: str | None = request.config.getoption("--state-backend")
-    given = request.config.getoption("--hypothesis-seed", default=None)
     target = chosen or "heap"
     try:
         declared = tuple(probe(target)["capabilities"])
@@ -228,7 +250,7 @@ def state_backend(request: pytest.FixtureRequest) -> BackendUnderTest:
         pytest.exit(f"--state-backend: {error}", returncode=pytest.ExitCode.USAGE_ERROR)
     except CandidateError as error:
         pytest.fail(f"{target} could not be made: {error}", pytrace=False)
-    seed = int(given) if given not in (None, "random") else None
+    seed = int(request.config.getoption("--seed"))
     return BackendUnderTest(target, 1.0 if chosen else 0.2, seed, declared)
 
 
@@ -252,18 +274,19 @@ def run_trial(system: SystemUnderTest, tmp_path: Path) -> RunTrial:
 
 
 @pytest.fixture
-def judge_query(tmp_path: Path) -> JudgeQuery:
+def judge_query(request: pytest.FixtureRequest, tmp_path: Path) -> JudgeQuery:
     """Return a function that runs drawn trials of a ``StreamingJob``, on a cluster that is stopped at its end.
 
     Its arguments mean what the options of ``barrier-tck campaign --query`` mean: a ``budget`` (``10m``) takes the place
     of a number of trials, and ``cluster`` is ``local`` or ``docker``. ``retries`` is the setting of the trials
-    (``stock`` or ``none``).
+    (``stock`` or ``none``). Without a ``seed``, plans are drawn from that of ``--seed``, which the session's header says.
     """
+    of_session = int(request.config.getoption("--seed"))
 
     def judge(
         job: StreamingJob,
         trials: int = 5,
-        seed: int = 0,
+        seed: int | None = None,
         retries: str = "stock",
         budget: str | None = None,
         cluster: str = "local",
@@ -282,7 +305,9 @@ def judge_query(tmp_path: Path) -> JudgeQuery:
         from barrier_tck.harness.trial.trial_run import run_trial
 
         section = SystemSection(job.address, {"retries": retries})
-        configuration = CampaignConfiguration(system=section, seed=seed, trials=trials)
+        configuration = CampaignConfiguration(
+            system=section, seed=of_session if seed is None else seed, trials=trials
+        )
         seconds = None if budget is None else parse_duration(budget, "budget")
         allowed = Budget(trials) if seconds is None else Budget(None, seconds)
         records: list[TrialRecord] = []

@@ -147,7 +147,9 @@ def test_the_command_runs_in_such_a_project_and_writes_its_reports(
     installed: Installed, project: Path, tmp_path: Path
 ) -> None:
     command = installed.python.with_name("barrier-tck")
-    printed = run(command, "campaign", "--trials", "2", "--out", tmp_path, "--json", cwd=project)
+    printed = run(
+        command, "campaign", "--trials", "2", "--seed", "0", "--out", tmp_path, "--json", cwd=project
+    )
     result = json.loads(printed.splitlines()[-1])
     assert (result["verdict"], result["trials"]) == ("valid", 2)
     assert "<html" in (Path(result["run_directory"]) / "report.html").read_text()

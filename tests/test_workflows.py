@@ -37,11 +37,14 @@ def steps() -> list[dict[str, Any]]:
 
 def spelled_out(job: dict[str, Any], text: str) -> list[str]:
     """Return the text once for every combination of the job's matrix."""
-    matrix: dict[str, list[str]] = job.get("strategy", {}).get("matrix", {})
+    matrix: dict[str, list[Any]] = dict(job.get("strategy", {}).get("matrix", {}))
+    listed: list[dict[str, str]] = matrix.pop("include", [])
     texts = []
-    for values in product(*matrix.values()):
+    for combined in listed or [
+        dict(zip(matrix, values, strict=True)) for values in product(*matrix.values())
+    ]:
         found = text
-        for key, value in zip(matrix, values, strict=True):
+        for key, value in combined.items():
             found = found.replace(f"${{{{ matrix.{key} }}}}", value)
         texts.append(found)
     return texts
@@ -87,6 +90,20 @@ def test_tox_environments_and_campaign_files_of_the_workflows_exist() -> None:
         if file:
             assert "{posargs:" in tox.get(f"testenv:{environment}", "commands")
             read_configuration(ROOT / file)
+
+
+def test_every_campaign_that_gates_a_merge_has_a_seed_and_no_campaign_of_the_night() -> None:
+    tox = configparser.ConfigParser(interpolation=None)
+    tox.read(ROOT / "tox.ini")
+    for job in load(GITHUB / "workflows" / "ci.yml")["jobs"].values():
+        for step in job["steps"]:
+            for command in spelled_out(job, step.get("run", "")):
+                assert "tox -e campaign" not in command or re.search(r" --seed \d+", command), command
+    for environment in ("tests", "explore"):
+        for command in tox.get(f"testenv:{environment}", "commands").splitlines():
+            draws = "conformance" in command or "spark_exploration" in command
+            assert not draws or re.search(r"--seed \d+", command), command
+    assert "--seed" not in tox.get("testenv:nightly", "commands")
 
 
 def test_ci_explores_spark_after_the_tests_and_says_what_to_do_if_that_fails() -> None:

@@ -22,8 +22,9 @@ from barrier_tck.harness.draw.plug_in_profiles import chosen_profile
 from barrier_tck.harness.draw.profile import Profile
 from barrier_tck.harness.plan.trial_plan import RescalePlan, SavepointPlan, TrialPlan
 from barrier_tck.harness.support.bounds import Bounded
-from barrier_tck.harness.support.errors import UsageProblem
+from barrier_tck.harness.support.errors import InternalError, UsageProblem
 from barrier_tck.harness.support.json_values import problem_of_json
+from barrier_tck.harness.support.root_seed import root_seed
 from barrier_tck.harness.support.strict_input import convert, read_toml
 from barrier_tck.harness.system.system_names import DEFAULT_SYSTEM
 from barrier_tck.harness.system.system_under_test import SystemUnderTest
@@ -133,7 +134,8 @@ class CampaignConfiguration(Bounded, frozen=True, forbid_unknown_fields=True):
     trials: Annotated[int, msgspec.Meta(ge=1, le=TRIALS_MAX)] | None = None
     budget: str | None = None
     """A duration such as ``5m``, to be given instead of ``trials``."""
-    seed: Annotated[int, msgspec.Meta(ge=0, le=2**62)] = 0
+    seed: Annotated[int, msgspec.Meta(ge=0, le=2**62)] | None = None
+    """The seed from which all plans are drawn. None: a new one each time (``seeded``)."""
     timeout: str | None = None
     """Limit of one trial's wall time, such as ``2m``."""
     controls: Annotated[int, msgspec.Meta(ge=0, le=1_000)] | None = None
@@ -186,6 +188,17 @@ class CampaignConfiguration(Bounded, frozen=True, forbid_unknown_fields=True):
     def draws(self) -> bool:
         """Whether plans are drawn, perhaps after the listed ones."""
         return not self.trial or self.mix is not None or self.faults is not None
+
+    @property
+    def root_seed(self) -> int:
+        """The seed of a campaign that was ``seeded``."""
+        if self.seed is None:
+            raise InternalError("the campaign has no seed yet")
+        return self.seed
+
+    def seeded(self) -> CampaignConfiguration:
+        """Return the campaign with a seed: its own, or a new one."""
+        return msgspec.structs.replace(self, seed=root_seed(self.seed).value)
 
     def is_drawn(self, number: int) -> bool:
         """Return whether a trial's plan was drawn, not listed; trials are counted from 0."""

@@ -38,7 +38,7 @@ def campaign_plans(configuration: CampaignConfiguration, system: SystemUnderTest
 
 def _listed(configuration: CampaignConfiguration, system: SystemUnderTest) -> Iterator[FilledPlan]:
     """Yield the listed trials over and over, each time with other seeds; nothing if there are none."""
-    seeds = count(configuration.seed)
+    seeds = count(configuration.root_seed)
     while configuration.trial:
         for trial in configuration.trial:
             for _ in range(trial.repeat):
@@ -66,7 +66,7 @@ def _constraints(system: SystemUnderTest, adjust: Adjust) -> Constraints:
 def _from_profile(configuration: CampaignConfiguration, system: SystemUnderTest) -> Iterator[FilledPlan]:
     for chunk in count():
         yield from draw_plans(
-            configuration.seed * _CHUNK_SEED_STRIDE + chunk,
+            configuration.root_seed * _CHUNK_SEED_STRIDE + chunk,
             CHUNK,
             configuration.profile_for(system),
             _constraints(system, configuration.adjusted),
@@ -77,7 +77,7 @@ def _from_mix(configuration: CampaignConfiguration, system: SystemUnderTest) -> 
     """Draw each plan from the profile that its mix asks for, with the faults of the mix."""
     profile = configuration.profile_for(system)
     mixes = draw_mix(
-        configuration.mix or MixSection(), configuration.faults, configuration.seed, targets_of(system)
+        configuration.mix or MixSection(), configuration.faults, configuration.root_seed, targets_of(system)
     )
     for number, mix in enumerate(mixes):
 
@@ -85,7 +85,7 @@ def _from_mix(configuration: CampaignConfiguration, system: SystemUnderTest) -> 
             return mix.adjusted(configuration.adjusted(plan))
 
         yield draw_plan(
-            configuration.seed * _CHUNK_SEED_STRIDE + number,
+            configuration.root_seed * _CHUNK_SEED_STRIDE + number,
             mix.profile(profile),
             _constraints(system, adjust),
             kinds=mix.kinds,

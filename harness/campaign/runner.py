@@ -137,10 +137,11 @@ def run_campaign(
     """Run a campaign and return its record, which lies in ``out/campaign.json`` too.
 
     With ``jobs`` above 1, simulated trials run in this number of processes; then ``checkers`` must not be given.
-    Plans and the output directory are checked first; UsageProblem or EnvironmentProblem is raised before a trial
+    A campaign without a seed gets a new one. Plans and the output directory are checked first; UsageProblem or EnvironmentProblem is raised before a trial
     runs. On Ctrl-C or SIGTERM the running trials are abandoned and the record says ``interrupted``.
     """
     _check_jobs(jobs, system, checkers)
+    configuration = configuration.seeded()
     plans = campaign_plans(configuration, system)
     directory = RunDirectory.create(out)
     with held(out):
@@ -199,7 +200,7 @@ class _Campaign:
         self._tally = Tally(judged_clauses=JudgedClauses(configuration.only))
         recovered_min = RECOVERED_MIN_DRAWN if configuration.draws else RECOVERED_MIN_LISTED
         wanted = configuration.controls_wanted()
-        self._controls = Controls(system, configuration.seed, wanted, recovered_min, configuration.only)
+        self._controls = Controls(system, configuration.root_seed, wanted, recovered_min, configuration.only)
         self._dropped = 0
         self._begun: dict[int, None] = {}
         """Trials that have a directory but are not counted yet."""
@@ -348,7 +349,7 @@ class _Campaign:
             name=self._configuration.name,
             system=self._system.name,
             opened_as=reference_of(self._system),
-            seed=self._configuration.seed,
+            seed=self._configuration.root_seed,
             verdict=Verdict.worst((tally.verdict(), *(finding.verdict for finding in findings))),
             trials=tally.trials,
             valid=tally.valid,

@@ -55,7 +55,7 @@ def campaign(
         typer.Option(
             "--seed",
             metavar="N",
-            help="Seed from which plans are drawn. Default: the campaign file's, else 0.",
+            help="Seed from which plans are drawn. Default: the campaign file's, else a new one, which is printed first.",
         ),
     ] = None,
     controls: Annotated[

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from barrier_tck.harness.cli.campaign_output import print_options
+from barrier_tck.harness.cli.campaign_output import print_options, print_seed
 from barrier_tck.harness.cli.opening import opened, start
 from barrier_tck.harness.cli.options import listed
 from barrier_tck.harness.cli.printing import VerdictConsole
@@ -18,6 +18,7 @@ from barrier_tck.harness.cli.untrusted_code import UntrustedCode, code_of_campai
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.outside import search_working_directory
+from barrier_tck.harness.support.root_seed import root_seed
 
 if TYPE_CHECKING:
     from barrier_tck.harness.campaign.configuration import CampaignConfiguration
@@ -78,6 +79,9 @@ def begin(options: CampaignOptions, console: VerdictConsole) -> Path:
     with opened(configuration.system.name) as deployed:
         check_configuration(configuration, deployed, source)
         require_parallel(deployed, options.jobs)
+        seed = root_seed(configuration.seed)
+        configuration = msgspec.structs.replace(configuration, seed=seed.value)
+        print_seed(console, seed)
         start(deployed, configuration.cluster)
         path = new_run_path(options.out, configuration.name, datetime.now())
         print_options(console, configuration, deployed, path)
@@ -104,6 +108,7 @@ def resume(path: Path, options: CampaignOptions, console: VerdictConsole) -> Pat
         search_working_directory()
     with opened(configuration.system.name) as deployed:
         require_parallel(deployed, options.jobs)
+        print_seed(console, root_seed(configuration.seed))
         start(deployed, configuration.cluster)
         print_options(console, configuration, deployed, path)
         console.print(f"resumed after {len(stored.trials)} trials")

@@ -17,8 +17,14 @@ from barrier_tck.harness.support.environment import environment
 
 if TYPE_CHECKING:
     from barrier_tck.harness.campaign.configuration import CampaignConfiguration
+    from barrier_tck.harness.support.root_seed import RootSeed
     from barrier_tck.harness.system.system_under_test import SystemUnderTest
     from barrier_tck.reports.loading import ReportedRun
+
+
+def print_seed(console: Console, seed: RootSeed) -> None:
+    """Print the root seed before anything starts, so that even a command that is killed can be repeated."""
+    console.print(f"  seed: {seed}", markup=False)
 
 
 def print_options(
@@ -28,6 +34,7 @@ def print_options(
     from barrier_tck.harness.system.plan_fields import unused_by
 
     spelled_out = msgspec.to_builtins(configuration)
+    spelled_out.pop("seed")  # it was printed first
     trials = spelled_out.pop("trial")
     settings = spelled_out["system"].pop("settings")
     spelled_out["system"] = spelled_out["system"]["name"]
@@ -115,6 +122,7 @@ def as_object(run: ReportedRun) -> dict[str, Any]:
     record = run.campaign
     return {
         "verdict": record.verdict.value,
+        "seed": record.seed,
         "trials": record.trials,
         "valid": record.valid,
         "invalid": record.invalid,

@@ -27,6 +27,7 @@ from barrier_tck.harness.cli.options import DEFAULT_OUT, JsonOption, OutOption
 from barrier_tck.harness.cli.printing import console_for
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.outside import is_target, shown
+from barrier_tck.harness.support.root_seed import root_seed
 
 if TYPE_CHECKING:
     from barrier_tck.harness.certify.engine.certificate import Certificate
@@ -52,8 +53,13 @@ def certify(
         ),
     ] = "crash",
     seed: Annotated[
-        int, typer.Option("--seed", metavar="N", help="Seed from which all examples are drawn.")
-    ] = 20_260_101,
+        int | None,
+        typer.Option(
+            "--seed",
+            metavar="N",
+            help="Seed from which all examples are drawn. Default: a new one, which is printed first.",
+        ),
+    ] = None,
     out: OutOption = DEFAULT_OUT,
     require: Annotated[
         str,
@@ -143,13 +149,18 @@ def certify(
         require_store_level(level)
     if not 0 < call_timeout <= _CALL_TIMEOUT_MAX_S:
         raise UsageProblem(f"--call-timeout is {call_timeout:g}; give seconds above 0, up to a day")
+    drawn_from = root_seed(seed)
     path = short(new_run_path(out, "certify", datetime.now()))
     make_output_directory(path)
-    console.print(f"certifying {target} up to {level}, seed {seed}, in {path}", markup=False)
+    console.print(f"certifying {target} up to {level}, seed {drawn_from}, in {path}", markup=False)
     if store is None:
-        certificate = _certified(target, level, seed, path, require, spark, strength, call_timeout, console)
+        certificate = _certified(
+            target, level, drawn_from.value, path, require, spark, strength, call_timeout, console
+        )
     else:
-        certificate = certified_on_spark(store, level, seed, path, require, strength, call_timeout, console)
+        certificate = certified_on_spark(
+            store, level, drawn_from.value, path, require, strength, call_timeout, console
+        )
     raise typer.Exit(output_certificate(certificate, path, console, as_json))
 
 

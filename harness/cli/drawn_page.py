@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from itertools import combinations, islice
 from pathlib import Path
 
+import msgspec
+
 from barrier_tck.faults.fault import tag_of
 from barrier_tck.faults.vocabulary import After
 from barrier_tck.harness.campaign.configuration import read_configuration
@@ -31,6 +33,7 @@ PLANS = 1_000
 """How many plans are drawn, the same number from each campaign file."""
 CHAINS = 1_000
 """How many trials of the campaign of chains are run."""
+CHAINS_SEED = 1
 _SYSTEMS = ("reference-simulated", "reference-spark")
 
 _HEAD = """\
@@ -117,7 +120,9 @@ def drawn_plans(number: int = PLANS) -> DrawnPlans:
 
 def run_chains(number: int = CHAINS) -> ReachedConditions:
     """Run trials of the campaign of chains, and count what they reach."""
-    configuration = read_configuration(found_campaign(Path("chains")))
+    configuration = msgspec.structs.replace(
+        read_configuration(found_campaign(Path("chains"))), seed=CHAINS_SEED
+    )
     system, found = open_system(configuration.system.name), ReachedConditions()
     for plan in islice(campaign_plans(configuration, system), number):
         with tempfile.TemporaryDirectory() as directory:

@@ -24,6 +24,7 @@ from barrier_tck.harness.cli.printing import console_for, emit
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.support.atomic_files import write_atomically
 from barrier_tck.harness.support.errors import UsageProblem
+from barrier_tck.harness.support.root_seed import root_seed
 
 if TYPE_CHECKING:
     from barrier_tck.harness.campaign.mutant_hunt import MutantResult, PlantedBug
@@ -62,7 +63,11 @@ def mutants(
     ] = None,
     seed: Annotated[
         int | None,
-        typer.Option("--seed", min=0, help="With --patch: the seed from which plans are drawn. Default: 0."),
+        typer.Option(
+            "--seed",
+            min=0,
+            help="With --patch: the seed from which plans are drawn. Default: a new one, which is printed.",
+        ),
     ] = None,
     world: Annotated[
         str, typer.Option("--world", metavar="simulated|spark", help="World in which they run.")
@@ -113,6 +118,9 @@ def mutants(
         # It runs where the patched copy of the package is imported, and prints what there is to say.
         run_with_patch(read_patch(file), str(file), context.obj, world)
     console = console_for(as_json)
+    from_seed = root_seed(seed)
+    if file is not None:
+        console.print(f"plans are drawn from the seed {from_seed}", markup=False)
     path = new_run_path(out, "mutants", datetime.now())
     results: list[MutantResult] = []
     with opened(SYSTEM_OF_WORLD[world]) as system:
@@ -120,7 +128,7 @@ def mutants(
         chosen: Sequence[PlantedBug] = (
             choose(dict(bugs_of_runtime()), names, world)
             if file is None or own is None
-            else (users_bug(own, file, system, TRIALS if trials is None else trials, seed or 0),)
+            else (users_bug(own, file, system, TRIALS if trials is None else trials, from_seed.value),)
         )
         make_output_directory(path)
         try:
@@ -148,6 +156,7 @@ def mutants(
         "total": len(results),
         "mutants": [{**msgspec.to_builtins(result), "caught": result.shown} for result in results],
         "run_directory": str(path),
+        **({"seed": from_seed.value} if file is not None else {}),
     }
     write_atomically(path / "mutants.json", json.dumps(summary, indent=2).encode() + b"\n")
     console.print(f"{caught} of {len(results)} planted bugs caught; plans in {path}", markup=False)

@@ -42,9 +42,9 @@ class Commanded:
     """From the first one to a job that runs, with its driver, its judges and its executors."""
 
 
-QUERY = ("--query", "barrier_tck.harness.streaming.stock_job:job", "--trials", "20")
+QUERY = ("--query", "barrier_tck.harness.streaming.stock_job:job", "--trials", "20", "--seed", "0")
 CAMPAIGNS = {
-    "hosts": Commanded(("campaigns/hosts.toml",), DockerCluster, (1, 12)),
+    "hosts": Commanded(("campaigns/hosts.toml", "--seed", "48"), DockerCluster, (1, 12)),
     "query on containers": Commanded((*QUERY, "--cluster", "docker"), DockerCluster, (1, 12)),
     "query": Commanded(QUERY, LocalCluster, (1, 10)),
 }

@@ -49,7 +49,7 @@ def in_tree(tree: Path, *command: str, expected: int = 0) -> str:
 
 
 def test_a_checker_is_added_with_one_file_and_then_judges_and_is_counted_by_campaigns(tree: Path) -> None:
-    in_tree(tree, "-c", RUN, "campaign", "--trials", "12", "--out", "runs")
+    in_tree(tree, "-c", RUN, "campaign", "--trials", "12", "--seed", "0", "--out", "runs")
     (directory,) = (tree / "runs").iterdir()
     trials = [json.loads(line) for line in (directory / "trials.jsonl").read_text().splitlines()]
     found = [one for trial in trials for one in trial["findings"] if one["checker"] == "attempts-numbered"]

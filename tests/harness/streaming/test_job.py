@@ -190,7 +190,7 @@ def test_drawn_trials_pause_processes_disturb_writes_and_hide_the_checkpoint_dir
 ) -> None:
     monkeypatch.setattr(structured_streaming, "has_java_compiler", lambda: True)
     system = StructuredStreaming(job)
-    configuration = CampaignConfiguration(system=SystemSection(f"{__name__}:job"), trials=60)
+    configuration = CampaignConfiguration(system=SystemSection(f"{__name__}:job"), seed=0, trials=60)
     faults = [one.fault for plan in islice(campaign_plans(configuration, system), 60) for one in plan.faults]
     assert {type(fault) for fault in faults} == {
         CrashCoordinator, DisturbWrites, KillExecutor, KillWorker, PauseExecutor, PauseWorker
@@ -202,7 +202,7 @@ def test_drawn_trials_pause_processes_disturb_writes_and_hide_the_checkpoint_dir
 def test_without_a_java_compiler_no_write_is_disturbed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(structured_streaming, "has_java_compiler", lambda: False)
     system = StructuredStreaming(job)
-    configuration = CampaignConfiguration(system=SystemSection(f"{__name__}:job"), trials=30)
+    configuration = CampaignConfiguration(system=SystemSection(f"{__name__}:job"), seed=0, trials=30)
     faults = [one.fault for plan in islice(campaign_plans(configuration, system), 30) for one in plan.faults]
     assert faults
     assert not any(isinstance(fault, DisturbWrites) for fault in faults)

@@ -204,7 +204,9 @@ TWO_OUT = JobView(
 def test_a_listed_trial_names_roles_and_its_plans_have_the_names_of_the_system() -> None:
     fault = {"fault": {"type": "kill_worker", "subtask": "@sink:1"}}
     aim = {"type": "after", "point": "snapshot_taken", "subtask": "@stateful"}
-    configuration = configuration_from({"trial": [{"faults": [fault | {"trigger": aim}]}]}, "c.toml")
+    configuration = configuration_from(
+        {"seed": 0, "trial": [{"faults": [fault | {"trigger": aim}]}]}, "c.toml"
+    )
     (plan,) = islice(campaign_plans(configuration, Foreign(TWO_OUT)), 1)
     assert plan.faults == (ScheduledFault(KillWorker("a"), After(TAKEN, "b")),)
 

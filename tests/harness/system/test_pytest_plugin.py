@@ -134,7 +134,7 @@ def test_a_budget_takes_the_place_of_a_number_of_trials(judge_query):
     assert len(judge_query(right, trials=6, seed=3, retries="none", budget="1ms")) == 1
 
 def test_one_of_the_wrong_ones_fails_the_test(judge_query):
-    judge_query(wrong, trials=20)
+    judge_query(wrong, trials=20, seed=0)
 """
 
 

@@ -39,6 +39,8 @@ def certify_outside(
         "barrier_tck.harness.cli.main",
         "certify",
         target,
+        "--seed",
+        "20260101",
         "--out",
         str(out),
         "--json",
@@ -121,7 +123,18 @@ def test_trials_of_the_suite_run_on_a_third_partys_backend(tmp_path: Path) -> No
     """A trial that is invalid only on this backend shows that it was the one that ran."""
     target = "barrier_tck.harness.reference.mutants.backend_bugs:SnapshotsLiveTables"
     suite = ROOT / "conformance" / "test_snapshot_formula.py"
-    command = [sys.executable, "-m", "pytest", str(suite), "-q", "-x", "-p", "no:cacheprovider"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        str(suite),
+        "-q",
+        "-x",
+        "-p",
+        "no:cacheprovider",
+        "--seed",
+        "1",
+    ]
     finished = subprocess.run(
         [*command, "--state-backend", target],
         cwd=ROOT,
