@@ -107,6 +107,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+_SEED_OF_SESSION = "barrier_tck_seed"
+"""Where pytest-xdist keeps the seed for the processes that it starts."""
 _seed = pytest.StashKey["RootSeed"]()
 """The seed of the session, and whether it was drawn."""
 
@@ -177,7 +179,6 @@ def pytest_configure(config: pytest.Config) -> None:
         "nightly: takes minutes, and shows once more what long tests show; not run before each merge",
     )
     config.stash[_seed] = root_seed(_given_seed(config))
-    # Processes of pytest-xdist are given the options of this one, and so draw from the same seed.
     config.option.seed = config.stash[_seed].value
     try:
         require_system(config.getoption("--system"))
@@ -191,12 +192,23 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _given_seed(config: pytest.Config) -> int | None:
-    """Return the seed that the command line gives, as ``--seed`` or else as Hypothesis's; None if it gives none."""
+    """Return the seed that the command line gives, as ``--seed`` or else as Hypothesis's; None if it gives none.
+
+    A process of pytest-xdist is given that of the process that started it.
+    """
+    if hasattr(config, "workerinput"):
+        return int(config.workerinput[_SEED_OF_SESSION])
     own: int | None = config.getoption("--seed")
     of_hypothesis = config.getoption("--hypothesis-seed", default=None)
     if own is not None or of_hypothesis in (None, "random"):
         return own
     return int(of_hypothesis)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Let all processes of pytest-xdist draw from the same seed."""
+    node.workerinput[_SEED_OF_SESSION] = node.config.stash[_seed].value
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
@@ -279,7 +291,8 @@ def judge_query(request: pytest.FixtureRequest, tmp_path: Path) -> JudgeQuery:
 
     Its arguments mean what the options of ``barrier-tck campaign --query`` mean: a ``budget`` (``10m``) takes the place
     of a number of trials, and ``cluster`` is ``local`` or ``docker``. ``retries`` is the setting of the trials
-    (``stock`` or ``none``). Without a ``seed``, plans are drawn from that of ``--seed``, which the session's header says.
+    (``stock`` or ``none``). Without a ``seed``, plans are drawn from that of ``--seed``, which the
+    session's header says.
     """
     of_session = int(request.config.getoption("--seed"))
 

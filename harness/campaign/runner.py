@@ -137,8 +137,8 @@ def run_campaign(
     """Run a campaign and return its record, which lies in ``out/campaign.json`` too.
 
     With ``jobs`` above 1, simulated trials run in this number of processes; then ``checkers`` must not be given.
-    A campaign without a seed gets a new one. Plans and the output directory are checked first; UsageProblem or EnvironmentProblem is raised before a trial
-    runs. On Ctrl-C or SIGTERM the running trials are abandoned and the record says ``interrupted``.
+    A campaign without a seed gets a new one. Plans and the output directory are checked first; UsageProblem or
+    EnvironmentProblem is raised before a trial runs. On Ctrl-C or SIGTERM the running trials are abandoned and the record says ``interrupted``.
     """
     _check_jobs(jobs, system, checkers)
     configuration = configuration.seeded()

@@ -55,7 +55,8 @@ def campaign(
         typer.Option(
             "--seed",
             metavar="N",
-            help="Seed from which plans are drawn. Default: the campaign file's, else a new one, which is printed first.",
+            help="Seed from which plans are drawn. Default: the campaign file's, else "
+            "a new one, which is printed first.",
         ),
     ] = None,
     controls: Annotated[
