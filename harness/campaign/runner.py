@@ -138,7 +138,8 @@ def run_campaign(
 
     With ``jobs`` above 1, simulated trials run in this number of processes; then ``checkers`` must not be given.
     A campaign without a seed gets a new one. Plans and the output directory are checked first; UsageProblem or
-    EnvironmentProblem is raised before a trial runs. On Ctrl-C or SIGTERM the running trials are abandoned and the record says ``interrupted``.
+    EnvironmentProblem is raised before a trial runs. On Ctrl-C or SIGTERM the running trials are abandoned and the
+    record says ``interrupted``.
     """
     _check_jobs(jobs, system, checkers)
     configuration = configuration.seeded()

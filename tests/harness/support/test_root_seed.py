@@ -76,6 +76,7 @@ def test_plans_are_not_drawn_from_a_seed_that_nobody_knows() -> None:
     assert unseeded.seeded().root_seed == 0
 
 
+@pytest.mark.long
 def test_a_certificate_says_which_seed_was_drawn(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -88,6 +89,17 @@ def test_a_certificate_says_which_seed_was_drawn(
 SESSION = """
 def test_seeds(request, state_backend):
     print("drawn from", request.config.getoption("--seed"), state_backend.seed)
+"""
+
+
+IN_PROCESSES = """
+import os
+import pytest
+
+@pytest.mark.parametrize("number", range(4))
+def test_seeds(request, number):
+    with open(f"seed-{number}", "w") as file:
+        file.write(f"{request.config.getoption('--seed')} {os.environ['PYTEST_XDIST_WORKER']}")
 """
 
 
@@ -113,6 +125,17 @@ def test_the_header_of_a_session_says_from_which_seed_is_drawn(
     assert found, printed
     used = seed or found.group(1)
     assert f"drawn from {used} {used}" in printed
+
+
+@pytest.mark.long
+def test_all_processes_of_a_session_draw_from_the_same_seed(tmp_path: Path) -> None:
+    (tmp_path / "test_one.py").write_text(IN_PROCESSES)
+    command = [sys.executable, "-m", "pytest", "-n", "2", "-p", "no:cacheprovider", "test_one.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    told = [file.read_text().split() for file in tmp_path.glob("seed-*")]
+    assert len({seed for seed, _ in told}) == 1
+    assert len({process for _, process in told}) == 2
 
 
 def test_json_of_a_campaign_has_its_seed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
