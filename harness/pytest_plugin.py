@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from barrier_tck.harness.plan.trial_plan import TrialPlan
     from barrier_tck.harness.record.records import TrialRecord
     from barrier_tck.harness.streaming.streaming_job import StreamingJob
+    from barrier_tck.harness.support.root_seed import RootSeed
     from barrier_tck.harness.system.system_under_test import Capability, SystemUnderTest
 
 RunTrial = Callable[["TrialPlan"], "TrialRecord"]

@@ -20,7 +20,7 @@ import msgspec
 
 from barrier_tck.faults.fault import tag_of
 from barrier_tck.faults.vocabulary import After
-from barrier_tck.harness.campaign.configuration import read_configuration
+from barrier_tck.harness.campaign.configuration import CampaignConfiguration, read_configuration
 from barrier_tck.harness.campaign.planned_trials import campaign_plans
 from barrier_tck.harness.campaign.reached_links import Condition, ReachedConditions, reached
 from barrier_tck.harness.cli.shipped import found_campaign, shipped_campaigns
@@ -33,7 +33,8 @@ PLANS = 1_000
 """How many plans are drawn, the same number from each campaign file."""
 CHAINS = 1_000
 """How many trials of the campaign of chains are run."""
-CHAINS_SEED = 1
+SEED = 1
+"""The page shall be the same whenever it is made of the same code."""
 _SYSTEMS = ("reference-simulated", "reference-spark")
 
 _HEAD = """\
@@ -101,13 +102,17 @@ def campaigns_that_draw() -> dict[str, str]:
     }
 
 
+def _seeded(name: str) -> CampaignConfiguration:
+    return msgspec.structs.replace(read_configuration(found_campaign(Path(name))), seed=SEED)
+
+
 def drawn_plans(number: int = PLANS) -> DrawnPlans:
     """Draw so many plans, the same number from each campaign file, and count."""
     require_known()
     campaigns = campaigns_that_draw()
     found = DrawnPlans()
     for name, system_name in campaigns.items():
-        configuration = read_configuration(found_campaign(Path(name)))
+        configuration = _seeded(name)
         system = open_system(system_name)
         try:
             plans = islice(campaign_plans(configuration, system), configuration.listed, None)
@@ -120,9 +125,7 @@ def drawn_plans(number: int = PLANS) -> DrawnPlans:
 
 def run_chains(number: int = CHAINS) -> ReachedConditions:
     """Run trials of the campaign of chains, and count what they reach."""
-    configuration = msgspec.structs.replace(
-        read_configuration(found_campaign(Path("chains"))), seed=CHAINS_SEED
-    )
+    configuration = _seeded("chains")
     system, found = open_system(configuration.system.name), ReachedConditions()
     for plan in islice(campaign_plans(configuration, system), number):
         with tempfile.TemporaryDirectory() as directory:
