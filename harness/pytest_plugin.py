@@ -110,7 +110,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 _SEED_OF_SESSION = "barrier_tck_seed"
 """Where pytest-xdist keeps the seed for the processes that it starts."""
-_seed = pytest.StashKey["RootSeed"]()
+_seed: pytest.StashKey[RootSeed] = pytest.StashKey()
 """The seed of the session, and whether it was drawn."""
 
 _supervised = pytest.StashKey[bool]()
