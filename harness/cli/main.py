@@ -22,6 +22,7 @@ from barrier_tck.harness.cli.bench_command import bench
 from barrier_tck.harness.cli.campaign_command import campaign
 from barrier_tck.harness.cli.certify_command import certify
 from barrier_tck.harness.cli.certify_storage_command import certify_storage
+from barrier_tck.harness.cli.compare_command import compare
 from barrier_tck.harness.cli.doctor_command import doctor
 from barrier_tck.harness.cli.exit_codes import (
     EXIT_CODES,
@@ -59,7 +60,19 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for _command in (campaign, replay, report, init, faults, doctor, mutants, bench, certify, certify_storage):
+for _command in (
+    campaign,
+    replay,
+    compare,
+    report,
+    init,
+    faults,
+    doctor,
+    mutants,
+    bench,
+    certify,
+    certify_storage,
+):
     app.command()(_command)
 
 

@@ -44,7 +44,7 @@ from barrier_tck.harness.reference.spark.proxies import ProxyServers
 from barrier_tck.harness.reference.spark.remote_job import JobDrivers, rpc_stub_of
 from barrier_tck.harness.reference.spark.spark_trial import CommittedRows, SparkTrial, TrialEnvironment
 from barrier_tck.harness.reference.spark.storage_services import StorageServices
-from barrier_tck.harness.support.errors import OperatingError
+from barrier_tck.harness.support.errors import OperatingError, UsageProblem
 from barrier_tck.harness.system.broken_recovery import BrokenRecovery
 from barrier_tck.harness.system.job_view import JobView
 from barrier_tck.harness.system.scale import Scale
@@ -57,7 +57,7 @@ from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.state.backend import StateBackend
 
 WORKERS, CORES_PER_WORKER = 3, 3
-"""Nine slots: the standard job of five subtasks still fits when one executor is dead."""
+"""Nine slots: the standard job of five subtasks still fits when one executor is dead. A plan may ask for more."""
 _FLIGHT_SPLITS = 8
 _EXECUTORS_TIMEOUT_S = 60.0
 _CAPABILITIES = frozenset(
@@ -135,6 +135,7 @@ class ReferenceSpark:
         backend.
         """
         self._backend = name_of(state_backend) if state_backend is not None else None
+        self._given = config is not None
         self._config = config or config_for_trials(ClusterKind.LOCAL, WORKERS, CORES_PER_WORKER, 512)
         self._stack = contextlib.ExitStack()
         self._proxies = ProxyServers(self._stack)
@@ -151,7 +152,7 @@ class ReferenceSpark:
 
     def use_cluster(self, config: ClusterConfig) -> None:
         """Use another cluster, from the first trial on."""
-        self._config = config
+        self._config, self._given = config, True
 
     def job(self, plan: TrialPlan) -> JobView:
         """Return the subtasks, links and points of the plan's job.
@@ -174,6 +175,25 @@ class ReferenceSpark:
         """
         self._proxies.check()
         self._started().present()
+
+    def _make_room(self, plan: FilledPlan) -> None:
+        """See to it that the job finds a slot for each subtask; for an elastic job any number will do.
+
+        A job that waits for slots that will never be there would be called stuck.
+        """
+        if plan.deployment.elastic_wait_ms is not None:
+            return
+        config, needed = self._config, slots_needed(plan)
+        if needed <= config.workers * config.cores_per_worker:
+            return
+        if self._given:
+            raise UsageProblem(
+                f"the job has {needed} subtasks, and the cluster {config.workers} x {config.cores_per_worker} slots: "
+                f"give it cores_per_worker = {-(-needed // config.workers)} or more, or more workers"
+            )
+        self.close()
+        # The job still fits when all executors but one are dead.
+        self._config = config_for_trials(ClusterKind.LOCAL, WORKERS, needed, 512)
 
     def _started(self) -> JobDrivers:
         """Return what starts drivers on the cluster; the first call starts the cluster."""
@@ -204,8 +224,10 @@ class ReferenceSpark:
     def run(self, plan: FilledPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
         """Run one trial on the cluster.
 
-        Raises RuntimeFailure if the cluster is not complete again in time: then no verdict is possible.
+        Raises RuntimeFailure if the cluster is not complete again in time: then no verdict is possible. Raises
+        UsageProblem if the job has more subtasks than the cluster that was asked for has slots.
         """
+        self._make_room(plan)
         workload = workload_named(plan.workload.name)
         drivers = self._started()
         assert self._cluster is not None
@@ -269,6 +291,12 @@ class ReferenceSpark:
             target = directory / f"{number:02d}-{log.name}"
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(log, target)
+
+
+def slots_needed(plan: FilledPlan) -> int:
+    """Return how many slots the plan's job takes: one for each subtask, where it is widest."""
+    jobs = (plan.after_stops(stops).job for stops in range(len(plan.rescales) + 1))
+    return max(sum(vertex.parallelism for vertex in job.vertices) for job in jobs)
 
 
 def _is_judged_by_spark(workload: Workload, plan: TrialPlan) -> bool:

@@ -16,14 +16,23 @@ from barrier_tck.faults.targets import PausableTarget, TargetGone
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.campaign.configuration import configuration_from
 from barrier_tck.harness.campaign.runner import run_campaign
+from barrier_tck.harness.cluster.cluster_config import ClusterKind, config_for_trials
 from barrier_tck.harness.cluster.host_targets import LostHost
 from barrier_tck.harness.cluster.signalled_process import SignalledProcess
-from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan, WorkloadPlan
+from barrier_tck.harness.plan.job_graph import JobPlan
+from barrier_tck.harness.plan.trial_plan import (
+    CheckpointPlan,
+    RescalePlan,
+    SavepointPlan,
+    TrialPlan,
+    WorkloadPlan,
+)
 from barrier_tck.harness.record.history import End
 from barrier_tck.harness.record.records import TrialResult
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.reference.bugs.catalogue import planted_bugs
-from barrier_tck.harness.reference.spark.spark_system import ReferenceSpark
+from barrier_tck.harness.reference.spark.spark_system import ReferenceSpark, slots_needed
+from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.system.broken_recovery import BrokenRecovery
 from barrier_tck.harness.system.system_under_test import TrialOutcome
 from barrier_tck.harness.trial.trial_run import execute, run_trial
@@ -110,6 +119,32 @@ def test_a_trial_whose_judge_was_killed_has_no_verdict_and_the_next_has_another_
     assert judged.record.verdict is Verdict.VALID
     assert judged.history is not None and judged.history.output_query is not None
     assert {channel.crossing for cut in cuts(judged) for channel in cut.channels} == {0}
+
+
+WIDE = filled(TrialPlan(job=JobPlan(widths={"source": 4, "totals": 4, "sink": 3})))
+
+
+def test_a_job_with_more_subtasks_than_slots_is_refused_where_the_cluster_was_asked_for(
+    tmp_path: Path,
+) -> None:
+    small = ReferenceSpark(config_for_trials(ClusterKind.LOCAL, 2, 5, 512))
+    with pytest.raises(UsageProblem, match=r"has 11 subtasks, and the cluster 2 x 5 slots: .* 6 or more"):
+        run_trial(WIDE, small, tmp_path)
+
+
+def test_otherwise_the_cluster_becomes_large_enough() -> None:
+    system = ReferenceSpark()
+    system._make_room(filled(TrialPlan()))
+    assert (system._config.workers, system._config.cores_per_worker) == (3, 3)
+    system._make_room(WIDE)
+    assert (system._config.workers, system._config.cores_per_worker) == (3, 11)
+
+
+def test_a_job_that_will_be_wider_needs_the_slots_from_the_beginning() -> None:
+    wider = msgspec.structs.replace(
+        TrialPlan(), savepoints=(SavepointPlan(stop=True),), rescales=(RescalePlan({"totals": 9}),)
+    )
+    assert slots_needed(filled(wider)) == slots_needed(filled(TrialPlan())) + 7
 
 
 def test_committed_output_that_cannot_be_read_is_a_violation(tmp_path: Path) -> None:
