@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from barrier_tck.conformance.plans import kill_worker, varied, with_faults
 from barrier_tck.faults.vocabulary import After, ProtocolPoint
 from barrier_tck.harness.campaign.configuration import configuration_from
 from barrier_tck.harness.campaign.planned_trials import campaign_plans
@@ -24,7 +25,6 @@ from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSi
 from barrier_tck.harness.reference.spark.spark_system import ReferenceSpark
 from barrier_tck.harness.system.system_under_test import NemesisHooks, TrialOutcome
 from barrier_tck.harness.trial.trial_run import execute
-from conformance.plans import kill_worker, varied, with_faults
 
 KILLED = with_faults(kill_worker("totals[0]", After(ProtocolPoint.CHECKPOINT_COMPLETED, nth=2)))
 DURING_ALIGNMENT = with_faults(kill_worker("totals[1]", After(ProtocolPoint.ALIGNMENT_STARTED, nth=2)))
