@@ -13,6 +13,7 @@ import msgspec
 from barrier_tck.conformance.plans import CALM, scaled
 from barrier_tck.faults.kinds.kill_executor import KillExecutor
 from barrier_tck.faults.kinds.kill_worker import KillWorker
+from barrier_tck.faults.kinds.lose_host import LoseHost
 from barrier_tck.faults.targets import TargetKind
 from barrier_tck.faults.vocabulary import After, ScheduledFault
 from barrier_tck.harness.plan.trial_plan import TrialPlan
@@ -90,6 +91,12 @@ def _lacking(plan: TrialPlan, view: JobView, system: SystemUnderTest) -> Iterato
             yield f"{system.name} exposes no target of the kind {fault.needs.value} ({fault.label})"
         if fault.loses_unsynced and Capability.UNSYNCED_LOSS not in system.capabilities:
             yield f"{system.name} does not declare: UNSYNCED_LOSS ({Capability.UNSYNCED_LOSS.value})"
+        if (
+            isinstance(fault, LoseHost)
+            and fault.returns
+            and Capability.HOST_RETURN not in system.capabilities
+        ):
+            yield f"{system.name} does not declare: HOST_RETURN ({Capability.HOST_RETURN.value})"
         if fault.link is not None and fault.link not in view.connections:
             yield f"{system.name} has no connection from {fault.link[0]} to {fault.link[1]}"
         if not isinstance(trigger, After):

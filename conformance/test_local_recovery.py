@@ -434,6 +434,18 @@ def test_a_lost_host_takes_its_copies_along_and_the_others_restore_locally(trial
         require(set(_served(trial, VICTIM)) == {PRIMARY}, "nothing local was left of it", trial)
 
 
+@pytest.mark.needs(Capability.HOST_RETURN)
+@pytest.mark.clause("LOC-8")
+def test_a_host_that_comes_back_empty_under_its_own_name_serves_nothing_and_keeps_copies_again(
+    trials: Trials,
+) -> None:
+    """It is lost twice: the second time it has kept copies since it came back, and they are gone, too."""
+    again = After(ProtocolPoint.COMPLETION_NOTIFIED, SINK, 3)
+    lost = tuple(ScheduledFault(LoseHost(VICTIM, returns=True), at) for at in (COMMITTING, again))
+    for trial in trials.all_valid(_local(LOCAL, *lost)):
+        require(set(_served(trial, VICTIM)) == {PRIMARY}, "nothing local was left of it", trial)
+
+
 @pytest.mark.clause("LOC-2")
 def test_a_full_local_disk_fails_no_checkpoint(trials: Trials) -> None:
     plan = _local(

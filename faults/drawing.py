@@ -64,6 +64,8 @@ class Aim:
     """How many kills take the unsynced writes of their host with them."""
     unreadable_per_mille: int = 0
     """How many crashes leave storage unreadable for a time."""
+    returns_per_mille: int = 0
+    """How many hosts that are lost come back under their own names, empty."""
     requests: Range = (1, 1)
     """Which of the requests that follow may be hit, by a fault that waits for one."""
     checkpoints: int = 1

@@ -162,6 +162,17 @@ class PausableTarget(ProcessTarget, Protocol):
 
 
 @runtime_checkable
+class ReturningHost(ProcessTarget, Protocol):
+    """A host that can come back under its own name after it was lost, with an empty disk."""
+
+    def come_back(self) -> None:
+        """Let it come back once it is lost."""
+
+    def is_back(self) -> bool:
+        """Return whether a host of its name is there, with nothing on its disk: the proof that it came back."""
+
+
+@runtime_checkable
 class StorageUser(ProcessTarget, Protocol):
     """A process that starts again from durable storage, which can be made unreadable to it."""
 

@@ -35,6 +35,7 @@ class ProtocolPoint(StrEnum):
     TRANSACTIONS_COMMITTED = "transactions_committed"
     RESTORE_STARTED = "restore_started"
     RESTORED = "restored"
+    CLOSING = "closing"
     CHECKPOINT_TRIGGERED = "checkpoint_triggered"
     ALL_ACKNOWLEDGED = "all_acknowledged"
     PUBLICATION_STEP = "publication_step"
@@ -78,7 +79,7 @@ class Phase(StrEnum):
     COMMITTING = "committing"
     """All acknowledged: the checkpoint becomes durable, subtasks are notified, and sinks commit."""
     RESTORING = "restoring"
-    """An attempt failed or begins: subtasks are deployed and restore their state."""
+    """An attempt failed or begins: subtasks end, or are deployed and restore their state."""
 
 
 PHASE_OF_POINT: dict[ProtocolPoint, Phase] = {
@@ -99,6 +100,7 @@ PHASE_OF_POINT: dict[ProtocolPoint, Phase] = {
     ProtocolPoint.COMPLETION_NOTIFIED: Phase.COMMITTING,
     ProtocolPoint.COMMIT_STEP: Phase.COMMITTING,
     ProtocolPoint.TRANSACTIONS_COMMITTED: Phase.COMMITTING,
+    ProtocolPoint.CLOSING: Phase.RESTORING,
     ProtocolPoint.ATTEMPT_FAILED: Phase.RESTORING,
     ProtocolPoint.COORDINATOR_STARTING: Phase.RESTORING,
     ProtocolPoint.WAITING_FOR_SLOTS: Phase.RESTORING,

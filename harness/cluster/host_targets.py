@@ -12,7 +12,8 @@ from barrier_tck.harness.cluster.signalled_process import Lose, SignalledProcess
 
 
 class LostHost:
-    """An executor together with the local disk of its host; implements ``barrier_tck.faults.targets.ProcessTarget``."""
+    """An executor together with the local disk of its host, which always comes back under its own name; implements
+    ``barrier_tck.faults.targets.ReturningHost``."""
 
     def __init__(self, executor: SignalledProcess, local_directory: Path, host: Host | None) -> None:
         self._executor = executor
@@ -51,6 +52,13 @@ class LostHost:
                 entry.unlink(missing_ok=True)
         if host is not None:
             host.start()
+
+    def come_back(self) -> None:
+        """Do nothing: it comes back in any case."""
+
+    def is_back(self) -> bool:
+        """Return whether it was started again, or never stopped, and none of its files is left."""
+        return not any(entry.exists() for entry in self._wiped)
 
     def is_dead(self) -> bool:
         """Return whether the executor is gone, and none of its files is left."""

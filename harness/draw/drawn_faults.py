@@ -182,6 +182,7 @@ def _aim(ranges: FaultRanges, job: DrawnJob, kind: FaultKind, target: str) -> Ai
         bytes_per_second=ranges.bytes_per_second,
         lose_unsynced_per_mille=ranges.lose_unsynced_per_mille,
         unreadable_per_mille=ranges.unreadable_per_mille,
+        returns_per_mille=ranges.returns_per_mille,
         requests=(1, _REQUESTS.get(job.plan.checkpoints.storage, 1)),
     )
 

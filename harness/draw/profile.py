@@ -187,6 +187,8 @@ class FaultRanges:
     """How many aimed faults hit the subtask that stands at the point, and not another one."""
     lose_unsynced_per_mille: int = 130
     """How many executor kills and coordinator crashes also lose the unsynced writes of their host."""
+    returns_per_mille: int = 500
+    """How many hosts that are lost come back under their own names, empty."""
     unreadable_per_mille: int = 105
     """How many coordinator crashes leave storage unreadable for a time when the coordinator starts again."""
     duration_ms: Range = (5, 120)

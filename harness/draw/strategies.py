@@ -152,6 +152,8 @@ def _possible_in(profile: Profile, constraints: Constraints) -> Profile:
         storage = replace(storage, on_unreadable=(TrialPlan().on_unreadable,))
     if Capability.UNSYNCED_LOSS not in able:
         faults = replace(faults, lose_unsynced_per_mille=0)
+    if Capability.HOST_RETURN not in able:
+        faults = replace(faults, returns_per_mille=0)
     if Capability.STORAGE_OUTAGE not in able:
         faults = replace(faults, unreadable_per_mille=0)
     return replace(profile, checkpoints=checkpoints, storage=storage, faults=faults)

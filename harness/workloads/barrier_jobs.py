@@ -42,6 +42,8 @@ _PUBLICATION_STEPS = 2
 """A storage puts the metadata, makes its name durable, and then that of its directory; the last step is no point."""
 STEPS_OF_A_START = 2
 """A coordinator that starts stands at a point before it reads durable storage, and again afterwards."""
+_STEPS_OF_A_CLOSE = 2
+"""A subtask that ends in good order stands at a point before it cancels what is under way, and again afterwards."""
 _SOMETIMES = (
     ProtocolPoint.CHECKPOINT_ABORTED,
     ProtocolPoint.ATTEMPT_FAILED,
@@ -158,6 +160,7 @@ def _roles(vertex: VertexPlan) -> tuple[Role, ...]:
 def _passes(job: JobPlan, vertex: VertexPlan, batches: int, overtakes: bool) -> Mapping[ProtocolPoint, int]:
     passes = dict.fromkeys((*_EVERY_CHECKPOINT, *_OF_A_RESTORE), 1)
     passes[ProtocolPoint.RECORDS_PROCESSED] = batches
+    passes[ProtocolPoint.CLOSING] = _STEPS_OF_A_CLOSE
     passes[ProtocolPoint.COMPLETION_NOTIFIED] = 0  # most subtasks may be gone when it comes
     if vertex.kind != SOURCE:
         passes[ProtocolPoint.ALIGNMENT_STARTED] = int(not overtakes and _surely_waits(job, vertex))

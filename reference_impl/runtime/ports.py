@@ -49,6 +49,9 @@ class RuntimePoint(Enum):
     """A subtask of a later attempt starts to restore its state."""
     RESTORED = "restored"
     """The subtask has its state and is about to run."""
+    CLOSING = "closing"
+    """The subtask ends in good order. It stands here twice: before it cancels what is under way, and before it releases
+    what its operators hold."""
     CHECKPOINT_TRIGGERED = "checkpoint_triggered"
     """Coordinator: the sources were asked to inject barriers."""
     ALL_ACKNOWLEDGED = "all_acknowledged"

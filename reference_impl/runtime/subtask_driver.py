@@ -112,6 +112,7 @@ class SubtaskDriver:
         self.is_terminal = graph.is_terminal(vertex.name)
         self.finished = False
         """Whether the job is over and the process may leave."""
+        self._closing_steps = 2
         self.exhausted = not self.is_source or deployment.stopped
         """Whether nothing is to be read from a source: it has no more records, or the job stops."""
         self._exhausted_before = self.exhausted
@@ -282,6 +283,7 @@ class SubtaskDriver:
 
         If a newer attempt has taken over, no other process can remove what this process wrote too late (REC-2).
         """
+        self._stand_while_closing()
         for snapshot in self._snapshots.values():
             with contextlib.suppress(RuntimeFailure):  # if the disk refuses, the files stay: the process ends
                 snapshot.cancel()
@@ -291,6 +293,7 @@ class SubtaskDriver:
         self._snapshots.clear()
         with contextlib.suppress(RuntimeFailure):
             self._unconfirmed.discard_if_superseded(self.operators)
+        self._stand_while_closing()
         try:
             for operator in self.operators:
                 operator.close()
@@ -298,6 +301,11 @@ class SubtaskDriver:
                 self.reader.close()
         finally:
             self._working.close()
+
+    def _stand_while_closing(self) -> None:
+        if self._closing_steps:
+            self._closing_steps -= 1
+            self.ports.probe.reach(RuntimePoint.CLOSING)
 
     # --- records --------------------------------------------------------------------------------------------
 

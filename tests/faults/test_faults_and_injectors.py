@@ -53,6 +53,7 @@ from barrier_tck.faults.targets import (
 )
 from tests.harness.fake_system import (
     FakeCopies,
+    FakeHost,
     FakeLink,
     FakeMessages,
     FakePausable,
@@ -142,6 +143,20 @@ def test_storage_is_hidden_only_from_a_process_that_can_be_kept_from_it() -> Non
     assert found.outcome == "skipped" and "storage" in found.reason and not plain.dead
     assert fault.inject(OneTarget(user)).fired and user.dead and user.hidden_ms == 20
     assert fault.description() == "crash coordinator, storage unreadable for 20 ms"
+
+
+def test_a_host_comes_back_only_if_it_can_and_an_empty_one_is_there() -> None:
+    fault = LoseHost("a[0]", returns=True)
+    plain = FakeProcess("the host")
+    found = fault.inject(OneTarget(plain))
+    assert found.outcome == "skipped" and "come back" in found.reason and not plain.dead
+    back, gone = FakeHost("the host"), FakeHost("the host", stays_away=True)
+    assert fault.inject(OneTarget(back)).fired and back.dead and back.returns
+    found = fault.inject(OneTarget(gone), lambda seconds: None)
+    assert found.outcome == "not_fired" and "no empty host" in found.reason
+    assert LoseHost("a[0]").inject(OneTarget(back_again := FakeHost("the host"))).fired
+    assert not back_again.returns
+    assert fault.description() == "lose host of a[0], which comes back empty"
 
 
 @pytest.mark.parametrize(

@@ -83,6 +83,21 @@ class FakeStorageUser(FakeProcess):
         self.hidden_ms = duration_ms
 
 
+class FakeHost(FakeProcess):
+    """A host that comes back if it is to, unless it stays away."""
+
+    def __init__(self, description: str, stays_away: bool = False) -> None:
+        super().__init__(description)
+        self.returns = False
+        self._stays_away = stays_away
+
+    def come_back(self) -> None:
+        self.returns = True
+
+    def is_back(self) -> bool:
+        return self.returns and not self._stays_away
+
+
 class FakeLink:
     """A connection that is disturbed as asked, unless it is gone or told to be unimpressed."""
 

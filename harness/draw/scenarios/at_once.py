@@ -70,6 +70,7 @@ def _faults(drawing: Drawing, job: DrawnJob, kinds: Sequence[FaultKind]) -> Sequ
                     latency_ms=ranges.latency_ms,
                     bytes_per_second=ranges.bytes_per_second,
                     lose_unsynced_per_mille=ranges.lose_unsynced_per_mille,
+                    returns_per_mille=ranges.returns_per_mille,
                 ),
             ),
             After(point, subtask),

@@ -111,6 +111,7 @@ def _failure(drawing: Drawing, job: DrawnJob, killers: Sequence[FaultKind], trig
         standing,
         lose_unsynced_per_mille=ranges.lose_unsynced_per_mille,
         unreadable_per_mille=ranges.unreadable_per_mille,
+        returns_per_mille=ranges.returns_per_mille,
     )
     assert kind.fault.ends in (Ends.SUBTASKS, Ends.COORDINATOR)
     return ScheduledFault(kind.fault.drawn(DrawnChoices(draw), aim), trigger)

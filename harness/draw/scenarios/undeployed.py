@@ -58,6 +58,7 @@ def _faults(drawing: Drawing, job: DrawnJob, kinds: Sequence[FaultKind]) -> Sequ
         duration_ms=ranges.duration_ms,
         lose_unsynced_per_mille=ranges.lose_unsynced_per_mille,
         unreadable_per_mille=ranges.unreadable_per_mille,
+        returns_per_mille=ranges.returns_per_mille,
     )
     moment = draw(st.sampled_from(moments))
     return (failed, ScheduledFault(second.fault.drawn(DrawnChoices(draw), aim), moment))

@@ -19,6 +19,8 @@ class Lost(Enum):
     """Another one starts on the same host."""
     HOST = "the host"
     """Another one starts on another host, whose disk is empty."""
+    HOST_THAT_RETURNS = "the host, for a moment"
+    """Another one starts on a host of the same name, whose disk is empty."""
     FOR_GOOD = "the host, for good"
     """Nothing takes its place."""
 
@@ -62,8 +64,10 @@ class SimulatedExecutors:
             self.hosts.lose(executor.host)
             self._notify()
             return executor.host
-        after = self.hosts.replace if lost is Lost.HOST else self.hosts.executor_died
-        host = after(executor.host)
+        if lost is Lost.PROCESS:
+            host = self.hosts.executor_died(executor.host)
+        else:
+            host = self.hosts.replace(executor.host, returns=lost is Lost.HOST_THAT_RETURNS)
         if self._replaced_after_ms:
             self.present.remove(executor)
             self._coming += 1

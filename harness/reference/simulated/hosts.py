@@ -1,7 +1,7 @@
 """Simulated hosts: the disk that only a host's own processes see, and disks that refuse writes.
 
-A killed executor comes back on its host and finds the disk as it was; a lost host is replaced by another one with an
-empty disk. A backend that keeps real files gets a real directory as its host's disk.
+A killed executor comes back on its host and finds the disk as it was. In the place of a lost host there is another one,
+or the same one again, with an empty disk. A backend that keeps real files gets a real directory as its host's disk.
 """
 
 from __future__ import annotations
@@ -133,13 +133,19 @@ class SimulatedHosts:
         """Return the host on which the next executor is started: the same one, unless copies were in memory."""
         return host if self._memory_bytes is None else self._replaced(host, host.shared.of_next_process())
 
-    def replace(self, host: SimulatedHost) -> SimulatedHost:
-        """Lose a host and its disk; return the one that takes its place."""
-        return self._replaced(host, self._disk.host())
+    def replace(self, host: SimulatedHost, returns: bool = False) -> SimulatedHost:
+        """Lose a host and its disk; return the one that takes its place, under its name if it ``returns``."""
+        return self._replaced(host, self._disk.host(), host.name if returns else None)
 
-    def _replaced(self, host: SimulatedHost, shared: SimulatedFileSystem) -> SimulatedHost:
+    def named(self, name: str) -> SimulatedHost | None:
+        """Return the present host of a name, if there is one."""
+        return next((host for host in self.hosts if host.name == name), None)
+
+    def _replaced(
+        self, host: SimulatedHost, shared: SimulatedFileSystem, name: str | None = None
+    ) -> SimulatedHost:
         host.local.delete_tree("")
-        fresh = self._new(shared)
+        fresh = self._new(shared, name)
         self.hosts[self.hosts.index(host)] = fresh
         return fresh
 
@@ -148,9 +154,10 @@ class SimulatedHosts:
         host.local.delete_tree("")
         self.hosts.remove(host)
 
-    def _new(self, shared: SimulatedFileSystem) -> SimulatedHost:
-        name = f"host-{self._started}"
-        self._started += 1
+    def _new(self, shared: SimulatedFileSystem, name: str | None = None) -> SimulatedHost:
+        if name is None:
+            name = f"host-{self._started}"
+            self._started += 1
         if self._memory_bytes is not None:
             return SimulatedHost(
                 name, LocalDisk(MemoryFileSystem(OwnMemory(), "copies", self._memory_bytes)), shared

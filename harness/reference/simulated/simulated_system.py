@@ -89,6 +89,7 @@ class ReferenceSimulated:
             Capability.STORAGE_OUTAGE,
             Capability.SLOW_SNAPSHOTS,
             Capability.HOST_LOSS,
+            Capability.HOST_RETURN,
             Capability.EXECUTOR_LOSS,
             Capability.ELASTIC,
             Capability.STORAGE_FAULTS,

@@ -59,6 +59,21 @@ class _ExecutorTarget:
             raise TargetGone(self.description)
 
 
+class _HostTarget(_ExecutorTarget):
+    """The host of a simulated executor; implements ``barrier_tck.faults.targets.ReturningHost``."""
+
+    def __init__(self, world: SimulatedWorld, executor: SimulatedExecutor) -> None:
+        super().__init__(world, executor, Lost.HOST)
+
+    def come_back(self) -> None:
+        self._lost = Lost.HOST_THAT_RETURNS
+
+    def is_back(self) -> bool:
+        lost = self._executor.host
+        host = self._world.executors.hosts.named(lost.name)
+        return host is not None and host is not lost and not host.local.list_files("")
+
+
 class _WorkerTarget:
     """The process of one simulated subtask as a fault target."""
 
@@ -162,9 +177,9 @@ class SimulatedTargets(NoTargets):
         process = self._world.live(subtask)
         return _WorkerTarget(self._world, process) if process is not None else None
 
-    def host_of(self, subtask: str) -> _ExecutorTarget | None:
+    def host_of(self, subtask: str) -> _HostTarget | None:
         executor = self._world.hosting(subtask)
-        return _ExecutorTarget(self._world, executor, Lost.HOST) if executor is not None else None
+        return _HostTarget(self._world, executor) if executor is not None else None
 
     def lasting_loss_of(self, subtask: str) -> _ExecutorTarget | None:
         """Return the host of a subtask, which nothing replaces; None if it is the last one."""

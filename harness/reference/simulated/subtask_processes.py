@@ -359,11 +359,16 @@ class SimulatedSubtask:
         self.wake()
 
     def leave(self) -> None:
-        """Leave in good order: close the driver, then be gone; background work may still report."""
+        """Leave in good order: close the driver, then be gone; background work may still report.
+
+        Whoever is killed while it closes does not come back from there.
+        """
         if not self.alive or self.driver is None:
             return
         try:
             self.driver.close()
+        except ProcessKilled:
+            return
         finally:
             self.alive = self.runs = False
             self.world.stop_if_over()

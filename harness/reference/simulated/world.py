@@ -177,6 +177,7 @@ class SimulatedWorld:
         took a fifth of a trial. Calling it twice is harmless.
         """
         if self._working is not None:
+            self.watched = {}  # nobody dies of closing what killed processes left open
             for process in (*self._killed, *self._everyone):
                 if process.driver is not None:
                     process.driver.close()

@@ -85,6 +85,7 @@ _CAPABILITIES = frozenset(
         Capability.SNAPSHOT_INSPECTION,
         Capability.FIFO_CHANNELS,
         Capability.HOST_LOSS,
+        Capability.HOST_RETURN,
         Capability.EXECUTOR_LOSS,
         Capability.ELASTIC,
         Capability.PAUSE,
@@ -157,12 +158,20 @@ class ReferenceSpark:
     def job(self, plan: TrialPlan) -> JobView:
         """Return the subtasks, links and points of the plan's job.
 
-        No plan counts on a driver that is hit while it starts: the harness may not know its process yet.
+        No plan counts on a driver that is hit while it starts: the harness may not know its process yet. Nor can a
+        subtask be stopped while it closes, because its connection with the driver is gone by then.
         """
         require_shared(plan)
         view = barrier_view(plan)
         passes = {**view.coordinator_passes, ProtocolPoint.COORDINATOR_STARTING: 0}
-        return msgspec.structs.replace(view, coordinator_passes=passes)
+        subtasks = tuple(
+            msgspec.structs.replace(
+                entry,
+                passes={point: n for point, n in entry.passes.items() if point is not ProtocolPoint.CLOSING},
+            )
+            for entry in view.subtasks
+        )
+        return msgspec.structs.replace(view, coordinator_passes=passes, subtasks=subtasks)
 
     def broken(self, plan: TrialPlan, how: BrokenRecovery) -> TrialPlan | None:
         """Return the plan with the planted bug that breaks recovery in this way."""

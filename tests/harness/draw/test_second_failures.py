@@ -28,6 +28,7 @@ POINTS = {
         ProtocolPoint.ATTEMPT_STARTED,
     },
     "at_once": {ProtocolPoint.COMMIT_STEP},
+    "finalisers": {ProtocolPoint.CLOSING},
 }
 """Scenario -> points at which it lets faults strike."""
 

@@ -237,14 +237,15 @@ def test_a_lost_host_takes_its_local_files_with_it_and_leaves_the_directories_of
     host = LostHost(SignalledProcess(child.pid, "executor 0", lambda: None), local, None)
     assert host.description == "executor 0, with the local files in worker-0"
     assert not host.is_dead()
+    host.come_back()
     host.kill()
-    assert host.is_dead()
+    assert host.is_dead() and host.is_back()
     child.wait()
     assert sorted(path.name for path in local.rglob("*")) == ["executor-1", "spark-1"]
     (local / "spark-1" / "executor-1" / "blockmgr-2").mkdir()
     assert host.is_dead(), "what the next executor writes is no part of the lost disk"
     (local / "elsewhere").write_bytes(b"x")
-    assert not host.is_dead()
+    assert not host.is_dead() and not host.is_back()
 
 
 @pytest.mark.nightly

@@ -31,7 +31,7 @@ from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.reference.repeated_messages import RepeatedMessages
 from barrier_tck.harness.reference.simulated import simulated_system as reference_simulated
 from barrier_tck.harness.reference.simulated.failure_detector import HEARTBEAT_TIMEOUT_MS
-from barrier_tck.harness.reference.simulated.hosts import LocalDisk
+from barrier_tck.harness.reference.simulated.hosts import LocalDisk, SimulatedHost
 from barrier_tck.harness.reference.simulated.network import (
     MESSAGE_BYTES,
 )
@@ -297,15 +297,31 @@ def test_a_lost_host_takes_its_disk_along_and_a_killed_executor_does_not(tmp_pat
         assert all(same) is kept and any(same)
 
 
+def test_a_host_may_come_back_under_its_own_name_with_an_empty_disk(tmp_path: Path) -> None:
+    """Whichever name it has, the disk is another one."""
+    for returns in (False, True):
+        plan = planned(LoseHost("totals[0]", returns=returns))
+        before, after = _hosts(plan, tmp_path)
+        lost = [old for old, new in zip(before, after, strict=True) if old is not new]
+        assert len(lost) == 1
+        assert (lost[0].name in [host.name for host in after]) is returns
+        assert lost[0].local not in [host.local for host in after]
+
+
 def _local_disks(plan: TrialPlan, directory: Path) -> list[list[LocalDisk]]:
     """Run a plan and return the executors' local disks before and after."""
-    seen: list[list[LocalDisk]] = []
+    return [[host.local for host in hosts] for hosts in _hosts(plan, directory)]
+
+
+def _hosts(plan: TrialPlan, directory: Path) -> list[list[SimulatedHost]]:
+    """Run a plan and return the executors' hosts before and after."""
+    seen: list[list[SimulatedHost]] = []
 
     class Seen(SimulatedWorld):
         def run(self, targets: Targets) -> bool:
-            seen.append([executor.host.local for executor in self.executors.present])
+            seen.append([executor.host for executor in self.executors.present])
             ended = super().run(targets)
-            seen.append([executor.host.local for executor in self.executors.present])
+            seen.append([executor.host for executor in self.executors.present])
             return ended
 
     with pytest.MonkeyPatch.context() as patch:
