@@ -124,7 +124,7 @@ def _restless(plan: TrialPlan) -> int:
     )
     deployment = int(not plan.deployment.write_through) + int(plan.deployment.cached_keys is not None)
     elastic = int(plan.deployment.elastic_wait_ms is not None) + len(plan.deployment.fixed_vertices)
-    elastic += int(plan.deployment.replaced_after_ms > 0)
+    elastic += int(plan.deployment.replaced_after_ms > 0) + len(plan.deployment.clock_skew_ms)
     return differing + deployment + elastic + int(plan.limits != TrialPlan().limits)
 
 
@@ -253,6 +253,8 @@ def calm_down(plan: TrialPlan) -> Iterator[TrialPlan]:
                     continue  # the field goes together with another one
                 yield calmer
     yield _with(plan, "deployment", write_through=True)
+    if plan.deployment.clock_skew_ms:
+        yield _with(plan, "deployment", clock_skew_ms=())
     if plan.deployment.cached_keys is not None:
         yield _with(plan, "deployment", cached_keys=None)
     if plan.deployment.elastic_wait_ms is not None:

@@ -103,6 +103,8 @@ class DeploymentPlan(Bounded, frozen=True, forbid_unknown_fields=True):
     cluster decides."""
     fixed_vertices: tuple[str, ...] = ()
     """Vertices that an elastic job leaves as they are; so it does with receivers of a broadcast, and with loops."""
+    clock_skew_ms: tuple[Annotated[int, msgspec.Meta(ge=-3_600_000, le=3_600_000)], ...] = ()
+    """How far the clocks of hosts are ahead of the coordinator's, dealt out to the hosts in turn; negative: behind."""
     slow_vertex: str | None = None
     """A vertex that is slower than the others, so that records queue up before it."""
     slow_batch_ms: _Duration = 0

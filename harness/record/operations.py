@@ -271,6 +271,16 @@ class StorageAsked(_Kind, frozen=True):
     complete, and that its files stay. None: there is none, or the checkpoint shares no files."""
 
 
+class ClockCompared(_Kind, frozen=True):
+    """How a subtask's clock differed from the coordinator's when it started; logged if a plan lets clocks differ."""
+
+    subtask: str
+    attempt: int
+    host: str
+    ahead_ms: int
+    """How far it was ahead; negative: behind."""
+
+
 class Restored(_Kind, frozen=True):
     """A subtask has its state, and says which copies it came from."""
 
@@ -435,6 +445,7 @@ Operation = (
     | Placed
     | ReadsObserved
     | StorageAsked
+    | ClockCompared
     | Restored
     | InputRead
     | InputLeft

@@ -9,16 +9,10 @@ In the simulator the notes are recorded at once; on Spark a file takes them from
 
 from __future__ import annotations
 
-import logging
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
-from urllib.parse import quote
-
-import msgspec
 
 from barrier_tck.harness.record.operations import StorageAsked
 from barrier_tck.harness.reference.instrumented import with_instruments
@@ -34,8 +28,6 @@ from barrier_tck.reference_impl.runtime.subtask_deployment import SubtaskDeploym
 from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver
 from barrier_tck.reference_impl.storage.checkpoint_storage import MediumCheckpointStorage
 from barrier_tck.reference_impl.storage.whole_files import WholeFiles
-
-_log = logging.getLogger(__name__)
 
 KeepAsked = Callable[[StorageAsked], None]
 """Keeps a note."""
@@ -195,30 +187,3 @@ def requests_counted(components: Components, keep: KeepAsked) -> Components:
     """Return the components with drivers whose requests are counted."""
     make = components.instruments.subtask_driver or SubtaskDriver
     return with_instruments(components, subtask_driver=RequestCountingDrivers(make, keep))
-
-
-@dataclass(frozen=True)
-class RequestsDirectory:
-    """Passes what was counted from one process to another, a file for each acknowledgement."""
-
-    path: str
-    """A directory that both reach."""
-
-    def __call__(self, note: StorageAsked) -> None:
-        """Keep it, whole or not at all. A disk that refuses costs the count, and nothing of the checkpoint."""
-        name = f"{quote(note.subtask, safe='')}-a{note.attempt}-c{note.checkpoint}.json"
-        target = Path(self.path) / name
-        temporary = target.with_suffix(f".{os.getpid()}.tmp")
-        try:
-            temporary.write_bytes(msgspec.json.encode(note))
-            os.replace(temporary, target)
-        except OSError as error:
-            _log.warning("what %s asked of storage could not be saved: %s", note.subtask, error)
-
-    def take_all(self) -> tuple[StorageAsked, ...]:
-        """Return all that was counted, by attempt, subtask and checkpoint."""
-        found = [
-            msgspec.json.decode(file.read_bytes(), type=StorageAsked)
-            for file in Path(self.path).glob("*.json")
-        ]
-        return tuple(sorted(found, key=lambda note: (note.attempt, note.subtask, note.checkpoint)))

@@ -91,6 +91,8 @@ class RunRecorder(JobObserver, ABC):
         self.local_files: dict[str, None] = {}
         """Files that lay where hosts keep local copies, whenever this was looked at."""
         self._wanted = list(savepoints)
+        self.clock_ahead_ms: dict[tuple[str, int], int] = {}
+        """Subtask and attempt -> how far its clock is ahead, as far as this is known."""
         self._triggered: dict[int, tuple[int, float]] = {}
         self._measured: set[tuple[int, int, str]] = set()
         """Parts of checkpoints whose measurements are recorded."""
@@ -222,7 +224,9 @@ class RunRecorder(JobObserver, ABC):
                 checkpoint=message.checkpoint,
                 attempt=message.attempt,
                 subtask=subtask,
-                alignment_started_ms=metrics.started_at_ms - self.epoch_ms,
+                alignment_started_ms=metrics.started_at_ms
+                - self.epoch_ms
+                - self.clock_ahead_ms.get((subtask, int(message.attempt)), 0),
                 alignment_ms=metrics.alignment_ms,
                 alignment_buffered_bytes=metrics.alignment_buffered_bytes,
                 sync_ms=metrics.sync_ms,

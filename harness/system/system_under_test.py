@@ -51,6 +51,9 @@ class Capability(StrEnum):
     SLOW_SNAPSHOTS = "The asynchronous part of its snapshots can be slowed down as a plan says."
     HOST_LOSS = "A host can be lost together with its local disk."
     HOST_RETURN = "A host that was lost can come back under its own name, with an empty disk."
+    CLOCK_SKEW = (
+        "The clocks of its hosts can be ahead of the coordinator's, or behind it; it reports by how much."
+    )
     MEMORY_LIMIT = "Its hosts have a memory limit, and the kernel kills what exceeds it."
     EXECUTOR_LOSS = "An executor can be lost for good: nothing takes its place."
     ELASTIC = "A job that finds too few slots goes on with a smaller parallelism, if a plan says so (RSC-2)."

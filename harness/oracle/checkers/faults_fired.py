@@ -5,6 +5,7 @@ from __future__ import annotations
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.precondition import ALWAYS
 from barrier_tck.harness.oracle.standard_checker import StandardChecker
+from barrier_tck.harness.record.operations import ClockCompared
 from barrier_tck.harness.record.records import FaultRecord
 from barrier_tck.harness.record.verdict import Finding, Verdict
 
@@ -18,6 +19,10 @@ def _not_healed(fault: FaultRecord, context: TrialContext) -> bool:
     """Return whether a lasting fault lasted beyond the trial."""
     planned = context.plan.faults[fault.index : fault.index + 1]
     return fault.healed_at_ms is None and any(entry.fault.heals_after_ms is not None for entry in planned)
+
+
+def _clocks_differed(context: TrialContext) -> bool:
+    return any(line.operation.ahead_ms for line in context.history.of(ClockCompared))
 
 
 class FaultsFired(StandardChecker):
@@ -41,6 +46,8 @@ class FaultsFired(StandardChecker):
             for index in range(len(context.plan.faults))
             if index not in records
         ]
+        if any(context.plan.deployment.clock_skew_ms) and not _clocks_differed(context):
+            unproved.append("deployment.clock_skew_ms: no process had another clock than the coordinator")
         counts = {
             "planned": len(context.plan.faults),
             "fired": len(fired),
@@ -50,6 +57,8 @@ class FaultsFired(StandardChecker):
         if unproved:
             summary = (
                 f"{len(unproved)} of {counts['planned']} planned faults did not fire, or were not healed"
+                if counts["planned"]
+                else unproved[0]
             )
             return Finding(self.name, self.clauses, Verdict.UNKNOWN, summary, counts, tuple(unproved[:10]))
         summary = f"all {len(fired)} planned faults fired" if fired else "no fault was planned"

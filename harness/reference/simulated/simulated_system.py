@@ -11,7 +11,7 @@ import msgspec
 from barrier_tck.harness.plan.trial_plan import FilledPlan, TrialPlan
 from barrier_tck.harness.record.history import End, History, Row
 from barrier_tck.harness.record.message_trace import TraceEvent, in_order
-from barrier_tck.harness.record.operations import ReadsObserved, SlotsChanged, StorageAsked
+from barrier_tck.harness.record.operations import ClockCompared, ReadsObserved, SlotsChanged, StorageAsked
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.reference.bugs.catalogue import broken, planted
 from barrier_tck.harness.reference.checkpoint_storages import require_outliving, simulated_storage
@@ -38,6 +38,7 @@ from barrier_tck.harness.reference.simulated.repeatable_outcome import repeatabl
 from barrier_tck.harness.reference.simulated.simulated_targets import SimulatedTargets
 from barrier_tck.harness.reference.simulated.world import SimulatedWorld
 from barrier_tck.harness.reference.sink_files import is_committed, rows_by_writer
+from barrier_tck.harness.reference.skewed_clocks import skewed
 from barrier_tck.harness.reference.snapshot_views import CheckpointOpener, view_storage
 from barrier_tck.harness.support.garbage_collection import no_collection
 from barrier_tck.harness.support.work_directories import temporary_work_directory
@@ -90,6 +91,7 @@ class ReferenceSimulated:
             Capability.SLOW_SNAPSHOTS,
             Capability.HOST_LOSS,
             Capability.HOST_RETURN,
+            Capability.CLOCK_SKEW,
             Capability.EXECUTOR_LOSS,
             Capability.ELASTIC,
             Capability.STORAGE_FAULTS,
@@ -155,7 +157,8 @@ class ReferenceSimulated:
         if self._state_backend is not None:
             components = replace(components, state_backend=self._state_backend)
         recorder = _Recorder(plan, graph, components, external_storage, working_root)
-        counted = requests_counted(components, recorder.keep_asked)
+        own_clocks = skewed(components, plan.deployment.clock_skew_ms, recorder.keep_comparison)
+        counted = requests_counted(own_clocks, recorder.keep_asked)
         watched = observed(
             inputs_observed(counted, recorder.keep_input, ends=bool(plan.savepoints)), recorder.keep_reads
         )
@@ -240,6 +243,10 @@ class _Recorder(RunRecorder):
     def keep_asked(self, asked: StorageAsked) -> None:
         if self._world is not None:
             self.note(asked, process="storage")
+
+    def keep_comparison(self, compared: ClockCompared) -> None:
+        self.clock_ahead_ms[compared.subtask, compared.attempt] = compared.ahead_ms
+        self.note(compared, process=compared.subtask)
 
     def request_savepoint(self, savepoint: Savepoint, delay_ms: float) -> None:
         assert self._world is not None

@@ -30,12 +30,14 @@ from barrier_tck.harness.reference.delegating_files import DelegatingFileSystem
 from barrier_tck.harness.reference.instrumented import with_instruments
 from barrier_tck.harness.reference.jobs import job_config
 from barrier_tck.harness.reference.message_tracing import MessageTraceDirectory, with_message_trace
+from barrier_tck.harness.reference.notes_directory import NotesDirectory
 from barrier_tck.harness.reference.observed_inputs import InputsDirectory, inputs_observed
 from barrier_tck.harness.reference.observed_messages import MessagesDirectory, messages_observed
 from barrier_tck.harness.reference.observed_reads import ReadsDirectory, observed
-from barrier_tck.harness.reference.observed_requests import RequestsDirectory, requests_counted
+from barrier_tck.harness.reference.observed_requests import requests_counted
 from barrier_tck.harness.reference.planned_savepoints import started_from
 from barrier_tck.harness.reference.repeated_messages import RepeatedMessages
+from barrier_tck.harness.reference.skewed_clocks import skewed
 from barrier_tck.harness.reference.slow_storage import slowed
 from barrier_tck.harness.reference.spark.job_parts import graph_of, parts_of
 from barrier_tck.harness.reference.spark.job_rpc import (
@@ -144,7 +146,8 @@ class JobDriver:
         self._repeats = RepeatedMessages()
         self._repeats.put_in_force(order.repeats)
         slow = slowed(parts_of(plan, order.backend, order.external_storage), plan.checkpoints.async_ms_max)
-        counted = requests_counted(slow, RequestsDirectory(order.requests))
+        notes = NotesDirectory(order.of_subtasks)
+        counted = skewed(requests_counted(slow, notes), plan.deployment.clock_skew_ms, notes)
         logged = inputs_observed(counted, InputsDirectory(order.inputs), ends=bool(plan.savepoints))
         components = with_message_trace(
             observed(logged, ReadsDirectory(order.reads)),

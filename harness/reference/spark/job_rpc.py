@@ -40,8 +40,8 @@ class JobOrder(msgspec.Struct, frozen=True):
     """Directory of checkpoint storage and output."""
     reads: str
     """Directory in which the reads of restores are logged."""
-    requests: str
-    """Where what subtasks ask of checkpoint storage is logged."""
+    of_subtasks: str
+    """Directory in which it is logged what subtasks ask of checkpoint storage, and how their clocks differ."""
     inputs: str
     """Directory in which the reads of the input are logged."""
     trace_events: str

@@ -86,6 +86,7 @@ _CAPABILITIES = frozenset(
         Capability.FIFO_CHANNELS,
         Capability.HOST_LOSS,
         Capability.HOST_RETURN,
+        Capability.CLOCK_SKEW,
         Capability.EXECUTOR_LOSS,
         Capability.ELASTIC,
         Capability.PAUSE,

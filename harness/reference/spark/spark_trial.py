@@ -13,6 +13,7 @@ from barrier_tck.faults.targets import TargetKind
 from barrier_tck.harness.cluster.cluster import Cluster
 from barrier_tck.harness.plan.trial_plan import TrialPlan, to_builtins
 from barrier_tck.harness.record.history import End, History, OutputComparison, Row
+from barrier_tck.harness.record.operations import ClockCompared
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.reference.checkpoint_storages import stored_below
 from barrier_tck.harness.reference.copy_targets import MetadataWrites, PrimaryCopies
@@ -21,10 +22,10 @@ from barrier_tck.harness.reference.forged_messages import Forger
 from barrier_tck.harness.reference.jobs import CHECKPOINTS, SAVEPOINTS, kinds_of, reserve_ids
 from barrier_tck.harness.reference.kinds.sink import OUTPUT
 from barrier_tck.harness.reference.message_tracing import MessageTraceDirectory
+from barrier_tck.harness.reference.notes_directory import NotesDirectory
 from barrier_tck.harness.reference.observed_inputs import InputsDirectory
 from barrier_tck.harness.reference.observed_messages import MessagesDirectory
 from barrier_tck.harness.reference.observed_reads import ReadsDirectory
-from barrier_tck.harness.reference.observed_requests import RequestsDirectory
 from barrier_tck.harness.reference.planned_savepoints import planned_savepoints
 from barrier_tck.harness.reference.repeated_messages import RepeatableMessages, RepeatedMessages
 from barrier_tck.harness.reference.snapshot_views import CheckpointOpener, view_storage
@@ -124,18 +125,18 @@ class Notes:
     """Directories in which the processes of a job log what they do."""
 
     reads: ReadsDirectory
-    requests: RequestsDirectory
+    of_subtasks: NotesDirectory
     inputs: InputsDirectory
     trace_events: MessageTraceDirectory
     messages: MessagesDirectory
 
 
 def _notes_below(scratch: Path) -> Notes:
-    for name in ("reads", "requests", "inputs", "passages", "messages"):
+    for name in ("reads", "subtasks", "inputs", "passages", "messages"):
         (scratch / name).mkdir()
     return Notes(
         ReadsDirectory(str(scratch / "reads")),
-        RequestsDirectory(str(scratch / "requests")),
+        NotesDirectory(str(scratch / "subtasks")),
         InputsDirectory(str(scratch / "inputs")),
         MessageTraceDirectory(str(scratch / "passages")),
         MessagesDirectory(str(scratch / "messages")),
@@ -197,7 +198,7 @@ class SparkTrial:
             source=str(self._environment.source),
             root=str(self.kept.root),
             reads=notes.reads.path,
-            requests=notes.requests.path,
+            of_subtasks=notes.of_subtasks.path,
             inputs=notes.inputs.path,
             trace_events=notes.trace_events.path,
             messages=notes.messages.path if plan.records_channels else None,
@@ -289,8 +290,8 @@ class SparkTrial:
         watcher = self._watcher
         for read in self._notes.inputs.take_all():
             watcher.note(read, process="source")
-        for asked in self._notes.requests.take_all():
-            watcher.note(asked, process="storage")
+        for note in self._notes.of_subtasks.take_all():
+            watcher.note(note, process=note.subtask if isinstance(note, ClockCompared) else "storage")
         for log in self._notes.messages.observed():
             watcher.note(log, process="doors")
         duration_ms = watcher.now_ms()

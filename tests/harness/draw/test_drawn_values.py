@@ -92,6 +92,7 @@ AIM = Aim(
     bytes_per_second=(2_000, 10_000),
     lose_unsynced_per_mille=250,
     unreadable_per_mille=200,
+    returns_per_mille=500,
     requests=(1, 3),
     checkpoints=3,
     damages=tuple(Damage),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan, WorkloadPlan
 from barrier_tck.harness.record.operations import CheckpointCompleted, StorageAsked
-from barrier_tck.harness.reference.observed_requests import RequestsDirectory
+from barrier_tck.harness.reference.notes_directory import NotesDirectory
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.trial.trial_run import execute
 
@@ -48,9 +48,9 @@ def test_counts_pass_from_one_process_to_another_in_order(tmp_path: Path) -> Non
         for attempt, checkpoint in ((2, 3), (1, 2))
     ]
     for note in notes:
-        RequestsDirectory(str(tmp_path))(note)
-    assert RequestsDirectory(str(tmp_path)).take_all() == tuple(reversed(notes))
+        NotesDirectory(str(tmp_path))(note)
+    assert NotesDirectory(str(tmp_path)).take_all() == tuple(reversed(notes))
 
 
 def test_a_disk_that_refuses_costs_the_count_only(tmp_path: Path) -> None:
-    RequestsDirectory(str(tmp_path / "missing"))(StorageAsked("totals[0]", 1, 1, {}))
+    NotesDirectory(str(tmp_path / "missing"))(StorageAsked("totals[0]", 1, 1, {}))

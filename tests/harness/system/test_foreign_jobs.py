@@ -68,7 +68,12 @@ class Everything:
 class Foreign(FakeSystem):
     """A system with the job of a view; it passes each point exactly as often as the view promises."""
 
-    capabilities = frozenset(Capability) - {Capability.STORAGE_OUTAGE, Capability.UNSYNCED_LOSS}
+    capabilities = frozenset(Capability) - {
+        Capability.STORAGE_OUTAGE,
+        Capability.UNSYNCED_LOSS,
+        Capability.HOST_RETURN,
+        Capability.CLOCK_SKEW,
+    }
 
     def __init__(self, view: JobView) -> None:
         super().__init__()

@@ -1,0 +1,89 @@
+"""Lets the clocks of hosts be ahead of the coordinator's, or behind it, as a plan says.
+
+What a subtask asks its clock, and for what times it sets timers, passes here. Each subtask that starts compares the
+clock that it has got with the one that its host counts on from the coordinator's: the proof that the clocks differ.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from barrier_tck.harness.record.operations import ClockCompared
+from barrier_tck.harness.reference.instrumented import with_instruments
+from barrier_tck.reference_impl.runtime.components import Components
+from barrier_tck.reference_impl.runtime.ports import Clock, Timers
+from barrier_tck.reference_impl.runtime.subtask_deployment import SubtaskDeployment, SubtaskPorts
+from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver
+
+KeepComparison = Callable[[ClockCompared], None]
+"""Keeps what was compared."""
+
+_LAST_NUMBER = re.compile(r"(\d+)\D*$")
+
+
+def ahead_ms_of(host: str, skews_ms: Sequence[int]) -> int:
+    """Return how far the clock of a host is ahead; those whose names end with neighbouring numbers get different
+    ones."""
+    found = _LAST_NUMBER.search(host)
+    number = int(found[1]) if found is not None else zlib.crc32(host.encode())
+    return skews_ms[number % len(skews_ms)]
+
+
+@dataclass(frozen=True)
+class _SkewedClock:
+    inner: Clock
+    ahead_ms: int
+
+    def now_ms(self) -> float:
+        return self.inner.now_ms() + self.ahead_ms
+
+
+@dataclass(frozen=True)
+class _TimersByIt:
+    """Timers that are set by a clock that is ahead, or behind."""
+
+    inner: Timers
+    ahead_ms: int
+
+    def set(self, name: str, at_ms: float) -> None:
+        self.inner.set(name, at_ms - self.ahead_ms)
+
+
+@dataclass(frozen=True)
+class SkewedDrivers:
+    """Makes subtask drivers with the clocks of their hosts; takes what ``SubtaskDriver`` takes."""
+
+    make: Callable[..., SubtaskDriver]
+    skews_ms: tuple[int, ...]
+    keep: KeepComparison
+
+    def __call__(
+        self,
+        deployment: SubtaskDeployment,
+        graph: Any,
+        plane: Any,
+        ports: SubtaskPorts,
+        components: Components,
+    ) -> SubtaskDriver:
+        ahead_ms = ahead_ms_of(ports.host, self.skews_ms)
+        timers = _TimersByIt(ports.timers, ahead_ms) if ports.timers is not None else None
+        skewed = replace(ports, clock=_SkewedClock(ports.clock, ahead_ms), timers=timers)
+        # The clock that counts on from the coordinator's is asked first, and last: time passes meanwhile.
+        before = ports.clock.now_ms()
+        seen = skewed.clock.now_ms()
+        between = (before + ports.clock.now_ms()) / 2
+        where = (str(deployment.subtask), deployment.attempt, ports.host)
+        self.keep(ClockCompared(*where, round(seen - between)))
+        return self.make(deployment, graph, plane, skewed, components)
+
+
+def skewed(components: Components, skews_ms: tuple[int, ...], keep: KeepComparison) -> Components:
+    """Return the components with drivers whose clocks differ from host to host; none of them, if none is to."""
+    if not any(skews_ms):
+        return components
+    make = components.instruments.subtask_driver or SubtaskDriver
+    return with_instruments(components, subtask_driver=SkewedDrivers(make, skews_ms, keep))
