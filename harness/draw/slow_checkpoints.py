@@ -14,6 +14,12 @@ MANY_TOLERATED = 100
 MANY_RESTARTS = 40
 """A budget above this is hardly used up by checkpoints that expire. Faults that last are given such budgets."""
 
+STEP_MS = 1
+"""About how long a subtask takes at most for one barrier, or for one message of the coordinator."""
+
+MESSAGES = 3
+"""Messages of the coordinator to a subtask for a checkpoint: trigger, abortion or completion, and what it subsumes."""
+
 COMPLETE_AT_LEAST = 0.25
 """If asynchronous parts may outlast the timeout, at least this number of checkpoints should complete."""
 
@@ -47,8 +53,10 @@ def in_time(plan: TrialPlan) -> TrialPlan:
     close to each other starts it again and again, from the same checkpoint; and so does a large budget, if few failed
     checkpoints end an attempt. Such a job gets a timeout that suffices. If that would be too long to see any progress,
     it gets a budget, and no failed checkpoint ends an attempt: the job goes on while its checkpoints expire. A slow
-    vertex and the wider jobs of a rescaled trial need time only where failed checkpoints end attempts.
+    vertex and the wider jobs of a rescaled trial need time only where failed checkpoints end attempts. Whatever the
+    strategy, subtasks can handle the barriers of checkpoints that expire.
     """
+    plan = _with_barriers_handled(plan)
     checkpoints = plan.checkpoints
     few = checkpoints.tolerated_failures < MANY_TOLERATED
     endless = plan.restart.strategy in ("failure_rate", "exponential_delay")
@@ -71,6 +79,25 @@ def in_time(plan: TrialPlan) -> TrialPlan:
         checkpoints, timeout_ms=timeout_ms, async_ms_max=min(checkpoints.async_ms_max, timeout_ms // 2)
     )
     return msgspec.structs.replace(plan, checkpoints=longer)
+
+
+def _with_barriers_handled(plan: TrialPlan) -> TrialPlan:
+    """Return a plan whose subtasks can handle the barriers that come if all checkpoints expire.
+
+    The barriers of a checkpoint that has expired are still under way, on each channel. If they come faster than a
+    subtask handles them, queues grow without end, and no checkpoint is ever in time again.
+    """
+    checkpoints = plan.checkpoints
+    jobs = [plan.after_stops(stops).job for stops in range(len(plan.rescales) + 1)]
+    busiest_ms = STEP_MS * max(
+        MESSAGES + job.channels_into(vertex.name) for job in jobs for vertex in job.vertices
+    )
+    if checkpoints.interval_ms >= busiest_ms:
+        return plan
+    timeout_ms = max(checkpoints.timeout_ms, busiest_ms * checkpoints.max_concurrent)
+    return msgspec.structs.replace(
+        plan, checkpoints=msgspec.structs.replace(checkpoints, timeout_ms=timeout_ms)
+    )
 
 
 def _needed_ms(plan: TrialPlan, slow_batch_ms: int) -> int:
