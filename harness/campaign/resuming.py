@@ -49,7 +49,7 @@ def require_resumable(path: Path) -> StoredRun:
                 "drawn; resume it with that version, or run the campaign anew"
             )
     if [trial.trial for trial in stored.trials] != list(range(len(stored.trials))):
-        raise UsageProblem(f"{path / 'trials.jsonl'} lacks trials in the middle; run the campaign anew")
+        raise UsageProblem(f"{path} lacks trials in the middle; run the campaign anew")
     return stored
 
 

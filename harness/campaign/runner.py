@@ -19,14 +19,20 @@ from barrier_tck.harness.campaign.budget import Budget
 from barrier_tck.harness.campaign.chosen_clauses import JudgedClauses
 from barrier_tck.harness.campaign.configuration import CampaignConfiguration, stored_configuration
 from barrier_tck.harness.campaign.controls import RECOVERED_MIN_DRAWN, RECOVERED_MIN_LISTED, Controls
-from barrier_tck.harness.campaign.failures import shrink_failure
 from barrier_tck.harness.campaign.interrupts import Interrupts, caught
 from barrier_tck.harness.campaign.planned_trials import campaign_plans
 from barrier_tck.harness.campaign.progress_display import CampaignProgress
 from barrier_tck.harness.campaign.resuming import finished_before, require_resumable
+from barrier_tck.harness.campaign.shrinking import RUNS_MAX
 from barrier_tck.harness.campaign.sometimes import AllSometimes
 from barrier_tck.harness.campaign.trial_pool import TrialPool, require_parallel
-from barrier_tck.harness.campaign.tried_plans import PlannedTrial, SequentialRuns, TrialRuns, TriedPlan
+from barrier_tck.harness.campaign.tried_plans import (
+    FailedTrial,
+    PlannedTrial,
+    SequentialRuns,
+    TrialRuns,
+    TriedPlan,
+)
 from barrier_tck.harness.oracle.checker import Checker
 from barrier_tck.harness.plan.trial_plan import FilledPlan
 from barrier_tck.harness.record.records import (
@@ -39,6 +45,7 @@ from barrier_tck.harness.record.records import (
 )
 from barrier_tck.harness.record.run_directory import RunDirectory, held
 from barrier_tck.harness.record.run_reader import StoredRun, read_record
+from barrier_tck.harness.record.trial_rows import CopyPart
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.support.environment import environment
 from barrier_tck.harness.support.errors import InternalError
@@ -51,6 +58,18 @@ VALID_KEPT = 5
 
 SHRUNK_MAX = 3
 """How many failing trials, the first ones, are shrunk at the end of a campaign."""
+
+SHRINK_RUNS_MAX = RUNS_MAX
+"""How many runs this may take for each of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Where the trials of a campaign run, if not on this machine. Their rows are kept in Parquet."""
+
+    runs: TrialRuns
+    copy: CopyPart | None = None
+    """Copies each file of rows to another place."""
 
 
 @dataclass(slots=True)
@@ -133,10 +152,12 @@ def run_campaign(
     checkers: Sequence[Checker] | None = None,
     console: Console | None = None,
     jobs: int = 1,
+    spread: Spread | None = None,
 ) -> CampaignRecord:
     """Run a campaign and return its record, which lies in ``out/campaign.json`` too.
 
-    With ``jobs`` above 1, simulated trials run in this number of processes; then ``checkers`` must not be given.
+    With ``jobs`` above 1, simulated trials run in this number of processes, and with ``spread`` on a cluster; then
+    ``checkers`` must not be given.
     A campaign without a seed gets a new one. Plans and the output directory are checked first; UsageProblem or
     EnvironmentProblem is raised before a trial runs. On Ctrl-C or SIGTERM the running trials are abandoned and the
     record says ``interrupted``.
@@ -144,9 +165,10 @@ def run_campaign(
     _check_jobs(jobs, system, checkers)
     configuration = configuration.seeded()
     plans = campaign_plans(configuration, system)
-    directory = RunDirectory.create(out)
+    directory = RunDirectory.create(out, spread is not None, spread.copy if spread is not None else None)
     with held(out):
-        return _Campaign(configuration, system, directory, checkers).to_the_end(plans, jobs, console)
+        runs = _runs(system, checkers, jobs, spread)
+        return _Campaign(configuration, system, directory, checkers).to_the_end(plans, runs, console)
 
 
 def resume_campaign(
@@ -155,6 +177,7 @@ def resume_campaign(
     checkers: Sequence[Checker] | None = None,
     console: Console | None = None,
     jobs: int = 1,
+    spread: Spread | None = None,
 ) -> CampaignRecord:
     """Continue an interrupted campaign and return its record, which is that of a campaign without an interruption.
     Its plans are drawn again, and only missing trials run. Raises UsageProblem, before any trial runs, if nothing is
@@ -165,9 +188,19 @@ def resume_campaign(
         stored = require_resumable(path)
         configuration = stored_configuration(stored.campaign.configuration, str(path / "campaign.json"))
         plans = campaign_plans(configuration, system)
-        run = _Campaign(configuration, system, RunDirectory.reopen(path), checkers)
+        directory = RunDirectory.reopen(path, len(stored.trials), spread.copy if spread is not None else None)
+        run = _Campaign(configuration, system, directory, checkers)
         run.take_over(stored, plans)
-        return run.to_the_end(plans, jobs, console)
+        return run.to_the_end(plans, _runs(system, checkers, jobs, spread), console)
+
+
+def _runs(
+    system: SystemUnderTest, checkers: Sequence[Checker] | None, jobs: int, spread: Spread | None
+) -> TrialRuns:
+    """Return what runs the trials: a cluster, processes, or this process."""
+    if spread is not None:
+        return spread.runs
+    return SequentialRuns(system, checkers) if jobs == 1 else TrialPool(system, jobs)
 
 
 def _check_jobs(jobs: int, system: SystemUnderTest, checkers: Sequence[Checker] | None) -> None:
@@ -204,7 +237,7 @@ class _Campaign:
         self._controls = Controls(system, configuration.root_seed, wanted, recovered_min, configuration.only)
         self._dropped = 0
         self._begun: dict[int, None] = {}
-        """Trials that have a directory but are not counted yet."""
+        """Trials that may have a directory but are not counted yet."""
         self._points: dict[ProtocolPoint, None] = {}
         """Every point at which a process could be stopped in the jobs so far."""
         self._shrunk: dict[str, str] = {}
@@ -223,22 +256,21 @@ class _Campaign:
             self._tally.add(trial)
             self._controls.add(trial, again.plan)
 
-    def to_the_end(self, plans: Iterator[FilledPlan], jobs: int, console: Console | None) -> CampaignRecord:
+    def to_the_end(
+        self, plans: Iterator[FilledPlan], runs: TrialRuns, console: Console | None
+    ) -> CampaignRecord:
         """Run the remaining trials, and return the record."""
         self.save(interrupted=True)  # what a reader finds if this process is killed
         interrupts = Interrupts()
         with caught(interrupts):
             try:
-                runs = (
-                    SequentialRuns(self._system, self._checkers)
-                    if jobs == 1
-                    else TrialPool(self._system, jobs)
-                )
                 progress = CampaignProgress(
                     console, self._configuration.budget_of_trials(), self._tally.trials
                 )
                 finished = self.trials(plans, runs, interrupts, progress)
-                finished = finished and self.run_controls(interrupts) and self.shrink_failures(interrupts)
+                finished = (
+                    finished and self.run_controls(interrupts) and self.shrink_failures(runs, interrupts)
+                )
             except BaseException:
                 self.save(interrupted=True)  # finished trials can be reported, whatever ended the campaign
                 raise
@@ -273,7 +305,7 @@ class _Campaign:
             self._directory.forget(number)
 
     def _planned(self, plans: Iterator[FilledPlan]) -> Iterator[PlannedTrial]:
-        """Yield the trials that the budget allows, each with a directory."""
+        """Yield the trials that the budget allows."""
         done = self._tally.trials
         under_budget = _under(self._configuration.budget_of_trials(), plans, self._started, done)
         for number, plan in enumerate(under_budget, start=done):
@@ -281,7 +313,7 @@ class _Campaign:
             yield PlannedTrial(
                 number,
                 plan,
-                self._directory.open_trial(number),
+                self._directory.trial(number),
                 drawn=self._configuration.is_drawn(number),
                 wanted_whole=self._keep_all or self._tally.valid < VALID_KEPT,
                 only=self._configuration.only,
@@ -323,21 +355,25 @@ class _Campaign:
             return False
         return True
 
-    def shrink_failures(self, interrupts: Interrupts) -> bool:
+    def shrink_failures(self, runs: TrialRuns, interrupts: Interrupts) -> bool:
         """Shrink the first invalid trials if the system replays exactly; return False if this was interrupted."""
         if Capability.DETERMINISTIC_REPLAY not in self._system.capabilities:
             return True
-        try:
+        failing = (
+            FailedTrial(read_record(self._directory.trial(number)), self._directory.path, SHRINK_RUNS_MAX)
+            for number in self._tally.to_shrink
+        )
+        with contextlib.closing(runs.shrink(failing)) as shrunk:
             for number in self._tally.to_shrink:
-                record = read_record(self._directory.trial(number))
-                with interrupts.during_trial():
-                    smallest = shrink_failure(record, self._system, self._directory.path, self._checkers)
+                try:
+                    with interrupts.during_trial():
+                        smallest = next(shrunk)
+                except KeyboardInterrupt:
+                    return False
                 if smallest is not None:
-                    name = f"shrunk/{record.trial:05d}.json"
-                    self._directory.write_plan(name, smallest.plan)
-                    self._shrunk[str(record.trial)] = name
-        except KeyboardInterrupt:
-            return False
+                    name = f"shrunk/{number:05d}.json"
+                    self._directory.write_plan(name, smallest)
+                    self._shrunk[str(number)] = name
         return True
 
     def save(self, interrupted: bool) -> CampaignRecord:

@@ -5,11 +5,13 @@ Plans and results are sent in the same JSON form as in plan files and run direct
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import msgspec
 
-from barrier_tck.harness.campaign.tried_plans import PlannedTrial, TriedPlan
+from barrier_tck.harness.campaign.tried_plans import FailedTrial, PlannedTrial, TriedPlan
+from barrier_tck.harness.plan.trial_plan import TrialPlan
 
 
 class OpenSystem(msgspec.Struct, frozen=True, tag="open"):
@@ -19,12 +21,24 @@ class OpenSystem(msgspec.Struct, frozen=True, tag="open"):
     """The name by which ``--system`` opens it."""
     path: tuple[str, ...]
     """The module search path of the campaign's own process."""
+    version: str = ""
+    """The version of barrier-tck that the process must have; empty: whichever it has."""
 
 
 class RunTrial(msgspec.Struct, frozen=True, tag="run"):
     """Run a trial; answered by ``TrialRan``."""
 
     trial: PlannedTrial
+    elsewhere: bool = False
+    """Whether it runs on another machine, where its directory is not: it has a temporary one instead."""
+
+
+class ShrinkTrial(msgspec.Struct, frozen=True, tag="shrink"):
+    """Shrink a trial's plan; answered by ``TrialShrunk``."""
+
+    failed: FailedTrial
+    elsewhere: bool = False
+    """The same as in ``RunTrial``."""
 
 
 class SystemOpened(msgspec.Struct, frozen=True, tag="opened"):
@@ -37,6 +51,20 @@ class TrialRan(msgspec.Struct, frozen=True, tag="ran"):
     tried: TriedPlan
 
 
+class TrialShrunk(msgspec.Struct, frozen=True, tag="shrunk"):
+    """The smallest plan that fails as the trial did; None if the trial cannot be shrunk."""
+
+    plan: TrialPlan | None
+
+
+class TrialLost(msgspec.Struct, frozen=True, tag="lost"):
+    """The answer of who gave the request to a process that ended: nothing is known of the trial."""
+
+    why: str
+    started_at: datetime
+    seconds: float
+
+
 class NotDone(msgspec.Struct, frozen=True, tag="not done"):
     """The request cannot be fulfilled, because of an error of the harness."""
 
@@ -45,8 +73,8 @@ class NotDone(msgspec.Struct, frozen=True, tag="not done"):
     message: str
 
 
-Request = OpenSystem | RunTrial
-Answer = SystemOpened | TrialRan | NotDone
+Request = OpenSystem | RunTrial | ShrinkTrial
+Answer = SystemOpened | TrialRan | TrialShrunk | TrialLost | NotDone
 
 
 def _plain(value: Any) -> Any:

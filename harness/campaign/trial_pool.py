@@ -6,41 +6,43 @@ and another process replaces it.
 
 from __future__ import annotations
 
-import contextlib
-import os
-import select
-import subprocess
 import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
+from typing import TypeVar
 
+from barrier_tck.harness.campaign.process_of_trials import TrialProcess
 from barrier_tck.harness.campaign.trial_messages import (
-    Answer,
-    NotDone,
     OpenSystem,
-    Request,
     RunTrial,
+    ShrinkTrial,
     TrialRan,
-    answer_of,
-    line_of,
+    TrialShrunk,
 )
-from barrier_tck.harness.campaign.tried_plans import PlannedTrial, TriedPlan
-from barrier_tck.harness.cluster.installation import import_path
-from barrier_tck.harness.support import errors
-from barrier_tck.harness.support.errors import HarnessError, InternalError, OperatingError, UsageProblem
+from barrier_tck.harness.campaign.tried_plans import FailedTrial, PlannedTrial, TriedPlan
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.support.errors import OperatingError, UsageProblem
 from barrier_tck.harness.system.system_names import reference_of
 from barrier_tck.harness.system.system_under_test import SystemUnderTest
 from barrier_tck.harness.trial.trial_run import lost_trial
+
+_Given = TypeVar("_Given")
+_Done = TypeVar("_Done")
 
 AHEAD = 4
 """For each process, how many trials may run or wait to be counted: enough that no process waits for another."""
 GRACE_S = 30.0
 """A process that has not ended a trial this long after the trial's limit is ended: it stands still in a library."""
-_END_TIMEOUT_S = 5.0
+
+
+def seconds_for(trial: PlannedTrial) -> float:
+    """Return how long a process may take for a trial."""
+    # A drawn plan may run a second time, without the faults whose moment never came.
+    return 2 * trial.plan.limits.wall_s + GRACE_S
 
 
 def require_parallel(system: SystemUnderTest, jobs: int) -> None:
@@ -53,7 +55,7 @@ def require_parallel(system: SystemUnderTest, jobs: int) -> None:
 
 
 class TrialPool:
-    """Runs trials in several processes, which live as long as one call of ``run``."""
+    """Runs trials in several processes, which live as long as one call of ``run`` or ``shrink``."""
 
     def __init__(self, system: SystemUnderTest, jobs: int) -> None:
         self._system = system
@@ -61,7 +63,7 @@ class TrialPool:
         self._opening = OpenSystem(reference_of(system), tuple(sys.path))
         self._own = threading.local()
         self._lock = threading.Lock()
-        self._processes: list[_TrialProcess] = []
+        self._processes: list[TrialProcess] = []
         self._over = False
 
     def run(self, planned: Iterable[PlannedTrial]) -> Generator[TriedPlan, None, None]:
@@ -70,12 +72,21 @@ class TrialPool:
         Raises HarnessError as the trial itself would have, and OperatingError if no process can be started. No
         process is left, however it ends.
         """
+        return self._in_order(self._try, planned)
+
+    def shrink(self, failing: Iterable[FailedTrial]) -> Generator[TrialPlan | None, None, None]:
+        """Yield the smallest plan of each, in order; None if it cannot be shrunk. Raises as ``run`` does."""
+        return self._in_order(self._shrink, failing)
+
+    def _in_order(
+        self, work: Callable[[_Given], _Done], given: Iterable[_Given]
+    ) -> Generator[_Done, None, None]:
         self._over = False
-        waiting: deque[Future[TriedPlan]] = deque()
+        waiting: deque[Future[_Done]] = deque()
         threads = ThreadPoolExecutor(self._jobs, "trials")
         try:
-            for trial in planned:
-                waiting.append(threads.submit(self._try, trial))
+            for one in given:
+                waiting.append(threads.submit(work, one))
                 if len(waiting) >= AHEAD * self._jobs:
                     yield waiting.popleft().result()
             while waiting:
@@ -87,27 +98,35 @@ class TrialPool:
 
     def _try(self, trial: PlannedTrial) -> TriedPlan:
         """Run a trial in this thread's process."""
-        process: _TrialProcess | None = getattr(self._own, "process", None)
-        if process is None or process.gone:
-            process = self._own.process = self._started()
+        process = self._own_process()
         started_at, started = datetime.now(UTC), time.monotonic()
-        # A drawn plan may run a second time, without the faults whose moment never came.
-        answer = process.ask(RunTrial(trial), 2 * trial.plan.limits.wall_s + GRACE_S)
+        answer = process.ask(RunTrial(trial), seconds_for(trial))
         if answer is None:
-            why = process.overran or f"the process that ran it ended: {process.ending()}"
             seconds = time.monotonic() - started
+            why = process.why_lost()
             return TriedPlan(lost_trial(trial.number, trial.plan, self._system, why, started_at, seconds))
         assert isinstance(answer, TrialRan), "a trial is answered by its result"
         return answer.tried
 
-    def _started(self) -> _TrialProcess:
+    def _shrink(self, failed: FailedTrial) -> TrialPlan | None:
+        answer = self._own_process().ask(ShrinkTrial(failed))
+        assert isinstance(answer, TrialShrunk | None), "a failure is answered by its smallest plan"
+        return None if answer is None else answer.plan
+
+    def _own_process(self) -> TrialProcess:
+        """Return this thread's process."""
+        process: TrialProcess | None = getattr(self._own, "process", None)
+        if process is None or process.gone:
+            process = self._own.process = self._started()
+        return process
+
+    def _started(self) -> TrialProcess:
         with self._lock:
             if self._over:
                 raise OperatingError("the campaign is over")
-            process = _TrialProcess()
+            process = TrialProcess()
             self._processes.append(process)
-        if process.ask(self._opening) is None:
-            raise OperatingError(f"a process for trials cannot be started: it ended: {process.ending()}")
+        process.open(self._opening)
         return process
 
     def _end(self, at_once: bool) -> None:
@@ -116,70 +135,3 @@ class TrialPool:
             processes, self._processes = self._processes, []
         for process in processes:
             process.close(at_once)
-
-
-class _TrialProcess:
-    """The campaign's end of one process."""
-
-    def __init__(self) -> None:
-        self._popen = subprocess.Popen(
-            [sys.executable, "-P", "-m", "barrier_tck.harness.campaign.trial_process"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            # Ctrl-C is for the campaign, which then ends this process.
-            start_new_session=True,
-            env={**os.environ, "PYTHONPATH": import_path()},
-        )
-        assert self._popen.stdin is not None and self._popen.stdout is not None
-        self._requests, self._answers = self._popen.stdin, self._popen.stdout
-        self.gone = False
-        self.overran = ""
-        """Why it was ended, if it did not answer in time."""
-
-    def ask(self, request: Request, within_s: float | None = None) -> Answer | None:
-        """Return the answer; None if the process ended without one. Raises the error that the process reports.
-
-        A process that does not answer ``within_s`` seconds is ended, and ``overran`` says so.
-        """
-        line = b""
-        with contextlib.suppress(
-            BrokenPipeError, ValueError
-        ):  # ValueError: it was closed here in the meantime
-            self._requests.write(line_of(request))
-            self._requests.flush()
-            if not select.select([self._answers], [], [], within_s)[0]:
-                self.overran = f"the process that ran it gave no answer within {within_s:g} s and was ended"
-                self.close(at_once=True)
-            line = self._answers.readline()
-        if not line.endswith(b"\n"):
-            self.gone = True
-            return None
-        answer = answer_of(line)
-        if isinstance(answer, NotDone):
-            raise _error_of(answer)
-        return answer
-
-    def ending(self) -> str:
-        self.close(at_once=False)
-        code = self._popen.returncode
-        return f"killed by signal {-code}" if code < 0 else f"exit code {code}"
-
-    def close(self, at_once: bool) -> None:
-        """End the process and wait for it; normally it ends when its input does."""
-        if at_once:
-            self._popen.kill()
-        with contextlib.suppress(BrokenPipeError):
-            self._requests.close()
-        try:
-            self._popen.wait(_END_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self._popen.kill()
-            self._popen.wait()
-        self._answers.close()
-
-
-def _error_of(answer: NotDone) -> HarnessError:
-    kind = getattr(errors, answer.error, None)
-    if isinstance(kind, type) and issubclass(kind, HarnessError):
-        return kind(answer.message)
-    return InternalError(f"{answer.error}: {answer.message}")

@@ -1,4 +1,4 @@
-"""A process that runs trials for ``trial_pool``: ``python -m barrier_tck.harness.campaign.trial_process``.
+"""A process that runs trials for ``process_of_trials``: ``python -m barrier_tck.harness.campaign.trial_process``.
 
 It answers each line of its standard input with one line. It ends when its input ends, because the campaign is over or
 was killed.
@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 import sys
 import threading
 import traceback
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from queue import SimpleQueue
 from typing import BinaryIO
 
@@ -20,15 +24,24 @@ from barrier_tck.harness.campaign.trial_messages import (
     OpenSystem,
     Request,
     RunTrial,
+    ShrinkTrial,
     SystemOpened,
     TrialRan,
+    TrialShrunk,
     line_of,
     request_of,
 )
-from barrier_tck.harness.campaign.tried_plans import PlannedTrial, TriedPlan, try_plan
+from barrier_tck.harness.campaign.tried_plans import (
+    PlannedTrial,
+    TriedPlan,
+    shrunk_plan,
+    try_plan,
+)
 from barrier_tck.harness.record.records import TrialResult
 from barrier_tck.harness.record.verdict import Verdict
-from barrier_tck.harness.support.errors import HarnessError, InternalError
+from barrier_tck.harness.support.environment import environment
+from barrier_tck.harness.support.errors import EnvironmentProblem, HarnessError, InternalError
+from barrier_tck.harness.support.work_directories import temporary_work_directory
 from barrier_tck.harness.system.system_names import open_system
 from barrier_tck.harness.system.system_under_test import SystemUnderTest
 
@@ -50,18 +63,44 @@ class _Trials:
 
     def _done(self, request: Request) -> Answer:
         match request:
-            case OpenSystem(system=name, path=path):
+            case OpenSystem(system=name, path=path, version=version):
+                _require_version(version)
                 sys.path[:] = path
                 self._system = open_system(name)
                 return SystemOpened()
-            case RunTrial(trial=trial):
+            case RunTrial(trial=trial, elsewhere=elsewhere):
                 assert self._system is not None, "a system is opened first"
-                return TrialRan(_as_wanted(try_plan(trial, self._system), trial))
+                with _place(trial.directory, elsewhere) as place:
+                    tried = try_plan(replace(trial, directory=place), self._system)
+                return TrialRan(_as_wanted(tried, trial))
+            case ShrinkTrial(failed=failed, elsewhere=elsewhere):
+                assert self._system is not None, "a system is opened first"
+                with _place(failed.directory, elsewhere) as place:
+                    return TrialShrunk(shrunk_plan(replace(failed, directory=place), self._system))
 
     def close(self) -> None:
         """Close the system."""
         if self._system is not None:
             self._system.close()
+
+
+def _require_version(version: str) -> None:
+    here = environment()["barrier-tck"]
+    if version and version != here:
+        raise EnvironmentProblem(
+            f"the campaign has barrier-tck {version}, but {socket.gethostname()}, where its trials should run, has "
+            f"{here}; install the same version there"
+        )
+
+
+@contextlib.contextmanager
+def _place(directory: Path, elsewhere: bool) -> Iterator[Path]:
+    """Give the directory in which a trial runs: its own, or a temporary one."""
+    if not elsewhere:
+        yield directory
+        return
+    with temporary_work_directory("trial") as place:
+        yield Path(place)
 
 
 def _as_wanted(tried: TriedPlan, trial: PlannedTrial) -> TriedPlan:

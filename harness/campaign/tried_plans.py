@@ -1,4 +1,5 @@
-"""Tries the plans of a campaign, one after the other. ``trial_pool`` tries several at once, with the same results.
+"""Tries the plans of a campaign, one after the other. ``trial_pool`` tries several at once, in processes of this
+machine, and ``spark_runs`` on a Spark cluster, with the same results.
 
 What a campaign does with a result may depend on earlier trials. Trying a plan depends only on the plan.
 """
@@ -14,6 +15,8 @@ import msgspec
 
 from barrier_tck.faults.vocabulary import ProtocolPoint
 from barrier_tck.harness.campaign.chosen_clauses import judges_of
+from barrier_tck.harness.campaign.failures import shrink_failure
+from barrier_tck.harness.campaign.shrinking import RUNS_MAX
 from barrier_tck.harness.oracle.checker import Checker
 from barrier_tck.harness.plan.trial_plan import FilledPlan, TrialPlan
 from barrier_tck.harness.record.history import End
@@ -31,7 +34,7 @@ class PlannedTrial:
     """Its number in the campaign, from 0."""
     plan: FilledPlan
     directory: Path
-    """An existing directory that belongs to this trial alone."""
+    """A directory that belongs to this trial alone. It is made when the trial begins."""
     drawn: bool
     """Whether the plan was drawn, not written by a user."""
     wanted_whole: bool = True
@@ -51,11 +54,24 @@ class TriedPlan:
     """The same trial without the faults whose moment never came; None if there are none, or none may be dropped."""
 
 
+@dataclass(frozen=True, slots=True)
+class FailedTrial:
+    """An INVALID trial whose plan is to be made smaller."""
+
+    record: TrialRecord
+    directory: Path
+    """An existing directory, below which the runs that this takes have theirs."""
+    runs_max: int = RUNS_MAX
+
+
 class TrialRuns(Protocol):
     """Runs planned trials, one by one or several at once."""
 
     def run(self, planned: Iterable[PlannedTrial]) -> Generator[TriedPlan, None, None]:
         """Yield the result of each trial, in the order of the plans; a plan is taken when its trial can begin."""
+
+    def shrink(self, failing: Iterable[FailedTrial]) -> Generator[TrialPlan | None, None, None]:
+        """Yield the smallest plan that fails as each trial did, in order; None if a trial cannot be shrunk."""
 
 
 class SequentialRuns:
@@ -70,6 +86,11 @@ class SequentialRuns:
         for trial in planned:
             yield try_plan(trial, self._system, self._checkers)
 
+    def shrink(self, failing: Iterable[FailedTrial]) -> Generator[TrialPlan | None, None, None]:
+        """Yield the smallest plan of each."""
+        for failed in failing:
+            yield shrunk_plan(failed, self._system, self._checkers)
+
 
 def try_plan(
     trial: PlannedTrial, system: SystemUnderTest, checkers: Sequence[Checker] | None = None
@@ -80,6 +101,7 @@ def try_plan(
     """
     if trial.only and checkers is None:
         checkers = judges_of(trial.plan, system, trial.only)
+    trial.directory.mkdir(parents=True, exist_ok=True)
     points = system.job(trial.plan).shows
     result = execute(trial.plan, system, trial.directory, checkers, trial.number)
     repeats = Capability.DETERMINISTIC_REPLAY in system.capabilities
@@ -89,6 +111,14 @@ def try_plan(
     if fitted is None:
         return TriedPlan(result, points)
     return TriedPlan(result, points, execute(fitted, system, trial.directory, checkers, trial.number))
+
+
+def shrunk_plan(
+    failed: FailedTrial, system: SystemUnderTest, checkers: Sequence[Checker] | None = None
+) -> TrialPlan | None:
+    """Return the smallest plan that fails as a trial did; None if no checker says that it failed."""
+    shrunk = shrink_failure(failed.record, system, failed.directory, checkers, failed.runs_max)
+    return None if shrunk is None else shrunk.plan
 
 
 def without_unreachable_faults(plan: TrialPlan, record: TrialRecord) -> TrialPlan | None:

@@ -106,6 +106,23 @@ def campaign(
             help="Run simulated trials in N processes at once; verdicts and files are those of one.",
         ),
     ] = 1,
+    on: Annotated[
+        str | None,
+        typer.Option(
+            "--on",
+            metavar="MASTER",
+            help="Spread simulated trials over a Spark cluster: spark://host:port, yarn, or local[N]. Verdicts are "
+            "those of one process; rows of trials are kept as Parquet.",
+        ),
+    ] = None,
+    rows_to: Annotated[
+        str | None,
+        typer.Option(
+            "--rows-to",
+            metavar="URL",
+            help="With --on: also write the rows of all trials there with Spark, for instance s3a://bucket/run.",
+        ),
+    ] = None,
     out: OutOption = DEFAULT_OUT,
     as_json: JsonOption = False,
 ) -> None:
@@ -119,6 +136,7 @@ def campaign(
       barrier-tck campaign                              200 simulated trials
       barrier-tck campaign --budget 5m --seed 7         as many trials as fit into five minutes
       barrier-tck campaign --trials 5000 --jobs 4       simulated trials on four cores
+      barrier-tck campaign --trials 100000 --on spark://host:7077     on a Spark cluster
       barrier-tck campaign flights                      a campaign file that comes with barrier-tck
       barrier-tck campaign --system reference-spark --trials 4      on a local Spark cluster
       barrier-tck campaign flights --cluster docker     on hosts that are containers
@@ -147,6 +165,8 @@ def campaign(
         fail_fast=fail_fast,
         trust=trust,
         jobs=jobs,
+        on=on,
+        rows_to=rows_to,
         out=out,
     )
     path = (

@@ -14,6 +14,7 @@ from barrier_tck.harness.cli.opening import opened, start
 from barrier_tck.harness.cli.options import listed
 from barrier_tck.harness.cli.printing import VerdictConsole
 from barrier_tck.harness.cli.shipped import found_campaign
+from barrier_tck.harness.cli.spreading import require_fit, spread_over
 from barrier_tck.harness.cli.untrusted_code import UntrustedCode, code_of_campaign, require_named
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.support.errors import UsageProblem
@@ -46,6 +47,8 @@ class CampaignOptions:
     fail_fast: bool | None
     trust: bool
     jobs: int
+    on: str | None
+    rows_to: str | None
     out: Path
 
     @property
@@ -69,7 +72,6 @@ def begin(options: CampaignOptions, console: VerdictConsole) -> Path:
     """Run a campaign from its beginning; return its directory."""
     from barrier_tck.harness.campaign.configuration_checks import check_configuration, import_system
     from barrier_tck.harness.campaign.runner import run_campaign
-    from barrier_tck.harness.campaign.trial_pool import require_parallel
     from barrier_tck.harness.record.run_directory import new_run_path, require_place
 
     configuration, source = _configured(options), options.source
@@ -78,14 +80,16 @@ def begin(options: CampaignOptions, console: VerdictConsole) -> Path:
     import_system(configuration, source)
     with opened(configuration.system.name) as deployed:
         check_configuration(configuration, deployed, source)
-        require_parallel(deployed, options.jobs)
+        require_fit(options.on, options.jobs, options.rows_to, deployed)
         seed = root_seed(configuration.seed)
         configuration = msgspec.structs.replace(configuration, seed=seed.value)
         print_seed(console, seed)
         start(deployed, configuration.cluster)
-        path = new_run_path(options.out, configuration.name, datetime.now())
-        print_options(console, configuration, deployed, path)
-        run_campaign(configuration, deployed, path, console=VerdictConsole(stderr=True), jobs=options.jobs)
+        with spread_over(options.on, configuration.name, deployed, options.rows_to) as spread:
+            path = new_run_path(options.out, configuration.name, datetime.now())
+            print_options(console, configuration, deployed, path)
+            progress = VerdictConsole(stderr=True)
+            run_campaign(configuration, deployed, path, console=progress, jobs=options.jobs, spread=spread)
         return path
 
 
@@ -94,7 +98,6 @@ def resume(path: Path, options: CampaignOptions, console: VerdictConsole) -> Pat
     from barrier_tck.harness.campaign.configuration import stored_configuration
     from barrier_tck.harness.campaign.resuming import require_resumable
     from barrier_tck.harness.campaign.runner import resume_campaign
-    from barrier_tck.harness.campaign.trial_pool import require_parallel
 
     _require_nothing_else(options)
     record = path / "campaign.json"
@@ -107,12 +110,14 @@ def resume(path: Path, options: CampaignOptions, console: VerdictConsole) -> Pat
     if options.trust or any(here is not None for here in named.values()):
         search_working_directory()
     with opened(configuration.system.name) as deployed:
-        require_parallel(deployed, options.jobs)
+        require_fit(options.on, options.jobs, options.rows_to, deployed)
         print_seed(console, root_seed(configuration.seed))
         start(deployed, configuration.cluster)
-        print_options(console, configuration, deployed, path)
-        console.print(f"resumed after {len(stored.trials)} trials")
-        resume_campaign(path, deployed, console=VerdictConsole(stderr=True), jobs=options.jobs)
+        with spread_over(options.on, configuration.name, deployed, options.rows_to) as spread:
+            print_options(console, configuration, deployed, path)
+            console.print(f"resumed after {len(stored.trials)} trials")
+            progress = VerdictConsole(stderr=True)
+            resume_campaign(path, deployed, console=progress, jobs=options.jobs, spread=spread)
         return path
 
 

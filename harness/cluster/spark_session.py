@@ -31,7 +31,8 @@ from barrier_tck.harness.cluster.settings import driver_conf, java_options, writ
 from barrier_tck.harness.support.errors import UsageError
 from barrier_tck.harness.support.work_directories import work_prefix
 
-_JVM_END_TIMEOUT_S = 10.0
+END_TIMEOUT_S = 10.0
+"""A driver's JVM that has not ended so long after its session is killed."""
 _ENDING_S = 2.0
 """A JVM that cannot be reached has ended, or ends within this time."""
 
@@ -67,7 +68,7 @@ def session_later(
     log_file: Path | None = None,
     quick_start: bool = False,
     share_classes: bool = True,
-    end_timeout_s: float = _JVM_END_TIMEOUT_S,
+    end_timeout_s: float = END_TIMEOUT_S,
 ) -> Iterator[Callable[[], SparkSession]]:
     """A driver's JVM, and the function that opens its session against `cluster`, or in local mode on all cores.
 
@@ -105,10 +106,10 @@ def session_later(
         (scratch / "tmp").mkdir()
         with _environment(scratch, java.executable, base["spark.driver.host"]):
             try:
-                _start_jvm(log_file)
+                start_jvm(log_file)
                 yield SparkSession.builder.getOrCreate
             finally:
-                _end_driver(end_timeout_s)
+                end_driver(end_timeout_s)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
@@ -150,14 +151,14 @@ def _environment(conf_directory: Path, java: Path, address: str) -> Iterator[Non
         os.environ.update(before)
 
 
-def _start_jvm(log_file: Path) -> None:
+def start_jvm(log_file: Path) -> None:
     """Start the driver's JVM; what it prints goes to its log, not to the harness's terminal."""
     with open(log_file, "ab") as log:
         gateway = launch_gateway(None, {"stdout": log, "stderr": subprocess.STDOUT})  # type: ignore[no-untyped-call]
     SparkContext._ensure_initialized(gateway=gateway)
 
 
-def _end_driver(timeout_s: float) -> None:
+def end_driver(timeout_s: float) -> None:
     """Stop the active session if there is one, then end the driver's JVM and make PySpark forget it."""
     gateway: Any = SparkContext._gateway
     try:

@@ -1,7 +1,8 @@
 """The layout of a run directory, and how it is written; ``run_reader`` reads it.
 
-``campaign.json`` is the summary. ``trials.jsonl`` has one line for every trial. ``trials/NNNNN/`` holds a trial in
-full: every trial of a real system, but of a simulated campaign only every failing trial and the first few valid ones.
+``campaign.json`` is the summary. ``trials.jsonl``, or the directory ``trials.parquet``, has one row for every trial
+(``trial_rows``). ``trials/NNNNN/`` holds a trial in full: every trial of a real system, but of a simulated campaign
+only every failing trial and the first few valid ones.
 A trial's directory is enough to replay and to report the trial:
 
 * ``plan.json``: the only input;
@@ -31,6 +32,7 @@ import msgspec
 from barrier_tck.harness.plan.trial_plan import TrialPlan, to_json
 from barrier_tck.harness.record.message_trace import TraceEvent
 from barrier_tck.harness.record.records import CampaignRecord, TrialRecord, TrialResult, summary_of
+from barrier_tck.harness.record.trial_rows import LINES, CopyPart, TrialRows, make_rows, rows_of
 from barrier_tck.harness.support.atomic_files import write_atomically
 from barrier_tck.harness.support.errors import EnvironmentProblem, UsageProblem
 
@@ -62,32 +64,34 @@ def _lines(values: Iterable[object]) -> bytes:
 class RunDirectory:
     """A run directory that is being written. Make one with ``create``."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, rows: TrialRows) -> None:
         self.path = path
+        self._rows = rows
 
     @classmethod
-    def create(cls, path: Path) -> RunDirectory:
-        """Create the directory and prove that it can be written.
+    def create(cls, path: Path, in_parquet: bool = False, copy: CopyPart | None = None) -> RunDirectory:
+        """Create the directory and prove that it can be written; ``copy`` also copies each Parquet file.
 
         Raises EnvironmentProblem if it cannot, UsageProblem if it already holds something.
         """
         make_output_directory(path)
-        write_atomically(path / "trials.jsonl", b"")
-        return cls(path)
+        return cls(path, make_rows(path, in_parquet, copy))
 
     @classmethod
-    def reopen(cls, path: Path) -> RunDirectory:
-        """Open the directory of an interrupted campaign, and remove what its unfinished trials left."""
-        with (path / "trials.jsonl").open("rb+") as file:
-            whole = file.read().rpartition(b"\n")
-            file.truncate(len(whole[0] + whole[1]))
-        finished = whole[0].count(b"\n") + bool(whole[0])
+    def reopen(cls, path: Path, next_trial: int, copy: CopyPart | None = None) -> RunDirectory:
+        """Open the directory of an interrupted campaign, and remove what its unfinished trials left: those from
+        ``next_trial`` on.
+        """
+        if (path / LINES).is_file():
+            with (path / LINES).open("rb+") as file:
+                whole = file.read().rpartition(b"\n")
+                file.truncate(len(whole[0] + whole[1]))
         for leftover in path.glob(f"{SCRATCH}*"):
             shutil.rmtree(leftover)
         for directory in (path / "trials").glob("[0-9]*"):
-            if int(directory.name) >= finished:
+            if int(directory.name) >= next_trial:
                 shutil.rmtree(directory)
-        return cls(path)
+        return cls(path, rows_of(path, copy))
 
     def trial(self, number: int) -> Path:
         """Return a trial's directory, whether it exists or not."""
@@ -106,16 +110,16 @@ class RunDirectory:
         return directory
 
     def forget(self, number: int) -> None:
-        """Remove a trial's directory; its line in ``trials.jsonl`` stays."""
+        """Remove a trial's directory; its row stays."""
         shutil.rmtree(self.trial(number), ignore_errors=True)
 
     def append(self, record: TrialRecord) -> None:
-        """Add a trial's line to ``trials.jsonl``."""
-        with (self.path / "trials.jsonl").open("ab") as file:
-            file.write(msgspec.json.encode(summary_of(record)) + b"\n")
+        """Add a trial's row."""
+        self._rows.append(summary_of(record))
 
     def write_campaign(self, record: CampaignRecord) -> None:
-        """Write ``campaign.json``, replacing an earlier one."""
+        """Write ``campaign.json``, replacing an earlier one, after the rows of the trials that it counts."""
+        self._rows.flush()
         write_atomically(self.path / "campaign.json", _pretty(record))
 
     def write_plan(self, name: str, plan: TrialPlan) -> Path:

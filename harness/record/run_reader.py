@@ -19,6 +19,7 @@ from barrier_tck.harness.plan.trial_plan import PLAN_VERSION
 from barrier_tck.harness.record.message_trace import TraceEvent
 from barrier_tck.harness.record.records import RECORD_VERSION, CampaignRecord, TrialRecord, TrialSummary
 from barrier_tck.harness.record.run_directory import trial_directory
+from barrier_tck.harness.record.trial_rows import LINES, PARQUET, lines_of_part, parts_of
 from barrier_tck.harness.support.errors import UsageProblem
 
 _Decoded = TypeVar("_Decoded")
@@ -67,7 +68,7 @@ def open_run(path: Path) -> StoredRun:
     kept = sorted(
         int(child.name) for child in (path / "trials").glob("[0-9]*") if (child / "record.json").is_file()
     )
-    trials, notices = _read_trials(path / "trials.jsonl")
+    trials, notices = _read_parts(path) if (path / PARQUET).is_dir() else _read_lines(path / LINES)
     return StoredRun(path, campaign, tuple(trials), tuple(kept), tuple(notices))
 
 
@@ -104,7 +105,27 @@ def read_message_trace(directory: Path) -> tuple[TraceEvent, ...]:
     return tuple(found)
 
 
-def _read_trials(path: Path) -> tuple[list[TrialSummary], list[str]]:
+def _read_parts(path: Path) -> tuple[list[TrialSummary], list[str]]:
+    trials: list[TrialSummary] = []
+    seen: set[int] = set()
+    for part in parts_of(path):
+        try:
+            found = [msgspec.json.decode(line, type=TrialSummary) for line in lines_of_part(part)]
+        except (ValueError, msgspec.MsgspecError) as error:
+            raise RunDirectoryCorrupt(
+                f"{part}: no rows of trials ({error}); restore the file or remove it"
+            ) from error
+        except OSError as error:
+            raise RunDirectoryMissing(f"{part} cannot be read: {error.strerror or error}") from error
+        for trial in found:
+            if trial.trial in seen:
+                raise RunDirectoryCorrupt(f"{part}: trial {trial.trial} is there twice")
+            seen.add(trial.trial)
+        trials += found
+    return trials, []
+
+
+def _read_lines(path: Path) -> tuple[list[TrialSummary], list[str]]:
     lines = _text(path).splitlines(keepends=True)
     trials: list[TrialSummary] = []
     seen: set[int] = set()

@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ import pytest
 
 from barrier_tck.harness.campaign import runner
 from barrier_tck.harness.campaign.configuration import configuration_from
-from barrier_tck.harness.campaign.failures import shrink_failure
 from barrier_tck.harness.campaign.runner import resume_campaign, run_campaign
 from barrier_tck.harness.cli.exit_codes import exit_code_of
 from barrier_tck.harness.plan.trial_plan import FilledPlan
@@ -127,7 +125,7 @@ def _small_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "VALID_KEPT", 2)
     monkeypatch.setattr(runner, "DROPPED_ONE_IN", 1)
     monkeypatch.setattr(runner, "SHRUNK_MAX", 1)
-    monkeypatch.setattr(runner, "shrink_failure", partial(shrink_failure, runs_max=6))
+    monkeypatch.setattr(runner, "SHRINK_RUNS_MAX", 6)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,242 @@
+"""Runs the simulated trials of a campaign on a Spark cluster, with the same verdicts, digests and order as one process.
+
+Plans are drawn here and sent out in chunks, each a job of Spark with one task for each core; a few jobs run at once, so
+that no core waits for the last trial of a chunk. Nothing of a trial stays here once it was yielded. What Spark loses
+with an executor it runs again. If a job fails because workers died in it more often than Spark allows, its trials run
+one by one, so that only a trial that also ends its worker alone is lost (decision 0083).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Generic, TypeVar
+
+import pyarrow
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from barrier_tck.harness.campaign.executor_trials import ANSWERS_IN_SPARK, REQUESTS, answers
+from barrier_tck.harness.campaign.process_of_trials import answered
+from barrier_tck.harness.campaign.trial_messages import (
+    Answer,
+    OpenSystem,
+    RunTrial,
+    ShrinkTrial,
+    TrialLost,
+    TrialRan,
+    TrialShrunk,
+    line_of,
+)
+from barrier_tck.harness.campaign.trial_pool import seconds_for
+from barrier_tck.harness.campaign.tried_plans import FailedTrial, PlannedTrial, TriedPlan
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.support.environment import environment
+from barrier_tck.harness.support.errors import OperatingError, UsageProblem
+from barrier_tck.harness.system.system_names import reference_of
+from barrier_tck.harness.system.system_under_test import SystemUnderTest
+from barrier_tck.harness.trial.trial_run import lost_trial
+
+JOBS_AT_ONCE = 3
+"""How many chunks are under way: while the oldest is counted and the next one drawn, one more keeps the cores busy."""
+PER_CORE_MAX = 64
+"""The most trials of a task: what is run again with an executor that was lost, and kept here of each chunk."""
+CHUNK_S = 4.0
+"""Chunks grow, from one trial for each core, until one takes so long. So the first verdicts are there at once, and
+little is lost by an interruption or an executor's death."""
+
+_LOST = ("Python worker exited unexpectedly", "ExecutorLostFailure")
+"""How Spark says that a task failed because its worker or executor died."""
+
+_Given = TypeVar("_Given")
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked(Generic[_Given]):
+    """A trial, and the line that asks for it."""
+
+    about: _Given
+    request: bytes
+    within_s: float | None
+
+
+def require_spreadable(system: SystemUnderTest, master: str) -> None:
+    """Raise UsageProblem if the system's trials cannot run on the executors of a cluster."""
+    if system.world != "simulated":
+        raise UsageProblem(
+            f"--on {master}: {system.name} starts a cluster of its own for its trials; only simulated trials can be "
+            "spread over another one"
+        )
+
+
+class SparkRuns:
+    """Runs trials on the executors of a Spark application, which stays open."""
+
+    def __init__(self, system: SystemUnderTest, session: SparkSession) -> None:
+        self._system = system
+        self._session = session
+        path = tuple(os.path.abspath(entry) for entry in sys.path)
+        self._opening = line_of(OpenSystem(reference_of(system), path, environment()["barrier-tck"]))
+        self._over = threading.Event()
+
+    def run(self, planned: Iterable[PlannedTrial]) -> Generator[TriedPlan, None, None]:
+        """Yield the result of each trial, in the order of the plans.
+
+        Raises HarnessError as the trial itself would have, and OperatingError if the application or its executors
+        cannot run any. No job runs on, however it ends.
+        """
+        asked = (
+            _Asked(trial, line_of(RunTrial(trial, elsewhere=True)), seconds_for(trial)) for trial in planned
+        )
+        with contextlib.closing(self._in_order(asked)) as found:
+            for trial, answer in found:
+                yield self._tried(trial, answer)
+
+    def shrink(self, failing: Iterable[FailedTrial]) -> Generator[TrialPlan | None, None, None]:
+        """Yield the smallest plan of each, in order; None if it cannot be shrunk. Raises as ``run`` does."""
+        asked = (_Asked(failed, line_of(ShrinkTrial(failed, elsewhere=True)), None) for failed in failing)
+        with contextlib.closing(self._in_order(asked)) as found:
+            for _, answer in found:
+                assert isinstance(answer, TrialShrunk | TrialLost), (
+                    "a failure is answered by its smallest plan"
+                )
+                yield answer.plan if isinstance(answer, TrialShrunk) else None
+
+    def _tried(self, trial: PlannedTrial, answer: Answer) -> TriedPlan:
+        if isinstance(answer, TrialLost):
+            return TriedPlan(
+                lost_trial(
+                    trial.number, trial.plan, self._system, answer.why, answer.started_at, answer.seconds
+                )
+            )
+        assert isinstance(answer, TrialRan), "a trial is answered by its result"
+        return answer.tried
+
+    def _in_order(self, asked: Iterable[_Asked[_Given]]) -> Generator[tuple[_Given, Answer], None, None]:
+        """Yield each answer with what was asked about, in order."""
+        self._over.clear()
+        chunks = _Chunks(iter(asked))
+        waiting: deque[Future[_Chunk[_Given]]] = deque()
+        threads = ThreadPoolExecutor(JOBS_AT_ONCE, "spark-jobs")
+        try:
+            chunks.cores = threads.submit(self._cores).result()
+            for chunk in chunks:
+                waiting.append(threads.submit(self._answered, chunk))
+                if len(waiting) >= JOBS_AT_ONCE:
+                    yield from chunks.counted(waiting.popleft().result())
+            while waiting:
+                yield from chunks.counted(waiting.popleft().result())
+        finally:
+            self._over.set()
+            if waiting:
+                with contextlib.suppress(Py4JError, OSError):  # Spark may have ended first
+                    self._session.sparkContext.cancelAllJobs()
+            threads.shutdown(wait=True, cancel_futures=True)
+
+    # --- on a thread for each job ---------------------------------------------------------------------------
+
+    def _cores(self) -> int:
+        try:
+            return int(self._session.sparkContext.defaultParallelism)
+        except (Py4JError, OSError) as error:
+            raise _ended(error) from error
+
+    def _answered(self, asked: Sequence[_Asked[_Given]]) -> _Chunk[_Given]:
+        started = time.monotonic()
+        lines = self._lines(asked)
+        return _Chunk(asked, lines, time.monotonic() - started, self._cores())
+
+    def _lines(self, asked: Sequence[_Asked[_Given]]) -> list[bytes]:
+        """Return the answers to some requests, of one job or, if workers died in that, of a job for each."""
+        try:
+            return self._job(asked)
+        except (PySparkException, Py4JError, OSError) as error:
+            if not self._is_about_workers(error):
+                raise _ended(error) from error
+        return [self._alone(one) for one in asked]
+
+    def _alone(self, asked: _Asked[_Given]) -> bytes:
+        started_at, started = datetime.now(UTC), time.monotonic()
+        try:
+            return self._job([asked])[0]
+        except (PySparkException, Py4JError, OSError) as error:
+            if not self._is_about_workers(error):
+                raise _ended(error) from error
+            why = f"Spark's worker that ran it died, each time that it ran: {_sentence(error)}"
+            return line_of(TrialLost(why, started_at, time.monotonic() - started))
+
+    def _job(self, asked: Sequence[_Asked[_Given]]) -> list[bytes]:
+        if self._over.is_set():
+            raise OperatingError("the campaign is over")
+        rows = [
+            {"place": place, "opening": self._opening, "request": one.request, "within_s": one.within_s}
+            for place, one in enumerate(asked)
+        ]
+        frame = self._session.createDataFrame(pyarrow.Table.from_pylist(rows, schema=REQUESTS))
+        found = frame.mapInArrow(answers, ANSWERS_IN_SPARK).toArrow()
+        lines = dict(zip(found["place"].to_pylist(), found["answer"].to_pylist(), strict=True))
+        if len(lines) != len(asked) or found.num_rows != len(asked):
+            raise OperatingError(f"Spark answered {found.num_rows} of {len(asked)} trials of a job")
+        return [lines[place] for place in range(len(asked))]
+
+    def _is_about_workers(self, error: Exception) -> bool:
+        """Return whether a job failed because workers or executors died, and the application goes on."""
+        return not self._over.is_set() and any(phrase in str(error) for phrase in _LOST)
+
+
+@dataclass(frozen=True, slots=True)
+class _Chunk(Generic[_Given]):
+    """A job of Spark that is over."""
+
+    asked: Sequence[_Asked[_Given]]
+    lines: Sequence[bytes]
+    seconds: float
+    cores: int
+    """Of the cluster, which may have grown or shrunk."""
+
+
+class _Chunks(Generic[_Given]):
+    """Cuts requests into chunks, by how long the chunks before took."""
+
+    def __init__(self, asked: Iterator[_Asked[_Given]]) -> None:
+        self._asked = asked
+        self._per_core = 1
+        self.cores = 1
+
+    def __iter__(self) -> Iterator[list[_Asked[_Given]]]:
+        while chunk := list(islice(self._asked, self._per_core * self.cores)):
+            yield chunk
+
+    def counted(self, chunk: _Chunk[_Given]) -> Iterator[tuple[_Given, Answer]]:
+        """Yield the answers of a chunk; raises the error that one reports."""
+        self.cores = max(1, chunk.cores)
+        if chunk.seconds < CHUNK_S:
+            self._per_core = min(PER_CORE_MAX, 2 * self._per_core)
+        elif chunk.seconds > 2 * CHUNK_S:
+            self._per_core = max(1, self._per_core // 2)
+        for one, line in zip(chunk.asked, chunk.lines, strict=True):
+            yield one.about, answered(line)
+
+
+def _sentence(error: Exception) -> str:
+    """Return the line of Spark's message that says what happened."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    telling = [line for line in lines if any(phrase in line for phrase in _LOST)]
+    return (telling or lines)[0]
+
+
+def _ended(error: Exception) -> OperatingError:
+    """Return the error for an application that cannot run trials any more, or at all."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    python = [line for line in lines if line.startswith(("ModuleNotFoundError", "ImportError"))]
+    return OperatingError(f"Spark cannot run trials: {(python or lines)[-1 if python else 0]}")

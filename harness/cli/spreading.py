@@ -1,0 +1,81 @@
+"""Where a campaign's trials run: on this machine, or on the Spark cluster that ``--on`` names."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from barrier_tck.harness.cli.printing import VerdictConsole
+from barrier_tck.harness.support.errors import UsageProblem
+
+if TYPE_CHECKING:
+    import pyarrow
+    from pyspark.sql import SparkSession
+
+    from barrier_tck.harness.campaign.runner import Spread
+    from barrier_tck.harness.record.trial_rows import CopyPart
+    from barrier_tck.harness.system.system_under_test import SystemUnderTest
+
+
+def require_fit(on: str | None, jobs: int, copies: str | None, system: SystemUnderTest) -> None:
+    """Raise UsageProblem, before anything is started, if the options contradict each other or the system."""
+    from barrier_tck.harness.campaign.trial_pool import require_parallel
+
+    require_parallel(system, jobs)
+    if on is None:
+        if copies is not None:
+            raise UsageProblem("--rows-to is for campaigns on a cluster; give --on too")
+        return
+    from barrier_tck.harness.campaign.spark_runs import require_spreadable
+    from barrier_tck.harness.cluster.session_elsewhere import master_of
+
+    master_of(on)
+    require_spreadable(system, on)
+    if jobs > 1:
+        raise UsageProblem("--jobs and --on are both given; keep one of the two")
+
+
+@contextlib.contextmanager
+def spread_over(
+    on: str | None, name: str, system: SystemUnderTest, copies: str | None
+) -> Iterator[Spread | None]:
+    """Open an application on the cluster, if one is named, and end it; another Ctrl-C does not interrupt the ending."""
+    if on is None:
+        yield None
+        return
+    from barrier_tck.harness.campaign.runner import Spread
+    from barrier_tck.harness.campaign.spark_runs import SparkRuns
+    from barrier_tck.harness.cluster.session_elsewhere import session_on
+
+    with contextlib.ExitStack() as open_session:
+        with VerdictConsole(stderr=True).status(Text(f"starting Spark on {on}")):
+            session = open_session.enter_context(session_on(on, f"barrier-tck campaign {name}"))
+        try:
+            copy = None if copies is None else _copying(session, copies)
+            yield Spread(SparkRuns(system, session), copy)
+        finally:
+            before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+            try:
+                open_session.close()
+            finally:
+                signal.signal(signal.SIGINT, before)
+
+
+def _copying(session: SparkSession, url: str) -> CopyPart:
+    """Return what writes each file of rows below a URL too, with Spark's own file systems."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    def copy(name: str, table: pyarrow.Table) -> None:
+        target = f"{url.rstrip('/')}/part={name.removeprefix('part-').removesuffix('.parquet')}"
+        try:
+            session.createDataFrame(table).coalesce(1).write.mode("overwrite").parquet(target)
+        except (PySparkException, Py4JError, OSError) as error:
+            first = next(iter(str(error).splitlines()), type(error).__name__)
+            raise UsageProblem(f"--rows-to {url}: Spark cannot write there: {first}") from error
+
+    return copy
