@@ -66,10 +66,14 @@ class Aim:
     """How many crashes leave storage unreadable for a time."""
     returns_per_mille: int = 0
     """How many hosts that are lost come back under their own names, empty."""
+    from_savepoint_per_mille: int = 0
+    """After how many crashes of the coordinator the job is started again from its newest savepoint."""
     requests: Range = (1, 1)
     """Which of the requests that follow may be hit, by a fault that waits for one."""
     checkpoints: int = 1
     """How many checkpoints in a row are hit, by a fault that waits for them."""
+    some_files_per_mille: int = 0
+    """How many refusals of local copies are for some files only."""
     damages: tuple[Damage, ...] = (Damage.MISSING,)
     """The damage that the copies of the subtask's state can suffer; every copy can be missing."""
 

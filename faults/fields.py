@@ -56,6 +56,8 @@ Bytes = Annotated[int, Number(Unit.BYTES, least=1, smaller_is_simpler=False)]
 """A number of bytes, or of bytes per second; at least one."""
 Times = Annotated[int, Number(Unit.OCCASIONS, least=1)]
 """How often, at least once."""
+MaybeTimes = Annotated[int, Number(Unit.OCCASIONS, least=0)]
+"""How often, or 0: what the fault says."""
 
 
 @cache

@@ -180,6 +180,14 @@ class StorageUser(ProcessTarget, Protocol):
         """Let its successor's reads fail for this long after it starts."""
 
 
+@runtime_checkable
+class SavepointStarter(ProcessTarget, Protocol):
+    """A process whose job can be started again from a savepoint instead of its latest checkpoint."""
+
+    def start_from_savepoint(self) -> None:
+        """Let its successor start from the newest savepoint, if no newer checkpoint is complete then."""
+
+
 class Loss(Enum):
     """Why a message never arrives."""
 
@@ -225,6 +233,17 @@ class Impairment:
     def fate(self, message: PassingMessage, draw: Callable[[], float]) -> float | Loss:
         """Return when a message arrives, or why it does not; ``draw`` draws from 0 to 1."""
         return message.arrives_ms
+
+
+@runtime_checkable
+class RefusesFiles(Protocol):
+    """Copies of which single files can be refused."""
+
+    def refuse_files(self, files: int) -> Callable[[], bool] | None:
+        """Let so many of the next files fail in the midst of their first write. Returns what says whether any has.
+
+        Returns None if the system cannot do that.
+        """
 
 
 @runtime_checkable

@@ -8,7 +8,7 @@ from .plan.job_graph import EdgePlan, JobPlan, OperatorPlan, Spread, VertexPlan
 from .plan.reading import read_plan
 from .system.fault_kit import After, At, CopiesTarget, CrashCoordinator, Damage, Impairment, KillExecutor, KillWorker
 from .system.fault_kit import LinkTarget, NoTargets, PausableTarget, ProcessTarget, ProtocolPoint, ScheduledFault
-from .system.fault_kit import StorageUser, TargetGone, Targets
+from .system.fault_kit import SavepointStarter, StorageUser, TargetGone, Targets
 # A system under test: the seam, what it may add, how it shows its job, its targets for faults, what a run leaves.
 from .system.system_under_test import Capability, NemesisHooks, SystemUnderTest, TrialOutcome
 from .system.optional_interfaces import HasCluster, KeepsLogs, StartsSlowly, TakesSettings
@@ -65,7 +65,7 @@ __all__ = [
     "NamedFile", "NemesisHooks", "NetworkPlan", "NetworkRanges", "NoTargets", "OperatingError", "Operation",
     "OperatorPlan", "PausableTarget", "ProcessTarget", "Profile", "ProtocolPoint", "ProvidesCheckers", "ProvidesOwnJob",
     "ProvidesProfiles", "QueryPlace", "QueryState", "Reason", "Recorded", "RestartPlan", "RestartRanges", "Restored",
-    "Role", "Row", "SavepointPlan", "SavepointRanges", "Scale", "ScheduledFault", "SequentialSpec",
+    "Role", "Row", "SavepointPlan", "SavepointRanges", "SavepointStarter", "Scale", "ScheduledFault", "SequentialSpec",
     "SharingStateWriter", "SnapshotCancelled", "SnapshotFuture", "SnapshotRecord", "SnapshotView", "SplitData",
     "Spread", "StartsSlowly", "StateBackend", "StateCapability", "StateHandle", "StateReader", "StateScope",
     "StateView", "StateWriter", "StorageError", "StorageRanges", "StorageUser", "StorageView", "StreamingJob",

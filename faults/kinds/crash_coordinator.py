@@ -10,7 +10,7 @@ from barrier_tck.faults.fault import Ends, Fault, Wait
 from barrier_tck.faults.fields import MaybeDuration
 from barrier_tck.faults.injectors.injection import Injection
 from barrier_tck.faults.injectors.processes import kill_process
-from barrier_tck.faults.targets import StorageUser, TargetKind, Targets
+from barrier_tck.faults.targets import SavepointStarter, StorageUser, TargetKind, Targets
 
 
 class CrashCoordinator(Fault, frozen=True, tag="crash_coordinator"):
@@ -19,11 +19,14 @@ class CrashCoordinator(Fault, frozen=True, tag="crash_coordinator"):
     Contract (COO-6): the job resumes from the last completed checkpoint. On Spark the driver's process dies, with its
     session. ``lose_unsynced``: its host dies, and with it what it wrote and did not sync. ``unreadable_ms``: for this
     long after it starts again, its reads of durable storage fail. Contract (REC-4): nothing is deleted because it
-    could not be read then.
+    could not be read then. ``from_savepoint``: who starts the job again starts it from its newest savepoint, unless a
+    newer checkpoint is complete, or it started from this one before. Contract (COO-4): the ids of what was under way
+    are not given out again.
     """
 
     lose_unsynced: bool = False
     unreadable_ms: MaybeDuration = 0
+    from_savepoint: bool = False
 
     label = "crash coordinator"
     colour = "#7b3fa0"
@@ -38,7 +41,10 @@ class CrashCoordinator(Fault, frozen=True, tag="crash_coordinator"):
 
     def description(self) -> str:
         outage = f", storage unreadable for {self.unreadable_ms} ms" if self.unreadable_ms else ""
-        return "crash coordinator" + (", unsynced writes lost" if self.lose_unsynced else "") + outage
+        origin = ", started again from the newest savepoint" if self.from_savepoint else ""
+        return (
+            "crash coordinator" + (", unsynced writes lost" if self.lose_unsynced else "") + outage + origin
+        )
 
     def inject(self, targets: Targets, wait: Wait = time.sleep) -> Injection:
         """Hide its storage from its successor if so wanted, kill it, and prove that it is dead."""
@@ -48,11 +54,17 @@ class CrashCoordinator(Fault, frozen=True, tag="crash_coordinator"):
                 reason = "the system's coordinator always finds its storage readable"
                 return Injection("skipped", target.description, reason)
             target.hide_storage(self.unreadable_ms)
+        if target is not None and self.from_savepoint:
+            if not isinstance(target, SavepointStarter):
+                reason = "the system's coordinator is always started again as it was"
+                return Injection("skipped", target.description, reason)
+            target.start_from_savepoint()
         return kill_process(target, "coordinator", wait, self.lose_unsynced)
 
     @classmethod
     def drawn(cls, choose: Chooser, aim: Aim) -> Self:
-        """Draw whether unsynced writes are lost, and for how long storage is unreadable."""
+        """Draw whether unsynced writes are lost, how long storage is unreadable, and what the job starts from then."""
         lose_unsynced = choose.chance(aim.lose_unsynced_per_mille)
         unreadable = choose.chance(aim.unreadable_per_mille)
-        return cls(lose_unsynced, choose.between(aim.duration_ms) if unreadable else 0)
+        unreadable_ms = choose.between(aim.duration_ms) if unreadable else 0
+        return cls(lose_unsynced, unreadable_ms, choose.chance(aim.from_savepoint_per_mille))

@@ -64,9 +64,12 @@ def draw_storage_faults(
     exposed: Collection[TargetKind],
     fewest: int,
     faults_max: int,
+    some_files_per_mille: int = 0,
 ) -> tuple[ScheduledFault, ...]:
-    """Draw a schedule around one fault of copies, of ``fewest`` to ``faults_max`` faults; nothing if none can be
-    shown."""
+    """Draw a schedule around one fault of copies, of ``fewest`` to ``faults_max`` faults; nothing if none can be shown.
+
+    ``some_files_per_mille`` says how many refusals of local copies are for some files only.
+    """
     killers = _killers(exposed)
     fitting = [
         kind for kind in kinds if can_be_shown(kind, job) and _least_faults(kind, job, killers) <= faults_max
@@ -76,6 +79,9 @@ def draw_storage_faults(
     kind = draw(st.sampled_from(fitting))
     subtask = draw(st.sampled_from(_sure_of_state(job, job.hit_by(kind))))
     if _hit_of(kind).damage is None:
+        some_files = _some_refused_files(draw, job, kind, subtask, killers, some_files_per_mille)
+        if some_files and faults_max > 1:
+            return some_files
         again = faults_max > 1 and (fewest > 1 or chance(draw, _AGAIN_PER_MILLE))
         return _refused_writes(draw, job, kind, subtask, killers if again else (), exposed, faults_max)
     return _damaged_copies(draw, job, kind, subtask, killers, faults_max)
@@ -241,6 +247,29 @@ def _refused_writes(
     sink = draw(st.sampled_from(job.committing))
     nth = 3 if _hit_of(kind).place is CopyPlace.LOCAL else 2
     return (refusal, _kill(draw, killers, sink, After(ProtocolPoint.COMPLETION_NOTIFIED, sink, nth)))
+
+
+def _some_refused_files(
+    draw: st.DrawFn,
+    job: DrawnJob,
+    kind: FaultKind,
+    subtask: str,
+    killers: Sequence[FaultKind],
+    per_mille: int,
+) -> tuple[ScheduledFault, ...]:
+    """Draw a local copy that some files of one checkpoint are missing of, and a kill after which it might be used.
+
+    Nothing if it is another kind of copy, if no restore follows for sure, or if that is not drawn.
+    """
+    counted = job.plan.checkpoints.max_concurrent == 1
+    if _hit_of(kind).place is not CopyPlace.LOCAL or not (killers and counted and chance(draw, per_mille)):
+        return ()
+    refused = kind.fault.drawn(DrawnChoices(draw), Aim(subtask, some_files_per_mille=1_000))
+    sink = draw(st.sampled_from(job.committing))
+    return (
+        ScheduledFault(refused, After(ProtocolPoint.CHECKPOINT_COMPLETED, nth=_WITH_STATE - 1)),
+        _kill(draw, killers, sink, After(ProtocolPoint.COMPLETION_NOTIFIED, sink, _WITH_STATE)),
+    )
 
 
 def _too_many_refusals(

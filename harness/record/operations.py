@@ -365,6 +365,15 @@ class JobStopped(_Kind, frozen=True):
     """Whether the job that follows takes the savepoint over, to delete it."""
 
 
+class StartedFromSavepoint(_Kind, frozen=True):
+    """The job is started again from a savepoint and not from its latest checkpoint, after its coordinator was lost."""
+
+    checkpoint: int
+    """The savepoint's."""
+    savepoint: str
+    """Its directory."""
+
+
 class JobFailed(_Kind, frozen=True):
     """The job gave up."""
 
@@ -454,6 +463,7 @@ Operation = (
     | MessagesObserved
     | JobFinished
     | JobStopped
+    | StartedFromSavepoint
     | JobFailed
     | JobCut
     | FaultStarted

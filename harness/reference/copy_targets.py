@@ -51,6 +51,8 @@ class LocalCopies:
     refuses: Callable[[], bool]
     obstruct: Callable[[str, str], Callable[[], bool]]
     """Called with a host and a directory there, to make it unreadable; returns a function that says whether it is."""
+    refuse_some: Callable[[int], Callable[[], bool]] | None = None
+    """Called to refuse so many files; returns a function that says whether any was. None: this world cannot."""
     _hit: list[_HitCopy] = field(default_factory=list)
 
     @property
@@ -102,6 +104,10 @@ class LocalCopies:
     def refuse_writes(self, checkpoints: int) -> None:
         """Leave no room for further copies until the end of the trial."""
         self.refuse()
+
+    def refuse_files(self, files: int) -> Callable[[], bool] | None:
+        """Refuse the next files, so many; None if this world cannot."""
+        return self.refuse_some(files) if self.refuse_some is not None else None
 
     def refuses_writes(self) -> bool:
         """Return whether there is no room for further copies."""

@@ -47,6 +47,9 @@ class Capability(StrEnum):
     SNAPSHOT_INSPECTION = "A completed checkpoint can be opened and read."
     FIFO_CHANNELS = "Records that one of its processes sends to another arrive in order (BAR-2)."
     UNSYNCED_LOSS = "A dying host can lose what it wrote but did not sync."
+    FROM_SAVEPOINT = (
+        "After a crash of its coordinator the job can be started again from its newest savepoint instead."
+    )
     STORAGE_OUTAGE = "Durable storage can be made unreadable for a coordinator that restarts."
     SLOW_SNAPSHOTS = "The asynchronous part of its snapshots can be slowed down as a plan says."
     HOST_LOSS = "A host can be lost together with its local disk."
@@ -61,6 +64,7 @@ class Capability(StrEnum):
     CHANNEL_FAULTS = "Its connections can be delayed, throttled, cut and black-holed."
     LOCAL_RECOVERY = "It can keep copies of state on its hosts, and reports which copy a restore read."
     STORAGE_FAULTS = "Copies of its state can be damaged, and writes of such copies refused."
+    FILE_FAULTS = "Single files of a local copy can be refused, while there is room for others."
     OBJECT_STORE_FAULTS = (
         "Its checkpoints can be in an object store or in HDFS, whose servers can be killed and throttled."
     )

@@ -316,7 +316,7 @@ def _receivers(edge: EdgeShape, index: int, before: int, now: int, groups: int) 
 def _files(
     receiver: ChannelState | None, sender: ChannelState | None, channel: ChannelId
 ) -> Iterator[StateHandle]:
-    """Yield the files that hold records of a channel: the receiver's first, whose records are older."""
+    """Yield the files that hold records of a channel; who reads them takes what the receiver holds as the older."""
     if receiver is not None and any(one.channel == channel for one in receiver.inputs):
         yield receiver.file
     if sender is not None and any(one.channel == channel for one in sender.outputs):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -43,6 +43,7 @@ from barrier_tck.faults.kinds.throttle_object_store import ThrottleObjectStore
 from barrier_tck.faults.latency import Latency
 from barrier_tck.faults.targets import (
     COORDINATOR,
+    CopiesTarget,
     Damage,
     Direction,
     Forgery,
@@ -58,6 +59,7 @@ from tests.harness.fake_system import (
     FakeMessages,
     FakePausable,
     FakeProcess,
+    FakeSavepointStarter,
     FakeStorageUser,
     FakeTargets,
 )
@@ -157,6 +159,35 @@ def test_a_host_comes_back_only_if_it_can_and_an_empty_one_is_there() -> None:
     assert LoseHost("a[0]").inject(OneTarget(back_again := FakeHost("the host"))).fired
     assert not back_again.returns
     assert fault.description() == "lose host of a[0], which comes back empty"
+
+
+def test_single_files_are_refused_only_by_copies_that_can_do_so() -> None:
+    fault = FailLocalWrites("totals[0]", files=2)
+    found = fault.inject(FakeTargets())
+    assert found.outcome == "skipped" and "single files" in found.reason
+    refused: list[int] = []
+
+    class Copies(FakeCopies):
+        def refuse_files(self, files: int) -> Callable[[], bool]:
+            refused.append(files)
+            return lambda: True
+
+    class WithCopies(FakeTargets):
+        def local_copies_of(self, subtask: str) -> CopiesTarget:
+            return Copies(f"local copies of {subtask}")
+
+    found = fault.inject(WithCopies())
+    assert found.fired and found.met is not None and found.met() and refused == [2]
+    assert fault.description() == "no local room for 2 files of totals[0]"
+
+
+def test_only_a_process_whose_job_can_start_from_a_savepoint_is_started_from_one() -> None:
+    plain, starter = FakeProcess("the victim"), FakeSavepointStarter("the victim")
+    fault = CrashCoordinator(from_savepoint=True)
+    found = fault.inject(OneTarget(plain))
+    assert found.outcome == "skipped" and "started again" in found.reason and not plain.dead
+    assert fault.inject(OneTarget(starter)).fired and starter.dead and starter.from_savepoint
+    assert fault.description() == "crash coordinator, started again from the newest savepoint"
 
 
 @pytest.mark.parametrize(

@@ -98,6 +98,15 @@ class FakeHost(FakeProcess):
         return self.returns and not self._stays_away
 
 
+class FakeSavepointStarter(FakeProcess):
+    """A process that remembers whether its successor is to start from a savepoint."""
+
+    from_savepoint = False
+
+    def start_from_savepoint(self) -> None:
+        self.from_savepoint = True
+
+
 class FakeLink:
     """A connection that is disturbed as asked, unless it is gone or told to be unimpressed."""
 

@@ -1,7 +1,8 @@
 """Totals are emitted when they have changed, or at the end: the default way to emit of the job API (SNK-1, REC-1).
 
 The workload is another one than the profile's, because what it emits depends on the barriers, and so is judged in a way
-of its own. What a checkpoint may hold twice would be emitted at other moments too, so the mode is an exact one.
+of its own. What a checkpoint may hold twice would be emitted at other moments too, so the mode is an exact one. In
+many of these plans fewer keys may be in memory than there are: what is yet to be emitted then waits in the store.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from barrier_tck.harness.workloads.changed_totals import ChangedTotals
 
 _IN_PLACE_OF = ("keyed-totals", "lineage")
 """Profiles with one of these workloads draw this one, too."""
+_CACHED_KEYS = (None, None, 1, 2, 3)
+"""How many keys may be in memory, in profiles that do not say so themselves."""
 _INEXACT = "at_least_once"
 
 
@@ -34,6 +37,7 @@ def _profile(_: st.DrawFn, profile: Profile) -> Profile:
     return replace(
         profile,
         workload=replace(profile.workload, names=(ChangedTotals.name,)),
+        deployment=replace(profile.deployment, cached_keys=profile.deployment.cached_keys or _CACHED_KEYS),
         checkpoints=replace(profile.checkpoints, modes=_exact(profile)),
     )
 

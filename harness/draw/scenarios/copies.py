@@ -27,6 +27,8 @@ _RETAINED_MIN = 2
 _TOLERATED = (1_000, 3, 1, 1, 0)
 """How many checkpoints in a row may fail: often as many as a fault lets fail, so that one more would end an attempt."""
 _MANY_KEYS, _MANY_GROUPS, _FEW_SUBTASKS = (20, 40), 64, 12
+_SOME_FILES_PER_MILLE = 600
+"""How many full disks in 1,000 are full for some files only, where a system can show that."""
 _LOCAL_RECOVERY_PER_MILLE = 570
 """How many of these plans in 1,000 have local recovery, at least."""
 
@@ -89,7 +91,9 @@ def _faults(drawing: Drawing, job: DrawnJob, kinds: Sequence[FaultKind]) -> Sequ
         return ()
     exposed = targets_among(drawing.capabilities)
     fewest, most = drawing.profile.faults.number
-    return draw_storage_faults(drawing.draw, job, list(filter(hits_copies, kinds)), exposed, fewest, most)
+    some_files = _SOME_FILES_PER_MILLE if Capability.FILE_FAULTS in drawing.capabilities else 0
+    of_copies = list(filter(hits_copies, kinds))
+    return draw_storage_faults(drawing.draw, job, of_copies, exposed, fewest, most, some_files)
 
 
 SCENARIO = Scenario(

@@ -74,16 +74,20 @@ def _profile(_: st.DrawFn, profile: Profile) -> Profile:
 def _load(drawing: Drawing, plan: TrialPlan) -> TrialPlan:
     if chance(drawing.draw, _EARLY_ENDS_PER_MILLE):
         plan = with_early_ends(drawing, plan)
-    return _with_short_timeout(drawing.draw, plan)
+    return with_short_timeout(plan, drawing.draw(st.sampled_from(_IN_TIME)))
 
 
-def _with_short_timeout(draw: st.DrawFn, plan: TrialPlan) -> TrialPlan:
-    """Return the plan with a timeout that some of its checkpoints outlast, also after the end of all input."""
+def with_short_timeout(plan: TrialPlan, in_time: float, on_slow_channel: float = 1.0) -> TrialPlan:
+    """Return the plan with a timeout that some of its checkpoints outlast, also after the end of all input.
+
+    ``in_time`` is the share of those that do not, where all messages take as long as they may, and on a slow channel
+    only that share of it, ``on_slow_channel``.
+    """
     checkpoints, network, job = plan.checkpoints, plan.network, plan.job
     parts = sum(vertex.parallelism for vertex in job.vertices if keeps_by_key(vertex))
     slow = 0 if network.slow_channel is None else network.slow_factor - 1
-    travels_ms = network.latency_ms_max * (2 + job.depth + slow)
-    share = draw(st.sampled_from(_IN_TIME)) ** (1 / max(1, parts))
+    travels_ms = int(network.latency_ms_max * (2 + job.depth + on_slow_channel * slow))
+    share = in_time ** (1 / max(1, parts))
     timeout_ms = max(checkpoints.async_ms_max, travels_ms + int(checkpoints.async_ms_max * share)) + 1
     return msgspec.structs.replace(
         plan, checkpoints=msgspec.structs.replace(checkpoints, timeout_ms=timeout_ms)

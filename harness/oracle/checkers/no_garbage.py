@@ -19,6 +19,7 @@ from barrier_tck.harness.record.operations import (
     FaultHealed,
     JobFinished,
     JobStopped,
+    StartedFromSavepoint,
 )
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
@@ -104,7 +105,7 @@ def _completed_since_the_last_start(history: History) -> list[int]:
                 savepoints.append(checkpoint)
             case CheckpointCompleted(checkpoint=checkpoint) if checkpoint not in savepoints:
                 completed.append(checkpoint)
-            case JobStopped():
+            case JobStopped() | StartedFromSavepoint():
                 completed.clear()
     return completed
 

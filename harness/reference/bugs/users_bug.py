@@ -37,6 +37,7 @@ PROFILES = {
         "loops",
         "chandy-lamport",
         "object-store",
+        "large-state",
         "heavy",
         "chains",
     ),

@@ -33,13 +33,15 @@ class LocalDisk(DelegatingFileSystem):
         super().__init__(inner)
         self.full_for: dict[str, None] = {}
         """Directories of the subtasks for which there is no room."""
+        self.refused_next: dict[str, int] = {}
+        """Directory of a subtask -> for how many of its next files there is no room."""
         self.unreadable: dict[str, None] = {}
         """Directories that cannot be read; they can still be listed and deleted."""
 
     def create(self, path: str) -> OutputStream:
         """Create a file; where there is no room, the disk is full in the middle of its first write."""
         stream = super().create(path)
-        return _CutOff(stream, path) if self.is_full(path) else stream
+        return _CutOff(stream, path) if self.is_full(path) or self._is_refused(path) else stream
 
     def read(self, path: str) -> bytes:
         """Return the whole content, unless its directory is unreadable."""
@@ -50,6 +52,14 @@ class LocalDisk(DelegatingFileSystem):
     def is_full(self, path: str) -> bool:
         """Return whether there is no room for a file."""
         return path.partition("/")[0] in self.full_for
+
+    def _is_refused(self, path: str) -> bool:
+        """Return whether there is no room for this file, though there may be for the next one."""
+        owner = path.partition("/")[0]
+        left = self.refused_next.get(owner, 0)
+        if left:
+            self.refused_next[owner] = left - 1
+        return left > 0
 
     def lose_unsynced(self) -> None:
         """Lose what was not synced; if the files are real, lose everything."""
@@ -98,7 +108,7 @@ class LinkingLocalDisk(LocalDisk):
 
     def link(self, source: Path, target: str) -> None:
         """Link a file, if there is room for its name."""
-        if self.is_full(target):
+        if self.is_full(target) or self._is_refused(target):
             raise StorageError(f"cannot link {target}: no space left on device")
         self._real.link(source, target)
 

@@ -11,7 +11,13 @@ import msgspec
 from barrier_tck.harness.plan.trial_plan import FilledPlan, TrialPlan
 from barrier_tck.harness.record.history import End, History, Row
 from barrier_tck.harness.record.message_trace import TraceEvent, in_order
-from barrier_tck.harness.record.operations import ClockCompared, ReadsObserved, SlotsChanged, StorageAsked
+from barrier_tck.harness.record.operations import (
+    ClockCompared,
+    ReadsObserved,
+    SlotsChanged,
+    StartedFromSavepoint,
+    StorageAsked,
+)
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.reference.bugs.catalogue import broken, planted
 from barrier_tck.harness.reference.checkpoint_storages import require_outliving, simulated_storage
@@ -87,6 +93,7 @@ class ReferenceSimulated:
             Capability.SNAPSHOT_INSPECTION,
             Capability.FIFO_CHANNELS,
             Capability.UNSYNCED_LOSS,
+            Capability.FROM_SAVEPOINT,
             Capability.STORAGE_OUTAGE,
             Capability.SLOW_SNAPSHOTS,
             Capability.HOST_LOSS,
@@ -95,6 +102,7 @@ class ReferenceSimulated:
             Capability.EXECUTOR_LOSS,
             Capability.ELASTIC,
             Capability.STORAGE_FAULTS,
+            Capability.FILE_FAULTS,
             Capability.LOCAL_RECOVERY,
             Capability.PAUSE,
             Capability.CHANNEL_FAULTS,
@@ -258,6 +266,7 @@ class _Recorder(RunRecorder):
     def follow(self, world: SimulatedWorld) -> None:
         self._world = world
         world.next_graph = self._next_graph
+        world.starts_from = lambda checkpoint, place: self.note(StartedFromSavepoint(checkpoint, place))
         world.executors.slots_changed = lambda slots: self.note(SlotsChanged(slots), process="executors")
 
     def _next_graph(self) -> JobGraph:

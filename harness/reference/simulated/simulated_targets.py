@@ -114,6 +114,7 @@ class _CoordinatorTarget:
         self._world = world
         self._coordinator = world.coordinator
         self._unreadable_ms = 0
+        self._from_savepoint = False
 
     @property
     def description(self) -> str:
@@ -122,10 +123,13 @@ class _CoordinatorTarget:
     def kill(self, lose_unsynced: bool = False) -> None:
         if not self._coordinator.alive:
             raise TargetGone(self.description)
-        self._world.crash_coordinator(lose_unsynced, self._unreadable_ms)
+        self._world.crash_coordinator(lose_unsynced, self._unreadable_ms, self._from_savepoint)
 
     def hide_storage(self, duration_ms: int) -> None:
         self._unreadable_ms = duration_ms
+
+    def start_from_savepoint(self) -> None:
+        self._from_savepoint = True
 
     def is_dead(self) -> bool:
         return not self._coordinator.alive
@@ -199,6 +203,11 @@ class SimulatedTargets(NoTargets):
             for host in hosts:
                 host.local.full_for[directory] = None
 
+        def refuse_some(files: int) -> Callable[[], bool]:
+            for host in hosts:
+                host.local.refused_next[directory] = files
+            return lambda: any(host.local.refused_next[directory] < files for host in hosts)
+
         def obstruct(name: str, place: str) -> Callable[[], bool]:
             disk = next(host.local for host in hosts if host.name == name)
             disk.unreadable[place] = None
@@ -210,6 +219,7 @@ class SimulatedTargets(NoTargets):
             refuse,
             lambda: all(directory in host.local.full_for for host in hosts),
             obstruct,
+            refuse_some,
         )
 
     def primary_of(self, subtask: str) -> PrimaryCopies | None:

@@ -13,6 +13,7 @@ breaks; on Spark it ends itself after a while.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +21,7 @@ from typing import Any
 from barrier_tck.faults.targets import COORDINATOR, Targets
 from barrier_tck.faults.vocabulary import ProtocolPoint
 from barrier_tck.harness.plan.trial_plan import TrialPlan
-from barrier_tck.harness.reference.planned_savepoints import started_from
+from barrier_tck.harness.reference.planned_savepoints import planned_savepoints, started_from
 from barrier_tck.harness.reference.repeated_messages import RepeatedMessages
 from barrier_tck.harness.reference.simulated.buffered_channels import (
     BufferedChannel,
@@ -91,6 +92,8 @@ class SimulatedWorld:
         """The job that is deployed; narrower if slots are missing and it is elastic."""
         self.next_graph: Callable[[], JobGraph] = lambda: self.job
         """Gives the job that is started when this one has been stopped with a savepoint."""
+        self.starts_from: Callable[[int, str], None] = lambda _, __: None
+        """Learns that the job is started from a savepoint, by its id and directory, after its coordinator crashed."""
         self.config = config
         self.plane = plane
         self.components = components
@@ -129,8 +132,7 @@ class SimulatedWorld:
         # By identity, because hashing an enum member would cost more than everything else when a point is passed.
         self.watched = {id(point): fault for point, fault in _FAULT_POINTS.items() if fault in watched}
         self.records_watched = ProtocolPoint.RECORDS_PROCESSED in watched
-        capabilities = components.state_backend().capabilities
-        keeps_files = StateCapability.LOCAL_FILES in capabilities
+        keeps_files = StateCapability.LOCAL_FILES in components.state_backend().capabilities
         self._working = temporary_work_directory("world", in_memory=True) if keeps_files else None
         self.working_root = real = self._working.name if self._working is not None else None
         """The real directory of the state backend's files, if it keeps any."""
@@ -494,8 +496,12 @@ class SimulatedWorld:
         if channel.full:
             self._after_latency(lambda: sender.channel_ended(channel))
 
-    def crash_coordinator(self, lose_unsynced: bool, unreadable_ms: int = 0) -> None:
-        """Kill the coordinator; its subtasks notice one by one, and a new one starts from durable storage."""
+    def crash_coordinator(
+        self, lose_unsynced: bool, unreadable_ms: int = 0, from_savepoint: bool = False
+    ) -> None:
+        """Kill the coordinator; its subtasks notice one by one, and a new one starts from durable storage, or from the
+        newest savepoint if no newer checkpoint is complete there.
+        """
         old = self.coordinator
         self.trace.add((self.scheduler.now, old.name, "killed", lose_unsynced))
         old.alive = False
@@ -503,9 +509,35 @@ class SimulatedWorld:
             old.files.lose_unsynced()
         for process in self.processes.values():
             self._notify_through(process.from_coordinator, process.orphan)
+        origin = self._newest_savepoint() if from_savepoint else None
+        if origin is not None and origin.savepoint is not None:
+            directory = origin.savepoint.directory
+            self.trace.add((self.scheduler.now, old.name, "started again from", directory))
+            self.config = started_from(self.config, self.plan, directory)
+            self.starts_from(origin.checkpoint, directory)
         restart_at = self.scheduler.now + COORDINATOR_RESTART_MS
         self._readable_at = restart_at + unreadable_ms
         self._restart_coordinator(restart_at)
+
+    def _newest_savepoint(self) -> CompletedCheckpoint | None:
+        """Return the newest savepoint with which the job was not to stop; None if a newer checkpoint is complete, or if
+        the job was started from this one before, or from a newer one.
+        """
+        storage = self.components.checkpoint_storage(
+            self.read_only_files(), self.job.name, self.config.storage_root
+        )
+        found: list[CompletedCheckpoint] = []
+        for planned in planned_savepoints(self.plan):
+            with contextlib.suppress(StorageError):  # it is not there, or nobody can tell
+                found.append(storage.load_savepoint(planned.savepoint.directory))
+        newest = max(found, key=lambda one: one.checkpoint, default=None)
+        if newest is None or newest.stops_the_job or newest.savepoint is None:
+            return None
+        try:
+            newer = any(checkpoint > newest.checkpoint for checkpoint in storage.completed())
+        except StorageError:
+            return None
+        return None if newer or newest.savepoint.directory == self.config.start_from else newest
 
     def _restart_coordinator(self, at_ms: float) -> None:
         self.coordinator = self._new_coordinator()

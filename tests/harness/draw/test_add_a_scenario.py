@@ -75,9 +75,10 @@ def test_each_scenario_has_its_share_of_all_plans(profile: Profile) -> None:
             counts[name] += any(scenario is known[name] for scenario in picked)
         parts = [part for scenario in picked for part in scenario.settles]
         assert len(parts) == len(set(parts)), "two of them settle the same part"
-    others = sum(
-        shares.get(name, 0) for name in ("backlog", "chain", "failing_stops", "held_timers", "losses")
+    with_own_savepoints = (
+        *("backlog", "chain", "failing_stops", "from_savepoint", "held_timers", "losses", "stops_at_the_end"),
     )
+    others = sum(shares.get(name, 0) for name in with_own_savepoints)
     for name, count in counts.items():
         most = 1_000 - others if name == "savepoints" else 1_000
         assert count / 2 == pytest.approx(min(shares[name], most), abs=45), name

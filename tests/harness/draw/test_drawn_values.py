@@ -60,7 +60,7 @@ def plans() -> tuple[TrialPlan, ...]:
     return tuple(
         plan
         for name, number in PLANS.items()
-        for plan in draw_plans(2, number, profile_named(name), constraints)
+        for plan in draw_plans(4, number, profile_named(name), constraints)
     )
 
 
@@ -93,6 +93,8 @@ AIM = Aim(
     lose_unsynced_per_mille=250,
     unreadable_per_mille=200,
     returns_per_mille=500,
+    from_savepoint_per_mille=200,
+    some_files_per_mille=300,
     requests=(1, 3),
     checkpoints=3,
     damages=tuple(Damage),
@@ -227,7 +229,7 @@ def always_the_same(drawn: Sequence[TrialPlan]) -> list[str]:
 
 
 IN_OTHER_PROFILES = (
-    *("workload.early_ends", "deployment.cached_keys", "savepoints", "network.buffer_bytes"),
+    *("workload.early_ends", "savepoints", "network.buffer_bytes"),
     *("deployment.elastic_wait_ms", "deployment.replaced_after_ms"),
     *("deployment.slow_vertex", "deployment.slow_batch_ms"),
     *(

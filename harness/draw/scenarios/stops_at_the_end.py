@@ -1,0 +1,75 @@
+"""Stops are asked for just when the input ends, and some of them fail (COO-5, CHL-5).
+
+A subtask that has its part of a savepoint with which the job is to stop is held, and what the end of its input brings
+along waits. It is still due if the savepoint fails. By chance that is next to never drawn: stops are asked for amid the
+input, and a channel ends within a moment. Here they are asked for one after the other around the time at which the
+sources end, one channel is slow, so that its end and its marker come late, and checkpoints have hardly the time that
+they need, as in plans with failing stops.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+from hypothesis import strategies as st
+
+from barrier_tck.harness.draw.choices import between
+from barrier_tck.harness.draw.constraints import Drawing
+from barrier_tck.harness.draw.drawn_job import DrawnJob
+from barrier_tck.harness.draw.profile import Profile
+from barrier_tck.harness.draw.scenario import Scenario
+from barrier_tck.harness.draw.scenarios import failing_stops
+from barrier_tck.harness.plan.trial_plan import SavepointPlan, TrialPlan
+
+_STOPS = (5, 8)
+_FIRST_MS = (-12, 15)
+"""When the first stop is asked for, after the time at which the longest source has read its input at the earliest."""
+_NEXT_MS = (12, 30)
+"""How much later each further one: full queues and loops hold the end up, and a stop that succeeds does so, too."""
+_SLOW_FACTORS = (6, 12)
+_PAUSES = 3
+"""How many times as long as a checkpoint may take it is until the next one begins, so that stops need not wait."""
+_IN_TIME, _ON_SLOW_CHANNEL = 0.02, 0.25
+
+
+def _profile(draw: st.DrawFn, profile: Profile) -> Profile:
+    stopping = failing_stops.SCENARIO.profile(draw, profile)
+    return replace(
+        stopping,
+        workload=replace(stopping.workload, batches=(12, 30)),
+        network=replace(stopping.network, slow_channel_per_mille=1_000, slow_factors=_SLOW_FACTORS),
+        faults=replace(stopping.faults, number=(0, 0)),
+    )
+
+
+def _load(_: Drawing, plan: TrialPlan) -> TrialPlan:
+    """Return the plan with short timeouts, and with checkpoints that come seldom."""
+    plan = failing_stops.with_short_timeout(plan, _IN_TIME, _ON_SLOW_CHANNEL)
+    checkpoints = plan.checkpoints
+    interval_ms = _PAUSES * checkpoints.timeout_ms
+    return msgspec.structs.replace(
+        plan, checkpoints=msgspec.structs.replace(checkpoints, interval_ms=interval_ms)
+    )
+
+
+def _savepoints(drawing: Drawing, plan: TrialPlan) -> TrialPlan:
+    """Ask for stops around the end of the input; for none if nobody knows when that is."""
+    draw, ends_ms = drawing.draw, DrawnJob(plan, drawing.view(plan)).reads_ms
+    if ends_ms is None:
+        return plan
+    asked: list[SavepointPlan] = []
+    delay_ms = max(0, ends_ms + between(draw, _FIRST_MS))
+    for _ in range(between(draw, _STOPS)):
+        asked.append(SavepointPlan(0, delay_ms, stop=True))
+        delay_ms += between(draw, _NEXT_MS)
+    return msgspec.structs.replace(plan, savepoints=tuple(asked))
+
+
+SCENARIO = Scenario(
+    settles=failing_stops.SCENARIO.settles,
+    possible=failing_stops.SCENARIO.possible,
+    profile=_profile,
+    load=_load,
+    savepoints=_savepoints,
+)
