@@ -31,6 +31,7 @@ from barrier_tck.harness.cli.exit_codes import (
     EXIT_PIPE,
     EXIT_USAGE,
 )
+from barrier_tck.harness.cli.explain_command import explain
 from barrier_tck.harness.cli.faults_command import faults
 from barrier_tck.harness.cli.init_command import init
 from barrier_tck.harness.cli.mutants_command import mutants
@@ -64,6 +65,7 @@ for _command in (
     campaign,
     replay,
     compare,
+    explain,
     report,
     init,
     faults,

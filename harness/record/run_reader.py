@@ -16,7 +16,9 @@ import msgspec
 
 from barrier_tck.harness.plan.reading import plan_from
 from barrier_tck.harness.plan.trial_plan import PLAN_VERSION
+from barrier_tck.harness.record.history import History, Recorded
 from barrier_tck.harness.record.message_trace import TraceEvent
+from barrier_tck.harness.record.operations import Operation
 from barrier_tck.harness.record.records import RECORD_VERSION, CampaignRecord, TrialRecord, TrialSummary
 from barrier_tck.harness.record.run_directory import trial_directory
 from barrier_tck.harness.record.trial_rows import LINES, PARQUET, lines_of_part, parts_of
@@ -86,6 +88,23 @@ def read_record(directory: Path) -> TrialRecord:
         except UsageProblem as problem:
             raise RunDirectoryCorrupt(f"{problem}; restore the file or run again") from problem
     return _decoded(path, raw, TrialRecord)
+
+
+def read_history(directory: Path) -> History:
+    """Read what a trial left for judgement from the trial's directory; raises RunDirectoryError."""
+    path, outcome = directory / "history.jsonl", directory / "outcome.json"
+    decoder = msgspec.json.Decoder(Recorded[Operation])
+    operations = []
+    for number, line in enumerate(_text(path).splitlines(), start=1):
+        try:
+            operations.append(decoder.decode(line))
+        except msgspec.MsgspecError as error:
+            raise RunDirectoryCorrupt(f"{path}, line {number}: not an operation ({error})") from error
+    try:
+        rest = msgspec.json.decode(_text(outcome), type=History)
+    except msgspec.MsgspecError as error:
+        raise RunDirectoryCorrupt(f"{outcome} is not the outcome of a trial ({error})") from error
+    return msgspec.structs.replace(rest, operations=tuple(operations))
 
 
 def read_message_trace(directory: Path) -> tuple[TraceEvent, ...]:
