@@ -138,7 +138,9 @@ def explained(record: TrialRecord, history: History, identifier: int | None = No
     in_output = _most_often(column, followed, history.output or ())
     cuts = [step for step in steps if step.checkpoint is not None]
     wrong = _first_wrong(
-        [cut for cut in cuts if cut.before_the_cut], in_output, _cuts_named(texts, followed, place)
+        [cut for cut in cuts if cut.before_the_cut],
+        in_output,
+        _cuts_named(texts, followed, None if in_output == 1 else place),
     )
     before = cuts[: cuts.index(wrong)] if wrong is not None else cuts
     return Explanation(followed, place, in_output, steps, before[-1] if before else None, wrong)
@@ -172,7 +174,10 @@ def _first_named(texts: Sequence[str]) -> Followed:
 
 
 def _cuts_named(texts: Sequence[str], followed: Followed, place: Place | None) -> frozenset[int]:
-    """Return the checkpoints at which findings say that the record, or the total of its key, is not as it should be."""
+    """Return the checkpoints at which findings say that the record, or the total of its key, is not as it should be.
+
+    Without a place, totals do not count: that of a record that came out once is wrong because of other records.
+    """
     found = set()
     for text in texts:
         cut, named = _AT_A_CUT.match(text), _BY_WAY.search(text)
@@ -285,11 +290,8 @@ def _way_of(row: Row) -> str:
 
 
 def _first_wrong(cuts: Sequence[Step], in_output: int, named: frozenset[int]) -> Step | None:
-    """Return the first cut that a finding names, that lacks a lost record from then on, or has one twice at a sink.
-
-    A record that came out once was neither lost nor doubled, even if the total of its key is wrong.
-    """
-    if named and in_output != 1:
+    """Return the first cut that a finding names, that lacks a lost record from then on, or has one twice at a sink."""
+    if named:
         return next((cut for cut in cuts if cut.checkpoint in named), None)
     if in_output > 1:
         twice = (cut for cut in cuts if any(place.endswith(" times") for place in cut.places))
