@@ -23,6 +23,7 @@ from barrier_tck.harness.campaign.trial_messages import (
 from barrier_tck.harness.cluster.installation import import_path
 from barrier_tck.harness.support import errors
 from barrier_tck.harness.support.errors import HarnessError, InternalError, OperatingError
+from barrier_tck.harness.support.wall_clock import is_kept_waiting, waited_for_a_processor_s
 
 _END_TIMEOUT_S = 5.0
 
@@ -54,7 +55,8 @@ class TrialProcess:
     def ask(self, request: Request, within_s: float | None = None) -> Answer | None:
         """Return the answer; None if the process ended without one. Raises the error that the process reports.
 
-        A process that does not answer ``within_s`` seconds is ended, and ``overran`` says so.
+        A process that does not answer ``within_s`` seconds is ended, and ``overran`` says so. It has longer if it
+        waited for a processor half of that time.
         """
         line = self.ask_in_lines(line_of(request), within_s)
         return None if line is None else answered(line)
@@ -67,7 +69,7 @@ class TrialProcess:
         ):  # ValueError: it was closed here in the meantime
             self._requests.write(request)
             self._requests.flush()
-            if not select.select([self._answers], [], [], within_s)[0]:
+            if not self._answers_within(within_s):
                 self.overran = f"the process that ran it gave no answer within {within_s:g} s and was ended"
                 self.close(at_once=True)
             line = self._answers.readline()
@@ -75,6 +77,16 @@ class TrialProcess:
             self.gone = True
             return None
         return line
+
+    def _answers_within(self, seconds: float | None) -> bool:
+        """Wait for an answer, as long again each time that the process was mostly kept waiting by a busy machine."""
+        while True:
+            before = waited_for_a_processor_s(self._popen.pid)
+            if select.select([self._answers], [], [], seconds)[0]:
+                return True
+            waited = waited_for_a_processor_s(self._popen.pid) - before
+            if seconds is None or not is_kept_waiting(waited, seconds):
+                return False
 
     def why_lost(self) -> str:
         """Return why there was no answer to a trial."""

@@ -6,6 +6,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from time import process_time
 
 _AGAIN_S = 1.0
@@ -24,7 +25,8 @@ class TooLate(BaseException):
 def limited(seconds: float, late: type[TooLate]) -> Iterator[None]:
     """Raise ``late`` in the middle of the code inside if that takes longer than this.
 
-    Code that goes on, but got less than half of a processor, is on a busy machine, and is given as long again.
+    Code that got less than half of a processor is given as long again if the machine is busy: if the code goes on all
+    the same, or if its threads were ready half of the time and had to wait for a processor.
 
     It is raised between two steps of Python: code that stands still inside a library that never returns to Python is
     not reached. Only the main thread can be interrupted, and only one limit is in force at a time: elsewhere, and
@@ -35,11 +37,14 @@ def limited(seconds: float, late: type[TooLate]) -> Iterator[None]:
         return
     inside = True
     began = seen = process_time()
+    kept = waited_for_a_processor_s()
 
     def interrupt(*_: object) -> None:
-        nonlocal seen
+        nonlocal seen, kept
         last, seen = seen, process_time()
-        if inside and seen - began < _BUSY * seconds and seen - last > _STANDS * seconds:
+        before, kept = kept, waited_for_a_processor_s()
+        is_busy = seen - last > _STANDS * seconds or is_kept_waiting(kept - before, seconds)
+        if inside and seen - began < _BUSY * seconds and is_busy:
             signal.setitimer(signal.ITIMER_REAL, seconds, _AGAIN_S)
         elif inside:
             raise late
@@ -52,3 +57,22 @@ def limited(seconds: float, late: type[TooLate]) -> Iterator[None]:
         inside = False
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+def waited_for_a_processor_s(pid: int | None = None) -> float:
+    """Return how long the threads of a process have been ready without running, in seconds: all of them together.
+
+    ``pid`` None means this process. It is 0 where the kernel does not tell, and for a process that has ended.
+    """
+    waited_ns = 0
+    for file in Path("/proc", "self" if pid is None else str(pid), "task").glob("*/schedstat"):
+        try:
+            waited_ns += int(file.read_text().split()[1])
+        except (OSError, ValueError, IndexError):
+            continue  # the thread has just ended
+    return waited_ns / 1e9
+
+
+def is_kept_waiting(waited_s: float, seconds: float) -> bool:
+    """Return whether code waited for a processor too long for a limit of so many seconds to say anything of it."""
+    return waited_s > _BUSY * seconds

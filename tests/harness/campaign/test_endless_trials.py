@@ -5,13 +5,16 @@ Grain: campaigns in one and in several processes on state backends that never re
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from barrier_tck.harness.campaign import trial_pool
+from barrier_tck.harness.campaign import process_of_trials, trial_pool
 from barrier_tck.harness.campaign.configuration import configuration_from
+from barrier_tck.harness.campaign.process_of_trials import TrialProcess
 from barrier_tck.harness.campaign.runner import run_campaign
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.plan.trial_plan import LimitsPlan, TrialPlan
@@ -144,6 +147,34 @@ def test_code_that_a_busy_machine_keeps_waiting_is_given_longer(monkeypatch: pyt
     with pytest.raises(_Late), limited(0.02, _Late):
         time.sleep(60)
     assert looks == [0.0, 0.002, 0.004, 0.006, 0.008, 0.01]
+
+
+def test_code_whose_threads_wait_for_a_processor_is_given_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that hardly ever runs uses next to nothing of a processor, like one that stands still."""
+    waits = iter([0.0, 0.02, 0.04, 0.06, 0.061])
+    monkeypatch.setattr(wall_clock, "waited_for_a_processor_s", lambda: next(waits))
+    monkeypatch.setattr(wall_clock, "process_time", lambda: 0.0)
+    with pytest.raises(_Late), limited(0.02, _Late):
+        time.sleep(60)
+    assert next(waits, None) is None, "it was ended when its threads waited no longer"
+
+
+def test_a_process_that_waited_for_a_processor_has_longer_to_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits = iter([0.0, 0.02, 0.02, 0.04, 0.04, 0.041])
+    monkeypatch.setattr(process_of_trials, "waited_for_a_processor_s", lambda pid: next(waits))
+    process = TrialProcess()
+    try:
+        assert not process._answers_within(0.02), "nothing was asked"
+        assert next(waits, None) is None, "it was given up when it waited no longer"
+    finally:
+        process.close(at_once=True)
+
+
+def test_a_process_that_has_ended_waits_for_no_processor() -> None:
+    assert wall_clock.waited_for_a_processor_s() >= 0
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        ended.wait()
+    assert wall_clock.waited_for_a_processor_s(ended.pid) == 0
 
 
 class _NeverLate(TooLate):
