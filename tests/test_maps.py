@@ -370,5 +370,5 @@ def test_files_of_a_run_directory_are_listed(tmp_path: Path, monkeypatch: pytest
     assert "trials/00000/record.json" in written
     assert written <= listed
     sometimes = {"shrunk/00012.json", "controls/00012-read-again.json", "trials/00000/logs/"}
-    sometimes |= {"trials.parquet/part-00001000.parquet"}
+    sometimes |= {"trials.parquet/part-00001000.parquet", "alternatives/00012/"}
     assert listed - written == sometimes

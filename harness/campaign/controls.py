@@ -134,8 +134,7 @@ class Controls:
             self._could_be_violated[clause] += 1
 
     def _judges(self, how: BrokenRecovery) -> bool:
-        """Return whether the campaign judges a clause that this breaks."""
-        return not self.only or not set(self.only).isdisjoint(how.clauses)
+        return _judges(how, self.only)
 
     @property
     def number(self) -> int:
@@ -221,6 +220,7 @@ class Controls:
             not_reported=unknown,
             ran=tuple(self.ran),
             note=self._note(),
+            possible=isinstance(self.system, CanBeBroken),
         )
 
     def _is_unknown(self, clause: str) -> bool:
@@ -248,50 +248,123 @@ class Controls:
             return "a trial is INVALID, which settles the verdict, so no control was run"
         if len(self.ran) < self.number and not self.ran:
             return "no valid trial would have shown a broken recovery, so there was none to control"
-        return "; ".join(self._unshown())
+        return "; ".join(unshown(self.ran))
 
     def finding(self) -> Finding | None:
         """Return why the campaign cannot be VALID; None if its controls, if any, showed what they should."""
-        if not isinstance(self.system, CanBeBroken) or self.wanted == 0:
-            return None
-        problems = [*self._missed(), *self._vacuous()]
-        if not problems:
-            return None
-        counts = {
-            "controls": len(self.ran),
-            "invalid": sum(control.verdict is Verdict.INVALID for control in self.ran),
-            "recovered": self.recovered,
-        }
-        clauses = tuple(self._could_be_violated) or BrokenRecovery.READ_AGAIN.clauses
-        return Finding(
-            "controls", clauses, Verdict.UNKNOWN, "; ".join(problems[:3]), counts, tuple(problems[:10])
-        )
+        found = finding_of(self.record(), self.wanted, self.recovered_min, self.only)
+        return found and msgspec.structs.replace(found, clauses=self._clauses())
 
-    def _missed(self) -> Iterator[str]:
-        """Name the controls that had to be INVALID and are not."""
-        for control in self.ran:
-            if control.verdict is not Verdict.INVALID and control.counts:
-                yield (
-                    f"the plan of trial {control.trial} is {control.verdict.value} although "
-                    f"{BrokenRecovery(control.broken).description} ({control.reason}); replay {control.plan}"
-                )
+    def missed(self) -> tuple[Finding, ...]:
+        """Return the part of that finding that single controls show."""
+        record = self.record()
+        found = _finding(record, [*_missed(record)]) if record.possible and self.wanted != 0 else None
+        return () if found is None else (msgspec.structs.replace(found, clauses=self._clauses()),)
 
-    def _unshown(self) -> Iterator[str]:
-        """Name the kinds of break that no control could show, because all of them took another course than their
-        trials."""
-        for how in BrokenRecovery:
-            ran = [control for control in self.ran if control.broken == how.value]
-            if ran and not any(control.counts or control.verdict is Verdict.INVALID for control in ran):
-                yield f"no control could show that {how.description}: {ran[-1].reason}"
+    def _clauses(self) -> tuple[str, ...]:
+        return tuple(self._could_be_violated) or BrokenRecovery.READ_AGAIN.clauses
 
-    def _vacuous(self) -> Iterator[str]:
-        """Yield a reason if recovery was not tested at all."""
-        reasons = self._vacuity[BrokenRecovery.READ_AGAIN]
-        if self.recovered < self.recovered_min or reasons[""] or not self._judges(BrokenRecovery.READ_AGAIN):
-            return
-        described = ", ".join(
-            f"in {trials} of them {Vacuity(reason).description}"
-            for reason, trials in reasons.most_common()
-            if reason != Vacuity.NOT_RECOVERED.value
-        )
-        yield f"{self.recovered} trials recovered, but none could have violated a clause of recovery: {described}"
+
+def finding_of(
+    record: ControlsRecord, wanted: int | None, recovered_min: int, only: tuple[str, ...]
+) -> Finding | None:
+    """Return why a campaign with these controls cannot be VALID; the other arguments are those of ``Controls``."""
+    if not record.possible or wanted == 0:
+        return None
+    return _finding(record, [*_missed(record), *_vacuous(record, recovered_min, only)])
+
+
+def _finding(record: ControlsRecord, problems: list[str]) -> Finding | None:
+    if not problems:
+        return None
+    counts = {
+        "controls": len(record.ran),
+        "invalid": sum(control.verdict is Verdict.INVALID for control in record.ran),
+        "recovered": record.recovered,
+    }
+    clauses = tuple(clause for clause, trials in record.could_be_violated.items() if trials)
+    return Finding(
+        "controls",
+        clauses or BrokenRecovery.READ_AGAIN.clauses,
+        Verdict.UNKNOWN,
+        "; ".join(problems[:3]),
+        counts,
+        tuple(problems[:10]),
+    )
+
+
+def _missed(record: ControlsRecord) -> Iterator[str]:
+    """Name the controls that had to be INVALID and are not."""
+    for control in record.ran:
+        if control.verdict is not Verdict.INVALID and control.counts:
+            yield (
+                f"the plan of trial {control.trial} is {control.verdict.value} although "
+                f"{BrokenRecovery(control.broken).description} ({control.reason}); replay {control.plan}"
+            )
+
+
+def unshown(ran: Sequence[ControlRecord]) -> Iterator[str]:
+    """Name the kinds of break that no control could show, because all of them took another course than their
+    trials."""
+    for how in BrokenRecovery:
+        of_kind = [control for control in ran if control.broken == how.value]
+        if of_kind and not any(control.counts or control.verdict is Verdict.INVALID for control in of_kind):
+            yield f"no control could show that {how.description}: {of_kind[-1].reason}"
+
+
+def _vacuous(record: ControlsRecord, recovered_min: int, only: tuple[str, ...]) -> Iterator[str]:
+    """Yield a reason if recovery was not tested at all."""
+    how = BrokenRecovery.READ_AGAIN
+    read_again = next((one for one in record.breaks if one.broken == how.value), None)
+    if (
+        read_again is None
+        or record.recovered < recovered_min
+        or read_again.exercised
+        or not _judges(how, only)
+    ):
+        return
+    described = ", ".join(
+        f"in {trials} of them {reason}"
+        for reason, trials in read_again.vacuity.items()
+        if reason != Vacuity.NOT_RECOVERED.description
+    )
+    yield f"{record.recovered} trials recovered, but none could have violated a clause of recovery: {described}"
+
+
+def _judges(how: BrokenRecovery, only: tuple[str, ...]) -> bool:
+    """Return whether a campaign that judges ``only`` these clauses, or all, judges one that this breaks."""
+    return not only or not set(only).isdisjoint(how.clauses)
+
+
+def joined(records: Sequence[ControlsRecord]) -> ControlsRecord:
+    """Return the controls of all shards of a campaign as those of one."""
+    ran = tuple(control for record in records for control in record.ran)
+    could: Counter[str] = Counter()
+    for record in records:
+        could.update(record.could_be_violated)
+    not_reported = tuple(
+        clause
+        for clause in dict.fromkeys(clause for record in records for clause in record.not_reported)
+        if not could[clause]
+    )
+    clauses = dict.fromkeys(clause for how in BrokenRecovery for clause in how.clauses)
+    notes = [*unshown(ran)] if ran else [*dict.fromkeys(record.note for record in records if record.note)]
+    return ControlsRecord(
+        trials=sum(record.trials for record in records),
+        recovered=sum(record.recovered for record in records),
+        breaks=tuple(map(_joined_break, zip(*(record.breaks for record in records), strict=True))),
+        could_be_violated={clause: could[clause] for clause in clauses if clause not in not_reported},
+        not_reported=not_reported,
+        ran=ran,
+        note="; ".join(notes),
+        possible=all(record.possible for record in records),
+    )
+
+
+def _joined_break(same: Sequence[BreakRecord]) -> BreakRecord:
+    vacuity: Counter[str] = Counter()
+    for one in same:
+        vacuity.update(one.vacuity)
+    return msgspec.structs.replace(
+        same[0], exercised=sum(one.exercised for one in same), vacuity=dict(vacuity.most_common())
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain, count, islice
 
@@ -25,15 +25,27 @@ CHUNK = 100
 _CHUNK_SEED_STRIDE = 1_000_003
 
 
-def campaign_plans(configuration: CampaignConfiguration, system: SystemUnderTest) -> Iterator[FilledPlan]:
-    """Yield plans without end; the budget ends a campaign.
+def _all(_number: int) -> bool:
+    return True
+
+
+def campaign_plans(
+    configuration: CampaignConfiguration, system: SystemUnderTest, wanted: Callable[[int], bool] = _all
+) -> Iterator[FilledPlan]:
+    """Yield plans without end, of those trials that are ``wanted`` by their numbers; the budget ends a campaign.
 
     Raises UsageProblem, before anything runs, for a mistake that ``check_configuration`` finds.
     """
     check_configuration(configuration, system, "the campaign")
+    listed = _listed(configuration, system)
     if not configuration.draws:
-        return _listed(configuration, system)
-    return chain(islice(_listed(configuration, system), configuration.listed), _drawn(configuration, system))
+        return _only(wanted, listed)
+    drawn = _drawn(configuration, system, lambda number: wanted(configuration.listed + number))
+    return _only(wanted, chain(islice(listed, configuration.listed), drawn))
+
+
+def _only(wanted: Callable[[int], bool], plans: Iterator[FilledPlan | None]) -> Iterator[FilledPlan]:
+    return (plan for number, plan in enumerate(plans) if wanted(number) and plan is not None)
 
 
 def _listed(configuration: CampaignConfiguration, system: SystemUnderTest) -> Iterator[FilledPlan]:
@@ -46,10 +58,13 @@ def _listed(configuration: CampaignConfiguration, system: SystemUnderTest) -> It
                 yield filled(resolved(plan, system.job(plan), system.name))
 
 
-def _drawn(configuration: CampaignConfiguration, system: SystemUnderTest) -> Iterator[FilledPlan]:
+def _drawn(
+    configuration: CampaignConfiguration, system: SystemUnderTest, wanted: Callable[[int], bool]
+) -> Iterator[FilledPlan | None]:
+    """Yield drawn plans; instead of one that is not wanted None may come, if it need not be drawn."""
     if configuration.mix is None and configuration.faults is None:
         return _from_profile(configuration, system)
-    return _from_mix(configuration, system)
+    return _from_mix(configuration, system, wanted)
 
 
 def _constraints(system: SystemUnderTest, adjust: Adjust) -> Constraints:
@@ -73,13 +88,18 @@ def _from_profile(configuration: CampaignConfiguration, system: SystemUnderTest)
         )
 
 
-def _from_mix(configuration: CampaignConfiguration, system: SystemUnderTest) -> Iterator[FilledPlan]:
+def _from_mix(
+    configuration: CampaignConfiguration, system: SystemUnderTest, wanted: Callable[[int], bool]
+) -> Iterator[FilledPlan | None]:
     """Draw each plan from the profile that its mix asks for, with the faults of the mix."""
     profile = configuration.profile_for(system)
     mixes = draw_mix(
         configuration.mix or MixSection(), configuration.faults, configuration.root_seed, targets_of(system)
     )
     for number, mix in enumerate(mixes):
+        if not wanted(number):
+            yield None
+            continue
 
         def adjust(plan: TrialPlan, mix: TrialMix = mix) -> TrialPlan:
             return mix.adjusted(configuration.adjusted(plan))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from barrier_tck.faults.vocabulary import ProtocolPoint
 from barrier_tck.harness.campaign.configuration import CampaignConfiguration
+from barrier_tck.harness.campaign.shards import shard_of
 from barrier_tck.harness.campaign.tried_plans import PlannedTrial, try_plan
 from barrier_tck.harness.plan.trial_plan import FilledPlan, TrialPlan
 from barrier_tck.harness.record.records import TrialSummary
@@ -48,7 +49,8 @@ def require_resumable(path: Path) -> StoredRun:
                 f"{path} was begun with {name} {then.get(name)}, and here is {here.get(name)}: other plans would be "
                 "drawn; resume it with that version, or run the campaign anew"
             )
-    if [trial.trial for trial in stored.trials] != list(range(len(stored.trials))):
+    shard = shard_of(stored.campaign.shard, str(path / "campaign.json"))
+    if [trial.trial for trial in stored.trials] != shard.first(len(stored.trials)):
         raise UsageProblem(f"{path} lacks trials in the middle; run the campaign anew")
     return stored
 

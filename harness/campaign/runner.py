@@ -19,10 +19,12 @@ from barrier_tck.harness.campaign.budget import Budget
 from barrier_tck.harness.campaign.chosen_clauses import JudgedClauses
 from barrier_tck.harness.campaign.configuration import CampaignConfiguration, stored_configuration
 from barrier_tck.harness.campaign.controls import RECOVERED_MIN_DRAWN, RECOVERED_MIN_LISTED, Controls
+from barrier_tck.harness.campaign.dropped_faults import DroppedFaults
 from barrier_tck.harness.campaign.interrupts import Interrupts, caught
 from barrier_tck.harness.campaign.planned_trials import campaign_plans
 from barrier_tck.harness.campaign.progress_display import CampaignProgress
 from barrier_tck.harness.campaign.resuming import finished_before, require_resumable
+from barrier_tck.harness.campaign.shards import WHOLE, Shard, require_shardable, shard_of
 from barrier_tck.harness.campaign.shrinking import RUNS_MAX
 from barrier_tck.harness.campaign.sometimes import AllSometimes
 from barrier_tck.harness.campaign.trial_pool import TrialPool, require_parallel
@@ -125,21 +127,21 @@ class Tally:
         of_clauses = self.judged_clauses.finding()
         return (*self.sometimes.findings(), *((of_clauses,) if of_clauses is not None else ()))
 
+    def verdict_of_trials(self) -> Verdict:
+        """Return the verdict of the worst trial; UNKNOWN if there is none."""
+        counts = {
+            Verdict.VALID: self.valid,
+            Verdict.UNKNOWN: self.unknown,
+            Verdict.INVALID: self.invalid,
+        }
+        return Verdict.worst(verdict for verdict, count in counts.items() if count)
+
     def verdict(self) -> Verdict:
         """Return the campaign's verdict: the worst trial's or finding's.
 
         It is at best UNKNOWN if none of the planned faults fired.
         """
-        verdicts = [
-            verdict
-            for verdict, count in (
-                (Verdict.VALID, self.valid),
-                (Verdict.UNKNOWN, self.unknown),
-                (Verdict.INVALID, self.invalid),
-            )
-            if count
-        ]
-        verdicts.extend(finding.verdict for finding in self.findings)
+        verdicts = [self.verdict_of_trials(), *(finding.verdict for finding in self.findings)]
         if self.faults_planned and not self.faults_fired:
             verdicts.append(Verdict.UNKNOWN)
         return Verdict.worst(verdicts)
@@ -153,6 +155,7 @@ def run_campaign(
     console: Console | None = None,
     jobs: int = 1,
     spread: Spread | None = None,
+    shard: Shard = WHOLE,
 ) -> CampaignRecord:
     """Run a campaign and return its record, which lies in ``out/campaign.json`` too.
 
@@ -163,12 +166,13 @@ def run_campaign(
     record says ``interrupted``.
     """
     _check_jobs(jobs, system, checkers)
+    require_shardable(shard, configuration)
     configuration = configuration.seeded()
-    plans = campaign_plans(configuration, system)
+    plans = campaign_plans(configuration, system, shard.owns)
     directory = RunDirectory.create(out, spread is not None, spread.copy if spread is not None else None)
     with held(out):
         runs = _runs(system, checkers, jobs, spread)
-        return _Campaign(configuration, system, directory, checkers).to_the_end(plans, runs, console)
+        return _Campaign(configuration, system, directory, checkers, shard).to_the_end(plans, runs, console)
 
 
 def resume_campaign(
@@ -187,9 +191,12 @@ def resume_campaign(
     with held(path):
         stored = require_resumable(path)
         configuration = stored_configuration(stored.campaign.configuration, str(path / "campaign.json"))
-        plans = campaign_plans(configuration, system)
-        directory = RunDirectory.reopen(path, len(stored.trials), spread.copy if spread is not None else None)
-        run = _Campaign(configuration, system, directory, checkers)
+        shard = shard_of(stored.campaign.shard, str(path / "campaign.json"))
+        plans = campaign_plans(configuration, system, shard.owns)
+        directory = RunDirectory.reopen(
+            path, shard.number(len(stored.trials)), spread.copy if spread is not None else None
+        )
+        run = _Campaign(configuration, system, directory, checkers, shard)
         run.take_over(stored, plans)
         return run.to_the_end(plans, _runs(system, checkers, jobs, spread), console)
 
@@ -210,12 +217,6 @@ def _check_jobs(jobs: int, system: SystemUnderTest, checkers: Sequence[Checker] 
         raise InternalError("your own checkers cannot be used in other processes; run with one job")
 
 
-DROPPED_ONE_IN = 100
-"""For each this many drawn faults that fired, one may be dropped because its moment never came."""
-DROPPED_ANYWAY = 3
-"""This many may be dropped in any campaign: bad luck may come first. A plan rarely has more faults."""
-
-
 class _Campaign:
     """One running campaign."""
 
@@ -225,6 +226,7 @@ class _Campaign:
         system: SystemUnderTest,
         directory: RunDirectory,
         checkers: Sequence[Checker] | None,
+        shard: Shard,
     ) -> None:
         self._configuration = configuration
         self._system = system
@@ -235,7 +237,9 @@ class _Campaign:
         recovered_min = RECOVERED_MIN_DRAWN if configuration.draws else RECOVERED_MIN_LISTED
         wanted = configuration.controls_wanted()
         self._controls = Controls(system, configuration.root_seed, wanted, recovered_min, configuration.only)
-        self._dropped = 0
+        self._dropped = DroppedFaults()
+        self._shard = shard
+        self._budget = shard.budget(configuration.budget_of_trials())
         self._begun: dict[int, None] = {}
         """Trials that may have a directory but are not counted yet."""
         self._points: dict[ProtocolPoint, None] = {}
@@ -252,7 +256,7 @@ class _Campaign:
             plan = next(plans)
             again = finished_before(trial, plan, self._configuration, self._system, self._directory.path)
             self._points |= dict.fromkeys(again.points)
-            self._dropped += again.dropped
+            self._dropped.add(again.dropped)
             self._tally.add(trial)
             self._controls.add(trial, again.plan)
 
@@ -264,9 +268,7 @@ class _Campaign:
         interrupts = Interrupts()
         with caught(interrupts):
             try:
-                progress = CampaignProgress(
-                    console, self._configuration.budget_of_trials(), self._tally.trials
-                )
+                progress = CampaignProgress(console, self._budget, self._tally.trials)
                 finished = self.trials(plans, runs, interrupts, progress)
                 finished = (
                     finished and self.run_controls(interrupts) and self.shrink_failures(runs, interrupts)
@@ -307,8 +309,9 @@ class _Campaign:
     def _planned(self, plans: Iterator[FilledPlan]) -> Iterator[PlannedTrial]:
         """Yield the trials that the budget allows."""
         done = self._tally.trials
-        under_budget = _under(self._configuration.budget_of_trials(), plans, self._started, done)
-        for number, plan in enumerate(under_budget, start=done):
+        under_budget = _under(self._budget, plans, self._started, done)
+        for place, plan in enumerate(under_budget, start=done):
+            number = self._shard.number(place)
             self._begun[number] = None
             yield PlannedTrial(
                 number,
@@ -320,13 +323,19 @@ class _Campaign:
             )
 
     def _chosen(self, tried: TriedPlan) -> TrialResult:
-        """Return the result that counts: for a drawn plan, the one without the faults whose moment never came."""
+        """Return the result that counts: for a drawn plan, the one without the faults whose moment never came.
+
+        A shard keeps the other one: which of them counts in the whole campaign, its other shards decide too.
+        """
         if tried.fitted is None:
             return tried.result
-        self._dropped += len(tried.result.record.plan.faults) - len(tried.fitted.record.plan.faults)
-        # One in a hundred is an unlucky draw; more means that the system does not pass the points that it shows.
-        allowed = max(DROPPED_ANYWAY, self._tally.faults_fired // DROPPED_ONE_IN)
-        return tried.fitted if self._dropped <= allowed else tried.result
+        self._dropped.add(len(tried.result.record.plan.faults) - len(tried.fitted.record.plan.faults))
+        chosen, other = tried.fitted, tried.result
+        if not self._dropped.allowed(self._tally.faults_fired):
+            chosen, other = other, chosen
+        if self._shard.is_part:
+            self._directory.keep_alternative(other)
+        return chosen
 
     def _book(self, tried: TriedPlan) -> TrialRecord:
         """Count a trial, keep it if it is worth keeping, and return the record that counts."""
@@ -342,7 +351,7 @@ class _Campaign:
             self._directory.keep(result)
         else:
             self._directory.forget(record.trial)
-        self._directory.append(record)
+        self._directory.append(summary)
         return record
 
     def run_controls(self, interrupts: Interrupts) -> bool:
@@ -381,13 +390,16 @@ class _Campaign:
         tally = self._tally
         of_controls = self._controls.finding()
         findings = (*tally.findings, *((of_controls,) if of_controls is not None else ()))
+        verdict = tally.verdict()
+        if self._shard.is_part:  # what only all trials can show, all shards show together
+            findings, verdict = self._controls.missed(), tally.verdict_of_trials()
         record = CampaignRecord(
             version=RECORD_VERSION,
             name=self._configuration.name,
             system=self._system.name,
             opened_as=reference_of(self._system),
             seed=self._configuration.root_seed,
-            verdict=Verdict.worst((tally.verdict(), *(finding.verdict for finding in findings))),
+            verdict=Verdict.worst((verdict, *(finding.verdict for finding in findings))),
             trials=tally.trials,
             valid=tally.valid,
             invalid=tally.invalid,
@@ -408,6 +420,7 @@ class _Campaign:
             shrunk=dict(self._shrunk),
             refused_connections=dict(tally.refused_connections),
             controls=self._controls.record(),
+            shard=str(self._shard) if self._shard.is_part else "",
         )
         self._directory.write_campaign(record)
         return record

@@ -27,6 +27,7 @@ BENCHMARKS = {
     "proxy": "proxy",
     "backpressure": "backpressure",
     "protocols": "protocols",
+    "spread": "spread_trials",
 }
 """Name on the command line -> module below ``benchmarks``."""
 
@@ -38,7 +39,8 @@ def bench(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="throughput|simulation|state|incremental|large-state|rescale|recovery|proxy|backpressure|protocols",
+            metavar="throughput|simulation|state|incremental|large-state|rescale|recovery|proxy|backpressure|protocols"
+            "|spread",
             help="The benchmark to run.",
         ),
     ],
@@ -85,6 +87,7 @@ def bench(
       barrier-tck bench backpressure    delay and size of checkpoints, aligned and unaligned, as the sink gets slower
       barrier-tck bench backpressure --system reference-spark --plot backpressure.html
       barrier-tck bench protocols       what barriers and Chandy-Lamport store and send, on the same acyclic runs
+      barrier-tck bench spread          simulated trials in two processes, and on a Spark cluster of two workers
       barrier-tck bench simulation --json
     """
     if name not in BENCHMARKS:

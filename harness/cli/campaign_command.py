@@ -123,6 +123,14 @@ def campaign(
             help="With --on: also write the rows of all trials there with Spark, for instance s3a://bucket/run.",
         ),
     ] = None,
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            "--shard",
+            metavar="I/N",
+            help="Run only each Nth trial, from the Ith on; barrier-tck join makes one run of all N shards.",
+        ),
+    ] = None,
     out: OutOption = DEFAULT_OUT,
     as_json: JsonOption = False,
 ) -> None:
@@ -137,6 +145,7 @@ def campaign(
       barrier-tck campaign --budget 5m --seed 7         as many trials as fit into five minutes
       barrier-tck campaign --trials 5000 --jobs 4       simulated trials on four cores
       barrier-tck campaign --trials 100000 --on spark://host:7077     on a Spark cluster
+      barrier-tck campaign graphs --seed 7 --shard 2/5      the second of five parts; see barrier-tck join
       barrier-tck campaign flights                      a campaign file that comes with barrier-tck
       barrier-tck campaign --system reference-spark --trials 4      on a local Spark cluster
       barrier-tck campaign flights --cluster docker     on hosts that are containers
@@ -167,6 +176,7 @@ def campaign(
         jobs=jobs,
         on=on,
         rows_to=rows_to,
+        shard=shard,
         out=out,
     )
     path = (

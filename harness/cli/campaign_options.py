@@ -49,6 +49,7 @@ class CampaignOptions:
     jobs: int
     on: str | None
     rows_to: str | None
+    shard: str | None
     out: Path
 
     @property
@@ -72,6 +73,7 @@ def begin(options: CampaignOptions, console: VerdictConsole) -> Path:
     """Run a campaign from its beginning; return its directory."""
     from barrier_tck.harness.campaign.configuration_checks import check_configuration, import_system
     from barrier_tck.harness.campaign.runner import run_campaign
+    from barrier_tck.harness.campaign.shards import require_shardable, shard_of
     from barrier_tck.harness.record.run_directory import new_run_path, require_place
 
     configuration, source = _configured(options), options.source
@@ -81,6 +83,8 @@ def begin(options: CampaignOptions, console: VerdictConsole) -> Path:
     with opened(configuration.system.name) as deployed:
         check_configuration(configuration, deployed, source)
         require_fit(options.on, options.jobs, options.rows_to, deployed)
+        shard = shard_of(options.shard or "", "--shard")
+        require_shardable(shard, configuration)
         seed = root_seed(configuration.seed)
         configuration = msgspec.structs.replace(configuration, seed=seed.value)
         print_seed(console, seed)
@@ -88,8 +92,18 @@ def begin(options: CampaignOptions, console: VerdictConsole) -> Path:
         with spread_over(options.on, configuration.name, deployed, options.rows_to) as spread:
             path = new_run_path(options.out, configuration.name, datetime.now())
             print_options(console, configuration, deployed, path)
+            if shard.is_part:
+                console.print(f"  shard: {shard}", markup=False)
             progress = VerdictConsole(stderr=True)
-            run_campaign(configuration, deployed, path, console=progress, jobs=options.jobs, spread=spread)
+            run_campaign(
+                configuration,
+                deployed,
+                path,
+                console=progress,
+                jobs=options.jobs,
+                spread=spread,
+                shard=shard,
+            )
         return path
 
 
@@ -132,6 +146,7 @@ def _require_nothing_else(options: CampaignOptions) -> None:
         "trials": options.trials,
         "budget": options.budget,
         "cluster": options.cluster,
+        "shard": options.shard,
     }
     for name, value in given.items():
         if value is not None:

@@ -34,6 +34,7 @@ from barrier_tck.harness.cli.exit_codes import (
 from barrier_tck.harness.cli.explain_command import explain
 from barrier_tck.harness.cli.faults_command import faults
 from barrier_tck.harness.cli.init_command import init
+from barrier_tck.harness.cli.join_command import join
 from barrier_tck.harness.cli.mutants_command import mutants
 from barrier_tck.harness.cli.patched_run import RanElsewhere
 from barrier_tck.harness.cli.printing import console_for, drop_from_now_on, emit, write_whatever_the_encoding
@@ -67,6 +68,7 @@ for _command in (
     compare,
     explain,
     report,
+    join,
     init,
     faults,
     doctor,

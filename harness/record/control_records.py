@@ -56,3 +56,5 @@ class ControlsRecord(msgspec.Struct, frozen=True):
     """The controls, in the order in which they ran."""
     note: str = ""
     """Why there are no controls, or fewer than asked for; empty otherwise."""
+    possible: bool = True
+    """Whether the system can be broken on purpose."""

@@ -271,6 +271,8 @@ class CampaignRecord(msgspec.Struct, frozen=True):
     controls: ControlsRecord | None = None
     """Trials run again with recovery broken, and which clauses could have been violated; None in records of older
     versions."""
+    shard: str = ""
+    """Which part of a campaign this is, for instance ``2/5``; empty: the whole."""
 
 
 class TrialSummary(msgspec.Struct, frozen=True):

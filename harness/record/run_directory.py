@@ -31,11 +31,13 @@ import msgspec
 
 from barrier_tck.harness.plan.trial_plan import TrialPlan, to_json
 from barrier_tck.harness.record.message_trace import TraceEvent
-from barrier_tck.harness.record.records import CampaignRecord, TrialRecord, TrialResult, summary_of
+from barrier_tck.harness.record.records import CampaignRecord, TrialResult, TrialSummary
 from barrier_tck.harness.record.trial_rows import LINES, CopyPart, TrialRows, make_rows, rows_of
 from barrier_tck.harness.support.atomic_files import write_atomically
 from barrier_tck.harness.support.errors import EnvironmentProblem, UsageProblem
 
+ALTERNATIVES = "alternatives"
+"""Where a shard keeps results of trials that may count in the whole campaign instead of its own."""
 SCRATCH = "scratch-"
 """The prefixes of directories of runs that are not trials of the campaign; each directory is removed after its run."""
 
@@ -88,9 +90,10 @@ class RunDirectory:
                 file.truncate(len(whole[0] + whole[1]))
         for leftover in path.glob(f"{SCRATCH}*"):
             shutil.rmtree(leftover)
-        for directory in (path / "trials").glob("[0-9]*"):
-            if int(directory.name) >= next_trial:
-                shutil.rmtree(directory)
+        for kept in (path / "trials", path / ALTERNATIVES):
+            for directory in kept.glob("[0-9]*"):
+                if int(directory.name) >= next_trial:
+                    shutil.rmtree(directory)
         return cls(path, rows_of(path, copy))
 
     def trial(self, number: int) -> Path:
@@ -109,13 +112,19 @@ class RunDirectory:
         write_trial(directory, result)
         return directory
 
+    def keep_alternative(self, result: TrialResult) -> None:
+        """Write another result of a trial, in the same form, beside the one that counts here."""
+        directory = alternative_directory(self.path, result.record.trial)
+        directory.mkdir(parents=True, exist_ok=True)
+        write_trial(directory, result)
+
     def forget(self, number: int) -> None:
         """Remove a trial's directory; its row stays."""
         shutil.rmtree(self.trial(number), ignore_errors=True)
 
-    def append(self, record: TrialRecord) -> None:
+    def append(self, trial: TrialSummary) -> None:
         """Add a trial's row."""
-        self._rows.append(summary_of(record))
+        self._rows.append(trial)
 
     def write_campaign(self, record: CampaignRecord) -> None:
         """Write ``campaign.json``, replacing an earlier one, after the rows of the trials that it counts."""
@@ -209,6 +218,11 @@ def latest_run(path: Path) -> Path:
 def trial_directory(run_directory: Path, number: int) -> Path:
     """Return the directory in which a trial is kept if it is kept in full."""
     return run_directory / "trials" / f"{number:05d}"
+
+
+def alternative_directory(run_directory: Path, number: int) -> Path:
+    """Return the directory of a trial's other result, if a shard kept one."""
+    return run_directory / ALTERNATIVES / f"{number:05d}"
 
 
 def write_message_trace(directory: Path, trace_events: Iterable[TraceEvent]) -> None:

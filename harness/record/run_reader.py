@@ -8,6 +8,7 @@ layout and writes it.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -66,12 +67,18 @@ def open_run(path: Path) -> StoredRun:
     """Read a run directory, except the trials kept in full; raises RunDirectoryError."""
     if not path.is_dir():
         raise RunDirectoryMissing(f"{path} is not a directory; name the run directory of a campaign")
-    campaign = _decoded(path / "campaign.json", _read(path / "campaign.json"), CampaignRecord)
+    campaign = read_campaign(path)
     kept = sorted(
         int(child.name) for child in (path / "trials").glob("[0-9]*") if (child / "record.json").is_file()
     )
-    trials, notices = _read_parts(path) if (path / PARQUET).is_dir() else _read_lines(path / LINES)
-    return StoredRun(path, campaign, tuple(trials), tuple(kept), tuple(notices))
+    notices: list[str] = []
+    trials = tuple(stored_trials(path, notices))
+    return StoredRun(path, campaign, trials, tuple(kept), tuple(notices))
+
+
+def read_campaign(path: Path) -> CampaignRecord:
+    """Read the summary of a run directory; raises RunDirectoryError."""
+    return _decoded(path / "campaign.json", _read(path / "campaign.json"), CampaignRecord)
 
 
 def read_record(directory: Path) -> TrialRecord:
@@ -124,46 +131,58 @@ def read_message_trace(directory: Path) -> tuple[TraceEvent, ...]:
     return tuple(found)
 
 
-def _read_parts(path: Path) -> tuple[list[TrialSummary], list[str]]:
-    trials: list[TrialSummary] = []
-    seen: set[int] = set()
-    for part in parts_of(path):
-        try:
-            found = [msgspec.json.decode(line, type=TrialSummary) for line in lines_of_part(part)]
-        except (ValueError, msgspec.MsgspecError) as error:
-            raise RunDirectoryCorrupt(
-                f"{part}: no rows of trials ({error}); restore the file or remove it"
-            ) from error
-        except OSError as error:
-            raise RunDirectoryMissing(f"{part} cannot be read: {error.strerror or error}") from error
-        for trial in found:
-            if trial.trial in seen:
-                raise RunDirectoryCorrupt(f"{part}: trial {trial.trial} is there twice")
-            seen.add(trial.trial)
-        trials += found
-    return trials, []
+def stored_trials(path: Path, notices: list[str] | None = None) -> Iterator[TrialSummary]:
+    """Yield the rows of a run directory, in their order, without keeping them; raises RunDirectoryError.
 
-
-def _read_lines(path: Path) -> tuple[list[TrialSummary], list[str]]:
-    lines = _text(path).splitlines(keepends=True)
-    trials: list[TrialSummary] = []
-    seen: set[int] = set()
-    for number, line in enumerate(lines, start=1):
+    ``notices`` is given the sentences that a reader must know.
+    """
+    seen = _Once()
+    if (path / PARQUET).is_dir():
+        for part in parts_of(path):
+            for trial in _of_part(part):
+                yield seen.checked(trial, str(part))
+        return
+    lines = path / LINES
+    text = _text(lines).splitlines(keepends=True)
+    for number, line in enumerate(text, start=1):
         if not line.strip():
             continue
         try:
             trial = msgspec.json.decode(line, type=TrialSummary)
         except msgspec.MsgspecError as error:
-            if number == len(lines) and not line.endswith("\n"):
-                return trials, ["The last line of trials.jsonl is incomplete and was left out."]
+            if number == len(text) and not line.endswith("\n"):
+                if notices is not None:
+                    notices.append("The last line of trials.jsonl is incomplete and was left out.")
+                return
             raise RunDirectoryCorrupt(
-                f"{path}, line {number}: not a trial ({error}); restore the file or remove that line"
+                f"{lines}, line {number}: not a trial ({error}); restore the file or remove that line"
             ) from error
-        if trial.trial in seen:
-            raise RunDirectoryCorrupt(f"{path}, line {number}: trial {trial.trial} is there twice")
-        seen.add(trial.trial)
-        trials.append(trial)
-    return trials, []
+        yield seen.checked(trial, f"{lines}, line {number}")
+
+
+class _Once:
+    """Refuses a trial that is there twice."""
+
+    def __init__(self) -> None:
+        self._seen: set[int] = set()
+
+    def checked(self, trial: TrialSummary, where: str) -> TrialSummary:
+        if trial.trial in self._seen:
+            raise RunDirectoryCorrupt(f"{where}: trial {trial.trial} is there twice")
+        self._seen.add(trial.trial)
+        return trial
+
+
+def _of_part(part: Path) -> Iterator[TrialSummary]:
+    try:
+        for line in lines_of_part(part):
+            yield msgspec.json.decode(line, type=TrialSummary)
+    except OSError as error:
+        raise RunDirectoryMissing(f"{part} cannot be read: {error.strerror or error}") from error
+    except ValueError as error:  # msgspec's errors are among these
+        raise RunDirectoryCorrupt(
+            f"{part}: no rows of trials ({error}); restore the file or remove it"
+        ) from error
 
 
 def _text(path: Path) -> str:

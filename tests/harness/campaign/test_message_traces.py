@@ -21,7 +21,7 @@ from barrier_tck.harness.plan.job_graph import Spread
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.message_trace import CutTaken, Sent, What
 from barrier_tck.harness.record.operations import Finished
-from barrier_tck.harness.record.records import TrialResult
+from barrier_tck.harness.record.records import TrialResult, summary_of
 from barrier_tck.harness.record.run_directory import RunDirectory, write_trial
 from barrier_tck.harness.record.run_reader import RunDirectoryCorrupt, read_message_trace
 from barrier_tck.harness.record.verdict import Verdict
@@ -251,7 +251,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for number, plan in enumerate(plans):
         result = execute(plan, SYSTEM, path, trial=number)
         directory.keep(result)
-        directory.append(result.record)
+        directory.append(summary_of(result.record))
         records.append(result.record)
     assert [record.verdict.value for record in records] == ["valid", "valid", "invalid"]
     directory.write_campaign(campaign_of(records, system=SYSTEM.name))
