@@ -27,6 +27,7 @@ from barrier_tck.faults.kinds.kill_worker import KillWorker
 from barrier_tck.faults.kinds.limit_channel import LimitChannel
 from barrier_tck.faults.kinds.lose_executor import LoseExecutor
 from barrier_tck.faults.kinds.lose_host import LoseHost
+from barrier_tck.faults.kinds.lose_packets import LosePackets
 from barrier_tck.faults.kinds.partition_executor import PartitionExecutor
 from barrier_tck.faults.kinds.partition_halves import PartitionHalves
 from barrier_tck.faults.kinds.pause_executor import PauseExecutor
@@ -47,6 +48,7 @@ FAULTS: tuple[type[Fault], ...] = (
     ThrottleChannel,
     CutChannel,
     BlackHoleChannel,
+    LosePackets,
     PartitionExecutor,
     PartitionHalves,
     DamageLocalCopy,

@@ -32,6 +32,8 @@ class TargetKind(StrEnum):
     """Single connections."""
     PARTITION = "partition"
     """All connections of an executor."""
+    PACKETS = "packets"
+    """Networks of hosts, which can lose packets."""
     STORAGE = "storage"
     """Copies of state."""
     MESSAGES = "messages"

@@ -48,5 +48,14 @@ class Host(Protocol):
     def reconnect(self) -> None:
         """Put it back, with its address: connections that neither end gave up go on. Harmless twice."""
 
+    def lose_packets(self, per_mille: int) -> None:
+        """Lose so many of 1,000 packets that it sends, drawn one by one, until ``keep_packets``."""
+
+    def keep_packets(self) -> None:
+        """Lose none any more. Harmless twice."""
+
+    def loses_packets(self) -> bool:
+        """Return whether the kernel loses packets of it now."""
+
     def is_disconnected(self) -> bool:
         """Return whether it is off the network."""

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from barrier_tck.faults.packet_loss import PacketLoss
 from barrier_tck.faults.targets import Direction, Impairment, LinkTarget, TargetGone
 from barrier_tck.harness.cluster.host import Host
 from barrier_tck.harness.cluster.signalled_process import Lose, SignalledProcess
@@ -172,7 +173,8 @@ class LinkOfHost:
     """All connections of a host; implements ``barrier_tck.faults.targets.LinkTarget``.
 
     A host that nothing reaches, and that reaches nothing, is taken off the network: then Spark's own connections are
-    lost too. Any other disturbance is one of the runtime's connections alone, which proxies carry out.
+    lost too. Packets are lost on the host's network, whatever connection they belong to. Any other disturbance is one
+    of the runtime's connections alone, which proxies carry out.
     """
 
     def __init__(self, host: Host, proxied: Sequence[LinkTarget]) -> None:
@@ -180,6 +182,7 @@ class LinkOfHost:
         self._proxied = tuple(proxied)
         self._disturbed: tuple[LinkTarget, ...] = ()
         self._unplugged = False
+        self._lossy = False
 
     @property
     def description(self) -> str:
@@ -192,6 +195,10 @@ class LinkOfHost:
         """Take the host off the network, or disturb its connections; raises TargetGone if it does not run."""
         if not self._host.is_running():
             raise TargetGone(self.description)
+        if isinstance(impairment, PacketLoss):
+            self._lossy = True
+            self._host.lose_packets(impairment.per_mille)
+            return
         if impairment.swallows and impairment.direction is Direction.BOTH:
             self._unplugged = True
             self._host.disconnect()
@@ -203,7 +210,9 @@ class LinkOfHost:
             link.impair(impairment)
 
     def is_impaired(self) -> bool:
-        """Return whether the host is off the network, or every connection is disturbed."""
+        """Return whether the host is off the network or loses packets, or every connection is disturbed."""
+        if self._lossy:
+            return self._host.loses_packets()
         if self._unplugged:
             return self._host.is_disconnected()
         return bool(self._disturbed) and all(link.is_impaired() for link in self._disturbed)
@@ -213,6 +222,9 @@ class LinkOfHost:
         if self._unplugged:
             self._unplugged = False
             self._host.reconnect()
+        if self._lossy:
+            self._lossy = False
+            self._host.keep_packets()
         disturbed, self._disturbed = self._disturbed, ()
         for link in disturbed:
             link.heal()

@@ -13,6 +13,7 @@ import logging
 import os
 from collections import deque
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -96,7 +97,8 @@ class _Notes:
         self._plane = plane
         self._length = plane.length
         self._now_ms = ports.clock.now_ms
-        self._storage = ports.storage
+        # One of its own: what is asked of the subtask's is counted as the subtask's requests.
+        self._storage = copy(ports.storage)
         self._keep = keep
         self._together = together
         self._pending: list[TraceEvent] = []

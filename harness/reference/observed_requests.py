@@ -9,6 +9,7 @@ In the simulator the notes are recorded at once; on Spark a file takes them from
 
 from __future__ import annotations
 
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -159,24 +160,29 @@ class RequestCountingDrivers:
 
 
 def _watch(driver: SubtaskDriver, asked: _Asked) -> None:
-    """Look at what a subtask learns of checkpoints."""
-    on_control, on_announced, on_message = driver.on_control, driver.on_announced, driver.on_message
+    """Look at what a subtask learns of checkpoints; the driver does not come to hold itself by that."""
+    kind, reference = type(driver), weakref.ref(driver)
+
+    def own() -> SubtaskDriver:
+        found = reference()
+        assert found is not None, "it is called by who holds it"
+        return found
 
     def observed_control(channel: int, element: Any) -> None:
         if isinstance(element, CheckpointBarrier):
             asked.barrier(int(element.checkpoint), element.reuse_from)
-        on_control(channel, element)
+        kind.on_control(own(), channel, element)
 
     def observed_announced(channel: int, barrier: CheckpointBarrier) -> None:
         asked.barrier(int(barrier.checkpoint), barrier.reuse_from)
-        on_announced(channel, barrier)
+        kind.on_announced(own(), channel, barrier)
 
     def observed_message(message: Any) -> None:
         if isinstance(message, TriggerCheckpoint):
             asked.barrier(int(message.checkpoint), message.reuse_from)
         elif isinstance(message, NotifyCheckpointComplete):
             asked.completed = max(asked.completed, int(message.checkpoint))
-        on_message(message)
+        kind.on_message(own(), message)
 
     vars(driver).update(
         on_control=observed_control, on_announced=observed_announced, on_message=observed_message

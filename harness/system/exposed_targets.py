@@ -19,6 +19,7 @@ _CAPABILITIES = {
     TargetKind.PAUSE: Capability.PAUSE,
     TargetKind.CHANNEL: Capability.CHANNEL_FAULTS,
     TargetKind.PARTITION: Capability.PARTITION,
+    TargetKind.PACKETS: Capability.PACKET_LOSS,
     TargetKind.STORAGE: Capability.STORAGE_FAULTS,
     TargetKind.MESSAGES: Capability.MESSAGE_FAULTS,
     TargetKind.OBJECT_STORE: Capability.OBJECT_STORE_FAULTS,

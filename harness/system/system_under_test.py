@@ -79,6 +79,7 @@ class Capability(StrEnum):
     )
     REQUEST_LOG = "It shows how often each of its subtasks asks checkpoint storage for what."
     MESSAGE_LOG = "It shows what each of its processes sends to others and takes from them, in its own order."
+    PACKET_LOSS = "The networks of its hosts can lose packets."
     PARTITION = "Its executors can be partitioned from each other and from the coordinator."
 
 

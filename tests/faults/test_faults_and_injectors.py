@@ -33,6 +33,7 @@ from barrier_tck.faults.kinds.kill_worker import KillWorker
 from barrier_tck.faults.kinds.limit_channel import ByteLimit, LimitChannel
 from barrier_tck.faults.kinds.lose_executor import LoseExecutor
 from barrier_tck.faults.kinds.lose_host import LoseHost
+from barrier_tck.faults.kinds.lose_packets import LosePackets
 from barrier_tck.faults.kinds.partition_executor import PartitionExecutor
 from barrier_tck.faults.kinds.partition_halves import PartitionHalves
 from barrier_tck.faults.kinds.pause_executor import PauseExecutor
@@ -41,6 +42,7 @@ from barrier_tck.faults.kinds.repeat_messages import RepeatMessages
 from barrier_tck.faults.kinds.throttle_channel import RateLimit, ThrottleChannel
 from barrier_tck.faults.kinds.throttle_object_store import ThrottleObjectStore
 from barrier_tck.faults.latency import Latency
+from barrier_tck.faults.packet_loss import PacketLoss
 from barrier_tck.faults.targets import (
     COORDINATOR,
     CopiesTarget,
@@ -48,6 +50,7 @@ from barrier_tck.faults.targets import (
     Direction,
     Forgery,
     Impairment,
+    PassingMessage,
     Peers,
     ProcessTarget,
     WriteFault,
@@ -86,6 +89,7 @@ PARTITIONS: tuple[Fault, ...] = (
     PartitionExecutor("a[0]", Peers.EXECUTORS, 20),
     PartitionHalves(("a[0]", "b[0]"), 20),
 )
+LOSS = LosePackets("a[0]", 100, 20)
 COPIES: tuple[Fault, ...] = (
     DamageLocalCopy("a[0]", Damage.TRUNCATED),
     DamagePrimary("a[0]"),
@@ -108,6 +112,7 @@ FAULTS: tuple[Fault, ...] = (
     *PAUSES,
     *(fault for fault, _ in CHANNELS),
     *PARTITIONS,
+    LOSS,
     *COPIES,
     MESSAGES,
     FORGED,
@@ -205,7 +210,7 @@ def test_a_target_that_is_not_exposed_is_skipped_with_the_reason(fault: Fault, r
     assert found.outcome == "skipped" and role in found.reason
 
 
-@pytest.mark.parametrize("fault", [fault for fault, _ in CHANNELS] + list(PARTITIONS))
+@pytest.mark.parametrize("fault", [fault for fault, _ in CHANNELS] + [*PARTITIONS, LOSS])
 def test_a_connection_that_is_not_exposed_is_skipped_with_the_reason(fault: Fault) -> None:
     found = fault.inject(FakeTargets(missing=("connection", "connections")))
     assert found.outcome == "skipped" and "connection" in found.reason and "a[0]" in found.reason
@@ -286,6 +291,25 @@ def test_a_partition_with_one_connection_gone_did_not_fire_and_leaves_nothing() 
     links = [FakeLink("a to b"), FakeLink("a to c", gone=True)]
     found = PARTITIONS[0].inject(OneTarget(links=links))
     assert found.outcome == "not_fired" and [link.impairment for link in links] == [None, None]
+
+
+def test_packets_are_lost_on_every_connection_of_a_host_until_the_fault_heals() -> None:
+    links = [FakeLink("a to b"), FakeLink("a to c")]
+    found = LOSS.inject(OneTarget(links=links))
+    assert found.fired and {link.impairment for link in links} == {PacketLoss(per_mille=100)}
+    assert found.heal is not None
+    found.heal()
+    assert {link.impairment for link in links} == {None}
+    with pytest.raises(ValueError, match="partition the executor"):
+        LosePackets("a[0]", 901, 20)
+
+
+def test_what_was_lost_comes_later_each_time_after_twice_as_long() -> None:
+    message = PassingMessage(sent_ms=0.0, arrives_ms=5.0, line_free_ms=0.0, size=1, passed=0)
+    draws = iter([0.05, 0.09, 0.5])
+    assert PacketLoss(per_mille=100).fate(message, lambda: next(draws)) == 5.0 + 20.0 + 40.0
+    assert PacketLoss(per_mille=100).fate(message, lambda: 0.1) == 5.0
+    assert PacketLoss(per_mille=900).fate(message, lambda: 0.0) == 5.0 + 20.0 * 63
 
 
 def test_a_partition_without_proof_on_one_connection_did_not_fire_and_is_healed() -> None:

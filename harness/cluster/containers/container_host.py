@@ -10,7 +10,7 @@ from typing import Any
 
 import psutil
 
-from barrier_tck.harness.cluster.containers import memory_filler
+from barrier_tck.harness.cluster.containers import memory_filler, packet_loss
 from barrier_tck.harness.cluster.containers.engine import problems
 from barrier_tck.harness.cluster.containers.memory_limit import first_to_die, kills_for_memory
 from barrier_tck.harness.support.errors import OperatingError
@@ -142,10 +142,25 @@ class ContainerHost:
 
     def kills_for_memory(self) -> int:
         """Ask the kernel."""
+        return kills_for_memory(self._first_process())
+
+    def lose_packets(self, per_mille: int) -> None:
+        """Have the kernel drop packets at random where they leave the container's network."""
+        packet_loss.begin(self._first_process(), per_mille)
+
+    def keep_packets(self) -> None:
+        if (pid := self.pid) is not None:
+            packet_loss.end(pid)
+
+    def loses_packets(self) -> bool:
+        """Ask the kernel."""
+        return (pid := self.pid) is not None and packet_loss.lasts(pid)
+
+    def _first_process(self) -> int:
         pid = self.pid
         if pid is None:
             raise OperatingError(f"The {self.description} does not run.")
-        return kills_for_memory(pid)
+        return pid
 
     def disconnect(self) -> None:
         """Take its end of the network away."""

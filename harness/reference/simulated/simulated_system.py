@@ -107,6 +107,7 @@ class ReferenceSimulated:
             Capability.PAUSE,
             Capability.CHANNEL_FAULTS,
             Capability.PARTITION,
+            Capability.PACKET_LOSS,
             Capability.EARLY_FINISH,
             Capability.REQUEST_LOG,
             Capability.MESSAGE_LOG,

@@ -28,6 +28,7 @@ from barrier_tck.harness.cluster.cluster_config import (
     DockerClusterConfig,
     config_for_trials,
 )
+from barrier_tck.harness.cluster.containers.packet_loss import why_no_packets_are_lost
 from barrier_tck.harness.cluster.driver.driver_process import DriverProcess
 from barrier_tck.harness.oracle.evidence.exactness import is_exact
 from barrier_tck.harness.plan.trial_plan import FilledPlan, NetworkPlan, TrialPlan
@@ -148,9 +149,12 @@ class ReferenceSpark:
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """Return what the runtime can do and show; only hosts that are containers have a memory limit."""
-        limited = isinstance(self._config, DockerClusterConfig)
-        return _CAPABILITIES | {Capability.MEMORY_LIMIT} if limited else _CAPABILITIES
+        """Return what the runtime can do and show; only hosts that are containers have a memory limit, and networks of
+        their own, which lose packets if the kernel can."""
+        if not isinstance(self._config, DockerClusterConfig):
+            return _CAPABILITIES
+        lossy = {Capability.PACKET_LOSS} if why_no_packets_are_lost() is None else set()
+        return _CAPABILITIES | {Capability.MEMORY_LIMIT} | lossy
 
     def use_cluster(self, config: ClusterConfig) -> None:
         """Use another cluster, from the first trial on."""

@@ -174,11 +174,11 @@ class SparkTargets(NoTargets):
     ) -> tuple[LinkTarget, ...] | None:
         """Return the connections between the hosts of some subtasks and all others, or only these peers."""
         hosts = [host for subtask in subtasks if (host := self._host(subtask)) is not None]
-        if self._network is None or len(hosts) < len(subtasks):
+        if not hosts or len(hosts) < len(subtasks):
             return None
-        links = self._network.links_of_hosts(hosts, peers)
+        links = self._network.links_of_hosts(hosts, peers) if self._network is not None else None
         alone = self._cluster.host(hosts[0]) if len(set(hosts)) == 1 and peers is Peers.EVERYONE else None
-        return links if alone is None else (LinkOfHost(alone, links),)
+        return links if alone is None else (LinkOfHost(alone, links or ()),)
 
     def _host(self, subtask: str) -> str | None:
         where = self._watcher.processes.get(SubtaskId.parse(subtask))

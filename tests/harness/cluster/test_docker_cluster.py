@@ -21,6 +21,7 @@ from docker.errors import APIError, NotFound
 from docker.types import Mount
 
 from barrier_tck.faults.injectors.connections import BlackHole
+from barrier_tck.faults.packet_loss import PacketLoss
 from barrier_tck.faults.targets import Direction, Impairment, TargetGone
 from barrier_tck.harness.cluster.cluster_choice import cluster_of
 from barrier_tck.harness.cluster.cluster_config import (
@@ -29,6 +30,7 @@ from barrier_tck.harness.cluster.cluster_config import (
     LocalClusterConfig,
     config_for_trials,
 )
+from barrier_tck.harness.cluster.containers import packet_loss
 from barrier_tck.harness.cluster.containers.container_host import ContainerHost
 from barrier_tck.harness.cluster.containers.docker_cluster import DockerCluster
 from barrier_tck.harness.cluster.containers.engine import connect, problem_of
@@ -227,6 +229,15 @@ class PretendedHost:
     def is_disconnected(self) -> bool:
         return self.done[-1:] == ["disconnect"]
 
+    def lose_packets(self, per_mille: int) -> None:
+        self.done.append(f"lose {per_mille}")
+
+    def keep_packets(self) -> None:
+        self.done.append("keep")
+
+    def loses_packets(self) -> bool:
+        return self.done[-1:] == ["lose 100"]
+
 
 class PretendedLink:
     description = "link"
@@ -265,6 +276,60 @@ def test_a_host_cut_off_both_ways_is_taken_off_the_network_and_other_disturbance
     host.runs = False
     with pytest.raises(TargetGone):
         target.impair(BlackHole())
+
+
+def test_packets_are_lost_on_the_network_of_a_host_and_not_by_proxies() -> None:
+    host, link = PretendedHost(), PretendedLink()
+    target = LinkOfHost(cast("Host", host), [link])
+    target.impair(PacketLoss(per_mille=100))
+    assert target.is_impaired() and not link.impairments
+    target.heal()
+    target.heal()
+    assert host.done == ["lose 100", "keep"]
+    assert not target.is_impaired()
+
+
+SENT = 300
+_SENDER = f"""
+import socket
+receiver, sender = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2))
+receiver.bind(("127.0.0.1", 0))
+receiver.setblocking(False)
+arrived = 0
+for _ in range({SENT}):
+    try:
+        sender.sendto(b"x", receiver.getsockname())
+        arrived += bool(receiver.recv(1))
+    except (PermissionError, BlockingIOError):
+        pass
+print(arrived)
+"""
+
+
+def test_the_kernel_loses_packets_in_the_network_of_a_process_and_nowhere_else() -> None:
+    if (why := packet_loss.why_no_packets_are_lost()) is not None:
+        pytest.skip(f"no packets can be lost here: {why}")
+
+    def arrived() -> int:
+        inside = ["nsenter", f"--net=/proc/{alone.pid}/ns/net", sys.executable, "-c", _SENDER]
+        return int(subprocess.run(inside, capture_output=True, check=True).stdout)
+
+    with subprocess.Popen(
+        ["unshare", "--net", "sh", "-c", "ip link set lo up && echo ready && exec sleep 60"],
+        stdout=subprocess.PIPE,
+    ) as alone:
+        assert alone.stdout is not None and alone.stdout.readline() == b"ready\n"
+        try:
+            assert not packet_loss.lasts(alone.pid) and arrived() == SENT
+            packet_loss.begin(alone.pid, 100)
+            packet_loss.begin(alone.pid, 500)
+            assert packet_loss.lasts(alone.pid) and 0 < arrived() < SENT
+            assert not packet_loss.lasts(os.getpid())
+            packet_loss.end(alone.pid)
+            packet_loss.end(alone.pid)
+            assert not packet_loss.lasts(alone.pid) and arrived() == SENT
+        finally:
+            alone.kill()
 
 
 # ---------------------------------------------------------------------- containers

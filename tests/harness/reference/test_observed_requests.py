@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan, WorkloadPlan
+import msgspec
+
+from barrier_tck.harness.plan.trial_plan import CheckpointPlan, DeploymentPlan, TrialPlan, WorkloadPlan
 from barrier_tck.harness.record.operations import CheckpointCompleted, StorageAsked
 from barrier_tck.harness.reference.notes_directory import NotesDirectory
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
@@ -54,3 +56,16 @@ def test_counts_pass_from_one_process_to_another_in_order(tmp_path: Path) -> Non
 
 def test_a_disk_that_refuses_costs_the_count_only(tmp_path: Path) -> None:
     NotesDirectory(str(tmp_path / "missing"))(StorageAsked("totals[0]", 1, 1, {}))
+
+
+def test_what_the_harness_reads_for_its_pictures_is_not_counted(tmp_path: Path) -> None:
+    """Pictures of cuts show the records in flight, which are read from what subtasks have stored."""
+    plan = msgspec.structs.replace(
+        PLAN,
+        checkpoints=CheckpointPlan(mode="unaligned", interval_ms=15),
+        deployment=DeploymentPlan(slow_vertex="totals", slow_batch_ms=5),
+    )
+    result = execute(plan, ReferenceSimulated(traces_messages=True), tmp_path)
+    assert result.history is not None and result.trace_events
+    assert any(view.in_flight for view in result.history.checkpoints)
+    assert not [line for line in result.history.of(StorageAsked) if "read" in line.operation.requests]

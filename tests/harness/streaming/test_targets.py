@@ -83,6 +83,7 @@ class Host:
     fails: frozenset[str] = frozenset()
     standing: bool = False
     unplugged: bool = False
+    lossy: bool = False
     killed_for_memory: int = 0
     description: str = "a host"
     started: list[str] = field(default_factory=list)
@@ -119,6 +120,16 @@ class Host:
 
     def kills_for_memory(self) -> int:
         return self.killed_for_memory
+
+    def lose_packets(self, per_mille: int) -> None:
+        self.hit = True
+        self.lossy = "lose" not in self.fails
+
+    def keep_packets(self) -> None:
+        self.lossy = False
+
+    def loses_packets(self) -> bool:
+        return self.lossy
 
     def disconnect(self) -> None:
         self.hit = True
