@@ -19,6 +19,7 @@ from typing import Annotated
 import typer
 
 from barrier_tck.harness.cli.bench_command import bench
+from barrier_tck.harness.cli.bisect_command import bisect
 from barrier_tck.harness.cli.campaign_command import campaign
 from barrier_tck.harness.cli.certify_command import certify
 from barrier_tck.harness.cli.certify_storage_command import certify_storage
@@ -66,6 +67,7 @@ for _command in (
     campaign,
     replay,
     compare,
+    bisect,
     explain,
     report,
     join,

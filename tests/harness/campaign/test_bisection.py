@@ -1,0 +1,122 @@
+"""Bisection: which commits are tried, and what is found. Grain: lists of commits, and a small repository."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from barrier_tck.harness.campaign.bisection import Bisected, Commit, bisect
+from barrier_tck.harness.cli.main import run
+from barrier_tck.harness.plan.trial_plan import TrialPlan, to_json
+from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.harness.support.errors import UsageProblem
+
+MANY = tuple(Commit(f"{number:040x}", f"change {number}") for number in range(100))
+
+
+def found(first_bad: int, without: range = range(0), commits: tuple[Commit, ...] = MANY) -> Bisected:
+    """Bisect commits of which those from a number on fail, and some cannot be tried."""
+
+    def tries(commit: Commit) -> Verdict:
+        number = commits.index(commit)
+        if number in without:
+            return Verdict.UNKNOWN
+        return Verdict.INVALID if number >= first_bad else Verdict.VALID
+
+    return bisect(commits, tries)
+
+
+@pytest.mark.parametrize("first_bad", [1, 2, 49, 50, 51, 98, 99])
+def test_the_first_failing_commit_is_found_with_few_tries(first_bad: int) -> None:
+    result = found(first_bad)
+    assert result.suspects == (MANY[first_bad],)
+    assert len(result.tried) <= 2 + 7
+    assert len(dict(result.tried)) == len(result.tried), "each is tried once"
+
+
+def test_commits_that_cannot_be_tried_are_passed_over() -> None:
+    assert found(80, range(40, 60)).suspects == (MANY[80],)
+
+
+def test_if_the_first_failing_one_cannot_be_tried_it_is_one_of_several() -> None:
+    assert found(50, range(45, 55)).suspects == MANY[45:56]
+
+
+@pytest.mark.parametrize(("first_bad", "name"), [(0, "good"), (100, "bad")])
+def test_the_ends_are_tried_first_and_must_be_as_said(first_bad: int, name: str) -> None:
+    with pytest.raises(UsageProblem, match=f"the {name} commit is to be"):
+        found(first_bad)
+
+
+def test_of_two_commits_the_second_is_it() -> None:
+    assert found(1, commits=MANY[:2]).suspects == (MANY[1],)
+
+
+MAIN = """
+import json, sys
+from pathlib import Path
+code = Path(__file__).with_name("verdict").read_text().strip()
+print("replaying", sys.argv[1:])
+if code != "broken":
+    print(json.dumps({"verdict": code}))
+"""
+
+
+def git(repository: Path, *arguments: str) -> str:
+    settings = ("-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false")
+    command = ["git", "-C", str(repository), *settings, *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+@pytest.fixture(name="repository")
+def _repository(tmp_path: Path) -> Path:
+    """Make a repository with a command that prints a verdict: valid, broken, valid, invalid, invalid."""
+    repository = tmp_path / "repository"
+    package = repository / "src" / "barrier_tck" / "harness" / "cli"
+    package.mkdir(parents=True)
+    git(repository, "init", "--quiet")
+    for folder in (package, package.parent, package.parent.parent):
+        (folder / "__init__.py").write_text("")
+    (package / "main.py").write_text(MAIN)
+    for number, verdict in enumerate(("valid", "broken", "valid", "invalid", "invalid")):
+        (package / "verdict").write_text(verdict)
+        (package / "number").write_text(str(number))
+        git(repository, "add", ".")
+        git(repository, "commit", "--quiet", "-m", f"change {number}")
+    return repository
+
+
+def test_the_command_runs_the_plan_with_the_code_of_each_commit_and_leaves_no_checkout(
+    repository: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text(to_json(TrialPlan()))
+    arguments = ["bisect", str(plan), "HEAD~4", "HEAD", "--repository", str(repository)]
+    assert run([*arguments, "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert printed["suspects"] == [git(repository, "rev-parse", "HEAD~1")]
+    assert sorted(printed["tried"].values()) == ["invalid", "invalid", "valid", "valid"]
+    assert len(git(repository, "worktree", "list").splitlines()) == 1
+    assert git(repository, "status", "--porcelain") == ""
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "said"),
+    [
+        ("HEAD", "HEAD~2", "is no ancestor of"),
+        ("nothing", "HEAD", "nothing is no commit of the repository"),
+        ("HEAD~1", "HEAD", "the good commit is to be valid, but the plan is invalid"),
+        ("--upload-pack=x", "HEAD", "--upload-pack=x"),
+    ],
+)
+def test_what_cannot_be_bisected_is_refused(
+    good: str, bad: str, said: str, repository: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text(to_json(TrialPlan()))
+    assert run(["bisect", str(plan), "--repository", str(repository), "--", good, bad]) == 3
+    assert said in " ".join(capsys.readouterr().err.split())
+    assert len(git(repository, "worktree", "list").splitlines()) == 1
