@@ -70,21 +70,7 @@ def test_tox_environments_and_campaign_files_of_the_workflows_exist() -> None:
     named = [match.groups() for match in run if match]
     assert {environment for environment, _ in named} == {"tests", "explore", "nightly", "campaign"}
     files = {file for _, file in named if file}
-    assert files == {
-        "campaigns/flights.toml",
-        "campaigns/modes_spark.toml",
-        "campaigns/unaligned_spark.toml",
-        "campaigns/loops_spark.toml",
-        "campaigns/chandy_lamport_spark.toml",
-        "campaigns/driver.toml",
-        "campaigns/ci.toml",
-        "campaigns/graphs.toml",
-        "campaigns/modes.toml",
-        "campaigns/loops.toml",
-        "campaigns/chandy_lamport.toml",
-        "campaigns/ends.toml",
-        "campaigns/savepoints.toml",
-    }
+    assert files == {f"campaigns/{path.name}" for path in (ROOT / "campaigns").glob("*.toml")}
     for environment, file in named:
         assert tox.has_section(f"testenv:{environment}")
         if file:
@@ -104,6 +90,29 @@ def test_every_campaign_that_gates_a_merge_has_a_seed_and_no_campaign_of_the_nig
             draws = "conformance" in command or "spark_exploration" in command
             assert not draws or re.search(r"--seed \d+", command), command
     assert "--seed" not in tox.get("testenv:nightly", "commands")
+
+
+def test_every_campaign_file_runs_each_night() -> None:
+    job = load(GITHUB / "workflows" / "nightly.yml")["jobs"]["campaigns"]
+    run = [command for step in job["steps"] for command in spelled_out(job, step.get("run", ""))]
+    missing = [
+        path.name
+        for path in (ROOT / "campaigns").glob("*.toml")
+        if f"python -m tox -e campaign -- campaigns/{path.name} --budget 50m" not in run
+    ]
+    assert not missing
+
+
+def test_stores_are_those_of_the_ci_script() -> None:
+    """What a night runs on is what a merge was tested on."""
+    script, action = (
+        (ROOT / ".ci" / "run").read_text(),
+        (GITHUB / "actions" / "prepare" / "action.yml").read_text(),
+    )
+    for name in ("versitygw_version", "hadoop_version", "hadoop_sha256"):
+        found = re.search(rf"^{name}=(\S+)$", script, re.MULTILINE)
+        assert found is not None
+        assert found[1] in action
 
 
 def test_ci_explores_spark_after_the_tests_and_says_what_to_do_if_that_fails() -> None:
