@@ -75,6 +75,8 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The names under which campaigns draw it."""
     ends: ClassVar[Ends | None] = None
     on_progress: ClassVar[OnProgress] = OnProgress.FAILS_AN_ATTEMPT
+    plain_failure: ClassVar[bool] = False
+    """Whether it only ends the one subtask that it names, or its host: shrinking replaces other faults by it."""
     waits_for_upload: ClassVar[bool] = False
     """Whether it strikes in what is stored afterwards; so it is drawn where something is sure to be stored."""
     waits_for_request: ClassVar[bool] = False

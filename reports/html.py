@@ -75,6 +75,8 @@ class FindingView:
     command: str | None
     facts: tuple[tuple[str, str], ...]
     """Where and when the first clause was broken, and after which fault."""
+    together: str | None
+    """In how many trials it was found, and what it needs; None if that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +230,9 @@ def _view(run: ReportedRun, entry: RankedFinding, linked: set[int]) -> FindingVi
     """Return one finding as the page shows it."""
     number = entry.trial.trial
     command = run.replay_command(number)
-    return FindingView(number, entry.finding, number in linked, command, tuple(_seen(entry.finding.first)))
+    together = None if entry.group is None else wording.in_how_many_trials(entry.group)
+    seen = tuple(_seen(entry.finding.first))
+    return FindingView(number, entry.finding, number in linked, command, seen, together)
 
 
 def _seen(first: Evidence | None) -> Iterator[tuple[str, str]]:

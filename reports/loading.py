@@ -173,6 +173,13 @@ def _disagreements(run: ReportedRun) -> list[str]:
         f"All trials together: {finding.summary} ({', '.join(finding.clauses)})."
         for finding in campaign.findings
     ]
+    if campaign.store is not None:
+        notices += [
+            f"A stored plan that failed on barrier-tck {each.on_version} ({each.clause or 'no clause'}, "
+            f"{each.checker}: {each.shape}) passes now: trial {each.trial}. It is not tried again."
+            for each in campaign.store.passing_now
+        ]
+        notices += campaign.store.notices
     unchecked = [trial.trial for trial in run.trials if not trial.findings]
     if unchecked:
         listed = ", ".join(map(str, unchecked[:10])) + (", ..." if len(unchecked) > 10 else "")

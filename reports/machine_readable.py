@@ -69,6 +69,8 @@ def as_object(run: ReportedRun) -> dict[str, Any]:
         "controls": msgspec.to_builtins(campaign.controls),
         "clauses_unchecked": list(unchecked_clauses(clauses)),
         "findings": finding_objects(run),
+        "groups": msgspec.to_builtins(campaign.groups),
+        "store": msgspec.to_builtins(campaign.store),
         "phase_fault_cells": phase_fault_cells(run),
         "phase_by_fault": _cells(phases, "phase"),
         "point_by_fault": _cells(point_fault_matrix(run.trials), "point"),
@@ -88,7 +90,9 @@ def as_object(run: ReportedRun) -> dict[str, Any]:
 def finding_objects(run: ReportedRun) -> list[dict[str, Any]]:
     """Return all findings that are not valid, as JSON-compatible values: the campaign's, then the worst first.
 
-    ``trial`` and ``replay``, the command line that repeats it, are None in a finding of all trials together.
+    Trials that are INVALID for the same reason are one finding: ``trials`` says how many, and ``trial`` which has the
+    smallest plan. ``trial`` and ``replay``, the command line that repeats it, are None in a finding of all trials
+    together.
     """
     of_all = [
         _finding_object(finding) | {"trial": None, "replay": None}
@@ -96,7 +100,9 @@ def finding_objects(run: ReportedRun) -> list[dict[str, Any]]:
         if finding.verdict is not Verdict.VALID
     ]
     return of_all + [
-        _finding_object(entry.finding) | {"trial": entry.trial.trial, "replay": _replay(run, entry.trial)}
+        _finding_object(entry.finding)
+        | {"trial": entry.trial.trial, "replay": _replay(run, entry.trial)}
+        | ({"trials": entry.group.trials, "shape": entry.group.shape} if entry.group is not None else {})
         for entry in ranked_findings(run)
     ]
 

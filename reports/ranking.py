@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from barrier_tck.harness.record.records import TrialRecord, TrialSummary
+from barrier_tck.harness.record.records import FindingGroup, TrialRecord, TrialSummary
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.reports.loading import ReportedRun, planned_faults, verdict_of
 
@@ -18,10 +18,14 @@ class RankedFinding:
 
     trial: TrialSummary
     finding: Finding
+    group: FindingGroup | None = None
+    """The trials that show the same, if the finding stands for them; None for records of older versions."""
 
 
 def ranked_findings(run: ReportedRun) -> tuple[RankedFinding, ...]:
     """Return all findings that are not valid: the worst first, and of these the ones of the smallest trial.
+
+    Trials that are INVALID for the same reason are one finding, that of the trial with the smallest plan.
 
     Those of one trial stand as in its record: first the one that says what was broken first.
 
@@ -29,12 +33,19 @@ def ranked_findings(run: ReportedRun) -> tuple[RankedFinding, ...]:
     finding of its own, so that it is never overlooked.
     """
     ranked = []
+    groups = {(group.smallest_trial, group.checker): group for group in run.campaign.groups}
     for trial in run.trials:
         bad = [finding for finding in trial.findings if finding.verdict is not Verdict.VALID]
         worst = Verdict.worst(finding.verdict for finding in bad) if bad else Verdict.VALID
         if worst.severity < verdict_of(trial).severity:
             bad.append(trial_finding(trial))
-        ranked += [RankedFinding(trial, finding) for finding in bad]
+        for finding in bad:
+            group = groups.get((trial.trial, finding.checker))
+            grouped = bool(groups) and finding.verdict is Verdict.INVALID and finding in trial.findings
+            if not grouped:
+                ranked.append(RankedFinding(trial, finding))
+            elif group is not None and group.clause == finding.broken:
+                ranked.append(RankedFinding(trial, finding, group))
     return tuple(sorted(ranked, key=lambda entry: (-entry.finding.verdict.severity, *size_of(entry.trial))))
 
 

@@ -16,6 +16,7 @@ from barrier_tck.reports.wording import (
     MEANING,
     SYMBOL,
     duration,
+    in_how_many_trials,
     known,
     measurement,
     median,
@@ -113,7 +114,8 @@ def _print_finding(run: ReportedRun, entry: RankedFinding, console: Console) -> 
     if finding.clauses:
         head.append(f" ({one_line(finding.named_clauses)})")
     console.print(head)
-    lines = [Text(printable(finding.summary))]
+    lines = [Text(in_how_many_trials(entry.group), "dim")] if entry.group is not None else []
+    lines.append(Text(printable(finding.summary)))
     if finding.first is not None:
         # The line to paste into a report of the bug: it is not cut off at the terminal's width.
         first = Text(f"  {one_line(finding.broken)}: {one_line(finding.first.description)}", style="bold")

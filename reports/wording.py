@@ -10,6 +10,7 @@ from pathlib import Path
 
 from barrier_tck.faults.catalogue import BY_TAG
 from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.record.records import FindingGroup
 from barrier_tck.harness.record.verdict import Verdict
 
 MEANING = {
@@ -125,6 +126,16 @@ def percentile(values: Sequence[float], share: float) -> float:
 def median(values: Sequence[float]) -> float:
     """Return the median; raises ValueError on no values."""
     return float(statistics.median(values))
+
+
+def in_how_many_trials(group: FindingGroup) -> str:
+    """Say how many trials one finding stands for, and what it needs."""
+    presumed = f" ({group.presumed} of them presumed)" if group.presumed else ""
+    often = f", which failed in {group.failed_runs} of {group.runs} runs" if group.runs > 1 else ""
+    return (
+        f"in {plural(group.trials, 'trial')}{presumed}; the smallest plan{often} has {plural(group.faults, 'fault')} "
+        f"and needs: {one_line(group.shape)}"
+    )
 
 
 def replay_command(plan: Path | None, system: str, used: TrialPlan | None = None) -> str | None:

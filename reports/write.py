@@ -1,4 +1,4 @@
-"""The door to the reports: a run directory in, three files beside its records out."""
+"""The door to the reports: a run directory in, three files and the texts of issues beside its records out."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from barrier_tck.reports.cuts import (
     shown_by_default,
 )
 from barrier_tck.reports.html import render
+from barrier_tck.reports.issue_text import DIRECTORY as ISSUES
+from barrier_tck.reports.issue_text import issue_texts
 from barrier_tck.reports.loading import ReportedRun
 from barrier_tck.reports.machine_readable import as_junit, as_object
 
@@ -57,8 +59,11 @@ def write_reports(run: ReportedRun, cuts: Iterable[Wanted] = ()) -> ReportPaths:
         *pages,
         (paths.html, render(run, views)),
     )
+    issues = issue_texts(run)
     if views:
         open_directory(run_directory / DIRECTORY)
-    for path, text in texts:
+    if issues:
+        open_directory(run_directory / ISSUES)
+    for path, text in (*texts, *((run_directory / ISSUES / name, text) for name, text in issues.items())):
         write_atomically(path, text.encode("utf-8", "backslashreplace"))
     return paths

@@ -22,3 +22,9 @@ def _seeds_are_fixed(monkeypatch: pytest.MonkeyPatch) -> None:
     A test of drawing itself undoes this; a test that starts a process gives it ``--seed``.
     """
     monkeypatch.setattr(root_seed, "new_seed", lambda: FIXED_SEED)
+
+
+@pytest.fixture(autouse=True)
+def _no_store_of_plans(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no campaign of a test, in this process or in others, try plans that another test has stored."""
+    monkeypatch.setenv("BARRIER_TCK_STORE", "none")

@@ -29,6 +29,7 @@ class KillExecutor(Fault, frozen=True, tag="kill_executor"):
     needs = TargetKind.EXECUTOR
     drawn_as = (DrawnAs("executor", package="kill", weight=3),)
     ends = Ends.SUBTASKS
+    plain_failure = True
 
     @property
     def loses_unsynced(self) -> bool:

@@ -26,6 +26,7 @@ class KillWorker(Fault, frozen=True, tag="kill_worker"):
     needs = TargetKind.WORKER
     drawn_as = (DrawnAs("worker", package="kill", weight=3),)
     ends = Ends.SUBTASKS
+    plain_failure = True
 
     def description(self) -> str:
         return f"kill worker of {self.subtask}"

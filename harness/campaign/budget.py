@@ -52,5 +52,9 @@ class Budget:
             return done < self.trials
         return elapsed_seconds < (self.seconds or 0.0)
 
+    def with_trials(self, more: int) -> Budget:
+        """Return the budget with some trials more; a time stays as it is."""
+        return self if self.trials is None else Budget(min(self.trials + more, TRIALS_MAX))
+
     def __str__(self) -> str:
         return f"{self.trials} trials" if self.trials is not None else f"{self.seconds:g} s"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from barrier_tck.harness.campaign.shrinking import RUNS_MAX, Shrunk, StillFails, shrink
@@ -11,7 +11,8 @@ from barrier_tck.harness.oracle.checker import Checker
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.records import TrialRecord
 from barrier_tck.harness.record.run_directory import SCRATCH
-from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.system.plan_fields import unused_by, without
 from barrier_tck.harness.system.system_under_test import SystemUnderTest
 from barrier_tck.harness.trial.trial_run import run_trial
@@ -58,6 +59,36 @@ def fails_by(record: TrialRecord, checker: str, clause: str | None = None) -> bo
     )
 
 
+def failed_keys(findings: Iterable[Finding]) -> tuple[tuple[str, str], ...]:
+    """Return the broken clause and the checker of each INVALID finding, in the order in which things broke."""
+    return tuple(
+        (finding.broken, finding.checker) for finding in findings if finding.verdict is Verdict.INVALID
+    )
+
+
+def fails_as(
+    system: SystemUnderTest,
+    clause: str,
+    checker: str,
+    directory: Path,
+    checkers: Sequence[Checker] | None = None,
+) -> StillFails:
+    """Return a function that says of a plan whether the checker says INVALID and names this clause as broken first.
+
+    A plan that the system refuses does not fail. Trials run below ``directory``.
+    """
+
+    def still_fails(plan: TrialPlan) -> bool:
+        with tempfile.TemporaryDirectory(dir=directory, prefix=SCRATCH) as scratch:
+            try:
+                record = run_trial(plan, system, Path(scratch), checkers)
+            except UsageProblem:
+                return False
+        return (clause, checker) in failed_keys(record.findings)
+
+    return still_fails
+
+
 def shrink_failure(
     record: TrialRecord,
     system: SystemUnderTest,
@@ -71,5 +102,24 @@ def shrink_failure(
     if checker is None:
         return None
     still_fails = fails_likewise(system, checker, directory, checkers, clause)
+    unused = unused_by(system)
+    return shrink(record.plan, still_fails, system.job, runs_max, fit=lambda plan: without(plan, unused))
+
+
+def shrink_as_it_failed(
+    record: TrialRecord,
+    system: SystemUnderTest,
+    directory: Path,
+    checkers: Sequence[Checker] | None = None,
+    runs_max: int = RUNS_MAX,
+) -> Shrunk | None:
+    """Shrink the plan of an invalid trial as long as the same checker names the same clause as broken first; None if no
+    checker reported INVALID.
+    """
+    keys = failed_keys(record.findings)
+    if not keys:
+        return None
+    clause, checker = keys[0]
+    still_fails = fails_as(system, clause, checker, directory, checkers)
     unused = unused_by(system)
     return shrink(record.plan, still_fails, system.job, runs_max, fit=lambda plan: without(plan, unused))

@@ -22,10 +22,11 @@ from barrier_tck.harness.campaign import controls
 from barrier_tck.harness.campaign.chosen_clauses import JudgedClauses
 from barrier_tck.harness.campaign.configuration import CampaignConfiguration, stored_configuration
 from barrier_tck.harness.campaign.dropped_faults import DroppedFaults
+from barrier_tck.harness.campaign.finding_groups import joined_groups
 from barrier_tck.harness.campaign.runner import VALID_KEPT, Tally
 from barrier_tck.harness.campaign.shards import Shard, shard_of
 from barrier_tck.harness.record.control_records import ControlsRecord
-from barrier_tck.harness.record.records import CampaignRecord, TrialSummary, summary_of
+from barrier_tck.harness.record.records import CampaignRecord, FindingGroup, TrialSummary, summary_of
 from barrier_tck.harness.record.run_directory import (
     RunDirectory,
     alternative_directory,
@@ -198,17 +199,14 @@ class _Joining:
         """Write everything, and return the record."""
         for trial in self._in_order():
             self._book(trial)
-        shrunk: dict[str, str] = {}
-        for number in self._tally.to_shrink:
-            part = self._parts[number % len(self._parts)]
-            name = part.record.shrunk.get(str(number))
-            if name is not None:
-                self._copy_file(part, name)
-                shrunk[str(number)] = name
+        groups = joined_groups(group for part in self._parts for group in part.record.groups)
+        for group in groups:
+            if group.plan:
+                self._copy_file(self._parts[group.smallest_trial % len(self._parts)], group.plan)
         for part in self._parts:
             for control in part.record.controls.ran if part.record.controls is not None else ():
                 self._copy_file(part, control.plan)
-        record = self._record(shrunk)
+        record = self._record(groups)
         self._directory.write_campaign(record)
         return record
 
@@ -246,7 +244,7 @@ class _Joining:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, target)
 
-    def _record(self, shrunk: dict[str, str]) -> CampaignRecord:
+    def _record(self, groups: tuple[FindingGroup, ...]) -> CampaignRecord:
         tally, records = self._tally, [part.record for part in self._parts]
         of_controls = self._controls(records)
         found = None
@@ -276,7 +274,9 @@ class _Joining:
             fault_phases=tuple(phase.value for phase in Phase if phase.value in phases),
             findings=findings,
             failing=tally.worst_first,
-            shrunk=shrunk,
+            shrunk={str(group.smallest_trial): group.plan for group in groups if group.plan},
+            groups=groups,
+            store=None,
             refused_connections=dict(tally.refused_connections),
             controls=of_controls,
             shard="",

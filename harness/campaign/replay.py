@@ -9,15 +9,17 @@ from pathlib import Path
 
 import msgspec
 
+from barrier_tck.harness.campaign.plan_store.stored_plan import stored_plan_of
 from barrier_tck.harness.oracle.checker import Checker
 from barrier_tck.harness.plan.job_graph import JobPlan
-from barrier_tck.harness.plan.reading import check_names, read_plan
+from barrier_tck.harness.plan.reading import check_names, plan_from, read_plan
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.records import TrialRecord, TrialResult
 from barrier_tck.harness.record.run_directory import latest_run, trial_directory
 from barrier_tck.harness.record.run_reader import open_run, read_record
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.support.errors import NondeterminismError, UsageProblem
+from barrier_tck.harness.support.strict_input import read_json
 from barrier_tck.harness.support.work_directories import temporary_work_directory
 from barrier_tck.harness.system.system_under_test import Capability, SystemUnderTest
 from barrier_tck.harness.trial.plan_check import check_plan
@@ -63,7 +65,7 @@ def sources_of(path: Path) -> tuple[ReplaySource, ...]:
     if path.is_file():
         if path.name == "plan.json" and (path.parent / "record.json").is_file():
             return (_recorded(path.parent),)
-        return (ReplaySource(path, read_plan(path)),)
+        return (ReplaySource(path, _plan_in(path)),)
     if not path.exists():
         raise UsageProblem(f"{path} does not exist; name a plan file or a run directory")
     if (path / "record.json").is_file():
@@ -74,6 +76,14 @@ def sources_of(path: Path) -> tuple[ReplaySource, ...]:
     if not chosen:
         raise UsageProblem(f"{path} keeps no trial in full, so there is nothing to replay")
     return tuple(_recorded(trial_directory(path, number)) for number in chosen)
+
+
+def _plan_in(path: Path) -> TrialPlan:
+    """Read a plan's file, or one of a store of plans."""
+    value = read_json(path)
+    if isinstance(value, dict) and "because" in value:
+        return stored_plan_of(path.read_bytes(), str(path)).trial_plan(str(path))
+    return plan_from(value, str(path))
 
 
 def varied(

@@ -58,12 +58,13 @@ def require_resumable(path: Path) -> StoredRun:
 def finished_before(
     trial: TrialSummary,
     plan: FilledPlan,
+    drawn: bool,
     configuration: CampaignConfiguration,
     system: SystemUnderTest,
     path: Path,
 ) -> FinishedTrial:
     """Return what was known about a finished trial; raises UsageProblem if it was a different trial. A trial some of
-    whose faults were dropped runs again, because only this shows which ones were dropped.
+    whose faults were dropped (it was ``drawn``) runs again, because only this shows which ones were dropped.
     """
     if (plan.seed, True) != (trial.seed, len(plan.faults) >= trial.faults_planned):
         raise UsageProblem(
@@ -72,7 +73,7 @@ def finished_before(
         )
     points = system.job(plan).shows
     if len(plan.faults) == trial.faults_planned:
-        return FinishedTrial(plan, points, _left_over(trial, configuration, system))
+        return FinishedTrial(plan, points, _left_over(trial, drawn, system))
     with tempfile.TemporaryDirectory(dir=path, prefix=SCRATCH) as scratch:
         planned = PlannedTrial(trial.trial, plan, Path(scratch), drawn=True, only=configuration.only)
         fitted = try_plan(planned, system).fitted
@@ -81,9 +82,9 @@ def finished_before(
     return FinishedTrial(fitted.record.plan, points, len(plan.faults) - trial.faults_planned)
 
 
-def _left_over(trial: TrialSummary, configuration: CampaignConfiguration, system: SystemUnderTest) -> int:
+def _left_over(trial: TrialSummary, drawn: bool, system: SystemUnderTest) -> int:
     """Return how many faults could have been dropped but were not, because too many had been dropped before."""
-    may_drop = configuration.is_drawn(trial.trial) and Capability.DETERMINISTIC_REPLAY in system.capabilities
+    may_drop = drawn and Capability.DETERMINISTIC_REPLAY in system.capabilities
     if not may_drop or trial.verdict is not Verdict.UNKNOWN:
         return 0
     return sum(fault.outcome == "not_fired" for fault in trial.faults)

@@ -8,24 +8,34 @@ from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 import msgspec
 from rich.console import Console
 
 from barrier_tck.faults.vocabulary import ProtocolPoint
+from barrier_tck.harness.campaign import finding_groups
 from barrier_tck.harness.campaign.budget import Budget
+from barrier_tck.harness.campaign.campaign_memory import CampaignMemory
 from barrier_tck.harness.campaign.chosen_clauses import JudgedClauses
 from barrier_tck.harness.campaign.configuration import CampaignConfiguration, stored_configuration
 from barrier_tck.harness.campaign.controls import RECOVERED_MIN_DRAWN, RECOVERED_MIN_LISTED, Controls
 from barrier_tck.harness.campaign.dropped_faults import DroppedFaults
+from barrier_tck.harness.campaign.finding_groups import (
+    EXAMINED_MAX,
+    Failure,
+    Grouping,
+    failure_of,
+    plan_name,
+)
 from barrier_tck.harness.campaign.interrupts import Interrupts, caught
+from barrier_tck.harness.campaign.plan_store.store import PlanStore
 from barrier_tck.harness.campaign.planned_trials import campaign_plans
 from barrier_tck.harness.campaign.progress_display import CampaignProgress
+from barrier_tck.harness.campaign.repeated_trials import IN_REAL_TIME
 from barrier_tck.harness.campaign.resuming import finished_before, require_resumable
 from barrier_tck.harness.campaign.shards import WHOLE, Shard, require_shardable, shard_of
-from barrier_tck.harness.campaign.shrinking import RUNS_MAX
 from barrier_tck.harness.campaign.sometimes import AllSometimes
 from barrier_tck.harness.campaign.trial_pool import TrialPool, require_parallel
 from barrier_tck.harness.campaign.tried_plans import (
@@ -36,7 +46,7 @@ from barrier_tck.harness.campaign.tried_plans import (
     TriedPlan,
 )
 from barrier_tck.harness.oracle.checker import Checker
-from barrier_tck.harness.plan.trial_plan import FilledPlan
+from barrier_tck.harness.plan.trial_plan import FilledPlan, TrialPlan
 from barrier_tck.harness.record.records import (
     RECORD_VERSION,
     CampaignRecord,
@@ -53,16 +63,10 @@ from barrier_tck.harness.support.environment import environment
 from barrier_tck.harness.support.errors import InternalError
 from barrier_tck.harness.system.exposed_targets import fault_kinds_of, phases_with
 from barrier_tck.harness.system.system_names import reference_of
-from barrier_tck.harness.system.system_under_test import Capability, SystemUnderTest
+from barrier_tck.harness.system.system_under_test import SystemUnderTest
 
 VALID_KEPT = 5
 """Number of valid trials that a simulated campaign keeps in full, to show what goes right."""
-
-SHRUNK_MAX = 3
-"""How many failing trials, the first ones, are shrunk at the end of a campaign."""
-
-SHRINK_RUNS_MAX = RUNS_MAX
-"""How many runs this may take for each of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +93,6 @@ class Tally:
     refused_connections: Counter[str] = field(default_factory=Counter)
     sometimes: AllSometimes = field(default_factory=AllSometimes)
     failing: list[tuple[int, Verdict]] = field(default_factory=list)
-    to_shrink: list[int] = field(default_factory=list)
     judged_clauses: JudgedClauses = field(default_factory=lambda: JudgedClauses(()))
 
     @property
@@ -118,8 +121,6 @@ class Tally:
         self.judged_clauses.add(trial.findings)
         if trial.verdict is not Verdict.VALID:
             self.failing.append((trial.trial, trial.verdict))
-        if trial.verdict is Verdict.INVALID and len(self.to_shrink) < SHRUNK_MAX:
-            self.to_shrink.append(trial.trial)
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -156,6 +157,7 @@ def run_campaign(
     jobs: int = 1,
     spread: Spread | None = None,
     shard: Shard = WHOLE,
+    store: PlanStore | None = None,
 ) -> CampaignRecord:
     """Run a campaign and return its record, which lies in ``out/campaign.json`` too.
 
@@ -163,7 +165,7 @@ def run_campaign(
     ``checkers`` must not be given.
     A campaign without a seed gets a new one. Plans and the output directory are checked first; UsageProblem or
     EnvironmentProblem is raised before a trial runs. On Ctrl-C or SIGTERM the running trials are abandoned and the
-    record says ``interrupted``.
+    record says ``interrupted``. Plans that failed and are in the ``store`` are the first trials, beyond the budget.
     """
     _check_jobs(jobs, system, checkers)
     require_shardable(shard, configuration)
@@ -172,7 +174,8 @@ def run_campaign(
     directory = RunDirectory.create(out, spread is not None, spread.copy if spread is not None else None)
     with held(out):
         runs = _runs(system, checkers, jobs, spread)
-        return _Campaign(configuration, system, directory, checkers, shard).to_the_end(plans, runs, console)
+        run = _Campaign(configuration, system, directory, checkers, shard, store)
+        return run.to_the_end(chain(run.tried_first(), plans), runs, console)
 
 
 def resume_campaign(
@@ -182,6 +185,7 @@ def resume_campaign(
     console: Console | None = None,
     jobs: int = 1,
     spread: Spread | None = None,
+    store: PlanStore | None = None,
 ) -> CampaignRecord:
     """Continue an interrupted campaign and return its record, which is that of a campaign without an interruption.
     Its plans are drawn again, and only missing trials run. Raises UsageProblem, before any trial runs, if nothing is
@@ -196,7 +200,8 @@ def resume_campaign(
         directory = RunDirectory.reopen(
             path, shard.number(len(stored.trials)), spread.copy if spread is not None else None
         )
-        run = _Campaign(configuration, system, directory, checkers, shard)
+        run = _Campaign(configuration, system, directory, checkers, shard, store)
+        plans = chain(run.tried_first_before(stored), plans)
         run.take_over(stored, plans)
         return run.to_the_end(plans, _runs(system, checkers, jobs, spread), console)
 
@@ -227,6 +232,7 @@ class _Campaign:
         directory: RunDirectory,
         checkers: Sequence[Checker] | None,
         shard: Shard,
+        store: PlanStore | None,
     ) -> None:
         self._configuration = configuration
         self._system = system
@@ -244,8 +250,25 @@ class _Campaign:
         """Trials that may have a directory but are not counted yet."""
         self._points: dict[ProtocolPoint, None] = {}
         """Every point at which a process could be stopped in the jobs so far."""
-        self._shrunk: dict[str, str] = {}
+        self._memory = CampaignMemory(store, system, configuration.only)
+        self._failures: list[Failure] = []
+        self._grouping = Grouping(system, directory.path, checkers, IN_REAL_TIME)
         self._started_at, self._started = datetime.now(UTC), time.monotonic()
+
+    def tried_first(self) -> tuple[FilledPlan, ...]:
+        """Return the stored plans that are the campaign's first trials, beyond its budget; a shard has none."""
+        if not self._shard.is_part:
+            self._memory.begin(self._directory.path)
+        return self._first_trials()
+
+    def tried_first_before(self, stored: StoredRun) -> tuple[FilledPlan, ...]:
+        """Return those that were the first trials of an interrupted campaign."""
+        self._memory.take_over(stored.path, stored.campaign.store)
+        return self._first_trials()
+
+    def _first_trials(self) -> tuple[FilledPlan, ...]:
+        self._budget = self._budget.with_trials(self._memory.tried_first)
+        return self._memory.plans()
 
     def take_over(self, stored: StoredRun, plans: Iterator[FilledPlan]) -> None:
         """Count the finished trials, which have the first of the plans."""
@@ -254,11 +277,28 @@ class _Campaign:
         self._started = time.monotonic() - before.wall_seconds
         for trial in stored.trials:
             plan = next(plans)
-            again = finished_before(trial, plan, self._configuration, self._system, self._directory.path)
+            drawn = self._is_drawn(trial.trial)
+            again = finished_before(
+                trial, plan, drawn, self._configuration, self._system, self._directory.path
+            )
             self._points |= dict.fromkeys(again.points)
-            self._dropped.add(again.dropped)
+            if trial.trial >= self._memory.tried_first:
+                self._dropped.add(again.dropped)
             self._tally.add(trial)
             self._controls.add(trial, again.plan)
+            self._note_failure(trial, again.plan)
+            self._memory.remember(trial, again.plan)
+
+    def _is_drawn(self, number: int) -> bool:
+        """Whether faults of a trial whose moment never comes may be dropped: stored plans were drawn once."""
+        first = self._memory.tried_first
+        return number < first or self._configuration.is_drawn(number - first)
+
+    def _note_failure(self, trial: TrialSummary, plan: TrialPlan) -> None:
+        if trial.verdict is Verdict.INVALID:
+            keep_plan = len(self._failures) < EXAMINED_MAX
+            failure = failure_of(trial.trial, trial.findings, plan, keep_plan)
+            self._failures += [failure] if failure is not None else []
 
     def to_the_end(
         self, plans: Iterator[FilledPlan], runs: TrialRuns, console: Console | None
@@ -271,7 +311,7 @@ class _Campaign:
                 progress = CampaignProgress(console, self._budget, self._tally.trials)
                 finished = self.trials(plans, runs, interrupts, progress)
                 finished = (
-                    finished and self.run_controls(interrupts) and self.shrink_failures(runs, interrupts)
+                    finished and self.run_controls(interrupts) and self.group_failures(runs, interrupts)
                 )
             except BaseException:
                 self.save(interrupted=True)  # finished trials can be reported, whatever ended the campaign
@@ -317,7 +357,7 @@ class _Campaign:
                 number,
                 plan,
                 self._directory.trial(number),
-                drawn=self._configuration.is_drawn(number),
+                drawn=self._is_drawn(number),
                 wanted_whole=self._keep_all or self._tally.valid < VALID_KEPT,
                 only=self._configuration.only,
             )
@@ -329,6 +369,8 @@ class _Campaign:
         """
         if tried.fitted is None:
             return tried.result
+        if tried.result.record.trial < self._memory.tried_first:
+            return tried.fitted  # what the product does may have changed since it was drawn
         self._dropped.add(len(tried.result.record.plan.faults) - len(tried.fitted.record.plan.faults))
         chosen, other = tried.fitted, tried.result
         if not self._dropped.allowed(self._tally.faults_fired):
@@ -345,6 +387,8 @@ class _Campaign:
         summary = summary_of(record)
         self._tally.add(summary)
         self._controls.add(summary, record.plan)
+        self._note_failure(summary, record.plan)
+        self._memory.take(record, summary)
         del self._begun[record.trial]
         valid = record.verdict is Verdict.VALID
         if self._keep_all or not valid or self._tally.valid <= VALID_KEPT:
@@ -364,30 +408,42 @@ class _Campaign:
             return False
         return True
 
-    def shrink_failures(self, runs: TrialRuns, interrupts: Interrupts) -> bool:
-        """Shrink the first invalid trials if the system replays exactly; return False if this was interrupted."""
-        if Capability.DETERMINISTIC_REPLAY not in self._system.capabilities:
-            return True
+    def group_failures(self, runs: TrialRuns, interrupts: Interrupts) -> bool:
+        """Sort the failing trials by what they found, with the smallest plan of each; return False if interrupted."""
+        grouping = self._grouping
+        shrunk_where_trials_run = grouping.one_of_each(self._failures)
         failing = (
-            FailedTrial(read_record(self._directory.trial(number)), self._directory.path, SHRINK_RUNS_MAX)
-            for number in self._tally.to_shrink
+            FailedTrial(
+                read_record(self._directory.trial(failure.number)),
+                self._directory.path,
+                finding_groups.RUNS_OF_ONE_MAX,
+            )
+            for failure in shrunk_where_trials_run
         )
-        with contextlib.closing(runs.shrink(failing)) as shrunk:
-            for number in self._tally.to_shrink:
-                try:
+        try:
+            with contextlib.closing(runs.shrink(failing)) as shrunk:
+                for failure in shrunk_where_trials_run:
                     with interrupts.during_trial():
-                        smallest = next(shrunk)
-                except KeyboardInterrupt:
-                    return False
-                if smallest is not None:
-                    name = f"shrunk/{number:05d}.json"
-                    self._directory.write_plan(name, smallest)
-                    self._shrunk[str(number)] = name
+                        grouping.add(failure, next(shrunk))
+            for failure in grouping.left_of(self._failures):
+                with interrupts.during_trial():
+                    grouping.examine(failure)
+        except KeyboardInterrupt:
+            return False
+        for group in grouping.groups:
+            if group.shrunk and group.smallest is not None:
+                self._directory.write_plan(plan_name(group.smallest_of.number), group.smallest)
+        self._memory.finish(grouping.groups)
         return True
 
     def save(self, interrupted: bool) -> CampaignRecord:
         """Write ``campaign.json`` with the results so far."""
         tally = self._tally
+        self._memory.flush()
+        grouping = self._grouping.copy()
+        for failure in grouping.left_of(self._failures):
+            grouping.presume(failure)
+        groups = tuple(group.record() for group in grouping.groups)
         of_controls = self._controls.finding()
         findings = (*tally.findings, *((of_controls,) if of_controls is not None else ()))
         verdict = tally.verdict()
@@ -417,10 +473,12 @@ class _Campaign:
             fault_phases=phases_with(self._points),
             findings=findings,
             failing=tally.worst_first,
-            shrunk=dict(self._shrunk),
+            shrunk={str(group.smallest_trial): group.plan for group in groups if group.plan},
             refused_connections=dict(tally.refused_connections),
             controls=self._controls.record(),
             shard=str(self._shard) if self._shard.is_part else "",
+            groups=groups,
+            store=self._memory.record(),
         )
         self._directory.write_campaign(record)
         return record

@@ -18,6 +18,7 @@ import msgspec
 from barrier_tck.faults.fields import down_from
 from barrier_tck.faults.schedule import ScheduleError, validate
 from barrier_tck.faults.vocabulary import After, At, ScheduledFault
+from barrier_tck.harness.campaign.plain_faults import is_plain, plainer
 from barrier_tck.harness.campaign.smaller_jobs import (
     narrower,
     without_a_vertex,
@@ -43,6 +44,9 @@ CALM_CHECKPOINTS = CheckpointPlan(async_ms_max=0)
 CALM_NETWORK = NetworkPlan(latency_ms_max=0)
 CALM_RESTART = RestartPlan()
 """The calm settings to which shrinking returns, field by field."""
+
+_USUAL = ("state_backend", "local_recovery", "on_unreadable")
+"""Fields of the plan itself that shrinking sets back to what they usually are."""
 
 RUNS_MAX = 400
 """Default limit of the number of plans that one shrinking runs."""
@@ -83,6 +87,7 @@ def sort_key(plan: TrialPlan) -> SortKey:
         workload.batches,
         plan.deployment.executors,
         _restless(plan),
+        sum(not is_plain(scheduled.fault) for scheduled in plan.faults),
         tuple(sorted(_fault_key(scheduled) for scheduled in plan.faults)),
         tuple(
             (asked.stop, asked.claim, asked.after_checkpoints, asked.delay_ms) for asked in plan.savepoints
@@ -125,7 +130,9 @@ def _restless(plan: TrialPlan) -> int:
     deployment = int(not plan.deployment.write_through) + int(plan.deployment.cached_keys is not None)
     elastic = int(plan.deployment.elastic_wait_ms is not None) + len(plan.deployment.fixed_vertices)
     elastic += int(plan.deployment.replaced_after_ms > 0) + len(plan.deployment.clock_skew_ms)
-    return differing + deployment + elastic + int(plan.limits != TrialPlan().limits)
+    usual = TrialPlan()
+    unusual: int = sum(getattr(plan, name) != getattr(usual, name) for name in _USUAL)
+    return differing + deployment + elastic + unusual + int(plan.limits != TrialPlan().limits)
 
 
 def _settings_values(plan: TrialPlan) -> int:
@@ -263,6 +270,8 @@ def calm_down(plan: TrialPlan) -> Iterator[TrialPlan]:
         yield _with(plan, "deployment", replaced_after_ms=0)
         yield _with(plan, "deployment", fixed_vertices=())
     yield msgspec.structs.replace(plan, limits=TrialPlan().limits)
+    for name in _USUAL:
+        yield msgspec.structs.replace(plan, **{name: getattr(TrialPlan(), name)})
 
 
 def smaller_settings(plan: TrialPlan) -> Iterator[TrialPlan]:
@@ -281,8 +290,8 @@ def smaller_settings(plan: TrialPlan) -> Iterator[TrialPlan]:
 
 
 def simplify_faults(plan: TrialPlan, view: JobView) -> Iterator[TrialPlan]:
-    """Propose for each fault: no loss, a shorter duration, the first occurrence, an earlier time, the first
-    subtask."""
+    """Propose for each fault: a plain failure, no loss, a shorter duration, the first occurrence, an earlier time, the
+    first subtask."""
     for index, scheduled in enumerate(plan.faults):
         for simpler in _simpler_fault(scheduled, view):
             changed = (*plan.faults[:index], simpler, *plan.faults[index + 1 :])
@@ -291,6 +300,7 @@ def simplify_faults(plan: TrialPlan, view: JobView) -> Iterator[TrialPlan]:
 
 def _simpler_fault(scheduled: ScheduledFault, view: JobView) -> Iterator[ScheduledFault]:
     fault, trigger = scheduled.fault, scheduled.trigger
+    yield from plainer(scheduled, view)
     for simpler in fault.simpler():
         yield ScheduledFault(simpler, trigger)
     match trigger:

@@ -15,7 +15,7 @@ import msgspec
 
 from barrier_tck.faults.vocabulary import ProtocolPoint
 from barrier_tck.harness.campaign.chosen_clauses import judges_of
-from barrier_tck.harness.campaign.failures import shrink_failure
+from barrier_tck.harness.campaign.failures import shrink_as_it_failed
 from barrier_tck.harness.campaign.shrinking import RUNS_MAX
 from barrier_tck.harness.oracle.checker import Checker
 from barrier_tck.harness.plan.trial_plan import FilledPlan, TrialPlan
@@ -117,7 +117,7 @@ def shrunk_plan(
     failed: FailedTrial, system: SystemUnderTest, checkers: Sequence[Checker] | None = None
 ) -> TrialPlan | None:
     """Return the smallest plan that fails as a trial did; None if no checker says that it failed."""
-    shrunk = shrink_failure(failed.record, system, failed.directory, checkers, failed.runs_max)
+    shrunk = shrink_as_it_failed(failed.record, system, failed.directory, checkers, failed.runs_max)
     return None if shrunk is None else shrunk.plan
 
 

@@ -18,6 +18,7 @@ from barrier_tck.harness.cli.options import (
     StateBackendOption,
     SystemOption,
 )
+from barrier_tck.harness.cli.plan_stores import NoStoreOption, StoreOption
 from barrier_tck.harness.cli.printing import console_for, emit
 from barrier_tck.harness.cli.untrusted_code import TrustOption
 
@@ -131,6 +132,8 @@ def campaign(
             help="Run only each Nth trial, from the Ith on; barrier-tck join makes one run of all N shards.",
         ),
     ] = None,
+    store: StoreOption = None,
+    no_store: NoStoreOption = False,
     out: OutOption = DEFAULT_OUT,
     as_json: JsonOption = False,
 ) -> None:
@@ -152,6 +155,7 @@ def campaign(
       barrier-tck campaign --query my_job:job --budget 10m          your own query of Structured Streaming
       barrier-tck campaign --state-backend rocksdb      200 simulated trials with state in RocksDB
       barrier-tck campaign --checkpoint-storage my_storage:MyStorage     with checkpoints in a storage of yours
+      barrier-tck campaign --store s3://bucket/plans    with a store of plans that others use, too
       barrier-tck campaign --only REC-1 --fail-fast     until the first wrong restore
       barrier-tck campaign --resume runs/standard-20260101-120000     the trials that an interruption left out
     """
@@ -177,6 +181,8 @@ def campaign(
         on=on,
         rows_to=rows_to,
         shard=shard,
+        store=store,
+        no_store=no_store,
         out=out,
     )
     path = (

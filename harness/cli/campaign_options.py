@@ -12,6 +12,7 @@ import msgspec
 from barrier_tck.harness.cli.campaign_output import print_options, print_seed
 from barrier_tck.harness.cli.opening import opened, start
 from barrier_tck.harness.cli.options import listed
+from barrier_tck.harness.cli.plan_stores import opened_store
 from barrier_tck.harness.cli.printing import VerdictConsole
 from barrier_tck.harness.cli.shipped import found_campaign
 from barrier_tck.harness.cli.spreading import require_fit, spread_over
@@ -50,6 +51,8 @@ class CampaignOptions:
     on: str | None
     rows_to: str | None
     shard: str | None
+    store: str | None
+    no_store: bool
     out: Path
 
     @property
@@ -78,6 +81,7 @@ def begin(options: CampaignOptions, console: VerdictConsole) -> Path:
 
     configuration, source = _configured(options), options.source
     require_place(options.out)
+    store = opened_store(options.store, options.no_store, code_of_campaign(configuration), options.trust)
     search_working_directory()
     import_system(configuration, source)
     with opened(configuration.system.name) as deployed:
@@ -103,6 +107,7 @@ def begin(options: CampaignOptions, console: VerdictConsole) -> Path:
                 jobs=options.jobs,
                 spread=spread,
                 shard=shard,
+                store=store,
             )
         return path
 
@@ -121,6 +126,7 @@ def resume(path: Path, options: CampaignOptions, console: VerdictConsole) -> Pat
     if not options.trust:
         allowed = [UntrustedCode(name.replace("-", " "), here or "") for name, here in named.items()]
         require_named(code_of_campaign(configuration), allowed, str(record))
+    store = opened_store(options.store, options.no_store, code_of_campaign(configuration), options.trust)
     if options.trust or any(here is not None for here in named.values()):
         search_working_directory()
     with opened(configuration.system.name) as deployed:
@@ -131,7 +137,7 @@ def resume(path: Path, options: CampaignOptions, console: VerdictConsole) -> Pat
             print_options(console, configuration, deployed, path)
             console.print(f"resumed after {len(stored.trials)} trials")
             progress = VerdictConsole(stderr=True)
-            resume_campaign(path, deployed, console=progress, jobs=options.jobs, spread=spread)
+            resume_campaign(path, deployed, console=progress, jobs=options.jobs, spread=spread, store=store)
         return path
 
 

@@ -17,6 +17,7 @@ from barrier_tck.harness.support.environment import environment
 
 if TYPE_CHECKING:
     from barrier_tck.harness.campaign.configuration import CampaignConfiguration
+    from barrier_tck.harness.record.records import StoreRecord
     from barrier_tck.harness.support.root_seed import RootSeed
     from barrier_tck.harness.system.system_under_test import SystemUnderTest
     from barrier_tck.reports.loading import ReportedRun
@@ -85,6 +86,8 @@ def print_campaign(console: Console, run: ReportedRun, file: Path | None = None)
         paths = write_reports(run)
         print_run(run, console)
         console.print(f"report: {paths.html}", markup=False)
+    if record.store is not None:
+        _print_store(console, record.store)
     if record.interrupted:
         console.print(f"interrupted after {record.trials} trials, which are kept")
         console.print(f"to continue: barrier-tck campaign --resume {shlex.quote(str(path))}")
@@ -99,6 +102,14 @@ def print_campaign(console: Console, run: ReportedRun, file: Path | None = None)
         )
     if os.environ.get("GITHUB_ACTIONS") == "true":
         _annotate(console, run, file)
+
+
+def _print_store(console: Console, store: StoreRecord) -> None:
+    """Print what came from the store of plans and what went there; notices are part of the summary."""
+    kept = f"{store.failed} that failed and {store.new} that reached something new"
+    console.print(
+        f"stored plans: {store.tried_first} tried first, {kept} kept in {store.location}", markup=False
+    )
 
 
 def _annotate(console: Console, run: ReportedRun, file: Path | None) -> None:
@@ -134,5 +145,7 @@ def as_object(run: ReportedRun) -> dict[str, Any]:
         "run_directory": str(run.directory),
         "interrupted": record.interrupted,
         "findings": finding_objects(run),
+        "groups": msgspec.to_builtins(record.groups),
+        "store": msgspec.to_builtins(record.store),
         "controls": msgspec.to_builtins(record.controls),
     }

@@ -231,6 +231,62 @@ class TrialRecord(msgspec.Struct, frozen=True):
         return sum(checkpoint.status == "completed" for checkpoint in self.checkpoints)
 
 
+class FindingGroup(msgspec.Struct, frozen=True):
+    """Trials that failed in the same way: one finding of a campaign, however many trials showed it."""
+
+    clause: str
+    """The clause that was broken first; empty if the checker names none."""
+    checker: str
+    shape: str
+    """What the smallest plan that shows it needs, for instance ``an attempt fails``."""
+    trials: int
+    """How many trials showed it."""
+    numbers: tuple[int, ...]
+    """The first of them."""
+    smallest_trial: int
+    """The trial whose plan is, or became, the smallest."""
+    plan: str = ""
+    """The smallest plan that fails likewise, relative to the run directory; empty: the trial's own."""
+    faults: int = 0
+    """How many faults that plan has."""
+    summary: str = ""
+    """What was seen in that trial, as a sentence."""
+    failed_runs: int = 1
+    """In how many of ``runs`` runs that plan failed; where runs do not differ, in one of one."""
+    runs: int = 1
+    presumed: int = 0
+    """Trials of which no run showed that they need no more than this plan: they show the same, and have its shape."""
+
+
+class PassingNow(msgspec.Struct, frozen=True):
+    """A stored plan that failed once and passes now."""
+
+    file: str
+    """Its name in the store."""
+    trial: int
+    clause: str
+    checker: str
+    shape: str
+    on_version: str
+    """The version on which it failed."""
+
+
+class StoreRecord(msgspec.Struct, frozen=True):
+    """What a campaign took from a store of plans, and gave to it."""
+
+    location: str
+    tried_first: int = 0
+    """Stored plans that had failed before: the first trials of the campaign."""
+    passing_now: tuple[PassingNow, ...] = ()
+    """Those of them that pass now. They are not tried again."""
+    failed: int = 0
+    """Plans of findings that were stored."""
+    new: int = 0
+    """Plans that reached something new, and were stored."""
+    notices: tuple[str, ...] = ()
+    """What could not be read, written or run, and why."""
+
+
 class CampaignRecord(msgspec.Struct, frozen=True):
     """A campaign: the ``campaign.json`` of a run directory. Its trials lie in ``trials/NNNNN/``."""
 
@@ -273,6 +329,10 @@ class CampaignRecord(msgspec.Struct, frozen=True):
     versions."""
     shard: str = ""
     """Which part of a campaign this is, for instance ``2/5``; empty: the whole."""
+    groups: tuple[FindingGroup, ...] = ()
+    """The trials that are INVALID, grouped by what they showed; empty in records of older versions."""
+    store: StoreRecord | None = None
+    """None: there was no store of plans."""
 
 
 class TrialSummary(msgspec.Struct, frozen=True):

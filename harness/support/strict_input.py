@@ -50,18 +50,23 @@ def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def read_json(path: Path) -> Any:
     """Read a JSON file; raises UsageProblem, with the position, if it is missing or is not JSON."""
+    return parse_json(read_text(path), str(path))
+
+
+def parse_json(text: str, source: str) -> Any:
+    """Read JSON that came from ``source``; raises UsageProblem, with the position, if it is none."""
     try:
-        return json.loads(read_text(path), object_pairs_hook=_once_each)
+        return json.loads(text, object_pairs_hook=_once_each)
     except _Repeated as error:
         raise UsageProblem(
-            f"{path}: the key {str(error)[:_SHOWN_MAX]!r} comes twice in one object; keep one of them"
+            f"{source}: the key {str(error)[:_SHOWN_MAX]!r} comes twice in one object; keep one of them"
         ) from error
     except json.JSONDecodeError as error:
-        raise UsageProblem(f"{path} is not valid JSON: line {error.lineno}, {error.msg}") from error
+        raise UsageProblem(f"{source} is not valid JSON: line {error.lineno}, {error.msg}") from error
     except RecursionError as error:
-        raise UsageProblem(f"{path} cannot be read: it is nested too deeply") from error
+        raise UsageProblem(f"{source} cannot be read: it is nested too deeply") from error
     except ValueError as error:  # of Python's bound on the digits of a number
-        raise UsageProblem(f"{path} cannot be read: it holds a number that is too long") from error
+        raise UsageProblem(f"{source} cannot be read: it holds a number that is too long") from error
 
 
 def read_toml(path: Path) -> dict[str, Any]:

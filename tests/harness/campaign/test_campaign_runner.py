@@ -55,9 +55,7 @@ def test_a_valid_campaign_keeps_a_line_of_every_trial_and_the_first_valid_ones_i
 def test_failing_trials_are_kept_listed_and_shrunk_to_plans_that_fail_likewise(tmp_path: Path) -> None:
     system = FakeSystem(invalid_with_faults)
     record = run_campaign(configuration(), system, tmp_path / "run", TABLE)
-    assert (
-        record.verdict is Verdict.INVALID and record.failing and len(record.shrunk) == min(3, record.invalid)
-    )
+    assert record.verdict is Verdict.INVALID and record.failing and len(record.shrunk) == len(record.groups)
     assert set(record.failing) <= set(open_run(tmp_path / "run").kept)
     for name in record.shrunk.values():
         plan = read_plan(tmp_path / "run" / name)

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from barrier_tck.harness.campaign import runner
+from barrier_tck.harness.campaign import finding_groups
 from barrier_tck.harness.campaign.configuration import configuration_from
 from barrier_tck.harness.campaign.controls import CANDIDATES_MAX, Controls, controls_by_default
 from barrier_tck.harness.campaign.runner import run_campaign
@@ -210,7 +210,7 @@ def test_controls_can_be_switched_off(tmp_path: Path) -> None:
 
 
 def test_an_invalid_campaign_needs_no_controls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "SHRUNK_MAX", 0)
+    monkeypatch.setattr(finding_groups, "SHRUNK_MAX", 0)
     record = campaign(tmp_path, system=Broken(), trials=8, controls=2)
     assert record.verdict is Verdict.INVALID
     assert record.controls is not None and record.controls.ran == ()

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from barrier_tck.harness.campaign import dropped_faults, runner
+from barrier_tck.harness.campaign import dropped_faults, finding_groups, runner
 from barrier_tck.harness.campaign.configuration import configuration_from
 from barrier_tck.harness.campaign.runner import resume_campaign, run_campaign
 from barrier_tck.harness.cli.exit_codes import exit_code_of
@@ -124,8 +124,8 @@ def _small_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     monkeypatch.setattr(runner, "VALID_KEPT", 2)
     monkeypatch.setattr(dropped_faults, "DROPPED_ONE_IN", 1)
-    monkeypatch.setattr(runner, "SHRUNK_MAX", 1)
-    monkeypatch.setattr(runner, "SHRINK_RUNS_MAX", 6)
+    monkeypatch.setattr(finding_groups, "SHRUNK_MAX", 1)
+    monkeypatch.setattr(finding_groups, "RUNS_OF_ONE_MAX", 6)
 
 
 @pytest.mark.parametrize(

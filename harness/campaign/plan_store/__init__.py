@@ -1,0 +1,1 @@
+"""The store of plans: what campaigns keep for the next ones (decision 0082)."""

@@ -1,0 +1,55 @@
+"""The exploration with new seeds writes down what it finds, and fails nothing; grain: its summaries."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import fresh_exploration
+from tests.fresh_exploration import CAMPAIGNS, main
+
+
+def summary_of(directory: Path, **changes: Any) -> dict[str, Any]:
+    counts = {"trials": 3, "valid": 2, "unknown": 0, "invalid": 1, "seed": 77}
+    return {**counts, "groups": [{}], "interrupted": False, "run_directory": str(directory), **changes}
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    (tmp_path / "issues").mkdir()
+    (tmp_path / "issues" / "01-REC-1-input-reads.md").write_text("# `REC-1` broken\n")
+    return tmp_path
+
+
+def test_a_finding_is_printed_as_the_text_of_an_issue_and_fails_only_what_is_strict(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[tuple[str, float, tuple[str, ...]]] = []
+
+    def explored(campaign: str, seconds: float, options: list[str]) -> dict[str, Any]:
+        asked.append((campaign, seconds, tuple(options)))
+        return summary_of(directory)
+
+    monkeypatch.setattr(fresh_exploration, "explored", explored)
+    assert main(["--seconds", "50", "--out", "runs"]) == 0
+    said = capsys.readouterr().err
+    assert said.count("# `REC-1` broken") == len(CAMPAIGNS)
+    assert "graphs, seed 77: 3 trials: 2 valid, 0 unknown, 1 invalid" in said
+    assert str(directory / "issues" / "01-REC-1-input-reads.md") in said
+    assert asked == [(campaign, 50 / len(CAMPAIGNS), ("--out", "runs")) for campaign in CAMPAIGNS]
+    assert main(["--strict"]) == 1
+
+
+def test_a_campaign_that_finds_nothing_or_cannot_begin(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found: dict[str, Any] | int = summary_of(directory, groups=[], invalid=0)
+    monkeypatch.setattr(fresh_exploration, "explored", lambda *_: found)
+    assert main(["--strict"]) == 0
+    assert "FOUND" not in capsys.readouterr().err
+    found = summary_of(directory, groups=[], interrupted=True)
+    assert main([]) == 1
+    found = 3
+    assert main([]) == 3
