@@ -277,9 +277,18 @@ def test_what_is_left_of_restored_records_is_in_a_checkpoint_whose_last_barrier_
     _replayed(trials, in_mode(mode, KEYED_AND_BROADCAST, timeout_ms=2))
 
 
-def _replayed(trials: Trials, plan: TrialPlan) -> None:
-    first = kill_executor(STATEFUL, After(ProtocolPoint.COMPLETION_NOTIFIED, SINK, 1))
-    second = kill_worker(STATEFUL, After(ProtocolPoint.COMPLETION_NOTIFIED, SINK, 2))
+@pytest.mark.long_on_clusters
+@pytest.mark.clause("UNA-4", "UNA-5")
+def test_behind_a_broadcast_too_a_checkpoint_holds_what_is_left_of_a_long_replay(trials: Trials) -> None:
+    """Checkpoints come so often that little of the broadcast is before a barrier, and the queues of records are long
+    when the first failure comes: on a real machine too, a barrier comes before the replay is over."""
+    often = msgspec.structs.replace(KEYED_AND_BROADCAST.checkpoints, interval_ms=5)
+    _replayed(trials, varied(KEYED_AND_BROADCAST, checkpoints=often), first_after=4)
+
+
+def _replayed(trials: Trials, plan: TrialPlan, first_after: int = 1) -> None:
+    first = kill_executor(STATEFUL, After(ProtocolPoint.COMPLETION_NOTIFIED, SINK, first_after))
+    second = kill_worker(STATEFUL, After(ProtocolPoint.COMPLETION_NOTIFIED, SINK, first_after + 1))
     trials.valid_until(with_faults(first, second, plan=plan), still_replayed, STILL_THERE)
 
 
