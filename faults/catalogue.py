@@ -32,6 +32,7 @@ from barrier_tck.faults.kinds.partition_executor import PartitionExecutor
 from barrier_tck.faults.kinds.partition_halves import PartitionHalves
 from barrier_tck.faults.kinds.pause_executor import PauseExecutor
 from barrier_tck.faults.kinds.pause_worker import PauseWorker
+from barrier_tck.faults.kinds.refuse_deletions import RefuseDeletions
 from barrier_tck.faults.kinds.repeat_messages import RepeatMessages
 from barrier_tck.faults.kinds.throttle_channel import ThrottleChannel
 from barrier_tck.faults.kinds.throttle_object_store import ThrottleObjectStore
@@ -55,6 +56,7 @@ FAULTS: tuple[type[Fault], ...] = (
     DamagePrimary,
     FailLocalWrites,
     FailPrimaryWrites,
+    RefuseDeletions,
     LimitChannel,
     RepeatMessages,
     ForgeAcknowledgement,

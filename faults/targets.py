@@ -42,6 +42,8 @@ class TargetKind(StrEnum):
     """The service that holds checkpoints: the server of an object store, or the nodes of HDFS."""
     WRITES = "writes"
     """Writes of single files of checkpoints, by any process."""
+    DELETIONS = "deletions"
+    """Deletions of checkpoints by the coordinator."""
     MEMORY = "memory"
     """Hosts with a memory limit."""
 
@@ -246,6 +248,18 @@ class RefusesFiles(Protocol):
 
         Returns None if the system cannot do that.
         """
+
+
+@runtime_checkable
+class DeletionsTarget(Protocol):
+    """Deletions that can be made to fail."""
+
+    @property
+    def description(self) -> str:
+        """Return a phrase for the fault log."""
+
+    def refuse(self, times: int) -> Callable[[], bool]:
+        """Let so many deletions fail, of each checkpoint the first one only; returns what says whether one has."""
 
 
 @runtime_checkable
@@ -462,6 +476,9 @@ class Targets(Protocol):
     def writes(self) -> DisturbableWrites | None:
         """Return the writes of all files of checkpoints."""
 
+    def deletions(self) -> DeletionsTarget | None:
+        """Return the coordinator's deletions of checkpoints."""
+
 
 class NoTargets:
     """Exposes nothing: a system's own targets derive from it and replace what they do expose."""
@@ -523,6 +540,10 @@ class NoTargets:
 
     def writes(self) -> DisturbableWrites | None:
         """Return None: no writes are exposed."""
+        return None
+
+    def deletions(self) -> DeletionsTarget | None:
+        """Return None: no deletions are exposed."""
         return None
 
 

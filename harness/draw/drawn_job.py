@@ -13,6 +13,9 @@ from barrier_tck.harness.plan.storage_targets import OF_THE_TRIAL, SERVED
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.system.job_view import JobView, Role
 
+_FILES = "files"
+"""Checkpoint storage whose files the coordinator itself deletes; a service does so for it."""
+
 
 @dataclass(frozen=True, slots=True)
 class DrawnJob:
@@ -95,6 +98,8 @@ class DrawnJob:
                 if _is_durable(kind) and self.plan.checkpoints.storage not in OF_THE_TRIAL:
                     return ()  # only the storage itself knows where its files are
                 return view.in_role(Role.STATEFUL)  # only subtasks with state have copies of it
+            case TargetKind.DELETIONS:
+                return view.names if self.plan.checkpoints.storage == _FILES else ()
             case TargetKind.OBJECT_STORE:
                 return view.names if self.plan.checkpoints.storage in SERVED else ()
             case _:

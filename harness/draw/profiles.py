@@ -76,6 +76,7 @@ PROFILES: tuple[Profile, ...] = (
     Profile(
         name="standard",
         description="Everything at once: all topologies, tiny inputs, late snapshots, 0 to 4 faults.",
+        scenarios=(("overlapping_copies", 40), ("refused_deletions", 50)),
     ),
     Profile(
         name="faultless",
@@ -98,6 +99,7 @@ PROFILES: tuple[Profile, ...] = (
                 ProtocolPoint.RESTORE_STARTED,
             ),
         ),
+        scenarios=(("overlapping_copies", 30), ("refused_deletions", 50)),
     ),
     Profile(
         name="at-least-once",
@@ -109,7 +111,12 @@ PROFILES: tuple[Profile, ...] = (
             latency_ms_max=(1, 6), slow_channel_per_mille=1_000, slow_channel_into_keyed=True
         ),
         faults=FaultRanges(number=(1, 3), restore_per_mille=815),
-        scenarios=(("tiny_inputs", 28), ("late_snapshots", 37)),
+        scenarios=(
+            ("tiny_inputs", 28),
+            ("late_snapshots", 37),
+            ("late_ends", 250),
+            ("refused_deletions", 40),
+        ),
     ),
     Profile(
         name="graphs",
@@ -118,7 +125,13 @@ PROFILES: tuple[Profile, ...] = (
         job=JobRanges(sources=(1, 2), keyed=(1, 4), sinks=(1, 2), drawn_per_mille=730),
         deployment=DeploymentRanges(executors=(1, 4)),
         checkpoints=CheckpointRanges(modes=("exactly_once", "exactly_once", "at_least_once"), late_part=40),
-        scenarios=(("lists", 500), ("windows", 480), ("copies", 35)),
+        scenarios=(
+            ("lists", 500),
+            ("windows", 480),
+            ("copies", 35),
+            ("overlapping_copies", 25),
+            ("refused_deletions", 40),
+        ),
     ),
     Profile(
         name="modes",
@@ -153,6 +166,8 @@ PROFILES: tuple[Profile, ...] = (
             ("late_snapshots", 0),
             ("slow_vertex", 255),
             ("copies", 40),
+            ("late_ends", 50),
+            ("refused_deletions", 40),
             ("recovery", 125),
             ("windows", 250),
         ),
@@ -290,7 +305,8 @@ PROFILES: tuple[Profile, ...] = (
         savepoints=SavepointRanges(number=(1, 4), after=(1, 8)),
         scenarios=(
             ("tiny_inputs", 0),
-            ("early_ends", 760),
+            ("early_ends", 640),
+            ("late_ends", 150),
             ("late_snapshots", 0),
             ("slow_vertex", 160),
             ("savepoints", 220),
@@ -325,6 +341,8 @@ PROFILES: tuple[Profile, ...] = (
             ("tiny_inputs", 23),
             ("compressed", 130),
             ("copies", 60),
+            ("overlapping_copies", 30),
+            ("refused_deletions", 60),
             ("savepoints", 130),
             ("from_savepoint", 30),
             ("rocksdb", 200),
@@ -353,6 +371,7 @@ PROFILES: tuple[Profile, ...] = (
             late_part=40,
         ),
         faults=FaultRanges(number=(0, 3), restore_per_mille=290),
+        scenarios=(("refused_deletions", 40),),
     ),
     *SPARK_PROFILES,
 )

@@ -68,6 +68,7 @@ class Capability(StrEnum):
     OBJECT_STORE_FAULTS = (
         "Its checkpoints can be in an object store or in HDFS, whose servers can be killed and throttled."
     )
+    DELETION_FAULTS = "Its coordinator's deletions of checkpoints can fail."
     WRITE_FAULTS = "Single writes of files of its checkpoints can fail, find no room, or be late."
     MESSAGE_FAULTS = (
         "Messages about checkpoints between subtasks and coordinator can arrive twice, or be forged."

@@ -123,7 +123,7 @@ class CoordinatorDriver:
         self._loops = LoopCoordination(graph)
         self._timers: dict[str, TimerEvent | WaveDue | JobStarted] = {}
         self._undone: list[DiscardSnapshot | DiscardCheckpoint | DiscardShared] = []
-        """Deletions that failed."""
+        """Deletions that failed, and those that wait for them."""
         self.reason = ""
         """Why the job failed, once it has."""
         self.stopped_with: Savepoint | None = None
@@ -383,7 +383,14 @@ class CoordinatorDriver:
 
     def _discard(self, command: DiscardSnapshot | DiscardCheckpoint | DiscardShared) -> None:
         """Delete what is not needed any more; if storage fails, again when the next checkpoint completes, or in the
-        end."""
+        end.
+
+        What is to be deleted behind something that is left waits: a checkpoint that is left still looks complete, and
+        refers to shared files.
+        """
+        if self._undone and not isinstance(command, DiscardSnapshot):
+            self._undone.append(command)
+            return
         storage = self.ports.storage
         try:
             match command:
@@ -401,9 +408,13 @@ class CoordinatorDriver:
             self.ports.observer.discard_failed(what, str(error))
 
     def _discard_again(self) -> None:
-        undone, self._undone = self._undone, []
-        for command in undone:
-            self._discard(command)
+        """Delete in its order what is left, as long as anything of it can be deleted."""
+        before = len(self._undone) + 1
+        while 0 < len(self._undone) < before:
+            before = len(self._undone)
+            undone, self._undone = self._undone, []
+            for command in undone:
+                self._discard(command)
 
     def _set_timer(self, command: SetTimer) -> None:
         self._timers[command.timer.name] = command.timer

@@ -38,6 +38,7 @@ from barrier_tck.faults.kinds.partition_executor import PartitionExecutor
 from barrier_tck.faults.kinds.partition_halves import PartitionHalves
 from barrier_tck.faults.kinds.pause_executor import PauseExecutor
 from barrier_tck.faults.kinds.pause_worker import PauseWorker
+from barrier_tck.faults.kinds.refuse_deletions import RefuseDeletions
 from barrier_tck.faults.kinds.repeat_messages import RepeatMessages
 from barrier_tck.faults.kinds.throttle_channel import RateLimit, ThrottleChannel
 from barrier_tck.faults.kinds.throttle_object_store import ThrottleObjectStore
@@ -107,6 +108,7 @@ STORE: tuple[Fault, ...] = (
     FailRequest(2, carried_out=True),
 )
 WRITES: tuple[Fault, ...] = (DisturbWrites(WriteFault.FULL, 2), DisturbWrites(WriteFault.SLOW, 2, 40))
+DELETIONS = RefuseDeletions(2)
 FAULTS: tuple[Fault, ...] = (
     *KILLS,
     *PAUSES,
@@ -118,6 +120,7 @@ FAULTS: tuple[Fault, ...] = (
     FORGED,
     *STORE,
     *WRITES,
+    DELETIONS,
 )
 
 
@@ -184,6 +187,15 @@ def test_single_files_are_refused_only_by_copies_that_can_do_so() -> None:
     found = fault.inject(WithCopies())
     assert found.fired and found.met is not None and found.met() and refused == [2]
     assert fault.description() == "no local room for 2 files of totals[0]"
+
+
+def test_deletions_are_refused_if_a_system_lets_them_be() -> None:
+    found = RefuseDeletions().inject(FakeTargets(missing=("deletions",)))
+    assert found.outcome == "skipped" and "deletions" in found.reason
+    found = RefuseDeletions(3).inject(FakeTargets())
+    assert found.fired and found.met is not None and not found.met()
+    assert RefuseDeletions().description() == "the coordinator's next deletion of checkpoints fails"
+    assert RefuseDeletions(3).description() == "the coordinator's next 3 deletions of checkpoints fail"
 
 
 def test_only_a_process_whose_job_can_start_from_a_savepoint_is_started_from_one() -> None:

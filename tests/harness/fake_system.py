@@ -252,6 +252,18 @@ class FakeStore:
         return self.struck
 
 
+class FakeDeletions:
+    """Deletions of which none comes."""
+
+    def __init__(self, description: str) -> None:
+        self.description = description
+        self.refused = 0
+
+    def refuse(self, times: int) -> Callable[[], bool]:
+        self.refused += times
+        return lambda: False
+
+
 class FakeTargets(NoTargets):
     """Hands out one new process or link for each role and subtask; ``missing`` roles are not exposed."""
 
@@ -310,6 +322,9 @@ class FakeTargets(NoTargets):
 
     def writes(self) -> FakeWrites | None:
         return None if "writes" in self.missing else FakeWrites("writes")
+
+    def deletions(self) -> FakeDeletions | None:
+        return None if "deletions" in self.missing else FakeDeletions("deletions")
 
     def _links(self, *names: str) -> list[FakeLink]:
         self.links += [FakeLink(name) for name in names]

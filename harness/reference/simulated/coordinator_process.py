@@ -107,7 +107,7 @@ class SimulatedCoordinator:
         self._scheduler = environment.scheduler
         background = Background(environment, self, environment.async_ms_max / 2)
         self.storage = world.components.checkpoint_storage(
-            world.storage_faults.way_to_storage(files),
+            world.storage_faults.way_of_coordinator(files),
             world.job.name,
             world.config.storage_root,
         )

@@ -103,6 +103,7 @@ class ReferenceSimulated:
             Capability.ELASTIC,
             Capability.STORAGE_FAULTS,
             Capability.FILE_FAULTS,
+            Capability.DELETION_FAULTS,
             Capability.LOCAL_RECOVERY,
             Capability.PAUSE,
             Capability.CHANNEL_FAULTS,

@@ -11,6 +11,7 @@ from barrier_tck.harness.reference.copy_targets import LocalCopies, MetadataWrit
 from barrier_tck.harness.reference.forged_messages import Forger
 from barrier_tck.harness.reference.repeated_messages import RepeatableMessages
 from barrier_tck.harness.reference.simulated.executors import Lost
+from barrier_tck.harness.reference.simulated.refused_deletions import Deletions
 from barrier_tck.harness.reference.simulated.subtask_processes import SimulatedExecutor, SimulatedSubtask
 from barrier_tck.harness.reference.simulated.world import SimulatedWorld
 from barrier_tck.harness.reference.storage_service import ServiceTarget
@@ -263,6 +264,11 @@ class SimulatedTargets(NoTargets):
     def object_store(self) -> ServiceTarget | None:
         """Return the service that holds the checkpoints; None if they are in files, or outside the trial."""
         return self._world.storage_faults.target()
+
+    def deletions(self) -> Deletions | None:
+        """Return the coordinator's deletions; None if the plan lets none of them fail, or they are in a service."""
+        faults = self._world.storage_faults
+        return faults.deletions if faults.service is None else None
 
     def coordinator(self) -> _CoordinatorTarget | None:
         """Return the coordinator, if it is alive."""

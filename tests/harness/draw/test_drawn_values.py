@@ -142,6 +142,7 @@ def test_every_choice_that_a_fault_has_is_drawn(fault: type[Fault]) -> None:
 
 
 NOT_DRAWN = {
+    TargetKind.DELETIONS: "a scenario draws that fault, where deletions are certain to follow",
     TargetKind.CAPACITY: "elastic plans add that fault themselves",
     TargetKind.OBJECT_STORE: "it needs checkpoints in a service; the profile object-store draws it",
 }

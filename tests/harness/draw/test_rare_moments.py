@@ -1,0 +1,66 @@
+"""Plans made for moments that chance next to never draws: what they have, and that the product passes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from barrier_tck.faults.targets import TargetKind
+from barrier_tck.faults.vocabulary import ProtocolPoint
+from barrier_tck.harness.draw.catalogue import known_scenarios
+from barrier_tck.harness.draw.constraints import Constraints
+from barrier_tck.harness.draw.profiles import profile_named
+from barrier_tck.harness.draw.strategies import draw_plan
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
+from barrier_tck.harness.trial.trial_run import execute
+
+SYSTEM = ReferenceSimulated()
+MADE = (("refused_deletions", "standard"), ("overlapping_copies", "standard"), ("late_ends", "at-least-once"))
+
+
+def drawn(scenario: str, profile: str, number: int) -> tuple[TrialPlan, ...]:
+    known = known_scenarios()
+    others = {name: 0 for name, other in known.items() if other.excludes(known[scenario])}
+    made = profile_named(profile).with_shares(**{**others, scenario: 1_000})
+    constraints = Constraints(SYSTEM.job, SYSTEM.capabilities)
+    return tuple(draw_plan(seed, made, constraints) for seed in range(number))
+
+
+def test_deletions_are_refused_where_some_are_certain_to_follow() -> None:
+    refused = 0
+    for plan in drawn("refused_deletions", "standard", 20):
+        of_deletions = [one for one in plan.faults if one.fault.needs is TargetKind.DELETIONS]
+        refused += len(of_deletions)
+        assert plan.checkpoints.retained <= 2 and plan.checkpoints.max_concurrent == 1
+        assert len(of_deletions) <= 1
+    assert refused >= 10
+
+
+def test_copies_of_several_checkpoints_are_there_when_a_sink_dies() -> None:
+    died = 0
+    for plan in drawn("overlapping_copies", "standard", 20):
+        assert plan.local_recovery and plan.checkpoints.max_concurrent > 1
+        points = [getattr(one.trigger, "point", None) for one in plan.faults]
+        died += ProtocolPoint.COMPLETION_NOTIFIED in points
+    assert died >= 10
+
+
+def test_the_slow_channel_leads_out_of_a_source_that_ends_early() -> None:
+    for plan in drawn("late_ends", "at-least-once", 20):
+        sources = [name for vertex in plan.job.sources for name in vertex.subtasks]
+        slow = plan.network.slow_channel
+        assert slow is not None and plan.checkpoints.max_concurrent > 1
+        assert plan.job.channels[slow][0] in sources[: plan.workload.early_ends]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("scenario", "profile"), MADE, ids=[scenario for scenario, _ in MADE])
+def test_the_product_passes_them(scenario: str, profile: str, tmp_path: Path) -> None:
+    for number, plan in enumerate(drawn(scenario, profile, 12)):
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        record = execute(plan, SYSTEM, directory).record
+        assert record.verdict is Verdict.VALID, (plan, record.findings)
