@@ -54,9 +54,13 @@ PER_CORE_MAX = 64
 CHUNK_S = 4.0
 """Chunks grow, from one trial for each core, until one takes so long. So the first verdicts are there at once, and
 little is lost by an interruption or an executor's death."""
+CHUNK_BYTES = 64 << 20
+"""Chunks grow only as long as their answers are smaller than half of this: trials that fail send their history."""
 
 _LOST = ("Python worker exited unexpectedly", "ExecutorLostFailure")
 """How Spark says that a task failed because its worker or executor died."""
+_TOO_LARGE = "spark.driver.maxResultSize"
+"""What Spark names if the answers of a job are more than the driver takes at once."""
 
 _Given = TypeVar("_Given")
 
@@ -157,10 +161,15 @@ class SparkRuns:
         return _Chunk(asked, lines, time.monotonic() - started, self._cores())
 
     def _lines(self, asked: Sequence[_Asked[_Given]]) -> list[bytes]:
-        """Return the answers to some requests, of one job or, if workers died in that, of a job for each."""
+        """Return the answers to some requests: of one job; of two if they are too large for one; and if workers died in
+        that, of a job for each.
+        """
         try:
             return self._job(asked)
         except (PySparkException, Py4JError, OSError) as error:
+            if _TOO_LARGE in str(error) and len(asked) > 1 and not self._over.is_set():
+                middle = len(asked) // 2
+                return [*self._lines(asked[:middle]), *self._lines(asked[middle:])]
             if not self._is_about_workers(error):
                 raise _ended(error) from error
         return [self._alone(one) for one in asked]
@@ -220,10 +229,11 @@ class _Chunks(Generic[_Given]):
     def counted(self, chunk: _Chunk[_Given]) -> Iterator[tuple[_Given, Answer]]:
         """Yield the answers of a chunk; raises the error that one reports."""
         self.cores = max(1, chunk.cores)
-        if chunk.seconds < CHUNK_S:
-            self._per_core = min(PER_CORE_MAX, 2 * self._per_core)
-        elif chunk.seconds > 2 * CHUNK_S:
+        answered_bytes = sum(map(len, chunk.lines))
+        if chunk.seconds > 2 * CHUNK_S or answered_bytes > CHUNK_BYTES:
             self._per_core = max(1, self._per_core // 2)
+        elif chunk.seconds < CHUNK_S and answered_bytes < CHUNK_BYTES // 2:
+            self._per_core = min(PER_CORE_MAX, 2 * self._per_core)
         for one, line in zip(chunk.asked, chunk.lines, strict=True):
             yield one.about, answered(line)
 

@@ -55,7 +55,7 @@ def spread_over(
         with VerdictConsole(stderr=True).status(Text(f"starting Spark on {on}")):
             session = open_session.enter_context(session_on(on, f"barrier-tck campaign {name}"))
         try:
-            copy = None if copies is None else _copying(session, copies)
+            copy = None if copies is None else copying(session, copies)
             yield Spread(SparkRuns(system, session), copy)
         finally:
             before = signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -65,7 +65,7 @@ def spread_over(
                 signal.signal(signal.SIGINT, before)
 
 
-def _copying(session: SparkSession, url: str) -> CopyPart:
+def copying(session: SparkSession, url: str) -> CopyPart:
     """Return what writes each file of rows below a URL too, with Spark's own file systems."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException

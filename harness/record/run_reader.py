@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -143,14 +144,13 @@ def stored_trials(path: Path, notices: list[str] | None = None) -> Iterator[Tria
                 yield seen.checked(trial, str(part))
         return
     lines = path / LINES
-    text = _text(lines).splitlines(keepends=True)
-    for number, line in enumerate(text, start=1):
+    for number, line in enumerate(_lines(lines), start=1):
         if not line.strip():
             continue
         try:
             trial = msgspec.json.decode(line, type=TrialSummary)
         except msgspec.MsgspecError as error:
-            if number == len(text) and not line.endswith("\n"):
+            if not line.endswith("\n"):
                 if notices is not None:
                     notices.append("The last line of trials.jsonl is incomplete and was left out.")
                 return
@@ -186,8 +186,21 @@ def _of_part(part: Path) -> Iterator[TrialSummary]:
 
 
 def _text(path: Path) -> str:
-    try:
+    with _readable(path):
         return path.read_text(encoding="utf-8")
+
+
+def _lines(path: Path) -> Iterator[str]:
+    """Yield the lines of a file, without keeping them; only the last one may lack its end."""
+    with _readable(path), path.open(encoding="utf-8") as file:
+        yield from file
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Raise RunDirectoryError for a file that cannot be read inside."""
+    try:
+        yield
     except FileNotFoundError as error:
         raise RunDirectoryMissing(
             f"{path} is missing; name the directory that holds campaign.json and trials.jsonl"

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Generator, Iterable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from barrier_tck.harness.campaign.trial_messages import OpenSystem, RunTrial, Tr
 from barrier_tck.harness.campaign.trial_pool import seconds_for
 from barrier_tck.harness.campaign.tried_plans import FailedTrial, PlannedTrial, TriedPlan
 from barrier_tck.harness.cli import main as cli
+from barrier_tck.harness.cli.spreading import copying
 from barrier_tck.harness.cluster.installation import import_path
 from barrier_tck.harness.cluster.local_cluster import LocalCluster, LocalClusterConfig
 from barrier_tck.harness.cluster.session_elsewhere import master_of, session_on
@@ -210,6 +212,46 @@ def dying_answers(batches: Iterator[Any]) -> Iterator[Any]:
 
 
 @pytest.mark.long
+def test_answers_that_are_too_large_for_the_driver_come_in_smaller_jobs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: Any
+) -> None:
+    opened = open_system(EVEN)
+    runs = SparkRuns(opened, spark)
+    jobs: list[int] = []
+    job = runs._job
+
+    def limited(asked: Any) -> list[bytes]:
+        jobs.append(len(asked))
+        if len(asked) > 1:
+            raise OSError("results are bigger than spark.driver.maxResultSize")
+        return job(asked)
+
+    monkeypatch.setattr(runs, "_job", limited)
+    run_campaign(listed(1_000, 1_001, 1_002), opened, tmp_path / "run", spread=Spread(runs))
+    assert [trial.trial for trial in open_run(tmp_path / "run").trials] == [0, 1, 2]
+    assert jobs.count(1) == 3 < len(jobs)
+
+
+def test_chunks_grow_until_they_take_long_or_are_large() -> None:
+    def sizes(seconds: float, answer: bytes) -> list[int]:
+        chunks = spark_runs._Chunks(iter([spark_runs._Asked(0, b"", None)] * 1_000))
+        chunks.cores = 2
+        found = []
+        for chunk in chunks:
+            found.append(len(chunk))
+            done = spark_runs._Chunk(chunk, [answer] * len(chunk), seconds, 2)
+            next(chunks.counted(done))
+        return found[:9]
+
+    lost = line_of(TrialLost("", datetime.now(UTC), 0.0))
+    assert sizes(0.1, lost) == [2, 4, 8, 16, 32, 64, 128, 128, 128]
+    assert sizes(5.0, lost) == [2] * 9
+    assert sizes(9.0, lost) == [2] * 9
+    large = lost[:-2] + b" " * (4 << 20) + lost[-2:]
+    assert sizes(0.1, large) == [2, 4, 8, 8, 8, 8, 8, 8, 8]
+
+
+@pytest.mark.long
 def test_a_refused_plan_ends_the_campaign_as_it_does_in_one_process(spark: Any, tmp_path: Path) -> None:
     with pytest.raises(UsageProblem, match="this plan is refused"):
         run_on(spark, listed(REFUSED), DYING, tmp_path / "run")
@@ -228,6 +270,19 @@ def test_what_is_interrupted_is_resumed_on_spark_or_elsewhere(spark: Any, tmp_pa
     assert open_run(tmp_path / "run").campaign.trials == 5 == sum(copied)
     assert not resume_campaign(tmp_path / "run", opened, jobs=2).interrupted
     assert_as_in_one_process(wanted, EVEN, tmp_path / "run", tmp_path / "one")
+
+
+@pytest.mark.long
+def test_rows_are_copied_by_spark_to_wherever_it_can_write(spark: Any, tmp_path: Path) -> None:
+    opened = open_system(EVEN)
+    target = (tmp_path / "rows").as_uri()
+    spread = Spread(SparkRuns(opened, spark), copying(spark, target))
+    run_campaign(drawn(trials=5, controls=0), opened, tmp_path / "run", spread=spread)
+    copied = spark.read.parquet(target).orderBy("trial").toArrow()
+    trials = open_run(tmp_path / "run").trials
+    assert copied["summary"].to_pylist() == [msgspec.json.encode(trial).decode() for trial in trials]
+    with pytest.raises(UsageProblem, match="--rows-to nowhere://a: Spark cannot write there"):
+        copying(spark, "nowhere://a")("part-00000000.parquet", copied)
 
 
 class _InterruptedAfter:
