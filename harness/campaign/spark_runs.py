@@ -51,8 +51,9 @@ JOBS_AT_ONCE = 3
 """How many chunks are under way: while the oldest is counted and the next one drawn, one more keeps the cores busy."""
 PER_CORE_MAX = 64
 """The most trials of a task: what is run again with an executor that was lost, and kept here of each chunk."""
+PER_CORE_FIRST = 4
 CHUNK_S = 4.0
-"""Chunks grow, from one trial for each core, until one takes so long. So the first verdicts are there at once, and
+"""Chunks grow, from a few trials for each core, until one takes so long. So the first verdicts are there at once, and
 little is lost by an interruption or an executor's death."""
 CHUNK_BYTES = 64 << 20
 """Chunks grow only as long as their answers are smaller than half of this: trials that fail send their history."""
@@ -219,7 +220,7 @@ class _Chunks(Generic[_Given]):
 
     def __init__(self, asked: Iterator[_Asked[_Given]]) -> None:
         self._asked = asked
-        self._per_core = 1
+        self._per_core = PER_CORE_FIRST
         self.cores = 1
 
     def __iter__(self) -> Iterator[list[_Asked[_Given]]]:

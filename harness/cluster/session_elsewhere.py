@@ -35,6 +35,9 @@ REACHED_WITHIN_S = 5.0
 EXECUTOR_WITHIN_S = 120.0
 """How long a cluster may take to give the application its first executor."""
 
+_LIGHT = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Spark only hands plans and results on here: compiling its own code well would take more time than it saves."""
+
 _LOCAL = re.compile(r"local(?:\[(?P<cores>\*|[1-9]\d*)\])?")
 _STANDALONE = re.compile(r"spark://(?P<hosts>[^/\s,]+(?:,[^/\s,]+)*)")
 _OTHER = re.compile(r"(?:k8s|mesos)://\S+")
@@ -106,6 +109,7 @@ def _require_reachable(url: str) -> None:
 def _environment(java: Path, master: str) -> Iterator[None]:
     """Set what is not configured: the Python of the workers, the address of a driver that nobody else must reach."""
     ours = {"PATH": f"{java.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}
+    ours["JDK_JAVA_OPTIONS"] = f"{_LIGHT} {os.environ.get('JDK_JAVA_OPTIONS', '')}".strip()
     ours |= {} if "PYSPARK_PYTHON" in os.environ else {"PYSPARK_PYTHON": sys.executable}
     if master.startswith("local") and "SPARK_LOCAL_IP" not in os.environ:
         ours["SPARK_LOCAL_IP"] = "127.0.0.1"
@@ -139,6 +143,7 @@ def _session(url: str, master: str, app_name: str, also: Mapping[str, str]) -> S
         conf = SparkConf()
         conf.setMaster(master).setAppName(app_name)
         conf.set("spark.task.maxFailures", str(FAILURES_MAX))
+        conf.setIfMissing("spark.executor.defaultJavaOptions", _LIGHT)
         conf.setIfMissing("spark.ui.enabled", "false")
         conf.setIfMissing("spark.ui.showConsoleProgress", "false")
         for name, value in also.items():

@@ -241,14 +241,14 @@ def test_chunks_grow_until_they_take_long_or_are_large() -> None:
             found.append(len(chunk))
             done = spark_runs._Chunk(chunk, [answer] * len(chunk), seconds, 2)
             next(chunks.counted(done))
-        return found[:9]
+        return found[:7]
 
     lost = line_of(TrialLost("", datetime.now(UTC), 0.0))
-    assert sizes(0.1, lost) == [2, 4, 8, 16, 32, 64, 128, 128, 128]
-    assert sizes(5.0, lost) == [2] * 9
-    assert sizes(9.0, lost) == [2] * 9
+    assert sizes(0.1, lost) == [8, 16, 32, 64, 128, 128, 128]
+    assert sizes(5.0, lost) == [8] * 7
+    assert sizes(9.0, lost) == [8, 4, 2, 2, 2, 2, 2]
     large = lost[:-2] + b" " * (4 << 20) + lost[-2:]
-    assert sizes(0.1, large) == [2, 4, 8, 8, 8, 8, 8, 8, 8]
+    assert sizes(0.1, large) == [8] * 7
 
 
 @pytest.mark.long
