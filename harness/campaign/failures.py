@@ -38,12 +38,15 @@ def fails_likewise(
 ) -> StillFails:
     """Return a function that says of a plan whether the same checker says INVALID (for ``clause``, if one is given).
 
-    Trials run below ``directory``.
+    A plan that the system refuses does not fail. Trials run below ``directory``.
     """
 
     def still_fails(plan: TrialPlan) -> bool:
         with tempfile.TemporaryDirectory(dir=directory, prefix=SCRATCH) as scratch:
-            record = run_trial(plan, system, Path(scratch), checkers)
+            try:
+                record = run_trial(plan, system, Path(scratch), checkers)
+            except UsageProblem:
+                return False
         return fails_by(record, checker, clause)
 
     return still_fails

@@ -15,7 +15,7 @@ from barrier_tck.harness.plan.reading import read_plan
 from barrier_tck.harness.plan.trial_plan import FilledPlan
 from barrier_tck.harness.reference.bugs.catalogue import planted_bugs
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
-from barrier_tck.harness.support.errors import OperatingError
+from barrier_tck.harness.support.errors import OperatingError, UsageProblem
 from barrier_tck.harness.system.system_under_test import Capability, NemesisHooks, TrialOutcome
 from barrier_tck.harness.trial.trial_run import run_trial
 
@@ -70,6 +70,21 @@ def test_what_is_said_of_a_bug_is_what_its_saved_plan_shows(tmp_path: Path) -> N
     (first,) = (finding for finding in saved.findings if finding.checker == result.checker)
     assert first.first is not None
     assert (result.named, result.seen) == (first.broken, first.first.description)
+
+
+class Choosy(ReferenceSimulated):
+    """A system that refuses jobs with few records, as a plan that is made smaller may become."""
+
+    def run(self, plan: FilledPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
+        if plan.workload.batches < 4:
+            raise UsageProblem("too few batches")
+        return super().run(plan, nemesis, directory)
+
+
+def test_a_smaller_plan_that_the_system_refuses_is_passed_over(tmp_path: Path) -> None:
+    result = hunt(BUG, Choosy(), tmp_path)
+    assert (result.caught, result.replays) == (True, True)
+    assert read_plan(tmp_path / (result.plan or "")).workload.batches >= 4
 
 
 class Crashing(ReferenceSimulated):
