@@ -138,9 +138,9 @@ class SparkRuns:
             for chunk in chunks:
                 waiting.append(threads.submit(self._answered, chunk))
                 if len(waiting) >= JOBS_AT_ONCE:
-                    yield from chunks.counted(waiting.popleft().result())
+                    yield from chunks.counted(_oldest(waiting))
             while waiting:
-                yield from chunks.counted(waiting.popleft().result())
+                yield from chunks.counted(_oldest(waiting))
         finally:
             self._over.set()
             if waiting:
@@ -237,6 +237,13 @@ class _Chunks(Generic[_Given]):
             self._per_core = min(PER_CORE_MAX, 2 * self._per_core)
         for one, line in zip(chunk.asked, chunk.lines, strict=True):
             yield one.about, answered(line)
+
+
+def _oldest(waiting: deque[Future[_Chunk[_Given]]]) -> _Chunk[_Given]:
+    """Take the oldest job, once it is over: one that is waited for in vain has still to be cancelled."""
+    done = waiting[0].result()
+    waiting.popleft()
+    return done
 
 
 def _sentence(error: Exception) -> str:

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Generator, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -151,6 +152,23 @@ def test_another_version_is_refused(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentProblem, match=r"the campaign has barrier-tck 0\.0\.1, but"):
         answered(attendant.answer(line_of(RunTrial(trial)), 60))
     attendant.close()
+
+
+def test_ctrl_c_cancels_the_only_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cancelled = threading.Event()
+    session = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=1, cancelAllJobs=cancelled.set))
+    runs = SparkRuns(open_system(EVEN), session)  # type: ignore[arg-type]
+
+    def job(_: Any) -> list[bytes]:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert cancelled.wait(60)
+        raise OSError("cancelled")
+
+    monkeypatch.setattr(runs, "_job", job)
+    trial = PlannedTrial(0, filled(TrialPlan()), tmp_path, drawn=False)
+    with pytest.raises(KeyboardInterrupt):
+        next(runs.run([trial]))
+    assert cancelled.is_set()
 
 
 # --- on local[2] ----------------------------------------------------------------------------------------------------
