@@ -15,6 +15,7 @@ from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.system.plan_fields import unused_by, without
 from barrier_tck.harness.system.system_under_test import SystemUnderTest
+from barrier_tck.harness.trial.plan_check import check_plan
 from barrier_tck.harness.trial.trial_run import run_trial
 
 
@@ -44,6 +45,7 @@ def fails_likewise(
     def still_fails(plan: TrialPlan) -> bool:
         with tempfile.TemporaryDirectory(dir=directory, prefix=SCRATCH) as scratch:
             try:
+                check_plan(plan, system)  # of what it refuses, nobody could repeat the trial
                 record = run_trial(plan, system, Path(scratch), checkers)
             except UsageProblem:
                 return False
@@ -84,6 +86,7 @@ def fails_as(
     def still_fails(plan: TrialPlan) -> bool:
         with tempfile.TemporaryDirectory(dir=directory, prefix=SCRATCH) as scratch:
             try:
+                check_plan(plan, system)  # of what it refuses, nobody could repeat the trial
                 record = run_trial(plan, system, Path(scratch), checkers)
             except UsageProblem:
                 return False
