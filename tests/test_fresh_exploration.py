@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests import fresh_exploration
-from tests.fresh_exploration import CAMPAIGNS, main
+from tests.fresh_exploration import CAMPAIGNS, EACH_TIME, main
 
 
 def summary_of(directory: Path, **changes: Any) -> dict[str, Any]:
@@ -33,13 +33,15 @@ def test_a_finding_is_printed_as_the_text_of_an_issue_and_fails_only_what_is_str
         return summary_of(directory)
 
     monkeypatch.setattr(fresh_exploration, "explored", explored)
-    assert main(["--seconds", "50", "--out", "runs"]) == 0
+    assert main(["--all", "--seconds", "50", "--out", "runs"]) == 0
     said = capsys.readouterr().err
     assert said.count("# `REC-1` broken") == len(CAMPAIGNS)
     assert "graphs, seed 77: 3 trials: 2 valid, 0 unknown, 1 invalid" in said
     assert str(directory / "issues" / "01-REC-1-input-reads.md") in said
     assert asked == [(campaign, 50 / len(CAMPAIGNS), ("--out", "runs")) for campaign in CAMPAIGNS]
+    asked.clear()
     assert main(["--strict"]) == 1
+    assert len({campaign for campaign, *_ in asked}) == EACH_TIME
 
 
 def test_a_campaign_that_finds_nothing_or_cannot_begin(
