@@ -317,6 +317,8 @@ class LocalRecovery(StandardChecker):
             told, local = line.operation, line.operation.local
             if local is None or told.forged or (told.subtask, told.checkpoint) not in stored:
                 continue
+            if local.confirmed is not None and local.confirmed > told.checkpoint:
+                continue  # a savepoint was overtaken by a newer checkpoint, which makes copies of older ones stale
             tally.seen("LOC-1")
             tally.line = line
             what = f"{told.subtask} stored state for checkpoint {told.checkpoint} and kept no copy of it on its host"

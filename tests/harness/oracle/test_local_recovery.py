@@ -164,6 +164,12 @@ def test_who_stores_state_and_keeps_no_copy_says_why() -> None:
     assert full.verdict is Verdict.VALID
 
 
+def test_a_savepoint_that_a_newer_checkpoint_overtook_needs_no_copy() -> None:
+    """Copies of checkpoints older than the newest complete one are stale, also while they are being written."""
+    assert "LOC-1" not in judged(NEITHER, kept=False, confirmed=2, held=(2,)).summary
+    assert "LOC-1" in judged(NEITHER, kept=False, confirmed=1).summary
+
+
 @pytest.mark.parametrize(
     ("clause", "with_it", "without_it"),
     [
