@@ -7,18 +7,30 @@ import msgspec
 from barrier_tck.harness.draw.drawn_job import DrawnJob
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 
+BATCHES_MAX = 1_200
+"""Batches of all sources together up to which an input is made longer. Operators that keep lists take time by the
+square of their number, so that a wide job would have no verdict within its limit."""
+
 
 def long_enough(plan: TrialPlan, settle_ms: int, checkpoints: int) -> TrialPlan:
     """Return the plan with enough batches for its longest source to keep reading for so many checkpoints.
 
-    ``settle_ms`` is the time that a checkpoint takes for reasons outside the plan.
+    ``settle_ms`` is the time that a checkpoint takes for reasons outside the plan. If those were too many batches,
+    sources read more slowly.
     """
     workload = plan.workload
     if workload.records_per_second is None:
         return plan
-    records = -(-needed_ms(plan, settle_ms, checkpoints) * workload.records_per_second // 1_000)
+    time_ms = needed_ms(plan, settle_ms, checkpoints)
+    records = -(-time_ms * workload.records_per_second // 1_000)
     batches = max(workload.batches, -(-records // workload.batch_records))
-    return msgspec.structs.replace(plan, workload=msgspec.structs.replace(workload, batches=batches))
+    sources = sum(vertex.parallelism for vertex in plan.job.sources)
+    most = max(workload.batches, BATCHES_MAX // max(1, sources))
+    rate = workload.records_per_second
+    if batches > most:
+        batches, rate = most, max(1, most * workload.batch_records * 1_000 // time_ms)
+    changed = msgspec.structs.replace(workload, batches=batches, records_per_second=rate)
+    return msgspec.structs.replace(plan, workload=changed)
 
 
 def is_long_enough(job: DrawnJob, settle_ms: int, checkpoints: int) -> bool:
