@@ -150,10 +150,8 @@ FULL: dict[str, dict[tuple[str, str], str]] = {
             "measured per subtask and checkpoint."
         ),
         ("SNP-8", "(+)"): (
-            "A snapshot costs few files and few requests: for a checkpoint a subtask writes, for each "
-            "stateful operator, no more files than its backend needs, however many keys and key groups it"
-            " has; its requests to checkpoint storage are bounded by these files and a constant; a "
-            "restore reads no file twice."
+            "A snapshot costs few files and requests: no more files than the backend needs, whatever the number of "
+            "keys; requests to storage are bounded by files and a constant; no file is read twice."
         ),
     },
     "Coordinator": {

@@ -22,6 +22,7 @@ from barrier_tck.faults.kinds.fail_request import FailRequest
 from barrier_tck.faults.kinds.kill_object_store import KillObjectStore
 from barrier_tck.faults.kinds.kill_worker import KillWorker
 from barrier_tck.faults.kinds.lose_host import LoseHost
+from barrier_tck.faults.kinds.refuse_deletions import RefuseDeletions
 from barrier_tck.faults.targets import COORDINATOR, Damage, TargetKind
 from barrier_tck.faults.upload_moment import UploadMoment
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
@@ -100,9 +101,10 @@ def storages_of(fault: Fault) -> tuple[str, ...]:
 
     If a data node of HDFS dies with a part of a file, the client writes the file to another one, in no virtual time.
     What was lost with it is the business of planted bugs of that client. So is one request that gets no answer: the
-    client asks again, in no virtual time.
+    client asks again, in no virtual time. What a refused deletion leaves is deleted later, and a course does not show
+    deletions: ``tests/harness/draw/test_rare_moments.py`` looks at what is left.
     """
-    if isinstance(fault, FailRequest):
+    if isinstance(fault, FailRequest | RefuseDeletions):
         return ()
     if fault.needs is not TargetKind.OBJECT_STORE:
         return ("files",)

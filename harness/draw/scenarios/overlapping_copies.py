@@ -35,7 +35,7 @@ _COMPLETED = (2, 4)
 
 def _possible(profile: Profile, capabilities: frozenset[Capability]) -> bool:
     able = {Capability.LOCAL_RECOVERY, Capability.WORKER_KILL} <= capabilities
-    return able and profile.faults.number[1] > 0
+    return able and profile.faults.number[0] <= 1 <= profile.faults.number[1]
 
 
 def _profile(_: st.DrawFn, profile: Profile) -> Profile:

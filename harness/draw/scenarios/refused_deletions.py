@@ -35,7 +35,10 @@ _KILL_PER_MILLE = 400
 
 
 def _possible(profile: Profile, capabilities: frozenset[Capability]) -> bool:
-    return Capability.DELETION_FAULTS in capabilities and profile.faults.number[1] > 0
+    return (
+        Capability.DELETION_FAULTS in capabilities
+        and profile.faults.number[0] <= 1 <= profile.faults.number[1]
+    )
 
 
 def _profile(_: st.DrawFn, profile: Profile) -> Profile:

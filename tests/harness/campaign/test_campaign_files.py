@@ -65,7 +65,7 @@ def test_the_main_job_runs_in_at_least_once_mode_with_both_backends() -> None:
 def test_the_main_job_uses_every_package_but_damaged_copies() -> None:
     used = {tag_of(fault.fault) for plan in plans_of("campaigns/flights.toml") for fault in plan.faults}
     unused = [name for name, kinds in PACKAGES.items() if not used & {tag_of(kind.fault) for kind in kinds}]
-    assert unused == ["capacity", "storage", "object-store", "writes", "memory"], (
+    assert unused == ["capacity", "packets", "storage", "object-store", "writes", "memory"], (
         "checkpoints are in files, the job is no query, and hosts are no containers"
     )
 

@@ -165,6 +165,7 @@ def test_a_system_that_shows_everything_is_judged_on_everything() -> None:
         "checkpoint-expiry",
         "tolerated-failures",
         "aborts-obeyed",
+        "snapshot-costs",
         "snapshot-order",
         "failures-explained",
         "finished-subtasks",
