@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from msgspec.structs import replace
@@ -56,11 +56,13 @@ from barrier_tck.harness.certify.storage.candidate.observations import (
     short_files,
 )
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
-from barrier_tck.reference_impl.protocol.messages import Savepoint
+from barrier_tck.reference_impl.protocol.messages import Savepoint, StateHandle
 from barrier_tck.reference_impl.runtime_errors import CorruptStateError, JobUsageError, StorageError
+from barrier_tck.reference_impl.storage.checkpoint_storage import CheckpointStorage
 
 _SIZES = ((0, 1), (1, 1), (1000, 7), (100_000, 4096), (9 * 1024 * 1024, 1024 * 1024))
-_POLLED_FILES = 60
+_POLLED_FILES = (60, 240, 960)
+"""Files that are deleted while somebody looks: more, if no look fell between the first and the last deletion."""
 
 
 class _Torn(Exception):
@@ -276,46 +278,67 @@ def a_discarded_checkpoint_is_gone(bench: StorageBench) -> None:
 def metadata_goes_first(bench: StorageBench) -> None:
     """Look while a checkpoint with many files is discarded, and then a savepoint that the job has claimed."""
     storage, reader = bench.open(), bench.open()
-    completed = complete(storage, 1, files=_POLLED_FILES)
-    handles = handles_of(completed)
-    looked = [handles[0], handles[len(handles) // 2], handles[-1]]
+    for checkpoint, files in enumerate(_POLLED_FILES, start=1):
+        handles = handles_of(complete(storage, checkpoint, files=files))
+        gone_first = _GoneFirst(
+            reader, handles, lambda: bool(reader.completed()), f"checkpoint {checkpoint} is complete"
+        )
+        look_while(partial(storage.discard_checkpoint, CheckpointId(checkpoint)), gone_first.look)
+        bench.require(DELETED, reader.completed() == (), "a discarded checkpoint is listed as complete")
+        if gone_first.fell_between:
+            break
+    for number, files in enumerate(_POLLED_FILES):
+        if _metadata_of_a_claimed_savepoint_goes_first(bench, f"-{number}" if number else "", files):
+            break
 
-    def look() -> None:
-        gone = [handle for handle in looked if not is_there(reader, handle)]
+
+class _GoneFirst:
+    """Looks at some files while they are deleted, and then whether what they belong to is still complete."""
+
+    def __init__(
+        self,
+        reader: CheckpointStorage,
+        handles: Sequence[StateHandle],
+        complete: Callable[[], bool],
+        what: str,
+    ) -> None:
+        self._reader, self._complete, self._what = reader, complete, what
+        self._looked = (handles[0], handles[len(handles) // 2], handles[-1])
+        self.fell_between = False
+        """Whether a look fell between the deletions of these files."""
+
+    def look(self) -> None:
+        gone = [handle for handle in self._looked if not is_there(self._reader, handle)]
+        self.fell_between |= 0 < len(gone) < len(self._looked)
         # Asked after the files: metadata that goes first is gone by now.
-        if gone and reader.completed():
-            raise Broken(DELETED, f"checkpoint 1 is complete while {gone[0].path} of it is deleted already")
-
-    look_while(lambda: storage.discard_checkpoint(CheckpointId(1)), look)
-    bench.require(DELETED, reader.completed() == (), "a discarded checkpoint is listed as complete")
-    _metadata_of_a_claimed_savepoint_goes_first(bench)
+        if gone and self._complete():
+            raise Broken(DELETED, f"{self._what} while {gone[0].path} of it is deleted already")
 
 
-def _metadata_of_a_claimed_savepoint_goes_first(bench: StorageBench) -> None:
-    directory = "savepoints/claimed"
-    origin = bench.open("origin")
+def _metadata_of_a_claimed_savepoint_goes_first(bench: StorageBench, name: str, files: int) -> bool:
+    """Return whether a look fell between the deletions."""
+    directory = f"savepoints/claimed{name}"
+    origin = bench.open(f"origin{name}")
     origin.reserve(CheckpointId(8), ATTEMPT)
     origin.begin_savepoint(CheckpointId(8), directory)
     handles = [
-        write(origin, 8, content_of(10, number), f"f{number}", savepoint=directory)
-        for number in range(_POLLED_FILES)
+        write(origin, 8, content_of(10, number), f"f{number}", savepoint=directory) for number in range(files)
     ]
     origin.publish(completed_of(8, handles, savepoint=Savepoint(directory)))
-    storage, reader = bench.open("claims"), bench.open("another")
+    storage, reader = bench.open(f"claims{name}"), bench.open(f"another{name}")
     storage.start_from(storage.load_savepoint(directory), claim=True)
-    looked = [handles[0], handles[len(handles) // 2], handles[-1]]
 
-    def look() -> None:
-        gone = [handle for handle in looked if not is_there(reader, handle)]
-        if gone:
-            with contextlib.suppress(StorageError):
-                reader.load_savepoint(directory)
-                raise Broken(
-                    DELETED, f"{directory} is complete while {gone[0].path} of it is deleted already"
-                )
+    def is_complete() -> bool:
+        try:
+            reader.load_savepoint(directory)
+        except StorageError:
+            return False
+        return True
 
-    look_while(lambda: storage.discard_checkpoint(CheckpointId(8)), look)
+    gone_first = _GoneFirst(reader, handles, is_complete, f"{directory} is complete")
+    look_while(lambda: storage.discard_checkpoint(CheckpointId(8)), gone_first.look)
     bench.require(DELETED, reader.is_free(directory), "a claimed savepoint that was discarded has left files")
+    return gone_first.fell_between
 
 
 def files_are_deleted_one_by_one(bench: StorageBench) -> None:
