@@ -61,8 +61,8 @@ from barrier_tck.reference_impl.runtime_errors import CorruptStateError, JobUsag
 from barrier_tck.reference_impl.storage.checkpoint_storage import CheckpointStorage
 
 _SIZES = ((0, 1), (1, 1), (1000, 7), (100_000, 4096), (9 * 1024 * 1024, 1024 * 1024))
-_POLLED_FILES = (60, 240, 960)
-"""Files that are deleted while somebody looks: more, if no look fell between the first and the last deletion."""
+_POLLED_FILES = (60, 120, 240)
+"""Files that are deleted while somebody looks: more, if nobody asked for metadata between the first and the last."""
 
 
 class _Torn(Exception):
@@ -305,18 +305,21 @@ class _GoneFirst:
         self._reader, self._complete, self._what = reader, complete, what
         self._looked = (handles[0], handles[len(handles) // 2], handles[-1])
         self.fell_between = False
-        """Whether a look fell between the deletions of these files."""
+        """Whether it was asked for between the deletions of these files."""
 
     def look(self) -> None:
-        gone = [handle for handle in self._looked if not is_there(self._reader, handle)]
-        self.fell_between |= 0 < len(gone) < len(self._looked)
+        there = [is_there(self._reader, handle) for handle in self._looked]
+        if all(there):
+            return
         # Asked after the files: metadata that goes first is gone by now.
-        if gone and self._complete():
-            raise Broken(DELETED, f"{self._what} while {gone[0].path} of it is deleted already")
+        if self._complete():
+            gone = self._looked[there.index(False)].path
+            raise Broken(DELETED, f"{self._what} while {gone} of it is deleted already")
+        self.fell_between |= any(is_there(self._reader, handle) for handle in self._looked)
 
 
 def _metadata_of_a_claimed_savepoint_goes_first(bench: StorageBench, name: str, files: int) -> bool:
-    """Return whether a look fell between the deletions."""
+    """Return whether somebody looked between the deletions."""
     directory = f"savepoints/claimed{name}"
     origin = bench.open(f"origin{name}")
     origin.reserve(CheckpointId(8), ATTEMPT)

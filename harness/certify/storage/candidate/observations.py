@@ -7,6 +7,8 @@ import resource
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
 
 from barrier_tck.harness.certify.storage.candidate.bench import Broken, StorageBench, handles_of
 from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint, StateHandle
@@ -68,15 +70,29 @@ def require_savepoint(bench: StorageBench, directory: str, clause: str, when: st
         read_whole(reader, handle, clause, f"a file of the savepoint, {when},")
 
 
+_SEEN_BY_OTHERS = frozenset({"unlink", "remove", "rename", "replace", "rmdir", "link", "send", "sendall"})
+"""Calls of the operating system after which others find something changed."""
+_LOOK_S = 1.0
+"""Who acts may hold a lock that who looks needs: then it goes on after so many seconds."""
+
+
 def look_while(act: Callable[[], None], look: Callable[[], None]) -> None:
-    """Look again and again while another thread acts, and once more afterwards."""
+    """Look again and again while another thread acts, and once more afterwards.
+
+    After each call by which it changes what others find, the other thread waits until somebody has looked. What changes
+    in other ways is seen if a look happens to fall between.
+    """
     failed: list[BaseException] = []
+    turns = _Turns()
 
     def acting() -> None:
+        sys.setprofile(turns.after_call)
         try:
             act()
         except Exception as error:  # noqa: BLE001 - raised again below, on the thread that looks
             failed.append(error)
+        finally:
+            sys.setprofile(None)
 
     thread = threading.Thread(target=acting)
     interval = sys.getswitchinterval()
@@ -86,12 +102,42 @@ def look_while(act: Callable[[], None], look: Callable[[], None]) -> None:
         thread.start()
         while thread.is_alive():
             look()
+            turns.looked()
     finally:
+        turns.end()
         thread.join()
         sys.setswitchinterval(interval)
     if failed:
         raise failed[0]
     look()
+
+
+class _Turns:
+    """Holds a thread up after some calls until another one has looked."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._looks = 0
+        self._over = False
+
+    def after_call(self, _: FrameType, event: str, called: Any) -> None:
+        """A profile function: it is called after each call of a built-in function, too."""
+        if event == "c_return" and getattr(called, "__name__", "") in _SEEN_BY_OTHERS:
+            with self._changed:
+                # The look that is under way may have begun before.
+                wanted = self._looks + 2
+                self._changed.wait_for(lambda: self._over or self._looks >= wanted, _LOOK_S)
+
+    def looked(self) -> None:
+        with self._changed:
+            self._looks += 1
+            self._changed.notify_all()
+
+    def end(self) -> None:
+        """Hold nobody up any more."""
+        with self._changed:
+            self._over = True
+            self._changed.notify_all()
 
 
 @contextlib.contextmanager
