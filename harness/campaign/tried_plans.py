@@ -18,6 +18,7 @@ from barrier_tck.harness.campaign.chosen_clauses import judges_of
 from barrier_tck.harness.campaign.failures import shrink_as_it_failed
 from barrier_tck.harness.campaign.shrinking import RUNS_MAX
 from barrier_tck.harness.oracle.checker import Checker
+from barrier_tck.harness.plan.notes import DROPPED
 from barrier_tck.harness.plan.trial_plan import FilledPlan, TrialPlan
 from barrier_tck.harness.record.history import End
 from barrier_tck.harness.record.records import TrialRecord, TrialResult
@@ -136,5 +137,5 @@ def without_unreachable_faults(plan: TrialPlan, record: TrialRecord) -> TrialPla
     dropped = len(plan.faults) - len(kept)
     if not dropped or record.verdict is not Verdict.UNKNOWN:
         return None
-    note = f"{plan.note} {dropped} drawn faults dropped: their moment never came".strip()
+    note = f"{plan.note} {dropped} {DROPPED}".strip()
     return msgspec.structs.replace(plan, faults=kept, note=note)

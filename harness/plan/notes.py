@@ -7,8 +7,12 @@ MIXED = "dealt: "
 its own."""
 
 
+DROPPED = "drawn faults dropped: their moment never came"
+"""What the note of a drawn trial ends with if some of its faults, whose number stands before, were left out."""
+
+
 def is_listed(note: str) -> bool:
     """Return whether the plan was listed in a campaign file: the note of a drawn one is empty, or says what its mix
-    chose.
+    chose, or how many of its faults were left out.
     """
-    return bool(note) and not note.startswith(MIXED)
+    return bool(note) and not note.startswith(MIXED) and not note.endswith(DROPPED)
