@@ -11,6 +11,7 @@ from barrier_tck.harness.draw.choices import between, chance
 from barrier_tck.harness.draw.profile import Profile
 from barrier_tck.harness.plan.job_graph import JobPlan, Spread, VertexPlan
 from barrier_tck.harness.plan.trial_plan import RescalePlan, TrialPlan
+from barrier_tck.harness.workloads.kinds.changes import AT_THE_END
 
 _RESCALED_PER_MILLE = 380
 """How many vertices in 1,000 get another width when a job is rescaled."""
@@ -27,13 +28,14 @@ def with_rescales(draw: st.DrawFn, profile: Profile, plan: TrialPlan) -> TrialPl
     """Return the plan with other widths after its stops, as often as the profile says; its job must be filled in.
 
     Vertices that are joined by a forward edge stay equally wide, and the receivers of a broadcast stay as they are.
-    Every job has the subtasks that the plan names as initiators.
+    Every job has the subtasks that the plan names as initiators. Operators that emit at the end of the input stay as
+    they are behind a stop that is aimed at that end: if only some subtasks have emitted, the job refuses other widths.
     """
     ranges, groups = profile.savepoints, plan.deployment.max_parallelism
     stops = sum(asked.stop for asked in plan.savepoints)
     if not any(chance(draw, ranges.rescale_per_mille) for _ in range(stops)):
         return plan
-    together = groups_that_change(plan.job)
+    together = [names for names in groups_that_change(plan.job) if not _may_have_emitted(plan, names)]
     jobs = [plan.job]
     rescales: list[RescalePlan] = []
     for _ in range(stops):
@@ -51,6 +53,12 @@ def with_rescales(draw: st.DrawFn, profile: Profile, plan: TrialPlan) -> TrialPl
         jobs.append(jobs[-1].at_widths(widths))
         rescales.append(RescalePlan(widths))
     return msgspec.structs.replace(plan, rescales=tuple(rescales))
+
+
+def _may_have_emitted(plan: TrialPlan, names: Sequence[str]) -> bool:
+    """Return whether vertices emit at the end of their input, and a stop comes at a time, whatever has completed."""
+    at_a_time = any(asked.stop and not asked.after_checkpoints for asked in plan.savepoints)
+    return at_a_time and any(AT_THE_END in plan.job.vertex(name).parameters for name in names)
 
 
 def _subtasks_left(names: Sequence[str], job: JobPlan, subtasks_max: int) -> int:

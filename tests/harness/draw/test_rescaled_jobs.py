@@ -1,0 +1,22 @@
+"""Widths that are drawn for the jobs after stops: none that the job would refuse."""
+
+from __future__ import annotations
+
+from barrier_tck.harness.draw.constraints import Constraints
+from barrier_tck.harness.draw.profiles import profile_named
+from barrier_tck.harness.draw.strategies import draw_plans
+from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
+from barrier_tck.harness.workloads.kinds.changes import AT_THE_END
+
+
+def test_who_emits_at_the_end_keeps_its_width_behind_a_stop_that_is_aimed_at_the_end() -> None:
+    system = ReferenceSimulated()
+    profile = profile_named("chandy-lamport").with_shares(stops_at_the_end=1_000, changed_totals=1_000)
+    plans = draw_plans(4, 60, profile, Constraints(system.job, system.capabilities))
+    seen = 0
+    for plan in plans:
+        final = [vertex.name for vertex in plan.job.vertices if AT_THE_END in vertex.parameters]
+        if any(one.stop and not one.after_checkpoints for one in plan.savepoints):
+            seen += bool(final)
+            assert not [name for one in plan.rescales for name in final if name in one.widths]
+    assert seen > 3
