@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from barrier_tck.harness.campaign.shrinking import RUNS_MAX, Shrunk, StillFails, shrink
@@ -41,7 +41,15 @@ def fails_likewise(
 
     A plan that the system refuses does not fail. Trials run below ``directory``.
     """
+    return _trial_shows(system, directory, checkers, lambda record: fails_by(record, checker, clause))
 
+
+def _trial_shows(
+    system: SystemUnderTest,
+    directory: Path,
+    checkers: Sequence[Checker] | None,
+    shows: Callable[[TrialRecord], bool],
+) -> StillFails:
     def still_fails(plan: TrialPlan) -> bool:
         with tempfile.TemporaryDirectory(dir=directory, prefix=SCRATCH) as scratch:
             try:
@@ -49,7 +57,7 @@ def fails_likewise(
                 record = run_trial(plan, system, Path(scratch), checkers)
             except UsageProblem:
                 return False
-        return fails_by(record, checker, clause)
+        return shows(record)
 
     return still_fails
 
@@ -82,17 +90,9 @@ def fails_as(
 
     A plan that the system refuses does not fail. Trials run below ``directory``.
     """
-
-    def still_fails(plan: TrialPlan) -> bool:
-        with tempfile.TemporaryDirectory(dir=directory, prefix=SCRATCH) as scratch:
-            try:
-                check_plan(plan, system)  # of what it refuses, nobody could repeat the trial
-                record = run_trial(plan, system, Path(scratch), checkers)
-            except UsageProblem:
-                return False
-        return (clause, checker) in failed_keys(record.findings)
-
-    return still_fails
+    return _trial_shows(
+        system, directory, checkers, lambda record: (clause, checker) in failed_keys(record.findings)
+    )
 
 
 def shrink_failure(
