@@ -1,7 +1,8 @@
 """Every planted bug that Spark can show is caught there (CER-2); ``tox -e explore`` runs this file.
 
 Trials on Spark mostly wait, so several processes share a machine, each with its own cluster. ``barrier-tck mutants
---world spark`` does the same one bug after the other, on one cluster. The name keeps this file out of other commands.
+--world spark`` does the same one bug after the other, on one cluster, and runs the plan that shows a bug again; the
+nightly runs it. The name keeps this file out of other commands.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from barrier_tck.harness.campaign.mutant_hunt import hunt
-from barrier_tck.harness.reference.bugs.bug_file import SEEDS
 from barrier_tck.harness.reference.bugs.catalogue import bugs_of_runtime
 from barrier_tck.harness.system.system_under_test import SystemUnderTest
 
@@ -24,6 +24,5 @@ def test_a_planted_bug_is_caught_by_its_clause(
     system: SystemUnderTest, tmp_path: Path, identifier: str
 ) -> None:
     assert system.world == "spark", "run it with --system reference-spark"
-    result = hunt(bugs_of_runtime()[identifier], system, tmp_path, replays_max=SEEDS["spark"])
+    result = hunt(bugs_of_runtime()[identifier], system, tmp_path, replays_max=0)
     assert result.caught, f"{identifier} was missed in {result.trials} trials"
-    assert result.replays, f"the plan that showed {identifier} does not show it again: {result}"

@@ -104,7 +104,7 @@ class MutantResult(msgspec.Struct, frozen=True):
     """Number of faults in that plan."""
     shrinking_runs: int = 0
     replays: bool | None = None
-    """Whether the saved plan gave INVALID again, from the same checker."""
+    """Whether the saved plan gave INVALID again, from the same checker; None: it was not run again."""
     replay_runs: int = 0
     """How many runs of the saved plan that took."""
     replay_runs_max: int = 0
@@ -144,7 +144,7 @@ def hunt(
 
     A trial that is INVALID only for another reason does not count, because the suite should recognise the bug. Without
     DETERMINISTIC_REPLAY the same plan may miss the interleaving that shows the bug, so the saved one is run up to
-    ``replays_max`` times.
+    ``replays_max`` times; 0: not at all.
     """
     started = time.monotonic()
     tried = _Tried()
@@ -180,7 +180,7 @@ def hunt(
         plan=path.name,
         faults=len(plan.faults),
         shrinking_runs=runs,
-        replays=replayed_in is not None,
+        replays=replayed_in is not None if replays_max else None,
         replay_runs=replayed_in or replays_max,
         replay_runs_max=replays_max,
     )

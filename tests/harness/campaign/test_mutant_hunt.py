@@ -59,6 +59,12 @@ def test_in_real_time_a_saved_plan_is_run_until_it_fails_again_or_as_often_as_se
     assert said in " ".join(capsys.readouterr().out.split())
 
 
+def test_a_saved_plan_is_not_run_again_if_nobody_asks_for_it(tmp_path: Path) -> None:
+    system = RealTime(())
+    result = hunt(BUG, system, tmp_path, replays_max=0)
+    assert (result.caught, result.replays, result.replay_runs, system.runs) == (True, None, 0, 1)
+
+
 def test_a_deterministic_system_has_one_run_to_fail_again(tmp_path: Path) -> None:
     result = hunt(BUG, ReferenceSimulated(), tmp_path, replays_max=4)
     assert (result.replays, result.replay_runs, result.replay_runs_max) == (True, 1, 1)
