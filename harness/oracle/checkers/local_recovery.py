@@ -579,7 +579,12 @@ class LocalRecovery(StandardChecker):
         hit = [
             # Before the acknowledgement arrived, the copy may or may not have existed; and after the subtask was
             # deployed, it may or may not have been read already.
-            replace(hit, certain=hit.certain and acknowledged.time_ms <= hit.time_ms <= placement.time_ms)
+            replace(
+                hit,
+                certain=hit.certain
+                and acknowledged.time_ms <= hit.time_ms
+                and hit.was_before_placement(restored.attempt, placement.time_ms),
+            )
             for hit in hits_of(context)
             if hit.time_ms <= report.time_ms
             and (hit.everywhere or hit.subtask == restored.subtask or hit.host == local.host)

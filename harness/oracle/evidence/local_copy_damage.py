@@ -23,6 +23,18 @@ class Hit:
     damage: Damage
     certain: bool = True
     """False if copies may or may not have survived."""
+    attempt: int | None = None
+    """The attempt at whose point it struck; None if it waited for no point."""
+
+    def was_before_placement(self, attempt: int, placed_ms: float) -> bool:
+        """Return whether it is certain to have struck before an attempt was placed.
+
+        At the very moment of the placement only its own attempt tells: what struck at a point of this attempt came
+        after it had been placed.
+        """
+        if self.time_ms == placed_ms:
+            return self.attempt is not None and self.attempt < attempt
+        return self.time_ms < placed_ms
 
     @property
     def everywhere(self) -> bool:
@@ -32,9 +44,16 @@ class Hit:
 
 def fired(context: TrialContext) -> Iterator[tuple[float, Fault]]:
     """Yield (time, fault) of every fault that fired."""
+    for time_ms, fault, _ in _fired_at_points(context):
+        yield time_ms, fault
+
+
+def _fired_at_points(context: TrialContext) -> Iterator[tuple[float, Fault, int | None]]:
+    """Yield (time, fault, attempt at whose point it fired) of every fault that fired; None: it waited for no point."""
     for record in context.faults:
         if record.outcome == "fired" and record.fired_at_ms is not None:
-            yield record.fired_at_ms, context.planned_faults[record.index].fault
+            attempt = record.attempt if record.point is not None else None
+            yield record.fired_at_ms, context.planned_faults[record.index].fault, attempt
 
 
 def was_full(context: TrialContext, subtask: str) -> bool:
@@ -68,17 +87,17 @@ def hits_of(context: TrialContext) -> list[Hit]:
     """Return what was done to copies, in the order of the plan."""
     hits = []
     real = Capability.DETERMINISTIC_REPLAY.name not in context.capabilities
-    for time_ms, fault in fired(context):
+    for time_ms, fault, attempt in _fired_at_points(context):
         if real and fault.ends is Ends.COORDINATOR:
             # On a cluster, hosts give an application a place for copies, and take it back some time after its driver.
             hits.append(Hit(time_ms, None, None, Damage.MISSING, certain=False))
         match fault.copies_hit:
             case CopiesHit(CopyPlace.LOCAL, subtask, Damage() as damage, whole_host=False, certain=certain):
-                hits.append(Hit(time_ms, subtask, None, damage, certain))
+                hits.append(Hit(time_ms, subtask, None, damage, certain, attempt))
             case CopiesHit(CopyPlace.LOCAL, subtask, Damage() as damage, whole_host=True, certain=certain):
                 hosts = _hosts_at(context, subtask, time_ms)
                 known = certain and len(hosts) == 1
-                hits += [Hit(time_ms, None, host, damage, known) for host in hosts]
+                hits += [Hit(time_ms, None, host, damage, known, attempt) for host in hosts]
     return hits
 
 

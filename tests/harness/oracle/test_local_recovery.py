@@ -76,11 +76,13 @@ def judged(
     others_seen: bool = False,
     refused: bool = False,
     at_once: bool = False,
+    at_point_of: int | None = None,
     repeatable: bool = False,
 ) -> Finding:
     """Judge one checkpoint, one failure, and one subtask's restore of this checkpoint.
 
-    ``at_once``: the fault fires at the moment at which the next attempt is placed.
+    ``at_once``: the fault fires at the moment at which the next attempt is placed. ``at_point_of``: it fires at a point
+    of this attempt.
     """
     book = Book().tell(Placed(1, hosts={WHO: HOME, OTHER: AWAY}, slots={HOME: 2, AWAY: 2}, homes={}))
     book.attempt(1).triggered(1)
@@ -96,7 +98,9 @@ def judged(
         if fired:
             faults = (
                 FaultRecord(
-                    0, "a fault", "kind", "then", None, "fired", len(book.operations) + 2.0 * at_once
+                    *(0, "a fault", "kind", "then", "attempt_running" if at_point_of else None, "fired"),
+                    len(book.operations) + 2.0 * at_once,
+                    attempt=at_point_of,
                 ),
             )
         book.fault()
@@ -252,6 +256,13 @@ def test_a_copy_on_a_lost_host_must_not_serve() -> None:
 def test_a_host_is_not_lost_because_the_job_started_again_there_at_the_very_moment_of_the_loss() -> None:
     assert judged(BOTH, fault=LoseHost(OTHER), at_once=True).verdict is Verdict.VALID
     assert judged(BOTH, fault=LoseHost(WHO), homes=()).verdict is Verdict.INVALID
+
+
+def test_a_host_that_was_lost_once_the_attempt_ran_kept_its_copy_until_then() -> None:
+    """A restore takes no virtual time, so that placement, restore and loss may share one moment."""
+    lost = LoseHost(WHO)
+    assert judged(BOTH, fault=lost, at_once=True, at_point_of=2).verdict is Verdict.VALID
+    assert judged(BOTH, fault=lost, at_once=True, at_point_of=1).verdict is Verdict.INVALID
 
 
 def test_a_copy_on_another_host_or_never_kept_must_not_serve() -> None:
