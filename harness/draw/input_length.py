@@ -1,10 +1,11 @@
-"""Inputs that are long enough for checkpoints that a plan counts on."""
+"""Inputs that are long enough for checkpoints that a plan counts on, and not too long for what goes round loops."""
 
 from __future__ import annotations
 
 import msgspec
 
 from barrier_tck.harness.draw.drawn_job import DrawnJob
+from barrier_tck.harness.draw.loop_load import batches_in_time
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 
 BATCHES_MAX = 1_200
@@ -18,6 +19,7 @@ def long_enough(plan: TrialPlan, settle_ms: int, checkpoints: int) -> TrialPlan:
     ``settle_ms`` is the time that a checkpoint takes for reasons outside the plan. If those were too many batches,
     sources read more slowly.
     """
+    plan = short_enough(plan)
     workload = plan.workload
     if workload.records_per_second is None:
         return plan
@@ -25,12 +27,23 @@ def long_enough(plan: TrialPlan, settle_ms: int, checkpoints: int) -> TrialPlan:
     records = -(-time_ms * workload.records_per_second // 1_000)
     batches = max(workload.batches, -(-records // workload.batch_records))
     sources = sum(vertex.parallelism for vertex in plan.job.sources)
-    most = max(workload.batches, BATCHES_MAX // max(1, sources))
+    most = max(workload.batches, min(BATCHES_MAX // max(1, sources), batches_in_time(plan)))
     rate = workload.records_per_second
     if batches > most:
         batches, rate = most, max(1, most * workload.batch_records * 1_000 // time_ms)
     changed = msgspec.structs.replace(workload, batches=batches, records_per_second=rate)
     return msgspec.structs.replace(plan, workload=changed)
+
+
+def short_enough(plan: TrialPlan) -> TrialPlan:
+    """Return the plan with no more batches than its loops deal with while the job must show that it goes on.
+
+    Behind full queues a checkpoint may take until the whole input is dealt with. If that is too long, nothing completes
+    in time after a fault, and nothing is wrong with the system.
+    """
+    workload = plan.workload
+    batches = min(workload.batches, batches_in_time(plan))
+    return msgspec.structs.replace(plan, workload=msgspec.structs.replace(workload, batches=batches))
 
 
 def is_long_enough(job: DrawnJob, settle_ms: int, checkpoints: int) -> bool:

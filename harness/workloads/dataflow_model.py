@@ -232,6 +232,11 @@ class Flow:
         """Return vertex -> the records that are in flight to it, and that were not sent."""
         return {name: bag for name, bag in self._unsent.items() if bag}
 
+    @property
+    def reached(self) -> dict[str, int]:
+        """Return vertex -> how many records have reached it on all its inputs."""
+        return {name: sum(bag.total() for bag in inputs) for name, inputs in self._arrived.items()}
+
     def content(self) -> Content:
         """Return what the graph holds now."""
         return Content(self._kept, self._sunk, self.unsent)

@@ -1,12 +1,29 @@
-"""Inputs are made long enough for the checkpoints that a plan counts on, and not so long that lists become slow."""
+"""Inputs are made long enough for the checkpoints that a plan counts on, and not so long that lists or loops become
+slow."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import msgspec
 import pytest
 
-from barrier_tck.harness.draw.input_length import BATCHES_MAX, long_enough, needed_ms
-from barrier_tck.harness.plan.job_graph import JobPlan
-from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan, WorkloadPlan
+from barrier_tck.harness.draw.input_length import BATCHES_MAX, long_enough, needed_ms, short_enough
+from barrier_tck.harness.draw.loop_load import batches_in_time
+from barrier_tck.harness.plan.job_graph import JobPlan, OperatorPlan
+from barrier_tck.harness.plan.trial_plan import (
+    CheckpointPlan,
+    DeploymentPlan,
+    LimitsPlan,
+    NetworkPlan,
+    TrialPlan,
+    WorkloadPlan,
+)
+from barrier_tck.harness.record.history import End
+from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
+from barrier_tck.harness.trial.trial_run import execute
+from barrier_tck.harness.workloads.generated_jobs import GENERATED
+from barrier_tck.harness.workloads.rounds import Rounds
 from barrier_tck.harness.workloads.workload_names import filled
 
 SETTLE_MS = 20
@@ -36,3 +53,69 @@ def test_an_input_that_is_longer_already_stays_as_it_is() -> None:
     workload = WorkloadPlan(batches=BATCHES_MAX, batch_records=2, records_per_second=100)
     plan = filled(TrialPlan(workload=workload, job=JobPlan(widths={"source": 2})))
     assert long_enough(plan, SETTLE_MS, 2) == plan
+
+
+def _looped(network: NetworkPlan, slow_batch_ms: int = 0, fork: bool = False) -> TrialPlan:
+    """Return a plan whose records go round up to three times, if they ``fork`` as two records each time."""
+    job = Rounds().job("loop", {})
+    then = (OperatorPlan("again.fork", "fork"),) if fork else ()
+    vertices = [
+        msgspec.structs.replace(vertex, then=then) if vertex.name == "again" else vertex
+        for vertex in job.vertices
+    ]
+    return filled(
+        TrialPlan(
+            seed=3,
+            workload=WorkloadPlan("rounds", batches=60, batch_records=3),
+            job=JobPlan(shape=GENERATED, vertices=tuple(vertices), edges=job.edges),
+            deployment=DeploymentPlan(
+                slow_vertex="head" if slow_batch_ms else None, slow_batch_ms=slow_batch_ms
+            ),
+            checkpoints=CheckpointPlan(interval_ms=400, mode="unaligned"),
+            network=network,
+            limits=LimitsPlan(progress_ms=1_500),
+        )
+    )
+
+
+NARROW = NetworkPlan(latency_ms_max=7, channel_capacity=1, buffer_bytes=23)
+WIDE = NetworkPlan(latency_ms_max=1, channel_capacity=8)
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [_looped(WIDE, slow_batch_ms=20), _looped(NARROW), _looped(NARROW, fork=True)],
+    ids=["slow", "narrow", "fork"],
+)
+def test_a_job_with_loops_deals_with_its_input_while_it_must_show_that_it_goes_on(
+    plan: TrialPlan, tmp_path: Path
+) -> None:
+    shorter = short_enough(plan)
+    assert 1 <= shorter.workload.batches < plan.workload.batches
+    history = execute(shorter, ReferenceSimulated(), tmp_path, ()).history
+    assert history is not None and history.end is End.FINISHED
+    ended_ms = history.operations[-1].time_ms
+    assert plan.limits.progress_ms / 10 < ended_ms < plan.limits.progress_ms
+
+
+def test_what_is_multiplied_in_a_loop_is_multiplied_in_every_turn() -> None:
+    assert 2 * batches_in_time(_looped(NARROW, fork=True)) < batches_in_time(_looped(NARROW))
+
+
+def test_inputs_without_loops_and_inputs_that_go_round_in_time_stay_as_they_are() -> None:
+    quick = msgspec.structs.replace(_looped(WIDE), limits=LimitsPlan())
+    straight = filled(TrialPlan(workload=WorkloadPlan(batches=2_000), network=NARROW))
+    assert short_enough(quick) == quick
+    assert short_enough(straight) == straight
+
+
+def test_an_input_that_is_made_longer_is_read_more_slowly_if_loops_could_not_deal_with_it() -> None:
+    plan = _looped(NARROW, fork=True)
+    paced = msgspec.structs.replace(
+        plan, workload=msgspec.structs.replace(plan.workload, records_per_second=600)
+    )
+    longer = long_enough(paced, SETTLE_MS, 8)
+    assert longer.workload.batches <= batches_in_time(longer)
+    assert longer.workload.records_per_second is not None
+    reads_ms = 1_000 * longer.workload.batches * 3 / longer.workload.records_per_second
+    assert reads_ms >= needed_ms(longer, SETTLE_MS, 8)
