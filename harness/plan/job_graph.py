@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Annotated, Any
 
 import msgspec
@@ -141,14 +141,7 @@ class JobPlan(Bounded, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
 
     def at_widths(self, widths: Mapping[str, int]) -> JobPlan:
         """Return the job with another parallelism of some vertices; raises ValueError if that is no dataflow."""
-        unknown = [name for name in widths if name not in {vertex.name for vertex in self.vertices}]
-        if unknown:
-            raise ValueError(f"there is no vertex {unknown[0]!r} that could be rescaled")
-        wider = tuple(
-            msgspec.structs.replace(vertex, parallelism=widths.get(vertex.name, vertex.parallelism))
-            for vertex in self.vertices
-        )
-        return msgspec.structs.replace(self, vertices=wider)
+        return _at_widths(self, tuple(widths.items()))
 
     # --- what follows from the graph --------------------------------------------------------------------------
 
@@ -245,6 +238,20 @@ class JobPlan(Bounded, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
     def shuffles(self) -> bool:
         """Whether any subtask reads more than one channel; only then is there something to align."""
         return any(self.channels_into(vertex.name) > 1 for vertex in self.vertices)
+
+
+# A plan with rescales asks for the same jobs each time that one of its other values is drawn.
+@lru_cache(maxsize=256)
+def _at_widths(job: JobPlan, widths: tuple[tuple[str, int], ...]) -> JobPlan:
+    new = dict(widths)
+    unknown = [name for name in new if name not in {vertex.name for vertex in job.vertices}]
+    if unknown:
+        raise ValueError(f"there is no vertex {unknown[0]!r} that could be rescaled")
+    wider = tuple(
+        msgspec.structs.replace(vertex, parallelism=new.get(vertex.name, vertex.parallelism))
+        for vertex in job.vertices
+    )
+    return msgspec.structs.replace(job, vertices=wider)
 
 
 def graph_problems(job: JobPlan) -> Iterable[str]:
