@@ -1,7 +1,7 @@
 """What checkpoints cost, as a median over pairs of neighbouring runs, with the spread of that median.
 
 A single pair says little on a shared machine. So pairs are run until the median is known closely enough, or until
-there are as many as were asked for. How closely it is known is told by an interval between two of the ordered costs,
+there are as many as were asked for. How closely it is known is given by an interval between two of the ordered costs,
 the sign test's: it needs no assumption about how the costs are distributed.
 """
 
@@ -69,12 +69,15 @@ def interval_of_median(values: Sequence[float], confidence: float = CONFIDENCE) 
 
 
 def measured_costs(
-    pair: tuple[Side, Side], run: Callable[[Side], Run], pairs_max: int, told: Callable[[str, float], None]
+    pair: tuple[Side, Side],
+    run: Callable[[Side], Run],
+    pairs_max: int,
+    progress: Callable[[str, float], None],
 ) -> list[Run]:
     """Run pairs until the interval of the median is narrow enough, or there are ``pairs_max``; return all runs."""
     runs: list[Run] = []
     for number, both in enumerate(alternating(pair)):
-        told(f"pair {number + 1} of at most {pairs_max}", number / pairs_max)
+        progress(f"pair {number + 1} of at most {pairs_max}", number / pairs_max)
         runs += [run(side) for side in both]
         if number + 1 == pairs_max or _narrow_enough(checkpoint_costs(runs)):
             break

@@ -55,7 +55,9 @@ def test_a_savepoint_that_a_coordinator_takes_over_is_durable_before_its_note_go
     plan = msgspec.structs.replace(LONGER, savepoints=(SavepointPlan(after_checkpoints=0),))
     for trial in trials.all_valid(with_faults(DIED_PUBLISHING, again, plan=plan)):
         storage = trial.history.storage
-        require(storage is not None and not storage.orphans, "no file belongs to nobody", trial)
+        require(
+            storage is not None and not storage.orphans, "storage was read, and holds no orphaned file", trial
+        )
 
 
 @pytest.mark.long_on_clusters

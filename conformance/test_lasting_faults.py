@@ -39,7 +39,7 @@ from barrier_tck.harness.system.system_under_test import Capability
 pytestmark = pytest.mark.needs(Capability.ATTEMPTS)
 
 LONGER = varied(CALM, workload=WorkloadPlan(batches=60, batch_records=3, keys=5, records_per_second=600))
-"""300 ms of input, more than the 150 ms of silence: what was replaced comes back while the job still runs."""
+"""300 ms of input, more than the heartbeat timeout of 150 ms: what was replaced comes back while the job still runs."""
 
 MOMENT_MS, ZOMBIE_MS = 60, 210
 """Well within the heartbeat timeout (150 ms in the simulator's scale), and well beyond it."""

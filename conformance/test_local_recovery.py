@@ -177,7 +177,9 @@ def test_subtasks_that_return_to_their_hosts_restore_from_their_own_copies(trial
     for trial in trials.all_valid(_local(LOCAL, kill_worker(VICTIM, COMMITTING))):
         counts = trial.finding("local-recovery").counts
         happened(
-            counts["copies_kept"] > 0 and counts["placements"] > 0, "copies are kept, and looked for", trial
+            counts["copies_kept"] > 0 and counts["placements"] > 0,
+            "copies are kept, and decide placement",
+            trial,
         )
         served = _served(trial, VICTIM) + _served(trial, OTHER)
         happened(SECONDARY in served, "a copy on a host served", trial)
@@ -194,7 +196,7 @@ def test_local_recovery_is_off_unless_configured(trials: Trials) -> None:
         require(not written, f"no file of a local copy is on a host: {written}", trial)
         require(
             written is not None or not trials.can(Capability.DETERMINISTIC_REPLAY),
-            "somebody looked at the hosts",
+            "the hosts were inspected",
             trial,
         )
 

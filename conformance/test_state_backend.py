@@ -1,4 +1,4 @@
-"""What a state backend must do, contract and crash: the properties of ``barrier-tck certify``, one test each.
+"""What a state backend must do at the levels contract and crash: one test for each property of ``barrier-tck certify``.
 
 ``--state-backend MODULE:NAME`` chooses the backend; it runs in a process of its own.
 """
@@ -18,11 +18,11 @@ from barrier_tck.harness.certify.engine.levels import seed_of
 from barrier_tck.harness.pytest_plugin import BackendUnderTest
 
 SECONDS_MAX = 120.0
-"""A property that takes longer stays undecided."""
+"""A property that takes longer is UNKNOWN, and its test fails."""
 
 
 def _assert_holds(name: str, backend: BackendUnderTest, directory: Path) -> None:
-    """Hunt one property; a failure shows the smallest sequence and the line that repeats it."""
+    """Search for a violation of a property; a failure shows the smallest sequence of calls and how to repeat it."""
     backend_property = next(entry for entry in PROPERTIES if entry.name == name)
     pool = Pool(backend.target, total_s=SECONDS_MAX)
     try:
@@ -32,7 +32,7 @@ def _assert_holds(name: str, backend: BackendUnderTest, directory: Path) -> None
         pool.close()
     if outcome.status == "skipped":
         pytest.skip(outcome.reason)
-    # With few examples a kind of step may not be drawn; only a certificate must show them all.
+    # Few examples may miss a kind of step. Only a certificate requires that each was drawn and shown.
     too_few = (
         backend.scale < 1
         and outcome.status == "unknown"

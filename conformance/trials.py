@@ -23,7 +23,7 @@ from barrier_tck.harness.plan.trial_plan import TrialPlan, to_json, write
 from barrier_tck.harness.record.history import History
 from barrier_tck.harness.record.records import TrialRecord
 from barrier_tck.harness.record.verdict import Finding, Verdict
-from barrier_tck.harness.support.outside import is_target
+from barrier_tck.harness.support.third_party import is_target
 from barrier_tck.harness.system.exposed_targets import targets_of
 from barrier_tck.harness.system.job_view import JobView
 from barrier_tck.harness.system.plan_fields import unused_by, without

@@ -1,4 +1,4 @@
-"""How faults are drawn: who chooses, from what, and under which names campaigns ask for them."""
+"""How faults are drawn: what makes the choices, from which ranges, and by which names campaigns ask for faults."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class Chooser(Protocol):
     """Makes the choices while faults are drawn."""
 
     def between(self, bounds: Range) -> int:
-        """Choose a number."""
+        """Choose a number from a range."""
 
     def one_of(self, options: Sequence[_Option]) -> _Option:
         """Choose one of several."""
 
     def chance(self, per_mille: int) -> bool:
-        """Choose yes or no."""
+        """Return True with this probability, in thousandths."""
 
 
 class Plainest:
@@ -45,35 +45,35 @@ class Plainest:
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """Whom a drawn fault hits, and how hard it may hit. A fault uses what applies to it and ignores the rest."""
+    """What a drawn fault hits, and how hard it may hit. A fault uses what applies to it and ignores the rest."""
 
     subtask: str
     """The subtask that is hit; the sending end of a connection."""
     receivers: tuple[str, ...] = (COORDINATOR,)
-    """The ends to which that subtask has connections."""
+    """The other ends of that subtask's connections."""
     peers: tuple[Peers, ...] = (Peers.COORDINATOR, Peers.EVERYONE)
-    """From whom its executor can be cut off."""
+    """The groups of processes from which its executor can be cut off."""
     directions: tuple[Direction, ...] = tuple(Direction)
-    """In which directions."""
+    """The directions in which it can be cut off."""
     outlasts_heartbeat: bool = False
-    """Whether it is to last so long that the process it hits is replaced and comes back as a zombie (REC-2)."""
+    """Whether the fault must last so long that the process it hits is replaced and comes back as a zombie (REC-2)."""
     duration_ms: Range = (1, 1)
     latency_ms: Range = (1, 1)
     bytes_per_second: tuple[int, ...] = (1,)
     lose_unsynced_per_mille: int = 0
-    """How many kills take the unsynced writes of their host with them."""
+    """Of 1,000 kills, how many also lose the unsynced writes of the host."""
     unreadable_per_mille: int = 0
-    """How many crashes leave storage unreadable for a time."""
+    """Of 1,000 crashes of the coordinator, how many leave storage unreadable for a time."""
     returns_per_mille: int = 0
-    """How many hosts that are lost come back under their own names, empty."""
+    """Of 1,000 lost hosts, how many come back under their own names, empty."""
     from_savepoint_per_mille: int = 0
-    """After how many crashes of the coordinator the job is started again from its newest savepoint."""
+    """Of 1,000 crashes of the coordinator, after how many the job is started again from its newest savepoint."""
     requests: Range = (1, 1)
-    """Which of the requests that follow may be hit, by a fault that waits for one."""
+    """For a fault that waits for a request to storage: which of the following ones it may hit, counted from 1."""
     checkpoints: int = 1
-    """How many checkpoints in a row are hit, by a fault that waits for them."""
+    """For a fault that waits for checkpoints: how many in a row it hits."""
     some_files_per_mille: int = 0
-    """How many refusals of local copies are for some files only."""
+    """Of 1,000 full local disks, how many have no room for a few files only."""
     damages: tuple[Damage, ...] = (Damage.MISSING,)
     """The damage that the copies of the subtask's state can suffer; every copy can be missing."""
 
@@ -87,6 +87,6 @@ class DrawnAs:
     package: str
     """A key of ``[faults] packages``: the faults that belong together."""
     weight: int = 0
-    """How often profiles that draw everything draw it; 0: only campaigns that name it do."""
+    """Its weight in profiles that draw every fault; 0: it is drawn only if a campaign names it."""
     outlasts_heartbeat: bool = False
     """Whether it is drawn to last longer than the heartbeat timeout, see ``Aim``."""

@@ -17,7 +17,7 @@ from typing import ClassVar, Self
 import msgspec
 
 from barrier_tck.faults.drawing import Aim, Chooser, DrawnAs
-from barrier_tck.faults.fields import Named, Number, Unit, down_from, meanings
+from barrier_tck.faults.fields import NamedProcess, Number, Unit, down_from, meanings
 from barrier_tck.faults.injectors.injection import Injection
 from barrier_tck.faults.targets import COORDINATOR, Damage, TargetKind, Targets
 
@@ -159,7 +159,7 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def named(self) -> Iterator[tuple[str, str]]:
         """Yield (path, name) of each subtask that it names, or the coordinator, for instance ``subtasks[1]``."""
         for field, meaning in meanings(type(self)).items():
-            if not isinstance(meaning, Named):
+            if not isinstance(meaning, NamedProcess):
                 continue
             value = getattr(self, field)
             if isinstance(value, str):
@@ -177,7 +177,7 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Return the fault with every subtask that it names replaced; the coordinator stays what it is."""
         changed: dict[str, object] = {}
         for field, meaning in meanings(type(self)).items():
-            if isinstance(meaning, Named):
+            if isinstance(meaning, NamedProcess):
                 value = getattr(self, field)
                 if isinstance(value, str):
                     changed[field] = value if value == COORDINATOR else rename(value)

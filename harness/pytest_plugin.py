@@ -125,7 +125,7 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
     Processes of pytest-xdist need no other parent: it reports one that ends as a failed test.
     """
     from barrier_tck.harness.cli.supervision import supervised
-    from barrier_tck.harness.support.outside import is_target
+    from barrier_tck.harness.support.third_party import is_target
 
     named = (config.getoption("--system"), config.getoption("--state-backend") or "")
     if _supervised in config.stash or hasattr(config, "workerinput") or not any(map(is_target, named)):

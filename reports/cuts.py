@@ -1,7 +1,7 @@
-"""Pictures of cuts: which checkpoints a report shows, and where the page of each one is.
+"""Cut diagrams: which checkpoints a report shows, and where the page of each one is.
 
 A page (``cut_page``) is a file of its own in the directory ``cuts`` of the run directory. ``report.html`` shows the
-pictures too, as long as there is room.
+diagrams too, as long as there is room.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.reports.cut import CheckpointCut, NoCut, checkpoints_traced, cut_of
 from barrier_tck.reports.loading import ReportedRun, verdict_of
 from barrier_tck.reports.ranking import timeline_trials
-from barrier_tck.reports.space_time import Picture, legend, picture_of
+from barrier_tck.reports.space_time import CutDiagram, diagram_of, legend
 
 DIRECTORY = "cuts"
 """The pages, relative to the run directory."""
@@ -54,11 +54,11 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class CutView:
-    """A cut with its picture."""
+    """A cut with its diagram."""
 
     wanted: Wanted
     cut: CheckpointCut
-    picture: Picture
+    diagram: CutDiagram
 
     @property
     def anchor(self) -> str:
@@ -68,7 +68,7 @@ class CutView:
     @property
     def legend(self) -> tuple[tuple[str, str], ...]:
         """Return style and meaning of the lines in it."""
-        return legend(self.picture, self.cut.control)
+        return legend(self.diagram, self.cut.control)
 
 
 def shown_by_default(run: ReportedRun) -> tuple[Wanted, ...]:
@@ -117,7 +117,7 @@ def require_cuts(run: ReportedRun, wanted: Sequence[Wanted]) -> None:
 
 
 def cut_views(run: ReportedRun, wanted: Iterable[Wanted]) -> tuple[CutView, ...]:
-    """Return the pictures, invalid trials first; what was not logged is left out."""
+    """Return the diagrams, invalid trials first; what was not logged is left out."""
     notes: dict[int, tuple[TraceEvent, ...]] = {}
     views = []
     for request in dict.fromkeys(wanted):
@@ -136,7 +136,7 @@ def cut_views(run: ReportedRun, wanted: Iterable[Wanted]) -> tuple[CutView, ...]
 
 
 def by_trial(views: Sequence[CutView]) -> Mapping[int, tuple[CutView, ...]]:
-    """Return the pictures of each trial."""
+    """Return the diagrams of each trial."""
     found: dict[int, tuple[CutView, ...]] = {}
     for view in views:
         found[view.wanted.trial] = (*found.get(view.wanted.trial, ()), view)
@@ -152,7 +152,7 @@ def _view(record: TrialRecord, trace_events: Sequence[TraceEvent], wanted: Wante
         cut = cut_of(record, trace_events, wanted.checkpoint)
     except NoCut:
         return None
-    return CutView(wanted, cut, picture_of(cut))
+    return CutView(wanted, cut, diagram_of(cut))
 
 
 def _failing(record: TrialRecord) -> list[Wanted]:

@@ -46,7 +46,7 @@ VALID_ROWS_OPEN = 25
 """The number of them that are not folded."""
 
 LINES_INLINED_MAX = 800
-"""How many lines of pictures of cuts, and of their tables, the page holds."""
+"""How many lines of cut diagrams, and of their tables, the page holds."""
 
 PLOTLY = "plotly-basic.min.js.gz"
 """The library's file: the npm package ``plotly.js-basic-dist-min``, unchanged (reports/README.md)."""
@@ -121,7 +121,7 @@ class Distribution:
 
 
 def render(run: ReportedRun, cuts: Sequence[CutView] = ()) -> str:
-    """Return the page; ``cuts`` are the pictures that it shows or, once there is no room, names."""
+    """Return the page; ``cuts`` are the diagrams that it shows or, once there is no room, names."""
     sections = tuple(_section(run, record) for record in timeline_trials(run))
     distributions = _distributions(run)
     linked = {section.record.trial for section in sections}
@@ -167,10 +167,10 @@ def render(run: ReportedRun, cuts: Sequence[CutView] = ()) -> str:
 
 
 def _inlined(cuts: Sequence[CutView]) -> frozenset[str]:
-    """Return the anchors of the pictures that the page holds; each has a page of its own too."""
+    """Return the anchors of the diagrams that the page holds; each has a page of its own too."""
     chosen, room = [], LINES_INLINED_MAX
     for view in cuts:
-        room -= len(view.picture.lines) + len(view.cut.channels)
+        room -= len(view.diagram.lines) + len(view.cut.channels)
         if room >= 0:
             chosen.append(view.anchor)
     return frozenset(chosen)

@@ -1,7 +1,7 @@
 """A cut as a space-time diagram: lanes from the top, time from left to right, as plain numbers for an SVG template.
 
 However long the run and however many its lanes, a bounded number of lines is drawn: what crosses the cut first, then
-what is nearest to it. ``Picture.left_out`` says what is not drawn.
+what is nearest to it. ``CutDiagram.left_out`` says what is not drawn.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Band:
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class CutDiagram:
     """Everything that the template draws; lengths in pixels."""
 
     width: int
@@ -108,10 +108,10 @@ class Picture:
         return tuple(dict.fromkeys(line.style for line in self.lines))
 
 
-def picture_of(cut: CheckpointCut) -> Picture:
+def diagram_of(cut: CheckpointCut) -> CutDiagram:
     """Return the diagram of a cut."""
     chosen = _chosen(cut.channels)
-    return _Drawing(cut, chosen).picture()
+    return _Drawing(cut, chosen).diagram()
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,7 @@ class _Drawing:
         self._width = int(min(_WIDTH_MAX, max(_WIDTH_MIN, _EVENT_PIXELS * places[-1])))
         self._barriers_left = BARRIERS_MAX
 
-    def picture(self) -> Picture:
+    def diagram(self) -> CutDiagram:
         lanes = tuple(
             DrawnLane(
                 f"{lane.subtask} (finished)" if lane.finished else lane.subtask,
@@ -188,7 +188,7 @@ class _Drawing:
         lines = sorted(self._lines(), key=lambda line: _LAYERS.index(line.style))
         cut_x = [lane.cut_x for lane in lanes if lane.cut_x is not None]
         begins_x = max(0, round(min(cut_x)) - _BEFORE_THE_CUT) if cut_x else 0
-        return Picture(
+        return CutDiagram(
             self._width,
             self._height,
             lanes,
@@ -365,7 +365,7 @@ _LEGEND = {
 """Style -> what it means, in the order of a legend."""
 
 
-def legend(picture: Picture, control: str) -> tuple[tuple[str, str], ...]:
-    """Return style and meaning of the lines in a picture; ``control`` is the name of what passes the channels."""
+def legend(diagram: CutDiagram, control: str) -> tuple[tuple[str, str], ...]:
+    """Return style and meaning of the lines in a diagram; ``control`` is the name of what passes the channels."""
     known = {**_LEGEND, "barrier": control}
-    return tuple((style, meaning) for style, meaning in known.items() if style in picture.styles)
+    return tuple((style, meaning) for style, meaning in known.items() if style in diagram.styles)

@@ -50,7 +50,7 @@ _LEGEND = (
     ("■", "rgba(230, 159, 0, 0.45)", "deploying"),
     ("■", "rgba(0, 158, 115, 0.35)", "running"),
 )
-"""Sign, colour and meaning of all but the faults. ``{control}`` is a barrier, or a marker."""
+"""Symbol, colour and meaning of everything but the faults. ``{control}`` is a barrier, or a marker."""
 
 FAULT_LANE = 0
 COORDINATOR_LANE = 1
@@ -59,7 +59,7 @@ _LANE_PIXELS = 34
 _LABEL_MAX = 60
 """Characters of a fault's label that are shown; all of it is in the hover text."""
 _CHARACTER_SHARE = 0.0072
-"""About how much of the plot's width a character takes."""
+"""About what share of the plot's width a character takes."""
 _SPAN = 0.04
 """Offset of the bar of a fault that lasts: under its label, above a recovery."""
 _UPPER, _LOWER = -0.17, 0.22
@@ -67,7 +67,7 @@ _UPPER, _LOWER = -0.17, 0.22
 
 
 def legend(records: Iterable[TrialRecord]) -> tuple[tuple[str, str, str], ...]:
-    """Return sign, colour and meaning: one legend for all timelines of a page, instead of one in each figure.
+    """Return symbol, colour and meaning: one legend for all timelines of a page, instead of one in each figure.
 
     It names only the faults that struck in one of these trials.
     """
@@ -105,7 +105,7 @@ def timeline(record: TrialRecord) -> Figure:
 
 
 def safe(text: str, limit: int = 200) -> str:
-    """Return untrusted text for plotly, which reads a small HTML in labels."""
+    """Return untrusted text for plotly, which interprets some HTML tags in labels."""
     line = one_line(text)
     return escape(line if len(line) <= limit else line[: limit - 1] + "…")
 
@@ -241,7 +241,7 @@ class _Drawing:
         return traces
 
     def recovery_bars(self) -> Figure:
-        """Return recoveries, from the failure to the moment when all subtasks ran again."""
+        """Return the bars of recoveries: each from a failure until all subtasks run again."""
         bars = []
         for recovery in recoveries(self._record):
             end = recovery.gave_up_at_ms if recovery.running_at_ms is None else recovery.running_at_ms
@@ -273,9 +273,7 @@ class _Drawing:
         return traces
 
     def fault_spans(self) -> list[Figure]:
-        """Return the faults that lasted, from firing to healing, in the fault lane and in the lanes of what they
-        hit.
-        """
+        """Return the lasting faults, from firing to healing, in their own lane and in those of the subtasks hit."""
         traces = []
         for name in dict.fromkeys(fault.shown_as for fault in FAULTS if fault.shown_as):
             own, hit = [], []
@@ -325,7 +323,7 @@ class _Drawing:
 
     def _rows_of_faults(self) -> dict[int, int]:
         """Return a row for each fault that fired, so that no two labels overlap: the fault lane, and rows above it."""
-        ends: list[float] = []  # by row: up to where it is written on
+        ends: list[float] = []  # row -> where its last label ends
         rows: dict[int, int] = {}
         spans = []
         for fault, _, time in _fired(self._record):

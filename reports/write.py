@@ -1,4 +1,4 @@
-"""The door to the reports: a run directory in, three files and the texts of issues beside its records out."""
+"""The entry point of the reports: a run directory in, three files and the texts of issues beside its records out."""
 
 from __future__ import annotations
 

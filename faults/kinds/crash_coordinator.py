@@ -19,9 +19,9 @@ class CrashCoordinator(Fault, frozen=True, tag="crash_coordinator"):
     Contract (COO-6): the job resumes from the last completed checkpoint. On Spark the driver's process dies, with its
     session. ``lose_unsynced``: its host dies, and with it what it wrote and did not sync. ``unreadable_ms``: for this
     long after it starts again, its reads of durable storage fail. Contract (REC-4): nothing is deleted because it
-    could not be read then. ``from_savepoint``: who starts the job again starts it from its newest savepoint, unless a
-    newer checkpoint is complete, or it started from this one before. Contract (COO-4): the ids of what was under way
-    are not given out again.
+    could not be read then. ``from_savepoint``: the job is started again from its newest savepoint, unless a newer
+    checkpoint is complete or the job had already started from that savepoint. Contract (COO-4): the ids of checkpoints
+    that were under way are not given out again.
     """
 
     lose_unsynced: bool = False
@@ -47,23 +47,23 @@ class CrashCoordinator(Fault, frozen=True, tag="crash_coordinator"):
         )
 
     def inject(self, targets: Targets, wait: Wait = time.sleep) -> Injection:
-        """Hide its storage from its successor if so wanted, kill it, and prove that it is dead."""
+        """Set how its successor starts, kill it, and prove that it is dead."""
         target = targets.coordinator()
         if target is not None and self.unreadable_ms:
             if not isinstance(target, StorageUser):
-                reason = "the system's coordinator always finds its storage readable"
+                reason = "the system cannot make storage unreadable for a new coordinator"
                 return Injection("skipped", target.description, reason)
             target.hide_storage(self.unreadable_ms)
         if target is not None and self.from_savepoint:
             if not isinstance(target, SavepointStarter):
-                reason = "the system's coordinator is always started again as it was"
+                reason = "the system's job cannot be started again from a savepoint"
                 return Injection("skipped", target.description, reason)
             target.start_from_savepoint()
         return kill_process(target, "coordinator", wait, self.lose_unsynced)
 
     @classmethod
     def drawn(cls, choose: Chooser, aim: Aim) -> Self:
-        """Draw whether unsynced writes are lost, how long storage is unreadable, and what the job starts from then."""
+        """Draw whether unsynced writes are lost, how long storage is unreadable, and from what the job starts again."""
         lose_unsynced = choose.chance(aim.lose_unsynced_per_mille)
         unreadable = choose.chance(aim.unreadable_per_mille)
         unreadable_ms = choose.between(aim.duration_ms) if unreadable else 0

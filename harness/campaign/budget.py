@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from barrier_tck.harness.support.errors import UsageProblem
-from barrier_tck.harness.support.outside import shown
+from barrier_tck.harness.support.third_party import shown
 
 DEFAULT_TRIALS = 200
 """Number of trials of a campaign that names no budget."""

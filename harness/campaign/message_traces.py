@@ -45,7 +45,7 @@ def trace_messages(run_directory: Path, trial: int, system: SystemUnderTest) -> 
         again = execute(record.plan, system.tracing_messages(), Path(scratch), checkers=())
     if again.record.trace_digest != record.trace_digest:
         raise UsageProblem(
-            f"{directory}: the trial takes other steps now than when it was recorded, so no picture can be drawn "
+            f"{directory}: the trial takes other steps now than when it was recorded, so no diagram can be drawn "
             "of it; run the campaign again"
         )
     if not again.trace_events:

@@ -13,7 +13,7 @@ from itertools import count, islice
 from barrier_tck.harness.campaign.budget import Budget
 from barrier_tck.harness.campaign.configuration import CampaignConfiguration
 from barrier_tck.harness.support.errors import UsageProblem
-from barrier_tck.harness.support.outside import shown
+from barrier_tck.harness.support.third_party import shown
 
 SHARDS_MAX = 10_000
 

@@ -1,8 +1,8 @@
-"""Compares two trials of one plan in two systems, for instance the simulator and Spark: is what both promise the same?
+"""Compares two trials of one plan in two systems, for instance the simulator and Spark: do they agree where they must?
 
-What a plan promises whatever the schedule: how the job ends, which records its output holds, what a checkpoint holds
-given its positions, and which faults strike. What depends on time (numbers of attempts and of checkpoints, totals in
-between) is not compared.
+A plan determines, whatever the schedule, how the job ends, which records its output holds, what a checkpoint holds
+given its positions, and which faults strike. What depends on time (the numbers of attempts and of checkpoints, and
+totals in between) is not compared.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ EXAMPLES_MAX = 3
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """Something that both systems promise, and that is not the same in both."""
+    """Something that must be the same in both systems, and is not."""
 
     what: str
     """``verdict``, ``end``, ``output``, ``checkpoint`` or ``fault``."""
@@ -47,13 +47,13 @@ class Comparison(msgspec.Struct, frozen=True):
     systems: tuple[str, str]
     differences: tuple[Difference, ...]
     rows: int
-    """Records of the output that were compared; 0 if the output has no identities that every schedule gives."""
+    """Records of the output that were compared; 0 if they have no identities that are the same under every schedule."""
     checkpoints: int
-    """Checkpoints of the one at whose positions the other has one, too."""
+    """Checkpoints of the first trial for which the second has one at the same positions."""
     faults: int
     """Faults of the plan."""
     notes: tuple[str, ...] = ()
-    """What differs and may: a job that gave up in one of them, as its plan allows."""
+    """Differences that are allowed: a job that gave up in one of the systems, as its plan permits."""
     unknown: tuple[str, ...] = ()
     """Why a trial shows nothing: it could not be run or judged."""
 
@@ -93,15 +93,15 @@ def compare(one: TrialResult, other: TrialResult) -> Comparison:
     plan = filled(one.record.plan)
     rows, of_output = _output(plan, names, one.history, other.history)
     checkpoints, of_checkpoints = _checkpoints(plan, names, one.history, other.history)
-    # Whether a job may give up depends on when it was struck: its judges have said that it may.
+    # Whether a job may give up depends on when faults struck. The VALID verdict of its own trial says that it might.
     gave_up = tuple(
         f"the job gave up in {result.record.system}, as its plan allows: {history.explanation}"
         for result, history in ((one, one.history), (other, other.history))
         if history.end is End.FAILED and result.record.verdict is Verdict.VALID
     )
     differences = (
-        *_words("verdict", names, *(result.record.verdict.value for result in results)),
-        *(() if gave_up else _words("end", names, one.history.end.value, other.history.end.value)),
+        *_unequal("verdict", names, *(result.record.verdict.value for result in results)),
+        *(() if gave_up else _unequal("end", names, one.history.end.value, other.history.end.value)),
         *of_output,
         *of_checkpoints,
         *_faults(names, one, other),
@@ -114,8 +114,8 @@ def _why_unknown(result: TrialResult) -> str:
     return next(unknown, "nothing was judged")
 
 
-def _words(what: str, names: Sequence[str], one: str, other: str) -> Iterator[Difference]:
-    """Yield a difference if two words differ; an unknown verdict differs from none."""
+def _unequal(what: str, names: Sequence[str], one: str, other: str) -> Iterator[Difference]:
+    """Yield a difference if two values are unequal; an UNKNOWN verdict counts as equal to any other."""
     if one != other and Verdict.UNKNOWN.value not in (one, other):
         yield Difference(what, f"{one} in {names[0]}, {other} in {names[1]}")
 
@@ -123,7 +123,9 @@ def _words(what: str, names: Sequence[str], one: str, other: str) -> Iterator[Di
 def _output(
     plan: FilledPlan, names: Sequence[str], one: History, other: History
 ) -> tuple[int, tuple[Difference, ...]]:
-    """Return how many records were compared, and how the outputs differ: as multisets where records count once."""
+    """Return how many records were compared, and how the outputs differ: as multisets if each record must come exactly
+    once, otherwise as sets.
+    """
     identity = _identities(plan)
     finished = one.end is End.FINISHED and other.end is End.FINISHED
     if identity is None or not finished or one.output is None or other.output is None:
@@ -140,7 +142,7 @@ def _output(
 
 
 def _identities(plan: FilledPlan) -> Callable[[Row], Hashable] | None:
-    """Return what tells the identity of a row, whatever the schedule; None if rows have none."""
+    """Return the function that gives the identity of a row, whatever the schedule; None if rows have none."""
     workload = workload_named(plan.workload.name)
     if workload.spec is not None:
         return partial(_value, workload.spec.output_columns[0])
@@ -159,7 +161,7 @@ def _examples(found: Iterable[Hashable]) -> str:
 def _checkpoints(
     plan: FilledPlan, names: Sequence[str], one: History, other: History
 ) -> tuple[int, tuple[Difference, ...]]:
-    """Return how many checkpoints stand at the same positions in both, and those whose state differs.
+    """Return how many checkpoints have the same positions in both, and those of them whose state differs.
 
     In aligned exactly-once mode the positions say what the state is; otherwise some of it is in channels, or counted
     twice.
@@ -187,7 +189,7 @@ def _checkpoints(
 
 
 def _place(view: SnapshotView) -> tuple[Hashable, ...]:
-    """Return where a checkpoint stands: positions, and whether state of finished subtasks is left out."""
+    """Return the positions of a checkpoint, and the finished subtasks, whose state it leaves out."""
     return (tuple(sorted(view.positions.items())), tuple(sorted(view.finished)))
 
 

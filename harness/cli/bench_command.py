@@ -13,8 +13,8 @@ import typer
 from barrier_tck.harness.cli.options import JsonOption
 from barrier_tck.harness.cli.printing import console_for, emit
 from barrier_tck.harness.support.errors import EnvironmentProblem, UsageProblem
-from barrier_tck.harness.support.outside import search_working_directory
 from barrier_tck.harness.support.strict_input import nearest
+from barrier_tck.harness.support.third_party import search_working_directory
 
 BENCHMARKS = {
     "throughput": "throughput",

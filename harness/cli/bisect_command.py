@@ -54,13 +54,13 @@ def bisect(
     console.print(f"{len(commits)} commits from {commits[0]} to {commits[-1]}", markup=False, soft_wrap=True)
     with console.status("") as status, trying(repository, plan, system, runs) as tries:  # only on a terminal
 
-        def told(commit: Commit) -> Verdict:
+        def try_commit(commit: Commit) -> Verdict:
             status.update(f"trying {commit.identifier[:10]}")
             verdict = tries(commit)
             console.print(f"{verdict.value:8} {commit}", markup=False, soft_wrap=True)
             return verdict
 
-        found = bisected(commits, told)
+        found = bisected(commits, try_commit)
     many = len(found.suspects) > 1
     console.print("one of these:" if many else "the first commit that fails:", markup=False)
     for commit in found.suspects:

@@ -19,8 +19,8 @@ from barrier_tck.harness.cli.spreading import require_fit, spread_over
 from barrier_tck.harness.cli.untrusted_code import UntrustedCode, code_of_campaign, require_named
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.support.errors import UsageProblem
-from barrier_tck.harness.support.outside import search_working_directory
 from barrier_tck.harness.support.root_seed import root_seed
+from barrier_tck.harness.support.third_party import search_working_directory
 
 if TYPE_CHECKING:
     from barrier_tck.harness.campaign.configuration import CampaignConfiguration
@@ -185,7 +185,7 @@ def _named_again(options: CampaignOptions, configuration: CampaignConfiguration)
 def _system_of_query(query: str, system: str | None) -> str:
     """Return the system that ``--query`` means."""
     from barrier_tck.harness.streaming.streaming_job import StreamingJob
-    from barrier_tck.harness.support.outside import imported, is_target, shown
+    from barrier_tck.harness.support.third_party import imported, is_target, shown
 
     if system is not None:
         raise UsageProblem("--system and --query are both given; keep one of the two")

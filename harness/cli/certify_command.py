@@ -1,4 +1,4 @@
-"""``barrier-tck certify``: certify a state backend, or a state store of Spark's, and write its certificate."""
+"""``barrier-tck certify``: certify a state backend, or a Spark state store, and write its certificate."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from barrier_tck.harness.cli.certify_on_spark import (
 from barrier_tck.harness.cli.options import DEFAULT_OUT, JsonOption, OutOption
 from barrier_tck.harness.cli.printing import console_for
 from barrier_tck.harness.support.errors import UsageProblem
-from barrier_tck.harness.support.outside import is_target, shown
 from barrier_tck.harness.support.root_seed import root_seed
+from barrier_tck.harness.support.third_party import is_target, shown
 
 if TYPE_CHECKING:
     from barrier_tck.harness.certify.engine.certificate import Certificate
@@ -40,8 +40,8 @@ def certify(
         str | None,
         typer.Argument(
             metavar="MODULE:NAME|spark:CLASS",
-            help="Class or function that makes the backend; or heap, or rocksdb. With spark:, a StateStoreProvider of "
-            "Spark's; or spark:rocksdb, spark:rocksdb-changelog, spark:hdfs.",
+            help="Class or function that makes the backend; or heap, or rocksdb. With spark:, a Spark "
+            "StateStoreProvider; or spark:rocksdb, spark:rocksdb-changelog, spark:hdfs.",
         ),
     ] = None,
     level: Annotated[
@@ -67,7 +67,7 @@ def certify(
             "--require",
             metavar="NAME,...",
             help="Capabilities that the backend must declare: asynchronous-snapshots, concurrent-snapshots, "
-            "ordered-scan, local-files, deterministic-files; or that a state store of Spark's must have: prefix-scan, "
+            "ordered-scan, local-files, deterministic-files; or that a Spark state store must have: prefix-scan, "
             "range-scan, column-families, multiple-values. Default: none.",
         ),
     ] = "",
@@ -114,10 +114,10 @@ def certify(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Certify a state backend, or a state store of Spark's, clause by clause, up to a level.
+    """Certify a state backend, or a Spark state store, clause by clause, up to a level.
 
     The backend runs in a process of its own, a state store in a JVM of its own. Exit code 0 if the level was reached,
-    1 if a property failed, 2 if nothing can be said, 3 if the target cannot be imported, is not a backend or lacks a
+    1 if a property failed, 2 if no verdict is possible, 3 if the target cannot be imported, is not a backend or lacks a
     required capability, or if Java is needed and cannot run Spark.
 
     \b

@@ -23,7 +23,7 @@ def names_in(listed: str) -> tuple[str, ...]:
 
 
 def spark_store(target: str | None, jars: str, conf: Sequence[str]) -> StoreTarget | None:
-    """Return the state store of Spark's that is named, or None if none is; raises UsageProblem."""
+    """Return the Spark state store that is named, or None if none is; raises UsageProblem."""
     from barrier_tck.harness.certify.spark_store.targets import is_store_target, store_target
 
     if target is not None and is_store_target(target):

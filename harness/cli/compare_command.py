@@ -16,7 +16,7 @@ from barrier_tck.harness.cli.printing import console_for, emit
 from barrier_tck.harness.cli.untrusted_code import TrustOption, UntrustedCode, code_of, require_named
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.support.errors import UsageProblem
-from barrier_tck.harness.support.outside import search_working_directory
+from barrier_tck.harness.support.third_party import search_working_directory
 
 if TYPE_CHECKING:
     from barrier_tck.harness.campaign.world_comparison import Comparison

@@ -1,4 +1,4 @@
-"""Notes what pictures of cuts need and a run directory does not hold yet: a simulated trial runs again for it."""
+"""Makes the message traces that cut diagrams need: if a run directory has none, its simulated trial runs again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def trace_requested_cuts(run: ReportedRun, wanted: tuple[Wanted, ...], trust: bool) -> None:
-    """Note what passed the channels of trials of which a cut is requested.
+    """Trace the messages of each trial of which a cut diagram is requested.
 
     Raises UsageProblem if that is impossible, or if it would run code that only the run directory names.
     """
@@ -29,11 +29,11 @@ def trace_requested_cuts(run: ReportedRun, wanted: tuple[Wanted, ...], trust: bo
         if not are_traced(run.directory, trial):
             if not trust:
                 require_named(code_of(run.details[trial].plan, _system_of(run)), (), str(run.directory))
-            _note(run, trial)
+            _trace(run, trial)
 
 
 def trace_cuts_shown(run: ReportedRun, console: Console, trust: bool = False) -> None:
-    """Note what passed the channels of the trials that a report shows anyway, where that is possible.
+    """Trace the messages of the trials whose cuts a report shows without a request, where that is possible.
 
     ``trust`` says that code named in the run directory may run, for instance because it just did.
     """
@@ -41,19 +41,19 @@ def trace_cuts_shown(run: ReportedRun, console: Console, trust: bool = False) ->
     from barrier_tck.reports.cuts import shown_by_default
 
     for trial in dict.fromkeys(request.trial for request in shown_by_default(run)):
-        known = trust or not any(code_of(run.details[trial].plan, _system_of(run)))
-        if known and not are_traced(run.directory, trial):
+        trusted = trust or not any(code_of(run.details[trial].plan, _system_of(run)))
+        if trusted and not are_traced(run.directory, trial):
             try:
-                _note(run, trial, if_possible=True)
+                _trace(run, trial, if_possible=True)
             except UsageProblem as problem:
-                console.print(f"no picture of a cut of trial {trial}: {problem}", markup=False)
+                console.print(f"no cut diagram of trial {trial}: {problem}", markup=False)
 
 
 def _system_of(run: ReportedRun) -> str:
     return run.campaign.opened_as or run.campaign.system
 
 
-def _note(run: ReportedRun, trial: int, if_possible: bool = False) -> None:
+def _trace(run: ReportedRun, trial: int, if_possible: bool = False) -> None:
     from barrier_tck.harness.campaign.message_traces import can_trace, trace_messages
     from barrier_tck.harness.cli.opening import opened
 

@@ -12,8 +12,8 @@ from barrier_tck.harness.cli.printing import VerdictConsole, console_for, emit
 from barrier_tck.harness.cli.shipped import SKELETONS, shipped_campaigns
 from barrier_tck.harness.support.atomic_files import write_atomically
 from barrier_tck.harness.support.errors import UsageProblem
-from barrier_tck.harness.support.outside import shown
 from barrier_tck.harness.support.strict_input import nearest
+from barrier_tck.harness.support.third_party import shown
 
 
 def init(

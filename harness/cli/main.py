@@ -44,7 +44,7 @@ from barrier_tck.harness.cli.report_command import report
 from barrier_tck.harness.cli.supervision import supervised
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.support.errors import HarnessError
-from barrier_tck.harness.support.outside import shown, what_happened
+from barrier_tck.harness.support.third_party import shown, what_happened
 
 _COMMAND_LINE_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
 """Click's base class of all mistakes on a command line; since 0.20, Typer brings its own copy of Click."""

@@ -20,8 +20,8 @@ from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.reference.bugs.catalogue import digest_of
 from barrier_tck.harness.reference.bugs.patched_copy import patch_of_this_process
 from barrier_tck.harness.support.errors import UsageProblem
-from barrier_tck.harness.support.outside import search_working_directory
 from barrier_tck.harness.support.strict_input import read_text
+from barrier_tck.harness.support.third_party import search_working_directory
 
 if TYPE_CHECKING:
     from barrier_tck.harness.campaign.replay import Replayed, ReplaySource
@@ -148,7 +148,7 @@ def replay(
 
 
 def _patch_of(sources: Sequence[ReplaySource], path: Path) -> str | None:
-    """Return the patch that plans carry; raises UsageProblem if they differ, because a process has one."""
+    """Return the patch that plans carry; raises UsageProblem if they differ: a process runs one patched copy."""
     patches = list(dict.fromkeys(source.plan.patch for source in sources))
     if len(patches) != 1:
         raise UsageProblem(f"the plans in {path} carry different patches: replay them one by one")

@@ -11,11 +11,11 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Skeleton:
-    """A first file, which runs unchanged."""
+    """A file to start from, which runs unchanged."""
 
     resource: str
     file: str
-    """The file's name, unless another is asked for; a module is named after it."""
+    """The default name of the file, which is also the name of the module in it."""
     description: str
     use: str
     """The command that uses it, with ``{file}`` and ``{module}``."""
@@ -62,19 +62,19 @@ class ShippedCampaign:
 
     @property
     def description(self) -> str:
-        """Return the first sentence of the comment at its head."""
+        """Return the first sentence of the comments in the file, which is that of its head."""
         head = [line.removeprefix("#").strip() for line in self.text.splitlines() if line.startswith("#")]
         return " ".join(head).partition(". ")[0].removesuffix(".")
 
 
-def _place() -> Traversable:
+def _directory() -> Traversable:
     return resources.files("barrier_tck") / "campaigns"
 
 
 def shipped_campaigns() -> dict[str, ShippedCampaign]:
     """Return the campaign files, by name."""
     files = sorted(
-        (file for file in _place().iterdir() if file.name.endswith(".toml")), key=lambda file: file.name
+        (file for file in _directory().iterdir() if file.name.endswith(".toml")), key=lambda file: file.name
     )
     return {
         name: ShippedCampaign(name, file.read_text(encoding="utf-8"))
@@ -84,6 +84,6 @@ def shipped_campaigns() -> dict[str, ShippedCampaign]:
 
 
 def found_campaign(given: Path) -> Path:
-    """Return the file; if it does not exist and is the name of a shipped file, return that one."""
-    shipped = Path(str(_place())) / f"{given}.toml"
+    """Return ``given``, or the shipped file of that name if no file ``given`` exists."""
+    shipped = Path(str(_directory())) / f"{given}.toml"
     return shipped if not given.exists() and given.name == str(given) and shipped.is_file() else given

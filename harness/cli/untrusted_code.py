@@ -17,7 +17,7 @@ import typer
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.reference.bugs.catalogue import digest_of
 from barrier_tck.harness.support.errors import UsageProblem
-from barrier_tck.harness.support.outside import is_target, shown
+from barrier_tck.harness.support.third_party import is_target, shown
 
 if TYPE_CHECKING:
     from barrier_tck.harness.campaign.configuration import CampaignConfiguration
@@ -37,8 +37,8 @@ class UntrustedCode:
     """Code from outside the project that a file names."""
 
     what: str
-    """``system``, ``state backend``, ``checkpoint storage``, ``workload`` or ``patch``; the option that names it has
-    the same words, with a dash."""
+    """``system``, ``state backend``, ``checkpoint storage``, ``workload`` or ``patch``. The option that names it is
+    this text, with dashes between its words."""
     target: str
     """``package.module:Factory``; of a patch, which plans carry themselves, the digest."""
 

@@ -25,7 +25,7 @@ from pyspark.sql import SparkSession
 from barrier_tck.harness.cluster.java import find_java
 from barrier_tck.harness.cluster.spark_session import END_TIMEOUT_S, end_driver, start_jvm
 from barrier_tck.harness.support.errors import EnvironmentProblem, UsageProblem
-from barrier_tck.harness.support.outside import shown
+from barrier_tck.harness.support.third_party import shown
 from barrier_tck.harness.support.work_directories import temporary_work_directory
 
 FAILURES_MAX = 2

@@ -27,52 +27,53 @@ _KILLED = next(
 )
 _ELASTIC = frozenset({Capability.ELASTIC, Capability.EXECUTOR_LOSS})
 _WAIT_MS_MIN = 10
-"""How much longer a job waits, at least, than a restart is put off, where executors are replaced late."""
+"""Where executors are replaced late, a job waits for slots at least this much longer than the restart delay."""
 _CRASH_WHILE_WAITING_PER_MILLE = 400
-"""In how many of 1,000 plans that lose an executor, and nothing else, the coordinator crashes while the job waits."""
+"""Of 1,000 plans whose only fault is a lost executor, in how many the coordinator crashes while the job waits."""
 _TRIGGERS = (
     After(ProtocolPoint.ATTEMPT_RUNNING),
     After(ProtocolPoint.CHECKPOINT_COMPLETED),
     After(ProtocolPoint.ALL_ACKNOWLEDGED),
     After(ProtocolPoint.CHECKPOINT_TRIGGERED),
 )
-"""Each of these comes in every job, and no subtask has finished at the first one of its kind."""
+"""Every job passes each of these points, and no subtask has finished when it does so for the first time."""
 
 
 def can_lose_executors(profile: Profile, capabilities: frozenset[Capability]) -> bool:
-    """Return whether an executor can be lost for good under an elastic job; Chandy-Lamport has none (CHL-2)."""
+    """Return whether an elastic job can lose executors for good. Under Chandy-Lamport no job is elastic (CHL-2)."""
     return capabilities >= _ELASTIC and profile.checkpoints.protocol == "barriers"
 
 
 def draw_lost_executor(draw: st.DrawFn, view: JobView, others: Sequence[ScheduledFault]) -> ScheduledFault:
-    """Draw when an executor is lost for good: that of a sink, which is there until the end.
+    """Draw the loss of a sink's executor for good, and its trigger. A sink is there until the end.
 
-    If it is lost when the sink takes a snapshot, several sinks may have prepared what no restore will ever commit.
-    Timed faults strike soon after the first attempt runs, so the loss comes later: they need a target.
+    If it is lost when the sink takes a snapshot, several sinks may have prepared transactions that no restore will ever
+    commit. Timed faults strike soon after the first attempt runs, and need a target then. So beside them the loss is
+    triggered later.
     """
     sink = draw(st.sampled_from(view.in_role(Role.SINK)))
     timed = any(isinstance(other.trigger, At) for other in others)
-    able = [
+    possible = [
         trigger for trigger in _TRIGGERS if not (timed and trigger.point is ProtocolPoint.ATTEMPT_RUNNING)
     ]
     if sink in view.passing(ProtocolPoint.SNAPSHOT_TAKEN):
-        able.append(After(ProtocolPoint.SNAPSHOT_TAKEN, sink))
-    return ScheduledFault(LOST.fault.drawn(DrawnChoices(draw), Aim(sink)), draw(st.sampled_from(able)))
+        possible.append(After(ProtocolPoint.SNAPSHOT_TAKEN, sink))
+    return ScheduledFault(LOST.fault.drawn(DrawnChoices(draw), Aim(sink)), draw(st.sampled_from(possible)))
 
 
 def with_crash_while_waiting(drawing: Drawing, plan: TrialPlan) -> TrialPlan:
     """Return the plan with a coordinator that crashes while its elastic job waits for slots, if that is drawn.
 
-    It is certain to wait if an executor is lost for good, too few slots are left for the job as it is meant to be, and
-    it waits at all.
+    The job is sure to wait if it waits for slots at all, an executor is lost for good, and too few slots are left for
+    its full parallelism.
     """
     draw, deployment = drawing.draw, plan.deployment
     kinds = [KINDS[name] for name, weight in drawing.profile.faults.kinds if weight]
     crashes = [kind for kind in kinds if kind.fault.ends is Ends.COORDINATOR]
     left = (deployment.executors - 1) * (deployment.slots_per_executor or 0)
     waits = deployment.elastic_wait_ms and not deployment.replaced_after_ms and left < len(plan.job.subtasks)
-    able = crashes and Capability.COORDINATOR_CRASH in drawing.capabilities and not plan.savepoints
-    if not (waits and able) or plan.checkpoints.storage == "memory" or len(plan.faults) != 1:
+    can_crash = crashes and Capability.COORDINATOR_CRASH in drawing.capabilities and not plan.savepoints
+    if not (waits and can_crash) or plan.checkpoints.storage == "memory" or len(plan.faults) != 1:
         return plan
     if not chance(draw, _CRASH_WHILE_WAITING_PER_MILLE):
         return plan
@@ -84,11 +85,13 @@ def with_crash_while_waiting(drawing: Drawing, plan: TrialPlan) -> TrialPlan:
 def with_late_replacements(drawing: Drawing, plan: TrialPlan) -> TrialPlan:
     """Return the plan with executors that are replaced only after a while, if this is drawn for its elastic job.
 
-    The slots are missing when the next attempt is to begin: most often they come back while the job waits for them, and
-    now and then they come too late. If several executors are to be lost for good, the first one comes back now: whether
-    the job waits again is seen at the second one. The job waits for longer than a restart is put off, because otherwise
-    no one could see which job does not wait. Where kills leave too few slots for any parallelism, the job has to wait
-    for a replacement however late it is. So none comes too late there, and none is late if kills may follow each other.
+    The slots are missing when the next attempt is to begin. Mostly they come back while the job waits for them, and
+    sometimes too late. If several executors are to be lost for good, the first loss becomes a kill, after which the
+    executor is replaced: whether the job waits a second time shows at the next loss. The job waits longer than the
+    restart delay, or else a job that does not wait could not be told from one that does.
+
+    If the kills leave too few slots for any parallelism, the job has to wait for a replacement, however late it comes.
+    Then no replacement comes after the wait is over, and none is late if one kill may follow another.
     """
     draw, deployment = drawing.draw, plan.deployment
     if deployment.elastic_wait_ms is None or not chance(
@@ -103,17 +106,19 @@ def with_late_replacements(drawing: Drawing, plan: TrialPlan) -> TrialPlan:
         latest_ms = wait_ms // 2
     after_ms = plan.restart.delay_ms + between(draw, (1, latest_ms))
     late = msgspec.structs.replace(deployment, elastic_wait_ms=wait_ms, replaced_after_ms=after_ms)
-    return msgspec.structs.replace(plan, deployment=late, faults=_with_first_one_back(draw, plan.faults))
+    return msgspec.structs.replace(plan, deployment=late, faults=_with_first_loss_replaced(draw, plan.faults))
 
 
-def _with_first_one_back(draw: st.DrawFn, faults: Sequence[ScheduledFault]) -> tuple[ScheduledFault, ...]:
+def _with_first_loss_replaced(
+    draw: st.DrawFn, faults: Sequence[ScheduledFault]
+) -> tuple[ScheduledFault, ...]:
     """Return the faults, with a kill instead of the first of several losses."""
     lost = [planned for planned in faults if planned.fault.needs is TargetKind.CAPACITY]
     if len(lost) < 2:
         return tuple(faults)
     (subtask,) = lost[0].fault.subtasks
-    back = ScheduledFault(_KILLED.fault.drawn(DrawnChoices(draw), Aim(subtask)), lost[0].trigger)
-    return tuple(back if planned is lost[0] else planned for planned in faults)
+    kill = ScheduledFault(_KILLED.fault.drawn(DrawnChoices(draw), Aim(subtask)), lost[0].trigger)
+    return tuple(kill if planned is lost[0] else planned for planned in faults)
 
 
 def _takes_slots(planned: ScheduledFault) -> bool:

@@ -28,10 +28,11 @@ Each of the {number} checkers judges one property of a trial. This page is gener
 _SIGNS = """
 ## From what is seen to the clause
 
-A checker for several clauses names the one that its evidence breaks first: the sign whose line of the history comes
-first. Of two signs at one moment the nearer one to the cause counts, as the column says: what processes do, then the
-messages between them, then what checkpoints and output hold, then what did not happen. Where several rows of one
-checker fit a difference, the first one does. A checker that is not listed has one clause, or names its first one.
+A checker for several clauses names the one that was broken first: it takes the sign that comes first in the history.
+Of two signs at the same moment, the one that is closer to the cause counts. The last column says what a checker looks
+at, from the closest to the farthest: what processes do, the messages between them, what checkpoints and output hold,
+and what did not happen. If several rows of a checker fit, the first one counts. A checker that is not listed has one
+clause, or names its first one.
 
 | what is seen | clause | checkers | looks at |
 |---|---|---|---|
@@ -40,8 +41,9 @@ checker fit a difference, the first one does. A checker that is not listed has o
 _PRECONDITIONS = """
 ## What must have happened
 
-A clause that nothing could have broken is not reported as kept. So a VALID covers these clauses only if what the
-first column says has happened in the trial. For all others any trial will do, or the checker itself sees to it.
+A clause is not reported as kept if nothing in the trial could have broken it. So a VALID covers the clauses below only
+if what the first column says happened in the trial. Any other clause can be broken in every trial, or its checker
+decides by itself whether it could.
 
 | what must have happened | clauses |
 |---|---|
@@ -50,8 +52,8 @@ first column says has happened in the trial. For all others any trial will do, o
 _SOMETIMES = """
 ## What a campaign must see at least once
 
-What no trial of a campaign has shown has not been tested, and makes the campaign UNKNOWN. Each line is a finding of the
-campaign, if enough of its trials could have shown it.
+A campaign in which none of these was ever seen has not tested it, and is UNKNOWN. Each row is a finding of the campaign
+as a whole. It is made only if enough of the trials could have shown it.
 
 | finding | clauses | checkers | if it was not seen |
 |---|---|---|---|

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from barrier_tck.harness.support.errors import UsageProblem
-from barrier_tck.harness.support.outside import is_target, shown
 from barrier_tck.harness.support.strict_input import nearest
+from barrier_tck.harness.support.third_party import is_target, shown
 
 SHIPPED_BACKENDS = {
     "heap": "barrier_tck.reference_impl.state.heap:HeapStateBackend",

@@ -4,8 +4,8 @@ before anything of them runs."""
 from __future__ import annotations
 
 from barrier_tck.harness.support.errors import UsageProblem
-from barrier_tck.harness.support.outside import is_target, shown
 from barrier_tck.harness.support.strict_input import nearest
+from barrier_tck.harness.support.third_party import is_target, shown
 
 SHIPPED_STORAGES = {
     "files": "barrier_tck.reference_impl.storage.checkpoint_storage:file_storage",

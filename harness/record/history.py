@@ -1,4 +1,4 @@
-"""The history: everything that an oracle may look at, as typed values, whichever system left it.
+"""The history: everything that an oracle may look at, as typed values, whichever system produced it.
 
 Nothing here assumes barriers: a system that cannot show its checkpoints leaves ``checkpoints`` empty and says so
 through its capabilities. ``operations`` are ordered by time; those of one process are in the order in which they
@@ -63,7 +63,7 @@ class StateView(msgspec.Struct, frozen=True):
     groups: dict[str, int] = {}
     """Key -> the key group in which it lies; empty if the system has no key groups or does not report them."""
     keyed: bool = True
-    """Whether it is state by key. What is not stays in checkpoints when its subtask has finished (BAR-6)."""
+    """Whether it is keyed state. Other state stays in checkpoints even after its subtask has finished (BAR-6)."""
     foreign: dict[str, int] = {}
     """Key -> its key group, for keys whose groups the subtask does not own (RSC-1). None of them is in ``entries``."""
 
@@ -76,7 +76,7 @@ class NamedFile(msgspec.Struct, frozen=True):
     """Bytes."""
     checksum: str
     state: str = ""
-    """A digest of the state in it, whatever its format; empty if copies have its bytes (LOC-7)."""
+    """A digest of the state in the file, whatever its format; empty if local copies have the same bytes (LOC-7)."""
     shared: bool = False
     """Whether later checkpoints may name it, too (SNP-5)."""
 
@@ -127,7 +127,7 @@ class SnapshotView(msgspec.Struct, frozen=True):
     finished: tuple[str, ...] = ()
     """The subtasks that had finished before it (BAR-6): it holds positions of theirs, and no state."""
     lacking: tuple[CheckpointProblem, ...] = ()
-    """Files of checkpoints retained at that moment, this one among them or not, that were gone then."""
+    """Files that were missing when this one was opened, of all checkpoints that were retained then."""
 
     def state_by_operator(self, without: Collection[str] = ()) -> Mapping[str, Mapping[str, list[Any]]]:
         """Return operator -> key -> accumulator values over all subtasks.
@@ -169,7 +169,7 @@ class StorageView(msgspec.Struct, frozen=True):
 
 
 class OutputCounts(msgspec.Struct, frozen=True):
-    """How committed output compares with the input, in the words of the checker ``exactly-once-output``."""
+    """How committed output compares with the input, with the counts of the checker ``exactly-once-output``."""
 
     expected: int
     committed: int
@@ -188,7 +188,7 @@ class OutputCounts(msgspec.Struct, frozen=True):
 
 
 class OutputComparison(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a query over output and input says, when there are too many rows to read one by one."""
+    """How committed output compares with the input according to a query, for when there are too many rows to read."""
 
     counts: OutputCounts | None
     """None if they could not be compared."""
@@ -196,11 +196,11 @@ class OutputComparison(msgspec.Struct, frozen=True, omit_defaults=True):
     problem: str = ""
     """Why they could not be compared, in words."""
     checks: dict[str, dict[str, int]] = {}
-    """For people: check -> which side -> number of rows that only this side has."""
+    """For reports: check -> side of the comparison -> number of rows that only this side has."""
     ran_again: int = 0
-    """Micro-batches that, or of which a task, ran more than once."""
+    """Micro-batches that ran more than once, as a whole or in one of their tasks."""
     replayed: int = 0
-    """Those of which rows had been passed on to the sink before: one that cannot bear it shows it there."""
+    """Those of which the sink had been given rows before: only here could a sink that is not idempotent go wrong."""
 
 
 class StateComparison(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -209,7 +209,7 @@ class StateComparison(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=T
     batches: int = 0
     """The micro-batches after which it was read."""
     entries: int = 0
-    """The entries that were found after all of them together."""
+    """The entries that were found, summed over these micro-batches."""
     missing: int = 0
     unexpected: int = 0
     examples: tuple[str, ...] = ()
@@ -256,9 +256,9 @@ class History(msgspec.Struct, frozen=True, dict=True):
     """The sink subtask of each row of the output, in the same order; empty if the system does not report it."""
 
     local_files: tuple[str, ...] | None = None
-    """Files that lay where hosts keep local copies, in a trial without local recovery; None if nobody looked."""
+    """Files found where hosts keep local copies, in a trial without local recovery; None if no host was inspected."""
     epoch_ms: float = 0.0
-    """What the clock of the system's timers showed at the trial's start, from which the times here are counted."""
+    """The time on the clock of the system's timers when the trial started; ``time_ms`` counts from there."""
 
     def of(self, kind: type[KindT]) -> Iterator[Recorded[KindT]]:
         """Yield the operations of one kind, in order."""

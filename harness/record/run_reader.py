@@ -127,7 +127,7 @@ def read_message_trace(directory: Path) -> tuple[TraceEvent, ...]:
             found.append(decoder.decode(line))
         except msgspec.MsgspecError as error:
             raise RunDirectoryCorrupt(
-                f"{path}, line {number}: not a passage ({error}); remove the file to draw no picture"
+                f"{path}, line {number}: not a passage ({error}); remove the file to draw no diagram"
             ) from error
     return tuple(found)
 

@@ -15,7 +15,7 @@ from barrier_tck.harness.reference.external_storage import ExternalStorage, watc
 from barrier_tck.harness.reference.hdfs_model import ModelHdfsStorage
 from barrier_tck.harness.reference.object_store_model import ModelObjectStorage
 from barrier_tck.harness.support.errors import UsageProblem
-from barrier_tck.harness.support.outside import make, search_working_directory
+from barrier_tck.harness.support.third_party import make, search_working_directory
 from barrier_tck.harness.support.work_directories import temporary_work_directory
 from barrier_tck.reference_impl.storage.checkpoint_storage import CheckpointStorage, MediumCheckpointStorage
 from barrier_tck.reference_impl.storage.filesystem import FileSystem, LocalFileSystem

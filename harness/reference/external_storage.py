@@ -13,7 +13,7 @@ import msgspec
 
 from barrier_tck.harness.reference.delegating_files import DelegatingFileSystem, WatchesFiles
 from barrier_tck.harness.support.errors import UsageProblem
-from barrier_tck.harness.support.outside import imported
+from barrier_tck.harness.support.third_party import imported
 from barrier_tck.reference_impl.storage.checkpoint_storage import MediumCheckpointStorage
 from barrier_tck.reference_impl.storage.filesystem import FileSystem
 from barrier_tck.reference_impl.storage.whole_files import ReadableFiles, WholeFiles

@@ -1,5 +1,5 @@
 """Stands between a subtask's driver and its world, and logs what passes its channels around barriers, and where its
-snapshots cut that. A picture of the cut is drawn from these notes.
+snapshots cut that. A cut diagram is drawn from these notes.
 
 The notes are taken outside of everything that a planted bug can replace: below the driver where it sends, above it
 where the world hands it what was read. Only the batches nearest to a snapshot are kept, ``WINDOW`` on each side and
@@ -67,7 +67,7 @@ KeepMessageTrace = Callable[[list[TraceEvent]], None]
 
 
 class _End:
-    """One end of one channel: how many batches passed it, and the notes of those that a picture may need."""
+    """One end of one channel: how many batches passed it, and the notes of those that a diagram may need."""
 
     __slots__ = ("left", "name", "passed", "recent")
 
@@ -326,7 +326,7 @@ class MessageTracingDrivers:
         ports: SubtaskPorts,
         components: Components,
     ) -> SubtaskDriver:
-        """Return a driver with watched ports and doors."""
+        """Return a driver whose ports and entry points are watched."""
         notes = _Notes(deployment, graph, plane, ports, self.keep, self.together)
         into, out = ports.input_buffers, ports.output_buffers
         ports = replace(
@@ -373,7 +373,7 @@ class MessageTraceDirectory:
     """A directory that all reach."""
 
     def __call__(self, notes: list[TraceEvent]) -> None:
-        """Append the notes of one subtask. A disk that refuses costs the picture, and nothing of the run."""
+        """Append the notes of one subtask. A disk that refuses costs the diagram, and nothing of the run."""
         first = notes[0]
         name = f"{quote(first.subtask, safe='')}-a{first.attempt}-{os.getpid()}.jsonl"
         lines = b"".join(msgspec.json.encode(note) + b"\n" for note in notes)

@@ -1,6 +1,6 @@
 """Notes what each subtask sends to others, takes from them, and when it records its state, in its own order.
 
-The notes are made at the subtask's doors, not by the protocol: where data goes out to a channel, where it is taken
+The notes are made at the subtask's ports, not by the protocol: where data goes out to a channel, where it is taken
 from one, and where the synchronous part of a snapshot ends. From them an oracle computes what a global snapshot must
 hold (CHL-2), without believing what the system says about it.
 
@@ -166,7 +166,7 @@ class MessageObservingDrivers:
     def __call__(
         self, deployment: SubtaskDeployment, graph: JobGraph, plane: Any, ports: Any, components: Components
     ) -> SubtaskDriver:
-        """Return a driver that is observed at its doors."""
+        """Return a driver that is observed at its ports."""
         notes = _Notes(self.open_log(str(deployment.subtask), int(deployment.attempt)), plane.to_rows)
         outputs = [str(channel) for channel in graph.outputs_of(deployment.subtask)]
         inputs = [str(channel) for channel in graph.inputs_of(deployment.subtask)]

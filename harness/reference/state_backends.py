@@ -7,7 +7,7 @@ from typing import Any
 
 from barrier_tck.harness.plan.backend_targets import backend_target
 from barrier_tck.harness.support.errors import UsageProblem
-from barrier_tck.harness.support.outside import imported, make, search_working_directory, shown
+from barrier_tck.harness.support.third_party import imported, make, search_working_directory, shown
 from barrier_tck.reference_impl.state.backend import StateBackend, StateCapability
 
 _WHAT = "state backend"

@@ -9,8 +9,8 @@ import contextlib
 import weakref
 
 from barrier_tck.harness.support.errors import UsageProblem
-from barrier_tck.harness.support.outside import imported, is_target, make, shown
 from barrier_tck.harness.support.strict_input import nearest
+from barrier_tck.harness.support.third_party import imported, is_target, make, shown
 from barrier_tck.harness.system.system_under_test import SystemUnderTest
 
 DEFAULT_SYSTEM = "reference-simulated"

@@ -136,7 +136,7 @@ class TrialOutcome:
     refused_connections: dict[str, int] = field(default_factory=dict)
     """How many connections the system refused, by a name for the reason."""
     trace_events: tuple[TraceEvent, ...] = ()
-    """What passed the channels around barriers, for pictures of cuts; empty if the system does not note it."""
+    """What passed the channels around barriers, for cut diagrams; empty if the system does not note it."""
 
 
 class SystemUnderTest(Protocol):

@@ -11,7 +11,7 @@ from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.reading import check_names
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.support.errors import UsageError, UsageProblem
-from barrier_tck.harness.support.outside import what_happened
+from barrier_tck.harness.support.third_party import what_happened
 from barrier_tck.harness.system.job_view import JobView
 from barrier_tck.harness.system.plan_fields import set_in, unused_by, value_of
 from barrier_tck.harness.system.system_names import is_ours

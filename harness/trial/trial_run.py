@@ -42,8 +42,8 @@ from barrier_tck.harness.support.errors import (
     UsageError,
 )
 from barrier_tck.harness.support.garbage_collection import no_collection
-from barrier_tck.harness.support.outside import what_happened, where_it_was
 from barrier_tck.harness.support.raised_by import OF_THE_WORLD, crash_of, is_of_project
+from barrier_tck.harness.support.third_party import what_happened, where_it_was
 from barrier_tck.harness.support.wall_clock import TooLate, limited
 from barrier_tck.harness.system.optional_interfaces import KeepsLogs, ProvidesOwnJob
 from barrier_tck.harness.system.system_names import reference_of
@@ -148,8 +148,8 @@ def _execute(
 
 
 def _run(system: SystemUnderTest, plan: FilledPlan, nemesis: Nemesis, directory: Path) -> TrialOutcome:
-    """Run a plan; raises SystemCrashed if a system of somebody else's raises what is neither an error of the harness
-    nor one of the machine."""
+    """Run a plan; raises SystemCrashed if a third-party system raises what is neither an error of the harness nor one
+    of the machine."""
     try:
         return system.run(plan, nemesis, directory)
     except (HarnessError, *OF_THE_WORLD):

@@ -11,8 +11,8 @@ import msgspec
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import FilledPlan, TrialPlan
 from barrier_tck.harness.support.errors import UsageError, UsageProblem
-from barrier_tck.harness.support.outside import is_target, make, shown
 from barrier_tck.harness.support.strict_input import nearest
+from barrier_tck.harness.support.third_party import is_target, make, shown
 from barrier_tck.harness.workloads.changed_totals import ChangedTotals
 from barrier_tck.harness.workloads.connected_components import ConnectedComponents
 from barrier_tck.harness.workloads.flights import Flights

@@ -1,4 +1,4 @@
-"""What the machines of the protocol share: a table that is looked up, and the story of what happened.
+"""What the state machines of the protocol share: a transition table, and the story of what happened.
 
 Theory of operation. A machine's ``TABLE`` says, for each of its states, which events may come and what follows:
 
@@ -9,9 +9,9 @@ Theory of operation. A machine's ``TABLE`` says, for each of its states, which e
     no entry                       the event is illegal: ProtocolError with the story, the machine unchanged
     =============================  ========================================================================
 
-A handler that finds an event illegal for a reason that no state shows raises ``illegal`` before it changes anything.
-Such rules stand beside the table, as methods that ``RULES`` lists. A handler that leaves for a state which its entry
-does not name raises too, so the diagrams in `docs/protocol.md`, which are drawn from the tables, cannot lie.
+A handler that finds an event illegal for a reason that the state does not show raises ``illegal`` before it changes
+anything. Such rules stand beside the table, as methods that ``RULES`` lists. A handler that leads to a state which its
+entry does not name is an error, too. So the diagrams in `docs/protocol.md`, which are drawn from the tables, are right.
 
 To add a machine: write its states, events and commands in modules of their own, derive from ``TableMachine``, and add
 it to ``MACHINES`` in `reference_impl/protocol_page.py`.
@@ -31,7 +31,7 @@ CommandT = TypeVar("CommandT")
 
 STORY_MAX = 200
 """Most transitions that a machine remembers."""
-STORY_TOLD_MAX = 12
+STORY_SHOWN_MAX = 12
 """Most transitions that the text of an error shows."""
 
 Handler = Callable[..., tuple[Any, ...]]
@@ -79,17 +79,17 @@ class TableMachine(Generic[StateT, CommandT]):
         self._story: deque[tuple[StrEnum, object, tuple[CommandT, ...]]] = deque(maxlen=STORY_MAX)
 
     def __init_subclass__(cls, **keywords: Any) -> None:
-        """Write every entry of the table in one form: a handler, and the states to which it may lead."""
+        """Normalize every entry of the table: a handler, and the states to which it may lead."""
         super().__init_subclass__(**keywords)
         cls._rows = {
-            state: {event: cls._in_one_form(entry) for event, entry in row.items()}
+            state: {event: cls._normalized(entry) for event, entry in row.items()}
             for state, row in cls.TABLE.items()
         }
 
     @classmethod
-    def _in_one_form(cls, entry: Entry) -> tuple[Handler, tuple[StrEnum, ...]]:
+    def _normalized(cls, entry: Entry) -> tuple[Handler, tuple[StrEnum, ...]]:
         if isinstance(entry, Ignored):
-            return cls._nothing, ()
+            return cls._ignore, ()
         return entry if isinstance(entry, Leads) else (entry, ())
 
     def state_for(self, event: Any) -> StateT:
@@ -97,7 +97,7 @@ class TableMachine(Generic[StateT, CommandT]):
         return self.state
 
     def _take(self, event: Any, *context: Any) -> tuple[CommandT, ...]:
-        """Look an event up, carry it out, and remember it; raises ProtocolError if it is illegal."""
+        """Look up the handler of an event, call it, and keep the transition; raises ProtocolError if it is illegal."""
         state = self.state_for(event)
         found = self._rows[state].get(type(event))
         if found is None:
@@ -110,12 +110,12 @@ class TableMachine(Generic[StateT, CommandT]):
         self._story.append((state, event, commands))
         return commands
 
-    def _nothing(self, event: Any, *context: Any) -> tuple[CommandT, ...]:
+    def _ignore(self, event: Any, *context: Any) -> tuple[CommandT, ...]:
         return ()
 
     def illegal(self, event: object, why: str) -> ProtocolError:
         """Return the error for an event that must not come now."""
-        story = "\n  ".join(self.story()[-STORY_TOLD_MAX:])
+        story = "\n  ".join(self.story()[-STORY_SHOWN_MAX:])
         state = self.state_for(event).value
         return ProtocolError(
             f"{self.name}: {event} is illegal in state {state} ({why}). The story so far:\n  {story}"

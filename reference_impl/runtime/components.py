@@ -1,4 +1,4 @@
-"""The parts of the runtime that a user may exchange, and what somebody who watches a job puts around others.
+"""The parts of the runtime that a user may exchange, and those that an observer of the job wraps.
 
 Everything of this kind that a world builds, it builds through a ``Components`` value.
 """

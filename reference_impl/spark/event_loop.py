@@ -1,7 +1,7 @@
-"""The coordinator's thread: runs one call at a time, timed calls included.
+"""The event loop of the coordinator: one thread makes all calls, one at a time, including those of timers.
 
-Everything that touches the coordinator driver is posted here by the thread that notices it: reader threads of
-control connections, the thread that waits for the Spark stage, background tasks.
+No other thread calls the coordinator driver. A thread that has something for it posts a call here: readers of control
+connections, the thread that waits for the Spark stage, background tasks.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class MonotonicClock:
 
 
 class EventLoop:
-    """A queue of calls and of timers, and the one thread that makes them."""
+    """A queue of calls and a heap of timers, and the one thread that makes the calls of both."""
 
     def __init__(
         self,
@@ -38,10 +38,7 @@ class EventLoop:
         after_each: Callable[[], None],
         on_crash: Callable[[BaseException], None],
     ) -> None:
-        """Take the clock for timers, what to do after each call, and what to tell when a call raises.
-
-        Both functions run on the loop's thread.
-        """
+        """Timers follow ``clock``. Both functions run on the loop's thread; ``on_crash`` gets what a call raised."""
         self._clock = clock
         self._after_each = after_each
         self._on_crash = on_crash

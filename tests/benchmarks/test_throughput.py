@@ -329,7 +329,7 @@ def test_one_processor_is_too_few() -> None:
         choose_cores({5: "5"})
 
 
-# --- the command's door -----------------------------------------------------------------------------------------
+# --- the command ------------------------------------------------------------------------------------------------
 
 
 def test_a_benchmark_tells_what_it_does_and_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

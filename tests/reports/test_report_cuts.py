@@ -1,4 +1,4 @@
-"""Pictures of cuts: which side a batch lies on, what is drawn of thousands, and what the pages say."""
+"""Cut diagrams: which side a batch lies on, what is drawn of thousands, and what the pages say."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from barrier_tck.reports.cut import NoCut, Side, cut_of
 from barrier_tck.reports.cut_page import render_cut
 from barrier_tck.reports.cuts import Wanted, cut_views, shown_by_default
 from barrier_tck.reports.loading import load_run
-from barrier_tck.reports.space_time import BARRIERS_MAX, LINES_MAX, picture_of
+from barrier_tck.reports.space_time import BARRIERS_MAX, LINES_MAX, diagram_of
 from barrier_tck.reports.write import write_reports
 from tests.reports.synthetic_run import record_of, write_run
 
@@ -82,24 +82,24 @@ def test_what_comes_early_is_allowed_in_at_least_once_mode_and_looks_different()
     cut = cut_of(record_with(("read[0]", "keep[0]"), "at_least_once"), one_channel(5, 6), 3)
     assert cut.is_sound
     assert "At-least-once mode allows this" in cut.rendered()
-    assert "early-allowed" in picture_of(cut).styles
+    assert "early-allowed" in diagram_of(cut).styles
     strict = cut_of(record_with(("read[0]", "keep[0]")), one_channel(5, 6), 3)
-    assert "early" in picture_of(strict).styles
-    assert "early-allowed" not in picture_of(strict).styles
+    assert "early" in diagram_of(strict).styles
+    assert "early-allowed" not in diagram_of(strict).styles
 
 
 @pytest.mark.parametrize(("sent", "taken"), [(5, 5), (7, 5), (5, 6), (5, 9)])
 def test_lines_lie_left_and_right_of_the_cut_as_the_counts_say(sent: int, taken: int) -> None:
-    picture = picture_of(cut_of(record_with(("read[0]", "keep[0]")), one_channel(sent, taken), 3))
-    sender, receiver = (lane.cut_x for lane in picture.lanes)
+    diagram = diagram_of(cut_of(record_with(("read[0]", "keep[0]")), one_channel(sent, taken), 3))
+    sender, receiver = (lane.cut_x for lane in diagram.lanes)
     assert sender is not None
     assert receiver is not None
     left = {"before": (True, True), "after": (False, False), "lost": (True, False), "early": (False, True)}
-    compared = [line for line in picture.lines if line.style in left]
+    compared = [line for line in diagram.lines if line.style in left]
     assert len(compared) >= 10
     for line in compared:
         assert (line.x1 < sender, line.x2 < receiver) == left[line.style], line.title
-    assert all(line.x1 <= line.x2 for line in picture.lines)  # time goes from left to right
+    assert all(line.x1 <= line.x2 for line in diagram.lines)  # time goes from left to right
 
 
 def test_a_subtask_without_a_snapshot_interrupts_the_cut_and_is_named() -> None:
@@ -108,9 +108,9 @@ def test_a_subtask_without_a_snapshot_interrupts_the_cut_and_is_named() -> None:
     aborted = msgspec.structs.replace(record.checkpoints[0], status="aborted")
     cut = cut_of(msgspec.structs.replace(record, checkpoints=(aborted,)), notes, 3)
     assert "Without a snapshot: keep[0], out[0]" in cut.rendered()
-    picture = picture_of(cut)
-    assert "unknown" in picture.styles
-    assert len(picture.cut) == 1
+    diagram = diagram_of(cut)
+    assert "unknown" in diagram.styles
+    assert len(diagram.cut) == 1
     assert cut.channels[0].crossing == 0
 
 
@@ -119,7 +119,7 @@ def test_a_subtask_without_a_part_of_a_completed_checkpoint_is_said_to_have_fini
     cut = cut_of(record_with(("read[0]", "keep[0]")), notes, 3)
     assert (cut.finished, cut.without_snapshot) == (("keep[0]",), ())
     assert "Finished before it: keep[0]." in cut.rendered()
-    assert [lane.label for lane in picture_of(cut).lanes] == ["read[0]", "keep[0] (finished)"]
+    assert [lane.label for lane in diagram_of(cut).lanes] == ["read[0]", "keep[0] (finished)"]
 
 
 def test_a_checkpoint_of_which_nothing_was_noted_has_no_cut() -> None:
@@ -140,7 +140,7 @@ def test_clocks_that_are_behind_are_brought_in_line_and_sides_do_not_depend_on_t
     assert [batch.side for batch in shifted.channels[0].batches] == [
         batch.side for batch in straight.channels[0].batches
     ]
-    assert all(line.x1 <= line.x2 for line in picture_of(shifted).lines if line.style != "barrier")
+    assert all(line.x1 <= line.x2 for line in diagram_of(shifted).lines if line.style != "barrier")
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_a_batch_in_flight_is_held_by_the_part_of_its_receiver_or_of_its_sender(
     assert sides.count(Side.IN_FLIGHT) == 3 - lost
     assert channel.kept_twice == max(0, held - 3)
     assert cut.is_sound is (not lost and held == 3)
-    assert ("lost" in picture_of(cut).styles) is bool(lost)
+    assert ("lost" in diagram_of(cut).styles) is bool(lost)
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_a_batch_that_a_snapshot_holds_though_it_was_not_in_flight_is_shown(
     assert [batch.position for batch in channel.batches if batch.side is Side.EXTRA] == extra
     assert not cut.is_sound
     assert "too many as in flight" in cut.rendered()
-    assert ("extra" in picture_of(cut).styles) is bool(extra)
+    assert ("extra" in diagram_of(cut).styles) is bool(extra)
 
 
 def test_what_could_not_be_counted_shows_no_error_that_nobody_saw() -> None:
@@ -209,7 +209,7 @@ def test_a_batch_that_was_restored_at_its_receiver_has_no_sending() -> None:
     assert [batch.side for batch in cut.channels[0].batches] == [Side.BEFORE, Side.IN_FLIGHT]
     assert "and the snapshot holds the 1 batch in flight" in cut.rendered()
     assert "restored in flight; its sending was not logged" in " ".join(
-        line.title for line in picture_of(cut).lines
+        line.title for line in diagram_of(cut).lines
     )
 
 
@@ -245,19 +245,19 @@ def test_thousands_of_batches_on_thirty_lanes_are_a_bounded_picture_that_says_wh
 ) -> None:
     record, notes = many_lanes(early)
     cut = cut_of(record, notes, 3)
-    picture = picture_of(cut)
+    diagram = diagram_of(cut)
     assert len(cut.channels) == 210
-    batches = [line for line in picture.lines if line.style != "barrier"]
+    batches = [line for line in diagram.lines if line.style != "barrier"]
     assert 0 < len(batches) <= LINES_MAX
-    assert len(picture.lines) - len(batches) <= BARRIERS_MAX
-    assert picture.height < 1_000
-    assert "nearest to the cut are drawn" in picture.left_out
+    assert len(diagram.lines) - len(batches) <= BARRIERS_MAX
+    assert diagram.height < 1_000
+    assert "nearest to the cut are drawn" in diagram.left_out
     if early:
-        crossing = [line for line in picture.lines if line.style == "early"]
+        crossing = [line for line in diagram.lines if line.style == "early"]
         assert f"of the {early + 20:,} batches that cross the cut {len(crossing):,} are drawn" in (
-            picture.left_out.lower()
+            diagram.left_out.lower()
         )
-        assert f"{early + 20 - len(crossing):,} more batches" in picture.bands[0].title
+        assert f"{early + 20 - len(crossing):,} more batches" in diagram.bands[0].title
         assert cut.channels[0].early == early + 20
     directory = write_run(tmp_path / "run", [record])
     write_message_trace(directory / "trials" / "00000", notes)

@@ -30,8 +30,8 @@ from barrier_tck.harness.plan.backend_targets import SHIPPED_BACKENDS
 from barrier_tck.harness.plan.trial_plan import TrialPlan, to_json
 from barrier_tck.harness.support.atomic_files import write_atomically
 from barrier_tck.harness.support.errors import UsageProblem
-from barrier_tck.harness.support.outside import is_target, shown
 from barrier_tck.harness.support.strict_input import nearest
+from barrier_tck.harness.support.third_party import is_target, shown
 
 _STARTS: BackendProperty = Property(
     "the-backend-can-be-made",

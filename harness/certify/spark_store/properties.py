@@ -1,4 +1,4 @@
-"""The properties that a state store of Spark's must have: each with its clauses, and how its steps are drawn."""
+"""The properties that a Spark state store must have: each with its clauses, and how its steps are drawn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs a certification of a state store of Spark: first what it can do, then the properties of each level."""
+"""Runs a certification of a Spark state store: first what it can do, then the properties of each level."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ from barrier_tck.harness.certify.spark_store.steps import AnyStep
 from barrier_tck.harness.certify.spark_store.targets import StoreTarget
 from barrier_tck.harness.cluster.java_compiler import has_java_compiler
 from barrier_tck.harness.support.errors import UsageProblem
-from barrier_tck.harness.support.outside import shown
 from barrier_tck.harness.support.strict_input import nearest
+from barrier_tck.harness.support.third_party import shown
 
 KIND = "state store of Spark"
 """What the certificate is of."""
@@ -54,10 +54,10 @@ _STARTS: StoreProperty = Property(
 
 
 def require_store_level(level: str) -> None:
-    """Raise UsageProblem for a level that state stores of Spark do not have."""
+    """Raise UsageProblem for a level that Spark state stores do not have."""
     if level == "chaos":
         raise UsageProblem(
-            "--level is 'chaos', which runs our reference runtime on a state backend; a state store of Spark has "
+            "--level is 'chaos', which runs our reference runtime on a state backend; a Spark state store has "
             f"{' and '.join(_LEVELS)}"
         )
     require_level(level, _LEVELS)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from barrier_tck.harness.support.errors import UsageProblem
-from barrier_tck.harness.support.outside import shown
 from barrier_tck.harness.support.strict_input import nearest
+from barrier_tck.harness.support.third_party import shown
 
 PREFIX = "spark:"
 CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
@@ -45,7 +45,7 @@ class StoreTarget:
 
 
 def is_store_target(name: str) -> bool:
-    """Return whether a target of ``certify`` is a state store of Spark's."""
+    """Return whether a target of ``certify`` is a Spark state store."""
     return name.startswith(PREFIX)
 
 

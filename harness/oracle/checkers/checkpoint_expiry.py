@@ -21,16 +21,16 @@ from barrier_tck.harness.system.system_under_test import Capability
 ROUNDING_MS = 1e-6
 """The largest rounding error when virtual times are added, in milliseconds."""
 BUSY_MS = 5_000.0
-"""On a real machine a coordinator may be this late (ms): it stands still while a fault strikes at its own point."""
+"""On a real machine a coordinator may be this late (ms): it waits while a fault is injected at one of its points."""
 REPORT_DELAY_SHARE = 0.1
-"""On a real machine, a trigger is reported up to this share of the timeout after its id was durable."""
+"""On a real machine, a trigger may be reported this share of the timeout later than its id became durable."""
 
 
 class CheckpointExpiry(StandardChecker):
-    """Timeouts of checkpoints are kept, neither late nor early."""
+    """Compares the end of each checkpoint with its timeout."""
 
     name = "checkpoint-expiry"
-    requires = "Timeouts of checkpoints are kept, neither late nor early."
+    requires = "A checkpoint expires when its timeout is over, neither earlier nor later."
     judges = "systems with barriers"
     covers = {"COO-2": FAILED}
     needs = frozenset({Capability.CHECKPOINTS, Capability.BARRIERS})

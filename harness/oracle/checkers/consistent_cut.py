@@ -1,6 +1,6 @@
 """Every global snapshot is a consistent cut, and its channel states are the messages between the cuts (CHL-2).
 
-What each process sent, took and recorded is observed at its doors, in the order of the process. Vector clocks are
+What each process sent, took and recorded is logged at its ports, in the order of the process. Vector clocks are
 computed from that. A cut is consistent if no process had heard, when it recorded itself, of anything that another did
 after it had recorded itself. Then the state of a channel must be exactly what was sent before the sender's record and
 not taken before the receiver's, in order; messages of a restored snapshot are first in their channel.
@@ -64,7 +64,7 @@ class ConsistentCut(StandardChecker):
         "what was sent and not taken between the cuts. No process begins a snapshot unasked. Attempts that "
         "took over messages in flight of a job of another parallelism are left to `dataflow`."
     )
-    judges = "jobs with loops, and Chandy-Lamport, where messages are seen at the doors of processes"
+    judges = "jobs with loops, and Chandy-Lamport, where the messages of processes are logged"
     covers = {"CHL-1": ALWAYS, "CHL-2": ALWAYS}
     needs = frozenset({Capability.SNAPSHOT_INSPECTION, Capability.MESSAGE_LOG})
     sometimes = (
@@ -107,9 +107,9 @@ class ConsistentCut(StandardChecker):
             if run is None and set(view.subtasks) <= set(view.finished):
                 continue  # it has no process that could have recorded anything
             if run is None:
-                nobody = f"checkpoint {number} completed, but no process was seen to record itself for it"
+                sentence = f"checkpoint {number} completed, but no process was seen to record itself for it"
                 at = completed_at(context, number)
-                problems.append(Breach(_NOT_RECORDED, nobody, at, checkpoint=number, attempt=view.attempt))
+                problems.append(Breach(_NOT_RECORDED, sentence, at, checkpoint=number, attempt=view.attempt))
                 continue
             judged += 1
             at = completed_at(context, number)

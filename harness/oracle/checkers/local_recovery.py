@@ -315,14 +315,14 @@ class LocalRecovery(StandardChecker):
         )
         repeatable = Capability.DETERMINISTIC_REPLAY.name in context.capabilities
         for line in history.of(Acknowledged):
-            told, local = line.operation, line.operation.local
-            if local is None or told.forged or (told.subtask, told.checkpoint) not in stored:
+            ack, local = line.operation, line.operation.local
+            if local is None or ack.forged or (ack.subtask, ack.checkpoint) not in stored:
                 continue
-            if local.confirmed is not None and local.confirmed > told.checkpoint:
+            if local.confirmed is not None and local.confirmed > ack.checkpoint:
                 continue  # a savepoint was overtaken by a newer checkpoint, which makes copies of older ones stale
             tally.seen("LOC-1")
             tally.line = line
-            what = f"{told.subtask} stored state for checkpoint {told.checkpoint} and kept no copy of it on its host"
+            what = f"{ack.subtask} stored state for checkpoint {ack.checkpoint} and kept no copy of it on its host"
             if not local.kept and local.reason is None:
                 tally.broken("LOC-1", f"{what}, for no reason")
             elif not local.kept and repeatable and not refused:

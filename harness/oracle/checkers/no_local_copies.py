@@ -20,7 +20,7 @@ class NoLocalCopies(StandardChecker):
 
     name = "no-local-copies"
     requires = "Without local recovery no copy of state is written to a host, nor reported."
-    judges = "plans without local recovery, where somebody looked at the hosts"
+    judges = "plans without local recovery, where the hosts were inspected"
     covers = {"LOC-1": COMPLETED}
     needs = frozenset({Capability.CHECKPOINTS, Capability.LOCAL_RECOVERY})
     rank = 355
@@ -43,7 +43,7 @@ class NoLocalCopies(StandardChecker):
             summary = f"local recovery is off, and still {problems[0]}"
             return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
         if history.local_files is None:
-            return Finding(self.name, (), Verdict.VALID, "nobody looked at the hosts", counts)
+            return Finding(self.name, (), Verdict.VALID, "the hosts were not inspected", counts)
         # A job that stores no state has nothing that could be copied.
         stores = any(view.files for view in history.checkpoints) or not history.checkpoints
         covered = self.clauses if stores else ()

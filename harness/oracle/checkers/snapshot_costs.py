@@ -1,9 +1,10 @@
 """Snapshots cost few files and few requests, however many keys and key groups a subtask has (SNP-8).
 
-What a subtask asks of checkpoint storage was counted there. For each checkpoint, each of its stateful operators may
-write as many files as its backend needs for one snapshot, not one for each key or key group. Each file is written with
-two requests, one for its bytes and one for its name. Nothing has to be looked for: the barrier says what may be named
-again. A restore reads each file once at most. Files of snapshots that came to nothing are deleted one by one.
+The requests of each subtask to checkpoint storage are counted where it sends them. For each checkpoint, a stateful
+operator may write as many files as its backend needs for one snapshot, and not one for each key or key group. A file
+takes two requests: one writes its bytes, the other makes its name durable. No listing is needed, because the barrier
+says which earlier files a snapshot may refer to. A restore reads each file at most once. The files of a snapshot that
+failed are deleted with one request each.
 """
 
 from __future__ import annotations
@@ -22,26 +23,27 @@ from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
 
 ONE_FILE = 1
-"""Files of one operator's snapshot in a backend that is no database."""
+"""The most files of one operator's snapshot, for a backend that is not a database."""
 SPLIT_MAX = 4
-"""The same if copies are kept on hosts: a copy that lost one file still serves the others (LOC-6)."""
+"""The same with local recovery: state is split over several files, so a copy that lost one still serves the others
+(LOC-6)."""
 DATABASE_MAX = 12
-"""The same for a backend that is a database: its own files, and tables that were not merged yet. It may also keep the
-tables of which it was restored, if it took over those of several subtasks."""
-LOOKED_FOR_MAX = 1
-"""Listings, and questions whether a file exists, for one checkpoint or one restore."""
+"""The same for a backend that is an embedded database: its own files, and tables that are not compacted yet. After a
+restore it may keep all tables that it took over, too, which may be those of several subtasks."""
+LOOKUPS_MAX = 1
+"""The most listings and existence checks, together, for one checkpoint or one restore."""
 
 _FILES = Sign("a snapshot has more files than its operators need", "SNP-8")
-_REQUESTS = Sign("a subtask asks more of checkpoint storage than its files need", "SNP-8")
+_REQUESTS = Sign("a subtask sends more requests to checkpoint storage than its files need", "SNP-8")
 
 
 class SnapshotCosts(StandardChecker):
-    """Compares what subtasks asked of checkpoint storage with what their snapshots need."""
+    """Compares the requests of subtasks to checkpoint storage with what their snapshots need."""
 
     name = "snapshot-costs"
     requires = (
-        "For a checkpoint, a subtask writes as many files as its stateful operators need, with two requests each; it "
-        "lists nothing for each key, and a restore reads no file twice."
+        "For a checkpoint, a subtask writes as many files as its stateful operators need, with two requests each. The "
+        "number of its lookups does not depend on its keys, and a restore reads no file twice."
     )
     judges = "systems whose checkpoints can be opened and whose requests for files were counted"
     covers = {"SNP-8": ALWAYS}
@@ -79,7 +81,7 @@ class SnapshotCosts(StandardChecker):
         counts = {"subtasks": len(subtasks), "files": files, "requests": requests, "wrong": len(breaches)}
         if breaches:
             found = list(breaches.values())
-            summary = f"{len(found)} subtasks ask more of storage than snapshots need; the first: {found[0].sentence}"
+            summary = f"{len(found)} times storage was asked for more than was needed; the first: {found[0].sentence}"
             return self.broken(context, summary, counts, found)
         summary = f"{files} files were written with {requests} requests"
         return Finding(self.name, self.clauses if files else (), Verdict.VALID, summary, counts)
@@ -91,7 +93,7 @@ def _breach(line: Recorded[StorageAsked], sign: Sign, sentence: str) -> Breach:
 
 
 def _stateful(context: TrialContext) -> Mapping[str, int]:
-    """Return vertex -> how many of its operators keep state by key; vertices of which none was seen are left out."""
+    """Return vertex -> how many of its operators have keyed state; a vertex without any is left out."""
     found: dict[str, dict[str, None]] = {}
     for view in context.history.checkpoints:
         for part in view.state:
@@ -101,7 +103,7 @@ def _stateful(context: TrialContext) -> Mapping[str, int]:
 
 
 def _files_restored(context: TrialContext) -> Mapping[int, int]:
-    """Return attempt -> how many files the checkpoint has from which it started."""
+    """Return attempt -> the number of files in the checkpoint from which it started."""
     sizes = {
         view.checkpoint: sum(len(files) for files in view.files.values())
         for view in context.history.checkpoints
@@ -112,7 +114,7 @@ def _files_restored(context: TrialContext) -> Mapping[int, int]:
 
 
 def _files_max(plan: TrialPlan, operators: int, restored: int) -> int:
-    """Return how many files so many operators need for one snapshot, after a restore of so many files."""
+    """Return the most files that ``operators`` need for one snapshot, after a restore of ``restored`` files."""
     if plan.state_backend != TrialPlan().state_backend:
         return operators * DATABASE_MAX + restored
     return operators * (SPLIT_MAX if plan.local_recovery else ONE_FILE)
@@ -121,27 +123,25 @@ def _files_max(plan: TrialPlan, operators: int, restored: int) -> int:
 def _problems(
     context: TrialContext, asked: StorageAsked, operators: int, begun: int, restored: int
 ) -> Iterator[tuple[Sign, str]]:
-    """Yield what was asked for too often by one subtask, for so many checkpoints."""
-    plan, of = context.plan, asked.requests
-    written = of.get("write", 0)
+    """Yield the kinds of requests that one subtask sent too often; ``begun`` is the number of its checkpoints."""
+    plan, requests = context.plan, asked.requests
+    written = requests.get("write", 0)
     holds_records = plan.records_channels or plan.checkpoints.overtakes
     each = _files_max(plan, operators, restored) + int(holds_records)
-    needing = f"{operators} stateful operators{' and records in flight' if holds_records else ''}"
-    until = (
-        f"{asked.subtask} of attempt {asked.attempt}, until it acknowledged checkpoint {asked.checkpoint},"
-    )
+    operators_named = f"{operators} stateful operators{' and records in flight' if holds_records else ''}"
+    who = f"{asked.subtask} of attempt {asked.attempt}, until it acknowledged checkpoint {asked.checkpoint},"
     if written > each * begun:
         yield (
             _FILES,
-            f"{until} wrote {written} files for {begun} checkpoints; {needing} need {each} for each at most",
+            f"{who} wrote {written} files for {begun} checkpoints; {operators_named} need {each} for each at most",
         )
-    looked_for = of.get("list", 0) + of.get("exists", 0)
-    # What is deleted of a savepoint is asked about first: once it is complete, it is the user's.
-    if looked_for > LOOKED_FOR_MAX * (begun + 1) + (written if plan.savepoints else 0):
-        yield _REQUESTS, f"{until} listed or looked for files {looked_for} times for {begun} checkpoints"
-    if of.get("sync", 0) > written + begun:
-        yield _REQUESTS, f"{until} asked {of['sync']} times to make names durable, of {written} files"
-    if of.get("delete", 0) > written + begun:
-        yield _REQUESTS, f"{until} asked {of['delete']} times for files to be deleted, and wrote {written}"
-    if restored and of.get("read", 0) > restored:
-        yield _REQUESTS, f"{until} read {of['read']} files, and restored a checkpoint of {restored}"
+    lookups = requests.get("list", 0) + requests.get("exists", 0)
+    # Before a file of a savepoint is deleted, it is checked that the savepoint is not complete: then it is the user's.
+    if lookups > LOOKUPS_MAX * (begun + 1) + (written if plan.savepoints else 0):
+        yield _REQUESTS, f"{who} listed or looked up files {lookups} times for {begun} checkpoints"
+    if requests.get("sync", 0) > written + begun:
+        yield _REQUESTS, f"{who} made names durable {requests['sync']} times, for {written} files"
+    if requests.get("delete", 0) > written + begun:
+        yield _REQUESTS, f"{who} deleted files {requests['delete']} times, and wrote {written}"
+    if restored and requests.get("read", 0) > restored:
+        yield _REQUESTS, f"{who} read {requests['read']} files, and restored a checkpoint of {restored}"

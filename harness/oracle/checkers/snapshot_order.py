@@ -82,12 +82,12 @@ class SnapshotOrder(StandardChecker):
             summary = f"{len(problems)} subtasks passed a subsumed checkpoint over; the first: {problems[0].sentence}"
             return self.broken(context, summary, counts, problems)
         summary = f"{len(subsumed)} checkpoints were subsumed, and no subtask had passed them over"
-        told = {(line.operation.checkpoint, line.operation.attempt) for line in learned}
+        notified = {(line.operation.checkpoint, line.operation.attempt) for line in learned}
         after_an_end = any(
             ended_channels(attempt, life, context)
             for attempt in lives_of(context)
             for life in attempt.checkpoints
-            if (life.number, attempt.number) in told
+            if (life.number, attempt.number) in notified
         )
         covered = self.clauses if after_an_end else ("BAR-2", "BAR-3")
         return Finding(self.name, covered if learned else (), Verdict.VALID, summary, counts)

@@ -26,7 +26,7 @@ from barrier_tck.harness.record.operations import (
 from barrier_tck.harness.record.reasons import Reason
 
 NOTICED_MS = 150.0
-"""After so many milliseconds of silence the simulated world takes a process for lost."""
+"""After so many milliseconds without a heartbeat the simulated world takes a process for lost."""
 STEP_MS = 1.0
 """A subtask of the simulated world takes up to this many milliseconds for one step."""
 STEPS_BESIDE = 5
@@ -84,7 +84,7 @@ def has_loop(plan: TrialPlan) -> bool:
 
 
 def _batches_read(context: TrialContext) -> Mapping[int, int]:
-    """Return attempt -> how many batches its subtasks read, as seen at their doors (``MessagesObserved``)."""
+    """Return attempt -> how many batches its subtasks read, as logged at their ports (``MessagesObserved``)."""
     read: Counter[int] = Counter()
     for line in context.history.of(MessagesObserved):
         read[line.operation.attempt] += sum(event.kind == "taken" for event in line.operation.events)

@@ -103,16 +103,11 @@ def _wrong_acknowledgements(context: TrialContext) -> Iterator[Acknowledged]:
                 taken_by[checkpoint] = attempt
             case CheckpointCompleted(checkpoint=checkpoint) | CheckpointAborted(checkpoint=checkpoint):
                 taken_by.pop(checkpoint, None)
-            case Acknowledged() as told:
-                part = told.checkpoint, told.subtask
-                known = not subtasks or told.subtask in subtasks
-                if (
-                    told.forged
-                    or not known
-                    or taken_by.get(told.checkpoint) != told.attempt
-                    or part in counted
-                ):
-                    yield told
+            case Acknowledged() as ack:
+                part = ack.checkpoint, ack.subtask
+                known = not subtasks or ack.subtask in subtasks
+                if ack.forged or not known or taken_by.get(ack.checkpoint) != ack.attempt or part in counted:
+                    yield ack
                 else:
                     counted[part] = None
             case _:
@@ -122,20 +117,20 @@ def _wrong_acknowledgements(context: TrialContext) -> Iterator[Acknowledged]:
 def _stored(context: TrialContext, unwanted: Iterable[Acknowledged]) -> bool:
     """Return whether one of these acknowledgements stands for files: of state, or of prepared output."""
     writers = {subtask for view in context.history.checkpoints for subtask in view.files}
-    return any(told.prepared or told.subtask in writers for told in unwanted)
+    return any(ack.prepared or ack.subtask in writers for ack in unwanted)
 
 
 def _stored_in_vain(context: TrialContext) -> bool:
     completed = {line.operation.checkpoint for line in context.history.of(CheckpointCompleted)}
     triggered = {line.operation.checkpoint for line in context.history.of(CheckpointTriggered)} - completed
-    told = (line.operation for line in context.history.of(Acknowledged))
-    return _stored(context, (entry for entry in told if not entry.forged and entry.checkpoint in triggered))
+    acks = (line.operation for line in context.history.of(Acknowledged))
+    return _stored(context, (entry for entry in acks if not entry.forged and entry.checkpoint in triggered))
 
 
 def _stored_late(context: TrialContext) -> bool:
     completed = {line.operation.checkpoint for line in context.history.of(CheckpointCompleted)}
-    late = (told for told in _wrong_acknowledgements(context) if not told.forged)
-    return _stored(context, (told for told in late if told.checkpoint not in completed))
+    late = (ack for ack in _wrong_acknowledgements(context) if not ack.forged)
+    return _stored(context, (ack for ack in late if ack.checkpoint not in completed))
 
 
 LEFT_BEHIND = Precondition(

@@ -187,7 +187,7 @@ class ReferenceSimulated:
         try:
             in_time = world.run(SimulatedTargets(world))
             for log in logs.observed():
-                recorder.note(log, process="doors")
+                recorder.note(log, process="ports")
             history = _history(world, recorder, in_time)
             outcome = TrialOutcome(
                 history=history,

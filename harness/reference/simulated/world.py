@@ -449,7 +449,7 @@ class SimulatedWorld:
             host.local.lose_unsynced()
 
     def kill_process(self, process: SimulatedSubtask) -> None:
-        """Kill one process; the coordinator notices it after a latency, or by its silence."""
+        """Kill one process; the coordinator notices it after a latency, or by missing heartbeats."""
         self.trace.add((self.scheduler.now, process.name, "killed", None))
         process.kill()
         process.background.die_with(process.driver.ports.storage if process.driver is not None else None)

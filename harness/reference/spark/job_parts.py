@@ -12,7 +12,7 @@ from barrier_tck.harness.reference.jobs import build_graph, parquet_sources
 from barrier_tck.harness.reference.planned_components import components_of
 from barrier_tck.harness.reference.slow_vertex import slowed_down
 from barrier_tck.harness.support.errors import UsageError
-from barrier_tck.harness.support.outside import imported
+from barrier_tck.harness.support.third_party import imported
 from barrier_tck.harness.workloads.workload_names import workload_named
 from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.runtime.components import Components

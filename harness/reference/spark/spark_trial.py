@@ -293,7 +293,7 @@ class SparkTrial:
         for note in self._notes.of_subtasks.take_all():
             watcher.note(note, process=note.subtask if isinstance(note, ClockCompared) else "storage")
         for log in self._notes.messages.observed():
-            watcher.note(log, process="doors")
+            watcher.note(log, process="ports")
         duration_ms = watcher.now_ms()
         if ended.end is End.STUCK:
             watcher.cut_off(Reason.OUT_OF_TIME, ended.detail)

@@ -25,9 +25,9 @@ from barrier_tck.harness.support import wall_clock
 from barrier_tck.harness.support.wall_clock import TooLate, limited
 from barrier_tck.harness.trial.trial_run import execute
 from tests.harness.cli.forked_command import forked
-from tests.harness.support.outside_factories import hangs
+from tests.harness.support.third_party_factories import hangs
 
-FACTORIES = "tests.harness.support.outside_factories"
+FACTORIES = "tests.harness.support.third_party_factories"
 CAMPAIGN = """
 name = "endless"
 controls = 0
@@ -68,7 +68,7 @@ def test_a_backend_that_never_returns_makes_its_trial_unknown_and_the_next_one_r
     record = read_record(path / "trials" / f"{endless[0]:05d}")
     (finding,) = record.findings
     assert "did not end within 1 s of wall time; it was at line" in finding.summary
-    assert "of outside_factories.py (hangs)" in finding.summary
+    assert "of third_party_factories.py (hangs)" in finding.summary
 
 
 def test_a_process_that_no_signal_reaches_is_ended_and_the_next_trial_runs(

@@ -24,7 +24,7 @@ from tests.harness.cli.forked_command import forked
 from tests.test_tidy import ROOT
 from tests.waiting import eventually
 
-FACTORIES = "tests.harness.support.outside_factories"
+FACTORIES = "tests.harness.support.third_party_factories"
 
 
 @pytest.mark.parametrize(

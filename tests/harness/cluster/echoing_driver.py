@@ -10,8 +10,8 @@ from barrier_tck.harness.cluster.driver.peer import Peer
 from barrier_tck.reference_impl.ids import SubtaskId
 
 
-class Doors(Protocol):
-    """What the driver can be asked."""
+class EchoDriver(Protocol):
+    """The interface of the driver."""
 
     def echo(self, subtask: SubtaskId, times: int) -> tuple[SubtaskId, ...]:
         """Return the subtask so many times."""
@@ -24,17 +24,17 @@ class Doors(Protocol):
 
 
 class Reports(Protocol):
-    """What the driver tells."""
+    """What the driver reports."""
 
     def at_point(self, number: int) -> None:
         """It stands at a point."""
 
 
 class Echoing:
-    """Implements ``Doors``."""
+    """Implements ``EchoDriver``."""
 
     def __init__(self, reports: Reports) -> None:
-        """Take whom to tell of points."""
+        """``reports`` is told of points."""
         self._reports = reports
 
     def echo(self, subtask: SubtaskId, times: int) -> tuple[SubtaskId, ...]:
@@ -55,7 +55,7 @@ class Echoing:
 def main() -> None:
     """Serve."""
     peer = Peer(socket.socket(fileno=int(sys.argv[1])), "the test")
-    peer.offer("driver", Doors, Echoing(peer.remote("reports", Reports)))  # type: ignore[type-abstract]
+    peer.offer("driver", EchoDriver, Echoing(peer.remote("reports", Reports)))  # type: ignore[type-abstract]
     peer.start()
     peer.work()
 

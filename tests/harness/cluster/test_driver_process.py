@@ -23,7 +23,7 @@ from barrier_tck.harness.cluster.driver.peer import FRAME_BYTES_MAX, Peer, PeerG
 from barrier_tck.harness.cluster.installation import import_path
 from barrier_tck.reference_impl.ids import SubtaskId
 from tests.harness.cluster import echoing_driver
-from tests.harness.cluster.echoing_driver import Doors, Reports
+from tests.harness.cluster.echoing_driver import EchoDriver, Reports
 
 WAIT_S = 30.0
 
@@ -52,17 +52,17 @@ def _driver(told: Told, tmp_path: Path) -> Iterator[DriverProcess]:
     process.close()
 
 
-def doors(process: DriverProcess) -> Doors:
-    return process.peer.remote("driver", Doors)  # type: ignore[type-abstract]
+def remote_driver(process: DriverProcess) -> EchoDriver:
+    return process.peer.remote("driver", EchoDriver)  # type: ignore[type-abstract]
 
 
 def test_values_come_back_with_their_types(driver: DriverProcess) -> None:
-    assert doors(driver).echo(SubtaskId("totals", 1), 2) == (SubtaskId("totals", 1),) * 2
+    assert remote_driver(driver).echo(SubtaskId("totals", 1), 2) == (SubtaskId("totals", 1),) * 2
 
 
 def test_what_the_driver_raises_is_raised_here(driver: DriverProcess) -> None:
     with pytest.raises(RemoteError, match="LookupError: no such thing") as raised:
-        doors(driver).fail("no such thing")
+        remote_driver(driver).fail("no such thing")
     assert raised.value.kind == "LookupError"
 
 
@@ -72,7 +72,7 @@ def test_the_driver_stands_at_a_point_until_it_was_taken_and_may_be_asked_meanwh
     answered: list[int] = []
     free = threading.Event()
     told.at = lambda number: (free.wait(WAIT_S), None)[1]
-    caller = threading.Thread(target=lambda: answered.append(doors(driver).pass_points(2)))
+    caller = threading.Thread(target=lambda: answered.append(remote_driver(driver).pass_points(2)))
     caller.start()
     while told.points != [1]:
         assert caller.is_alive()
@@ -103,11 +103,11 @@ def test_a_driver_that_is_killed_at_a_point_is_over_once_all_that_it_said_was_ta
 
     told.at = kill
     with pytest.raises(PeerGone, match=f"the driver process {driver.pid} is gone"):
-        doors(driver).pass_points(3)
+        remote_driver(driver).pass_points(3)
     assert over.wait(WAIT_S) and driver.over
     assert taken_when_over == [1, 2]
     with pytest.raises(PeerGone):
-        doors(driver).echo(SubtaskId("totals", 1), 1)
+        remote_driver(driver).echo(SubtaskId("totals", 1), 1)
     late = threading.Event()
     driver.when_over(late.set)
     assert late.is_set()
@@ -167,11 +167,11 @@ def test_what_is_no_frame_ends_the_connection_and_nothing_is_carried_out(sent: b
 def test_a_call_of_what_is_not_offered_or_does_not_fit_is_an_answer_and_no_crash(
     driver: DriverProcess,
 ) -> None:
-    wrong = doors(driver)
+    wrong = remote_driver(driver)
     with pytest.raises(RemoteError):
         wrong.echo("no subtask", 1)  # type: ignore[arg-type]
     with pytest.raises(RemoteError, match="KeyError"):
-        driver.peer.remote("nobody", Doors).pass_points(1)  # type: ignore[type-abstract]
+        driver.peer.remote("nobody", EchoDriver).pass_points(1)  # type: ignore[type-abstract]
     with pytest.raises(AttributeError, match="has no method 'shutdown'"):
         wrong.shutdown  # type: ignore[attr-defined]  # noqa: B018
     assert wrong.echo(SubtaskId("sink", 0), 1) == (SubtaskId("sink", 0),)

@@ -64,10 +64,10 @@ def test_a_system_that_wrote_no_file_shows_nothing() -> None:
     ("note", "said"),
     [
         (asked(2, write=3, sync=3), "wrote 3 files for 2 checkpoints"),
-        (asked(2, write=2, sync=5), "asked 5 times to make names durable"),
-        (asked(2, write=2, sync=2, list=4), "listed or looked for files 4 times"),
-        (asked(2, write=2, sync=2, list=2, exists=2), "listed or looked for files 4 times"),
-        (asked(2, write=2, sync=2, delete=5), "asked 5 times for files to be deleted"),
+        (asked(2, write=2, sync=5), "made names durable 5 times"),
+        (asked(2, write=2, sync=2, list=4), "listed or looked up files 4 times"),
+        (asked(2, write=2, sync=2, list=2, exists=2), "listed or looked up files 4 times"),
+        (asked(2, write=2, sync=2, delete=5), "deleted files 5 times"),
         (asked(3, 2, read=2, write=1, sync=1), "read 2 files, and restored a checkpoint of 1"),
     ],
 )

@@ -59,7 +59,7 @@ def test_a_disk_that_refuses_costs_the_count_only(tmp_path: Path) -> None:
 
 
 def test_what_the_harness_reads_for_its_pictures_is_not_counted(tmp_path: Path) -> None:
-    """Pictures of cuts show the records in flight, which are read from what subtasks have stored."""
+    """Cut diagrams show the records in flight, which are read from what subtasks have stored."""
     plan = msgspec.structs.replace(
         PLAN,
         checkpoints=CheckpointPlan(mode="unaligned", interval_ms=15),

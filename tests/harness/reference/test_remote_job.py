@@ -39,7 +39,7 @@ FINISHED = JobOver(JobState.FINISHED, "")
 
 
 class PlayedDriver:
-    """A driver's process and its doors."""
+    """A driver's process and its interface."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid

@@ -1,4 +1,4 @@
-"""The doors for third parties; grain: the names of ``barrier_tck.harness`` and of ``job_api``, and who imports what."""
+"""Interfaces for third parties; grain: the names of ``barrier_tck.harness`` and ``job_api``, and who imports what."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ JUDGED_OTHERWISE = ("OutputComparison", "StateComparison", "StoredCheckpoint", "
 
 
 @pytest.mark.parametrize("struct", [harness.History, harness.SnapshotView, harness.StorageView])
-def test_whatever_a_system_leaves_can_be_made_with_names_of_the_door(struct: type[Any]) -> None:
+def test_whatever_a_system_leaves_can_be_made_with_public_names(struct: type[Any]) -> None:
     """A field whose type is missing could only be filled by the project itself."""
     named = {
         name for hint in struct.__annotations__.values() for name in re.findall(r"\b[A-Z]\w+", str(hint))

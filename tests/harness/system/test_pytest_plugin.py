@@ -180,7 +180,7 @@ def test_whatever_ends_the_process_pytest_exits_with_0_only_if_all_tests_passed(
 ) -> None:
     (tmp_path / "test_one.py").write_text(ONE_TRIAL)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
-    target = f"tests.harness.support.outside_factories:{name}"
+    target = f"tests.harness.support.third_party_factories:{name}"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_one.py", option, target]
     done = subprocess.run(
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=120

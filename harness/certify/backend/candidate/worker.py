@@ -40,7 +40,7 @@ from barrier_tck.harness.certify.backend.candidate.taken_snapshot import TakenSn
 from barrier_tck.harness.certify.backend.free_writes import free_write
 from barrier_tck.harness.plan.backend_targets import SHIPPED_BACKENDS
 from barrier_tck.harness.support.errors import UsageProblem
-from barrier_tck.harness.support.outside import imported
+from barrier_tck.harness.support.third_party import imported
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
 from barrier_tck.reference_impl.protocol.messages import StateHandle
 from barrier_tck.reference_impl.runtime_errors import (

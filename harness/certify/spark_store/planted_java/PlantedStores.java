@@ -33,7 +33,7 @@ import scala.collection.Iterator;
 import scala.runtime.BoxedUnit;
 
 /**
- * Planted bugs: state stores of Spark's own, each with one mistake. They are compiled when they are needed.
+ * Planted bugs: Spark's own state stores, each with one mistake. They are compiled when they are needed.
  *
  * <p>A mistake stands between the caller and the store that Spark made. All other calls go through unchanged.
  */

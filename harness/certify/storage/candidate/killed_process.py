@@ -22,7 +22,7 @@ from barrier_tck.harness.certify.storage.candidate.bench import (
     write,
 )
 from barrier_tck.harness.plan.storage_targets import storage_target
-from barrier_tck.harness.support.outside import imported, search_working_directory
+from barrier_tck.harness.support.third_party import imported, search_working_directory
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId
 from barrier_tck.reference_impl.protocol.messages import StateHandle
 from barrier_tck.reference_impl.storage.checkpoint_storage import CheckpointStorage

@@ -15,7 +15,7 @@ from barrier_tck.harness.certify.storage.candidate.checks import CHECKS
 from barrier_tck.harness.certify.storage.candidate.killed_process import made_by
 from barrier_tck.harness.certify.storage.wire import Checked, Loaded, Refused, encoded
 from barrier_tck.harness.support.errors import UsageProblem
-from barrier_tck.harness.support.outside import shown, what_happened
+from barrier_tck.harness.support.third_party import shown, what_happened
 from barrier_tck.reference_impl.storage.checkpoint_storage import CheckpointStorage
 
 

@@ -1,7 +1,7 @@
-"""Imports and calls code from outside that is named ``package.module:Factory``, and reports every mistake clearly.
+"""Imports and calls third-party code that is named ``package.module:Factory``, and reports every mistake clearly.
 
-If such code does not return (it raises, exits the program or never ends), its user gets one sentence that says
-so. It never decides the exit code.
+If such code does not return (it raises, exits the program or never ends), its user gets one sentence that says so. A
+third party's code never decides the exit code of a command.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from barrier_tck.harness.support.errors import HarnessError, UsageProblem
 from barrier_tck.harness.support.wall_clock import TooLate, limited
 
 SECONDS_MAX = 60.0
-"""How long importing and calling may take together. Costly work belongs later."""
+"""How long importing and calling may take together. What takes longer belongs into a later call."""
 _SHOWN_MAX = 120
 """How many characters of a name a message shows."""
 
@@ -80,15 +80,15 @@ def imported(target: str, what: str) -> Callable[..., object]:
 def make(target: str, what: str, kind: type, *arguments: object) -> Any:
     """Import a target, call it, and return what it makes.
 
-    ``kind`` is the protocol that this must have. Raises UsageProblem, with the reason, if it cannot be made, or lacks
-    something.
+    ``kind`` is the protocol that the result must implement. Raises UsageProblem, with the reason, if it cannot be made
+    or lacks a member of the protocol.
     """
     factory = imported(target, what)
     with _rendered(f"the {what} {shown(target)} cannot be made"):
         made = factory(*arguments)
         missing = [name for name in vars(kind) if not name.startswith("_") and not hasattr(made, name)]
     if missing or isinstance(made, type):
-        lacks = f"it has no {', '.join(missing)}" if missing else "it is a class, and not one of its values"
+        lacks = f"it has no {', '.join(missing)}" if missing else "it is a class, and not an instance"
         raise UsageProblem(
             f"{shown(target)} makes {_article(type(made).__name__)}, which is no {what}: {lacks} (see {kind.__name__})"
         )
@@ -125,20 +125,10 @@ def what_happened(error: BaseException) -> str:
 
 
 def where_it_was(error: BaseException) -> str:
-    """Return the innermost place of an error's traceback that is not in the standard library's threads or in the limit
-    itself, for instance ``line 12 of backend.py (snapshot)``.
+    """Return the innermost place of an error's traceback, leaving out ``threading`` and the time limit's own frames,
+    for instance ``line 12 of backend.py (snapshot)``.
     """
     ours = (wall_clock.__file__, threading.__file__)
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename not in ours]
     last = frames[-1] if frames else None
     return f"line {last.lineno} of {Path(last.filename).name} ({last.name})" if last else "an unknown place"
-
-
-def _where(error: Exception) -> str:
-    """Return the line of the outside code at which it went wrong; empty if that is not known."""
-    frames = traceback.extract_tb(error.__traceback__)
-    theirs = [frame for frame in frames if not frame.filename.startswith((__file__, "<frozen"))]
-    last = theirs[-1] if theirs else None
-    if last is None or last.filename == importlib.__file__:
-        return ""
-    return f" ({Path(last.filename).name}, line {last.lineno})"

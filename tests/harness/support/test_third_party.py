@@ -1,4 +1,4 @@
-"""Code from outside: whatever it does wrong is reported, and never read as a verdict."""
+"""Third-party code: whatever it does wrong is reported, and never read as a verdict."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from barrier_tck.harness.cli import main as cli
-from barrier_tck.harness.support import outside
+from barrier_tck.harness.support import third_party
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.system.system_names import open_system
 from barrier_tck.harness.workloads.workload_names import workload_named
 
-FACTORIES = "tests.harness.support.outside_factories"
+FACTORIES = "tests.harness.support.third_party_factories"
 
 
 @pytest.mark.parametrize(
@@ -22,20 +22,20 @@ FACTORIES = "tests.harness.support.outside_factories"
     [
         ("os:getpid", ["'os:getpid' makes an int, which is no system", "it has no name", "run"]),
         (f"{FACTORIES}:Halfway", ["makes a Halfway", "it has no capabilities, job, run, close"]),
-        (f"{FACTORIES}:makes_a_class", ["a class, and not one of its values"]),
+        (f"{FACTORIES}:makes_a_class", ["a class, and not an instance"]),
         (f"{FACTORIES}:NO_FACTORY", ["int cannot be called"]),
         (
             f"{FACTORIES}:raises",
-            ["cannot be made: ZeroDivisionError: nothing to divide by (outside_factories.py, line "],
+            ["cannot be made: ZeroDivisionError: nothing to divide by (third_party_factories.py, line "],
         ),
         (f"{FACTORIES}:exits", ["it tried to end the program with exit code 0"]),
         (f"{FACTORIES}:nowhere", ["cannot be imported", "has no 'nowhere'"]),
         (f"{FACTORIES}:Halfwy", ["has no 'Halfwy'; did you mean 'Halfway'?"]),
         (
-            "tests.harness.support.outside_unfinished:System",
+            "tests.harness.support.third_party_unfinished:System",
             [
                 "cannot be imported: ModuleNotFoundError: No module named 'a_library_that_is_not_there'",
-                "(outside_unfinished.py, line 5)",
+                "(third_party_unfinished.py, line 5)",
             ],
         ),
         ("tests.harness.nowhere.at_all:System", ["No module named 'tests.harness.nowhere'"]),
@@ -56,7 +56,7 @@ def test_a_target_that_makes_no_workload_is_refused_likewise() -> None:
 
 
 def test_a_factory_that_never_returns_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outside, "SECONDS_MAX", 0.2)
+    monkeypatch.setattr(third_party, "SECONDS_MAX", 0.2)
     before = signal.getsignal(signal.SIGALRM)
     with pytest.raises(UsageProblem, match=r"took longer than 0\.2 s"):
         open_system(f"{FACTORIES}:hangs")
@@ -124,7 +124,7 @@ def test_a_trial_may_raise_whatever_it_likes_and_is_unknown(
     assert cli.run([*arguments, "--json"]) == 2
     [finding] = json.loads(capsys.readouterr().out.splitlines()[-1])["findings"]
     assert "the trial could not be run" in finding["summary"]
-    assert "(outside_factories.py, line " in finding["summary"]
+    assert "(third_party_factories.py, line " in finding["summary"]
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_what_ends_the_program_or_hangs_is_told_with_its_place(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(outside, "SECONDS_MAX", 0.2 if "hanging" in name else 60.0)
+    monkeypatch.setattr(third_party, "SECONDS_MAX", 0.2 if "hanging" in name else 60.0)
     arguments = [option, f"{FACTORIES}:{name}", "--trials", "1", "--out", str(tmp_path)]
     assert cli.run(["campaign", *arguments]) == code
     printed = capsys.readouterr()
@@ -162,4 +162,4 @@ def test_an_exit_outside_a_trial_is_no_verdict_either(
     monkeypatch.setattr(cli, "app", leave)
     assert cli.run(["doctor"]) == 3
     message = capsys.readouterr().err
-    assert "tried to end the program with exit code 0: SystemExit: 0 (test_outside.py, line " in message
+    assert "tried to end the program with exit code 0: SystemExit: 0 (test_third_party.py, line " in message
