@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from sys import maxsize
+
 import msgspec
 
 from barrier_tck.harness.draw.drawn_job import DrawnJob
-from barrier_tck.harness.draw.loop_load import batches_in_time
 from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.workloads.loop_load import BEHIND_FULL_QUEUES, busiest_ms
 
 BATCHES_MAX = 1_200
 """Batches of all sources together up to which an input is made longer. Operators that keep lists take time by the
@@ -33,6 +35,15 @@ def long_enough(plan: TrialPlan, settle_ms: int, checkpoints: int) -> TrialPlan:
         batches, rate = most, max(1, most * workload.batch_records * 1_000 // time_ms)
     changed = msgspec.structs.replace(workload, batches=batches, records_per_second=rate)
     return msgspec.structs.replace(plan, workload=changed)
+
+
+def batches_in_time(plan: TrialPlan) -> int:
+    """Return how many batches of each split the plan's loops deal with within ``limits.progress_ms``; at least 1.
+
+    Without loops it is as many as can be.
+    """
+    busy_ms = BEHIND_FULL_QUEUES * busiest_ms(plan)
+    return max(1, int(plan.limits.progress_ms * plan.workload.batches / busy_ms)) if busy_ms else maxsize
 
 
 def short_enough(plan: TrialPlan) -> TrialPlan:

@@ -3,8 +3,8 @@
 Whether all that waited leaves, and leaves once, is judged by ``dataflow``. But at the end of the input all windows end:
 output alone does not show that timers went off before. So no record may wait in a checkpoint that was triggered long
 after the end of its window. Full buffers and faults hold timers up, and so does a savepoint with which the job was to
-stop, until it fails. How long is known in virtual time if the plan makes nothing slow (``LATE_MS``); otherwise it is
-what the trial allows for progress (``limits.progress_ms``).
+stop, until it fails. How long is known in virtual time if the plan makes nothing slow (``LATE_MS``, and what goes round
+loops); otherwise it is what the trial allows for progress (``limits.progress_ms``).
 """
 
 from __future__ import annotations
@@ -23,13 +23,15 @@ from barrier_tck.harness.record.operations import CheckpointTriggered
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
 from barrier_tck.harness.workloads.dataflow_model import windows_of
+from barrier_tck.harness.workloads.loop_load import BEHIND_FULL_QUEUES, busiest_ms
 from barrier_tck.harness.workloads.operator_kind import TIMERS, WAITING
 
 WAITED = "waited"
 """The count of a finding that says how many records were seen waiting in checkpoints."""
 
 LATE_MS = 500
-"""Where only full buffers, faults and stops hold a timer up, in virtual time, buffers do for less than this (ms)."""
+"""Where only full buffers, faults and stops hold a timer up, in virtual time, buffers do for less than this (ms), but
+for those that fill with what goes round loops."""
 
 _Waiting = tuple[str, str, int, int, int]
 """Operator, key, number of the input and id of a record that waits, and the end of its window."""
@@ -114,7 +116,10 @@ class TimersKept(StandardChecker):
         history, plan = context.history, context.plan
         slow = plan.network.slow_channel is not None or plan.deployment.slow_vertex is not None
         known = Capability.DETERMINISTIC_REPLAY.name in context.capabilities and not slow
-        allowed_ms = self._held_up_ms + (LATE_MS if known else plan.limits.progress_ms)
+        allowed_ms: float = self._held_up_ms + plan.limits.progress_ms
+        if known:
+            looped_ms = min(BEHIND_FULL_QUEUES * busiest_ms(plan), plan.limits.progress_ms)
+            allowed_ms = self._held_up_ms + LATE_MS + looped_ms
         begun = {line.operation.checkpoint: line.time_ms for line in history.of(CheckpointTriggered)}
         for view in views:
             now_ms = begun.get(view.checkpoint, 0.0) + history.epoch_ms

@@ -8,8 +8,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from barrier_tck.harness.draw.input_length import BATCHES_MAX, long_enough, needed_ms, short_enough
-from barrier_tck.harness.draw.loop_load import batches_in_time
+from barrier_tck.harness.draw.input_length import (
+    BATCHES_MAX,
+    batches_in_time,
+    long_enough,
+    needed_ms,
+    short_enough,
+)
 from barrier_tck.harness.plan.job_graph import JobPlan, OperatorPlan
 from barrier_tck.harness.plan.trial_plan import (
     CheckpointPlan,

@@ -13,7 +13,7 @@ from barrier_tck.faults.vocabulary import At, ScheduledFault
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.checkers.timers import LATE_MS, WAITED, TimersKept
 from barrier_tck.harness.oracle.evidence.record_routes import RecordPaths
-from barrier_tck.harness.plan.job_graph import JobPlan
+from barrier_tck.harness.plan.job_graph import SINK, EdgePlan, JobPlan, OperatorPlan, Spread, VertexPlan
 from barrier_tck.harness.plan.trial_plan import (
     CheckpointPlan,
     DeploymentPlan,
@@ -26,6 +26,8 @@ from barrier_tck.harness.plan.trial_plan import (
 from barrier_tck.harness.record.history import End, SnapshotView, StateView
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
+from barrier_tck.harness.workloads.generated_jobs import GENERATED
+from barrier_tck.harness.workloads.lineage import hashed, source
 from barrier_tck.harness.workloads.workload_names import filled
 from tests.harness.oracle.oracle_histories import Book, a_context
 
@@ -111,6 +113,38 @@ def test_where_a_channel_or_a_vertex_is_slow_timers_may_be_as_late_as_progress()
     ):
         assert judged(view(1), plan=plan, at_ms=END_MS + 2 * LATE_MS).verdict is Verdict.VALID
         assert judged(view(1), plan=plan, at_ms=END_MS + 4 * LATE_MS).verdict is Verdict.INVALID
+
+
+def _looped(network: NetworkPlan) -> TrialPlan:
+    """Return a plan in whose job what leaves the window goes round."""
+    vertices = (
+        source("read"),
+        VertexPlan("windows", "window", 2, {"every": 1, "size_ms": END_MS}),
+        VertexPlan("head", "keep", 2),
+        VertexPlan("again", "again", 1, {"turns": 3}, then=(OperatorPlan("again.fork", "fork"),)),
+        VertexPlan("out", SINK, 1),
+    )
+    edges = (
+        hashed("read", "windows"),
+        hashed("windows", "head"),
+        EdgePlan("head", "again", Spread.REBALANCE),
+        msgspec.structs.replace(hashed("again", "head"), feedback=True),
+        EdgePlan("head", "out", Spread.REBALANCE),
+    )
+    return filled(
+        TrialPlan(
+            job=JobPlan(GENERATED, vertices=vertices, edges=edges),
+            workload=WorkloadPlan("rounds", batches=12),
+            network=network,
+        )
+    )
+
+
+def test_what_goes_round_a_loop_may_hold_timers_up_as_long_as_it_keeps_channels_busy() -> None:
+    late_ms = END_MS + LATE_MS + 600
+    narrow, wide = _looped(NetworkPlan(20, channel_capacity=1)), _looped(NetworkPlan(1, channel_capacity=32))
+    assert judged(view(1), plan=narrow, at_ms=late_ms).verdict is Verdict.VALID
+    assert judged(view(1), plan=wide, at_ms=late_ms).verdict is Verdict.INVALID
 
 
 def test_the_clock_of_the_system_may_show_another_time_at_the_beginning() -> None:
