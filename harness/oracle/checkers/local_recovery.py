@@ -16,7 +16,13 @@ from barrier_tck.harness.oracle.evidence.checkpoint_lives import lives_of
 from barrier_tck.harness.oracle.evidence.checkpoint_obstacles import obstacles
 from barrier_tck.harness.oracle.evidence.examples import chosen
 from barrier_tck.harness.oracle.evidence.explained_failures import declined_cleanly
-from barrier_tck.harness.oracle.evidence.local_copy_damage import fired, hits_of, stored_nothing_new, was_full
+from barrier_tck.harness.oracle.evidence.local_copy_damage import (
+    fired,
+    given_up_with_its_attempt,
+    hits_of,
+    stored_nothing_new,
+    was_full,
+)
 from barrier_tck.harness.oracle.evidence.record_routes import key_groups_of
 from barrier_tck.harness.oracle.evidence.recoveries import attempts_that_ran, restored_checkpoints
 from barrier_tck.harness.oracle.evidence.rescaled_restores import problems_of
@@ -628,11 +634,13 @@ class LocalRecovery(StandardChecker):
                         unmet.append(f"the {damage.value} local copy of {subtask}")
                 case CopiesHit(CopyPlace.LOCAL, subtask, None):
                     tally.counts[f"{DONE}{FULL_DISK}"] += 1
-                    if not tally.counts["completed_without_copy"]:
+                    refused = tally.counts["completed_without_copy"]
+                    if not refused and not given_up_with_its_attempt(context, subtask, time_ms):
                         unmet.append(f"the full local disk of {subtask}")
                 case CopiesHit(CopyPlace.DURABLE, subtask, None):
                     refused = tally.counts["checkpoints_failed_by_primaries"]
-                    if not refused and not stored_nothing_new(context, subtask, time_ms):
+                    shown = refused or stored_nothing_new(context, subtask, time_ms)
+                    if not shown and not given_up_with_its_attempt(context, subtask, time_ms):
                         unmet.append(f"the failing primary of {subtask}")
                 case _:
                     continue

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import inf
 
 from barrier_tck.faults.fault import CopiesHit, CopyPlace, Ends, Fault
 from barrier_tck.faults.targets import Damage
 from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.evidence.checkpoint_lives import lives_of
 from barrier_tck.harness.record.operations import CheckpointTriggered, Placed
+from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.system.system_under_test import Capability
 
 
@@ -81,6 +84,23 @@ def stored_nothing_new(context: TrialContext, subtask: str, time_ms: float) -> b
         named |= {file.path for file in view.files.get(subtask, ())}
     opened = any(view.checkpoint in since for view in context.history.checkpoints)
     return opened and newer <= older
+
+
+def given_up_with_its_attempt(context: TrialContext, subtask: str, time_ms: float) -> bool:
+    """Return whether a checkpoint in which a subtask was to write first after that moment was over with its attempt
+    before the subtask had acknowledged it.
+
+    Whatever became of what the subtask wrote, the job then showed nothing of it.
+    """
+    for attempt in lives_of(context):
+        for life in attempt.checkpoints:
+            cut = life.failed is Reason.ATTEMPT_FAILED or life.ended_ms is None
+            ended_ms = attempt.ended_ms if life.ended_ms is None else life.ended_ms
+            if cut and time_ms <= ended_ms <= life.acknowledged.get(subtask, inf):
+                return True
+            if life.triggered_ms >= time_ms:
+                return False
+    return False
 
 
 def hits_of(context: TrialContext) -> list[Hit]:
