@@ -22,6 +22,9 @@ from barrier_tck.harness.workloads.workload_names import filled
 CHUNK = 100
 """How many plans are drawn at a time, so that the first plans of a seed do not depend on the budget."""
 
+FEW = 10
+"""How many of them are drawn before the first trial, if a campaign has a time and not a number of trials."""
+
 _CHUNK_SEED_STRIDE = 1_000_003
 
 
@@ -80,12 +83,24 @@ def _constraints(system: SystemUnderTest, adjust: Adjust) -> Constraints:
 
 def _from_profile(configuration: CampaignConfiguration, system: SystemUnderTest) -> Iterator[FilledPlan]:
     for chunk in count():
-        yield from draw_plans(
+        draw = partial(
+            draw_plans,
             configuration.root_seed * _CHUNK_SEED_STRIDE + chunk,
             CHUNK,
             configuration.profile_for(system),
             _constraints(system, configuration.adjusted),
         )
+        begun = 0
+        # A short campaign does not wait for plans that it will not run.
+        for number in _needed(configuration) if chunk == 0 else (CHUNK,):
+            yield from draw(first=number)[begun:]
+            begun = number
+
+
+def _needed(configuration: CampaignConfiguration) -> tuple[int, ...]:
+    """Return how many plans of the first chunk to draw, and how many if that was not enough."""
+    trials = configuration.budget_of_trials().trials
+    return (FEW, CHUNK) if trials is None else (min(max(trials - configuration.listed, 1), CHUNK), CHUNK)
 
 
 def _from_mix(

@@ -7,6 +7,7 @@ its job, its load, its savepoints, its slots and its faults.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import msgspec
@@ -177,15 +178,25 @@ PLAIN_BACKEND = "barrier-tck-plain"
 AVAILABLE_PROVIDERS.setdefault(PLAIN_BACKEND, f"{__name__}.{_PlainProvider.__name__}")
 
 
+class _Enough(BaseException):
+    """Ends the drawing. Hypothesis takes any ``Exception`` for a failing example, but passes this one on."""
+
+
 def draw_plans(
     seed: int,
     count: int,
     profile: Profile,
     constraints: Constraints = ANYWHERE,
     kinds: Sequence[str] | None = None,
+    *,
+    first: int | None = None,
 ) -> tuple[FilledPlan, ...]:
-    """Draw ``count`` plans; the same arguments give the same plans, under any PYTHONHASHSEED."""
+    """Draw ``count`` plans; the same arguments give the same plans, under any PYTHONHASHSEED.
+
+    With ``first``, only so many of them are drawn. These are not the plans of a smaller ``count``.
+    """
     plans: list[FilledPlan] = []
+    wanted = count if first is None else min(first, count)
 
     @hypothesis_seed(seed)
     @settings(
@@ -200,11 +211,13 @@ def draw_plans(
     @given(trial_plans(profile, constraints, kinds))
     def collect(plan: FilledPlan) -> None:
         plans.append(plan)
+        if len(plans) == wanted:
+            raise _Enough
 
-    if count > 0:
-        with no_collection():  # nothing that was drawn is garbage yet
+    if wanted > 0:
+        with no_collection(), suppress(_Enough):  # nothing that was drawn is garbage yet
             collect()
-    return tuple(plans[:count])
+    return tuple(plans)
 
 
 def draw_plan(

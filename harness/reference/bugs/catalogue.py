@@ -7,7 +7,7 @@ itself (``patch``), and runs in a process with a copy of the product that has it
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from functools import cache, partial
 from importlib.resources import files
@@ -27,15 +27,21 @@ from barrier_tck.harness.system.broken_recovery import BrokenRecovery
 @cache
 def planted_bugs() -> Mapping[str, PlantedBug]:
     """Return every planted bug, by id, in the order of ids; reads the files once."""
-    found: dict[str, PlantedBug] = {}
-    folder = files(__package__)
-    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
+    return MappingProxyType({name: _read(name, text) for name, text in _texts()})
+
+
+def _texts() -> Iterator[tuple[str, str]]:
+    """Yield the id and the text of every file, in the order of ids."""
+    for entry in sorted(files(__package__).iterdir(), key=lambda entry: entry.name):
         if entry.name.endswith(".toml"):
-            bug = read_bug(entry.read_text(encoding="utf-8"), entry.name)
-            if f"{bug.id}.toml" != entry.name:
-                raise InternalError(f"{entry.name} holds the planted bug {bug.id}: name the file for it")
-            found[bug.id] = bug
-    return MappingProxyType(found)
+            yield entry.name.removesuffix(".toml"), entry.read_text(encoding="utf-8")
+
+
+def _read(name: str, text: str) -> PlantedBug:
+    bug = read_bug(text, f"{name}.toml")
+    if bug.id != name:
+        raise InternalError(f"{name}.toml holds the planted bug {bug.id}: name the file for it")
+    return bug
 
 
 def bugs_of_runtime() -> Mapping[str, PlantedBug]:
@@ -48,9 +54,12 @@ def bugs_of_suite() -> Mapping[str, PlantedBug]:
     return {name: bug for name, bug in planted_bugs().items() if bug.file.shown_by is not None}
 
 
+@cache
 def controls() -> Mapping[BrokenRecovery, PlantedBug]:
     """Return the bug with which the reference runtime breaks its recovery in each way, for control trials."""
-    return {bug.file.breaks: bug for bug in planted_bugs().values() if bug.file.breaks is not None}
+    # Every campaign has controls, and most of the files are for none: these are not read in full.
+    bugs = [_read(name, text) for name, text in _texts() if "\nbreaks = " in text]
+    return MappingProxyType({bug.file.breaks: bug for bug in bugs if bug.file.breaks is not None})
 
 
 def broken(plan: TrialPlan, how: BrokenRecovery) -> TrialPlan | None:

@@ -23,24 +23,27 @@ from tests.test_tidy import ROOT
 FILES = sorted((ROOT / "campaigns").glob("*.toml"))
 
 
-def seeded(file: Path, seed: int = 3) -> CampaignConfiguration:
-    """Return a campaign of the project with a seed, which its file does not fix."""
-    return msgspec.structs.replace(read_configuration(file), seed=seed)
+def seeded(file: Path, drawn: int, seed: int = 3) -> CampaignConfiguration:
+    """Return a campaign of the project with a seed, which its file does not fix: all that it lists, or some trials."""
+    configuration = read_configuration(file)
+    return msgspec.structs.replace(
+        configuration, seed=seed, budget=None, trials=configuration.listed or drawn
+    )
 
 
 def plans_of(path: str, mode: str | None = None) -> list[TrialPlan]:
     """Return the plans of a campaign file, or only those in one mode."""
-    configuration = seeded(ROOT / path)
+    configuration = seeded(ROOT / path, 50)
     system = open_system(configuration.system.name)
-    plans = islice(campaign_plans(configuration, system), configuration.listed or 50)
+    plans = islice(campaign_plans(configuration, system), configuration.trials)
     return [plan for plan in plans if mode in (None, plan.checkpoints.mode)]
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_every_plan_of_a_campaign_file_can_be_run_on_its_system(file: Path) -> None:
-    configuration = seeded(file)
+    configuration = seeded(file, 10)
     system = open_system(configuration.system.name)
-    for plan in islice(campaign_plans(configuration, system), configuration.listed or 25):
+    for plan in islice(campaign_plans(configuration, system), configuration.trials):
         check_plan(plan, system)
 
 
