@@ -265,24 +265,14 @@ def test_jobs_are_drawn_with_more_than_ten_subtasks_of_a_vertex() -> None:
     assert any(vertex.parallelism > 10 for plan in graphs for vertex in plan.job.vertices)
 
 
-def test_operators_keep_lists_only_in_systems_that_can() -> None:
+@pytest.mark.parametrize("profile", ["graphs", "rescale"])
+def test_operators_keep_lists_and_hold_records_back_only_in_systems_that_can(profile: str) -> None:
     system = ReferenceSimulated()
-    without = system.capabilities - {Capability.OPERATOR_LISTS}
-    for profile in ("graphs", "rescale"):
-        for capabilities, expected in ((system.capabilities, True), (without, False)):
-            constraints = Constraints(system.job, capabilities)
-            plans = draw_plans(17, 60, profile_named(profile), constraints)
-            assert any(keeps_lists(plan.job) for plan in plans) is expected, (profile, expected)
-
-
-def test_operators_hold_records_back_only_in_systems_that_can() -> None:
-    system = ReferenceSimulated()
-    without = system.capabilities - {Capability.OPERATOR_TIMERS}
-    for profile in ("graphs", "rescale"):
-        for capabilities, expected in ((system.capabilities, True), (without, False)):
-            constraints = Constraints(system.job, capabilities)
-            plans = draw_plans(18, 60, profile_named(profile), constraints)
-            assert any(windows_of(plan.job) for plan in plans) is expected, (profile, expected)
+    for missing in (None, Capability.OPERATOR_LISTS, Capability.OPERATOR_TIMERS):
+        constraints = Constraints(system.job, system.capabilities - {missing})
+        jobs = [plan.job for plan in draw_plans(17, 40, profile_named(profile), constraints)]
+        assert any(map(keeps_lists, jobs)) is (missing is not Capability.OPERATOR_LISTS), missing
+        assert any(map(windows_of, jobs)) is (missing is not Capability.OPERATOR_TIMERS), missing
 
 
 def test_what_else_is_drawn_does_not_depend_on_windows() -> None:
@@ -302,7 +292,7 @@ def test_no_operator_in_a_loop_holds_records_back() -> None:
     system = ReferenceSimulated()
     constraints = Constraints(system.job, system.capabilities)
     profile = profile_named("loops").with_shares(windows=1_000)
-    drawn = [plan.job for plan in draw_plans(19, 80, profile, constraints) if plan.job.loops]
+    drawn = [plan.job for plan in draw_plans(19, 40, profile, constraints) if plan.job.loops]
     assert any(windows_of(job) for job in drawn)
     for job in drawn:
         looped = [job.vertex(name) for loop in job.loops for name in loop]
@@ -311,7 +301,7 @@ def test_no_operator_in_a_loop_holds_records_back() -> None:
 
 def test_windows_are_drawn_wherever_an_operator_may_stand() -> None:
     """At the head of a chain and behind it, twice in one chain, and over several inputs."""
-    jobs = [plan.job for plan in draw_plans(20, 250, profile_named("graphs").with_shares(windows=1_000))]
+    jobs = [plan.job for plan in draw_plans(20, 120, profile_named("graphs").with_shares(windows=1_000))]
     chains = [[operator.kind for operator in vertex.operators] for job in jobs for vertex in job.vertices]
     assert any(kinds[0] == WINDOW.name for kinds in chains)
     assert any(WINDOW.name in kinds[1:] for kinds in chains)

@@ -100,14 +100,14 @@ def test_every_fault_that_is_drawn_strikes(name: str, profile: str, tmp_path: Pa
     """Once, 72 of 100 plans for a system with other points aimed at points that it never passes."""
     system = Foreign(VIEWS[name])
     drawn = 0
-    for plan in draw_plans(7, 100, profile_named(profile), Constraints(system.job, system.capabilities)):
+    for plan in draw_plans(7, 40, profile_named(profile), Constraints(system.job, system.capabilities)):
         check_plan(plan, system)
         assert "unsynced" not in repr(plan.faults).replace("lose_unsynced=False", "")
         assert all(Everything(system.view).can_suffer(scheduled.fault) for scheduled in plan.faults)
         record = run_trial(plan, system, tmp_path, (FaultsFired(),))
         assert record.verdict is Verdict.VALID, [(fault.trigger, fault.reason) for fault in record.faults]
         drawn += len(plan.faults)
-    assert drawn > 50
+    assert drawn > 20
 
 
 def test_a_system_that_passes_no_point_is_hit_at_times_of_the_whole_range() -> None:
