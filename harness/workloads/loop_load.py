@@ -33,13 +33,13 @@ _STEP_MS = 1
 
 
 def busiest_ms(plan: TrialPlan) -> float:
-    """Return about how many ms the busiest subtask takes for the whole input if its queues are full; 0 without loops.
+    """Return about how many ms the busiest subtask takes for the whole input if its queues are full.
 
-    The plan's job must be filled in.
+    0 without loops, and without input. The plan's job must be filled in.
     """
-    if not plan.job.loops:
-        return 0.0
     workload = plan.workload
+    if not (plan.job.loops and workload.batches):
+        return 0.0
     batches = min(workload.batches, -(-_SAMPLE // workload.batch_records))
     sample = msgspec.structs.replace(workload, batches=batches, early_ends=0)
     return _busiest_ms(msgspec.structs.replace(plan, workload=sample)) * workload.batches / batches

@@ -110,8 +110,10 @@ def test_what_is_multiplied_in_a_loop_is_multiplied_in_every_turn() -> None:
 def test_inputs_without_loops_and_inputs_that_go_round_in_time_stay_as_they_are() -> None:
     quick = msgspec.structs.replace(_looped(WIDE), limits=LimitsPlan())
     straight = filled(TrialPlan(workload=WorkloadPlan(batches=2_000), network=NARROW))
+    empty = msgspec.structs.replace(quick, workload=WorkloadPlan("rounds", batches=0))
     assert short_enough(quick) == quick
     assert short_enough(straight) == straight
+    assert short_enough(empty) == empty
 
 
 def test_an_input_that_is_made_longer_is_read_more_slowly_if_loops_could_not_deal_with_it() -> None:
