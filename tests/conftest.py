@@ -24,6 +24,14 @@ def _seeds_are_fixed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(root_seed, "new_seed", lambda: FIXED_SEED)
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Let the tests of a file that need Spark run in one process: they share a cluster, which takes long to start."""
+    if config.pluginmanager.hasplugin("xdist"):
+        for item in items:
+            if item.get_closest_marker("spark") is not None:
+                item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+
+
 @pytest.fixture(autouse=True)
 def _no_store_of_plans(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no campaign of a test, in this process or in others, try plans that another test has stored."""

@@ -73,7 +73,7 @@ class ReferenceSimulated:
 
     name = "reference-simulated"
     world = "simulated"
-    scale = Scale(seeds_max=10, examples_max=150)
+    scale = Scale(seeds_max=10, examples_max=60)
     capabilities = frozenset(
         {
             Capability.DETERMINISTIC_REPLAY,

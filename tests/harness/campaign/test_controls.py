@@ -40,30 +40,23 @@ def kill(point: str, subtask: str) -> dict[str, Any]:
 
 
 def test_each_way_to_break_recovery_shows_in_the_controls_of_a_campaign(tmp_path: Path) -> None:
-    record = campaign(tmp_path, trials=40, controls=8)
+    record = campaign(tmp_path, trials=24, controls=4)
     assert record.verdict is Verdict.VALID, record.findings
     controls = record.controls
     assert controls is not None
-    assert len(controls.ran) == 8
+    assert len(controls.ran) == 4
     assert {control.verdict for control in controls.ran} == {Verdict.INVALID}
-    assert [control.broken for control in controls.ran] == list(BrokenRecovery) * 2
+    assert [control.broken for control in controls.ran] == list(BrokenRecovery)
     for control in controls.ran:
         plan = read_plan(tmp_path / "run" / control.plan)
         again = run_trial(plan, ReferenceSimulated(), tmp_path)
         assert again.verdict is Verdict.INVALID, control
         assert f"trial {control.trial}" in plan.note
-    assert (controls.trials, controls.note) == (40, "")
+    assert (controls.trials, controls.note) == (24, "")
     for entry in controls.breaks:
         assert 0 < entry.exercised < controls.recovered
-        assert entry.exercised + sum(entry.vacuity.values()) == 40
+        assert entry.exercised + sum(entry.vacuity.values()) == 24
     assert set(controls.could_be_violated) == {"SRC-1", "REC-1", "REC-2", "SNK-1"}
-
-
-def test_the_same_campaign_has_the_same_controls(tmp_path: Path) -> None:
-    first = campaign(tmp_path / "a", trials=12, controls=2)
-    again = campaign(tmp_path / "b", trials=12, controls=2)
-    assert first.controls is not None and first.controls.ran
-    assert first.controls == again.controls
 
 
 KILLED_TOO_EARLY = {
@@ -122,7 +115,7 @@ def test_the_same_kills_in_the_midst_of_the_input_could_have_violated_clauses(tm
 def test_controls_of_a_campaign_for_few_clauses_break_these_and_are_judged_as_its_trials_are(
     clause: str, breaks: set[str], tmp_path: Path
 ) -> None:
-    record = campaign(tmp_path, trials=20, controls=2, only=[clause])
+    record = campaign(tmp_path, trials=12, controls=2, only=[clause])
     assert record.verdict is Verdict.VALID, record.findings
     judges = {finding.checker for trial in open_run(tmp_path / "run").trials for finding in trial.findings}
     assert record.controls is not None
@@ -147,8 +140,8 @@ class DeafChecker:
 
 
 def test_a_control_that_no_checker_sees_makes_the_campaign_unknown_with_its_plan(tmp_path: Path) -> None:
-    record = campaign(tmp_path, checkers=(DeafChecker(),), trials=20, controls=1)
-    assert (record.valid, record.verdict) == (20, Verdict.UNKNOWN)
+    record = campaign(tmp_path, checkers=(DeafChecker(),), trials=8, controls=1)
+    assert (record.valid, record.verdict) == (8, Verdict.UNKNOWN)
     (finding,) = record.findings
     assert record.controls is not None
     (control,) = record.controls.ran
@@ -180,7 +173,7 @@ class Unbreakable(ReferenceSimulated):
 
 
 def test_a_break_that_breaks_nothing_is_not_taken_for_a_control(tmp_path: Path) -> None:
-    record = campaign(tmp_path, system=Unbreakable(), trials=15, controls=1)
+    record = campaign(tmp_path, system=Unbreakable(), trials=8, controls=1)
     assert record.verdict is Verdict.UNKNOWN
     said = "is valid although records before the restored position are read again"
     assert any(said in finding.summary for finding in record.findings)
@@ -255,7 +248,7 @@ class OtherwiseBroken(Unbreakable):
 
 
 def test_controls_that_take_another_course_are_noted_and_blame_nobody(tmp_path: Path) -> None:
-    record = campaign(tmp_path, system=OtherwiseBroken(), trials=15, controls=1)
+    record = campaign(tmp_path, system=OtherwiseBroken(), trials=8, controls=1)
     assert record.verdict is Verdict.VALID
     assert all(finding.verdict is Verdict.VALID for finding in record.findings)
     assert record.controls is not None

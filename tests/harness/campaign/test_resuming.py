@@ -64,13 +64,13 @@ def kept(path: Path) -> list[str]:
 
 
 def test_a_resumed_campaign_ends_as_one_without_a_break(tmp_path: Path) -> None:
-    wanted = configuration(trials=24, seed=11, faults={"per_trial": [1, 3]}, controls=2)
+    wanted = configuration(trials=12, seed=11, faults={"per_trial": [1, 3]}, controls=2)
     whole = run_campaign(wanted, ReferenceSimulated(), tmp_path / "whole")
-    broken = run_campaign(wanted, Interrupted(after=11), tmp_path / "broken")
-    assert broken.interrupted and 0 < broken.trials < 24
+    broken = run_campaign(wanted, Interrupted(after=6), tmp_path / "broken")
+    assert broken.interrupted and 0 < broken.trials < 12
     with (tmp_path / "broken" / "trials.jsonl").open("ab") as file:
         file.write(b'{"trial":')  # as left by a process that was killed while writing
-    (tmp_path / "broken" / "trials" / "00023").mkdir()
+    (tmp_path / "broken" / "trials" / "00011").mkdir()
     resumed = resume_campaign(tmp_path / "broken", ReferenceSimulated())
     assert without_times(resumed) == without_times(whole)
     assert lines(tmp_path / "broken") == lines(tmp_path / "whole")
@@ -78,7 +78,7 @@ def test_a_resumed_campaign_ends_as_one_without_a_break(tmp_path: Path) -> None:
     assert kept(tmp_path / "broken") == kept(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("after", [0, pytest.param(1, marks=pytest.mark.long), 7])
+@pytest.mark.parametrize("after", [*(pytest.param(one, marks=pytest.mark.long) for one in (0, 1)), 7])
 def test_failures_from_before_the_break_are_counted_and_shrunk(after: int, tmp_path: Path) -> None:
     def verdict(plan: TrialPlan) -> Verdict:
         return Verdict.INVALID if len(plan.faults) >= 2 else Verdict.VALID

@@ -51,17 +51,17 @@ CAMPAIGNS: dict[str, tuple[str, dict[str, Any], Verdict]] = {
     ),
     "drawn, with controls": (
         EVEN,
-        {"seed": 11, "trials": 16, "faults": {"per_trial": [1, 3]}, "controls": 2},
+        {"seed": 11, "trials": 10, "faults": {"per_trial": [1, 3]}, "controls": 2},
         Verdict.VALID,
     ),
 }
-SHOWN_ONCE_MORE = (
-    "invalid trials and errors",
-    "the first invalid trial ends it",
-    "few clauses",
-    "drawn, with faults whose moment never comes",
-)
-"""Campaigns that run in several processes only where there is time for it."""
+WHERE_THERE_IS_TIME = {
+    "invalid trials and errors": pytest.mark.long,
+    "the first invalid trial ends it": pytest.mark.nightly,
+    "few clauses": pytest.mark.nightly,
+    "drawn, with faults whose moment never comes": pytest.mark.long,
+}
+"""Campaigns that run in several processes only in longer sessions."""
 
 
 def timeless(value: Any) -> Any:
@@ -130,7 +130,7 @@ def _small_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=pytest.mark.long if name in SHOWN_ONCE_MORE else ()) for name in CAMPAIGNS],
+    [pytest.param(name, marks=WHERE_THERE_IS_TIME.get(name, ())) for name in CAMPAIGNS],
 )
 def test_in_several_processes_and_resumed_in_several(name: str, tmp_path: Path) -> None:
     system, values, verdict = CAMPAIGNS[name]

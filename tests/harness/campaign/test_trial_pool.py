@@ -36,7 +36,7 @@ OF_THE_CLOCK = ("started_at", "wall_seconds")
 
 
 def drawn(**values: Any) -> CampaignConfiguration:
-    return configuration_from({"trials": 30, "seed": 5} | values, "test")
+    return configuration_from({"trials": 12, "seed": 5} | values, "test")
 
 
 def listed(*seeds: int) -> CampaignConfiguration:
@@ -61,21 +61,9 @@ def test_three_jobs_leave_what_one_leaves(profile: str, tmp_path: Path) -> None:
     run_campaign(wanted, ReferenceSimulated(), tmp_path / "three", jobs=3)
     one, three = open_run(tmp_path / "one"), open_run(tmp_path / "three")
     assert [without_times(trial) for trial in three.trials] == [without_times(trial) for trial in one.trials]
-    assert len({trial.trace_digest for trial in one.trials}) == len(one.trials) == 30
+    assert len({trial.trace_digest for trial in one.trials}) == len(one.trials) == 12
     assert without_times(three.campaign) == without_times(one.campaign)
     assert files_of(tmp_path / "three") == files_of(tmp_path / "one") != {}
-
-
-@pytest.mark.long
-def test_failures_are_kept_and_shrunk_as_with_one_job(tmp_path: Path) -> None:
-    for jobs in (1, 2):
-        run_campaign(drawn(trials=8), open_system(BUGGY), tmp_path / str(jobs), jobs=jobs)
-    one, two = open_run(tmp_path / "1"), open_run(tmp_path / "2")
-    assert one.campaign.verdict is Verdict.INVALID and one.campaign.shrunk
-    assert without_times(two.campaign) == without_times(one.campaign)
-    assert two.kept == one.kept
-    for name in one.campaign.shrunk.values():
-        assert (tmp_path / "2" / name).read_bytes() == (tmp_path / "1" / name).read_bytes()
 
 
 def test_a_trial_whose_process_dies_is_unknown_and_the_campaign_goes_on(tmp_path: Path) -> None:
@@ -112,7 +100,11 @@ def test_systems_that_are_not_simulated_run_one_trial_at_a_time(tmp_path: Path) 
 
 @pytest.mark.parametrize(
     "number",
-    [signal.SIGINT, *(pytest.param(one, marks=pytest.mark.long) for one in (signal.SIGTERM, signal.SIGKILL))],
+    [
+        signal.SIGINT,
+        pytest.param(signal.SIGTERM, marks=pytest.mark.nightly),
+        pytest.param(signal.SIGKILL, marks=pytest.mark.long),
+    ],
 )
 def test_no_process_outlives_a_campaign_that_is_ended_in_the_middle(number: int, tmp_path: Path) -> None:
     """The last trial sleeps for ever, in a process of its own."""
