@@ -96,36 +96,38 @@ def test_main_types_of_a_folder_are_defined_there(folder: str) -> None:
 
 def folder_header(folder: str) -> str:
     return (
-        "| floor | what it holds | main types |"
+        "| package | what it holds | main types |"
         if folder == "harness"
         else "| folder | what it holds | main types |"
     )
 
 
-def floors(folder: str) -> list[str]:
-    """Return the floors of a folder from the top down, as import-linter enforces them."""
+def layers_of(folder: str) -> list[str]:
+    """Return the packages that are layers of a folder from the top down, as import-linter enforces them."""
     (layers,) = [
         contract["layers"]
         for contract in CONTRACTS
         if contract["type"] == "layers" and contract["containers"] == [f"barrier_tck.{folder}"]
     ]
-    return [floor.strip() for layer in layers for floor in layer.split(":")]
+    return [package.strip() for layer in layers for package in layer.split(":")]
 
 
-def test_floors_on_the_maps_are_those_of_the_contract_in_their_order() -> None:
-    of_architecture = [floor for row in table(ARCHITECTURE, "| floor |") for floor in codes(row[0])]
-    assert of_architecture == floors("harness")
+def test_layers_of_the_harness_on_the_maps_are_those_of_the_contract_in_their_order() -> None:
+    of_architecture = [package for row in table(ARCHITECTURE, "| package |") for package in codes(row[0])]
+    assert of_architecture == layers_of("harness")
     readme = (ROOT / "harness" / "README.md").read_text()
-    of_readme = [codes(row[0])[0].removesuffix("/").removesuffix(".py") for row in table(readme, "| floor |")]
-    # The two at the top are on the same floor.
-    assert [*sorted(of_readme[:2]), *of_readme[2:]] == floors("harness")
+    of_readme = [
+        codes(row[0])[0].removesuffix("/").removesuffix(".py") for row in table(readme, "| package |")
+    ]
+    # The two at the top are in the same layer.
+    assert [*sorted(of_readme[:2]), *of_readme[2:]] == layers_of("harness")
 
 
-def test_folders_named_beside_a_floor_are_there() -> None:
+def test_folders_named_beside_a_layer_are_there() -> None:
     found = 0
-    for row in table(ARCHITECTURE, "| floor |"):
+    for row in table(ARCHITECTURE, "| package |"):
         for folder in [each for each in codes(row[1]) if each.endswith("/")]:
-            places = (ROOT / "harness", *(ROOT / "harness" / floor for floor in codes(row[0])))
+            places = (ROOT / "harness", *(ROOT / "harness" / package for package in codes(row[0])))
             assert any((place / folder).is_dir() for place in places), f"{row[0]}: {folder}"
             found += 1
     assert found >= 4
@@ -142,7 +144,7 @@ def test_every_page_is_listed_in_one_place() -> None:
 
 def test_layers_of_the_reference_implementation_are_those_of_the_contract_in_their_order() -> None:
     listed = [layer for row in table(ARCHITECTURE, "| layer |") for layer in codes(row[0])]
-    packages = [layer for layer in floors("reference_impl") if (ROOT / "reference_impl" / layer).is_dir()]
+    packages = [layer for layer in layers_of("reference_impl") if (ROOT / "reference_impl" / layer).is_dir()]
     assert listed == packages
 
 

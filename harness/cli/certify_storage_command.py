@@ -62,7 +62,7 @@ def certify_storage(
     """Certify a checkpoint storage, clause by clause, up to a level.
 
     The storage runs in processes of its own. Exit code 0 if the level was reached, 1 if a property failed, 2 if
-    nothing can be said, 3 if the target cannot be imported or makes no checkpoint storage.
+    no verdict is possible, 3 if the target cannot be imported or makes no checkpoint storage.
 
     \b
     Examples:

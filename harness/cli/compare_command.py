@@ -100,7 +100,7 @@ def _print_comparison(console: Console, plan: str, comparison: Comparison) -> No
     said = {
         Verdict.VALID: f"no difference in {looked_at}",
         Verdict.INVALID: f"{len(comparison.differences)} differences in {looked_at}",
-        Verdict.UNKNOWN: "nothing can be said",
+        Verdict.UNKNOWN: "no verdict is possible",
     }
     console.print(f"{plan}: {said[comparison.verdict]}", markup=False)
     for difference in comparison.differences:

@@ -1,1 +1,1 @@
-"""Helpers that every floor of the harness may use. They use no other floor."""
+"""Helpers that every layer of the harness may use. They use no other layer."""

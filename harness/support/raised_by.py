@@ -26,7 +26,7 @@ _RUN_AS_THE_JOB = (
     "harness.reference.mutants",
     "harness.reference.operators",
 )
-"""Rooms of the harness whose code is part of the job that is tested: its functions, operators and planted backends."""
+"""Packages of the harness whose code is part of the tested job: its functions, operators and planted backends."""
 OF_THE_WORLD = (OSError, MemoryError)
 """What the machine raises, through whatever code: no disk, no memory, no connection."""
 
@@ -79,8 +79,8 @@ def crash_of(error: Exception, process: str) -> SystemCrashed | None:
     return SystemCrashed(f"{process} died of an exception of its own: {last_line} ({place})")
 
 
-def _is_in(module: str, rooms: Iterable[str]) -> bool:
-    return any(f"{module}.".startswith(f"{PROJECT}.{room}.") for room in rooms)
+def _is_in(module: str, packages: Iterable[str]) -> bool:
+    return any(f"{module}.".startswith(f"{PROJECT}.{package}.") for package in packages)
 
 
 def _is_library(module: str) -> bool:
