@@ -221,7 +221,8 @@ def test_whatever_is_wrong_with_the_copy_the_primary_serves(trials: Trials, cell
 
 @pytest.mark.clause("LOC-4", "REC-5")
 @pytest.mark.parametrize(
-    "backend", [BACKENDS[0], pytest.param(BACKENDS[1], marks=pytest.mark.long_on_clusters)]
+    "backend",
+    [BACKENDS[0], pytest.param(BACKENDS[1], marks=[pytest.mark.long, pytest.mark.long_on_clusters])],
 )
 def test_a_copy_that_served_one_restore_serves_the_next_one_too(trials: Trials, backend: str) -> None:
     plan = msgspec.structs.replace(LOCAL, state_backend=backend)

@@ -264,7 +264,7 @@ def state_backend(request: pytest.FixtureRequest) -> BackendUnderTest:
     except CandidateError as error:
         pytest.fail(f"{target} could not be made: {error}", pytrace=False)
     seed = int(request.config.getoption("--seed"))
-    return BackendUnderTest(target, 1.0 if chosen else 0.2, seed, declared)
+    return BackendUnderTest(target, 1.0 if chosen else 0.1, seed, declared)
 
 
 @pytest.fixture

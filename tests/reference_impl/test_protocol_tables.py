@@ -279,7 +279,7 @@ class Walked:
     """An event of each type."""
 
 
-WALKS_MIN, WALKS_MAX = 1_500, 30_000
+WALKS_MIN, WALKS_MAX = 500, 30_000
 
 
 def promised(machine: type[TableMachine[Any, Any]]) -> set[Transition]:

@@ -101,7 +101,9 @@ def test_only_a_code_that_was_said_is_believed(work: Callable[[], int], code: in
     assert (done.code, words in done.err) == (code, True), done.err
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.long)], ids=["SIGTERM", "SIGINT"]
+)
 def test_a_signal_to_the_command_interrupts_the_campaign_in_its_child(number: int, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "barrier_tck.harness.cli.main", "campaign", "--trials", "100000"]
     process = subprocess.Popen([*command, "--out", tmp_path], stdout=subprocess.PIPE, text=True, cwd=ROOT)

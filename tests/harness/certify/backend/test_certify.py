@@ -228,10 +228,13 @@ def test_a_planted_backend_bug_is_caught_by_its_clause(mutant: PlantedBug) -> No
 
 @pytest.mark.parametrize(
     "identifier",
-    ["BE-06", "SB-01"]
-    + [
-        pytest.param(identifier, marks=pytest.mark.long)
-        for identifier in ("BE-01", "BE-03", "BE-keys", "SB-02", "SB-05", "SB-11")
+    [
+        "BE-06",
+        *(pytest.param(identifier, marks=pytest.mark.long) for identifier in ("BE-keys", "SB-01")),
+        *(
+            pytest.param(identifier, marks=pytest.mark.nightly)
+            for identifier in ("BE-01", "BE-03", "SB-02", "SB-05", "SB-11")
+        ),
     ],
 )
 def test_a_failing_sequence_becomes_small_and_replays(identifier: str, tmp_path: Path) -> None:

@@ -44,7 +44,6 @@ def test_the_drivers_memory_is_certified_as_far_as_it_promises(tmp_path: Path) -
     assert (certificate.verdict, certificate.level) == ("unknown", "contract")
     skipped = {one.reason for one in certificate.outcomes if one.level == "crash"}
     assert skipped == {"it says that it does not outlive its process"}
-    assert certify("memory", str(tmp_path), "contract").verdict == "certified"
 
 
 @pytest.mark.parametrize("mutant", PLANTED_BUGS, ids=lambda mutant: mutant.id)
