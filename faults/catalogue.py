@@ -20,6 +20,7 @@ from barrier_tck.faults.kinds.exhaust_memory import ExhaustMemory
 from barrier_tck.faults.kinds.fail_local_writes import FailLocalWrites
 from barrier_tck.faults.kinds.fail_primary_writes import FailPrimaryWrites
 from barrier_tck.faults.kinds.fail_request import FailRequest
+from barrier_tck.faults.kinds.fail_snapshot import FailSnapshot
 from barrier_tck.faults.kinds.forge_acknowledgement import ForgeAcknowledgement
 from barrier_tck.faults.kinds.kill_executor import KillExecutor
 from barrier_tck.faults.kinds.kill_object_store import KillObjectStore
@@ -67,6 +68,7 @@ FAULTS: tuple[type[Fault], ...] = (
     DisturbWrites,
     ExhaustMemory,
     FailRequest,
+    FailSnapshot,
 )
 """Every fault there is, in the order in which reports show them. A new one goes to the end."""
 

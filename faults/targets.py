@@ -44,6 +44,8 @@ class TargetKind(StrEnum):
     """Writes of single files of checkpoints, by any process."""
     DELETIONS = "deletions"
     """Deletions of checkpoints by the coordinator."""
+    SNAPSHOTS = "snapshots"
+    """Snapshots of subtasks, whose synchronous parts can fail."""
     MEMORY = "memory"
     """Hosts with a memory limit."""
 
@@ -263,6 +265,18 @@ class DeletionsTarget(Protocol):
 
 
 @runtime_checkable
+class SnapshotsTarget(Protocol):
+    """The snapshots of one subtask, whose synchronous parts can be made to fail."""
+
+    @property
+    def description(self) -> str:
+        """Return a phrase for the fault log, for instance ``snapshots of totals[0]``."""
+
+    def fail(self, times: int) -> Callable[[], bool]:
+        """Let the synchronous part of so many snapshots fail; returns what says whether one has."""
+
+
+@runtime_checkable
 class LinkTarget(Protocol):
     """A connection, or all connections of one pair of ends, that can be disturbed."""
 
@@ -479,6 +493,9 @@ class Targets(Protocol):
     def deletions(self) -> DeletionsTarget | None:
         """Return the coordinator's deletions of checkpoints."""
 
+    def snapshots_of(self, subtask: str) -> SnapshotsTarget | None:
+        """Return a subtask's snapshots."""
+
 
 class NoTargets:
     """Exposes nothing: a system's own targets derive from it and replace what they do expose."""
@@ -544,6 +561,10 @@ class NoTargets:
 
     def deletions(self) -> DeletionsTarget | None:
         """Return None: no deletions are exposed."""
+        return None
+
+    def snapshots_of(self, subtask: str) -> SnapshotsTarget | None:
+        """Return None: no snapshots are exposed."""
         return None
 
 

@@ -98,6 +98,8 @@ class DrawnJob:
                 if _is_durable(kind) and self.plan.checkpoints.storage not in OF_THE_TRIAL:
                     return ()  # only the storage itself knows where its files are
                 return view.in_role(Role.STATEFUL)  # only subtasks with state have copies of it
+            case TargetKind.SNAPSHOTS:
+                return view.in_role(Role.STATEFUL)
             case TargetKind.DELETIONS:
                 return view.names if self.plan.checkpoints.storage == _FILES else ()
             case TargetKind.OBJECT_STORE:

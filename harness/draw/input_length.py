@@ -15,11 +15,13 @@ BATCHES_MAX = 1_200
 square of their number, so that a wide job would have no verdict within its limit."""
 
 
-def long_enough(plan: TrialPlan, settle_ms: int, checkpoints: int) -> TrialPlan:
+def long_enough(
+    plan: TrialPlan, settle_ms: int, checkpoints: int, batches_max: int = BATCHES_MAX
+) -> TrialPlan:
     """Return the plan with enough batches for its longest source to keep reading for so many checkpoints.
 
-    ``settle_ms`` is the time that a checkpoint takes for reasons outside the plan. If those were too many batches,
-    sources read more slowly.
+    ``settle_ms`` is the time that a checkpoint takes for reasons outside the plan. If those were more batches than
+    ``batches_max`` of all sources together, sources read more slowly.
     """
     plan = short_enough(plan)
     workload = plan.workload
@@ -29,7 +31,7 @@ def long_enough(plan: TrialPlan, settle_ms: int, checkpoints: int) -> TrialPlan:
     records = -(-time_ms * workload.records_per_second // 1_000)
     batches = max(workload.batches, -(-records // workload.batch_records))
     sources = sum(vertex.parallelism for vertex in plan.job.sources)
-    most = max(workload.batches, min(BATCHES_MAX // max(1, sources), batches_in_time(plan)))
+    most = max(workload.batches, min(batches_max // max(1, sources), batches_in_time(plan)))
     rate = workload.records_per_second
     if batches > most:
         batches, rate = most, max(1, most * workload.batch_records * 1_000 // time_ms)

@@ -177,6 +177,9 @@ class AbortLearned(_Kind, frozen=True):
     """The checkpoints for which it still keeps records in flight in memory, in ascending order."""
     passed_over_for: int | None = None
     """A newer checkpoint whose snapshot it had taken without ever taking this one's; None if it reports none."""
+    under_way: tuple[int, ...] | None = None
+    """The checkpoints for which its alignment or its snapshot is still under way, in ascending order; None if it does
+    not say."""
 
 
 class Committed(_Kind, frozen=True):

@@ -255,7 +255,12 @@ class RunRecorder(JobObserver, ABC):
         """A subtask was notified of an abort."""
         subtask = str(message.subtask)
         learned = ops.AbortLearned(
-            message.checkpoint, message.attempt, subtask, message.recorded, message.passed_over_for
+            message.checkpoint,
+            message.attempt,
+            subtask,
+            message.recorded,
+            message.passed_over_for,
+            message.under_way,
         )
         self.note(learned, process=subtask)
 

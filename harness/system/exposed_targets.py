@@ -25,6 +25,7 @@ _CAPABILITIES = {
     TargetKind.OBJECT_STORE: Capability.OBJECT_STORE_FAULTS,
     TargetKind.WRITES: Capability.WRITE_FAULTS,
     TargetKind.DELETIONS: Capability.DELETION_FAULTS,
+    TargetKind.SNAPSHOTS: Capability.SNAPSHOT_FAULTS,
     TargetKind.MEMORY: Capability.MEMORY_LIMIT,
 }
 """Kind of target -> the capability of systems that expose it."""

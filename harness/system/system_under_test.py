@@ -69,6 +69,7 @@ class Capability(StrEnum):
         "Its checkpoints can be in an object store or in HDFS, whose servers can be killed and throttled."
     )
     DELETION_FAULTS = "Its coordinator's deletions of checkpoints can fail."
+    SNAPSHOT_FAULTS = "The synchronous part of a subtask's snapshot can fail."
     WRITE_FAULTS = "Single writes of files of its checkpoints can fail, find no room, or be late."
     MESSAGE_FAULTS = (
         "Messages about checkpoints between subtasks and coordinator can arrive twice, or be forged."

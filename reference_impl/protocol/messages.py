@@ -419,6 +419,8 @@ class AbortNoted(msgspec.Struct, frozen=True):
     """The checkpoints for which it still keeps records in flight in memory, in ascending order (SNP-2)."""
     passed_over_for: CheckpointId | None = None
     """A newer checkpoint whose snapshot it has taken without ever taking this one's; None if there is none (BAR-2)."""
+    under_way: tuple[CheckpointId, ...] = ()
+    """The checkpoints for which its alignment or its snapshot is under way, in ascending order (SNP-2)."""
 
 
 class InputConsumed(msgspec.Struct, frozen=True):

@@ -505,8 +505,11 @@ class SubtaskDriver:
         for operator in self.operators:
             operator.checkpoint_aborted(command.checkpoint)
         passed_over_for = self.copies.drop(command.checkpoint)
-        where, kept = (self.deployment.attempt, self.deployment.subtask), self.channels.kept
-        self.ports.coordinator.send(AbortNoted(*where, command.checkpoint, kept, passed_over_for))
+        where, recorded = (self.deployment.attempt, self.deployment.subtask), self.channels.kept
+        under_way = tuple(sorted({**self._snapshots, **self._alignment_started_ms}))
+        self.ports.coordinator.send(
+            AbortNoted(*where, command.checkpoint, recorded, passed_over_for, under_way)
+        )
 
     _HANDLERS: ClassVar[dict[type[SubtaskCommand], Callable[[Any, Any], None]]] = {
         NoteAlignmentStarted: _note_alignment,

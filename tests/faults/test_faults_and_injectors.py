@@ -26,6 +26,7 @@ from barrier_tck.faults.kinds.exhaust_memory import ExhaustMemory
 from barrier_tck.faults.kinds.fail_local_writes import FailLocalWrites
 from barrier_tck.faults.kinds.fail_primary_writes import FailPrimaryWrites
 from barrier_tck.faults.kinds.fail_request import FailRequest
+from barrier_tck.faults.kinds.fail_snapshot import FailSnapshot
 from barrier_tck.faults.kinds.forge_acknowledgement import ForgeAcknowledgement
 from barrier_tck.faults.kinds.kill_executor import KillExecutor
 from barrier_tck.faults.kinds.kill_object_store import KillObjectStore
@@ -109,6 +110,7 @@ STORE: tuple[Fault, ...] = (
 )
 WRITES: tuple[Fault, ...] = (DisturbWrites(WriteFault.FULL, 2), DisturbWrites(WriteFault.SLOW, 2, 40))
 DELETIONS = RefuseDeletions(2)
+SNAPSHOT = FailSnapshot("totals[0]", 2)
 FAULTS: tuple[Fault, ...] = (
     *KILLS,
     *PAUSES,
@@ -121,6 +123,7 @@ FAULTS: tuple[Fault, ...] = (
     *STORE,
     *WRITES,
     DELETIONS,
+    SNAPSHOT,
 )
 
 
@@ -196,6 +199,15 @@ def test_deletions_are_refused_if_a_system_lets_them_be() -> None:
     assert found.fired and found.met is not None and not found.met()
     assert RefuseDeletions().description() == "the coordinator's next deletion of checkpoints fails"
     assert RefuseDeletions(3).description() == "the coordinator's next 3 deletions of checkpoints fail"
+
+
+def test_snapshots_fail_if_a_system_lets_them() -> None:
+    found = FailSnapshot("totals[0]").inject(FakeTargets(missing=("snapshots",)))
+    assert found.outcome == "skipped" and "snapshots of totals[0]" in found.reason
+    found = SNAPSHOT.inject(FakeTargets())
+    assert found.fired and found.met is not None and not found.met()
+    assert FailSnapshot("totals[0]").description() == "the next snapshot of totals[0] fails"
+    assert SNAPSHOT.description() == "the next 2 snapshots of totals[0] fail"
 
 
 def test_only_a_process_whose_job_can_start_from_a_savepoint_is_started_from_one() -> None:

@@ -264,6 +264,18 @@ class FakeDeletions:
         return lambda: False
 
 
+class FakeSnapshots:
+    """Snapshots of which none is taken."""
+
+    def __init__(self, description: str) -> None:
+        self.description = description
+        self.failing = 0
+
+    def fail(self, times: int) -> Callable[[], bool]:
+        self.failing += times
+        return lambda: False
+
+
 class FakeTargets(NoTargets):
     """Hands out one new process or link for each role and subtask; ``missing`` roles are not exposed."""
 
@@ -325,6 +337,9 @@ class FakeTargets(NoTargets):
 
     def deletions(self) -> FakeDeletions | None:
         return None if "deletions" in self.missing else FakeDeletions("deletions")
+
+    def snapshots_of(self, subtask: str) -> FakeSnapshots | None:
+        return None if "snapshots" in self.missing else FakeSnapshots(f"snapshots of {subtask}")
 
     def _links(self, *names: str) -> list[FakeLink]:
         self.links += [FakeLink(name) for name in names]

@@ -4,7 +4,8 @@ SNP-2).
 The messages of a subtask arrive in order, so its report that it learned of the abort comes before everything that it
 sends later. An acknowledgement or a report that came before and is repeated does not count as a new one, and one that
 a fault forged was not sent by the subtask. With its report it says for which checkpoints it still keeps records in
-flight in memory. One that is over for it must not be among them: it would never be freed.
+flight in memory, and which it still aligns or takes snapshots for. One that is over for it must not be among them: what
+is kept for it would never be freed.
 
 A subtask that never learns of an abort goes on storing what is no longer wanted, and no result shows this. Only where
 time is virtual is it known how long the notice and the report may take. There every subtask must have reported by then,
@@ -13,7 +14,7 @@ unless it has finished (BAR-6), the attempt ended meanwhile, or a lasting fault 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.checkpoint_lives import end_of, lives_of
@@ -27,7 +28,8 @@ from barrier_tck.harness.oracle.evidence.moments import line_at
 from barrier_tck.harness.oracle.precondition import ALWAYS
 from barrier_tck.harness.oracle.sign import Breach, Directness, Sign
 from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
-from barrier_tck.harness.record.operations import AbortLearned, Acknowledged, Finished
+from barrier_tck.harness.record.history import Recorded
+from barrier_tck.harness.record.operations import AbortLearned, Acknowledged, Finished, Operation
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
 
@@ -36,6 +38,7 @@ Part = tuple[int, int, str]
 
 
 _KEPT = Sign("a subtask keeps what it recorded of channels for a checkpoint that is over", "SNP-2")
+_UNDER_WAY = Sign("a subtask keeps a snapshot for a checkpoint that is over", "SNP-2")
 _ACKNOWLEDGED = Sign("a subtask acknowledges a checkpoint of whose abort it knew", "COO-2")
 _NOT_LEARNED = Sign("a subtask does not learn that a checkpoint was aborted", "COO-2")
 
@@ -46,12 +49,12 @@ class AbortsObeyed(StandardChecker):
     name = "aborts-obeyed"
     requires = (
         "Every subtask learns of an abort in time, does not acknowledge the checkpoint afterwards, and "
-        "keeps no records in flight of a checkpoint that is over."
+        "keeps neither a snapshot nor records in flight of a checkpoint that is over."
     )
     judges = "systems with barriers, if they report which subtasks learned of an abort"
     covers = {"COO-2": ALWAYS, "SNP-2": ALWAYS}
     needs = frozenset({Capability.CHECKPOINTS, Capability.BARRIERS})
-    signs = (_KEPT, _ACKNOWLEDGED, _NOT_LEARNED)
+    signs = (_KEPT, _UNDER_WAY, _ACKNOWLEDGED, _NOT_LEARNED)
     directness = Directness.OPERATIONS
     rank = 160
 
@@ -71,29 +74,14 @@ class AbortsObeyed(StandardChecker):
             match line.operation:
                 case AbortLearned() as report if report in reported:
                     pass  # an older one that came again: what it says was so when it was sent
-                case (
-                    AbortLearned(
-                        checkpoint=checkpoint, attempt=attempt, subtask=subtask, recorded=kept
-                    ) as report
-                ):
+                case AbortLearned(checkpoint=checkpoint, attempt=attempt, subtask=subtask) as report:
                     reported.add(report)
                     part = (checkpoint, attempt, subtask)
-                    open_parts += part not in learned and part not in acknowledged
-                    recordings += subtask in reads
+                    is_open = part not in learned and part not in acknowledged
+                    open_parts += is_open
+                    recordings += subtask in reads or (is_open and report.under_way is not None)
                     learned.setdefault((checkpoint, attempt, subtask), line.time_ms)
-                    problems += [
-                        Breach(
-                            _KEPT,
-                            f"at {line.time_ms:g} ms {subtask} of attempt {attempt} still kept records in flight of "
-                            f"checkpoint {number}, which was over for it (SNP-2)",
-                            line.index,
-                            subtask,
-                            number,
-                            attempt,
-                        )
-                        for number in kept
-                        if (number, attempt, subtask) in learned or (number, attempt, subtask) in acknowledged
-                    ]
+                    problems += _still_kept(line, report, learned, acknowledged)
                 case Acknowledged(checkpoint=checkpoint, attempt=attempt, subtask=subtask, forged=False):
                     part = (checkpoint, attempt, subtask)
                     if part in learned and part not in acknowledged:
@@ -129,6 +117,24 @@ class AbortsObeyed(StandardChecker):
         summary = f"subtasks learned of {len(learned)} aborts, and acknowledged none of these checkpoints afterwards"
         covered = (*(("COO-2",) if open_parts or due else ()), *(("SNP-2",) if recordings else ()))
         return Finding(self.name, covered, Verdict.VALID, summary, counts)
+
+
+def _still_kept(
+    line: Recorded[Operation], report: AbortLearned, learned: Collection[Part], acknowledged: Collection[Part]
+) -> Iterator[Breach]:
+    """Yield what a subtask keeps of checkpoints that are over for it."""
+    for sign, what, kept in (
+        (_KEPT, "records in flight of", report.recorded),
+        (_UNDER_WAY, "a snapshot or an alignment for", report.under_way or ()),
+    ):
+        for number in kept:
+            part = (number, report.attempt, report.subtask)
+            if part in learned or part in acknowledged:
+                sentence = (
+                    f"at {line.time_ms:g} ms {report.subtask} of attempt {report.attempt} still kept {what} "
+                    f"checkpoint {number}, which was over for it (SNP-2)"
+                )
+                yield Breach(sign, sentence, line.index, report.subtask, number, report.attempt)
 
 
 def _with_recorded_channels(context: TrialContext) -> frozenset[str]:

@@ -22,6 +22,11 @@ from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.reference.bugs.catalogue import broken, planted
 from barrier_tck.harness.reference.checkpoint_storages import require_outliving, simulated_storage
 from barrier_tck.harness.reference.external_storage import FilesAndMedium
+from barrier_tck.harness.reference.failing_snapshots import (
+    FailuresInMemory,
+    fails_snapshots,
+    with_failing_snapshots,
+)
 from barrier_tck.harness.reference.jobs import (
     CHECKPOINTS,
     SAVEPOINTS,
@@ -104,6 +109,7 @@ class ReferenceSimulated:
             Capability.STORAGE_FAULTS,
             Capability.FILE_FAULTS,
             Capability.DELETION_FAULTS,
+            Capability.SNAPSHOT_FAULTS,
             Capability.LOCAL_RECOVERY,
             Capability.PAUSE,
             Capability.CHANNEL_FAULTS,
@@ -172,6 +178,8 @@ class ReferenceSimulated:
         watched = observed(
             inputs_observed(counted, recorder.keep_input, ends=bool(plan.savepoints)), recorder.keep_reads
         )
+        failures = FailuresInMemory() if fails_snapshots(plan) else None
+        watched = with_failing_snapshots(watched, failures)
         trace_events: list[TraceEvent] = []
         if self._traces_messages:
             watched = with_message_trace(watched, trace_events.extend)
@@ -185,7 +193,7 @@ class ReferenceSimulated:
         reserves = FileCheckpointStorage if external_storage is None else external_storage
         reserve_ids(plan, reserves(world.read_only_files(), graph.name, CHECKPOINTS))
         try:
-            in_time = world.run(SimulatedTargets(world))
+            in_time = world.run(SimulatedTargets(world, failures))
             for log in logs.observed():
                 recorder.note(log, process="ports")
             history = _history(world, recorder, in_time)

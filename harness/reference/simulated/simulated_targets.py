@@ -8,6 +8,7 @@ from dataclasses import replace
 from barrier_tck.faults.targets import COORDINATOR, Direction, Impairment, NoTargets, Peers, TargetGone
 from barrier_tck.harness.plan.storage_targets import OF_THE_TRIAL
 from barrier_tck.harness.reference.copy_targets import LocalCopies, MetadataWrites, PrimaryCopies
+from barrier_tck.harness.reference.failing_snapshots import FailingSnapshots, Failures
 from barrier_tck.harness.reference.forged_messages import Forger
 from barrier_tck.harness.reference.repeated_messages import RepeatableMessages
 from barrier_tck.harness.reference.simulated.executors import Lost
@@ -169,9 +170,10 @@ class _LinkTarget:
 class SimulatedTargets(NoTargets):
     """Hands out targets; implements ``barrier_tck.faults.targets.Targets``."""
 
-    def __init__(self, world: SimulatedWorld) -> None:
-        """Expose a world."""
+    def __init__(self, world: SimulatedWorld, failures: Failures | None = None) -> None:
+        """Expose a world; ``failures``: of snapshots, None if the plan lets none of them fail."""
         self._world = world
+        self._failures = failures
 
     def executor_of(self, subtask: str) -> _ExecutorTarget | None:
         """Return the executor that hosts a subtask now, or while nothing is deployed, that hosted it last."""
@@ -269,6 +271,9 @@ class SimulatedTargets(NoTargets):
         """Return the coordinator's deletions; None if the plan lets none of them fail, or they are in a service."""
         faults = self._world.storage_faults
         return faults.deletions if faults.service is None else None
+
+    def snapshots_of(self, subtask: str) -> FailingSnapshots | None:
+        return FailingSnapshots(self._failures, subtask) if self._failures is not None else None
 
     def coordinator(self) -> _CoordinatorTarget | None:
         """Return the coordinator, if it is alive."""

@@ -27,6 +27,7 @@ from barrier_tck.harness.cluster.spark_session import session_later
 from barrier_tck.harness.plan.reading import plan_from
 from barrier_tck.harness.reference.bugs.catalogue import bug_of
 from barrier_tck.harness.reference.delegating_files import DelegatingFileSystem
+from barrier_tck.harness.reference.failing_snapshots import FailuresDirectory, with_failing_snapshots
 from barrier_tck.harness.reference.instrumented import with_instruments
 from barrier_tck.harness.reference.jobs import job_config
 from barrier_tck.harness.reference.message_tracing import MessageTraceDirectory, with_message_trace
@@ -156,6 +157,8 @@ class JobDriver:
         )
         if order.messages is not None:
             components = messages_observed(components, MessagesDirectory(order.messages))
+        if order.failures is not None:
+            components = with_failing_snapshots(components, FailuresDirectory(order.failures))
         if order.journals is not None:
             components = journaled(components, order.journals)
         if plan.mutant is not None or plan.patch is not None:

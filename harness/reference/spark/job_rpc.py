@@ -57,6 +57,8 @@ class JobOrder(msgspec.Struct, frozen=True):
     """What makes checkpoint storage; None: it is among the files below ``root``."""
     journals: str | None = None
     """Directory for journals of unsynced writes; None: no unsynced writes are lost in this trial."""
+    failures: str | None = None
+    """Directory in which it is said which snapshots fail; None: none does in this trial."""
     start_from: str | None = None
     """The savepoint from which a job starts that has no checkpoint of its own."""
     repeats: tuple[Repeat, ...] = ()

@@ -94,6 +94,7 @@ _CAPABILITIES = frozenset(
         Capability.CHANNEL_FAULTS,
         Capability.PARTITION,
         Capability.STORAGE_FAULTS,
+        Capability.SNAPSHOT_FAULTS,
         Capability.LOCAL_RECOVERY,
         Capability.SLOW_SNAPSHOTS,
         Capability.MESSAGE_FAULTS,

@@ -16,6 +16,7 @@ from barrier_tck.harness.cluster.host_targets import (
 )
 from barrier_tck.harness.cluster.signalled_process import Lose, SignalledProcess
 from barrier_tck.harness.reference.copy_targets import LocalCopies, MetadataWrites, PrimaryCopies
+from barrier_tck.harness.reference.failing_snapshots import FailingSnapshots, Failures
 from barrier_tck.harness.reference.repeated_messages import RepeatableMessages
 from barrier_tck.harness.reference.spark.disks import JobDisks
 from barrier_tck.harness.reference.spark.executor_memories import ExecutorMemories
@@ -62,6 +63,8 @@ class Exposed:
     """Loses the unsynced writes of killed processes."""
     store: TrialStore | None
     """The service that holds the checkpoints; None if they are in files, or elsewhere."""
+    failures: Failures | None
+    """Which snapshots fail; None if the plan lets none of them fail."""
 
 
 class SparkTargets(NoTargets):
@@ -94,6 +97,10 @@ class SparkTargets(NoTargets):
     def object_store(self) -> TrialStore | None:
         """Return the service that holds the checkpoints; None if they are in files, or elsewhere."""
         return self._exposed.store
+
+    def snapshots_of(self, subtask: str) -> FailingSnapshots | None:
+        failures = self._exposed.failures
+        return FailingSnapshots(failures, subtask) if failures is not None else None
 
     def messages_of(self, subtask: str) -> RepeatableMessages | None:
         """Return the messages about checkpoints between a subtask and the coordinator."""

@@ -18,6 +18,7 @@ from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.reference.checkpoint_storages import stored_below
 from barrier_tck.harness.reference.copy_targets import MetadataWrites, PrimaryCopies
 from barrier_tck.harness.reference.external_storage import ExternalStorage, FilesAndMedium
+from barrier_tck.harness.reference.failing_snapshots import FailuresDirectory, fails_snapshots
 from barrier_tck.harness.reference.forged_messages import Forger
 from barrier_tck.harness.reference.jobs import CHECKPOINTS, SAVEPOINTS, kinds_of, reserve_ids
 from barrier_tck.harness.reference.kinds.sink import OUTPUT
@@ -143,6 +144,11 @@ def _notes_below(scratch: Path) -> Notes:
     )
 
 
+def _failures_below(scratch: Path) -> FailuresDirectory:
+    (scratch / "failures").mkdir()
+    return FailuresDirectory(str(scratch / "failures"))
+
+
 @dataclass(frozen=True)
 class JobEnded:
     """How the last job of a trial ended."""
@@ -188,6 +194,7 @@ class SparkTrial:
             planned.fault.loses_unsynced or planned.fault.needs in _TAKES_HOSTS for planned in plan.faults
         )
         self._journals = environment.scratch / "unsynced" if loses else None
+        self._failures = _failures_below(environment.scratch) if fails_snapshots(plan) else None
         self._job = RemoteJob(environment.drivers, self._order(), lambda: self._watcher.finished)
         self._watcher.on_job_over, self._watcher.on_savepoint = self._job.job_over, self._job.take_savepoint
 
@@ -210,6 +217,7 @@ class SparkTrial:
             backend=self._environment.backend,
             external_storage=self.kept.of_job,
             journals=str(self._journals) if self._journals is not None else None,
+            failures=self._failures.path if self._failures is not None else None,
         )
 
     @cached_property
@@ -236,6 +244,7 @@ class SparkTrial:
             messages=lambda subtask: RepeatableMessages(repeats, subtask, forger),
             lose=(lambda pids: lose_unsynced(journals, root, pids)) if journals is not None else None,
             store=self._environment.store,
+            failures=self._failures,
         )
         cluster, workers = self._environment.cluster, self._environment.workers
         return SparkTargets(self._watcher, self._job, cluster, workers, exposed)

@@ -100,7 +100,7 @@ AIM = Aim(
     damages=tuple(Damage),
 )
 """An aim that leaves every choice."""
-OF_THE_AIM = ("FailPrimaryWrites.checkpoints",)
+OF_THE_AIM = ("FailPrimaryWrites.checkpoints", "FailSnapshot.checkpoints")
 """Fields that are taken from the aim as they are."""
 
 
@@ -143,6 +143,7 @@ def test_every_choice_that_a_fault_has_is_drawn(fault: type[Fault]) -> None:
 
 NOT_DRAWN = {
     TargetKind.DELETIONS: "a scenario draws that fault, where deletions are certain to follow",
+    TargetKind.SNAPSHOTS: "a scenario draws that fault, where snapshots are certain to follow",
     TargetKind.CAPACITY: "elastic plans add that fault themselves",
     TargetKind.OBJECT_STORE: "it needs checkpoints in a service; the profile object-store draws it",
 }

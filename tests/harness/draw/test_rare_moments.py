@@ -18,7 +18,12 @@ from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSi
 from barrier_tck.harness.trial.trial_run import execute
 
 SYSTEM = ReferenceSimulated()
-MADE = (("refused_deletions", "standard"), ("overlapping_copies", "standard"), ("late_ends", "at-least-once"))
+MADE = (
+    ("refused_deletions", "standard"),
+    ("overlapping_copies", "standard"),
+    ("late_ends", "at-least-once"),
+    ("failed_snapshots", "standard"),
+)
 
 
 def drawn(scenario: str, profile: str, number: int) -> tuple[TrialPlan, ...]:
@@ -37,6 +42,16 @@ def test_deletions_are_refused_where_some_are_certain_to_follow() -> None:
         assert plan.checkpoints.retained <= 2 and plan.checkpoints.max_concurrent == 1
         assert len(of_deletions) <= 1
     assert refused >= 10
+
+
+def test_snapshots_fail_where_some_are_certain_to_follow() -> None:
+    failing, overlapping = 0, 0
+    for plan in drawn("failed_snapshots", "standard", 20):
+        fails = [one.fault for one in plan.faults if one.fault.needs is TargetKind.SNAPSHOTS]
+        assert len(fails) <= 1
+        failing += len(fails)
+        overlapping += bool(fails) and plan.checkpoints.max_concurrent > 1
+    assert failing >= 10 and overlapping >= 2
 
 
 def test_copies_of_several_checkpoints_are_there_when_a_sink_dies() -> None:

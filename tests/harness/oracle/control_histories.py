@@ -59,7 +59,7 @@ def _of_the_next_attempt(operation: ops.Operation) -> ops.Operation:
             changed[name] = 1 + (value or 0)
         elif name in ("attempt", "checkpoint", "passed_over_for") and value:
             changed[name] = value + 1
-        elif name == "recorded":
+        elif name in ("recorded", "under_way") and value:
             changed[name] = tuple(number + 1 for number in value)
     return msgspec.structs.replace(operation, **changed)
 

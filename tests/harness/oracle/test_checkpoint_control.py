@@ -364,6 +364,22 @@ def test_what_was_recorded_for_a_checkpoint_that_is_over_is_not_kept_in_memory(
     assert verdict is VALID or f"kept records in flight of checkpoint {kept}" in found.summary
 
 
+@pytest.mark.parametrize(
+    ("who", "kept", "verdict"),
+    [(SUBTASKS[2], 3, VALID), (SUBTASKS[2], 1, INVALID), (SUBTASKS[2], 2, INVALID), (SUBTASKS[3], 2, VALID)],
+)
+def test_no_snapshot_is_kept_for_a_checkpoint_that_is_over(who: str, kept: int, verdict: Verdict) -> None:
+    book = Book().attempt(1).triggered(1).triggered(2).acknowledged(2, subtasks=SUBTASKS[2:3]).aborted(1)
+    found = judge(AbortsObeyed(), book.tell(ops.AbortLearned(1, 1, who, under_way=(kept,))))
+    assert found.verdict is verdict and "SNP-2" in found.clauses
+    assert verdict is VALID or f"kept a snapshot or an alignment for checkpoint {kept}" in found.summary
+
+
+def test_who_does_not_say_which_snapshots_are_under_way_shows_nothing_of_what_is_kept() -> None:
+    book = Book().attempt(1).triggered(1).aborted(1).tell(ops.AbortLearned(1, 1, SUBTASKS[2]))
+    assert "SNP-2" not in judge(AbortsObeyed(), book).clauses
+
+
 def _all_finished(book: Book) -> Book:
     for subtask in SUBTASKS:
         book.tell(ops.Finished(subtask, 1))
