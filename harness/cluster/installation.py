@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
+from importlib.util import find_spec
 from pathlib import Path
-
-import pyspark
 
 import barrier_tck
 
 
 def spark_home() -> Path:
     """The Spark inside the installed PySpark package, whatever SPARK_HOME says."""
-    return Path(pyspark.__file__).parent
+    found = find_spec("pyspark")  # importing it takes long, and most processes only want to know where it is
+    assert found is not None and found.origin is not None
+    return Path(found.origin).parent
 
 
 def import_path() -> str:

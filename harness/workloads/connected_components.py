@@ -14,7 +14,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pyarrow as pa
 
 from barrier_tck.harness.plan.job_graph import (
@@ -100,6 +99,8 @@ def networks() -> Mapping[str, tuple[tuple[str, str], ...]]:
     A network is named ``carrier-month`` and its airports ``carrier-month:airport``. Raises EnvironmentProblem if the
     package with the flights is missing.
     """
+    import pandas as pd  # takes long, and few processes need it
+
     columns = ["carrier", "month", "origin", "dest"]
     flights: Any = pd.read_csv(data_of_package() / "flights.csv.zip", usecols=columns)
     found: dict[str, dict[tuple[str, str], None]] = {}

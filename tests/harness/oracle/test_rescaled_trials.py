@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -45,6 +46,12 @@ PLAN = filled(
         savepoints=tuple(SavepointPlan(after_checkpoints=number, stop=True) for number in (1, 6)),
     )
 )
+
+
+@cache
+def drawn(seed: int) -> tuple[TrialPlan, ...]:
+    """Plans with rescales, drawn once for all tests that look at them."""
+    return draw_plans(seed, 120, profile_named("rescale"))
 
 
 def rescaled(*widths: dict[str, int]) -> TrialPlan:
@@ -116,7 +123,7 @@ def links_of(operations: Iterable[Recorded[Operation]]) -> list[str]:
 
 
 def test_many_drawn_plans_are_chains_of_failures_stops_and_failures() -> None:
-    chains = [plan for plan in draw_plans(3, 120, profile_named("rescale")) if is_chain(plan)]
+    chains = [plan for plan in drawn(3) if is_chain(plan)]
     assert len(chains) >= 25
     assert {len(plan.savepoints) for plan in chains} == {1, 2}
     assert all(len(plan.faults) == len(plan.savepoints) + 1 for plan in chains)
@@ -132,7 +139,7 @@ def is_chain(plan: TrialPlan) -> bool:
 
 @pytest.mark.parametrize("seed", [3, pytest.param(5, marks=pytest.mark.long)])
 def test_drawn_chains_recover_checkpoint_rescale_and_recover_again(seed: int, tmp_path: Path) -> None:
-    chains = [plan for plan in draw_plans(seed, 40, profile_named("rescale")) if is_chain(plan)][:6]
+    chains = [plan for plan in drawn(seed) if is_chain(plan)][:4]
     assert chains
     for number, plan in enumerate(chains):
         directory = tmp_path / str(number)
@@ -146,7 +153,7 @@ def test_drawn_chains_recover_checkpoint_rescale_and_recover_again(seed: int, tm
 
 
 def test_the_state_of_joins_is_redistributed_in_drawn_plans() -> None:
-    joins = [plan for plan in draw_plans(3, 120, profile_named("rescale")) if plan.workload.name == "weather"]
+    joins = [plan for plan in drawn(3) if plan.workload.name == "weather"]
     assert any("met" in one.widths for plan in joins for one in plan.rescales)
 
 
@@ -169,17 +176,21 @@ def changes(plan: TrialPlan) -> Iterable[str]:
 
 
 @pytest.mark.parametrize(
-    ("name", "plans", "least"),
+    ("plans", "least"),
     [
-        ("rescale", 120, {NARROWER: 35, WIDER: 60, "back": 8, "to one": 18, "to the maximum": 15}),
-        ("spark-rescale", 60, {NARROWER: 12, WIDER: 20, "back": 7, "to one": 8}),
+        (lambda: drawn(3), {NARROWER: 35, WIDER: 60, "back": 8, "to one": 18, "to the maximum": 15}),
+        (
+            lambda: draw_plans(3, 60, profile_named("spark-rescale")),
+            {NARROWER: 12, WIDER: 20, "back": 7, "to one": 8},
+        ),
     ],
+    ids=["rescale", "spark-rescale"],
 )
 def test_drawn_jobs_go_on_narrower_and_wider_and_back_and_to_one_and_to_the_maximum(
-    name: str, plans: int, least: dict[str, int]
+    plans: Callable[[], Sequence[TrialPlan]], least: dict[str, int]
 ) -> None:
-    drawn = Counter(how for plan in draw_plans(3, plans, profile_named(name)) for how in {*changes(plan)})
-    assert {how: drawn[how] for how in least if drawn[how] < least[how]} == {}, drawn
+    found = Counter(how for plan in plans() for how in {*changes(plan)})
+    assert {how: found[how] for how in least if found[how] < least[how]} == {}, found
 
 
 def a_trial(narrower: int, wider: int, rescaled: int = 1, note: str = "") -> TrialSummary:
