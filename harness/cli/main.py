@@ -41,6 +41,7 @@ from barrier_tck.harness.cli.patched_run import RanElsewhere
 from barrier_tck.harness.cli.printing import console_for, drop_from_now_on, emit, write_whatever_the_encoding
 from barrier_tck.harness.cli.replay_command import replay
 from barrier_tck.harness.cli.report_command import report
+from barrier_tck.harness.cli.scopes_command import scopes
 from barrier_tck.harness.cli.supervision import supervised
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.support.errors import HarnessError
@@ -75,6 +76,7 @@ for _command in (
     faults,
     doctor,
     mutants,
+    scopes,
     bench,
     certify,
     certify_storage,

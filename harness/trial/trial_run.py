@@ -102,14 +102,12 @@ def _execute(
                 outcome = _run(system, plan, nemesis, directory)
             finally:
                 nemesis.heal_all()  # no pause and no cut reaches the next trial, whatever the adapter did
-            history = _with_faults(outcome.history, nemesis.operations())
-            context = _context(plan, system, nemesis, outcome, history)
-            with no_collection():
-                verdict, findings = compose(judges, context)
+            context, verdict, findings = judged(plan, system, nemesis, outcome, judges)
+            history = context.history
     except (UsageError, NondeterminismError, InternalError, KeyboardInterrupt):
         raise  # nothing was learnt about the system: this is for the caller, or a bug, or an interrupt
     except BaseException as error:  # noqa: BLE001 - the trial is recorded, not lost
-        finding = _not_run(error, plan)
+        finding = not_run(error, plan)
         seconds = time.monotonic() - started
         return TrialResult(
             _record_of_failure(trial, plan, system, nemesis, finding, started_at, seconds), None
@@ -145,6 +143,21 @@ def _execute(
         batches_committed=batches_committed(history),
     )
     return TrialResult(record, history, trace, outcome.trace_events)
+
+
+def judged(
+    plan: FilledPlan,
+    system: SystemUnderTest,
+    nemesis: Nemesis,
+    outcome: TrialOutcome,
+    judges: Sequence[Checker],
+) -> tuple[TrialContext, Verdict, tuple[Finding, ...]]:
+    """Return what a run left as judges see it, its verdict, and their findings."""
+    history = _with_faults(outcome.history, nemesis.operations())
+    context = _context(plan, system, nemesis, outcome, history)
+    with no_collection():
+        verdict, findings = compose(judges, context)
+    return context, verdict, findings
 
 
 def _run(system: SystemUnderTest, plan: FilledPlan, nemesis: Nemesis, directory: Path) -> TrialOutcome:
@@ -231,7 +244,8 @@ def _with_faults(history: History, faults: Sequence[Recorded[Operation]]) -> His
     return msgspec.structs.replace(history, operations=numbered)
 
 
-def _not_run(error: BaseException, plan: TrialPlan) -> Finding:
+def not_run(error: BaseException, plan: TrialPlan) -> Finding:
+    """Return the finding of a trial that an error ended: INVALID if the system broke a rule of its own."""
     what = f"the trial could not be run: {what_happened(error)}"
     if isinstance(error, TrialOverran):
         what = f"the trial did not end within {plan.limits.wall_s} s of wall time; it was at {where_it_was(error)}"

@@ -45,6 +45,7 @@ from barrier_tck.harness.reference.observed_requests import requests_counted
 from barrier_tck.harness.reference.planned_components import components_of
 from barrier_tck.harness.reference.planned_savepoints import planned_savepoints
 from barrier_tck.harness.reference.recorder import RunRecorder
+from barrier_tck.harness.reference.simulated.order import Order
 from barrier_tck.harness.reference.simulated.repeatable_outcome import repeatable
 from barrier_tck.harness.reference.simulated.simulated_targets import SimulatedTargets
 from barrier_tck.harness.reference.simulated.world import SimulatedWorld
@@ -166,57 +167,93 @@ class ReferenceSimulated:
         external_storage: Callable[..., MediumCheckpointStorage] | None,
         working_root: str,
     ) -> TrialOutcome:
+        trial = SimulatedTrial(
+            plan,
+            nemesis,
+            external_storage,
+            working_root,
+            state_backend=self._state_backend,
+            traces_messages=self._traces_messages,
+        )
+        try:
+            in_time = trial.world.run(SimulatedTargets(trial.world, trial.failures))
+            return trial.outcome(in_time)
+        finally:
+            nemesis.heal_all()
+            trial.release()
+
+    def close(self) -> None:
+        """Do nothing, because no trial leaves anything behind."""
+
+
+class SimulatedTrial:
+    """A plan's world with all that observes it, before, during and after its run."""
+
+    def __init__(
+        self,
+        plan: TrialPlan,
+        nemesis: NemesisHooks,
+        external_storage: Callable[..., MediumCheckpointStorage] | None,
+        working_root: str,
+        state_backend: Callable[[], StateBackend] | None = None,
+        traces_messages: bool = False,
+        order: Order | None = None,
+    ) -> None:
+        """Build the world; nothing runs before ``world.run``. ``order`` decides what comes when; None: the seed."""
         workload = workload_named(plan.workload.name)
         sources = collection_sources(plan, read_splits(workload, plan))
-        graph = build_graph(plan, workload, sources)
+        self._graph = graph = build_graph(plan, workload, sources)
         components = components_of(plan, external_storage)
-        if self._state_backend is not None:
-            components = replace(components, state_backend=self._state_backend)
-        recorder = _Recorder(plan, graph, components, external_storage, working_root)
+        if state_backend is not None:
+            components = replace(components, state_backend=state_backend)
+        self.recorder = recorder = _Recorder(plan, graph, components, external_storage, working_root)
         own_clocks = skewed(components, plan.deployment.clock_skew_ms, recorder.keep_comparison)
         counted = requests_counted(own_clocks, recorder.keep_asked)
         watched = observed(
             inputs_observed(counted, recorder.keep_input, ends=bool(plan.savepoints)), recorder.keep_reads
         )
-        failures = FailuresInMemory() if fails_snapshots(plan) else None
-        watched = with_failing_snapshots(watched, failures)
-        trace_events: list[TraceEvent] = []
-        if self._traces_messages:
-            watched = with_message_trace(watched, trace_events.extend)
-        logs = MemoryLogs()
+        self.failures = FailuresInMemory() if fails_snapshots(plan) else None
+        watched = with_failing_snapshots(watched, self.failures)
+        self._trace_events: list[TraceEvent] = []
+        if traces_messages:
+            watched = with_message_trace(watched, self._trace_events.extend)
+        self.logs = MemoryLogs()
         if plan.records_channels:
-            watched = messages_observed(watched, logs)
-        world = SimulatedWorld(plan, graph, job_config(plan), RowPlane(), watched, recorder, nemesis)
+            watched = messages_observed(watched, self.logs)
+        self.world = world = SimulatedWorld(
+            plan, graph, job_config(plan), RowPlane(), watched, recorder, nemesis, order=order
+        )
         recorder.follow(world)
         later = [plan.after_stops(stops) for stops in range(1, len(plan.rescales) + 1)]
         recorder.rescaled_to = [build_graph(entry, workload, sources) for entry in later]
         reserves = FileCheckpointStorage if external_storage is None else external_storage
         reserve_ids(plan, reserves(world.read_only_files(), graph.name, CHECKPOINTS))
-        try:
-            in_time = world.run(SimulatedTargets(world, failures))
-            for log in logs.observed():
-                recorder.note(log, process="ports")
-            history = _history(world, recorder, in_time)
-            outcome = TrialOutcome(
-                history=history,
-                attempts=recorder.attempts(),
-                checkpoints=recorder.checkpoints(),
-                snapshots=tuple(recorder.snapshots),
-                subtasks=tuple(str(subtask) for subtask in graph.subtasks),
-                duration_ms=world.scheduler.now,
-                trace=world.trace.lines(),
-                measurements=_measure(world),
-                trace_events=in_order(trace_events),
-            )
-            return outcome if world.files_repeat else repeatable(outcome, world.working_root)
-        finally:
-            nemesis.heal_all()
-            # Processes that were killed may report their input when they are closed, so the recorder goes last.
-            world.release()
-            recorder.release()
 
-    def close(self) -> None:
-        """Do nothing, because no trial leaves anything behind."""
+    def outcome(self, in_time: bool) -> TrialOutcome:
+        """Return what the run left, once it is over; ``in_time`` says whether the job ended by itself."""
+        world, recorder = self.world, self.recorder
+        for log in self.logs.observed():
+            recorder.note(log, process="ports")
+        outcome = TrialOutcome(
+            history=_history(world, recorder, in_time),
+            attempts=recorder.attempts(),
+            checkpoints=recorder.checkpoints(),
+            snapshots=tuple(recorder.snapshots),
+            subtasks=tuple(str(subtask) for subtask in self._graph.subtasks),
+            duration_ms=world.scheduler.now,
+            trace=world.trace.lines(),
+            measurements=_measure(world),
+            trace_events=in_order(self._trace_events),
+        )
+        return outcome if world.files_repeat else repeatable(outcome, world.working_root)
+
+    def release(self) -> None:
+        """Release what the world holds.
+
+        Processes that were killed may report their input when they are closed, so the recorder goes last.
+        """
+        self.world.release()
+        self.recorder.release()
 
 
 class _Recorder(RunRecorder):
@@ -295,7 +332,7 @@ class _Recorder(RunRecorder):
         vars(self).clear()
 
     def now_ms(self) -> float:
-        return self._world.scheduler.now if self._world is not None else 0.0
+        return self._world.scheduler.history_ms if self._world is not None else 0.0
 
     def files(self) -> FileSystem:
         """Return a view of the trial's files, and of those of checkpoints, wherever they are."""

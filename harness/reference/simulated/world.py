@@ -37,8 +37,7 @@ from barrier_tck.harness.reference.simulated.failure_detector import HEARTBEAT_T
 from barrier_tck.harness.reference.simulated.file_system import SimulatedDisk, SimulatedFileSystem
 from barrier_tck.harness.reference.simulated.hosts import memory_for_copies
 from barrier_tck.harness.reference.simulated.network import UNBOUNDED, DataChannel, Link
-from barrier_tck.harness.reference.simulated.randomness import stream
-from barrier_tck.harness.reference.simulated.scheduler import Scheduler
+from barrier_tck.harness.reference.simulated.order import Order, SeededOrder
 from barrier_tck.harness.reference.simulated.simulated_placement import placed_on
 from barrier_tck.harness.reference.simulated.storage_faults import StorageFaults
 from barrier_tck.harness.reference.simulated.subtask_processes import (
@@ -73,7 +72,7 @@ COORDINATOR_RESTART_MS = 15.0
 class SimulatedWorld:
     """Runs one plan's job to its end."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a world has that many parts, and those that are rare have defaults
         self,
         plan: TrialPlan,
         graph: JobGraph,
@@ -83,8 +82,12 @@ class SimulatedWorld:
         observer: JobObserver,
         nemesis: NemesisHooks,
         disk: SimulatedDisk | None = None,
+        order: Order | None = None,
     ) -> None:
-        """Set up executors and storage; ``run`` starts the coordinator. ``disk`` is the disk of an earlier world."""
+        """Set up executors and storage; ``run`` starts the coordinator.
+
+        ``disk`` is the disk of an earlier world. ``order`` decides what comes when; None: the plan's seed does.
+        """
         self.plan = plan
         self.job = graph
         """What the user has started: as parallel as it is meant to be."""
@@ -99,7 +102,7 @@ class SimulatedWorld:
         self.components = components
         self.observer = observer
         self.nemesis = nemesis
-        self.scheduler = Scheduler()
+        self.scheduler = (used := SeededOrder(plan.seed) if order is None else order).scheduler
         self.trace = Trace()
         self.disk = disk if disk is not None else SimulatedDisk()
         self.storage_faults = StorageFaults(plan, self.disk)
@@ -108,11 +111,11 @@ class SimulatedWorld:
             self.trace,
             latency_ms=float(plan.network.latency_ms_max),
             async_ms_max=float(plan.checkpoints.async_ms_max),
-            network_random=stream(plan.seed, "network"),
-            storage_random=stream(plan.seed, "storage"),
+            network_random=used.stream("network"),
+            storage_random=used.stream("storage"),
             take_late_ms=self.storage_faults.take_late_ms,
         )
-        self._choices = stream(plan.seed, "choices")
+        self._choices = used.stream("choices")
         self.disturbances = Disturbances(self, plan.seed)
         self.repeats = RepeatedMessages()
         self.heartbeats = Heartbeats(
@@ -158,14 +161,18 @@ class SimulatedWorld:
 
     # --- running --------------------------------------------------------------------------------------------
 
-    def run(self, targets: Targets) -> bool:
-        """Run until the job has ended and its processes are gone; return False if the time limit came first.
+    def begin(self, targets: Targets) -> None:
+        """Schedule the start of the coordinator.
 
         ``targets`` is what the nemesis can hit; ``release`` releases it together with the world.
         """
         self._in_rings.append(targets)
         self.nemesis.bind(targets, self.scheduler.now_ms)
         self.scheduler.at(0.0, self._start, self.coordinator)
+
+    def run(self, targets: Targets) -> bool:
+        """Run until the job has ended and its processes are gone; return False if the time limit came first."""
+        self.begin(targets)
         try:
             return self.scheduler.run(float(self.plan.limits.virtual_ms))
         except WorldCrashed as crash:
@@ -223,7 +230,10 @@ class SimulatedWorld:
 
     def request_savepoint(self, savepoint: Savepoint, delay_ms: float) -> None:
         """Ask the coordinator of that time for a savepoint; the request is lost if it has died."""
-        self.scheduler.at(self.scheduler.now + delay_ms, lambda _: self.coordinator.take_savepoint(savepoint))
+        self.scheduler.at(self.scheduler.now + delay_ms, self._ask_for_savepoint, savepoint)
+
+    def _ask_for_savepoint(self, savepoint: Savepoint) -> None:
+        self.coordinator.take_savepoint(savepoint)
 
     def _heal_all(self, _: Any) -> None:
         self.nemesis.heal_all()
@@ -456,7 +466,7 @@ class SimulatedWorld:
         if self._working is not None:
             self._killed.append(process)
         self.stop_if_over()
-        self._notify_through(process.to_coordinator, lambda: process.coordinator.lost(process))
+        self._notify_through(process.to_coordinator, functools.partial(process.coordinator.lost, process))
 
     def pause_executor(self, executor: SimulatedExecutor) -> None:
         """Stop an executor and every process on it."""
@@ -552,8 +562,13 @@ class SimulatedWorld:
             link.send(None, lambda _: notice())
 
     def _after_latency(self, action: Callable[[], None], not_before_ms: float = 0.0) -> None:
-        self.environment.after_latency(lambda _: action(), not_before_ms=not_before_ms)
+        self.environment.after_latency(notice, action, not_before_ms=not_before_ms)
 
     def read_only_files(self) -> SimulatedFileSystem:
         """Return a view of the disk for final reads."""
         return self.disk.host()
+
+
+def notice(action: Callable[[], None]) -> None:
+    """Do what somebody does who notices something: a step of the scheduler."""
+    action()

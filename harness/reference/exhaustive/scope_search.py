@@ -1,0 +1,196 @@
+"""Searches a scope, and judges every distinct end."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Hashable, Iterator, Sequence
+
+import msgspec
+
+from barrier_tck.faults.vocabulary import At, ScheduledFault
+from barrier_tck.harness.oracle.checker import Checker
+from barrier_tck.harness.plan.reading import plan_from
+from barrier_tck.harness.plan.trial_plan import FilledPlan, to_builtins
+from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.reference.bugs.catalogue import planted
+from barrier_tck.harness.reference.exhaustive.choosing_order import ChoosingOrder
+from barrier_tck.harness.reference.exhaustive.scopes import Scope
+from barrier_tck.harness.reference.exhaustive.search import BOTH, Progress, Reduction, Search, Step
+from barrier_tck.harness.reference.exhaustive.searched_world import SearchedWorld
+from barrier_tck.harness.reference.exhaustive.world_copies import forget
+from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated, SimulatedTrial
+from barrier_tck.harness.support.errors import UsageProblem
+from barrier_tck.harness.support.garbage_collection import no_collection
+from barrier_tck.harness.support.strict_input import convert, parse_json
+from barrier_tck.harness.support.work_directories import temporary_work_directory
+from barrier_tck.harness.trial.nemesis import Nemesis
+from barrier_tck.harness.trial.trial_run import checkers_of, judged, not_run
+from barrier_tck.harness.workloads.workload_names import filled
+
+_VERSION = 1
+
+
+class ScopeFinding(msgspec.Struct, frozen=True):
+    """An end that is not VALID, and how to come to it."""
+
+    verdict: Verdict
+    checker: str
+    clauses: tuple[str, ...]
+    summary: str
+    choices: tuple[str, ...]
+    """The steps from the beginning on."""
+
+
+class ScopeResult(msgspec.Struct, frozen=True):
+    """What a search of a scope came to."""
+
+    scope: str
+    complete: bool
+    """Whether everything was searched. If not, and nothing was found, nothing is known about the rest."""
+    states: int
+    steps: int
+    ends: int
+    depth: int
+    seconds: float
+    """Processor time."""
+    findings: tuple[ScopeFinding, ...] = ()
+
+
+class ChosenPath(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The file of a finding: a plan, and the choices that lead to it, one after the other."""
+
+    version: int
+    scope: str
+    plan: dict[str, object]
+    triggers: int
+    crashes: int
+    choices: tuple[str, ...]
+
+
+def search_scope(
+    scope: Scope,
+    reduction: Reduction = BOTH,
+    seconds: float | None = None,
+    shown: Callable[[Progress], None] = lambda progress: None,
+    stop_at_first: bool = True,
+    outcomes: dict[Hashable, None] | None = None,
+) -> ScopeResult:
+    """Search a scope with the planted bug that its plan names, if it names one.
+
+    ``seconds``: after so much processor time the search is given up. ``outcomes`` is given the digest of each end.
+    """
+    findings: list[ScopeFinding] = []
+    with _prepared(scope) as prepared:
+        model, judge = prepared.model, prepared.judge
+
+        def at_end(path: Sequence[Step]) -> bool:
+            if outcomes is not None:
+                outcomes[model.outcome()] = None
+            finding = judge(path)
+            if finding is not None:
+                findings.append(finding)
+            return finding is not None and stop_at_first
+
+        progress = Search(model, reduction, at_end, seconds, shown).run()
+    return ScopeResult(
+        scope.name,
+        progress.complete,
+        progress.states,
+        progress.steps,
+        progress.ends,
+        progress.depth,
+        round(progress.seconds, 1),
+        tuple(findings),
+    )
+
+
+def replay_path(scope: Scope, choices: Sequence[str]) -> ScopeFinding | None:
+    """Take the steps of a finding again; return what is found, None if the end is VALID.
+
+    Raises UsageProblem if a step is not possible: the code is not that of the finding.
+    """
+    with _prepared(scope) as prepared:
+        path: list[Step] = []
+        for number, choice in enumerate(choices, start=1):
+            steps = {str(step): step for step in prepared.model.steps()}
+            if choice not in steps:
+                possible = ", ".join(steps) or "none: the run is over"
+                raise UsageProblem(
+                    f"choice {number}, {choice!r}, is not possible; possible steps: {possible}"
+                )
+            path.append(steps[choice])
+            prepared.model.take(steps[choice])
+        return prepared.judge(path)
+
+
+def path_file(scope: Scope, finding: ScopeFinding) -> bytes:
+    """Return the file with which a finding is replayed."""
+    path = ChosenPath(
+        _VERSION, scope.name, to_builtins(scope.plan), scope.triggers, scope.crashes, finding.choices
+    )
+    return msgspec.json.format(msgspec.json.encode(path), indent=2) + b"\n"
+
+
+def read_path(text: str, source: str) -> tuple[Scope, tuple[str, ...]]:
+    """Read the file of a finding; raises UsageProblem with what is wrong."""
+    path = convert(parse_json(text, source), ChosenPath, source)
+    if path.version != _VERSION:
+        raise UsageProblem(f"{source}: version is {path.version}, and only {_VERSION} can be read")
+    plan = filled(plan_from(path.plan, source, "plan"))
+    return Scope(path.scope, "a finding", plan, path.triggers, path.crashes), path.choices
+
+
+@contextlib.contextmanager
+def _prepared(scope: Scope) -> Iterator[_Prepared]:
+    views = temporary_work_directory("views", in_memory=True)
+    with planted(scope.plan), no_collection(), views as working_root:
+        order = ChoosingOrder()
+        trial = SimulatedTrial(scope.plan, Nemesis(()), None, working_root, order=order)
+        model = SearchedWorld(trial, order, scope.triggers, scope.crashes)
+        try:
+            yield _Prepared(scope, model)
+        finally:
+            model.release()
+            forget()
+
+
+class _Prepared:
+    """A scope's world, ready to be searched, with the judges of its ends."""
+
+    def __init__(self, scope: Scope, model: SearchedWorld) -> None:
+        self._scope = scope
+        self._system = ReferenceSimulated()
+        self._checkers: dict[FilledPlan, tuple[Checker, ...]] = {}
+        self.model = model
+
+    def judge(self, path: Sequence[Step]) -> ScopeFinding | None:
+        """Judge the end that the model has come to; None: it is VALID."""
+        root = self.model.root
+        faults = () if root.fault is None else (ScheduledFault(root.fault, At(0)),)
+        plan: FilledPlan = msgspec.structs.replace(self._scope.plan, faults=faults)
+        choices = tuple(map(str, path))
+        if root.broken is not None:
+            return _finding(not_run(root.broken, plan), choices)
+        if plan not in self._checkers:
+            self._checkers[plan] = checkers_of(plan, self._system)
+        in_time = self.model.world.scheduler.stopped and not self.model.world.scheduler.timed_out
+        outcome = root.trial.outcome(in_time)
+        nemesis = root.crash if root.crash is not None else Nemesis(())
+        _, verdict, findings = judged(plan, self._system, nemesis, outcome, self._checkers[plan])
+        return None if verdict is Verdict.VALID else _finding(findings[0], choices, verdict)
+
+
+def _finding(finding: Finding, choices: tuple[str, ...], verdict: Verdict | None = None) -> ScopeFinding:
+    worst = finding.verdict if verdict is None else verdict
+    return ScopeFinding(worst, finding.checker, finding.clauses, finding.summary, choices)
+
+
+def planted_in(scope: Scope, bug: str) -> Scope:
+    """Return a scope with a planted bug."""
+    return Scope(
+        scope.name,
+        scope.about,
+        msgspec.structs.replace(scope.plan, mutant=bug),
+        scope.triggers,
+        scope.crashes,
+    )

@@ -1,0 +1,116 @@
+"""Searches of all interleavings: of drawn models of messages (pure functions), and of the smallest simulated job."""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+import random
+from collections.abc import Hashable, Sequence
+
+from barrier_tck.harness.reference.exhaustive.scope_search import search_scope
+from barrier_tck.harness.reference.exhaustive.scopes import SCOPES
+from barrier_tck.harness.reference.exhaustive.search import Progress, Reduction, Search, Step
+
+ACTORS = 3
+SEEDS = 12
+SMALLEST = dataclasses.replace(SCOPES["line-exactly-once"], triggers=0, crashes=0)
+
+
+class Messages:
+    """Actors that remember what they took, in order, and answer some of it; drawn from a seed."""
+
+    def __init__(self, seed: int) -> None:
+        draw = random.Random(seed)
+        names = [f"a{number}" for number in range(ACTORS)]
+        self.answers = {
+            (name, taken): [
+                (name, to, f"{name}{taken}{to}") for to in names if to != name and draw.random() < 0.3
+            ]
+            for name in names
+            for taken in range(2)
+        }
+        self.crash = draw.random() < 0.5
+        self.taken: dict[str, list[str]] = {name: [] for name in names}
+        self.dead: list[str] = []
+        self.queues: dict[tuple[str, str], list[str]] = {
+            ("world", to): [f"w{to}"] for to in names if to == "a0" or draw.random() < 0.5
+        }
+
+    def steps(self) -> Sequence[Step]:
+        found = [
+            Step(to, f"{sender}>{to}")
+            for (sender, to), queue in sorted(self.queues.items())
+            if queue and to not in self.dead
+        ]
+        if self.crash and not self.dead:
+            found += [Step(name, f"crash {name}") for name in self.taken]
+        return found
+
+    def own_accord(self, step: Step) -> bool:
+        return step.queue.startswith("crash")
+
+    def waiting(self) -> dict[str, list[Step]]:
+        return {
+            f"{sender}>{to}": [Step(to, f"{sender}>{to}")] * len(queue)
+            for (sender, to), queue in sorted(self.queues.items())
+            if queue and to not in self.dead
+        }
+
+    def take(self, step: Step) -> None:
+        if self.own_accord(step):
+            self.dead.append(step.actor)
+            return
+        sender, to = step.queue.split(">")
+        taken = self.taken[to]
+        answers = self.answers.get((to, len(taken)), ())
+        taken.append(self.queues[sender, to].pop(0))
+        for source, target, text in answers:
+            self.queues.setdefault((source, target), []).append(text)
+
+    def copy(self) -> bytes:
+        return pickle.dumps((self.taken, self.dead, self.queues))
+
+    def restore(self, copied: bytes) -> None:
+        self.taken, self.dead, self.queues = pickle.loads(copied)
+
+    def digest(self) -> Hashable:
+        alive = [(where, queue) for where, queue in sorted(self.queues.items()) if queue]
+        return repr((self.taken, self.dead, [entry for entry in alive if entry[0][1] not in self.dead]))
+
+
+def _searched(seed: int, reduction: Reduction) -> tuple[Progress, list[Hashable]]:
+    model = Messages(seed)
+    ends: dict[Hashable, None] = {}
+
+    def at_end(path: Sequence[Step]) -> bool:
+        ends[model.digest()] = None
+        return False
+
+    return Search(model, reduction, at_end).run(), sorted(ends, key=str)
+
+
+def test_a_reduced_search_reaches_every_end_of_a_full_one() -> None:
+    saved = 0
+    for seed in range(SEEDS):
+        full, ends = _searched(seed, Reduction(order=False))
+        reduced, found = _searched(seed, Reduction())
+        assert full.complete and reduced.complete
+        assert found == ends, f"seed {seed}"
+        saved += full.steps - reduced.steps
+    assert saved > 0
+
+
+def test_states_that_were_met_before_are_not_searched_again() -> None:
+    walked, ends = _searched(1, Reduction(order=False, states=False))
+    hashed, found = _searched(1, Reduction(order=False))
+    assert found == ends and 1 < hashed.steps < walked.steps
+
+
+def test_a_search_that_is_out_of_time_is_not_complete() -> None:
+    progress = Search(Messages(5), seconds=0.0).run()
+    assert not progress.complete and progress.states == 1
+
+
+def test_the_smallest_job_is_searched_completely() -> None:
+    result = search_scope(SMALLEST)
+    assert (result.complete, result.states, result.ends, result.findings) == (True, 37, 2, ())
