@@ -102,8 +102,8 @@ def _execute(
                 outcome = _run(system, plan, nemesis, directory)
             finally:
                 nemesis.heal_all()  # no pause and no cut reaches the next trial, whatever the adapter did
-            context, verdict, findings = judged(plan, system, nemesis, outcome, judges)
-            history = context.history
+            history = _with_faults(outcome.history, nemesis.operations())
+            verdict, findings, context = judged(plan, system, nemesis, outcome, history, judges)
     except (UsageError, NondeterminismError, InternalError, KeyboardInterrupt):
         raise  # nothing was learnt about the system: this is for the caller, or a bug, or an interrupt
     except BaseException as error:  # noqa: BLE001 - the trial is recorded, not lost
@@ -150,14 +150,14 @@ def judged(
     system: SystemUnderTest,
     nemesis: Nemesis,
     outcome: TrialOutcome,
+    history: History,
     judges: Sequence[Checker],
-) -> tuple[TrialContext, Verdict, tuple[Finding, ...]]:
-    """Return what a run left as judges see it, its verdict, and their findings."""
-    history = _with_faults(outcome.history, nemesis.operations())
+) -> tuple[Verdict, tuple[Finding, ...], TrialContext]:
+    """Return the verdict of what a run left, the findings, and what was judged; ``history`` has the nemesis's lines."""
     context = _context(plan, system, nemesis, outcome, history)
     with no_collection():
         verdict, findings = compose(judges, context)
-    return context, verdict, findings
+    return verdict, findings, context
 
 
 def _run(system: SystemUnderTest, plan: FilledPlan, nemesis: Nemesis, directory: Path) -> TrialOutcome:

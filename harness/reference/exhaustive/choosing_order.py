@@ -12,8 +12,6 @@ from barrier_tck.harness.reference.simulated.subtask_processes import SimulatedS
 from barrier_tck.harness.support.errors import InternalError
 
 _STEP = SimulatedSubtask._step
-_TICK_MS = 1e-6
-"""By how much the time that histories show advances with each step, so that it orders what they show."""
 
 Entry = tuple[float, int, Callable[..., None], Any]
 """(time, number, action, argument), as in the scheduler's queue."""
@@ -36,10 +34,6 @@ class ChoosingScheduler(Scheduler):
     @property
     def steps(self) -> int:
         return self._taken
-
-    @property
-    def history_ms(self) -> float:
-        return self.now + self._taken * _TICK_MS
 
     def at(self, time_ms: float, action: Callable[..., None], argument: Any = None) -> None:
         if getattr(action, "__func__", None) is _STEP:

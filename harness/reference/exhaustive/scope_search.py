@@ -176,7 +176,13 @@ class _Prepared:
         in_time = self.model.world.scheduler.stopped and not self.model.world.scheduler.timed_out
         outcome = root.trial.outcome(in_time)
         nemesis = root.crash if root.crash is not None else Nemesis(())
-        _, verdict, findings = judged(plan, self._system, nemesis, outcome, self._checkers[plan])
+        lines = outcome.history.operations
+        before, after = lines[: root.lines_before], lines[root.lines_before :]
+        merged = (*before, *nemesis.operations(), *after)
+        numbered = tuple(msgspec.structs.replace(line, index=index) for index, line in enumerate(merged))
+        history = msgspec.structs.replace(outcome.history, operations=numbered)
+        checkers = self._checkers[plan]
+        verdict, findings, _ = judged(plan, self._system, nemesis, outcome, history, checkers)
         return None if verdict is Verdict.VALID else _finding(findings[0], choices, verdict)
 
 

@@ -82,6 +82,8 @@ class _Root:
     crash: Nemesis | None = None
     """The nemesis that let one crash, and the fault."""
     fault: Fault | None = None
+    lines_before: int = 0
+    """How many lines the history had when one crashed."""
     broken: HarnessError | None = None
     """The rule of its own that the system broke."""
     drivers: dict[str, bytes] = field(default_factory=dict)
@@ -250,9 +252,10 @@ class SearchedWorld:
         root.crashes -= 1
         root.fault = CrashCoordinator() if subtask is None else KillWorker(subtask)
         root.crash = Nemesis((ScheduledFault(root.fault, At(0)),))
-        root.crash.bind(SimulatedTargets(self.world), _Clock(self._scheduler))
+        root.crash.bind(SimulatedTargets(self.world), self._scheduler.now_ms)
+        root.lines_before = len(root.trial.recorder.operations)
         root.crash.first_attempt_ran()
-        root.crash.time_reached(self._scheduler.history_ms)
+        root.crash.time_reached(self._scheduler.now)
 
     def _any_time(self, entry: Entry) -> bool:
         """Return whether a timer may go off before its time, as far as others can tell."""
@@ -387,16 +390,6 @@ def _arguments(action: Any, argument: Any) -> tuple[Any, ...]:
 
 def _channel(channel: DataChannel, end: SimulatedSubtask) -> str:
     return f"{channel.name}#{end.attempt}"
-
-
-@dataclass(frozen=True)
-class _Clock:
-    """The time that histories show."""
-
-    scheduler: ChoosingScheduler
-
-    def __call__(self) -> float:
-        return self.scheduler.history_ms
 
 
 # --- what a state is ----------------------------------------------------------------------------------------

@@ -33,11 +33,6 @@ class Scheduler:
         """Return the virtual time."""
         return self.now
 
-    @property
-    def history_ms(self) -> float:
-        """Return the time that histories show."""
-        return self.now
-
     def at(self, time_ms: float, action: Callable[..., None], argument: Any = None) -> None:
         """Run ``action(argument)`` at a time; a time in the past means now, after what is due now."""
         if time_ms < self.now:

@@ -332,7 +332,7 @@ class _Recorder(RunRecorder):
         vars(self).clear()
 
     def now_ms(self) -> float:
-        return self._world.scheduler.history_ms if self._world is not None else 0.0
+        return self._world.scheduler.now if self._world is not None else 0.0
 
     def files(self) -> FileSystem:
         """Return a view of the trial's files, and of those of checkpoints, wherever they are."""

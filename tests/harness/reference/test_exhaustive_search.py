@@ -7,13 +7,24 @@ import pickle
 import random
 from collections.abc import Hashable, Sequence
 
-from barrier_tck.harness.reference.exhaustive.scope_search import search_scope
+import pytest
+
+from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.harness.reference.exhaustive.scope_search import (
+    path_file,
+    planted_in,
+    read_path,
+    replay_path,
+    search_scope,
+)
 from barrier_tck.harness.reference.exhaustive.scopes import SCOPES
 from barrier_tck.harness.reference.exhaustive.search import Progress, Reduction, Search, Step
+from barrier_tck.harness.support.errors import UsageProblem
 
 ACTORS = 3
 SEEDS = 12
-SMALLEST = dataclasses.replace(SCOPES["line-exactly-once"], triggers=0, crashes=0)
+WITHOUT_CRASH = dataclasses.replace(SCOPES["line-exactly-once"], crashes=0)
+SMALLEST = dataclasses.replace(WITHOUT_CRASH, triggers=0)
 
 
 class Messages:
@@ -114,3 +125,20 @@ def test_a_search_that_is_out_of_time_is_not_complete() -> None:
 def test_the_smallest_job_is_searched_completely() -> None:
     result = search_scope(SMALLEST)
     assert (result.complete, result.states, result.ends, result.findings) == (True, 37, 2, ())
+
+
+@pytest.mark.long
+def test_a_line_without_a_crash_is_searched_completely() -> None:
+    result = search_scope(WITHOUT_CRASH)
+    assert (result.complete, result.states, result.ends, result.findings) == (True, 2713, 23, ())
+
+
+@pytest.mark.long
+def test_a_planted_bug_is_found_and_its_choices_show_it_again() -> None:
+    scope = planted_in(WITHOUT_CRASH, "AL-01")
+    (finding,) = search_scope(scope).findings
+    assert finding.verdict is Verdict.INVALID
+    again, choices = read_path(path_file(scope, finding).decode(), "finding.json")
+    assert replay_path(again, choices) == finding
+    with pytest.raises(UsageProblem, match="choice 1, 'nothing', is not possible"):
+        replay_path(again, ["nothing"])
