@@ -31,15 +31,9 @@ class Step(NamedTuple):
     actor: str
     queue: str
     """Where the actor takes it from; two steps of an actor from one queue come in the queue's order."""
-    gathers: bool = False
-    """Whether the actor only puts down what it takes, so that the order of two such steps makes no difference."""
 
     def __str__(self) -> str:
         return self.queue
-
-    def commutes(self, other: Step) -> bool:
-        """Return whether the order of two steps of one actor makes no difference."""
-        return self.gathers and other.gathers and self.queue != other.queue
 
 
 class Model(Protocol):
@@ -224,20 +218,8 @@ class Search:
             frame.todo += self._together(frame.steps, actor)
 
     def _together(self, steps: Sequence[Step], actor: str) -> list[Step]:
-        """Return an actor's first step, and all whose order with one of them makes a difference."""
-        own = [step for step in steps if step.actor == actor]
-        chosen = own[:1]
-        for step in chosen:
-            chosen += [
-                other
-                for other in own
-                if other not in chosen
-                and (
-                    self._model.own_accord(other)
-                    or not (self._model.own_accord(step) or step.commutes(other))
-                )
-            ]
-        return chosen
+        """Return all steps of an actor: their order always makes a difference."""
+        return [step for step in steps if step.actor == actor]
 
     def _add_all(self, frame: _Frame) -> None:
         """Search all steps in a state."""
@@ -311,9 +293,8 @@ class Search:
         waiting = frame.sent.get(step.queue, ())
         if waiting:
             past |= waiting[0]
-        for other, before in frame.acts.get(step.actor, ()):
-            if not step.commutes(other):
-                past |= before
+        for _, before in frame.acts.get(step.actor, ()):
+            past |= before
         return past
 
     def _causes(self) -> _Causes:
@@ -364,7 +345,7 @@ class Search:
             assert taken is not None
             if taken.actor == EVERYBODY:
                 return
-            if taken.actor != taking.actor or taken.commutes(taking):
+            if taken.actor != taking.actor:
                 continue
             if past >> place & 1 or taken.queue == taking.queue:
                 return
@@ -410,7 +391,7 @@ class Search:
         had = frame.waiting
         consumed = had.get(step.queue, 0) > 0
         for arrival in arrivals:
-            if arrival.step.actor == step.actor and not step.commutes(arrival.step):
+            if arrival.step.actor == step.actor:
                 continue
             needs: set[tuple[str, int]] = set()
             caused = False

@@ -39,32 +39,11 @@ from barrier_tck.harness.support.errors import HarnessError, InternalError
 from barrier_tck.harness.trial.nemesis import Nemesis
 from barrier_tck.reference_impl.ids import SubtaskId
 from barrier_tck.reference_impl.protocol.coordinator_events import TriggerDue
-from barrier_tck.reference_impl.protocol.messages import (
-    AbortNoted,
-    AcknowledgeCheckpoint,
-    CancelSubtask,
-    ChannelsClosed,
-    InputConsumed,
-    StateRestored,
-    SubtaskFinished,
-    SubtaskRunning,
-    TransactionsCommitted,
-)
+from barrier_tck.reference_impl.protocol.messages import CancelSubtask
 from barrier_tck.reference_impl.protocol.table import TableMachine
 from barrier_tck.reference_impl.runtime.coordinator_driver import CoordinatorDriver
 
 CRASH, TIME = "crash", "time"
-_GATHERED = (
-    AbortNoted,
-    AcknowledgeCheckpoint,
-    ChannelsClosed,
-    InputConsumed,
-    StateRestored,
-    SubtaskFinished,
-    SubtaskRunning,
-    TransactionsCommitted,
-)
-"""Messages to the coordinator that it gathers until it has those of all subtasks."""
 _POLL, _MESSAGE = -1, -2
 _TRIGGER = TriggerDue.name
 
@@ -298,7 +277,7 @@ class SearchedWorld:
         return isinstance(owner, SimulatedWorld) and getattr(action, "__name__", "") == "_heal_all"
 
     def _step_of(self, entry: Entry) -> Step:
-        return Step(*self._place_of(entry), gathers=isinstance(entry[3], _GATHERED))
+        return Step(*self._place_of(entry))
 
     def _place_of(self, entry: Entry) -> tuple[str, str]:
         """Return whose step an entry is, and the queue in which it waits."""
