@@ -48,9 +48,7 @@ def wrong(comparison: OutputComparison) -> tuple[int, int, int]:
 
 SHOWN_FIRST = (
     "left_outer",
-    "left_outer_appended",
     "merged",
-    "merged_all",
     "load_time_left_out",
     "within_watermark",
 )

@@ -168,11 +168,11 @@ def test_nothing():
         ("--system", "vanishes", 2, "pytest's process ended with exit code 0 before the tests were over"),
         pytest.param(
             *("--state-backend", "VanishingBackend", 2, "pytest's process ended with exit code 0"),
-            marks=pytest.mark.long,
+            marks=pytest.mark.nightly,
         ),
         pytest.param("--system", "Exiting", 1, "1 failed, 1 passed", marks=pytest.mark.long),
-        ("--system", "Right", 0, "2 passed"),
-        pytest.param("--system", "nowhere", 4, "has no 'nowhere'", marks=pytest.mark.long),
+        pytest.param("--system", "Right", 0, "2 passed", marks=pytest.mark.long),
+        pytest.param("--system", "nowhere", 4, "has no 'nowhere'", marks=pytest.mark.nightly),
     ],
 )
 def test_whatever_ends_the_process_pytest_exits_with_0_only_if_all_tests_passed(
