@@ -200,7 +200,7 @@ class Candidate:
 
 
 class Pool:
-    """Starts candidates, one of them ahead of time, within a total time; ``close`` kills all of them."""
+    """Starts candidates, from the second on one of them ahead of time, within a total time; ``close`` kills all."""
 
     def __init__(self, target: str, limits: Limits | None = None, total_s: float = 600.0) -> None:
         """Take the target and the limits; ``total_s`` is the total time in seconds."""
@@ -226,7 +226,8 @@ class Pool:
     def take(self) -> Candidate:
         """Return a process with the backend loaded; the caller must give it back."""
         candidate = self._spare or self._start()
-        self._spare = self._start()
+        # Whoever has taken a second one will take more; most steps need one only.
+        self._spare = self._start() if self.taken else None
         self.taken += 1
         candidate.load()
         return candidate
