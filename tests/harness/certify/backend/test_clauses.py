@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Iterator
 
@@ -26,6 +27,18 @@ def _heap() -> Iterator[Pool]:
     pool = Pool("heap", Limits(call_s=30.0))
     yield pool
     pool.close()
+
+
+@contextlib.contextmanager
+def session_of(pool: Pool) -> Iterator[Session]:
+    """Play steps in a process, which is left for the next session if nothing went wrong in it."""
+    session = Session(pool)
+    try:
+        yield session
+    except BaseException:
+        session.abandon()
+        raise
+    session.end()
 
 
 def outcome(name: str, level: str, status: str, *clauses: str) -> PropertyOutcome:
@@ -123,13 +136,10 @@ def test_steps_show_the_clauses_that_their_comparisons_could_have_broken_and_no_
     played: tuple[steps.AnyStep, ...], shown: str, heap: Pool
 ) -> None:
     """What was empty shows no restore, what was not written meanwhile no isolation, and what was not read nothing."""
-    session = Session(heap)
-    try:
+    with session_of(heap) as session:
         for step in played:
             session.apply(step)
         assert sorted(session.shown) == shown.split()
-    finally:
-        session.abandon()
 
 
 @pytest.mark.parametrize(
@@ -146,9 +156,6 @@ def test_a_round_in_which_two_threads_did_not_meet_is_repeated_but_not_for_ever(
         return meetings[len(raced) - 1]
 
     monkeypatch.setattr(Session, "_raced", race)
-    session = Session(heap)
-    try:
+    with session_of(heap) as session:
         session.apply(steps.Race(0, 5, NAMES[0], (1, 2), 4))
-    finally:
-        session.abandon()
     assert raced == list(range(5, 5 + rounds))

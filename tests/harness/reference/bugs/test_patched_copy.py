@@ -252,7 +252,8 @@ def test_a_plan_with_which_the_reference_fails_too_shows_nothing_about_a_patch(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "my.toml").write_text(HOPELESS)
-    assert run(["mutants", "--patch", str(tmp_path / "my.toml"), "--out", str(tmp_path / "runs")]) == 2
+    arguments = ["--patch", str(tmp_path / "my.toml"), "--trials", "3", "--out", str(tmp_path / "runs")]
+    assert run(["mutants", *arguments]) == 2
     printed = " ".join(capfd.readouterr().out.split())
     assert "MY-01 FAILS WITHOUT IT: of its plan progress says INVALID" in printed
     assert "or this is a bug of the reference" in printed
