@@ -16,6 +16,7 @@ CATALOGUE = "faults/catalogue.py"
 PLANS = (
     "conformance/",  # tests, and the plans that they run
     "harness/certify/backend/chaos.py",  # one plan
+    "harness/reference/exhaustive/scopes.py",  # plans, and the crashes that may happen at any time of them
     "harness/system/fault_kit.py",  # offers the names with which third parties write plans
 )
 """Places in which plans are written out, with their faults."""

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from barrier_tck.faults.fault import Fault
+from barrier_tck.faults.kinds.crash_coordinator import CrashCoordinator
+from barrier_tck.faults.kinds.kill_worker import KillWorker
 from barrier_tck.harness.plan.reading import plan_from
 from barrier_tck.harness.plan.trial_plan import FilledPlan
 from barrier_tck.harness.workloads.workload_names import filled
@@ -25,6 +28,11 @@ class Scope:
     """How many checkpoints are triggered at any time; the last one follows the end of the input."""
     crashes: int = 1
     """How many processes crash, at any time: a subtask's or the coordinator's."""
+
+
+def crash_of(subtask: str | None) -> Fault:
+    """Return the fault by which a process crashes: the coordinator, or that of a subtask (``read[0]``)."""
+    return CrashCoordinator() if subtask is None else KillWorker(subtask)
 
 
 def _plan(name: str, **parts: Any) -> FilledPlan:

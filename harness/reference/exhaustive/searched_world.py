@@ -14,12 +14,11 @@ from typing import Any
 import msgspec
 
 from barrier_tck.faults.fault import Fault
-from barrier_tck.faults.kinds.crash_coordinator import CrashCoordinator
-from barrier_tck.faults.kinds.kill_worker import KillWorker
 from barrier_tck.faults.vocabulary import At, ScheduledFault
 from barrier_tck.harness.record import operations as ops
 from barrier_tck.harness.record.history import Recorded
 from barrier_tck.harness.reference.exhaustive.choosing_order import ChoosingOrder, ChoosingScheduler, Entry
+from barrier_tck.harness.reference.exhaustive.scopes import crash_of
 from barrier_tck.harness.reference.exhaustive.search import EVERYBODY, Step
 from barrier_tck.harness.reference.exhaustive.world_copies import Copier, copied, restored, share
 from barrier_tck.harness.reference.recorder import RunRecorder
@@ -229,7 +228,7 @@ class SearchedWorld:
     def _crash(self, subtask: str | None) -> None:
         root = self.root
         root.crashes -= 1
-        root.fault = CrashCoordinator() if subtask is None else KillWorker(subtask)
+        root.fault = crash_of(subtask)
         root.crash = Nemesis((ScheduledFault(root.fault, At(0)),))
         root.crash.bind(SimulatedTargets(self.world), self._scheduler.now_ms)
         root.lines_before = len(root.trial.recorder.operations)

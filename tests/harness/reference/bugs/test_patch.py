@@ -106,9 +106,9 @@ def test_lines_are_replaced_where_they_are_whatever_their_indentation() -> None:
         (change_at("operators/__init__.py", "", "def more():\n    pass"), r"__init__\.py cannot be changed"),
         (
             change_at(
-                "protocol/alignment.py::BarrierAligner", "", "def _nothing(self, event):\n    return ()"
+                "protocol/alignment.py::BarrierAligner", "", "def _ignore(self, event):\n    return ()"
             ),
-            "_nothing .* cannot be changed",
+            "_ignore .* cannot be changed",
         ),
         (
             change_at(RECOVERY, NAMED, NAMED.replace("_and_commit", "")),
