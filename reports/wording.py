@@ -138,10 +138,13 @@ def in_how_many_trials(group: FindingGroup) -> str:
     )
 
 
-def replay_command(plan: Path | None, system: str, used: TrialPlan | None = None) -> str | None:
+def replay_command(
+    plan: Path | None, system: str, used: TrialPlan | None = None, patch: Path | None = None
+) -> str | None:
     """Return the exact command line that replays a plan on a system, or None if no plan was kept.
 
-    Code from elsewhere that the plan uses is named, too: it would not run without that.
+    Code from elsewhere that the plan uses is named, too: it would not run without that. ``patch`` is the file of the
+    patch that the plan carries, if it is known.
     """
     if plan is None:
         return None
@@ -153,4 +156,6 @@ def replay_command(plan: Path | None, system: str, used: TrialPlan | None = None
             "--workload": used.workload.name,
         }
         words += [word for option, name in named.items() if ":" in name for word in (option, name)]
+        if used.patch is not None:
+            words += ["--trust"] if patch is None else ["--patch", str(patch)]
     return shlex.join(words)

@@ -111,6 +111,7 @@ SAMPLES = (
         "barrier-tck mutants --only SO-02",
         (
             r"SO-02 caught",
+            r"  replays: ",
             r"runs/mutants-",
             r"  trace ",
             r"  exactly-once-output: ",

@@ -102,12 +102,21 @@ def shrink_failure(
     checkers: Sequence[Checker] | None = None,
     runs_max: int = RUNS_MAX,
     clause: str | None = None,
+    begins: Callable[[], None] = lambda: None,
 ) -> Shrunk | None:
-    """Shrink the plan of an invalid trial; None if no checker reported INVALID (for ``clause``, if one is given)."""
+    """Shrink the plan of an invalid trial; None if no checker reported INVALID (for ``clause``, if one is given).
+
+    ``begins`` is called before each run.
+    """
     checker = failed_checker(record, clause)
     if checker is None:
         return None
-    still_fails = fails_likewise(system, checker, directory, checkers, clause)
+    fails = fails_likewise(system, checker, directory, checkers, clause)
+
+    def still_fails(plan: TrialPlan) -> bool:
+        begins()
+        return fails(plan)
+
     unused = unused_by(system)
     return shrink(record.plan, still_fails, system.job, runs_max, fit=lambda plan: without(plan, unused))
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import tempfile
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Protocol
 
@@ -14,14 +16,17 @@ import msgspec
 
 from barrier_tck.harness.campaign.failures import failed_checker, fails_by, shrink_failure
 from barrier_tck.harness.campaign.replay import ReplaySource, replay
+from barrier_tck.harness.campaign.shrinking import Shrunk
+from barrier_tck.harness.draw.not_drawn import NotDrawn
 from barrier_tck.harness.oracle.checker import Checker
 from barrier_tck.harness.plan.trial_plan import TrialPlan, to_json
 from barrier_tck.harness.record.history import End
 from barrier_tck.harness.record.records import TrialRecord
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.support.atomic_files import write_atomically
-from barrier_tck.harness.support.errors import UsageProblem
+from barrier_tck.harness.support.errors import UsageError, UsageProblem
 from barrier_tck.harness.support.strict_input import nearest
+from barrier_tck.harness.support.third_party import what_happened
 from barrier_tck.harness.system.system_under_test import Capability, SystemUnderTest
 from barrier_tck.harness.trial.trial_run import execute, run_trial
 
@@ -49,7 +54,7 @@ class PlantedBug(Protocol):
         """Return the worlds in which the bug can be shown."""
 
     @property
-    def plans(self) -> Callable[[str], Iterator[TrialPlan]]:
+    def plans(self) -> Callable[[str], Iterator[TrialPlan | NotDrawn]]:
         """Return a function of the world that yields plans likely to show the bug."""
 
     @property
@@ -82,6 +87,12 @@ class MutantResult(msgspec.Struct, frozen=True):
     """Trials whose verdict was UNKNOWN."""
     why_unknown: str | None = None
     """What was said of the first of them."""
+    failed: int = 0
+    """Draws, trials and runs of smaller plans that an exception of the harness ended; a trial of these is UNKNOWN."""
+    why_failed: str | None = None
+    """The first of these exceptions."""
+    traceback: str | None = None
+    """Path of its traceback, relative to the run directory."""
     ran_in: int | None = None
     """Trials in which the lines of the patch ran; None: not known."""
     seen_by: tuple[SeenBy, ...] = ()
@@ -144,18 +155,18 @@ def hunt(
 
     A trial that is INVALID only for another reason does not count, because the suite should recognise the bug. Without
     DETERMINISTIC_REPLAY the same plan may miss the interleaving that shows the bug, so the saved one is run up to
-    ``replays_max`` times; 0: not at all.
+    ``replays_max`` times; 0: not at all. An exception of the harness ends one trial, not the hunt. Raises UsageError
+    if the plan of a trial is refused.
     """
     started = time.monotonic()
-    tried = _Tried()
+    tried = _Tried(directory / f"{mutant.id}-failed.txt")
     failing = _first_invalid(mutant, system, directory, checkers, tried, begins)
     if failing is None:
         return tried.result(mutant, time.monotonic() - started)
     plan, runs = failing.plan, 0
-    begins(f"trial {tried.trials} shows it; its plan is made smaller")
     deterministic = Capability.DETERMINISTIC_REPLAY in system.capabilities
     if deterministic:
-        smallest = shrink_failure(failing, system, directory, checkers, clause=mutant.clause)
+        smallest = _smallest(mutant, system, directory, checkers, failing, tried, begins)
         if smallest is not None:
             plan, runs = smallest.plan, smallest.runs
     checker = failed_checker(failing, mutant.clause) or ""
@@ -190,11 +201,25 @@ def hunt(
 class _Tried:
     """What the trials of a bug said before one of them caught it."""
 
+    traceback: Path
+    """Where the traceback of the first exception of the harness is written."""
     trials: int = 0
     unknown: list[str] = field(default_factory=list)
     ran: list[bool | None] = field(default_factory=list)
     seen: Counter[tuple[str, tuple[str, ...]]] = field(default_factory=Counter)
     endless: bool = False
+    failures: list[str] = field(default_factory=list)
+
+    def failed(self, error: Exception) -> None:
+        """Count an exception of the harness."""
+        if not self.failures:
+            write_atomically(self.traceback, "".join(traceback.format_exception(error)).encode())
+        self.failures.append(f"the harness failed: {what_happened(error)}")
+
+    def failed_trial(self, error: Exception) -> None:
+        """Count a trial that could not be drawn or run."""
+        self.failed(error)
+        self.unknown.append(self.failures[-1])
 
     def take(self, record: TrialRecord) -> None:
         """Count a trial that does not show the bug by its clause."""
@@ -216,6 +241,9 @@ class _Tried:
             seconds,
             unknown=len(self.unknown),
             why_unknown=next(iter(self.unknown), None),
+            failed=len(self.failures),
+            why_failed=next(iter(self.failures), None),
+            traceback=self.traceback.name if self.failures else None,
             ran_in=None if None in self.ran else self.ran.count(True),
             seen_by=tuple(
                 SeenBy(checker, clauses, trials) for (checker, clauses), trials in self.seen.most_common()
@@ -234,19 +262,65 @@ def _first_invalid(
 ) -> TrialRecord | None:
     """Return the first trial that shows the bug; None if no plan does, or a trial does not end."""
     for plan in mutant.plans(system.world):
-        planted = mutant.planted_in(plan)
         mutant.ran_since_asked()
-        begins(f"trial {tried.trials + 1}")
-        with tempfile.TemporaryDirectory(dir=directory, prefix=TRIAL_PREFIX) as scratch:
-            record = execute(planted, system, Path(scratch), checkers, tried.trials).record
         tried.trials += 1
+        begins(f"trial {tried.trials}")
+        record = None
+        if isinstance(plan, NotDrawn):
+            tried.failed_trial(plan.error)
+        else:
+            record = _run(mutant.planted_in(plan), system, directory, checkers, tried)
         tried.ran.append(mutant.ran_since_asked())
+        if record is None:
+            continue
         if failed_checker(record, mutant.clause) is not None:
             return record
         tried.take(record)
         if tried.endless:
             break
     return None
+
+
+def _run(
+    planted: TrialPlan,
+    system: SystemUnderTest,
+    directory: Path,
+    checkers: Sequence[Checker] | None,
+    tried: _Tried,
+) -> TrialRecord | None:
+    """Run a trial; None if an exception of the harness ended it, which is counted."""
+    with tempfile.TemporaryDirectory(dir=directory, prefix=TRIAL_PREFIX) as scratch:
+        try:
+            return execute(planted, system, Path(scratch), checkers, tried.trials - 1).record
+        except UsageError:
+            raise
+        except Exception as error:  # noqa: BLE001 - it is counted and shown, and the other plans are tried
+            tried.failed_trial(error)
+            return None
+
+
+def _smallest(
+    mutant: PlantedBug,
+    system: SystemUnderTest,
+    directory: Path,
+    checkers: Sequence[Checker] | None,
+    failing: TrialRecord,
+    tried: _Tried,
+    begins: Callable[[str], None],
+) -> Shrunk | None:
+    """Make the plan of a failing trial smaller; None if an exception of the harness ended that, which is counted."""
+    run = count(1)
+
+    def next_run() -> None:
+        begins(f"trial {tried.trials} shows it; its plan is made smaller, run {next(run)}")
+
+    try:
+        return shrink_failure(failing, system, directory, checkers, clause=mutant.clause, begins=next_run)
+    except UsageError:
+        raise
+    except Exception as error:  # noqa: BLE001 - it is counted and shown, and the plan is saved as it was found
+        tried.failed(error)
+        return None
 
 
 def _replayed(

@@ -45,6 +45,7 @@ from barrier_tck.harness.cli.scopes_command import scopes
 from barrier_tck.harness.cli.supervision import supervised
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.support.errors import HarnessError
+from barrier_tck.harness.support.exception_line import exception_line
 from barrier_tck.harness.support.third_party import shown, what_happened
 
 _COMMAND_LINE_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
@@ -184,7 +185,7 @@ def _fail(as_json: bool, message: str, code: int) -> int:
 
 
 def _bug_message(error: BaseException) -> str:
-    last_line = traceback.format_exception_only(error)[-1].strip()
+    last_line = exception_line(error)
     with tempfile.NamedTemporaryFile("w", prefix="barrier-tck-crash-", suffix=".txt", delete=False) as file:
         traceback.print_exception(error, file=file)
     where = f"the traceback is in {file.name}; please report it with the command line"

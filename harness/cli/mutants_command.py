@@ -7,24 +7,25 @@ import json
 import shutil
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 from rich.console import Console
-from rich.status import Status
 
 from barrier_tck.harness.cli.exit_codes import EXIT_CODES
+from barrier_tck.harness.cli.hunt_progress import HuntProgress
 from barrier_tck.harness.cli.opening import opened, start
 from barrier_tck.harness.cli.options import DEFAULT_OUT, JsonOption, OutOption, listed
 from barrier_tck.harness.cli.patched_run import run_with_patch, without_patch
-from barrier_tck.harness.cli.printing import console_for, emit
+from barrier_tck.harness.cli.printing import VerdictConsole, console_for, emit
+from barrier_tck.harness.plan.reading import read_plan
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.support.atomic_files import write_atomically
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.root_seed import root_seed
+from barrier_tck.reports.wording import replay_command
 
 if TYPE_CHECKING:
     from barrier_tck.harness.campaign.mutant_hunt import MutantResult, PlantedBug
@@ -134,15 +135,14 @@ def mutants(
         try:
             start(system)
             for mutant in chosen:
-                with console.status(mutant.id) as status:  # only on a terminal
-                    begins = partial(_show, status, mutant.id)
-                    result = hunt(mutant, system, path, replays_max=SEEDS[world], begins=begins)
+                with HuntProgress(VerdictConsole(stderr=True), mutant.id) as progress:
+                    result = hunt(mutant, system, path, replays_max=SEEDS[world], begins=progress.show)
                 if result.plan is not None and own is not None:
                     plain = path / _without_patch(mutant.id)
                     fails = without_patch(path / result.plan, plain, SYSTEM_OF_WORLD[world])
                     result = msgspec.structs.replace(result, without_patch=fails)
                 results.append(result)
-                print_mutant(console, result, path)
+                print_mutant(console, result, path, _replay_command(path, result, system.name, file))
         except BaseException:
             # Ctrl-C may come when a trial's directory is made, and nobody has yet been told to remove it.
             for begun in path.glob(f"{TRIAL_PREFIX}*"):
@@ -181,12 +181,20 @@ def _without_patch(identifier: str) -> str:
     return f"{identifier}-without-patch.json"
 
 
-def _show(status: Status, identifier: str, what: str) -> None:
-    status.update(f"{identifier}: {what}")
+def _replay_command(path: Path, result: MutantResult, system: str, patch: Path | None) -> str | None:
+    """Return the command that shows again what was found; None if nothing was."""
+    if result.plan is None:
+        return None
+    if not result.shown:
+        return replay_command(path / _without_patch(result.id), system)
+    saved = path / result.plan
+    return replay_command(saved, system, read_plan(saved), patch)
 
 
-def print_mutant(console: Console, result: MutantResult, path: Path) -> None:
-    """Print what became of one planted bug."""
+def print_mutant(console: Console, result: MutantResult, path: Path, command: str | None) -> None:
+    """Print what became of one planted bug; ``command`` shows again what was found."""
+    for line in _harness_failures(result, path):
+        console.print(line, markup=False)
     if not result.caught:
         for line in _not_caught(result):
             console.print(line, markup=False)
@@ -198,17 +206,17 @@ def print_mutant(console: Console, result: MutantResult, path: Path) -> None:
             f"({clauses}): {path / (result.plan or '')}",
             markup=False,
         )
-        plain = path / _without_patch(result.id)
         console.print(
-            f"  the plan asks too much, or this is a bug of the reference; to see: barrier-tck replay {plain}",
+            f"  the plan asks too much, or this is a bug of the reference; to see: {command}",
             markup=False,
         )
         return
     console.print(
         f"{result.id} caught by {result.checker} in trial {result.trials} after {result.seconds:.1f} s "
-        f"({clauses}); {result.faults} faults left, {_replays(result)}: {path / (result.plan or '')}",
+        f"({clauses}); {result.faults} faults left",
         markup=False,
     )
+    console.print(f"  {_replays(result)}: {command}", markup=False)
     if result.named is not None:
         console.print(f"  {result.named}: {result.seen}", markup=False)
     if result.also:
@@ -221,15 +229,25 @@ def _not_caught(result: MutantResult) -> Iterator[str]:
     if result.endless:
         yield f"{result.id} ENDLESS{clause}: trial {result.trials}: {result.why_unknown}"
     elif result.ran_in == 0:
-        yield f"{result.id} NOT REACHED{clause}: the patched lines never ran in {result.trials} trials"
+        unknown = f", {result.unknown} of them UNKNOWN" if result.unknown else ""
+        yield f"{result.id} NOT REACHED{clause}: the patched lines never ran in {result.trials} trials{unknown}"
     else:
         ran = f"; the patched lines ran in {result.ran_in} of them" if result.ran_in is not None else ""
         unknown = f", {result.unknown} of them UNKNOWN" if result.unknown else ""
         yield f"{result.id} MISSED in {result.trials} trials{clause}{unknown}{ran}"
-        if result.unknown:
-            yield f"  the first UNKNOWN: {result.why_unknown}"
+    if result.unknown and not result.endless:
+        yield f"  the first UNKNOWN: {result.why_unknown}"
     for other in result.seen_by:
         yield f"  {other.checker} ({', '.join(other.clauses)}) said INVALID in {other.trials} trials"
+
+
+def _harness_failures(result: MutantResult, path: Path) -> Iterator[str]:
+    """Yield the line about exceptions of the harness, which are bugs of this project."""
+    if result.failed:
+        yield (
+            f"{result.id}: {result.failed} times {result.why_failed}; the traceback is in "
+            f"{path / (result.traceback or '')}; please report it"
+        )
 
 
 def _replays(result: MutantResult) -> str:

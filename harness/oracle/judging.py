@@ -18,6 +18,7 @@ from barrier_tck.harness.oracle.sign import Breach, Directness, Sign
 from barrier_tck.harness.oracle.vacuity import without_vacuous_clauses
 from barrier_tck.harness.plan.trial_plan import to_builtins
 from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.support.exception_line import exception_line
 from barrier_tck.harness.support.wall_clock import TooLate
 
 
@@ -53,7 +54,7 @@ def _guarded(checker: Checker, context: TrialContext) -> Finding:
     except (KeyboardInterrupt, TooLate):
         raise
     except BaseException as error:  # noqa: BLE001 - a crash costs only its own verdict, not the record
-        last_line = traceback.format_exception_only(error)[-1].strip()
+        last_line = exception_line(error)
         return Finding(
             checker=checker.name,
             clauses=checker.clauses,

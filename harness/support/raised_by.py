@@ -17,6 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from barrier_tck.harness.support.errors import SystemCrashed
+from barrier_tck.harness.support.exception_line import exception_line
 
 PROJECT = "barrier_tck"
 _HARNESS = ("harness", "faults", "reports")
@@ -75,7 +76,7 @@ def crash_of(error: Exception, process: str) -> SystemCrashed | None:
     place = raising_place(places_of(error))
     if is_of_harness(place):
         return None
-    last_line = traceback.format_exception_only(error)[-1].strip()
+    last_line = exception_line(error)
     return SystemCrashed(f"{process} died of an exception of its own: {last_line} ({place})")
 
 

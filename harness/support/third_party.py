@@ -18,6 +18,7 @@ from typing import Any
 
 from barrier_tck.harness.support import wall_clock
 from barrier_tck.harness.support.errors import HarnessError, UsageProblem
+from barrier_tck.harness.support.exception_line import exception_line
 from barrier_tck.harness.support.wall_clock import TooLate, limited
 
 SECONDS_MAX = 60.0
@@ -117,7 +118,7 @@ def _rendered(failure: str) -> Iterator[None]:
 
 def what_happened(error: BaseException) -> str:
     """Return an error of third-party code as a phrase with its place: that is where its author has to look."""
-    last_line = traceback.format_exception_only(error)[-1].strip()
+    last_line = exception_line(error)
     frames = traceback.extract_tb(error.__traceback__)
     return (
         f"{last_line} ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else last_line

@@ -16,7 +16,6 @@ a kill takes long, and the other threads must not wait for it. The simulator cal
 from __future__ import annotations
 
 import threading
-import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -36,6 +35,7 @@ from barrier_tck.harness.record.operations import (
     Operation,
 )
 from barrier_tck.harness.record.records import FaultRecord
+from barrier_tck.harness.support.exception_line import exception_line
 
 RETRY_MS = 10.0
 """How long a timed fault whose target is not there waits before its next try."""
@@ -197,9 +197,9 @@ class Nemesis:
             injection = self._inject(entry.planned.fault, self._targets)
         except Exception as error:  # noqa: BLE001 - a broken injector must not destroy the record
             with self._lock:
-                entry.reason = f"the injector failed: {_last_line(error)}"
+                entry.reason = f"the injector failed: {exception_line(error)}"
                 entry.booked.append((started_ms, FaultStarted(entry.index)))
-                entry.booked.append((started_ms, FaultUnclear(entry.index, _last_line(error))))
+                entry.booked.append((started_ms, FaultUnclear(entry.index, exception_line(error))))
             return
         with self._lock:
             entry.outcome, entry.target, entry.reason = injection.outcome, injection.target, injection.reason
@@ -246,9 +246,9 @@ class Nemesis:
                 heal()
             except Exception as error:  # noqa: BLE001 - the other faults must still be healed, and the record kept
                 with self._lock:
-                    entry.reason = f"it could not be healed: {_last_line(error)}"
+                    entry.reason = f"it could not be healed: {exception_line(error)}"
                     entry.booked.append((started_ms, HealingStarted(entry.index)))
-                    entry.booked.append((self._now_ms(), HealingUnclear(entry.index, _last_line(error))))
+                    entry.booked.append((self._now_ms(), HealingUnclear(entry.index, exception_line(error))))
                 continue
             with self._lock:
                 entry.healed_at_ms = self._now_ms()
@@ -267,10 +267,6 @@ class Nemesis:
                         "it lay in wait, and until the end of the run nothing came that it could hit"
                     )
                     entry.booked.clear()
-
-
-def _last_line(error: Exception) -> str:
-    return traceback.format_exception_only(error)[-1].strip()
 
 
 def _entry(index: int, planned: ScheduledFault) -> _Entry:

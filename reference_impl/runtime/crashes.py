@@ -20,5 +20,7 @@ def crash_of(error: BaseException) -> Crash | None:
         Frame(frame.f_globals.get("__name__", ""), Path(frame.f_code.co_filename).name.rstrip(">"), line)
         for frame, line in traceback.walk_tb(error.__traceback__)
     ]
-    last_line = traceback.format_exception_only(error)[-1].strip()
+    described = traceback.TracebackException(type(error), error, None)
+    described.__notes__ = None  # a library's notes may have many lines, none of which names the exception
+    last_line = list(described.format_exception_only())[-1].strip()
     return Crash(last_line, tuple(reversed(frames[-_FRAMES_MAX:])))

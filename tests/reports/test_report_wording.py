@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.reports import wording
 
 
@@ -65,6 +66,16 @@ def test_a_replay_line_names_exactly_its_plan(name: str) -> None:
     command = wording.replay_command(plan, "package.module:System")
     assert command is not None
     assert shlex.split(command) == ["barrier-tck", "replay", str(plan), "--system", "package.module:System"]
+
+
+def test_a_replay_line_names_the_patch_that_the_plan_carries() -> None:
+    plan, carries = Path("a plan.json"), TrialPlan(patch="--- a\n")
+    of_file = wording.replay_command(plan, "reference-simulated", carries, Path("my bug.diff"))
+    assert of_file == ("barrier-tck replay 'a plan.json' --system reference-simulated --patch 'my bug.diff'")
+    unknown = wording.replay_command(plan, "reference-simulated", carries)
+    assert unknown == "barrier-tck replay 'a plan.json' --system reference-simulated --trust"
+    plain = wording.replay_command(plan, "reference-simulated", TrialPlan(), Path("my bug.diff"))
+    assert plain == "barrier-tck replay 'a plan.json' --system reference-simulated"
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1), st.floats(0, 1))

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from barrier_tck.harness.draw.constraints import Constraints
+from barrier_tck.harness.draw.not_drawn import NotDrawn
 from barrier_tck.harness.draw.profile import Profile
 from barrier_tck.harness.draw.profiles import profile_named
 from barrier_tck.harness.draw.strategies import draw_plan
@@ -104,11 +105,11 @@ class UsersBug:
         self.ran = ran_since_asked()
         return self.ran
 
-    def plans(self, world: str) -> Iterator[TrialPlan]:
-        """Yield the plans to try, at most ``trials``."""
+    def plans(self, world: str) -> Iterator[TrialPlan | NotDrawn]:
+        """Yield the plans to try, at most ``trials``; one that cannot be drawn counts as one that is tried."""
         return islice(self.fixed or self._drawn(world), self.trials)
 
-    def _drawn(self, world: str) -> Iterator[TrialPlan]:
+    def _drawn(self, world: str) -> Iterator[TrialPlan | NotDrawn]:
         """Yield plans of the profiles in turn, more of those whose plans run the patch; each has its own seed."""
         named = self.file.profiles if self.file is not None and self.file.profiles else PROFILES[world]
         constraints = Constraints(
@@ -117,9 +118,16 @@ class UsersBug:
         turns = [_Turns(profile_named(name)) for name in named]
         for seed in count(self.seed):
             turn = min(turns, key=lambda each: each.waits)
-            yield draw_plan(seed, turn.profile, constraints)
+            yield _drawn_plan(seed, turn.profile, constraints)
             turn.tried += 1
             turn.ran += self.ran is not False
+
+
+def _drawn_plan(seed: int, profile: Profile, constraints: Constraints) -> TrialPlan | NotDrawn:
+    try:
+        return draw_plan(seed, profile, constraints)
+    except Exception as error:  # noqa: BLE001 - it is counted and shown, and the other plans are tried
+        return NotDrawn(error)
 
 
 def read_patch(path: Path) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -10,12 +11,14 @@ import pytest
 
 from barrier_tck.harness.campaign.mutant_hunt import hunt
 from barrier_tck.harness.cli import mutants_command
-from barrier_tck.harness.cli.printing import console_for
+from barrier_tck.harness.cli.hunt_progress import HuntProgress
+from barrier_tck.harness.cli.printing import VerdictConsole, console_for
+from barrier_tck.harness.draw.not_drawn import NotDrawn
 from barrier_tck.harness.plan.reading import read_plan
-from barrier_tck.harness.plan.trial_plan import FilledPlan
+from barrier_tck.harness.plan.trial_plan import FilledPlan, TrialPlan
 from barrier_tck.harness.reference.bugs.catalogue import planted_bugs
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
-from barrier_tck.harness.support.errors import OperatingError, UsageProblem
+from barrier_tck.harness.support.errors import InternalError, OperatingError, UsageProblem
 from barrier_tck.harness.system.system_under_test import Capability, NemesisHooks, TrialOutcome
 from barrier_tck.harness.trial.trial_run import run_trial
 
@@ -55,7 +58,7 @@ def test_in_real_time_a_saved_plan_is_run_until_it_fails_again_or_as_often_as_se
     result = hunt(BUG, system, tmp_path, replays_max=4)
     assert (result.caught, result.replay_runs, result.replays) == (True, runs, "DOES NOT" not in said)
     assert system.runs == 1 + runs
-    mutants_command.print_mutant(console_for(False), result, tmp_path)
+    mutants_command.print_mutant(console_for(False), result, tmp_path, None)
     assert said in " ".join(capsys.readouterr().out.split())
 
 
@@ -112,7 +115,7 @@ def test_a_missed_bug_says_how_many_trials_were_unknown_and_why(
 ) -> None:
     result = hunt(BUG, Crashing(), tmp_path)
     assert (result.caught, result.trials, result.unknown, result.ran_in) == (False, 40, 3, None)
-    mutants_command.print_mutant(console_for(False), result, tmp_path)
+    mutants_command.print_mutant(console_for(False), result, tmp_path, None)
     printed = " ".join(capsys.readouterr().out.split())
     assert f"SO-02 MISSED in 40 trials ({BUG.clause}), 3 of them UNKNOWN" in printed
     assert (
@@ -133,7 +136,93 @@ def test_a_bug_of_which_the_system_dies_is_shown_with_the_exception(
 ) -> None:
     result = hunt(planted_bugs()["DY-01"], Dying(), tmp_path)
     assert (result.caught, result.named) == (True, "REC-6")
-    mutants_command.print_mutant(console_for(False), result, tmp_path)
+    mutants_command.print_mutant(console_for(False), result, tmp_path, None)
     assert "REC-6: the system under test died of an exception of its own: ZeroDivisionError" in " ".join(
         capsys.readouterr().out.split()
     )
+
+
+class Faulty(ReferenceSimulated):
+    """A system whose chosen runs meet a bug of the harness."""
+
+    def __init__(self, failing: Collection[int]) -> None:
+        super().__init__()
+        self.runs = 0
+        self._failing = failing
+
+    def run(self, plan: FilledPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
+        self.runs += 1
+        if self.runs in self._failing:
+            error = InternalError("a judge miscounted")
+            error.add_note("Falsifying example: a(\n    b=1,\n)")
+            raise error
+        return super().run(plan, nemesis, directory)
+
+
+@dataclass(frozen=True)
+class NotAlwaysDrawn:
+    """A bug some of whose plans cannot be drawn."""
+
+    not_drawn: Collection[int]
+    id = BUG.id
+    clause = BUG.clause
+    description = BUG.description
+    worlds = BUG.worlds
+    planted_in = BUG.planted_in
+    ran_since_asked = BUG.ran_since_asked
+
+    def plans(self, world: str) -> Iterator[TrialPlan | NotDrawn]:
+        for number, plan in enumerate(BUG.plans(world), start=1):
+            yield NotDrawn(ValueError("nothing to draw from")) if number in self.not_drawn else plan
+
+
+def test_a_bug_of_the_harness_ends_one_trial_and_not_the_hunt(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = hunt(BUG, Faulty((1, 2)), tmp_path)
+    assert (result.caught, result.trials, result.unknown, result.failed) == (True, 3, 2, 2)
+    mutants_command.print_mutant(console_for(False), result, tmp_path, None)
+    printed = " ".join(capsys.readouterr().out.split())
+    why = "InternalError: a judge miscounted (test_mutant_hunt.py, line"
+    assert "SO-02: 2 times the harness failed: barrier_tck.harness.support.errors." + why in printed
+    assert "a judge miscounted" in (tmp_path / "SO-02-failed.txt").read_text()
+
+
+def test_a_plan_that_cannot_be_drawn_counts_as_an_unknown_trial(tmp_path: Path) -> None:
+    caught = hunt(NotAlwaysDrawn((1,)), ReferenceSimulated(), tmp_path)
+    assert (caught.caught, caught.trials, caught.unknown) == (True, 2, 1)
+    none = hunt(NotAlwaysDrawn(range(1, 41)), ReferenceSimulated(), tmp_path)
+    assert (none.caught, none.trials, none.unknown) == (False, 40, 40)
+    assert none.why_unknown == "the harness failed: ValueError: nothing to draw from"
+
+
+def test_a_bug_of_the_harness_in_a_smaller_plan_leaves_the_plan_as_it_was_found(tmp_path: Path) -> None:
+    result = hunt(BUG, Faulty((3,)), tmp_path)
+    assert (result.caught, result.replays, result.failed, result.unknown) == (True, True, 1, 0)
+
+
+def test_a_plan_that_the_system_refuses_ends_the_hunt(tmp_path: Path) -> None:
+    class Refusing(ReferenceSimulated):
+        def run(self, plan: FilledPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
+            raise UsageProblem("no such job")
+
+    with pytest.raises(UsageProblem, match="no such job"):
+        hunt(BUG, Refusing(), tmp_path)
+
+
+def test_a_hunt_says_what_begins_and_in_a_log_it_prints_that_now_and_then(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begun: list[str] = []
+    hunt(BUG, ReferenceSimulated(), tmp_path, begins=begun.append)
+    assert begun[:2] == ["trial 1", "trial 1 shows it; its plan is made smaller, run 1"]
+    now = 100.0
+    with HuntProgress(VerdictConsole(stderr=True), "SO-02", clock=lambda: now) as progress:
+        for seconds in (0.5, 1.9, 2.0, 5.0, 11.9, 12.0, 13.0, 30.0):
+            now = 100.0 + seconds
+            progress.show(f"trial {seconds}")
+    assert capsys.readouterr().err.splitlines() == [
+        "SO-02: trial 2.0, after 2 s",
+        "SO-02: trial 12.0, after 12 s",
+        "SO-02: trial 30.0, after 30 s",
+    ]

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from barrier_tck.harness.draw.not_drawn import NotDrawn
+from barrier_tck.harness.draw.profile import Profile
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.reference.bugs import users_bug as module
 from barrier_tck.harness.reference.bugs.catalogue import broken, bugs_of_runtime, controls, digest_of
@@ -37,7 +39,7 @@ def read(tmp_path: Path, text: str, seed: int = 0) -> UsersBug:
 @pytest.mark.parametrize("text", [FILE, DIFF], ids=["file", "diff"])
 def test_every_plan_carries_the_patch_and_so_the_bug(text: str, tmp_path: Path) -> None:
     bug = read(tmp_path, text)
-    plans = [bug.planted_in(plan) for plan in bug.plans("simulated")]
+    plans = [bug.planted_in(plan) for plan in bug.plans("simulated") if not isinstance(plan, NotDrawn)]
     assert len(plans) == 5
     for plan in plans:
         assert plan.patch is not None
@@ -96,6 +98,25 @@ def test_a_control_takes_the_place_of_no_bug() -> None:
         assert broken(TrialPlan(mutant="SI-02"), how) is None
 
 
+def test_a_plan_that_cannot_be_drawn_does_not_end_the_drawing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sometimes(seed: int, profile: Profile, _: object) -> TrialPlan:
+        if seed % 3 == 0:
+            raise AssertionError(f"seed {seed}")
+        return TrialPlan(seed=seed, note=profile.name)
+
+    monkeypatch.setattr(module, "draw_plan", sometimes)
+    plans = list(read(tmp_path, DIFF, 7).plans("simulated"))
+    assert [str(plan.error) if isinstance(plan, NotDrawn) else plan.seed for plan in plans] == [
+        7,
+        8,
+        "seed 9",
+        10,
+        11,
+    ]
+
+
 def test_profiles_that_do_not_run_the_patched_lines_have_their_turn_seldom(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -105,6 +126,7 @@ def test_profiles_that_do_not_run_the_patched_lines_have_their_turn_seldom(
     path = tmp_path / "mine.txt"
     bug = users_bug(FILE, path, ReferenceSimulated(), 200, 7)
     for plan in bug.plans("simulated"):
+        assert not isinstance(plan, NotDrawn)
         drawn.append(plan)
         bug.ran_since_asked()
     profiles = module.PROFILES["simulated"]
@@ -131,6 +153,7 @@ def test_profiles_have_their_turn_the_oftener_the_more_of_their_plans_ran_the_pa
     monkeypatch.setattr(module, "ran_since_asked", every_fourth_of_graphs)
     bug = users_bug(FILE, tmp_path / "mine.txt", ReferenceSimulated(), 220, 7)
     for plan in bug.plans("simulated"):
+        assert not isinstance(plan, NotDrawn)
         drawn.append(plan)
         bug.ran_since_asked()
     never, seldom, always = (
