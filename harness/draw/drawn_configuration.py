@@ -74,6 +74,7 @@ def _checkpoints(draw: st.DrawFn, ranges: CheckpointRanges) -> CheckpointPlan:
         tolerated_failures=draw(st.sampled_from(ranges.tolerated_failures)),
         async_ms_max=between(draw, ranges.async_ms_max),
         incremental=chance(draw, ranges.incremental_per_mille),
+        storage=draw(st.sampled_from(ranges.storages)) if len(ranges.storages) > 1 else ranges.storages[0],
     )
 
 

@@ -13,6 +13,7 @@ from barrier_tck.faults.fault import Ends
 from barrier_tck.faults.vocabulary import ProtocolPoint
 from barrier_tck.harness.plan.trial_plan import (
     CheckpointingMode,
+    CheckpointPlan,
     CheckpointProtocol,
     RestartStrategyName,
     WhenUnreadable,
@@ -123,6 +124,8 @@ class CheckpointRanges:
     """A late part (``scenarios/late_snapshots``) may outlast the timeout by the timeout divided by this number."""
     incremental_per_mille: int = 0
     """How many plans have incremental checkpoints (SNP-5)."""
+    storages: tuple[str, ...] = (CheckpointPlan().storage,)
+    """Where checkpoints are kept, unless the campaign says so."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from barrier_tck.harness.draw.profile import (
     WorkloadRanges,
 )
 from barrier_tck.harness.draw.spark_profiles import SPARK_PROFILES
+from barrier_tck.harness.plan.storage_targets import SERVED
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.strict_input import nearest
 
@@ -354,7 +355,7 @@ PROFILES: tuple[Profile, ...] = (
         description="As standard, with increments and savepoints, for checkpoints in an object store or in HDFS, whose "
         "servers die in uploads, refuse requests, are slow and are cut off: 1 to 4 faults.",
         workload=WorkloadRanges(keys=(4, 40)),
-        checkpoints=CheckpointRanges(incremental_per_mille=380),
+        checkpoints=CheckpointRanges(incremental_per_mille=380, storages=SERVED),
         faults=FaultRanges(number=(1, 4), kinds=(*EVERY_KIND, *_OF_SERVICES)),
         savepoints=SavepointRanges(claim_per_mille=160),
         scenarios=(("savepoints", 130), ("from_savepoint", 30)),

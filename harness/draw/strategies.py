@@ -16,6 +16,7 @@ from hypothesis import seed as hypothesis_seed
 from hypothesis import strategies as st
 from hypothesis.internal.conjecture.providers import AVAILABLE_PROVIDERS, HypothesisProvider
 
+from barrier_tck.faults.targets import TargetKind
 from barrier_tck.faults.vocabulary import ScheduledFault
 from barrier_tck.harness.draw.catalogue import known_scenarios
 from barrier_tck.harness.draw.choices import chance
@@ -31,6 +32,7 @@ from barrier_tck.harness.draw.scenario import Change, Part, Scenario, pick, shar
 from barrier_tck.harness.draw.slow_checkpoints import in_time, that_completes
 from barrier_tck.harness.plan.trial_plan import OVERTAKING, FilledPlan, RestartPlan, TrialPlan
 from barrier_tck.harness.support.garbage_collection import no_collection
+from barrier_tck.harness.system.exposed_targets import targets_among
 from barrier_tck.harness.system.system_under_test import Capability
 from barrier_tck.harness.workloads.workload_names import filled
 
@@ -150,6 +152,8 @@ def _possible_in(profile: Profile, constraints: Constraints) -> Profile:
         checkpoints = replace(checkpoints, modes=modes or ("exactly_once",))
     if Capability.LOCAL_RECOVERY not in able:
         storage = replace(storage, local_recovery_per_mille=0)
+    if TargetKind.OBJECT_STORE not in targets_among(able):
+        checkpoints = replace(checkpoints, storages=(TrialPlan().checkpoints.storage,))
     if Capability.STORAGE_FAULTS not in able or faults.number[1] == 0:
         storage = replace(storage, on_unreadable=(TrialPlan().on_unreadable,))
     if Capability.UNSYNCED_LOSS not in able:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from barrier_tck.faults.targets import TargetKind
-from barrier_tck.faults.vocabulary import ProtocolPoint
+from barrier_tck.faults.vocabulary import After, ProtocolPoint
 from barrier_tck.harness.draw.catalogue import known_scenarios
 from barrier_tck.harness.draw.constraints import Constraints
 from barrier_tck.harness.draw.profiles import profile_named
@@ -23,6 +23,7 @@ MADE = (
     ("overlapping_copies", "standard"),
     ("late_ends", "at-least-once"),
     ("failed_snapshots", "standard"),
+    ("outages_in_restore", "object-store"),
 )
 
 
@@ -69,6 +70,24 @@ def test_the_slow_channel_leads_out_of_a_source_that_ends_early() -> None:
         slow = plan.network.slow_channel
         assert slow is not None and plan.checkpoints.max_concurrent > 1
         assert plan.job.channels[slow][0] in sources[: plan.workload.early_ends]
+
+
+def test_storage_is_away_where_a_restore_is_certain() -> None:
+    storages: set[str] = set()
+    points: set[ProtocolPoint] = set()
+    for plan in drawn("outages_in_restore", "object-store", 30):
+        failure, outage = plan.faults
+        assert isinstance(failure.trigger, After) and isinstance(outage.trigger, After)
+        assert failure.fault.ends is not None and failure.trigger.point is ProtocolPoint.COMPLETION_NOTIFIED
+        assert outage.fault.needs is TargetKind.OBJECT_STORE and not plan.local_recovery
+        storages.add(plan.checkpoints.storage)
+        points.add(outage.trigger.point)
+    assert storages == {"s3", "hdfs"}
+    assert points == {
+        ProtocolPoint.RESTORE_STARTED,
+        ProtocolPoint.COORDINATOR_STARTING,
+        ProtocolPoint.ATTEMPT_STARTED,
+    }
 
 
 @pytest.mark.long
