@@ -66,6 +66,11 @@ def is_of_harness(place: Place | None) -> bool:
     return _is_in(place.module, _HARNESS) and not _is_in(place.module, _RUN_AS_THE_JOB)
 
 
+def raised_by_harness(error: BaseException) -> bool:
+    """Return whether it was code of the harness that raised an exception."""
+    return is_of_harness(raising_place(places_of(error)))
+
+
 def is_of_project(module: str) -> bool:
     """Return whether a module is one of this project's."""
     return module == PROJECT or module.startswith(f"{PROJECT}.")

@@ -4,16 +4,18 @@ SNK-1).
 Opening a checkpoint shows that its files are there. Only a real start shows whether an attempt can be started from
 it: operators must accept their state, and sinks must finish the prepared commits (SI-02). One attempt may fail
 because of what the last fault left behind; but if several attempts in a row fail, from the same checkpoint and with
-no fault in force, the checkpoint is the cause. An attempt for which there were no slots says nothing.
+no fault in force, the checkpoint is the cause. An attempt for which there were no slots says nothing. Nor does one that
+an exception of the harness ended: if only such attempts make a row, the finding is UNKNOWN.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.cut_signs import restored_view
+from barrier_tck.harness.oracle.evidence.harness_failures import ended_by_harness
 from barrier_tck.harness.oracle.evidence.moments import started_at
 from barrier_tck.harness.oracle.evidence.preconditions import RECOVERED
 from barrier_tck.harness.oracle.evidence.slots import attempts_without_capacity
@@ -62,28 +64,18 @@ class Restorability(StandardChecker):
     def check(self, context: TrialContext) -> Finding:
         """Judge the attempts of one trial."""
         attempts = _attempts(context.history)
-        disturbed, waiting = _disturbed(context), attempts_without_capacity(context)
+        harness = ended_by_harness(context)
+        of_system = [attempt for attempt in attempts if attempt.number not in harness]
         restored = [attempt for attempt in attempts if attempt.checkpoint is not None]
         counts = {"attempts": len(attempts), "restored": len(restored)}
-        problems, row = list[Breach](), list[_Attempt]()
-        for attempt in attempts:
-            excused = attempt.number in waiting or any(attempt.overlaps(*times) for times in disturbed)
-            fails = attempt.fails and not excused
-            goes_on = not row or row[-1].checkpoint == attempt.checkpoint
-            row = [*(row if goes_on else ()), attempt] if fails else []
-            if len(row) == FAILURES_IN_A_ROW:
-                sentence = (
-                    f"attempts {row[0].number} to {attempt.number} started from checkpoint "
-                    f"{attempt.checkpoint} and none of them reached running: {attempt.why}"
-                )
-                at = started_at(context, row[0].number)
-                sign = _sign_of(attempt, context)
-                problems.append(
-                    Breach(sign, sentence, at, checkpoint=attempt.checkpoint, attempt=row[0].number)
-                )
+        problems = [_breach(row, context) for row in _rows_of_failures(of_system, context)]
         if problems:
             summary = f"a completed checkpoint cannot be restored: {problems[0].sentence}"
             return self.broken(context, summary, counts, problems)
+        for row in _rows_of_failures(attempts, context):
+            first = next(attempt.number for attempt in row if attempt.number in harness)
+            summary = f"{_described(row)}; in attempt {first} {harness[first]}"
+            return Finding(self.name, self.clauses, Verdict.UNKNOWN, summary, counts)
         restores = {attempt.checkpoint for attempt in restored}
         prepared = any(
             line.operation.prepared and line.operation.checkpoint in restores
@@ -94,6 +86,32 @@ class Restorability(StandardChecker):
             f"{len(restored)} attempts were started from a checkpoint, and every checkpoint could be restored"
         )
         return Finding(self.name, covered, Verdict.VALID, summary, counts)
+
+
+def _rows_of_failures(attempts: Sequence[_Attempt], context: TrialContext) -> Iterator[Sequence[_Attempt]]:
+    """Yield the first attempts of each row that fails from one checkpoint without a fault in force."""
+    disturbed, waiting = _disturbed(context), attempts_without_capacity(context)
+    row = list[_Attempt]()
+    for attempt in attempts:
+        excused = attempt.number in waiting or any(attempt.overlaps(*times) for times in disturbed)
+        fails = attempt.fails and not excused
+        goes_on = not row or row[-1].checkpoint == attempt.checkpoint
+        row = [*(row if goes_on else ()), attempt] if fails else []
+        if len(row) == FAILURES_IN_A_ROW:
+            yield row
+
+
+def _described(row: Sequence[_Attempt]) -> str:
+    return (
+        f"attempts {row[0].number} to {row[-1].number} started from checkpoint {row[-1].checkpoint} and none of "
+        f"them reached running: {row[-1].why}"
+    )
+
+
+def _breach(row: Sequence[_Attempt], context: TrialContext) -> Breach:
+    at = started_at(context, row[0].number)
+    sign = _sign_of(row[-1], context)
+    return Breach(sign, _described(row), at, checkpoint=row[-1].checkpoint, attempt=row[0].number)
 
 
 def _sign_of(attempt: _Attempt, context: TrialContext) -> Sign:

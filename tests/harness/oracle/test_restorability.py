@@ -7,7 +7,7 @@ from typing import Any
 from barrier_tck.faults.kinds.pause_executor import PauseExecutor
 from barrier_tck.faults.vocabulary import At, ScheduledFault
 from barrier_tck.harness.oracle.checkers.restorability import Restorability
-from barrier_tck.harness.record.operations import AttemptEnded
+from barrier_tck.harness.record.operations import AttemptEnded, Crashed
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from tests.harness.oracle.oracle_histories import KILL, Book, a_context, a_plan
@@ -24,6 +24,15 @@ def failing(book: Book, *numbers: int, restored: int | None = 1) -> Book:
     for number in numbers:
         book.started(number, restored)
         book.tell(AttemptEnded(number, Reason.SUBTASK_FAILED, "the transaction is lost"))
+    return book
+
+
+def of_harness(book: Book, *numbers: int, of_harness: bool = True) -> Book:
+    """Add attempts that end before they run, because of an exception."""
+    for number in numbers:
+        book.started(number, 1)
+        book.tell(Crashed("source[0]", number, "ValueError: zip", "observed_inputs.py, line 71", of_harness))
+        book.tell(AttemptEnded(number, Reason.SUBTASK_FAILED, "source[0]: ValueError: zip"))
     return book
 
 
@@ -59,3 +68,19 @@ def test_attempts_that_fail_while_a_fault_lasts_are_blamed_on_the_fault() -> Non
 def test_a_trial_without_a_restore_says_nothing_of_the_clauses() -> None:
     finding = judge(Book().attempt(1).checkpoint(1))
     assert (finding.verdict, finding.clauses) == (Verdict.VALID, ())
+
+
+def test_attempts_that_an_exception_of_the_harness_ended_are_unknown_with_its_text() -> None:
+    finding = judge(of_harness(started(), 2, 3, 4), faults=(KILL,))
+    assert finding.verdict is Verdict.UNKNOWN
+    assert "source[0] died of an exception of the harness: ValueError: zip" in finding.summary
+    assert "observed_inputs.py, line 71" in finding.summary
+    assert judge(of_harness(failing(started(), 2, 3), 4), faults=(KILL,)).verdict is Verdict.UNKNOWN
+    assert judge(of_harness(started(), 2, 3), faults=(KILL,)).verdict is Verdict.VALID
+
+
+def test_an_exception_of_the_system_stays_a_violation_beside_those_of_the_harness() -> None:
+    own = of_harness(started(), 2, 3, 4, of_harness=False)
+    assert judge(own, faults=(KILL,)).verdict is Verdict.INVALID
+    both = failing(of_harness(failing(started(), 2), 3), 4, 5)
+    assert judge(both, faults=(KILL,)).verdict is Verdict.INVALID
