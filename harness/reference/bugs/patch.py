@@ -73,6 +73,12 @@ def product_source(file: str) -> str:
     return path.read_text(encoding="utf-8")
 
 
+@cache
+def product_tree(file: str) -> ast.Module:
+    """Return the syntax tree of a file below ``reference_impl/``, which nobody changes."""
+    return ast.parse(product_source(file))
+
+
 def patched_sources(changes: Iterable[Change]) -> Mapping[str, str]:
     """Return file -> its text with all changes applied in order; raises PatchProblem for one that does not fit."""
     sources: dict[str, str] = {}
@@ -199,9 +205,9 @@ def _added(head: str, change: Change, after: list[str]) -> list[str]:
 
 def _span(text: str, change: Change) -> tuple[int, int]:
     """Return the first line of the scope, and the line after its last one, from 0 on."""
-    node: ast.AST = ast.parse(text)
     if not change.scope:
         return 0, len(text.splitlines())
+    node: ast.AST = product_tree(change.file) if text == product_source(change.file) else ast.parse(text)
     for name in change.scope.split("."):
         found = [
             child

@@ -33,6 +33,7 @@ from barrier_tck.harness.reference.bugs.patch import (
     parsed,
     patched_sources,
     product_source,
+    product_tree,
 )
 from barrier_tck.harness.support.errors import UsageProblem
 
@@ -139,11 +140,28 @@ def _steps(changes: tuple[Change, ...]) -> tuple[_Step, ...]:
             raise PatchProblem(f"{file} {_CANNOT}")
         shown = _shown(file)
         linecache.cache[shown] = (len(text), None, text.splitlines(keepends=True), shown)
-        scope = _Scope(file, shown, _module(file))
-        steps += scope.differences(ast.parse(product_source(file)).body, tree.body)
+        scope = _Scope(file, shown, _module(file), _Texts(product_source(file), text))
+        steps += scope.differences(product_tree(file).body, tree.body)
     if not steps:
         raise PatchProblem("the patch changes nothing")
     return tuple(steps)
+
+
+class _Texts:
+    """The lines of a file before and after a patch."""
+
+    def __init__(self, before: str, after: str) -> None:
+        self._before = before.splitlines()
+        self._after = after.splitlines()
+
+    def differ(self, old: ast.stmt, new: ast.stmt) -> bool:
+        """Return whether a statement means something else after the patch; equal lines are quickly compared."""
+        return _lines(self._before, old) != _lines(self._after, new) and ast.dump(old) != ast.dump(new)
+
+
+def _lines(text: Sequence[str], node: ast.stmt) -> Sequence[str]:
+    decorators = [decorator.lineno for decorator in getattr(node, "decorator_list", ())]
+    return text[min([node.lineno, *decorators]) - 1 : node.end_lineno]
 
 
 @dataclass
@@ -153,6 +171,7 @@ class _Scope:
     file: str
     shown: str
     module: types.ModuleType
+    texts: _Texts
     owner: type | None = None
     steps: list[_Step] = field(default_factory=list)
 
@@ -174,7 +193,7 @@ class _Scope:
         for key in sorted(new.keys() - old.keys(), key=list(new).index):
             self._add(new[key])
         for key, node in new.items():
-            if key in old and ast.dump(old[key]) != ast.dump(node):
+            if key in old and self.texts.differ(old[key], node):
                 self._change(old[key], node)
         for key in sorted(old.keys() - new.keys(), key=list(old).index):
             if not isinstance(old[key], ast.ImportFrom):  # one that imports more takes its place
@@ -229,7 +248,7 @@ class _Scope:
             case (ast.ClassDef(), ast.ClassDef()):
                 self._require_same(old, new, ("bases", "keywords", "decorator_list"))
                 owner = vars(self._holder)[old.name]
-                inner = _Scope(self.file, self.shown, self.module, owner)
+                inner = _Scope(self.file, self.shown, self.module, self.texts, owner)
                 self.steps += inner.differences(old.body, new.body)
             case (ast.FunctionDef(), ast.FunctionDef()):
                 self._require_same(old, new, ("decorator_list",))
