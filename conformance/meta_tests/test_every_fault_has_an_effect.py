@@ -117,14 +117,14 @@ SIMULATED = [
         fault,
         storage,
         id=f"{kind.name}: {fault.description()}" + f" ({storage})" * (storage != "files"),
-        marks=pytest.mark.long if number else (),
+        marks=pytest.mark.long if number or storage == "hdfs" else (),
     )
     for kind in KINDS.values()
     if kind.fault.needs in targets_of(ReferenceSimulated())
     for number, fault in enumerate(all_drawn(kind))
     for storage in storages_of(fault)
 ]
-"""Each fault, and a storage that it can strike. The first that is drawn of each kind is shown before every merge."""
+"""Each fault, and a storage that it can strike. The first of each kind is shown before every merge, on one storage."""
 
 
 def course(fault: Fault, recovery: ScheduledFault, storage: str, directory: Path) -> list[Any]:

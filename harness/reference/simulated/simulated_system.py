@@ -79,7 +79,7 @@ class ReferenceSimulated:
 
     name = "reference-simulated"
     world = "simulated"
-    scale = Scale(seeds_max=10, examples_max=40)
+    scale = Scale(seeds_max=6, examples_max=24)
     capabilities = frozenset(
         {
             Capability.DETERMINISTIC_REPLAY,

@@ -108,7 +108,7 @@ def test_the_same_kills_in_the_midst_of_the_input_could_have_violated_clauses(tm
     [
         ("REC-1", {"read-again", "state-dropped"}),
         ("REC-2", {"unfenced"}),
-        ("SNK-1", {"committed-early"}),
+        pytest.param("SNK-1", {"committed-early"}, marks=pytest.mark.long),
         ("COO-4", set()),
     ],
 )

@@ -59,7 +59,27 @@ def test_a_profile_that_names_no_scenario_is_refused_with_the_nearest_name() -> 
         draw_plans(3, 1, STANDARD.with_shares(windoes=10))
 
 
-@pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.name)
+QUICK = ("chains", "ends", "graphs", "modes", "rescale", "savepoints", "spark-explore")
+"""Profiles that are looked at before every merge: together they have every scenario."""
+
+
+def test_the_profiles_that_are_looked_at_quickly_have_every_scenario() -> None:
+    known = known_scenarios()
+    quick = [
+        shares_of(profile, frozenset(Capability), known) for profile in PROFILES if profile.name in QUICK
+    ]
+    everywhere = [shares_of(profile, frozenset(Capability), known) for profile in PROFILES]
+    drawn = {name for shares in everywhere for name, share in shares.items() if share}
+    assert sorted(drawn - {name for shares in quick for name, share in shares.items() if share}) == []
+
+
+@pytest.mark.parametrize(
+    "profile",
+    [
+        pytest.param(profile, id=profile.name, marks=() if profile.name in QUICK else pytest.mark.long)
+        for profile in PROFILES
+    ],
+)
 def test_each_scenario_has_its_share_of_all_plans(profile: Profile) -> None:
     known = known_scenarios()
     shares = shares_of(profile, frozenset(Capability), known)
