@@ -59,7 +59,7 @@ def test_a_profile_that_names_no_scenario_is_refused_with_the_nearest_name() -> 
         draw_plans(3, 1, STANDARD.with_shares(windoes=10))
 
 
-QUICK = ("chains", "ends", "graphs", "modes", "rescale", "savepoints", "spark-explore")
+QUICK = ("chains", "chandy-lamport", "graphs", "modes", "rescale", "savepoints", "spark-explore")
 """Profiles that are looked at before every merge: together they have every scenario."""
 
 
