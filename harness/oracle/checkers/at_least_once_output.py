@@ -60,6 +60,7 @@ from barrier_tck.harness.oracle.evidence.running_chain import (
     chain_of,
     output_row,
 )
+from barrier_tck.harness.oracle.evidence.sink_losses import lost_transactions
 from barrier_tck.harness.oracle.evidence.trial_input import InputRecord, TrialInput
 from barrier_tck.harness.oracle.sign import Breach, Sign
 from barrier_tck.harness.oracle.standard_checker import Meaning, StandardChecker, TrialToJudge
@@ -75,6 +76,7 @@ VIOLATIONS = ("unexpected", "wrong_key", "unexplained", "wrong_totals")
 _BEYOND_REPLAY = Sign(
     "after a recovery records are lost, or come more often than they were replayed", "ALO-2"
 )
+_LOST = Sign("a transaction that a completed checkpoint covers never became visible", "SNK-1")
 _NOT_RECOVERED = Sign("without a recovery records are lost, or come twice", "ALO-1")
 
 
@@ -93,7 +95,7 @@ class AtLeastOnceOutput(StandardChecker):
     }
     judges_output = True
     sometimes = (SOMETIMES_DUPLICATES,)
-    signs = (_BEYOND_REPLAY, _NOT_RECOVERED)
+    signs = (_LOST, _BEYOND_REPLAY, _NOT_RECOVERED)
     rank = 50
 
     @classmethod
@@ -128,8 +130,13 @@ class AtLeastOnceOutput(StandardChecker):
         evidence.take(history.output, finished=history.end is End.FINISHED)
         verdict, summary = _verdict(context, evidence)
         if verdict is Verdict.INVALID:
+            lost = lost_transactions(context) if evidence.counts["lost"] else ()
             sign = _BEYOND_REPLAY if len(ran) > 1 else _NOT_RECOVERED
             breaches = [Breach(sign, next(iter(evidence.examples), summary), place="output")]
+            breaches[:0] = [
+                Breach(_LOST, str(found), found.line, checkpoint=found.checkpoint, attempt=found.attempt)
+                for found in lost
+            ]
             return self.broken(context, summary, evidence.counts, breaches, evidence.examples)
         return Finding(self.name, self.clauses, verdict, summary, evidence.counts, chosen(evidence.examples))
 

@@ -39,6 +39,7 @@ from barrier_tck.harness.oracle.evidence.opened_checkpoints import (
 from barrier_tck.harness.oracle.evidence.preconditions import COMPLETED, RAN_AGAIN, RECOVERED, SHOWN
 from barrier_tck.harness.oracle.evidence.record_routes import placement_problems
 from barrier_tck.harness.oracle.evidence.recoveries import fell_back
+from barrier_tck.harness.oracle.evidence.sink_losses import lost_at_sinks
 from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
 from barrier_tck.harness.oracle.sign import Breach, Sign
 from barrier_tck.harness.oracle.sometimes import Sometimes, counted
@@ -177,7 +178,7 @@ class ChangedTotals(StandardChecker):
                 *_breaking(self._cut_clause, in_flight_problems(context.plan_of(view.attempt), view)),
                 *_breaking("BAR-2", going_back(earlier.get(view.attempt), view)),
                 *_breaking(self._cut_clause, _state_problems(cut, view)),
-                *(self._row_problems(cut, rows) if rows is not None else ()),
+                *(self._row_problems(cut, rows, context, view) if rows is not None else ()),
             ]
             problems += _breaches(found, context, view)
             earlier[view.attempt] = view
@@ -255,8 +256,11 @@ class ChangedTotals(StandardChecker):
             found.setdefault(row[KEY[0]], []).append(totals_in(row))
         return found
 
-    def _row_problems(self, cut: _Cut, rows: Mapping[str, list[Totals]]) -> Iterator[_Problem]:
+    def _row_problems(
+        self, cut: _Cut, rows: Mapping[str, list[Totals]], context: TrialContext, view: SnapshotView
+    ) -> Iterator[_Problem]:
         """Yield which keys were emitted twice before a cut, and of which the latest row does not show the totals."""
+        wrong: dict[str, tuple[Totals, Totals, str]] = {}
         yield from _breaking("SNK-1", _twice(rows, "up to the cut"))
         for key in dict.fromkeys((*cut.totals, *rows)):
             emitted = rows.get(key)
@@ -271,7 +275,10 @@ class ChangedTotals(StandardChecker):
                 )
                 if not emitted:
                     problem = f"key {key} has {_shown(due)}, and no row was emitted for it before the barrier"
-                yield self._overtaken, problem
+                wrong[key] = (latest, due, problem)
+        lost = bool(wrong) and (lost_at_sinks(context, view) or _never_come(wrong, context))
+        clause = "SNK-1" if lost else self._overtaken
+        yield from ((clause, problem) for *_, problem in wrong.values())
 
     # --- the output -----------------------------------------------------------------------------------------
 
@@ -363,6 +370,21 @@ def _twice(rows: Mapping[str, Iterable[Totals]], where: str) -> Iterator[str]:
             if row[0] in counts:
                 yield f"key {key} has {_shown(counts[row[0]])} and {_shown(row)} {where}: it is emitted twice"
             counts[row[0]] = row
+
+
+def _never_come(wrong: Mapping[str, tuple[Totals, Totals, str]], context: TrialContext) -> bool:
+    """Return whether all that keys lack at a cut is in no row of the output: a row behind the barrier would be there.
+
+    ``wrong`` gives each key's latest totals, and those that are due.
+    """
+    if context.history.end is not End.FINISHED or context.history.output is None:
+        return False
+    there = {
+        (row[KEY[0]], totals_in(row)): None
+        for row in context.history.output
+        if tuple(row) == (*KEY, *COLUMNS)
+    }
+    return all(latest[0] < due[0] and (key, due) not in there for key, (latest, due, _) in wrong.items())
 
 
 def _lost(rows: Mapping[str, Sequence[Totals]], cuts: Sequence[_Cut]) -> Iterator[str]:

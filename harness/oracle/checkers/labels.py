@@ -259,7 +259,7 @@ def _problems_of(cut: _Cut) -> Iterator[Difference]:
             )
     if cut.sent is not None:
         for sentence in _problems_of_messages(cut, cut.sent):
-            yield Difference(Kind.WRONG, sentence, looped=True)
+            yield Difference(Kind.WRONG, sentence, of_sent=True, looped=True)
     for node, other in kept:
         own = cut.labels.get(node, node)
         if own < cut.labels.get(other, other) and not cut.under_way[other, node, own]:

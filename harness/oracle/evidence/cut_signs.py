@@ -18,6 +18,7 @@ from barrier_tck.harness.oracle.evidence.exactness import AT_LEAST_ONCE, is_exac
 from barrier_tck.harness.oracle.evidence.moments import completed_at
 from barrier_tck.harness.oracle.evidence.opened_checkpoints import opened_checkpoint
 from barrier_tck.harness.oracle.evidence.recoveries import attempt_of, restored_checkpoints
+from barrier_tck.harness.oracle.evidence.sink_losses import lost_at_sinks
 from barrier_tck.harness.oracle.sign import Breach, Sign
 from barrier_tck.harness.record.history import SnapshotView
 from barrier_tck.harness.record.operations import Finished, InputRead
@@ -46,6 +47,8 @@ class Circumstances:
     """Whether some of its subtasks had finished."""
     at_end: bool = False
     """Whether it is the output, and not a checkpoint."""
+    lost_at_sinks: bool = False
+    """Whether rows are gone that sinks had committed or prepared in the checkpoint before."""
     observed: bool = False
     """Whether messages are observed, so that a wrong channel state is seen there (``consistent-cut``)."""
 
@@ -98,6 +101,13 @@ _RULES = (
     _rule((Kind.NO_POSITION,), "a split has no position, or an impossible one", "STA-3"),
     _rule((Kind.BACKWARDS,), "a split is at an earlier position than in the checkpoint before", "BAR-2"),
     _rule((Kind.BROADCAST,), "some receivers of a broadcast have applied what others have not", "UNA-5"),
+    # --- what sinks had ---
+    _rule(
+        _CONTENT,
+        "rows are gone that a sink had committed, or prepared in a completed checkpoint",
+        "SNK-1",
+        lambda d, c: c.lost_at_sinks and (d.at_sink or d.of_sent),
+    ),
     # --- at least once ---
     _rule(
         _CONTENT,
@@ -317,6 +327,7 @@ def circumstances_of(context: TrialContext, view: SnapshotView | None, was_right
         rescaled=restored is not None and context.job_number(restored.attempt) != context.job_number(attempt),
         read_again=restored is not None and _read_again(context, attempt, restored),
         finished=_finished(context, attempt, view),
+        lost_at_sinks=lost_at_sinks(context, view),
         observed=Capability.MESSAGE_LOG.name in context.capabilities,
         at_end=view is None,
     )

@@ -49,6 +49,8 @@ class Difference:
     """The vertex, subtask or channel where it was seen."""
     at_sink: bool = False
     """Whether it is in what a sink committed or prepared."""
+    of_sent: bool = False
+    """Whether state was compared with what sinks show of what was sent."""
     in_flight_before: bool = False
     """Whether the restored checkpoint held the record in flight."""
     held_before: bool = False

@@ -104,6 +104,20 @@ def test_a_lost_record_is_invalid(run: History) -> None:
     assert f"id {gone}" in finding.examples[0]
 
 
+def test_a_lost_transaction_is_one_of_the_sink_and_a_lost_record_is_not(run: History) -> None:
+    assert run.storage is not None
+    found = run.storage.transactions[0]
+    storage = msgspec.structs.replace(run.storage, transactions=run.storage.transactions[1:])
+    lost = msgspec.structs.replace(run, storage=storage)
+    without = rows(run)[1:]
+    assert judge(run, without).broken == "ALO-2"
+    finding = judge(lost, without)
+    assert (finding.verdict, finding.broken) == (Verdict.INVALID, "SNK-1")
+    assert finding.first is not None
+    assert (finding.first.checkpoint, finding.first.attempt) == (found.checkpoint, found.attempt)
+    assert judge(lost).verdict is Verdict.VALID, "no row is lost, so a file may have been merged with another"
+
+
 def test_a_duplicate_before_every_restored_checkpoint_is_invalid(run: History) -> None:
     output = rows(run)
     early = next(row for row in output if not replayed(run, row["id"]))

@@ -154,7 +154,8 @@ def test_a_wrong_output_is_found(
     ("part", "said", "clause"),
     [
         ("state", "in its state instead of", "ALN-2"),
-        ("rows", "no row was emitted for it before the barrier", "BAR-2"),
+        ("late rows", "before the barrier shows", "BAR-2"),
+        ("rows", "no row was emitted for it before the barrier", "SNK-1"),
         ("subtasks", "has no part in it", "STA-3"),
     ],
 )
@@ -166,6 +167,7 @@ def test_a_wrong_checkpoint_is_found(
     first = next(state for state in view.state if state.entries)
     changes: dict[str, dict[str, Any]] = {
         "state": {"state": tuple(state for state in view.state if state is not first)},
+        "late rows": {"reached_sinks": history.checkpoints[1].reached_sinks},
         "rows": {"reached_sinks": ()},
         "subtasks": {"subtasks": view.subtasks[1:]},
     }

@@ -16,6 +16,14 @@ FRESH = Circumstances()
 RESTORED = Circumstances(restored=True)
 RESCALED = Circumstances(restored=True, rescaled=True)
 UNALIGNED = Circumstances(restored=True, overtakes=True)
+CIRCUMSTANCES = (
+    FRESH,
+    RESTORED,
+    RESCALED,
+    UNALIGNED,
+    Circumstances(records_all=True),
+    Circumstances(exact=False, restored=True),
+)
 
 
 def missing(**known: Any) -> Difference:
@@ -49,6 +57,9 @@ def twice(**known: Any) -> Difference:
         (missing(at_sink=True), FRESH, "SNK-1"),
         (missing(at_sink=True, timed=True), Circumstances(at_end=True), "STA-1"),
         (missing(at_sink=True, looped=True), Circumstances(at_end=True), "CHL-5"),
+        *((missing(at_sink=True), replace(where, lost_at_sinks=True), "SNK-1") for where in CIRCUMSTANCES),
+        (missing(of_sent=True, looped=True), Circumstances(lost_at_sinks=True), "SNK-1"),
+        (missing(looped=True), Circumstances(lost_at_sinks=True), "CHL-5"),
         (missing(), Circumstances(finished=True), "BAR-6"),
         (Difference(Kind.ORDER, ""), FRESH, "BAR-2"),
         (Difference(Kind.ORDER, ""), RESCALED, "RSC-3"),
