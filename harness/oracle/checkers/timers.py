@@ -3,13 +3,15 @@
 Whether all that waited leaves, and leaves once, is judged by ``dataflow``. But at the end of the input all windows end:
 output alone does not show that timers went off before. So no record may wait in a checkpoint that was triggered long
 after the end of its window. Full buffers and faults hold timers up, and so does a savepoint with which the job was to
-stop, until it fails. How long is known in virtual time if the plan makes nothing slow (``LATE_MS``, and what goes round
-loops); otherwise it is what the trial allows for progress (``limits.progress_ms``).
+stop, until subtasks learn that it failed: then timers go off again. How long is known in virtual time if the plan makes
+nothing slow (``LATE_MS``, and what goes round loops); otherwise it is what the trial allows for progress
+(``limits.progress_ms``) and what a stop may take.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from math import inf
 from typing import Self
 
 from barrier_tck.harness.oracle.checker import TrialContext
@@ -18,8 +20,8 @@ from barrier_tck.harness.oracle.evidence.opened_checkpoints import opened_checkp
 from barrier_tck.harness.oracle.precondition import ALWAYS
 from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
 from barrier_tck.harness.plan.trial_plan import TrialPlan
-from barrier_tck.harness.record.history import SnapshotView
-from barrier_tck.harness.record.operations import CheckpointTriggered
+from barrier_tck.harness.record.history import History, SnapshotView
+from barrier_tck.harness.record.operations import AbortLearned, AttemptRunning, CheckpointTriggered
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
 from barrier_tck.harness.workloads.dataflow_model import windows_of
@@ -61,12 +63,9 @@ class TimersKept(StandardChecker):
     def __init__(self, plan: TrialPlan) -> None:
         self._windows = windows_of(plan.job)
         lasting_ms = sum(scheduled.fault.heals_after_ms or 0 for scheduled in plan.faults)
-        stops = any(savepoint.stop for savepoint in plan.savepoints)
         # A timer that was set by one clock may go off by another one, after a restore.
         clocks = (0, *plan.deployment.clock_skew_ms)
-        self._held_up_ms = (
-            lasting_ms + (plan.checkpoints.timeout_ms if stops else 0) + max(clocks) - min(clocks)
-        )
+        self._held_up_ms = lasting_ms + max(clocks) - min(clocks)
 
     def check(self, context: TrialContext) -> Finding:
         """Judge every completed checkpoint of one trial."""
@@ -116,17 +115,30 @@ class TimersKept(StandardChecker):
         history, plan = context.history, context.plan
         slow = plan.network.slow_channel is not None or plan.deployment.slow_vertex is not None
         known = Capability.DETERMINISTIC_REPLAY.name in context.capabilities and not slow
-        allowed_ms: float = self._held_up_ms + plan.limits.progress_ms
+        stops = _stops_that_failed(history) if known else ()
         if known:
             looped_ms = min(BEHIND_FULL_QUEUES * busiest_ms(plan), plan.limits.progress_ms)
-            allowed_ms = self._held_up_ms + LATE_MS + looped_ms
+            allowed_ms: float = self._held_up_ms + LATE_MS + looped_ms
+        else:
+            of_stops_ms = plan.checkpoints.timeout_ms if any(each.stop for each in plan.savepoints) else 0
+            allowed_ms = self._held_up_ms + plan.limits.progress_ms + of_stops_ms
         begun = {line.operation.checkpoint: line.time_ms for line in history.of(CheckpointTriggered)}
         for view in views:
             now_ms = begun.get(view.checkpoint, 0.0) + history.epoch_ms
             for operator, key, _, identifier, end_ms in self._waiting(view):
-                if now_ms - end_ms > allowed_ms:
+                if now_ms - end_ms <= allowed_ms:
+                    continue
+                stopped_ms = sum(
+                    max(
+                        0.0,
+                        min(until_ms + history.epoch_ms, now_ms) - max(since_ms + history.epoch_ms, end_ms),
+                    )
+                    for since_ms, until_ms in stops
+                )
+                if now_ms - end_ms - stopped_ms > allowed_ms:
                     late = f"ended {now_ms - end_ms:.0f} ms before checkpoint {view.checkpoint} was triggered"
-                    yield f"record {identifier} of key {key} waits in {operator}, and its window {late}"
+                    stopping = f", {stopped_ms:.0f} ms of which a stop took that failed" if stopped_ms else ""
+                    yield f"record {identifier} of key {key} waits in {operator}, and its window {late}{stopping}"
 
     def _waiting(self, view: SnapshotView) -> list[_Waiting]:
         return [
@@ -136,3 +148,24 @@ class TimersKept(StandardChecker):
             for key, entry in part.entries.items()
             for number, identifier, _, end_ms in entry
         ]
+
+
+def _stops_that_failed(history: History) -> Sequence[tuple[float, float]]:
+    """Return from when to when each savepoint that was to stop the job held up timers: until the last subtask learned
+    that it had failed or, if none did, until the next attempt ran.
+    """
+    begun: dict[int, float] = {}
+    ended: dict[int, float] = {}
+    ran: list[float] = []
+    for line in history.operations:
+        match line.operation:
+            case CheckpointTriggered(checkpoint=checkpoint, stops=True):
+                begun[checkpoint] = line.time_ms
+            case AbortLearned(checkpoint=checkpoint) if checkpoint in begun:
+                ended[checkpoint] = line.time_ms
+            case AttemptRunning():
+                ran.append(line.time_ms)
+    return [
+        (since_ms, ended.get(checkpoint, next((time_ms for time_ms in ran if time_ms > since_ms), inf)))
+        for checkpoint, since_ms in begun.items()
+    ]

@@ -24,6 +24,7 @@ from barrier_tck.harness.plan.trial_plan import (
     WorkloadPlan,
 )
 from barrier_tck.harness.record.history import End, SnapshotView, StateView
+from barrier_tck.harness.record.operations import AbortLearned, AttemptRunning, CheckpointTriggered
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
 from barrier_tck.harness.workloads.generated_jobs import GENERATED
@@ -156,14 +157,47 @@ def test_the_clock_of_the_system_may_show_another_time_at_the_beginning() -> Non
     assert TimersKept(PLAN).check(later).verdict is Verdict.INVALID
 
 
-def test_it_may_wait_longer_if_a_fault_lasts_or_a_stop_may_fail() -> None:
+def test_it_may_wait_longer_if_a_fault_lasts() -> None:
     fault = ScheduledFault(PauseWorker("windows[0]", duration_ms=100), At(5))
-    stop = SavepointPlan(after_checkpoints=1, stop=True)
-    paused = msgspec.structs.replace(PLAN, faults=(fault,))
-    stopped = msgspec.structs.replace(PLAN, savepoints=(stop,), checkpoints=CheckpointPlan(timeout_ms=100))
-    for plan in (paused, stopped):
-        assert judged(view(1), plan=plan, at_ms=END_MS + LATE_MS + 50).verdict is Verdict.VALID
-        assert judged(view(1), plan=plan, at_ms=END_MS + LATE_MS + 150).verdict is Verdict.INVALID
+    plan = msgspec.structs.replace(PLAN, faults=(fault,))
+    assert judged(view(1), plan=plan, at_ms=END_MS + LATE_MS + 50).verdict is Verdict.VALID
+    assert judged(view(1), plan=plan, at_ms=END_MS + LATE_MS + 150).verdict is Verdict.INVALID
+
+
+STOPPED = msgspec.structs.replace(
+    PLAN,
+    savepoints=(SavepointPlan(after_checkpoints=1, stop=True),),
+    checkpoints=CheckpointPlan(timeout_ms=10_000),
+)
+
+
+def stopped_for(ms: int, at_ms: int, *, learned: bool = True, repeats: bool = True) -> Finding:
+    """Judge a checkpoint that is triggered at a time, behind a stop that begins at the window's end and fails."""
+    book = Book().attempt(1).nothing(END_MS - 2).tell(CheckpointTriggered(9, 1, savepoint="here", stops=True))
+    book.nothing(ms - 1)
+    book.tell(AbortLearned(9, 1, "windows[0]") if learned else AttemptRunning(1))
+    book.nothing(at_ms - END_MS - ms).checkpoint(1)
+    context = a_context(STOPPED, book, End.FINISHED, views=(view(1),))
+    if repeats:
+        context = replace(context, capabilities=context.capabilities | {Capability.DETERMINISTIC_REPLAY.name})
+    return TimersKept(STOPPED).check(context)
+
+
+@pytest.mark.parametrize("learned", [True, False], ids=["learned", "started again"])
+def test_a_stop_holds_timers_up_until_it_fails_and_no_longer(learned: bool) -> None:
+    soon = stopped_for(100, END_MS + LATE_MS + 80, learned=learned)
+    late = stopped_for(100, END_MS + LATE_MS + 120, learned=learned)
+    assert (soon.verdict, late.verdict) == (Verdict.VALID, Verdict.INVALID)
+    assert "100 ms of which a stop took that failed" in late.examples[0]
+    assert "621 ms before checkpoint 1" in late.examples[0]
+
+
+def test_without_a_stop_in_the_history_none_is_an_excuse_unless_the_machine_is_real() -> None:
+    never = judged(view(1), plan=STOPPED, at_ms=END_MS + LATE_MS + 20)
+    assert never.verdict is Verdict.INVALID
+    real = END_MS + PROGRESS_MS + 10_000
+    assert judged(view(1), plan=STOPPED, at_ms=real - 50, repeats=False).verdict is Verdict.VALID
+    assert judged(view(1), plan=STOPPED, at_ms=real + 50, repeats=False).verdict is Verdict.INVALID
 
 
 # --- the order of records behind a window ---------------------------------------------------------------------
