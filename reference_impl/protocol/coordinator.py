@@ -112,6 +112,14 @@ _OVER: dict[type, Entry] = {
     **_NOT_NOW,
 }
 
+_STILL_TO_COME = {
+    JobState.CREATED: "what durable storage holds is still to be read",
+    JobState.RUNNING: "all input is consumed, and the last checkpoint is still to be triggered",
+    JobState.STOPPING: "the failed attempt is still to end",
+    JobState.BACKING_OFF: "the next attempt is still to begin",
+}
+"""State -> what a job waits for that waits for nothing else."""
+
 
 class CoordinatorMachine(JobCheckpoints):
     """Coordinates one job. ``handle`` is the only entry point."""
@@ -150,10 +158,12 @@ class CoordinatorMachine(JobCheckpoints):
             lines.append(f"checkpoint {pending.checkpoint} waits for {what}")
         if self._consuming and self.state is JobState.RUNNING:
             lines.append("input not consumed by: " + ", ".join(map(str, self._consuming)))
-        if self._finished:
-            lines.append("finished: " + ", ".join(map(str, self._finished)))
         if self._committing and self.state is JobState.FINISHING:
             lines.append("commit missing from: " + ", ".join(map(str, self._committing)))
+        if len(lines) == 1 and self.state in _STILL_TO_COME:
+            lines.append(_STILL_TO_COME[self.state])
+        if self._finished:
+            lines.append("finished: " + ", ".join(map(str, self._finished)))
         return tuple(lines)
 
     # --- the job --------------------------------------------------------------------------------------------

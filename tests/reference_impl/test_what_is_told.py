@@ -78,6 +78,25 @@ def finishing() -> Job:
     return job
 
 
+def never_triggered() -> Job:
+    """Return a job whose input is consumed, and which has forgotten to trigger the last checkpoint."""
+    job = running()
+    job.machine._consuming.clear()
+    return job
+
+
+def failed() -> Job:
+    job = running()
+    job.tell(SubtaskFailed(FIRST, COUNT, "no room"))
+    return job
+
+
+def backing_off() -> Job:
+    job = failed()
+    job.tell(ev.AttemptStopped(FIRST))
+    return job
+
+
 @pytest.mark.parametrize(
     ("job", "lines"),
     [
@@ -94,6 +113,16 @@ def finishing() -> Job:
             ("job is running, attempt 1", "checkpoint 1 waits for metadata write", UNREAD),
         ),
         (half_finished(), ("job is running, attempt 1", UNREAD, "finished: source[0]")),
+        (Job(), ("job is created, attempt 0", "what durable storage holds is still to be read")),
+        (
+            never_triggered(),
+            (
+                "job is running, attempt 1",
+                "all input is consumed, and the last checkpoint is still to be triggered",
+            ),
+        ),
+        (failed(), ("job is stopping, attempt 1", "the failed attempt is still to end")),
+        (backing_off(), ("job is backing off, attempt 1", "the next attempt is still to begin")),
         (finishing(), ("job is finishing, attempt 1", "commit missing from: count[0]")),
     ],
     ids=[
@@ -104,6 +133,10 @@ def finishing() -> Job:
         "half acknowledged",
         "metadata",
         "half finished",
+        "created",
+        "never triggered",
+        "stopping",
+        "backing off",
         "commits",
     ],
 )

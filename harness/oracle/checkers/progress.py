@@ -36,9 +36,11 @@ from barrier_tck.harness.oracle.evidence.explained_failures import (
     failures_explained,
     faults_fired,
 )
+from barrier_tck.harness.oracle.evidence.first_breaches import evidence_of
 from barrier_tck.harness.oracle.evidence.slots import without_capacity_at_the_end
 from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
 from barrier_tck.harness.oracle.precondition import ALWAYS
+from barrier_tck.harness.oracle.sign import Breach, Sign
 from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
 from barrier_tck.harness.record.history import End, History
 from barrier_tck.harness.record.operations import (
@@ -59,6 +61,8 @@ from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
 
+_STANDS_STILL = Sign("the job does not go on, gives up or dies, and nothing explains it", "REC-6")
+
 
 class Progress(StandardChecker):
     """The job must finish; with checkpointing on, a checkpoint must complete after the last fault, and in time.
@@ -74,6 +78,7 @@ class Progress(StandardChecker):
     )
     judges = "every trial"
     covers = {"REC-6": ALWAYS, "REC-4": ALWAYS}
+    signs = (_STANDS_STILL,)
     rank = 910
     clauses = ("REC-6",)
 
@@ -106,18 +111,24 @@ class Progress(StandardChecker):
                 summary = f"{history.explanation}, and the job does not name anything that it waits for"
             case End.STUCK if (blocking := _blocking_to_the_end(context)) is not None:
                 verdict = Verdict.UNKNOWN
-                summary = f"the trial was over before a fault healed, and nothing was required until then: {blocking}"
+                summary = (
+                    f"the trial was over before a fault healed, and nothing was required until then: {blocking}"
+                    f"{_waits_for(history)}"
+                )
             case End.STUCK if (missing := without_capacity_at_the_end(context)) is not None:
                 verdict = Verdict.UNKNOWN
-                summary = f"the trial was over before there was room for the job: {missing}"
+                summary = (
+                    f"the trial was over before there was room for the job: {missing}{_waits_for(history)}"
+                )
             case End.STUCK if (lately := _advanced_lately(context, self._input)) is not None:
                 verdict = Verdict.UNKNOWN
                 summary = (
                     f"{history.explanation}, and the job was still advancing: {lately}; give it more time"
+                    f"{_waits_for(history)}"
                 )
             case End.STUCK:
-                waits = f"; it waits for {', '.join(history.pending)}" if history.pending else ""
-                verdict, summary = Verdict.INVALID, f"the job is stuck: {history.explanation}{waits}"
+                verdict = Verdict.INVALID
+                summary = f"the job is stuck: {history.explanation}{_waits_for(history)}"
             case End.FAILED if history.reason is Reason.CHECKPOINT_UNREADABLE and declined_cleanly(context):
                 verdict, summary = (
                     Verdict.VALID,
@@ -142,7 +153,12 @@ class Progress(StandardChecker):
                     f"the harness could not run the job: {history.explanation}",
                 )
         finding = Finding(self.name, self.clauses, verdict, summary, counts, chosen(history.pending))
-        return _with_crashes(finding, [line.operation for line in history.of(Crashed)])
+        judged = _with_crashes(finding, [line.operation for line in history.of(Crashed)])
+        if judged.verdict is not Verdict.INVALID:
+            return judged
+        # The first thing that is pending is the state of the job, which alone explains nothing.
+        evidence = evidence_of(context, [Breach(_STANDS_STILL, judged.summary)])
+        return msgspec.structs.replace(judged, evidence=evidence)
 
     def _judge_finished(self, context: TrialContext) -> tuple[Verdict, str]:
         """Judge a job that finished: did it go on after the last fault?"""
@@ -204,6 +220,11 @@ def _with_crashes(finding: Finding, crashes: Sequence[Crashed]) -> Finding:
         summary=f"{what}; {finding.summary}",
         counts=finding.counts | {"crashes": len(own)},
     )
+
+
+def _waits_for(history: History) -> str:
+    """Return the end of a sentence: all that the job waits for."""
+    return f"; it waits for {', '.join(history.pending)}" if history.pending else ""
 
 
 def _says_what_it_waits_for(context: TrialContext) -> bool:

@@ -148,6 +148,16 @@ def test_a_stuck_job_is_invalid_and_names_what_is_pending() -> None:
     assert finding.examples == ("ack of totals[1] for checkpoint 3",)
 
 
+def test_the_first_thing_that_is_said_of_a_stuck_job_is_what_is_pending_and_not_only_its_state() -> None:
+    pending = ("job is running, attempt 3", "checkpoint 7 waits for totals[1]")
+    finding = judge(Book().attempt(1), End.STUCK, pending=pending)
+    assert finding.first is not None
+    assert (finding.broken, finding.first.sentence) == ("REC-6", finding.summary)
+    assert "checkpoint 7 waits for totals[1]" in finding.first.sentence
+    excused = judge(Book().attempt(1).fault(), End.STUCK, pending=pending, faults=(CUT,))
+    assert "checkpoint 7 waits for totals[1]" in excused.summary
+
+
 @pytest.mark.parametrize(
     ("pending", "able", "verdict"),
     [
