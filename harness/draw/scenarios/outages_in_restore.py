@@ -21,22 +21,20 @@ from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.draw.choices import DrawnChoices
 from barrier_tck.harness.draw.constraints import Drawing
 from barrier_tck.harness.draw.drawn_job import DrawnJob
+from barrier_tck.harness.draw.outages import OUTAGES, has_outages
 from barrier_tck.harness.draw.profile import Profile
 from barrier_tck.harness.draw.scenario import Part, Scenario
 from barrier_tck.harness.system.job_view import Role
 from barrier_tck.harness.system.system_under_test import Capability
 
 _FAULTS_MIN = 2
-_OUTAGES = ("cut-object-store", "throttle-object-store")
-"""The kinds of faults that keep the service from answering anything, from their trigger on."""
 _BATCHES, _RATE = (12, 30), 300
 _READS_PER_START = 3
 """How many outages begin when a subtask reads its state, for each one that begins with a coordinator or an attempt."""
 
 
 def _possible(profile: Profile, _: frozenset[Capability]) -> bool:
-    drawn = {name for name, weight in profile.faults.kinds if weight}
-    return profile.faults.number[1] >= _FAULTS_MIN and not drawn.isdisjoint(_OUTAGES)
+    return profile.faults.number[1] >= _FAULTS_MIN and has_outages(profile)
 
 
 def _profile(_: st.DrawFn, profile: Profile) -> Profile:
@@ -56,7 +54,7 @@ def _profile(_: st.DrawFn, profile: Profile) -> Profile:
 def _faults(drawing: Drawing, job: DrawnJob, kinds: Sequence[FaultKind]) -> Sequence[ScheduledFault]:
     """Draw both faults; none if the job's checkpoints are in no service, or no restore is certain."""
     draw, view = drawing.draw, job.view
-    outages = [kind for kind in kinds if kind.name in _OUTAGES]
+    outages = [kind for kind in kinds if kind.name in OUTAGES]
     killers = [kind for kind in kinds if kind.fault.ends is not None]
     stateful = view.in_role(Role.STATEFUL)
     if not (outages and killers and job.committing and stateful):

@@ -24,6 +24,7 @@ MADE = (
     ("late_ends", "at-least-once"),
     ("failed_snapshots", "standard"),
     ("outages_in_restore", "object-store"),
+    ("outages_in_publication", "object-store"),
 )
 
 
@@ -88,6 +89,18 @@ def test_storage_is_away_where_a_restore_is_certain() -> None:
         ProtocolPoint.COORDINATOR_STARTING,
         ProtocolPoint.ATTEMPT_STARTED,
     }
+
+
+def test_storage_goes_away_between_two_steps_of_a_savepoint() -> None:
+    steps: set[int] = set()
+    for plan in drawn("outages_in_publication", "object-store", 30):
+        if not plan.savepoints:
+            continue  # this job takes no checkpoints
+        (outage,) = plan.faults
+        assert outage.fault.needs is TargetKind.OBJECT_STORE and isinstance(outage.trigger, After)
+        assert outage.trigger.point is ProtocolPoint.PUBLICATION_STEP
+        steps.add(outage.trigger.nth - 2 * plan.savepoints[0].after_checkpoints)
+    assert steps == {1, 2, 3}
 
 
 @pytest.mark.long
