@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -9,10 +11,10 @@ from barrier_tck.harness.oracle.evidence.sink_losses import lost_at_sinks
 from barrier_tck.harness.record.history import End, SnapshotView
 from tests.harness.oracle.oracle_histories import Book, a_context, a_plan
 
-ONE, TWO, THREE = ({"id": number, "key": "k"} for number in (1, 2, 3))
+ONE, TWO, THREE = (dict[str, Any](id=number, key="k") for number in (1, 2, 3))
 
 
-def view(checkpoint: int, *rows: dict[str, object], attempt: int = 1) -> SnapshotView:
+def view(checkpoint: int, *rows: dict[str, Any], attempt: int = 1) -> SnapshotView:
     return SnapshotView(checkpoint, attempt, {}, reached_sinks=rows)
 
 
@@ -31,7 +33,7 @@ def a_book() -> Book:
     ],
 )
 def test_rows_are_lost_where_an_earlier_checkpoint_of_the_stretch_had_them(
-    views: tuple[SnapshotView, ...], output: list[dict[str, object]], lost: tuple[int | None, ...]
+    views: tuple[SnapshotView, ...], output: list[dict[str, Any]], lost: tuple[int | None, ...]
 ) -> None:
     context = a_context(a_plan(), a_book(), output=output, views=views)
     found = [entry.checkpoint for entry in views if lost_at_sinks(context, entry)]
