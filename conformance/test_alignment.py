@@ -217,6 +217,7 @@ def test_barriers_come_at_the_sources_positions_which_go_on(trials: Trials) -> N
     happened(advanced >= 1, "sources read on between two checkpoints", trial)
 
 
+@pytest.mark.long_on_clusters
 @slow
 @pytest.mark.clause("BAR-5", "BAR-4")
 def test_records_flow_while_a_checkpoint_is_under_way(trials: Trials) -> None:
@@ -291,6 +292,7 @@ def test_as_many_checkpoints_are_in_flight_as_configured_and_no_more(trials: Tri
     happened(seen == most, f"as many were in flight at once as may be, {most}, and not {seen}")
 
 
+@pytest.mark.long_on_clusters
 @inspects
 @pytest.mark.clause("BAR-4")
 def test_the_pause_between_checkpoints_is_kept(trials: Trials) -> None:

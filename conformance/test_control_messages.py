@@ -177,6 +177,7 @@ def test_a_checkpoint_whose_metadata_cannot_be_written_counts_as_failed(trials: 
         require(trial.record.end == "finished", "the job finishes nevertheless", trial)
 
 
+@pytest.mark.long_on_clusters
 @pytest.mark.needs(Capability.STORAGE_FAULTS, Capability.MESSAGE_FAULTS, Capability.BARRIERS)
 @pytest.mark.uses("checkpoints.tolerated_failures")
 @pytest.mark.clause("COO-2", "COO-3")

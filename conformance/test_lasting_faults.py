@@ -120,7 +120,10 @@ def test_a_sink_that_commits_late_changes_nothing(trials: Trials, nth: int) -> N
             DelayChannel(SINK, COORDINATOR, latency_ms=10, duration_ms=40, direction=Direction.BOTH),
             marks=pytest.mark.long_on_clusters,
         ),
-        ThrottleChannel(SOURCE, OTHER_STATEFUL, bytes_per_second=20_000, duration_ms=40),
+        pytest.param(
+            ThrottleChannel(SOURCE, OTHER_STATEFUL, bytes_per_second=20_000, duration_ms=40),
+            marks=pytest.mark.long_on_clusters,
+        ),
     ],
     ids=_name,
 )

@@ -120,6 +120,7 @@ def test_a_loop_is_recovered_exactly_once(trials: Trials) -> None:
         happened(_in_flight(trial) > 0, "something was under way in a checkpoint", trial)
 
 
+@pytest.mark.long_on_clusters
 @loops
 @pytest.mark.clause("CHL-5", "REC-6")
 def test_a_loop_ends_when_nothing_is_under_way_in_it(trials: Trials) -> None:
@@ -317,6 +318,7 @@ MONEY: TrialPlan = msgspec.structs.replace(
 """Accounts that pay each other, through all processes."""
 
 
+@pytest.mark.long_on_clusters
 @marked
 @pytest.mark.clause("CHL-2")
 def test_every_snapshot_holds_all_the_money_channels_counted(trials: Trials) -> None:

@@ -144,6 +144,7 @@ def test_without_a_restart_strategy_a_kill_ends_the_job_as_failed(trials: Trials
             require(storage is not None and storage.retained, "and is retained", trial)
 
 
+@pytest.mark.long_on_clusters
 @recovers
 @pytest.mark.uses("restart.delay_ms")
 @pytest.mark.clause("REC-3")
@@ -170,6 +171,7 @@ def test_when_its_restarts_are_used_up_the_job_fails_and_invents_no_output(trial
         require(len(trial.record.attempts) == 2, "after one restart", trial)
 
 
+@pytest.mark.long_on_clusters
 @recovers
 @pytest.mark.clause("REC-3")
 def test_a_job_that_fails_too_often_within_the_interval_is_given_up(trials: Trials) -> None:

@@ -190,6 +190,7 @@ def test_a_stopped_subtask_still_takes_in_what_comes_before_the_barriers_of_othe
         happened(view.in_flight, "records were in flight in the savepoint", trial)
 
 
+@pytest.mark.long_on_clusters
 @pytest.mark.clause("COO-5", "REC-1")
 @pytest.mark.needs(Capability.WORKER_KILL, Capability.ATTEMPTS)
 def test_a_job_whose_sink_dies_before_it_commits_for_the_last_savepoint_commits_and_stops_all_the_same(

@@ -123,6 +123,7 @@ def test_what_is_overtaken_on_every_input_of_a_vertex_is_in_the_checkpoint(trial
     happened(found["left"] and found["right"], f"records of both inputs were in flight: {found}")
 
 
+@pytest.mark.long_on_clusters
 @pytest.mark.clause("ALN-1", "UNA-1")
 def test_aligned_barriers_overtake_nothing(trials: Trials) -> None:
     for trial in trials.all_valid(after_a_kill(in_mode("exactly_once"))):
