@@ -77,7 +77,7 @@ PROFILES: tuple[Profile, ...] = (
     Profile(
         name="standard",
         description="Everything at once: all topologies, tiny inputs, late snapshots, 0 to 4 faults.",
-        scenarios=(("overlapping_copies", 40), ("refused_deletions", 50)),
+        scenarios=(("overlapping_copies", 40), ("refused_deletions", 50), ("fallbacks", 20)),
     ),
     Profile(
         name="faultless",
@@ -100,7 +100,7 @@ PROFILES: tuple[Profile, ...] = (
                 ProtocolPoint.RESTORE_STARTED,
             ),
         ),
-        scenarios=(("overlapping_copies", 30), ("refused_deletions", 50)),
+        scenarios=(("overlapping_copies", 30), ("refused_deletions", 50), ("fallbacks", 20)),
     ),
     Profile(
         name="at-least-once",
@@ -250,6 +250,7 @@ PROFILES: tuple[Profile, ...] = (
             ("from_savepoint", 60),
             ("elastic", 157),
             ("losses", 81),
+            ("fallbacks", 70),
             ("tiny_inputs", 30),
             ("rocksdb", 400),
         ),

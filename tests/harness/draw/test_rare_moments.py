@@ -23,6 +23,7 @@ MADE = (
     ("overlapping_copies", "standard"),
     ("late_ends", "at-least-once"),
     ("failed_snapshots", "standard"),
+    ("fallbacks", "rescale"),
     ("outages_in_restore", "object-store"),
     ("outages_in_publication", "object-store"),
 )
@@ -71,6 +72,21 @@ def test_the_slow_channel_leads_out_of_a_source_that_ends_early() -> None:
         slow = plan.network.slow_channel
         assert slow is not None and plan.checkpoints.max_concurrent > 1
         assert plan.job.channels[slow][0] in sources[: plan.workload.early_ends]
+
+
+def test_a_job_becomes_narrower_and_falls_back_before_its_sinks_have_committed() -> None:
+    wide_again, damaged = 0, 0
+    for plan in drawn("fallbacks", "rescale", 30):
+        if plan.deployment.elastic_wait_ms is None or not plan.faults:
+            continue  # this plan has another purpose, or its input is too short
+        gone, crash, *damage = plan.faults
+        assert plan.on_unreadable == "older" and not plan.local_recovery
+        assert isinstance(gone.trigger, After) and isinstance(crash.trigger, After)
+        assert gone.trigger.point is crash.trigger.point is ProtocolPoint.CHECKPOINT_COMPLETED
+        assert gone.trigger.nth < crash.trigger.nth
+        wide_again += plan.deployment.replaced_after_ms > 0
+        damaged += bool(damage)
+    assert wide_again >= 10 and damaged >= 4
 
 
 def test_storage_is_away_where_a_restore_is_certain() -> None:
