@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
+import threading
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -339,12 +340,17 @@ class AcceptsCutFiles(Variant):
         return store
 
 
+_MEETING_S = 0.05
+"""How long a copy waits for a write that it must not see, in seconds."""
+
+
 class _UnlockedStore(HeapStateStore):
     """A write before the snapshot's thread begins saves the old table for it; later, the thread has its own copies."""
 
     def __init__(self, scope: StateScope) -> None:
         super().__init__(scope)
         self._waiting: dict[int, dict[tuple[str, int], Table]] = {}
+        self._written = threading.Event()
 
     def _save(self, name: str, group: int) -> None:
         for saved in list(self._waiting.values()):
@@ -354,10 +360,12 @@ class _UnlockedStore(HeapStateStore):
     def put(self, name: str, group: int, key: bytes, value: bytes) -> None:
         self._save(name, group)
         super().put(name, group, key, value)
+        self._written.set()
 
     def delete(self, name: str, group: int, key: bytes) -> None:
         self._save(name, group)
         super().delete(name, group, key)
+        self._written.set()
 
     def put_many(
         self, name: str, groups: Sequence[int], keys: Sequence[bytes], values: Sequence[bytes]
@@ -365,6 +373,7 @@ class _UnlockedStore(HeapStateStore):
         for group in groups:
             self._save(name, group)
         super().put_many(name, groups, keys, values)
+        self._written.set()
 
     def snapshot(self, checkpoint: CheckpointId, writer: StateWriter) -> SnapshotFuture[Handles]:
         places = [(name, group) for name, tables in self.capture() for group in tables]
@@ -374,8 +383,11 @@ class _UnlockedStore(HeapStateStore):
         self._waiting[version] = saved
 
         def taken() -> list[CapturedState]:
-            # From here on the writer saves nothing more, but the copies are made one after the other.
+            # From here on the writer saves nothing more, but the copies are made one after the other. While this
+            # thread waits, the writer runs, if there is one: so the two meet on a busy machine as well.
+            self._written.clear()
             del self._waiting[version]
+            self._written.wait(_MEETING_S)
             captured: dict[str, dict[int, Table]] = {}
             for name, group in places:
                 table = saved.get((name, group))
