@@ -146,3 +146,9 @@ _SHAPES: Shapes = {
     "final": lambda: _parts(chained=False, combined=False, at_the_end=True),
     "final-chained": lambda: _parts(chained=True, combined=True, at_the_end=True),
 }
+
+
+def ends_with_totals(shape: str) -> bool:
+    """Return whether the jobs of a shape emit all totals at the end of the input, and none before."""
+    vertices, _ = _SHAPES[shape]()
+    return any(AT_THE_END in vertex.parameters for vertex in vertices)

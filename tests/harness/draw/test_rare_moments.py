@@ -16,6 +16,7 @@ from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.trial.trial_run import execute
+from barrier_tck.harness.workloads.kinds.changes import AT_THE_END
 
 SYSTEM = ReferenceSimulated()
 MADE = (
@@ -24,6 +25,7 @@ MADE = (
     ("late_ends", "at-least-once"),
     ("failed_snapshots", "standard"),
     ("fallbacks", "rescale"),
+    ("last_totals", "ends"),
     ("outages_in_restore", "object-store"),
     ("outages_in_publication", "object-store"),
 )
@@ -87,6 +89,19 @@ def test_a_job_becomes_narrower_and_falls_back_before_its_sinks_have_committed()
         wide_again += plan.deployment.replaced_after_ms > 0
         damaged += bool(damage)
     assert wide_again >= 10 and damaged >= 4
+
+
+def test_the_input_ends_while_the_snapshot_is_stored_that_is_restored() -> None:
+    died = 0
+    for plan in drawn("last_totals", "ends", 20):
+        vertices = [vertex for vertex in plan.job.vertices if AT_THE_END in vertex.parameters]
+        checkpoints, workload = plan.checkpoints, plan.workload
+        assert vertices and workload.records_per_second is not None
+        ends_ms = workload.batches * workload.batch_records * 1_000 // workload.records_per_second
+        assert checkpoints.interval_ms < ends_ms + 2 < checkpoints.interval_ms + checkpoints.async_ms_max
+        points = [getattr(one.trigger, "point", None) for one in plan.faults]
+        died += points == [ProtocolPoint.COMPLETION_NOTIFIED]
+    assert died >= 18
 
 
 def test_storage_is_away_where_a_restore_is_certain() -> None:
