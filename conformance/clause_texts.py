@@ -223,8 +223,9 @@ FULL: dict[str, dict[tuple[str, str], str]] = {
             "fails it even if the secondary succeeded."
         ),
         ("LOC-3", "B"): (
-            "Only primaries are known to the coordinator. Secondaries have a lifetime of their own: for "
-            "instance three primaries retained and only the newest secondary."
+            "The coordinator knows of primaries only. Secondaries have a lifetime of their own, which may be "
+            "shorter: for instance, of three retained checkpoints there are three primaries and one "
+            "secondary, that of the newest."
         ),
         ("LOC-4", "B"): (
             "Recovery tries the matching secondary first. Whatever is wrong with it (missing, truncated, "
@@ -448,7 +449,10 @@ SHORT: dict[str, str] = {
         "A transactional sink pre-commits on the barrier and commits when the checkpoint is complete,"
         " also after a restore. Visible output is exactly-once."
     ),
-    "LOC-3": ("Only primaries are known to the coordinator. Secondaries have a lifetime of their own."),
+    "LOC-3": (
+        "The coordinator knows of primaries only. Secondaries have a lifetime of their own: only the newest "
+        "is kept."
+    ),
     "LOC-4": (
         "Recovery tries the matching secondary first. Whatever is wrong with it, recovery falls back "
         "to the primary and says which copy served each key group."

@@ -213,6 +213,22 @@ class Placed(_Kind, frozen=True):
     """Subtask -> the hosts that hold a copy of what it restores; subtasks without such hosts are left out."""
 
 
+class CopySeen(msgspec.Struct, frozen=True):
+    """A copy of a subtask's state, whole or not, that lay on a host."""
+
+    host: str
+    subtask: str
+    checkpoint: int
+    attempt: int
+    """The attempt that wrote it."""
+
+
+class CopiesSeen(_Kind, frozen=True):
+    """What lay where hosts keep local copies, as the adapter found it there (LOC-3)."""
+
+    copies: tuple[CopySeen, ...]
+
+
 class ServedFrom(StrEnum):
     """Which copy of a state file a restore used."""
 
@@ -455,6 +471,7 @@ Operation = (
     | Committed
     | Finished
     | Placed
+    | CopiesSeen
     | ReadsObserved
     | StorageAsked
     | ClockCompared

@@ -241,6 +241,9 @@ class RunRecorder(JobObserver, ABC):
         checkpoint, attempt = int(completed.checkpoint), int(completed.attempt)
         self.note(ops.CheckpointCompleted(checkpoint, attempt))
         self.look_at_hosts()
+        copies = self.copies_on_hosts()
+        if copies is not None:
+            self.note(ops.CopiesSeen(copies), process="hosts")
         self._end_checkpoint(checkpoint, attempt, "completed", "")
         opened = self._opener.open(completed, self._graph_of(attempt))
         lacking = self._opener.lacking((*self.views, opened))
@@ -293,6 +296,10 @@ class RunRecorder(JobObserver, ABC):
         self._wanted = [wanted for wanted in self._wanted if wanted not in due]
         for wanted in due:
             self.request_savepoint(wanted.savepoint, wanted.delay_ms)
+
+    def copies_on_hosts(self) -> tuple[ops.CopySeen, ...] | None:
+        """Return which local copies lie on hosts; None if local recovery is off, or if they are not on disks."""
+        return None
 
     def look_at_hosts(self) -> None:
         """Note what lies where hosts keep local copies, if this world can look there in the midst of a job."""

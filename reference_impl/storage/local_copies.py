@@ -197,6 +197,8 @@ class TaskLocalStateStore:
         self._lock = threading.RLock()
         self._copies: dict[CheckpointId, _Copy] = {}
         self._confirmed = CheckpointId(0)
+        self._tidied = False
+        """Whether copies of other subtasks, from older attempts, were deleted after a checkpoint of this one."""
 
     # --- writing, on the thread of the asynchronous part ----------------------------------------------------
 
@@ -296,13 +298,25 @@ class TaskLocalStateStore:
     # --- the life of copies ---------------------------------------------------------------------------------
 
     def confirm(self, checkpoint: CheckpointId) -> None:
-        """A checkpoint is complete: its copy stays, all older ones of this subtask go (LOC-3)."""
+        """A checkpoint is complete: its copy stays, and all older ones of this subtask go (LOC-3).
+
+        So do those that older attempts left here of subtasks that run elsewhere now.
+        """
         self._confirmed = max(self._confirmed, checkpoint)
         for older in self.stale(self._confirmed):
             self._delete(older)
+        if not self._tidied:
+            self._tidied = True
+            self._delete_what_others_left()
         with self._lock:
             for number in [number for number in self._copies if number < self._confirmed]:
                 del self._copies[number]
+
+    def _delete_what_others_left(self) -> None:
+        """Delete what older attempts copied of checkpoints that nobody restores any more."""
+        for directory, number, writing in self._directories():
+            if writing < self.scope.attempt and number < self._confirmed:
+                self._delete_directory(directory)
 
     def stale(self, newest: CheckpointId) -> list[LocalCopy]:
         """Return what is on the disk of older checkpoints: sealed or not, by whichever attempt."""

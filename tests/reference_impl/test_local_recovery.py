@@ -270,6 +270,29 @@ def test_an_attempt_keeps_what_it_restored_and_removes_what_others_left(host: Ho
     assert kept == {(0, 2), (1, 2)}, "another subtask's copy of the same checkpoint may still be wanted"
 
 
+def test_what_another_subtask_left_goes_when_a_checkpoint_of_a_later_attempt_is_complete(host: Host) -> None:
+    other = SubtaskId("count", 1)
+
+    def copied(attempt: int, checkpoint: CheckpointId) -> None:
+        scope = LocalScope("job", other, AttemptNumber(attempt), GROUPS)
+        store = TaskLocalStateStore(host.files, scope)
+        writer = CopyingWriter(store, checkpoint, "a", host.primary(host.store(), checkpoint, f"x{attempt}"))
+        writer.write("state", [b"x"], GROUPS)
+        store.seal(checkpoint)
+
+    def kept() -> set[tuple[int, int]]:
+        return {(copy.attempt, copy.checkpoint) for copy in copies_on(host.files, [other])}
+
+    copied(1, ONE)
+    copied(3, ONE)
+    copied(1, THREE)
+    store = host.store(attempt=2)
+    store.restore_ended(ONE, FIRST)
+    assert kept() == {(1, 1), (3, 1), (1, 3)}, "the copy of what is restored may still be wanted"
+    store.confirm(TWO)
+    assert kept() == {(3, 1), (1, 3)}, "what a later attempt wrote stays, and what is newer"
+
+
 def test_two_operators_of_a_chain_do_not_meet_in_one_file(host: Host) -> None:
     store = host.store()
     assert store.operator_directory(ONE, "a") != store.operator_directory(ONE, "b")

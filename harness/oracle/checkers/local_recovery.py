@@ -14,6 +14,10 @@ from barrier_tck.faults.targets import Damage, TargetKind
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.checkpoint_lives import lives_of
 from barrier_tck.harness.oracle.evidence.checkpoint_obstacles import obstacles
+from barrier_tck.harness.oracle.evidence.copies_left import (
+    copies_of_failed_checkpoints,
+    copies_of_older_attempts,
+)
 from barrier_tck.harness.oracle.evidence.examples import chosen
 from barrier_tck.harness.oracle.evidence.explained_failures import declined_cleanly
 from barrier_tck.harness.oracle.evidence.local_copy_damage import (
@@ -60,6 +64,8 @@ OTHER_FORMAT = "other_format"
 """Count of local files that restores read and that had another format than the primary."""
 RESCALED = "rescaled"
 """Count of restores of subtasks whose job has another parallelism than the one that took the checkpoint."""
+COPIES_GONE = "copies_looked_for"
+"""Count of copies of failed checkpoints, and of subtasks of older attempts, that had to be gone."""
 MEMORY_LOST = "memory_lost"
 """What is counted as damage if a copy was in the memory of an executor that is gone."""
 FROM_MEMORY = "from_memory"
@@ -117,7 +123,10 @@ class _Tally:
 _SIGNS = {
     "LOC-1": Sign("a subtask stores state and keeps no copy of it on its host", "LOC-1"),
     "LOC-2": Sign("a checkpoint fails because a local copy could not be written", "LOC-2"),
-    "LOC-3": Sign("a subtask still has local files of older checkpoints", "LOC-3"),
+    "LOC-3": Sign(
+        "a host has local files of older or failed checkpoints, or lacks those of a copy that is kept",
+        "LOC-3",
+    ),
     "LOC-4": Sign("a restore uses a local copy that it must not use, or not the one that it should", "LOC-4"),
     "LOC-5": Sign("a restore fails although the primary is intact", "LOC-5"),
     "LOC-6": Sign("a restore takes too much or too little from a partial copy", "LOC-6"),
@@ -241,6 +250,12 @@ class LocalRecovery(StandardChecker):
         self._judge_acknowledgements(history, tally)
         self._judge_kept(context, tally)
         self._judge_lists(context, tally)
+        for found in (*copies_of_failed_checkpoints(context), *copies_of_older_attempts(context)):
+            tally.line = found.line
+            tally.seen("LOC-3", COPIES_GONE)
+            if found.sentence:
+                tally.broken("LOC-3", found.sentence)
+        tally.line = None
         ran = attempts_that_ran(history)
         for attempt, checkpoint in restored_checkpoints(history).items():
             if checkpoint is None or attempt not in ran:

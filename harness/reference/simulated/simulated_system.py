@@ -13,6 +13,7 @@ from barrier_tck.harness.record.history import End, History, Row
 from barrier_tck.harness.record.message_trace import TraceEvent, in_order
 from barrier_tck.harness.record.operations import (
     ClockCompared,
+    CopySeen,
     ReadsObserved,
     SlotsChanged,
     StartedFromSavepoint,
@@ -45,6 +46,7 @@ from barrier_tck.harness.reference.observed_requests import requests_counted
 from barrier_tck.harness.reference.planned_components import components_of
 from barrier_tck.harness.reference.planned_savepoints import planned_savepoints
 from barrier_tck.harness.reference.recorder import RunRecorder
+from barrier_tck.harness.reference.seen_copies import copies_among
 from barrier_tck.harness.reference.simulated.order import Order
 from barrier_tck.harness.reference.simulated.repeatable_outcome import repeatable
 from barrier_tck.harness.reference.simulated.simulated_targets import SimulatedTargets
@@ -320,6 +322,13 @@ class _Recorder(RunRecorder):
         if self.rescaled_to:
             self.rescaled(self.rescaled_to.pop(0))
         return self.planned_graph
+
+    def copies_on_hosts(self) -> tuple[CopySeen, ...] | None:
+        """Return the local copies on the disks of hosts."""
+        if self._world is None or not self._world.config.local_recovery:
+            return None
+        hosts = self._world.executors.hosts.hosts
+        return copies_among((host.name, path) for host in hosts for path in host.local.list_files(""))
 
     def look_at_hosts(self) -> None:
         """Note the files of hosts, unless local recovery puts them there."""

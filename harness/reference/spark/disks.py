@@ -10,8 +10,10 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from barrier_tck.faults.targets import TargetGone
+from barrier_tck.harness.record.operations import CopySeen
 from barrier_tck.harness.reference.copy_targets import LocalCopies, MetadataWrites, PrimaryCopies
 from barrier_tck.harness.reference.jobs import CHECKPOINTS
+from barrier_tck.harness.reference.seen_copies import copies_among
 from barrier_tck.reference_impl.ids import SubtaskId
 from barrier_tck.reference_impl.paths import safe_name
 from barrier_tck.reference_impl.runtime_errors import StorageError
@@ -46,6 +48,15 @@ class JobDisks:
             for host, root in self.directories().items()
             for path in sorted(root.rglob("*"))
             if path.is_file()
+        )
+
+    def copies(self) -> tuple[CopySeen, ...]:
+        """Return the copies in these directories, while subtasks write and delete them."""
+        return copies_among(
+            (host, os.path.relpath(os.path.join(directory, name), root))
+            for host, root in self.directories().items()
+            for directory, _, names in os.walk(root)
+            for name in sorted(names)
         )
 
     def wipe_all(self) -> None:

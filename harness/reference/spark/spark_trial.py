@@ -195,6 +195,8 @@ class SparkTrial:
         )
         self._journals = environment.scratch / "unsynced" if loses else None
         self._failures = _failures_below(environment.scratch) if fails_snapshots(plan) else None
+        if plan.local_recovery and isinstance(self._disks, JobDisks):
+            self._watcher.disks = self._disks
         self._job = RemoteJob(environment.drivers, self._order(), lambda: self._watcher.finished)
         self._watcher.on_job_over, self._watcher.on_savepoint = self._job.job_over, self._job.take_savepoint
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from barrier_tck.faults.vocabulary import ProtocolPoint
-from barrier_tck.harness.record.operations import ReadsObserved, SlotsChanged
+from barrier_tck.harness.record.operations import CopySeen, ReadsObserved, SlotsChanged
 from barrier_tck.harness.reference.observed_reads import ReadsDirectory
 from barrier_tck.harness.reference.planned_savepoints import PlannedSavepoint
 from barrier_tck.harness.reference.recorder import RunRecorder
 from barrier_tck.harness.reference.snapshot_views import CheckpointOpener
+from barrier_tck.harness.reference.spark.disks import JobDisks
 from barrier_tck.harness.reference.spark.job_rpc import JobOver, JobReports
 from barrier_tck.harness.reference.spark.proxied_network import ProxyNetwork
 from barrier_tck.harness.system.system_under_test import NemesisHooks
@@ -35,6 +36,8 @@ class SparkWatcher(RunRecorder, JobReports):
         self._reads = reads
         self._clock = MonotonicClock()
         self.epoch_ms = self._clock.now_ms()
+        self.disks: JobDisks | None = None
+        """The disks for local copies; None without local recovery, or if copies are kept in memory."""
         self.nemesis: NemesisHooks | None = None
         self.network: ProxyNetwork | None = None
         self.on_job_over: Callable[[JobOver], None] | None = None
@@ -52,6 +55,10 @@ class SparkWatcher(RunRecorder, JobReports):
     def reads_of(self, subtask: str, attempt: int) -> ReadsObserved | None:
         """Return what an executor logged of a restore."""
         return self._reads.take(subtask, attempt)
+
+    def copies_on_hosts(self) -> tuple[CopySeen, ...] | None:
+        """Return the local copies on the workers' disks."""
+        return self.disks.copies() if self.disks is not None else None
 
     def request_savepoint(self, savepoint: Savepoint, delay_ms: float) -> None:
         assert self.on_savepoint is not None
