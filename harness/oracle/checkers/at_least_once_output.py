@@ -43,9 +43,11 @@ from barrier_tck.harness.oracle.evidence.explained_failures import declined_clea
 from barrier_tck.harness.oracle.evidence.opened_checkpoints import opened_checkpoint
 from barrier_tck.harness.oracle.evidence.preconditions import (
     COMPLETED_BY_BARRIERS,
+    OF_RESTORES,
     RAN_AGAIN,
     RECOVERED,
     SHOWN,
+    of_restores,
 )
 from barrier_tck.harness.oracle.evidence.recoveries import (
     Cut,
@@ -92,6 +94,7 @@ class AtLeastOnceOutput(StandardChecker):
         "SNK-1": SHOWN,
         "REC-1": RECOVERED,
         "SRC-1": RECOVERED,
+        **OF_RESTORES,
     }
     judges_output = True
     sometimes = (SOMETIMES_DUPLICATES,)
@@ -108,6 +111,8 @@ class AtLeastOnceOutput(StandardChecker):
 
     def __init__(self, trial_input: TrialInput) -> None:
         self._input = trial_input
+        others = [clause for clause in self.covers if clause not in OF_RESTORES]
+        self.clauses = (*others, *of_restores(trial_input.plan))
 
     def check(self, context: TrialContext) -> Finding:
         """Judge the committed rows of one trial."""

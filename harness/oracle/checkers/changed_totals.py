@@ -36,7 +36,14 @@ from barrier_tck.harness.oracle.evidence.opened_checkpoints import (
     opened_checkpoints,
     positions_of,
 )
-from barrier_tck.harness.oracle.evidence.preconditions import COMPLETED, RAN_AGAIN, RECOVERED, SHOWN
+from barrier_tck.harness.oracle.evidence.preconditions import (
+    COMPLETED,
+    OF_RESTORES,
+    RAN_AGAIN,
+    RECOVERED,
+    SHOWN,
+    of_restores,
+)
 from barrier_tck.harness.oracle.evidence.record_routes import placement_problems
 from barrier_tck.harness.oracle.evidence.recoveries import fell_back
 from barrier_tck.harness.oracle.evidence.sink_losses import lost_at_sinks
@@ -111,6 +118,7 @@ class ChangedTotals(StandardChecker):
         "REC-1": RECOVERED,
         "SRC-1": RECOVERED,
         "ALO-2": RAN_AGAIN,
+        **OF_RESTORES,
     }
     judges_output = True
     sometimes = (
@@ -152,7 +160,8 @@ class ChangedTotals(StandardChecker):
         self._overtaken = "BAR-2" if self._cut_clause == "ALN-2" else self._cut_clause
         self._of_cuts = (self._cut_clause, "BAR-2", "STA-1", "SNP-1", "STA-3")
         self._of_output = ("SNK-1", "REC-1", "SRC-1") if exact else ("ALO-2", "REC-1", "SRC-1")
-        self.clauses: tuple[str, ...] = (*self._of_output, *(self._of_cuts if exact else ()))
+        of_cuts = self._of_cuts if exact else ()
+        self.clauses: tuple[str, ...] = (*self._of_output, *of_cuts, *of_restores(trial_input.plan))
 
     def check(self, context: TrialContext) -> Finding:
         """Judge every completed checkpoint if the mode is exact, and the committed output in any case."""

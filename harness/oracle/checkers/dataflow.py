@@ -59,10 +59,12 @@ from barrier_tck.harness.oracle.evidence.opened_checkpoints import (
 from barrier_tck.harness.oracle.evidence.preconditions import (
     COMPLETED,
     COMPLETED_BY_BARRIERS,
+    OF_RESTORES,
     RAN_AGAIN,
     RECOVERED,
     RESCALED,
     SHOWN,
+    of_restores,
 )
 from barrier_tck.harness.oracle.evidence.record_places import (
     Positions,
@@ -123,6 +125,7 @@ class Dataflow(StandardChecker):
         "SRC-1": RECOVERED,
         "RSC-2": RESCALED,
         "RSC-3": RESCALED,
+        **OF_RESTORES,
     }
     judges_output = True
     sometimes = (SOMETIMES_DUPLICATES, SOMETIMES_IN_FLIGHT)
@@ -142,7 +145,8 @@ class Dataflow(StandardChecker):
         self._input = trial_input
         self._exact = exact
         rescaled = ("RSC-2", "RSC-3") if trial_input.plan.rescales else ()
-        self.clauses: tuple[str, ...] = (*self._of_checkpoints, *self._of_output, *rescaled)
+        restores = of_restores(trial_input.plan)
+        self.clauses: tuple[str, ...] = (*self._of_checkpoints, *self._of_output, *rescaled, *restores)
 
     @property
     def _of_checkpoints(self) -> tuple[str, ...]:

@@ -20,7 +20,13 @@ from barrier_tck.harness.oracle.evidence.cut_preconditions import HELD_BACK_AND_
 from barrier_tck.harness.oracle.evidence.exactness import AT_LEAST_ONCE
 from barrier_tck.harness.oracle.evidence.examples import chosen
 from barrier_tck.harness.oracle.evidence.explained_failures import declined_cleanly
-from barrier_tck.harness.oracle.evidence.preconditions import RAN_AGAIN, RECOVERED, SHOWN
+from barrier_tck.harness.oracle.evidence.preconditions import (
+    OF_RESTORES,
+    RAN_AGAIN,
+    RECOVERED,
+    SHOWN,
+    of_restores,
+)
 from barrier_tck.harness.oracle.evidence.recoveries import fell_back
 from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
 from barrier_tck.harness.oracle.sign import Breach, Sign
@@ -52,6 +58,7 @@ class ExactlyOnceOutput(StandardChecker):
         "SRC-1": RECOVERED,
         "ALN-1": HELD_BACK_AND_RESTORED,
         "ALO-3": RAN_AGAIN,
+        **OF_RESTORES,
     }
     signs = (_NOT_ONCE, _WITHOUT_SHUFFLE)
     judges_output = True
@@ -69,7 +76,8 @@ class ExactlyOnceOutput(StandardChecker):
         self._input = trial_input
         # At least once without state is exact although nothing is aligned: there is no second channel to wait for.
         unaligned = trial_input.plan.checkpoints.mode == AT_LEAST_ONCE and not trial_input.spec.stateful
-        self.clauses = ("SNK-1", "REC-1", "SRC-1", "ALO-3" if unaligned else "ALN-1")
+        restores = of_restores(trial_input.plan)
+        self.clauses = ("SNK-1", "REC-1", "SRC-1", "ALO-3" if unaligned else "ALN-1", *restores)
 
     def check(self, context: TrialContext) -> Finding:
         """Judge the rows of one trial or, without rows, the batch query's result."""

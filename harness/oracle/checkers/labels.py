@@ -39,7 +39,13 @@ from barrier_tck.harness.oracle.evidence.opened_checkpoints import (
     opened_checkpoints,
     positions_of,
 )
-from barrier_tck.harness.oracle.evidence.preconditions import COMPLETED, RECOVERED, SHOWN
+from barrier_tck.harness.oracle.evidence.preconditions import (
+    COMPLETED,
+    OF_RESTORES,
+    RECOVERED,
+    SHOWN,
+    of_restores,
+)
 from barrier_tck.harness.oracle.evidence.record_routes import placement_problems
 from barrier_tck.harness.oracle.evidence.recoveries import fell_back, restored_checkpoints
 from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
@@ -91,6 +97,7 @@ class Labels(StandardChecker):
         "SNK-1": SHOWN,
         "REC-1": RECOVERED,
         "SRC-1": RECOVERED,
+        **OF_RESTORES,
     }
     judges_output = True
     sometimes = (SOMETIMES_IN_FLIGHT,)
@@ -116,7 +123,14 @@ class Labels(StandardChecker):
             else ("ALN-2",)
         )
         self._of_output = ("SNK-1", "REC-1", "SRC-1", "CHL-5")
-        self.clauses: tuple[str, ...] = (*cut, "STA-1", "SNP-1", "STA-3", *self._of_output)
+        self.clauses: tuple[str, ...] = (
+            *cut,
+            "STA-1",
+            "SNP-1",
+            "STA-3",
+            *self._of_output,
+            *of_restores(trial_input.plan),
+        )
 
     def check(self, context: TrialContext) -> Finding:
         """Judge every completed checkpoint, and the committed output."""

@@ -32,7 +32,12 @@ from barrier_tck.harness.oracle.evidence.opened_checkpoints import (
     opened_checkpoints,
     positions_of,
 )
-from barrier_tck.harness.oracle.evidence.preconditions import COMPLETED, COMPLETED_BY_BARRIERS
+from barrier_tck.harness.oracle.evidence.preconditions import (
+    COMPLETED,
+    COMPLETED_BY_BARRIERS,
+    OF_RESTORES,
+    of_restores,
+)
 from barrier_tck.harness.oracle.evidence.recoveries import attempt_of
 from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
 from barrier_tck.harness.oracle.sign import Breach
@@ -61,6 +66,7 @@ class SnapshotFormula(StandardChecker):
         "BAR-2": COMPLETED,
         "SNP-1": STATE_CHANGED,
         "STA-3": COMPLETED,
+        **OF_RESTORES,
     }
     needs = frozenset({Capability.SNAPSHOT_INSPECTION})
     sometimes = (SOMETIMES_IN_FLIGHT,)
@@ -85,6 +91,7 @@ class SnapshotFormula(StandardChecker):
             *(["SNP-1"] if not trial_input.spec.stateful else []),
             *(["ALN-2", "ALN-1", "BAR-2"] if trial_input.plan.checkpoints.overtakes else ["UNA-1"]),
         ]
+        silent += [clause for clause in OF_RESTORES if clause not in of_restores(trial_input.plan)]
         self.clauses = tuple(clause for clause in self.clauses if clause not in silent)
 
     def check(self, context: TrialContext) -> Finding:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.survived_kills import survived_kills
 from barrier_tck.harness.oracle.precondition import Precondition
-from barrier_tck.harness.record.history import End
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.record.history import End, SnapshotView
 from barrier_tck.harness.record.operations import (
     AttemptRunning,
     AttemptStarted,
@@ -53,6 +56,35 @@ def _rescaled(context: TrialContext) -> bool:
     return False
 
 
+def _ran_from(kind: Callable[[SnapshotView], bool]) -> Callable[[TrialContext], bool]:
+    """Return whether an attempt ran that was restored from an opened checkpoint of a kind."""
+
+    def holds(context: TrialContext) -> bool:
+        ran = {line.operation.attempt: None for line in context.history.of(AttemptRunning)}
+        restored = {
+            line.operation.restored_checkpoint: None
+            for line in context.history.of(AttemptStarted)
+            if line.operation.attempt in ran
+        }
+        return any(view.checkpoint in restored and kind(view) for view in context.history.checkpoints)
+
+    return holds
+
+
+def _has_increments(view: SnapshotView) -> bool:
+    return any(file.shared for files in view.files.values() for file in files)
+
+
+def _is_savepoint(view: SnapshotView) -> bool:
+    return view.savepoint is not None
+
+
+def of_restores(plan: TrialPlan) -> tuple[str, ...]:
+    """Return the clauses of ``OF_RESTORES`` that a plan's trial can break."""
+    increments = ("SNP-5",) if plan.checkpoints.incremental else ()
+    return (*increments, *(("COO-5",) if plan.savepoints else ()))
+
+
 def _request_failed(context: TrialContext) -> bool:
     """Return whether a request to the storage service got no answer, while all others did."""
     return any(
@@ -83,6 +115,15 @@ RECOVERED = Precondition(
 RESCALED = Precondition(
     "a job came to run at another parallelism, from a savepoint with state or records in flight", _rescaled
 )
+FROM_INCREMENTS = Precondition(
+    "an attempt came to run that was restored from a checkpoint with shared files", _ran_from(_has_increments)
+)
+FROM_A_SAVEPOINT = Precondition(
+    "an attempt came to run that was started from a savepoint", _ran_from(_is_savepoint)
+)
+OF_RESTORES = {"SNP-5": FROM_INCREMENTS, "COO-5": FROM_A_SAVEPOINT}
+"""Clauses for which whoever compares state or output with the input speaks, too: what an attempt is restored from shows
+in all that comes after it."""
 COMPLETED = Precondition("a checkpoint completed", _completed)
 COMPLETED_BY_BARRIERS = Precondition(
     "a checkpoint completed, in a system with barriers", _completed, mechanism=Capability.BARRIERS
