@@ -59,6 +59,7 @@ _LOOPS = Profile(
         ("failing_stops", 60),
         ("stops_at_the_end", 130),
         ("overlapping", 250),
+        ("late_messages", 50),
         ("backlog", 120),
     ),
 )

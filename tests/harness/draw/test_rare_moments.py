@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from barrier_tck.faults.targets import TargetKind
+from barrier_tck.faults.fault import OnProgress
+from barrier_tck.faults.targets import COORDINATOR, TargetKind
 from barrier_tck.faults.vocabulary import After, ProtocolPoint
 from barrier_tck.harness.draw.catalogue import known_scenarios
 from barrier_tck.harness.draw.constraints import Constraints
@@ -26,6 +27,7 @@ MADE = (
     ("failed_snapshots", "standard"),
     ("fallbacks", "rescale"),
     ("last_totals", "ends"),
+    ("late_messages", "loops"),
     ("outages_in_restore", "object-store"),
     ("outages_in_publication", "object-store"),
 )
@@ -102,6 +104,17 @@ def test_the_input_ends_while_the_snapshot_is_stored_that_is_restored() -> None:
         points = [getattr(one.trigger, "point", None) for one in plan.faults]
         died += points == [ProtocolPoint.COMPLETION_NOTIFIED]
     assert died >= 18
+
+
+def test_a_member_of_a_loop_and_the_coordinator_hear_late_of_each_other() -> None:
+    members = 0
+    for plan in drawn("late_messages", "loops", 20):
+        late, checkpoints = plan.faults[0].fault, plan.checkpoints
+        assert late.link is not None and late.link[1] == COORDINATOR
+        assert late.on_progress is OnProgress.SLOWS and checkpoints.max_concurrent > 2
+        vertex = late.link[0].partition("[")[0]
+        members += any(vertex in loop for loop in plan.job.loops)
+    assert members >= 15
 
 
 def test_storage_is_away_where_a_restore_is_certain() -> None:
