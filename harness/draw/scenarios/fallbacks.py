@@ -33,7 +33,8 @@ from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.system.job_view import Role
 from barrier_tck.harness.system.system_under_test import Capability
 
-_FAULTS_MIN = 2
+_FAULTS = (2, 3)
+"""How many there are at least and at most."""
 _NARROWER = (1, 3)
 """After which checkpoint the job becomes narrower."""
 _APART = (1, 1, 1, 2)
@@ -54,7 +55,8 @@ def _possible(profile: Profile, capabilities: frozenset[Capability]) -> bool:
     return (
         able
         and can_lose_executors(profile, capabilities)
-        and profile.faults.number[1] >= _FAULTS_MIN
+        and profile.faults.number[0] <= _FAULTS[0]
+        and profile.faults.number[1] >= _FAULTS[1]
         and "older" in profile.storage.on_unreadable
     )
 

@@ -36,7 +36,8 @@ _RATE = 1_000
 
 
 def _possible(profile: Profile, capabilities: frozenset[Capability]) -> bool:
-    return profile.faults.number[1] > 0 and CHANGED_TOTALS.possible(profile, capabilities)
+    fewest, most = profile.faults.number
+    return fewest <= 1 <= most and CHANGED_TOTALS.possible(profile, capabilities)
 
 
 def _profile(draw: st.DrawFn, profile: Profile) -> Profile:

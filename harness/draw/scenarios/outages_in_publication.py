@@ -36,7 +36,8 @@ _STOP_PER_MILLE, _AGAIN_PER_MILLE = 400, 300
 
 
 def _possible(profile: Profile, capabilities: frozenset[Capability]) -> bool:
-    return Capability.SAVEPOINTS in capabilities and profile.faults.number[1] > 0 and has_outages(profile)
+    fewest, most = profile.faults.number
+    return Capability.SAVEPOINTS in capabilities and fewest <= 1 <= most and has_outages(profile)
 
 
 def _profile(_: st.DrawFn, profile: Profile) -> Profile:

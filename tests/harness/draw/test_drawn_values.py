@@ -232,7 +232,6 @@ def always_the_same(drawn: Sequence[TrialPlan]) -> list[str]:
 
 IN_OTHER_PROFILES = (
     *("workload.early_ends", "savepoints", "network.buffer_bytes"),
-    *("deployment.elastic_wait_ms", "deployment.replaced_after_ms"),
     *("deployment.slow_vertex", "deployment.slow_batch_ms"),
     *(
         "checkpoints.mode",
@@ -271,7 +270,7 @@ def test_operators_keep_lists_and_hold_records_back_only_in_systems_that_can(pro
     system = ReferenceSimulated()
     for missing in (None, Capability.OPERATOR_LISTS, Capability.OPERATOR_TIMERS):
         constraints = Constraints(system.job, system.capabilities - {missing})
-        jobs = [plan.job for plan in draw_plans(17, 40, profile_named(profile), constraints)]
+        jobs = [plan.job for plan in draw_plans(18, 40, profile_named(profile), constraints)]
         assert any(map(keeps_lists, jobs)) is (missing is not Capability.OPERATOR_LISTS), missing
         assert any(map(windows_of, jobs)) is (missing is not Capability.OPERATOR_TIMERS), missing
 
