@@ -382,7 +382,7 @@ def test_a_plan_of_an_elastic_job_that_contradicts_itself_is_refused(
 
 @pytest.mark.long
 def test_drawn_elastic_jobs_have_room_before_the_loss_and_for_each_vertex_after_it() -> None:
-    plans = draw_plans(3, 120, profile_named("rescale"))
+    plans = draw_plans(3, 120, profile_named("rescale").with_shares(fallbacks=0))
     elastic = [plan for plan in plans if plan.deployment.elastic_wait_ms is not None]
     assert len(elastic) > 10
     for plan in elastic:
@@ -467,7 +467,9 @@ def test_no_drawn_replacement_comes_too_late_for_a_job_that_has_no_room_without_
 
 @pytest.mark.long
 def test_elastic_jobs_are_drawn_whose_executors_are_replaced_late(tmp_path: Path) -> None:
-    profile = replace(profile_named("rescale"), elastic=OFTEN_LATE).with_shares(chain=0, losses=1_000)
+    profile = replace(profile_named("rescale"), elastic=OFTEN_LATE).with_shares(
+        chain=0, fallbacks=0, losses=1_000
+    )
     late = [plan for plan in draw_plans(3, 40, profile) if plan.deployment.replaced_after_ms]
     assert len(late) >= 12
     for plan in late:
