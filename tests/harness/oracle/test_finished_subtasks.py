@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from barrier_tck.harness.campaign.sometimes import AllSometimes
-from barrier_tck.harness.oracle.checkers.finished_subtasks import FinishedSubtasks
+from barrier_tck.harness.oracle.checkers.finished_subtasks import DUE_MIN, FinishedSubtasks
 from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import TrialPlan, WorkloadPlan
@@ -139,9 +139,10 @@ def test_a_campaign_with_early_ends_must_have_seen_a_checkpoint_after_a_finish(
 ) -> None:
     shown, short, other = summaries
     assert seen(other) is None
-    finding = seen(shown, short, other)
+    finding = seen(shown, *[short] * (DUE_MIN - 1), other)
     assert finding is not None and finding.verdict is Verdict.VALID
     assert (finding.checker, finding.clauses) == ("sometimes-after-finish", ("BAR-6",))
-    assert finding.counts["trials"] == 2 and finding.counts["checkpoints"] > 3
-    nothing = seen(short)
+    assert finding.counts["trials"] == DUE_MIN and finding.counts["checkpoints"] > 3
+    assert seen(*[short] * (DUE_MIN - 1)) is None, "too few to tell"
+    nothing = seen(*[short] * DUE_MIN)
     assert nothing is not None and nothing.verdict is Verdict.UNKNOWN
