@@ -207,7 +207,7 @@ class CoordinatorMachine(JobCheckpoints):
         self._not_running = dict.fromkeys(self._subtasks)
         self._consuming = dict.fromkeys(self._terminal)
         self._committing = dict.fromkeys(self._terminal)
-        self._closed, self._finished = {}, {}
+        self._closed, self._finished, self._newest_acknowledged = {}, {}, {}
         return (DeployAttempt(self.attempt, restored, self._last_checkpoint),)
 
     def _recovery(self) -> RecoveryPlan:

@@ -88,6 +88,8 @@ class JobCheckpoints(TableMachine[JobState, CoordinatorCommand]):
         """The subtasks of this attempt that no barrier reaches any more, and that have not finished."""
         self._finished: dict[SubtaskId, SubtaskSnapshot] = {}
         """The subtasks of this attempt that have finished, each with its part of all later checkpoints."""
+        self._newest_acknowledged: dict[SubtaskId, CheckpointId] = {}
+        """Subtask -> the newest checkpoint that it has acknowledged in this attempt."""
         self._unreadable: dict[CheckpointId, str] = {}
         """Completed checkpoints that could be restored from no copy, each with the reason."""
         self._last_checkpoint = 0
@@ -214,9 +216,19 @@ class JobCheckpoints(TableMachine[JobState, CoordinatorCommand]):
         self.on_early_finished(event, now_ms)
         commands: list[CoordinatorCommand] = []
         for pending in self.pending.values():
-            pending.finish(event.snapshot)
-            commands += self._complete_if_whole(pending, now_ms)
+            if not self._was_passed_over(pending, event.subtask):
+                pending.finish(event.snapshot)
+                commands += self._complete_if_whole(pending, now_ms)
         return tuple(commands)
+
+    def _was_passed_over(self, pending: PendingCheckpoint, subtask: SubtaskId) -> bool:
+        """Snapshots are taken in the order of ids, so who acknowledged a newer checkpoint has none of an older one.
+
+        Then its end lies behind the cut of the older one, which the snapshots of others may already belong to. So that
+        checkpoint does not become complete; the newer one subsumes it.
+        """
+        newest = self._newest_acknowledged.get(subtask)
+        return newest is not None and pending.checkpoint < newest and subtask in pending.awaiting
 
     def _complete_if_whole(self, pending: PendingCheckpoint, now_ms: float) -> Commands:
         if pending.completing or not pending.fully_acknowledged:
@@ -258,6 +270,9 @@ class JobCheckpoints(TableMachine[JobState, CoordinatorCommand]):
         """Take an acknowledgement, which may be late, unknown, or one of two."""
         pending = self.pending.get(event.checkpoint)
         result = self._classify(event, pending)
+        if result is not AcknowledgeResult.UNKNOWN and event.attempt == self.attempt:
+            newest = max(event.checkpoint, self._newest_acknowledged.get(event.subtask, event.checkpoint))
+            self._newest_acknowledged[event.subtask] = newest
         if result in (AcknowledgeResult.UNKNOWN, AcknowledgeResult.LATE):
             return self._discard_late(event.checkpoint, event.snapshot)
         if pending is None or result is AcknowledgeResult.DUPLICATE:
@@ -463,6 +478,7 @@ class JobCheckpoints(TableMachine[JobState, CoordinatorCommand]):
         _after_progress,
         on_closed,
         on_finished,
+        _was_passed_over,
         _is_subsumed,
         _beyond_retention,
         _reuse_from,

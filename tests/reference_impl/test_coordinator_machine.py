@@ -22,6 +22,7 @@ from barrier_tck.reference_impl.protocol.messages import (
     SnapshotMetrics,
     StateHandle,
     SubtaskFailed,
+    SubtaskFinished,
     SubtaskRunning,
     SubtaskSnapshot,
     TransactionsCommitted,
@@ -338,6 +339,45 @@ def test_a_newer_checkpoint_that_completes_first_subsumes_the_older_one_in_fligh
     assert (aborted.checkpoint, aborted.reason) == (1, "subsumed by checkpoint 2")
     assert kinds(job.ack(1, SOURCE)) == ["DiscardSnapshot"], "what arrives late for it is removed"
     assert [completed.checkpoint for completed in job.machine.completed] == [2]
+
+
+def finished(subtask: SubtaskId) -> SubtaskFinished:
+    return SubtaskFinished(
+        AttemptNumber(1), subtask, SubtaskSnapshot(subtask, AttemptNumber(1), (), finished=True)
+    )
+
+
+def test_who_finishes_without_a_part_of_a_checkpoint_counts_as_finished_there() -> None:
+    job = running(max_concurrent=2)
+    job.tick(10)
+    job.ack(1, COUNT)
+    [write] = job.tell(finished(SOURCE))
+    assert isinstance(write, do.WriteMetadata) and write.completed.checkpoint == 1
+
+
+def test_who_passed_a_checkpoint_over_for_a_newer_one_does_not_count_as_finished_in_it() -> None:
+    """Its end lies behind what others may have put into the older one, which the newer one subsumes (BAR-6, CHL-2)."""
+    job = running(max_concurrent=2)
+    job.tick(10)
+    job.tick(10)
+    job.ack(1, SOURCE)
+    job.ack(2, COUNT)
+    assert job.tell(finished(COUNT)) == ()
+    assert list(job.machine.pending[CheckpointId(1)].awaiting) == [COUNT]
+    commands = job.ack(2, SOURCE)
+    [write] = [command for command in commands if isinstance(command, do.WriteMetadata)]
+    commands = job.tell(ev.MetadataWritten(write.completed))
+    [aborted] = [command for command in commands if isinstance(command, do.NotifyAborted)]
+    assert (aborted.checkpoint, aborted.reason) == (1, "subsumed by checkpoint 2")
+
+
+def test_an_acknowledgement_of_a_checkpoint_that_was_never_triggered_passes_nothing_over() -> None:
+    job = running(max_concurrent=2)
+    job.tick(10)
+    job.ack(1, SOURCE)
+    job.ack(99, COUNT)
+    [write] = job.tell(finished(COUNT))
+    assert isinstance(write, do.WriteMetadata) and write.completed.checkpoint == 1
 
 
 def test_metadata_that_becomes_durable_out_of_order_leaves_the_newest_to_be_restored() -> None:
