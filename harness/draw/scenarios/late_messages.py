@@ -36,7 +36,8 @@ _BEGINS = (ProtocolPoint.ATTEMPT_RUNNING, ProtocolPoint.CHECKPOINT_TRIGGERED)
 
 def _possible(profile: Profile, capabilities: frozenset[Capability]) -> bool:
     drawn = any(weight for name, weight in profile.faults.kinds if name in _DELAYS)
-    return Capability.CHANNEL_FAULTS in capabilities and drawn and profile.faults.number[1] > 1
+    fewest, most = profile.faults.number
+    return Capability.CHANNEL_FAULTS in capabilities and drawn and fewest <= 1 < most
 
 
 def _profile(draw: st.DrawFn, profile: Profile) -> Profile:
