@@ -12,6 +12,7 @@ from barrier_tck.faults.fault import Ends
 from barrier_tck.faults.targets import TargetKind
 from barrier_tck.harness.cluster.cluster import Cluster
 from barrier_tck.harness.plan.trial_plan import TrialPlan, to_builtins
+from barrier_tck.harness.record.first_start import allowed_for_starts_ms
 from barrier_tck.harness.record.history import End, History, OutputComparison, Row
 from barrier_tck.harness.record.operations import ClockCompared
 from barrier_tck.harness.record.reasons import Reason
@@ -283,8 +284,10 @@ class SparkTrial:
     def _wait(self) -> JobEnded:
         """Wait for a job's end or the trial's bound; meanwhile timed faults strike and lasting faults are healed."""
         watcher, nemesis, wall_s = self._watcher, self._nemesis, self._plan.limits.wall_s
-        bound_ms = wall_s * 1_000.0
         while True:
+            bound_ms = wall_s * 1_000.0
+            if watcher.now_ms() >= bound_ms:
+                bound_ms += allowed_for_starts_ms(watcher.operations, bound_ms)
             due_ms = nemesis.next_time_ms()
             # A fault that fires at a point meanwhile may have to be healed: look again soon.
             next_ms = min(bound_ms, watcher.now_ms() + _POLL_MS, due_ms if due_ms is not None else bound_ms)
@@ -292,7 +295,9 @@ class SparkTrial:
             if over is not None:
                 return JobEnded(End.FAILED if over.state is JobState.FAILED else End.FINISHED, over.reason)
             if watcher.now_ms() >= bound_ms:
-                return JobEnded(End.STUCK, f"no end within {wall_s} s", self._job.waiting_for())
+                return JobEnded(
+                    End.STUCK, f"no end within {bound_ms / 1_000.0:.0f} s", self._job.waiting_for()
+                )
             if due_ms is not None and watcher.now_ms() >= due_ms:
                 nemesis.time_reached(watcher.now_ms())
 

@@ -17,9 +17,15 @@ from barrier_tck.faults.vocabulary import At, ScheduledFault
 from barrier_tck.harness.oracle.checkers.progress import Progress
 from barrier_tck.harness.oracle.checkers.tolerated_failures import ToleratedFailures
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, LimitsPlan
+from barrier_tck.harness.record.first_start import (
+    STARTS_ALLOWED,
+    allowed_for_starts_ms,
+    first_start_ms,
+)
 from barrier_tck.harness.record.history import End
 from barrier_tck.harness.record.operations import (
     AttemptEnded,
+    AttemptRunning,
     CheckpointAborted,
     CheckpointTriggered,
     Crashed,
@@ -268,9 +274,48 @@ def test_a_job_must_go_on_within_the_bound_after_the_last_healing() -> None:
     book = Book().attempt(1).checkpoint(1).fault().attempt_failed(1).attempt(2, 1).healing()
     book.checkpoint(2, 2).tell(JobFinished())
     assert judge(book, faults=(PAUSE,)).verdict is Verdict.VALID
-    tight = LimitsPlan(progress_ms=3)
-    finding = judge(book, faults=(PAUSE,), limits=tight)
+    tight = a_plan(faults=(PAUSE,), limits=LimitsPlan(progress_ms=3))
+    context = replace(a_context(tight, book), capabilities=frozenset({Capability.DETERMINISTIC_REPLAY.name}))
+    finding = Progress(input_of(tight)).check(context)
     assert finding.verdict is Verdict.INVALID and "within 3 ms after the last healing" in finding.summary
+
+
+def test_a_machine_that_was_slow_to_start_the_job_is_given_more_time_for_it_except_where_time_is_virtual() -> (
+    None
+):
+    book = Book().attempt(1).checkpoint(1).fault().healing()
+    took_ms = first_start_ms(book.operations)
+    assert took_ms
+    healed_ms = book.operations[-1].time_ms
+
+    def judged(later_ms: float, *capabilities: str) -> Verdict:
+        book_of_it = Book()
+        book_of_it.operations = list(book.operations)
+        book_of_it.tell(JobFinished())
+        last = book_of_it.operations[-1]
+        book_of_it.operations[-1] = msgspec.structs.replace(last, time_ms=healed_ms + later_ms)
+        plan = a_plan(faults=(PAUSE,), limits=LimitsPlan(progress_ms=10_000))
+        context = replace(a_context(plan, book_of_it), capabilities=frozenset(capabilities))
+        return Progress(input_of(plan)).check(context).verdict
+
+    allowed_ms = 10_000 + STARTS_ALLOWED * took_ms
+    assert judged(allowed_ms) is Verdict.VALID
+    assert judged(allowed_ms + 1) is Verdict.INVALID
+    assert judged(allowed_ms, Capability.DETERMINISTIC_REPLAY.name) is Verdict.INVALID
+    assert judged(10_000, Capability.DETERMINISTIC_REPLAY.name) is Verdict.VALID
+
+
+def test_a_bound_is_at_most_doubled_and_a_start_that_a_fault_disturbed_measures_nothing() -> None:
+    book = Book().attempt(1)
+    took_ms = first_start_ms(book.operations)
+    assert took_ms
+    assert allowed_for_starts_ms(book.operations, took_ms) == took_ms
+    assert first_start_ms(Book().operations) is None
+    disturbed = [
+        operation for operation in book.operations if not isinstance(operation.operation, AttemptRunning)
+    ]
+    assert first_start_ms(disturbed) is None
+    assert first_start_ms([*disturbed, *Book().fault().operations, *book.operations]) is None
 
 
 def test_a_job_that_ended_before_the_healing_has_nothing_to_prove() -> None:
