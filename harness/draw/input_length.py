@@ -1,4 +1,6 @@
-"""Inputs that are long enough for checkpoints that a plan counts on, and not too long for what goes round loops."""
+"""Inputs that are long enough for checkpoints that a plan counts on, and not too long for what goes round loops, or for
+those who judge every checkpoint.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +15,10 @@ from barrier_tck.harness.workloads.loop_load import BEHIND_FULL_QUEUES, busiest_
 BATCHES_MAX = 1_200
 """Batches of all sources together up to which an input is made longer. Operators that keep lists take time by the
 square of their number, so that a wide job would have no verdict within its limit."""
+
+CHECKPOINTS_MAX = 250
+"""Checkpoints that a slow vertex may give time for. Each is opened and judged, so that more have no verdict within a
+trial's limit of wall time."""
 
 
 def long_enough(
@@ -36,7 +42,7 @@ def long_enough(
     if batches > most:
         batches, rate = most, max(1, most * workload.batch_records * 1_000 // time_ms)
     changed = msgspec.structs.replace(workload, batches=batches, records_per_second=rate)
-    return msgspec.structs.replace(plan, workload=changed)
+    return with_few_checkpoints(msgspec.structs.replace(plan, workload=changed))
 
 
 def batches_in_time(plan: TrialPlan) -> int:
@@ -57,6 +63,20 @@ def short_enough(plan: TrialPlan) -> TrialPlan:
     workload = plan.workload
     batches = min(workload.batches, batches_in_time(plan))
     return msgspec.structs.replace(plan, workload=msgspec.structs.replace(workload, batches=batches))
+
+
+def with_few_checkpoints(plan: TrialPlan) -> TrialPlan:
+    """Return the plan with a slow vertex that does not hold the input up for more than ``CHECKPOINTS_MAX`` checkpoints.
+
+    It is assumed to get a part of each batch of each source.
+    """
+    deployment, times = plan.deployment, plan.checkpoints
+    if deployment.slow_vertex is None or not times.enabled:
+        return plan
+    batches = max(1, plan.workload.batches * sum(vertex.parallelism for vertex in plan.job.sources))
+    most_ms = max(1, CHECKPOINTS_MAX * (times.interval_ms + times.min_pause_ms) // batches)
+    changed = msgspec.structs.replace(deployment, slow_batch_ms=min(deployment.slow_batch_ms, most_ms))
+    return msgspec.structs.replace(plan, deployment=changed)
 
 
 def is_long_enough(job: DrawnJob, settle_ms: int, checkpoints: int) -> bool:

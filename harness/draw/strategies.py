@@ -25,7 +25,7 @@ from barrier_tck.harness.draw.drawn_configuration import draw_configuration, wit
 from barrier_tck.harness.draw.drawn_faults import with_faults
 from barrier_tck.harness.draw.drawn_graph import with_job
 from barrier_tck.harness.draw.drawn_network import draw_network
-from barrier_tck.harness.draw.input_length import short_enough
+from barrier_tck.harness.draw.input_length import short_enough, with_few_checkpoints
 from barrier_tck.harness.draw.profile import Profile
 from barrier_tck.harness.draw.rescaled_jobs import with_rescales
 from barrier_tck.harness.draw.scenario import Change, Part, Scenario, pick, shares_of
@@ -94,7 +94,7 @@ def _with_load(drawing: Drawing, picked: Sequence[Scenario], plan: TrialPlan) ->
     groups = with_key_groups(drawing, plan, drawing.filled(plan))
     network = draw_network(drawing.draw, drawing.profile, plan)
     plan = msgspec.structs.replace(plan, network=network, deployment=groups)
-    plan = short_enough(_applied(drawing, [scenario.load for scenario in picked], plan))
+    plan = with_few_checkpoints(short_enough(_applied(drawing, [scenario.load for scenario in picked], plan)))
     # What a campaign prescribes wins over what is drawn, also where the job decides what is drawn.
     return drawing.filled(that_completes(with_initiators(drawing, plan)))
 

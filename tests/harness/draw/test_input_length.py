@@ -10,10 +10,12 @@ import pytest
 
 from barrier_tck.harness.draw.input_length import (
     BATCHES_MAX,
+    CHECKPOINTS_MAX,
     batches_in_time,
     long_enough,
     needed_ms,
     short_enough,
+    with_few_checkpoints,
 )
 from barrier_tck.harness.plan.job_graph import JobPlan, OperatorPlan
 from barrier_tck.harness.plan.trial_plan import (
@@ -25,6 +27,7 @@ from barrier_tck.harness.plan.trial_plan import (
     WorkloadPlan,
 )
 from barrier_tck.harness.record.history import End
+from barrier_tck.harness.record.operations import CheckpointCompleted
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.trial.trial_run import execute
 from barrier_tck.harness.workloads.generated_jobs import GENERATED
@@ -58,6 +61,32 @@ def test_an_input_that_is_longer_already_stays_as_it_is() -> None:
     workload = WorkloadPlan(batches=BATCHES_MAX, batch_records=2, records_per_second=100)
     plan = filled(TrialPlan(workload=workload, job=JobPlan(widths={"source": 2})))
     assert long_enough(plan, SETTLE_MS, 2) == plan
+
+
+def _slow(sources: int, slow_batch_ms: int, batches: int = 70) -> TrialPlan:
+    return filled(
+        TrialPlan(
+            workload=WorkloadPlan(batches=batches, batch_records=3, records_per_second=400),
+            job=JobPlan(widths={"source": sources}),
+            deployment=DeploymentPlan(slow_vertex="totals", slow_batch_ms=slow_batch_ms),
+            checkpoints=CheckpointPlan(interval_ms=6, mode="unaligned"),
+        )
+    )
+
+
+def test_a_slow_vertex_of_a_wide_job_takes_no_more_checkpoints_than_can_be_judged(tmp_path: Path) -> None:
+    plan = _slow(sources=8, slow_batch_ms=20)
+    quicker = with_few_checkpoints(plan)
+    assert 1 <= quicker.deployment.slow_batch_ms < 20
+    assert long_enough(plan, SETTLE_MS, 2).deployment == quicker.deployment
+    history = execute(quicker, ReferenceSimulated(), tmp_path, ()).history
+    assert history is not None and history.end is End.FINISHED
+    assert CHECKPOINTS_MAX / 10 < sum(1 for _ in history.of(CheckpointCompleted)) <= CHECKPOINTS_MAX
+
+
+@pytest.mark.parametrize("plan", [_slow(sources=1, slow_batch_ms=20), _slow(sources=8, slow_batch_ms=1)])
+def test_a_slow_vertex_that_is_judged_in_time_stays_as_it_is(plan: TrialPlan) -> None:
+    assert with_few_checkpoints(plan) == plan
 
 
 def _looped(network: NetworkPlan, slow_batch_ms: int = 0, fork: bool = False) -> TrialPlan:
