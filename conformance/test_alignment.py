@@ -100,7 +100,7 @@ def test_every_part_of_a_completed_checkpoint_says_how_many_bytes_it_wrote(trial
     happened(written, "some part has state files", trial)
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @inspects
 @pytest.mark.needs(Capability.PAUSE)
 @pytest.mark.clause("SNP-7")
@@ -217,7 +217,7 @@ def test_barriers_come_at_the_sources_positions_which_go_on(trials: Trials) -> N
     happened(advanced >= 1, "sources read on between two checkpoints", trial)
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @slow
 @pytest.mark.clause("BAR-5", "BAR-4")
 def test_records_flow_while_a_checkpoint_is_under_way(trials: Trials) -> None:
@@ -277,7 +277,7 @@ def test_a_barrier_is_forwarded_before_the_part_is_stored(trials: Trials) -> Non
 @slow
 @pytest.mark.uses("checkpoints.max_concurrent")
 @pytest.mark.clause("BAR-4")
-@pytest.mark.parametrize("most", [pytest.param(1, marks=pytest.mark.long_on_clusters), 2])
+@pytest.mark.parametrize("most", [pytest.param(1, marks=pytest.mark.nightly_on_clusters), 2])
 def test_as_many_checkpoints_are_in_flight_as_configured_and_no_more(trials: Trials, most: int) -> None:
     plan = varied(
         checkpoints=CheckpointPlan(interval_ms=8, min_pause_ms=4, max_concurrent=most, async_ms_max=30)
@@ -292,7 +292,7 @@ def test_as_many_checkpoints_are_in_flight_as_configured_and_no_more(trials: Tri
     happened(seen == most, f"as many were in flight at once as may be, {most}, and not {seen}")
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @inspects
 @pytest.mark.clause("BAR-4")
 def test_the_pause_between_checkpoints_is_kept(trials: Trials) -> None:

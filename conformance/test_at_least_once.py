@@ -154,10 +154,11 @@ def test_with_a_delayed_channel_duplicates_occur_and_each_was_to_be_expected(tri
     assert not sum(counts["unexplained"] + counts["lost"] for counts in seen), seen
 
 
+@pytest.mark.long_on_clusters
 @recovers
 @pytest.mark.clause("ALO-3")
 @pytest.mark.parametrize(
-    "mode", [pytest.param("exactly_once", marks=pytest.mark.long_on_clusters), "at_least_once"]
+    "mode", [pytest.param("exactly_once", marks=pytest.mark.nightly_on_clusters), "at_least_once"]
 )
 def test_a_pipeline_without_shuffle_is_exact_in_both_modes(trials: Trials, mode: str) -> None:
     plan = varied(PASSTHROUGH, checkpoints=msgspec.structs.replace(PASSTHROUGH.checkpoints, mode=mode))
@@ -176,7 +177,7 @@ def test_a_pipeline_without_shuffle_is_exact_in_both_modes(trials: Trials, mode:
 @pytest.mark.needs(Capability.SLOW_SNAPSHOTS, Capability.SNAPSHOT_INSPECTION)
 @pytest.mark.clause("BAR-4", "BAR-2")
 @pytest.mark.parametrize(
-    "mode", [pytest.param("exactly_once", marks=pytest.mark.long_on_clusters), "at_least_once"]
+    "mode", [pytest.param("exactly_once", marks=pytest.mark.nightly_on_clusters), "at_least_once"]
 )
 def test_barriers_of_several_checkpoints_in_flight_keep_their_order(trials: Trials, mode: str) -> None:
     checkpoints = msgspec.structs.replace(OTHER_CHANNEL_SLOW.checkpoints, mode=mode)
@@ -198,7 +199,7 @@ def test_barriers_of_several_checkpoints_in_flight_keep_their_order(trials: Tria
 )
 @pytest.mark.clause("BAR-4", "REC-1")
 @pytest.mark.parametrize(
-    "mode", ["exactly_once", pytest.param("at_least_once", marks=pytest.mark.long_on_clusters)]
+    "mode", ["exactly_once", pytest.param("at_least_once", marks=pytest.mark.nightly_on_clusters)]
 )
 def test_a_failure_with_several_in_flight_restores_the_latest_that_completed(
     trials: Trials, mode: CheckpointingMode
@@ -220,7 +221,8 @@ def test_a_failure_with_several_in_flight_restores_the_latest_that_completed(
     happened(in_flight, "several checkpoints were in flight when the job failed")
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.long
+@pytest.mark.nightly_on_clusters
 @recovers
 @pytest.mark.clause("ALO-1", "ALO-2")
 def test_generated_jobs_in_at_least_once_mode_are_accounted_for(trials: Trials) -> None:

@@ -18,7 +18,7 @@ from barrier_tck.harness.workloads.workload_names import job_of
 pytestmark = [
     pytest.mark.needs(Capability.CLOCK_SKEW, Capability.CHECKPOINTS),
     pytest.mark.uses("deployment.clock_skew_ms"),
-    pytest.mark.long_on_clusters,
+    pytest.mark.nightly_on_clusters,
 ]
 
 FAR_MS = 600_000

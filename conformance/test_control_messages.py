@@ -44,7 +44,7 @@ FORGED = tuple(
 @pytest.mark.clause("COO-3", "COO-1", "STA-3")
 @pytest.mark.parametrize(
     "late_ms",
-    [pytest.param(0, id="at-once"), pytest.param(12, id="later", marks=pytest.mark.long_on_clusters)],
+    [pytest.param(0, id="at-once"), pytest.param(12, id="later", marks=pytest.mark.nightly_on_clusters)],
 )
 def test_messages_that_come_twice_complete_nothing_and_delete_nothing(trials: Trials, late_ms: int) -> None:
     fault = RepeatMessages(STATEFUL, late_ms, duration_ms=300)
@@ -104,7 +104,7 @@ def test_what_the_next_job_receives_again_about_an_older_checkpoint_takes_nothin
         pytest.param(
             (forgery, point),
             id=f"{forgery.value}-{point.value}",
-            marks=() if (forgery, point) == FORGED[0] else pytest.mark.long_on_clusters,
+            marks=() if (forgery, point) == FORGED[0] else pytest.mark.nightly_on_clusters,
         )
         for forgery, point in FORGED
     ],
@@ -165,7 +165,7 @@ def test_the_attempt_ends_when_more_checkpoints_failed_in_a_row_than_are_tolerat
         require(trial.record.end == "finished", "the job finishes nevertheless", trial)
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @pytest.mark.needs(Capability.STORAGE_FAULTS)
 @pytest.mark.uses("checkpoints.tolerated_failures")
 @pytest.mark.clause("COO-2")
@@ -177,7 +177,7 @@ def test_a_checkpoint_whose_metadata_cannot_be_written_counts_as_failed(trials: 
         require(trial.record.end == "finished", "the job finishes nevertheless", trial)
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @pytest.mark.needs(Capability.STORAGE_FAULTS, Capability.MESSAGE_FAULTS, Capability.BARRIERS)
 @pytest.mark.uses("checkpoints.tolerated_failures")
 @pytest.mark.clause("COO-2", "COO-3")

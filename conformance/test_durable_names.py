@@ -28,7 +28,7 @@ DIED_PUBLISHING = crash_coordinator(After(ProtocolPoint.PUBLICATION_STEP))
 """A coordinator that has given a file its name, and has not made the name durable."""
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @pytest.mark.needs(Capability.UNSYNCED_LOSS, Capability.CHECKPOINTS)
 @pytest.mark.clause("SNK-1")
 def test_what_a_sink_had_moved_when_it_died_is_durable_before_it_counts_as_committed(trials: Trials) -> None:
@@ -38,7 +38,7 @@ def test_what_a_sink_had_moved_when_it_died_is_durable_before_it_counts_as_commi
         happened(trial.record.recoveries >= 2, "the sink died, and then its host was lost", trial)
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @pytest.mark.needs(Capability.UNSYNCED_LOSS, Capability.CHECKPOINTS, Capability.SNAPSHOT_INSPECTION)
 @pytest.mark.clause("COO-1", "SNK-1", "STA-3")
 def test_a_coordinator_makes_the_checkpoint_durable_on_which_it_builds(trials: Trials) -> None:
@@ -47,7 +47,7 @@ def test_a_coordinator_makes_the_checkpoint_durable_on_which_it_builds(trials: T
         happened(len(trial.record.faults) == 2, "two coordinators died", trial)
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @pytest.mark.needs(Capability.UNSYNCED_LOSS, Capability.SAVEPOINTS, Capability.SNAPSHOT_INSPECTION)
 @pytest.mark.clause("COO-3", "STA-3")
 def test_a_savepoint_that_a_coordinator_takes_over_is_durable_before_its_note_goes(trials: Trials) -> None:
@@ -60,7 +60,7 @@ def test_a_savepoint_that_a_coordinator_takes_over_is_durable_before_its_note_go
         )
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @pytest.mark.uses("checkpoints.storage")
 @pytest.mark.clause("STA-2")
 def test_a_request_whose_answer_was_lost_is_no_failure_of_its_checkpoint(trials: Trials) -> None:

@@ -44,7 +44,6 @@ pytestmark = [
         Capability.SNAPSHOT_INSPECTION,
         Capability.ATTEMPTS,
     ),
-    pytest.mark.long_on_clusters,
 ]
 
 EXECUTORS, SLOTS = 3, 3
@@ -93,6 +92,7 @@ def _narrowed(trial: Trial) -> list[Narrowed]:
     ]
 
 
+@pytest.mark.nightly_on_clusters
 @pytest.mark.clause("RSC-1", "RSC-2", "RSC-3", "REC-1")
 @pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
 def test_a_job_that_loses_an_executor_for_good_goes_on_narrower_and_leaves_the_same(
@@ -111,6 +111,7 @@ def test_a_job_that_loses_an_executor_for_good_goes_on_narrower_and_leaves_the_s
         require(not twice, f"each key group has one owner in checkpoint {view.checkpoint}", trial)
 
 
+@pytest.mark.nightly_on_clusters
 @pytest.mark.clause("RSC-3", "UNA-1")
 @pytest.mark.parametrize("mode", ["unaligned", "aligned_timeout"])
 def test_records_in_flight_reach_the_subtasks_that_are_left(trials: Trials, mode: CheckpointingMode) -> None:
@@ -130,6 +131,7 @@ def test_records_in_flight_reach_the_subtasks_that_are_left(trials: Trials, mode
     )
 
 
+@pytest.mark.long_on_clusters
 @pytest.mark.clause("RSC-2", "REC-5")
 def test_a_job_that_loses_two_executors_one_after_the_other_goes_on_with_as_many_subtasks_as_vertices(
     trials: Trials,
@@ -141,6 +143,7 @@ def test_a_job_that_loses_two_executors_one_after_the_other_goes_on_with_as_many
     require(set(widths[-1].values()) == {1}, f"the parallelism was {widths}", trial)
 
 
+@pytest.mark.nightly_on_clusters
 @pytest.mark.needs(Capability.DETERMINISTIC_REPLAY)
 @pytest.mark.uses("on_unreadable")
 @pytest.mark.clause("RSC-3", "SNK-1", "REC-5")
@@ -167,6 +170,7 @@ def test_what_waits_for_its_commit_is_committed_though_the_sinks_become_fewer_ag
     require(widths == [3, 2], f"four sinks became {widths}", trial)
 
 
+@pytest.mark.nightly_on_clusters
 @pytest.mark.needs(Capability.DETERMINISTIC_REPLAY, Capability.EXECUTOR_KILL)
 @pytest.mark.uses("deployment.replaced_after_ms")
 @pytest.mark.clause("RSC-2")
@@ -186,6 +190,7 @@ def test_a_job_that_got_its_slots_in_time_waits_for_them_again(trials: Trials) -
     require(len([*trial.history.of(AttemptRunning)]) == 3, "three attempts ran", trial)
 
 
+@pytest.mark.nightly_on_clusters
 @pytest.mark.clause("RSC-2")
 def test_a_vertex_that_is_to_stay_as_it_is_keeps_its_parallelism(trials: Trials) -> None:
     """With four sources and three others, the others would be the next to give up a subtask."""
@@ -200,6 +205,7 @@ def test_a_vertex_that_is_to_stay_as_it_is_keeps_its_parallelism(trials: Trials)
     )
 
 
+@pytest.mark.nightly_on_clusters
 @pytest.mark.clause("RSC-2", "COO-3", "SNK-1")
 def test_what_sinks_that_are_gone_have_prepared_is_deleted(trials: Trials) -> None:
     """The executor is lost when the last of four sinks has prepared a transaction. Two sinks are left."""
@@ -215,6 +221,7 @@ def test_what_sinks_that_are_gone_have_prepared_is_deleted(trials: Trials) -> No
     )
 
 
+@pytest.mark.nightly_on_clusters
 @pytest.mark.clause("RSC-2", "CHL-5")
 @pytest.mark.needs(Capability.LOOPS)
 def test_the_vertices_of_a_loop_keep_their_parallelism(trials: Trials) -> None:
@@ -237,6 +244,7 @@ def test_the_vertices_of_a_loop_keep_their_parallelism(trials: Trials) -> None:
     )
 
 
+@pytest.mark.nightly_on_clusters
 @pytest.mark.clause("RSC-2", "COO-5")
 @pytest.mark.needs(Capability.SAVEPOINTS)
 def test_a_narrower_job_can_be_stopped_and_the_next_one_is_narrower_too(trials: Trials) -> None:

@@ -30,7 +30,7 @@ def _killed_late(plan: TrialPlan) -> TrialPlan:
 
 
 @pytest.mark.clause("SNK-1", "BAR-2", "ALN-2", "REC-1")
-@pytest.mark.parametrize("shape", ["plain", pytest.param("chained", marks=pytest.mark.long_on_clusters)])
+@pytest.mark.parametrize("shape", ["plain", pytest.param("chained", marks=pytest.mark.nightly_on_clusters)])
 def test_what_was_emitted_ahead_of_a_barrier_is_in_the_output_once(trials: Trials, shape: str) -> None:
     plan = PLAN if shape == "plain" else msgspec.structs.replace(PLAN, job=JobPlan(shape))
     for trial in trials.all_valid(_killed_late(plan)):
@@ -38,7 +38,7 @@ def test_what_was_emitted_ahead_of_a_barrier_is_in_the_output_once(trials: Trial
         require(trial.finding("changed-totals").clauses, "what changed was judged", trial)
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @pytest.mark.clause("SNK-1", "BAR-2")
 def test_a_key_that_left_memory_before_it_was_emitted_is_emitted_all_the_same(trials: Trials) -> None:
     plan = msgspec.structs.replace(PLAN, deployment=DeploymentPlan(cached_keys=2))

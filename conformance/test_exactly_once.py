@@ -22,10 +22,11 @@ from barrier_tck.harness.system.system_under_test import Capability
 
 pytestmark = pytest.mark.clause("SNK-1")
 
-AIMS_BEFORE_A_MERGE = ("during-alignment", "complete-not-committed", "during-restore")
-"""The three that are tried on clusters for every merge; every night all six are."""
+AIMS_BEFORE_A_MERGE = ("during-alignment", "complete-not-committed")
+"""The two that are tried on clusters for every merge; every night all six are."""
 
 
+@pytest.mark.long
 @pytest.mark.clause("REC-1", "REC-2", "CAM-3")
 def test_a_kill_of_an_executor_at_a_time(trials: Trials) -> None:
     for trial in trials.all_valid(with_faults(kill_executor(OTHER_STATEFUL, At(20)))):
@@ -37,7 +38,7 @@ def test_a_kill_of_an_executor_at_a_time(trials: Trials) -> None:
 @pytest.mark.parametrize(
     "aim",
     [
-        pytest.param(aim, marks=() if aim in AIMS_BEFORE_A_MERGE else pytest.mark.long_on_clusters)
+        pytest.param(aim, marks=() if aim in AIMS_BEFORE_A_MERGE else pytest.mark.nightly_on_clusters)
         for aim in SIX_AIMS
     ],
 )
@@ -74,7 +75,7 @@ def test_records_come_by_every_kind_of_edge_to_every_sink(trials: Trials, shape:
         require(trial.finding("dataflow").clauses, "the graph was judged", trial)
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @pytest.mark.clause("REC-1", "REC-2", "REC-6", "SRC-1", "ALN-1", "ALN-2", "COO-1", "CAM-3")
 def test_generated_jobs_and_faults(trials: Trials) -> None:
     trials.generated("standard")

@@ -48,7 +48,8 @@ def test_checkpoints_complete_after_a_subtask_has_finished(trials: Trials) -> No
         happened(_after_a_finish(trial) >= 2, "checkpoints completed without a subtask", trial)
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.long
+@pytest.mark.nightly_on_clusters
 @finishes
 @pytest.mark.clause("BAR-6", "ALO-1")
 def test_an_ended_channel_counts_as_having_delivered_barriers_that_hold_nothing_back(trials: Trials) -> None:
@@ -56,20 +57,23 @@ def test_an_ended_channel_counts_as_having_delivered_barriers_that_hold_nothing_
         happened(_after_a_finish(trial) >= 2, "checkpoints completed without a subtask", trial)
 
 
+@pytest.mark.long
 @overtakes
 @pytest.mark.clause("BAR-6", "UNA-1")
 @pytest.mark.parametrize(
     "mode",
-    [pytest.param(mode, marks=pytest.mark.long_on_clusters) for mode in ("unaligned", "aligned_timeout")],
+    [pytest.param(mode, marks=pytest.mark.nightly_on_clusters) for mode in ("unaligned", "aligned_timeout")],
 )
 def test_an_ended_channel_counts_as_overtaken(trials: Trials, mode: CheckpointingMode) -> None:
     for trial in trials.all_valid(_in_mode(mode)):
         happened(_after_a_finish(trial) >= 2, "checkpoints completed without a subtask", trial)
 
 
+@pytest.mark.long_on_clusters
+@pytest.mark.long
 @recovers
 @pytest.mark.clause("BAR-6", "REC-1")
-@pytest.mark.parametrize("killed", [pytest.param(SINK, marks=pytest.mark.long_on_clusters), OTHER_SOURCE])
+@pytest.mark.parametrize("killed", [pytest.param(SINK, marks=pytest.mark.nightly_on_clusters), OTHER_SOURCE])
 def test_a_restore_knows_which_subtasks_had_finished(trials: Trials, killed: str) -> None:
     plan = with_faults(kill_worker(killed, After(ProtocolPoint.COMPLETION_NOTIFIED, SINK, 5)), plan=EARLY)
     for trial in trials.all_valid(plan):

@@ -125,6 +125,7 @@ def test_increments_are_compressed_as_configured(trials: Trials) -> None:
         _assert_files_are_shared(trial)
 
 
+@pytest.mark.long
 @pytest.mark.needs(Capability.SLOW_SNAPSHOTS)
 @pytest.mark.clause("SNP-5", "COO-3", "STA-3")
 def test_what_several_pending_checkpoints_share_and_aborted_ones_uploaded_is_counted(trials: Trials) -> None:

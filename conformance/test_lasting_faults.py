@@ -74,7 +74,7 @@ def _require_came_back(trial: Trial) -> None:
 @pytest.mark.parametrize(
     "fault",
     [
-        pytest.param(PauseWorker(STATEFUL, MOMENT_MS), marks=pytest.mark.long_on_clusters),
+        pytest.param(PauseWorker(STATEFUL, MOMENT_MS), marks=pytest.mark.nightly_on_clusters),
         PauseExecutor(SINK, MOMENT_MS),
     ],
     ids=_name,
@@ -84,13 +84,15 @@ def test_a_process_that_stands_still_for_a_moment_is_not_replaced(trials: Trials
         _require_not_replaced(trial)
 
 
+@pytest.mark.long_on_clusters
+@pytest.mark.long
 @pytest.mark.clause("REC-1", "REC-2", "REC-6")
 @pytest.mark.parametrize(
     "fault",
     [
-        pytest.param(PauseWorker(SOURCE, ZOMBIE_MS), marks=pytest.mark.long_on_clusters),
-        pytest.param(PauseWorker(STATEFUL, ZOMBIE_MS), marks=pytest.mark.long_on_clusters),
-        pytest.param(PauseWorker(SINK, ZOMBIE_MS), marks=pytest.mark.long_on_clusters),
+        pytest.param(PauseWorker(SOURCE, ZOMBIE_MS), marks=pytest.mark.nightly_on_clusters),
+        pytest.param(PauseWorker(STATEFUL, ZOMBIE_MS), marks=pytest.mark.nightly_on_clusters),
+        pytest.param(PauseWorker(SINK, ZOMBIE_MS), marks=pytest.mark.nightly_on_clusters),
         PauseExecutor(STATEFUL, ZOMBIE_MS),
     ],
     ids=lambda fault: f"{_name(fault)}-{fault.subtask}",
@@ -102,8 +104,10 @@ def test_a_process_that_was_replaced_while_it_stood_still_changes_nothing_when_i
         _require_came_back(trial)
 
 
+@pytest.mark.long_on_clusters
+@pytest.mark.long
 @pytest.mark.clause("REC-2", "SNK-1")
-@pytest.mark.parametrize("nth", [1, pytest.param(2, marks=pytest.mark.long_on_clusters)])
+@pytest.mark.parametrize("nth", [1, pytest.param(2, marks=pytest.mark.nightly_on_clusters)])
 def test_a_sink_that_commits_late_changes_nothing(trials: Trials, nth: int) -> None:
     aim = After(ProtocolPoint.COMPLETION_NOTIFIED, SINK, nth)
     plan = with_faults(ScheduledFault(PauseWorker(SINK, ZOMBIE_MS), aim), plan=LONGER)
@@ -118,11 +122,11 @@ def test_a_sink_that_commits_late_changes_nothing(trials: Trials, nth: int) -> N
         DelayChannel(SOURCE, STATEFUL, latency_ms=10, jitter_ms=8, duration_ms=40),
         pytest.param(
             DelayChannel(SINK, COORDINATOR, latency_ms=10, duration_ms=40, direction=Direction.BOTH),
-            marks=pytest.mark.long_on_clusters,
+            marks=pytest.mark.nightly_on_clusters,
         ),
         pytest.param(
             ThrottleChannel(SOURCE, OTHER_STATEFUL, bytes_per_second=20_000, duration_ms=40),
-            marks=pytest.mark.long_on_clusters,
+            marks=pytest.mark.nightly_on_clusters,
         ),
     ],
     ids=_name,
@@ -132,21 +136,24 @@ def test_a_slow_connection_costs_time_and_nothing_else(trials: Trials, fault: Fa
         _require_not_replaced(trial)
 
 
+@pytest.mark.long
 @pytest.mark.clause("REC-1", "REC-6")
 @pytest.mark.parametrize(
     "fault",
     [
         CutChannel(SOURCE, STATEFUL, MOMENT_MS),
-        CutChannel(STATEFUL, COORDINATOR, MOMENT_MS),
-        pytest.param(BlackHoleChannel(STATEFUL, SINK, MOMENT_MS), marks=pytest.mark.long_on_clusters),
-        pytest.param(BlackHoleChannel(STATEFUL, COORDINATOR, ZOMBIE_MS), marks=pytest.mark.long_on_clusters),
+        pytest.param(CutChannel(STATEFUL, COORDINATOR, MOMENT_MS), marks=pytest.mark.long_on_clusters),
+        pytest.param(BlackHoleChannel(STATEFUL, SINK, MOMENT_MS), marks=pytest.mark.nightly_on_clusters),
+        pytest.param(
+            BlackHoleChannel(STATEFUL, COORDINATOR, ZOMBIE_MS), marks=pytest.mark.nightly_on_clusters
+        ),
         pytest.param(
             LimitChannel(SOURCE, STATEFUL, bytes_max=500, duration_ms=MOMENT_MS),
-            marks=pytest.mark.long_on_clusters,
+            marks=pytest.mark.nightly_on_clusters,
         ),
         pytest.param(
             LimitChannel(STATEFUL, COORDINATOR, bytes_max=100, duration_ms=MOMENT_MS),
-            marks=pytest.mark.long_on_clusters,
+            marks=pytest.mark.nightly_on_clusters,
         ),
     ],
     ids=lambda fault: f"{_name(fault)}-{fault.receiver}",
@@ -159,16 +166,20 @@ def test_a_broken_connection_is_a_failure_from_which_the_job_recovers(
         happened(len(trial.record.attempts) > 1, "the attempt was replaced", trial)
 
 
+@pytest.mark.long_on_clusters
+@pytest.mark.long
 @pytest.mark.clause("REC-1", "REC-2", "REC-6")
 @pytest.mark.parametrize(
     "fault",
     [
         pytest.param(
-            PartitionExecutor(STATEFUL, Peers.EXECUTORS, ZOMBIE_MS), marks=pytest.mark.long_on_clusters
+            PartitionExecutor(STATEFUL, Peers.EXECUTORS, ZOMBIE_MS), marks=pytest.mark.nightly_on_clusters
         ),
         PartitionExecutor(STATEFUL, Peers.COORDINATOR, ZOMBIE_MS),
-        pytest.param(PartitionExecutor(SINK, Peers.EVERYONE, ZOMBIE_MS), marks=pytest.mark.long_on_clusters),
-        pytest.param(PartitionHalves((STATEFUL,), ZOMBIE_MS), marks=pytest.mark.long_on_clusters),
+        pytest.param(
+            PartitionExecutor(SINK, Peers.EVERYONE, ZOMBIE_MS), marks=pytest.mark.nightly_on_clusters
+        ),
+        pytest.param(PartitionHalves((STATEFUL,), ZOMBIE_MS), marks=pytest.mark.nightly_on_clusters),
     ],
     ids=lambda fault: f"{_name(fault)}-{getattr(fault, 'peers', 'others')}",
 )

@@ -145,7 +145,7 @@ def _cell(row: int, damage: str, column: tuple[str, CheckpointingMode, bool]) ->
     later = pytest.mark.nightly if rescaled and state != BACKENDS[0] else pytest.mark.long
     needs = [pytest.mark.needs(Capability.RESCALING, Capability.SAVEPOINTS)] if rescaled else []
     # On clusters the dealt cells that rescale take longest.
-    slow = [pytest.mark.long_on_clusters] if rescaled else []
+    slow = [pytest.mark.nightly_on_clusters] if rescaled else []
     return pytest.param(cell, id=str(cell), marks=[*needs, *slow, *([] if quick else [later])])
 
 
@@ -201,6 +201,7 @@ def test_local_recovery_is_off_unless_configured(trials: Trials) -> None:
         )
 
 
+@pytest.mark.long
 @pytest.mark.clause("LOC-4", "LOC-5", "LOC-6", "LOC-11")
 @pytest.mark.parametrize("cell", MATRIX)
 def test_whatever_is_wrong_with_the_copy_the_primary_serves(trials: Trials, cell: Fallback) -> None:
@@ -219,10 +220,11 @@ def test_whatever_is_wrong_with_the_copy_the_primary_serves(trials: Trials, cell
     require(set(_served(trial, VICTIM)) == wanted, "the primary serves what the copy cannot", trial)
 
 
+@pytest.mark.long_on_clusters
 @pytest.mark.clause("LOC-4", "REC-5")
 @pytest.mark.parametrize(
     "backend",
-    [BACKENDS[0], pytest.param(BACKENDS[1], marks=[pytest.mark.long, pytest.mark.long_on_clusters])],
+    [BACKENDS[0], pytest.param(BACKENDS[1], marks=[pytest.mark.long, pytest.mark.nightly_on_clusters])],
 )
 def test_a_copy_that_served_one_restore_serves_the_next_one_too(trials: Trials, backend: str) -> None:
     plan = msgspec.structs.replace(LOCAL, state_backend=backend)
@@ -235,7 +237,7 @@ def test_a_copy_that_served_one_restore_serves_the_next_one_too(trials: Trials, 
         happened({SECONDARY} in served[1:], "its copy served it again", trial)
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @pytest.mark.clause("LOC-4", "LOC-5", "REC-5")
 def test_a_copy_found_damaged_is_not_believed_by_the_next_restore(trials: Trials) -> None:
     plan = _local(
@@ -248,7 +250,7 @@ def test_a_copy_found_damaged_is_not_believed_by_the_next_restore(trials: Trials
         require(trial.record.end == "finished", "the job finishes", trial)
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @pytest.mark.clause("LOC-4", "LOC-5", "REC-5")
 def test_a_restore_that_was_interrupted_is_repeated_in_full(trials: Trials) -> None:
     # Only some interruptions come while a neighbour still has to restore, so each trial has several.
@@ -264,16 +266,17 @@ def test_a_restore_that_was_interrupted_is_repeated_in_full(trials: Trials) -> N
             require(trial.record.end == "finished", "the job finishes", trial)
 
 
+@pytest.mark.long_on_clusters
 @pytest.mark.clause("LOC-7", "LOC-4")
 @pytest.mark.parametrize(
     ("primary", "second"),
-    [("zstd", "none"), pytest.param("none", "zstd", marks=pytest.mark.long_on_clusters)],
+    [("zstd", "none"), pytest.param("none", "zstd", marks=pytest.mark.nightly_on_clusters)],
 )
 @pytest.mark.parametrize(
     "damage",
     [
         Damage.BIT_FLIPPED,
-        *(pytest.param(it, marks=pytest.mark.long_on_clusters) for it in (None, Damage.OTHER_LINEAGE)),
+        *(pytest.param(it, marks=pytest.mark.nightly_on_clusters) for it in (None, Damage.OTHER_LINEAGE)),
     ],
 )
 def test_a_copy_in_another_format_serves_if_it_is_intact_and_only_then(
@@ -300,7 +303,7 @@ IN_MEMORY = pytest.mark.uses("checkpoints.local_copies")
 
 
 @IN_MEMORY
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @pytest.mark.clause("LOC-7", "LOC-1", "LOC-4", "LOC-9")
 @pytest.mark.parametrize("backend", [BACKENDS[0], pytest.param(BACKENDS[1], marks=pytest.mark.long)])
 def test_copies_in_memory_outlive_the_process_of_a_subtask(trials: Trials, backend: str) -> None:
@@ -312,7 +315,7 @@ def test_copies_in_memory_outlive_the_process_of_a_subtask(trials: Trials, backe
 
 
 @IN_MEMORY
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @pytest.mark.clause("LOC-7", "LOC-4", "LOC-5", "LOC-9")
 def test_copies_in_memory_are_lost_with_their_executor_and_the_primary_serves(trials: Trials) -> None:
     for trial in trials.all_valid(_local(_in_memory(LOCAL), kill_executor(VICTIM, COMMITTING))):
@@ -323,7 +326,7 @@ def test_copies_in_memory_are_lost_with_their_executor_and_the_primary_serves(tr
 
 
 @IN_MEMORY
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @pytest.mark.clause("LOC-7", "LOC-2", "LOC-3")
 def test_a_copy_for_which_there_is_no_memory_fails_no_checkpoint_and_says_why(trials: Trials) -> None:
     plan = _in_memory(LOCAL, size=100)
@@ -339,7 +342,7 @@ def test_a_copy_for_which_there_is_no_memory_fails_no_checkpoint_and_says_why(tr
 
 
 @IN_MEMORY
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @pytest.mark.clause("LOC-7", "LOC-2", "LOC-4")
 def test_a_copy_for_which_there_is_no_memory_takes_none_from_that_of_the_newest_checkpoint(
     trials: Trials,
@@ -371,7 +374,7 @@ def test_a_copy_for_which_there_is_no_memory_takes_none_from_that_of_the_newest_
     [
         Damage.TRUNCATED,
         *(
-            pytest.param(one, marks=pytest.mark.long_on_clusters)
+            pytest.param(one, marks=pytest.mark.nightly_on_clusters)
             for one in (Damage.PARTIAL, Damage.OTHER_LINEAGE)
         ),
         pytest.param(Damage.UNREADABLE, marks=pytest.mark.needs(Capability.DETERMINISTIC_REPLAY)),
@@ -393,7 +396,7 @@ def test_a_damaged_copy_in_memory_does_not_serve(trials: Trials, damage: Damage)
     require(set(_served(trial, VICTIM)) == wanted, "the primary serves what the copy cannot", trial)
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @pytest.mark.uses("checkpoints.incremental")
 @pytest.mark.clause("LOC-4", "COO-2", "SNP-5")
 def test_the_abort_of_an_increment_takes_nothing_from_the_copies_of_other_checkpoints(trials: Trials) -> None:
@@ -430,6 +433,7 @@ def test_after_the_death_of_an_executor_the_others_restore_locally(trials: Trial
         happened(trial.finding("local-recovery").counts["secondary"] > 0, "a copy on a host served", trial)
 
 
+@pytest.mark.long_on_clusters
 @pytest.mark.clause("LOC-8")
 def test_a_lost_host_takes_its_copies_along_and_the_others_restore_locally(trials: Trials) -> None:
     plan = _local(LOCAL, ScheduledFault(LoseHost(VICTIM), COMMITTING))
@@ -437,6 +441,7 @@ def test_a_lost_host_takes_its_copies_along_and_the_others_restore_locally(trial
         require(set(_served(trial, VICTIM)) == {PRIMARY}, "nothing local was left of it", trial)
 
 
+@pytest.mark.long_on_clusters
 @pytest.mark.needs(Capability.HOST_RETURN)
 @pytest.mark.clause("LOC-8")
 def test_a_host_that_comes_back_empty_under_its_own_name_serves_nothing_and_keeps_copies_again(
@@ -449,6 +454,7 @@ def test_a_host_that_comes_back_empty_under_its_own_name_serves_nothing_and_keep
         require(set(_served(trial, VICTIM)) == {PRIMARY}, "nothing local was left of it", trial)
 
 
+@pytest.mark.long_on_clusters
 @pytest.mark.clause("LOC-2")
 def test_a_full_local_disk_fails_no_checkpoint(trials: Trials) -> None:
     plan = _local(
@@ -461,6 +467,7 @@ def test_a_full_local_disk_fails_no_checkpoint(trials: Trials) -> None:
         happened(counts["completed_without_copy"] > 0, "a checkpoint completes without the copy", trial)
 
 
+@pytest.mark.long_on_clusters
 @pytest.mark.clause("LOC-2", "COO-2")
 def test_a_primary_that_cannot_be_written_fails_the_checkpoint_and_processing_goes_on(trials: Trials) -> None:
     plan = _local(

@@ -47,7 +47,7 @@ loops = pytest.mark.needs(Capability.LOOPS, Capability.SNAPSHOT_INSPECTION)
 recovers = pytest.mark.needs(Capability.LOOPS, Capability.ATTEMPTS, Capability.SNAPSHOT_INSPECTION)
 marked = pytest.mark.needs(Capability.CHANDY_LAMPORT, Capability.LOOPS, Capability.SNAPSHOT_INSPECTION)
 observed = pytest.mark.needs(Capability.CHANDY_LAMPORT, Capability.LOOPS, Capability.MESSAGE_LOG)
-ONCE_MORE = (pytest.mark.long, pytest.mark.long_on_clusters)
+ONCE_MORE = (pytest.mark.long, pytest.mark.nightly_on_clusters)
 """Marks of what simpler loops show already."""
 
 LOOP: TrialPlan = varied(
@@ -97,6 +97,7 @@ NARROW = {
 """Shapes with the widths of some vertices: no job has more than nine subtasks, so that it fits a small cluster."""
 
 
+@pytest.mark.long
 @loops
 @pytest.mark.clause("CHL-5")
 @pytest.mark.parametrize(
@@ -112,6 +113,7 @@ def test_what_is_under_way_in_a_loop_is_part_of_its_checkpoints(trials: Trials, 
         happened(_in_flight(trial) > 0, "something was under way in a checkpoint", trial)
 
 
+@pytest.mark.long
 @recovers
 @pytest.mark.clause("CHL-5", "REC-1")
 def test_a_loop_is_recovered_exactly_once(trials: Trials) -> None:
@@ -120,7 +122,7 @@ def test_a_loop_is_recovered_exactly_once(trials: Trials) -> None:
         happened(_in_flight(trial) > 0, "something was under way in a checkpoint", trial)
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @loops
 @pytest.mark.clause("CHL-5", "REC-6")
 def test_a_loop_ends_when_nothing_is_under_way_in_it(trials: Trials) -> None:
@@ -137,7 +139,7 @@ HIDDEN: TrialPlan = msgspec.structs.replace(
 
 
 @loops
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @pytest.mark.clause("CHL-5", "REC-6")
 def test_a_loop_does_not_end_because_a_copy_hides_the_record_that_is_under_way(trials: Trials) -> None:
     """Processes are asked at different moments. A copy may be counted where it is taken and not where it was sent: then
@@ -147,6 +149,7 @@ def test_a_loop_does_not_end_because_a_copy_hides_the_record_that_is_under_way(t
         require(any(trial.history.of(JobFinished)), "the job ended", trial)
 
 
+@pytest.mark.long
 @marked
 @pytest.mark.clause("CHL-1", "CHL-2")
 def test_any_process_initiates_and_every_snapshot_is_a_consistent_cut(trials: Trials) -> None:
@@ -158,6 +161,8 @@ def test_any_process_initiates_and_every_snapshot_is_a_consistent_cut(trials: Tr
             require(cuts["checkpoints"] == counts["checkpoints"], "every cut was judged", trial)
 
 
+@pytest.mark.long_on_clusters
+@pytest.mark.long
 @marked
 @pytest.mark.clause("CHL-2", "REC-1")
 def test_a_restored_snapshot_replays_the_messages_of_its_channels_first(trials: Trials) -> None:
@@ -207,7 +212,7 @@ REPLAYED: dict[str, TrialPlan] = {
     [
         pytest.param(
             mode,
-            marks=pytest.mark.long_on_clusters
+            marks=pytest.mark.nightly_on_clusters
             if mode == "unaligned"
             else pytest.mark.needs(Capability.DETERMINISTIC_REPLAY),
         )
@@ -241,6 +246,8 @@ STOPPED: dict[str, TrialPlan] = {
 """Jobs in which records are under way on recorded channels when they are stopped."""
 
 
+@pytest.mark.long_on_clusters
+@pytest.mark.long
 @pytest.mark.begun_first
 @pytest.mark.needs(
     Capability.LOOPS, Capability.CHANDY_LAMPORT, Capability.SAVEPOINTS, Capability.SNAPSHOT_INSPECTION
@@ -249,7 +256,7 @@ STOPPED: dict[str, TrialPlan] = {
 @pytest.mark.parametrize(
     "where",
     [
-        *(pytest.param(name, marks=pytest.mark.long_on_clusters) for name in ("loop", "chandy-lamport")),
+        *(pytest.param(name, marks=pytest.mark.nightly_on_clusters) for name in ("loop", "chandy-lamport")),
         pytest.param("unaligned", marks=ONCE_MORE),
         pytest.param("any initiator", marks=pytest.mark.long),
     ],
@@ -274,6 +281,8 @@ def test_a_job_with_a_loop_or_with_markers_is_stopped_and_goes_on_with_what_was_
     happened(under_way, "something was under way in a savepoint")
 
 
+@pytest.mark.long_on_clusters
+@pytest.mark.long
 @pytest.mark.needs(
     Capability.LOOPS,
     Capability.CHANDY_LAMPORT,
@@ -318,7 +327,8 @@ MONEY: TrialPlan = msgspec.structs.replace(
 """Accounts that pay each other, through all processes."""
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.long
+@pytest.mark.nightly_on_clusters
 @marked
 @pytest.mark.clause("CHL-2")
 def test_every_snapshot_holds_all_the_money_channels_counted(trials: Trials) -> None:
@@ -328,6 +338,8 @@ def test_every_snapshot_holds_all_the_money_channels_counted(trials: Trials) -> 
         happened(counts["in_flight"] > 0, "money was in channels", trial)
 
 
+@pytest.mark.long_on_clusters
+@pytest.mark.long
 @marked
 @pytest.mark.clause("CHL-2", "REC-1")
 def test_a_restore_neither_makes_money_nor_loses_any(trials: Trials) -> None:
@@ -336,9 +348,11 @@ def test_a_restore_neither_makes_money_nor_loses_any(trials: Trials) -> None:
         happened(trial.finding("conservation").counts["checkpoints"] >= 2, "snapshots", trial)
 
 
+@pytest.mark.long_on_clusters
+@pytest.mark.long
 @loops
 @pytest.mark.clause("CHL-5")
-@pytest.mark.parametrize("shape", [pytest.param("bank", marks=pytest.mark.long_on_clusters), "banks"])
+@pytest.mark.parametrize("shape", [pytest.param("bank", marks=pytest.mark.nightly_on_clusters), "banks"])
 def test_barriers_in_a_loop_conserve_money_too(trials: Trials, shape: str) -> None:
     plan = msgspec.structs.replace(MONEY, job=JobPlan(shape), checkpoints=LOOP.checkpoints)
     for trial in trials.all_valid(_often(plan)):
@@ -346,10 +360,12 @@ def test_barriers_in_a_loop_conserve_money_too(trials: Trials, shape: str) -> No
         happened(counts["checkpoints"] >= 1 and counts["in_flight"] > 0, "money was in channels", trial)
 
 
+@pytest.mark.long_on_clusters
+@pytest.mark.long
 @recovers
 @pytest.mark.clause("CHL-5", "REC-1")
 @pytest.mark.parametrize(
-    "mode", [pytest.param("exactly_once", marks=pytest.mark.long_on_clusters), "unaligned"]
+    "mode", [pytest.param("exactly_once", marks=pytest.mark.nightly_on_clusters), "unaligned"]
 )
 def test_connected_components_survive_kills(trials: Trials, mode: CheckpointingMode) -> None:
     """An iterative algorithm whose messages depend on the interleaving, and whose result does not.
@@ -369,7 +385,7 @@ def test_connected_components_survive_kills(trials: Trials, mode: CheckpointingM
 
 
 @marked
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @pytest.mark.clause("CHL-4")
 def test_on_an_acyclic_graph_barriers_store_no_channel_state_and_markers_do(trials: Trials) -> None:
     """The same run with each protocol; the sink is slow, so that the markers of a process come at different times."""
@@ -399,7 +415,8 @@ def _sent(trial: Trial) -> Counter[tuple[str, str]]:
     return found
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.long
+@pytest.mark.nightly_on_clusters
 @observed
 @pytest.mark.clause("CHL-3")
 def test_the_application_sends_the_same_messages_with_and_without_snapshots(trials: Trials) -> None:
@@ -450,7 +467,7 @@ OF_MANY_WAYS = JobPlan(
 
 
 @pytest.mark.long
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @recovers
 @pytest.mark.clause("ALN-1", "ALN-2")
 def test_channels_held_for_a_newer_checkpoint_stay_held_when_an_older_one_is_given_up(trials: Trials) -> None:

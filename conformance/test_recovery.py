@@ -53,13 +53,15 @@ def _assert_restored_what_was_complete(trial: Trial) -> None:
         require(restored == newest, f"attempt {attempt.attempt} restores {newest}, not {restored}", trial)
 
 
+@pytest.mark.long_on_clusters
+@pytest.mark.long
 @recovers
 @pytest.mark.clause("REC-1", "REC-2", "REC-6", "COO-1")
 @pytest.mark.parametrize(
     "aim",
     # On clusters the same plans are judged before every merge by ``test_exactly_once``.
     [
-        pytest.param(aim, marks=() if aim == "during-restore" else pytest.mark.long_on_clusters)
+        pytest.param(aim, marks=() if aim == "during-restore" else pytest.mark.nightly_on_clusters)
         for aim in SIX_AIMS
     ],
 )
@@ -91,6 +93,7 @@ def test_what_was_prepared_in_a_complete_checkpoint_is_committed_after_its_resto
         require(not by_the_dead, f"the sink died before its commit, yet {by_the_dead}", trial)
 
 
+@pytest.mark.long_on_clusters
 @recovers
 @pytest.mark.clause("COO-1", "SNP-3", "COO-2")
 def test_a_subtask_that_dies_before_it_acknowledged_is_neither_waited_for_nor_counted(
@@ -102,7 +105,7 @@ def test_a_subtask_that_dies_before_it_acknowledged_is_neither_waited_for_nor_co
         happened(trial.record.checkpoints_completed >= 1, "a later one completes", trial)
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @recovers
 @pytest.mark.clause("REC-5", "REC-2")
 def test_two_failures_in_a_row(trials: Trials) -> None:
@@ -111,6 +114,7 @@ def test_two_failures_in_a_row(trials: Trials) -> None:
         _assert_restored_what_was_complete(trial)
 
 
+@pytest.mark.long_on_clusters
 @recovers
 @pytest.mark.clause("REC-5", "REC-6")
 def test_recover_fail_again_recover_checkpoint_and_recover_from_that(trials: Trials) -> None:
@@ -144,7 +148,7 @@ def test_without_a_restart_strategy_a_kill_ends_the_job_as_failed(trials: Trials
             require(storage is not None and storage.retained, "and is retained", trial)
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @recovers
 @pytest.mark.uses("restart.delay_ms")
 @pytest.mark.clause("REC-3")
@@ -156,6 +160,7 @@ def test_a_fixed_delay_is_kept_before_every_restart(trials: Trials) -> None:
             require(waited >= delay_ms * 0.99, f"{later} comes {delay_ms} ms after the failure", trial)
 
 
+@pytest.mark.long_on_clusters
 @recovers
 @pytest.mark.clause("REC-3")
 def test_when_its_restarts_are_used_up_the_job_fails_and_invents_no_output(trials: Trials) -> None:
@@ -171,7 +176,7 @@ def test_when_its_restarts_are_used_up_the_job_fails_and_invents_no_output(trial
         require(len(trial.record.attempts) == 2, "after one restart", trial)
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @recovers
 @pytest.mark.clause("REC-3")
 def test_a_job_that_fails_too_often_within_the_interval_is_given_up(trials: Trials) -> None:
@@ -188,7 +193,7 @@ def test_a_job_that_fails_too_often_within_the_interval_is_given_up(trials: Tria
 
 
 @recovers
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @pytest.mark.clause("REC-3")
 def test_failures_that_lie_longer_ago_than_the_interval_do_not_count(trials: Trials) -> None:
     plan = msgspec.structs.replace(
@@ -205,7 +210,7 @@ def test_failures_that_lie_longer_ago_than_the_interval_do_not_count(trials: Tri
 
 
 @recovers
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @pytest.mark.clause("REC-3")
 def test_a_delay_grows_with_failures_in_a_row_and_begins_anew_after_a_long_run(trials: Trials) -> None:
     plan = msgspec.structs.replace(
@@ -230,15 +235,16 @@ def test_a_delay_grows_with_failures_in_a_row_and_begins_anew_after_a_long_run(t
         require(first * 0.99 <= waited[2] < longest, f"the third is the first again, not {waited}", trial)
 
 
+@pytest.mark.long_on_clusters
 @recovers
 @pytest.mark.clause("COO-6", "COO-1", "REC-1", "REC-2")
 @pytest.mark.parametrize(
     "point",
     [
-        pytest.param(ProtocolPoint.ATTEMPT_RUNNING, marks=pytest.mark.long_on_clusters),
-        pytest.param(ProtocolPoint.CHECKPOINT_TRIGGERED, marks=pytest.mark.long_on_clusters),
+        pytest.param(ProtocolPoint.ATTEMPT_RUNNING, marks=pytest.mark.nightly_on_clusters),
+        pytest.param(ProtocolPoint.CHECKPOINT_TRIGGERED, marks=pytest.mark.nightly_on_clusters),
         ProtocolPoint.ALL_ACKNOWLEDGED,
-        pytest.param(ProtocolPoint.CHECKPOINT_COMPLETED, marks=pytest.mark.long_on_clusters),
+        pytest.param(ProtocolPoint.CHECKPOINT_COMPLETED, marks=pytest.mark.nightly_on_clusters),
     ],
     ids=lambda point: point.value,
 )
@@ -249,6 +255,7 @@ def test_a_coordinator_that_crashes_is_resumed_from_durable_storage(
         require(trial.record.end == "finished", "the job finishes", trial)
 
 
+@pytest.mark.long_on_clusters
 @pytest.mark.begun_first
 @recovers
 @pytest.mark.clause("COO-6", "REC-2", "COO-3")
@@ -268,13 +275,14 @@ def test_a_zombie_of_a_dead_coordinator_gets_nothing_in(trials: Trials) -> None:
         _assert_restored_what_was_complete(trial)
 
 
+@pytest.mark.long_on_clusters
 @pytest.mark.begun_first
 @recovers
 @pytest.mark.clause("COO-6", "COO-1", "COO-4")
 @pytest.mark.parametrize(
     "point",
     [
-        pytest.param(ProtocolPoint.ALL_ACKNOWLEDGED, marks=pytest.mark.long_on_clusters),
+        pytest.param(ProtocolPoint.ALL_ACKNOWLEDGED, marks=pytest.mark.nightly_on_clusters),
         ProtocolPoint.CHECKPOINT_COMPLETED,
     ],
     ids=lambda point: point.value,
@@ -289,8 +297,10 @@ def test_a_coordinator_whose_host_loses_unsynced_writes_loses_nothing_complete(
 @pytest.mark.parametrize(
     "aim",
     [
-        pytest.param(After(ProtocolPoint.SNAPSHOT_TAKEN, SINK, 4), marks=pytest.mark.long_on_clusters),
-        pytest.param(After(ProtocolPoint.COMPLETION_NOTIFIED, SINK, 2), marks=pytest.mark.long_on_clusters),
+        pytest.param(After(ProtocolPoint.SNAPSHOT_TAKEN, SINK, 4), marks=pytest.mark.nightly_on_clusters),
+        pytest.param(
+            After(ProtocolPoint.COMPLETION_NOTIFIED, SINK, 2), marks=pytest.mark.nightly_on_clusters
+        ),
         After(ProtocolPoint.SNAPSHOT_TAKEN, STATEFUL, 4),
     ],
     ids=["committed", "prepared", "state"],
@@ -305,7 +315,7 @@ def test_a_host_that_loses_unsynced_writes_loses_nothing_that_was_acknowledged(
 
 @recovers
 @pytest.mark.needs(Capability.STORAGE_OUTAGE)
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @pytest.mark.clause("COO-6", "REC-4")
 def test_a_coordinator_that_cannot_read_storage_for_a_time_deletes_nothing(trials: Trials) -> None:
     crash = crash_coordinator(After(ProtocolPoint.CHECKPOINT_COMPLETED), unreadable_ms=40)
@@ -313,7 +323,7 @@ def test_a_coordinator_that_cannot_read_storage_for_a_time_deletes_nothing(trial
         _assert_restored_what_was_complete(trial)
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @recovers
 @pytest.mark.clause("REC-1", "REC-2", "REC-5", "REC-6")
 def test_generated_jobs_with_several_faults_each(trials: Trials) -> None:

@@ -297,6 +297,7 @@ FULL = {
 """New widths, the slow vertex, and how little the channels hold."""
 
 
+@pytest.mark.long
 @pytest.mark.long_on_clusters
 @pytest.mark.needs(Capability.DETERMINISTIC_REPLAY)
 @pytest.mark.clause("RSC-2", "RSC-3", "REC-6", "UNA-4")
@@ -351,6 +352,7 @@ def test_redistributed_records_come_before_newer_ones_in_the_restore_of_a_later_
     )
 
 
+@pytest.mark.long
 @pytest.mark.long_on_clusters
 @pytest.mark.uses("state_backend")
 @pytest.mark.clause("RSC-1", "STA-3")

@@ -374,6 +374,7 @@ def test_a_stopped_subtask_goes_on_when_a_newer_barrier_comes_before_the_abort_o
     happened(overtaken, "a subtask began a newer part before it learned that the savepoint had failed")
 
 
+@pytest.mark.long
 @pytest.mark.needs(
     Capability.UNALIGNED_CHECKPOINTS,
     Capability.EARLY_FINISH,

@@ -56,7 +56,7 @@ def test_a_small_job_is_checkpointed_and_its_output_is_exact(trials: Trials) -> 
     "enabled",
     [
         pytest.param(None, id="not-configured"),
-        pytest.param(False, id="switched-off", marks=pytest.mark.long_on_clusters),
+        pytest.param(False, id="switched-off", marks=pytest.mark.nightly_on_clusters),
     ],
 )
 def test_without_checkpointing_no_checkpoint_is_taken_and_the_output_is_exact(

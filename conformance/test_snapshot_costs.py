@@ -13,7 +13,7 @@ from barrier_tck.harness.system.system_under_test import Capability
 
 pytestmark = [
     pytest.mark.needs(Capability.SNAPSHOT_INSPECTION, Capability.REQUEST_LOG),
-    pytest.mark.long_on_clusters,
+    pytest.mark.nightly_on_clusters,
 ]
 
 MANY_KEYS = 30

@@ -48,7 +48,7 @@ def test_checkpoints_after_a_recovery_are_the_fold_of_their_prefix_too(trials: T
 
 @pytest.mark.needs(Capability.SLOW_SNAPSHOTS)
 @pytest.mark.clause("SNP-1", "SNP-3", "BAR-5")
-@pytest.mark.parametrize("write_through", [True, pytest.param(False, marks=pytest.mark.long_on_clusters)])
+@pytest.mark.parametrize("write_through", [True, pytest.param(False, marks=pytest.mark.nightly_on_clusters)])
 def test_changes_during_the_asynchronous_part_never_show(trials: Trials, write_through: bool) -> None:
     plan: TrialPlan = varied(
         deployment=DeploymentPlan(write_through=write_through),
@@ -60,7 +60,7 @@ def test_changes_during_the_asynchronous_part_never_show(trials: Trials, write_t
         happened(slowest > 0, "the asynchronous part took time", trial)
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @pytest.mark.needs(Capability.ATTEMPTS)
 @pytest.mark.clause("SNP-6", "REC-1")
 def test_a_job_goes_on_from_compressed_snapshots_too(trials: Trials) -> None:
@@ -73,6 +73,7 @@ def test_a_job_goes_on_from_compressed_snapshots_too(trials: Trials) -> None:
         happened(later, "a checkpoint of a later attempt was checked", trial)
 
 
+@pytest.mark.long_on_clusters
 @pytest.mark.needs(Capability.ATTEMPTS)
 @pytest.mark.clause("SNP-5", "REC-1")
 def test_a_job_goes_on_from_increments_too(trials: Trials) -> None:
@@ -85,7 +86,7 @@ def test_a_job_goes_on_from_increments_too(trials: Trials) -> None:
 
 @pytest.mark.uses("deployment.cached_keys")
 @pytest.mark.clause("SNP-1", "ALN-1")
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @pytest.mark.parametrize("write_through", [True, False])
 def test_keys_that_are_evicted_from_memory_lose_nothing(trials: Trials, write_through: bool) -> None:
     plan = varied(
@@ -96,7 +97,7 @@ def test_keys_that_are_evicted_from_memory_lose_nothing(trials: Trials, write_th
         _assert_every_checkpoint_is_its_prefix(trial)
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @pytest.mark.clause("BAR-2", "BAR-3", "ALN-1")
 def test_generated_jobs_without_faults_keep_the_formula(trials: Trials) -> None:
     trials.generated("faultless", _assert_every_checkpoint_is_its_prefix)

@@ -75,16 +75,19 @@ def test_snapshots_are_isolated(state_backend: BackendUnderTest, tmp_path: Path)
     _assert_holds("snapshots-are-isolated", state_backend, tmp_path)
 
 
+@pytest.mark.long
 @pytest.mark.clause("SNP-1")
 def test_writers_run_freely(state_backend: BackendUnderTest, tmp_path: Path) -> None:
     _assert_holds("writers-run-freely", state_backend, tmp_path)
 
 
+@pytest.mark.long
 @pytest.mark.clause("BCK-2")
 def test_a_restore_is_exact(state_backend: BackendUnderTest, tmp_path: Path) -> None:
     _assert_holds("a-restore-is-exact", state_backend, tmp_path)
 
 
+@pytest.mark.long
 @pytest.mark.clause("BCK-2")
 def test_handles_name_all_that_is_needed(state_backend: BackendUnderTest, tmp_path: Path) -> None:
     _assert_holds("handles-name-all-that-is-needed", state_backend, tmp_path)
@@ -215,6 +218,7 @@ def test_a_failed_snapshot_keeps_nothing(state_backend: BackendUnderTest, tmp_pa
     _assert_holds("a-failed-snapshot-keeps-nothing", state_backend, tmp_path)
 
 
+@pytest.mark.long
 @pytest.mark.clause("SNP-1", "BCK-2", "BCK-3")
 def test_crashes_and_failures_mixed(state_backend: BackendUnderTest, tmp_path: Path) -> None:
     _assert_holds("crashes-and-failures-mixed", state_backend, tmp_path)

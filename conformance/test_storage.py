@@ -57,6 +57,7 @@ def test_a_checkpoint_holds_the_position_of_every_split_and_a_part_of_every_subt
         require(parts == sorted(trial.record.subtasks), f"{parts} are all subtasks", trial)
 
 
+@pytest.mark.long
 @pytest.mark.uses("checkpoints.retained")
 @pytest.mark.clause("COO-4")
 @pytest.mark.parametrize("retained", [1, 2])
@@ -77,7 +78,7 @@ def test_ids_grow_over_a_recovery(trials: Trials) -> None:
         _assert_ids_grow(trial)
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @pytest.mark.clause("COO-4", "COO-6")
 def test_ids_grow_over_a_crash_of_the_coordinator(trials: Trials) -> None:
     crash = crash_coordinator(After(ProtocolPoint.CHECKPOINT_TRIGGERED, nth=2))
@@ -90,7 +91,7 @@ def test_ids_grow_over_a_crash_of_the_coordinator(trials: Trials) -> None:
 @pytest.mark.parametrize(
     "plan",
     [
-        pytest.param(SIX_AIMS["between-sync-and-async"], id="begun", marks=pytest.mark.long_on_clusters),
+        pytest.param(SIX_AIMS["between-sync-and-async"], id="begun", marks=pytest.mark.nightly_on_clusters),
         pytest.param(UNACKNOWLEDGED, id="stored"),
     ],
 )

@@ -39,7 +39,10 @@ MODES = pytest.mark.parametrize(
     "mode",
     [
         "exactly_once",
-        *(pytest.param(mode, marks=pytest.mark.long_on_clusters) for mode in ("at_least_once", "unaligned")),
+        *(
+            pytest.param(mode, marks=pytest.mark.nightly_on_clusters)
+            for mode in ("at_least_once", "unaligned")
+        ),
     ],
 )
 
@@ -90,7 +93,7 @@ def _going_on(trial: Trial) -> list[SnapshotView]:
     return [view for view in views if any(view.positions.get(split, 0) < end for split, end in whole.items())]
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @pytest.mark.clause("STA-1")
 def test_timers_go_off_although_no_further_record_comes(trials: Trials) -> None:
     """One record waits. Those behind it do not come to the window, and the input goes on for long."""
@@ -106,10 +109,11 @@ def test_timers_go_off_although_no_further_record_comes(trials: Trials) -> None:
     )
 
 
+@pytest.mark.long_on_clusters
 @pytest.mark.clause("STA-1", "REC-1")
 @pytest.mark.needs(Capability.WORKER_KILL, Capability.ATTEMPTS)
 @pytest.mark.parametrize(
-    "killed", ["windows[0]", pytest.param("read[0]", marks=pytest.mark.long_on_clusters)]
+    "killed", ["windows[0]", pytest.param("read[0]", marks=pytest.mark.nightly_on_clusters)]
 )
 def test_timers_that_were_restored_go_off_although_no_further_record_comes(
     trials: Trials, killed: str
@@ -173,7 +177,7 @@ def test_timers_and_what_waits_for_them_move_with_their_keys(
     require(found == width, f"{found} subtasks of the job that went on have windows, not {width}", trial)
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @MODES
 @pytest.mark.clause("STA-1")
 def test_at_the_end_of_the_input_all_timers_go_off(trials: Trials, mode: CheckpointingMode) -> None:

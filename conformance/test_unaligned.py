@@ -95,7 +95,7 @@ def test_what_a_barrier_overtakes_is_in_the_checkpoint_and_comes_first_after_a_r
     happened(any(found), "records were in flight in some checkpoint")
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @pytest.mark.clause("UNA-1")
 def test_a_barrier_passes_between_two_buffers_of_one_batch(trials: Trials) -> None:
     small = msgspec.structs.replace(
@@ -111,7 +111,7 @@ def test_a_barrier_passes_between_two_buffers_of_one_batch(trials: Trials) -> No
     happened(cut, "both ends of some channel held records in flight")
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @pytest.mark.clause("UNA-1")
 def test_what_is_overtaken_on_every_input_of_a_vertex_is_in_the_checkpoint(trials: Trials) -> None:
     found = {"left": 0, "right": 0}
@@ -123,13 +123,14 @@ def test_what_is_overtaken_on_every_input_of_a_vertex_is_in_the_checkpoint(trial
     happened(found["left"] and found["right"], f"records of both inputs were in flight: {found}")
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @pytest.mark.clause("ALN-1", "UNA-1")
 def test_aligned_barriers_overtake_nothing(trials: Trials) -> None:
     for trial in trials.all_valid(after_a_kill(in_mode("exactly_once"))):
         require(not in_flight(trial.history.checkpoints), "no record is in flight", trial)
 
 
+@pytest.mark.long_on_clusters
 @pytest.mark.clause("UNA-2")
 def test_a_checkpoint_overtakes_once_its_alignment_has_lasted_too_long_and_not_before(
     trials: Trials,
@@ -196,7 +197,7 @@ def longest_ms(trial: Trial) -> float:
     )
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @pytest.mark.clause("SNP-7", "UNA-1")
 def test_the_bytes_of_records_in_flight_are_measured(trials: Trials) -> None:
     """They are compared with the files of the checkpoints that are retained at the end."""
@@ -240,7 +241,7 @@ def test_the_delay_grows_with_the_queue_only_if_barriers_are_aligned_and_the_byt
     assert sizes["exactly_once", 16] < sizes["unaligned", 2], sizes
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @pytest.mark.clause("UNA-3")
 def test_before_a_slow_vertex_barriers_that_overtake_come_sooner_and_their_checkpoints_hold_the_queue(
     trials: Trials,
@@ -257,8 +258,9 @@ def test_before_a_slow_vertex_barriers_that_overtake_come_sooner_and_their_check
     happened(2 * waited_ms[1] < waited_ms[0], f"they come much sooner: {waited_ms} ms", aligned, ahead)
 
 
+@pytest.mark.long_on_clusters
 @pytest.mark.parametrize(
-    "mode", ["unaligned", pytest.param("aligned_timeout", marks=pytest.mark.long_on_clusters)]
+    "mode", ["unaligned", pytest.param("aligned_timeout", marks=pytest.mark.nightly_on_clusters)]
 )
 @pytest.mark.clause("UNA-4")
 def test_a_checkpoint_that_starts_while_restored_records_wait_holds_what_is_left_of_them_once(
@@ -278,7 +280,7 @@ def test_what_is_left_of_restored_records_is_in_a_checkpoint_whose_last_barrier_
     _replayed(trials, in_mode(mode, KEYED_AND_BROADCAST, timeout_ms=2))
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @pytest.mark.clause("UNA-4", "UNA-5")
 def test_behind_a_broadcast_too_a_checkpoint_holds_what_is_left_of_a_long_replay(trials: Trials) -> None:
     """Checkpoints come so often that little of the broadcast is before a barrier, and the queues of records are long
@@ -294,7 +296,7 @@ def _replayed(trials: Trials, plan: TrialPlan, first_after: int = 1) -> None:
 
 
 @pytest.mark.needs(Capability.STORAGE_FAULTS)
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @pytest.mark.clause("COO-2", "SNP-2")
 def test_what_was_recorded_for_a_checkpoint_that_failed_is_not_kept_in_memory(trials: Trials) -> None:
     """One subtask cannot store its part. With the news of the abort it says what it still keeps."""
@@ -308,6 +310,7 @@ def test_what_was_recorded_for_a_checkpoint_that_failed_is_not_kept_in_memory(tr
     happened(learned, "subtasks learned of an abort")
 
 
+@pytest.mark.long_on_clusters
 @pytest.mark.clause("UNA-5")
 def test_every_receiver_has_applied_a_broadcast_or_none_has_at_every_cut(trials: Trials) -> None:
     found = 0
@@ -337,6 +340,7 @@ def test_records_in_flight_are_restored_from_the_copy_on_the_host(trials: Trials
     happened(near, "some subtask read its records in flight from the copy on its host")
 
 
+@pytest.mark.long
 @pytest.mark.needs(Capability.DETERMINISTIC_REPLAY)
 @pytest.mark.clause("UNA-1", "UNA-4", "UNA-5")
 def test_generated_jobs_in_every_mode_are_right(trials: Trials) -> None:

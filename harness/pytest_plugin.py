@@ -166,7 +166,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", "uses(*fields): skips the test on systems that leave these fields of a plan unused"
     )
     config.addinivalue_line(
-        "markers", "long: takes long, and shows once more or in full what quicker tests show"
+        "markers", "long: takes long; run before each merge, but not by those who want a quick answer"
     )
     config.addinivalue_line(
         "markers", "long_on_clusters: the same, but only where time is real; in a simulator it is quick"
@@ -179,6 +179,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers",
         "nightly: takes minutes, and shows once more what long tests show; not run before each merge",
     )
+    config.addinivalue_line("markers", "nightly_on_clusters: the same, but only where time is real")
     config.stash[_seed] = root_seed(_given_seed(config))
     config.option.seed = config.stash[_seed].value
     try:

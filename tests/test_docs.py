@@ -122,12 +122,14 @@ def test_init_writes_what_the_readme_names(
     assert (tmp_path / f"{target.partition(':')[0]}.py").is_file()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.begins)
 def test_sample_output_is_what_the_commands_print(sample: Sample, tmp_path: Path) -> None:
     shown, made = sample.block(), sample.made_again(tmp_path)
     assert sample.same(shown, made), f"{sample.document} is stale; run: python -m tests.update_docs\n{made}"
 
 
+@pytest.mark.long
 def test_a_stale_sample_output_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "page.md").write_text("Before.\n\n```console\n$ barrier-tck init\nold\n```\n\nAfter.\n")
     sample = Sample("page.md", "barrier-tck init", (r"\s*flights",))

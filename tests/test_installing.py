@@ -136,6 +136,7 @@ def installed(
     return Installed(interpreter, ROOT / "src" if editable else site, type_cache)
 
 
+@pytest.mark.long
 def test_both_sides_import_their_own(installed: Installed, project: Path) -> None:
     found = json.loads(run(installed.python, "-c", IMPORTS, cwd=project))
     assert found["theirs"] == ["the project"] * len(FOLDERS)
@@ -167,6 +168,7 @@ def test_a_type_checker_sees_both(installed: Installed, project: Path) -> None:
     assert re.search(r'Revealed type is "(builtins\.)?int"', printed), printed
 
 
+@pytest.mark.long
 def test_a_wheel_holds_the_same_whatever_it_is_built_of(tmp_path: Path) -> None:
     """A source distribution has no links, so a wheel must not need them."""
     source = built("sdist", tmp_path / "source")

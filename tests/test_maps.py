@@ -318,6 +318,7 @@ def test_page_of_planted_bugs_is_the_generated_one() -> None:
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("campaign", ["wide-diamond", "two-inputs"])
 def test_examples_of_jobs_run(campaign: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (text,) = re.findall(rf'```toml\n(name = "{campaign}".*?)```', CAMPAIGNS, re.DOTALL)

@@ -71,6 +71,7 @@ def test_a_campaign_file_is_read(name: str) -> None:
     assert configuration.trial or configuration.trials or configuration.budget
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["graphs", "rescale", "savepoints"])
 def test_a_simulated_campaign_file_runs(name: str, tmp_path: Path) -> None:
     file = str(RELEASE / "campaigns" / f"{name}.toml")
@@ -114,6 +115,7 @@ def test_a_certificate_is_rendered(name: str) -> None:
     assert all(outcome.name in page for outcome in certificate.outcomes)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", stems("certificates/sequences/*.json"))
 def test_a_failing_sequence_is_repeated_on_another_backend(
     name: str, capsys: pytest.CaptureFixture[str]

@@ -135,6 +135,7 @@ def course(fault: Fault, recovery: ScheduledFault, storage: str, directory: Path
     return [*outcome.trace, *outcome.history.operations]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("fault", "storage"), SIMULATED)
 def test_a_fault_that_fired_changes_the_run(
     fault: Fault, storage: str, tmp_path: Path, monkeypatch: Any

@@ -153,6 +153,7 @@ def test_the_tests_to_try_first_exist() -> None:
     assert not [file.id for file in files if file.conformance_test and file.not_in_conformance]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("identifier", bugs_of_suite())
 def test_a_bug_that_makes_no_result_wrong_fails_the_test_that_is_there_for_it(
     tmp_path: Path, identifier: str

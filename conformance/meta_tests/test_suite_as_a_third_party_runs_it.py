@@ -104,6 +104,7 @@ def test_a_system_that_is_not_ours_and_wrong_fails(tmp_path: Path) -> None:
     assert failed == [SHOWN_BY_MICRO_BATCHES[0], SHOWN_BY_MICRO_BATCHES[1], SHOWN_BY_MICRO_BATCHES[5]]
 
 
+@pytest.mark.long
 def test_what_is_drawn_for_a_system_that_is_not_ours_strikes(tmp_path: Path) -> None:
     """Nothing is said of points that it does not pass, nor of what it has not.
 
@@ -124,6 +125,7 @@ def test_what_is_drawn_for_a_system_that_is_not_ours_strikes(tmp_path: Path) -> 
     assert too_late <= 5
 
 
+@pytest.mark.long
 def test_a_system_that_does_nothing_is_never_valid(tmp_path: Path) -> None:
     trials = Trials(DoNothing(), tmp_path)
     for profile in PROFILES:

@@ -70,6 +70,7 @@ def _outcomes(directory: Path, tries: int) -> tuple[Counter[str], set[str], str]
     return Counter(re.findall(r"^run: (.*)$", printed, re.MULTILINE)), failed, printed
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("tries", "runs", "failed"),
     [

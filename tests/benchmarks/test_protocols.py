@@ -68,6 +68,7 @@ def test_the_protocols_run_on_the_same_acyclic_job_and_input(job: tuple[str, str
     assert bool(plans[0].checkpoints.initiators) == (protocol == FROM_BELOW)
 
 
+@pytest.mark.long
 def test_in_the_simulator_only_aligned_barriers_store_no_channel_state(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

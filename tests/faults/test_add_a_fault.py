@@ -64,6 +64,7 @@ def in_tree(package: Path, *command: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.long
 def test_a_fault_is_added_with_one_file_and_its_line_and_then_drawn_run_and_told(tree: Path) -> None:
     add_the_fault(tree)
     run = tree.parents[1]

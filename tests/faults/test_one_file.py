@@ -41,6 +41,7 @@ def known_in(tree: ast.AST) -> list[str]:
     return [fault.__name__ for fault in known]
 
 
+@pytest.mark.long
 def test_only_its_file_the_catalogue_and_plans_know_a_fault_by_name() -> None:
     knowing = {}
     for path in python_files(*FOLDERS):

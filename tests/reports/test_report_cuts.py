@@ -282,6 +282,7 @@ def test_a_page_of_a_cut_of_chandy_and_lamport_speaks_of_markers(tmp_path: Path)
     assert "barrier" not in shown.replace("barrier-tck", "")
 
 
+@pytest.mark.long
 def test_many_cuts_leave_the_report_small_and_each_has_its_own_page(tmp_path: Path) -> None:
     records, notes = [], many_lanes()[1]
     for trial in range(6):

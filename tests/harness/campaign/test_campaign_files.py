@@ -39,6 +39,7 @@ def plans_of(path: str, mode: str | None = None) -> list[TrialPlan]:
     return [plan for plan in plans if mode in (None, plan.checkpoints.mode)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_every_plan_of_a_campaign_file_can_be_run_on_its_system(file: Path) -> None:
     configuration = seeded(file, 10)

@@ -39,6 +39,7 @@ def kill(point: str, subtask: str) -> dict[str, Any]:
     }
 
 
+@pytest.mark.long
 def test_each_way_to_break_recovery_shows_in_the_controls_of_a_campaign(tmp_path: Path) -> None:
     record = campaign(tmp_path, trials=24, controls=4)
     assert record.verdict is Verdict.VALID, record.findings
@@ -150,6 +151,7 @@ def test_a_control_that_no_checker_sees_makes_the_campaign_unknown_with_its_plan
     assert read_plan(tmp_path / "run" / control.plan).mutant == "SO-03"
 
 
+@pytest.mark.long
 def test_checkers_that_do_not_compare_what_is_broken_leave_a_campaign_unknown(tmp_path: Path) -> None:
     record = campaign(tmp_path, checkers=TABLE_OF_NOTHING, trials=25)
     assert record.verdict is Verdict.UNKNOWN

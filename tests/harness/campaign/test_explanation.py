@@ -72,6 +72,7 @@ def _runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return directory / "wrong", directory / "right"
 
 
+@pytest.mark.long
 def test_the_command_explains_the_first_trial_that_failed(
     runs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -49,6 +49,7 @@ def two_faults(plan: TrialPlan) -> bool:
     return len(plan.faults) >= 2
 
 
+@pytest.mark.long
 def test_many_trials_of_one_bug_are_one_finding_whatever_their_faults_are(tmp_path: Path) -> None:
     record = ran(tmp_path, failing(two_faults))
     assert record.invalid >= 40
@@ -59,6 +60,7 @@ def test_many_trials_of_one_bug_are_one_finding_whatever_their_faults_are(tmp_pa
     assert record.shrunk == {str(group.smallest_trial): group.plan}
 
 
+@pytest.mark.long
 def test_they_are_one_finding_in_the_summary_in_json_and_as_the_text_of_an_issue(tmp_path: Path) -> None:
     record = ran(tmp_path, failing(two_faults))
     run = load_run(tmp_path / "run")
@@ -75,6 +77,7 @@ def test_they_are_one_finding_in_the_summary_in_json_and_as_the_text_of_an_issue
     assert f"in {record.invalid} trials" in (tmp_path / "run" / "report.html").read_text()
 
 
+@pytest.mark.long
 def test_two_bugs_of_one_clause_and_checker_are_two_findings(tmp_path: Path) -> None:
     record = ran(tmp_path, failing(two_faults, crashes_coordinator))
     shapes = {group.shape: group.trials for group in record.groups}
@@ -83,6 +86,7 @@ def test_two_bugs_of_one_clause_and_checker_are_two_findings(tmp_path: Path) -> 
     assert min(shapes.values()) > 1
 
 
+@pytest.mark.long
 def test_trials_beyond_what_is_made_smaller_are_sorted_by_what_is_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -49,6 +49,7 @@ def cuts(result: TrialResult) -> list[CheckpointCut]:
     return [cut_of(result.record, result.trace_events, number) for number in completed if number in noted]
 
 
+@pytest.mark.long
 def test_a_cut_names_who_had_finished_before_it(tmp_path: Path) -> None:
     constraints = Constraints(SYSTEM.job, SYSTEM.capabilities)
     named = 0
@@ -68,6 +69,7 @@ def test_a_cut_names_who_had_finished_before_it(tmp_path: Path) -> None:
     assert named > 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("profile", ["standard", "graphs"])
 def test_drawn_trials_take_the_same_steps_with_notes_and_their_cuts_are_consistent(
     profile: str, tmp_path: Path
@@ -89,6 +91,7 @@ def test_drawn_trials_take_the_same_steps_with_notes_and_their_cuts_are_consiste
     assert early or profile == "standard"  # at-least-once trials, where it is allowed
 
 
+@pytest.mark.long
 def test_what_crosses_a_cut_is_what_the_checkpoint_holds_of_its_channels(tmp_path: Path) -> None:
     """Channel by channel and record by record, in modes whose barriers overtake, with batches cut into buffers too."""
     compared: Counter[str] = Counter()
@@ -160,6 +163,7 @@ def _around() -> Constraints:
     return Constraints(SYSTEM.job, SYSTEM.capabilities)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("bug", "shows"),
     [

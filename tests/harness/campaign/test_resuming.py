@@ -63,6 +63,7 @@ def kept(path: Path) -> list[str]:
     return sorted(file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file())
 
 
+@pytest.mark.long
 def test_a_resumed_campaign_ends_as_one_without_a_break(tmp_path: Path) -> None:
     wanted = configuration(trials=12, seed=11, faults={"per_trial": [1, 3]}, controls=2)
     whole = run_campaign(wanted, ReferenceSimulated(), tmp_path / "whole")
@@ -207,6 +208,7 @@ def test_fail_fast_ends_with_the_first_trial_that_is_invalid(
     assert not run.campaign.interrupted and run.campaign.shrunk
 
 
+@pytest.mark.long
 def test_with_several_processes_too(tmp_path: Path) -> None:
     listed = configuration(trial=[{"repeat": 8}], trials=8, fail_fast=True)
     plan = {"name": "keyed-totals", "batches": 1}

@@ -144,6 +144,7 @@ def test_in_several_processes_and_resumed_in_several(name: str, tmp_path: Path) 
     assert_same(tmp_path / "parts", whole)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["the first invalid trial ends it", "drawn, with controls"])
 def test_interrupted_in_whatever_it_does_and_resumed(name: str, tmp_path: Path) -> None:
     """In its last trial, or in the first or last run after that: controls, or those that shrink a failure."""

@@ -127,6 +127,7 @@ def test_what_cannot_be_done_is_one_sentence_and_wrong_usage(
 # --- on an executor, without Spark ----------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_trial_that_ends_its_process_twice_is_lost_and_the_next_one_has_a_new_process(
     tmp_path: Path,
 ) -> None:

@@ -66,6 +66,7 @@ def test_three_jobs_leave_what_one_leaves(profile: str, tmp_path: Path) -> None:
     assert files_of(tmp_path / "three") == files_of(tmp_path / "one") != {}
 
 
+@pytest.mark.long
 def test_a_trial_whose_process_dies_is_unknown_and_the_campaign_goes_on(tmp_path: Path) -> None:
     record = run_campaign(listed(1_000, 1_001, DIES), open_system(DYING), tmp_path / "run", jobs=2)
     assert (record.verdict, record.trials, record.valid, record.unknown) == (Verdict.UNKNOWN, 3, 2, 1)
@@ -85,6 +86,7 @@ def test_however_a_process_ends_only_its_trial_is_lost_and_another_takes_its_pla
     assert told == [f"the process that ran it ended: {ending}" for ending in endings]
 
 
+@pytest.mark.long
 def test_a_refused_plan_ends_the_campaign_as_it_does_in_one_process(tmp_path: Path) -> None:
     for jobs in (1, 2):
         with pytest.raises(UsageProblem, match="this plan is refused"):

@@ -262,6 +262,7 @@ WRONG: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], bool]] = {
 """A finding -> what makes it wrong, and whether campaigns on Spark then cannot run."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", WRONG)
 def test_the_command_says_which_thing_is_wrong_and_whether_campaigns_can_run(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -45,6 +45,7 @@ def written(what: str, capsys: pytest.CaptureFixture[str], *file: str) -> list[s
     return use.removeprefix("barrier-tck ").split()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("what", SKELETONS)
 def test_a_skeleton_runs_as_it_is(what: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = written(what, capsys)
@@ -127,6 +128,7 @@ def test_a_skeleton_of_a_backend_is_certified_in_full(here: Path, capsys: pytest
     assert cli.run(["certify", "my_backend:MyBackend", "--level", "contract", "--no-strength"]) == 0
 
 
+@pytest.mark.long
 def test_campaign_files_come_with_the_package_and_are_found_by_name(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -54,6 +54,7 @@ def test_a_reader_that_leaves_does_not_change_the_exit_code(
     assert (next(tmp_path.iterdir()) / "report.html").is_file(), "it went on to the end"
 
 
+@pytest.mark.long
 def test_a_reader_that_leaves_in_a_real_pipe_does_not_change_the_exit_code(tmp_path: Path) -> None:
     line = f"{sys.executable} -m barrier_tck.harness.cli.main {shlex.join([*CAMPAIGN, str(tmp_path)])} | head -n 1"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", line], cwd=ROOT, timeout=120, check=False)

@@ -325,6 +325,7 @@ def test_worker_that_does_not_register_in_time_shows_the_end_of_its_log(temporar
     assert not list(temporary_root.glob("barrier-tck-cluster-*"))
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_given_directory_keeps_the_logs_and_loses_the_secret(tmp_path: Path) -> None:
     directory = tmp_path / "cluster"

@@ -43,6 +43,7 @@ def executors(plans: Sequence[TrialPlan]) -> int:
     return sum(plan.deployment.executors == 1 for plan in plans)
 
 
+@pytest.mark.long
 def test_a_scenario_is_added_with_one_file_and_then_drawn_by_profiles_that_do_not_name_it(name: str) -> None:
     """Where it is possible; plans of which it is no part stay as they were."""
     never, always = STANDARD.with_shares(**{name: 0}), STANDARD.with_shares(**{name: 1_000})

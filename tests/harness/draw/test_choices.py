@@ -43,6 +43,7 @@ def _share(per_mille: int, of_faults: bool = False) -> float:
     return 1_000 * said[True] / said.total()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("per_mille", [60, 250, 400, 600, 900])
 def test_a_share_is_what_it_says(per_mille: int) -> None:
     assert _share(per_mille) == pytest.approx(per_mille, abs=30)

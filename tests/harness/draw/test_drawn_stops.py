@@ -102,6 +102,7 @@ def test_some_plans_of_savepoints_are_made_for_stops_that_fail(monkeypatch: pyte
     assert {plan.checkpoints.mode for plan in made} == set(OFTEN.checkpoints.modes)
 
 
+@pytest.mark.long
 def test_many_plans_with_early_ends_have_savepoints_and_some_a_slow_vertex() -> None:
     plans = draw_plans(SEED, 300, profile_named("ends"))
     assert sum(bool(plan.savepoints) for plan in plans) >= 30

@@ -102,6 +102,7 @@ def test_plans_do_not_depend_on_the_hash_seed_or_on_what_else_is_loaded() -> Non
     assert found.stdout.strip() == hashlib.sha256(repr(drawn("standard")).encode()).hexdigest()
 
 
+@pytest.mark.long
 def test_the_standard_profile_reaches_its_corners() -> None:
     corners = {
         "no record": lambda plan: _records(plan) == 0,
@@ -186,6 +187,7 @@ DRAWN = sorted((Path(__file__).parents[2] / "plans" / "drawn").glob("*.json"))
 """Plans as they could be drawn. In some job every checkpoint of every attempt expired, so each was INVALID: stuck."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("budget", [None, 5_000])
 @pytest.mark.parametrize("path", DRAWN, ids=lambda path: path.stem)
 def test_a_drawn_job_does_not_start_for_ever_without_any_checkpoint(
@@ -250,6 +252,7 @@ def test_settings_are_drawn_only_for_a_system_that_takes_them(
         check_plan(plan, system)
 
 
+@pytest.mark.long
 def test_exploration_on_spark_draws_every_kind_of_fault_that_spark_can_suffer(
     explored: tuple[TrialPlan, ...],
 ) -> None:

@@ -220,6 +220,7 @@ def test_at_least_once_mode_allows_records_that_came_early_or_again_and_nothing_
     assert judge(plan, lost, exact=False).verdict is Verdict.INVALID
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("bug", ["AL-01", "SO-02"])
 def test_planted_bugs_of_the_protocol_are_caught_on_a_graph_as_well(bug: str, tmp_path: Path) -> None:
     """Those whose plan does not name a graph are run on a diamond, judged by lineage alone."""

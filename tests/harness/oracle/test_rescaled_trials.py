@@ -90,6 +90,7 @@ def test_records_that_come_early_are_allowed_where_the_wider_job_lets_them(tmp_p
     assert record.verdict is Verdict.VALID, record.findings
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("claim", [False, True])
 def test_a_killed_process_with_state_on_disk_may_tell_of_its_input_at_the_end(
     claim: bool, tmp_path: Path

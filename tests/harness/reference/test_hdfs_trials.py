@@ -49,6 +49,7 @@ def plan(storage: str, *faults: Fault, seed: int = 0) -> TrialPlan:
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("storage", ["s3", "hdfs"])
 @pytest.mark.parametrize(
     "fault",

@@ -44,6 +44,7 @@ def write(jvm: JavaProcess, file: Path, settings: dict[str, Any]) -> str:
         return str(jvm.jvm.barriertck.DisturbedWrites.tryWrite(str(file), configuration))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("trouble", "told", "is_there"),
     [
@@ -93,6 +94,7 @@ def test_writes_go_through_when_trouble_is_taken_back_or_its_directory_is_gone(
             writes.directory.rmdir()
 
 
+@pytest.mark.long
 def test_the_work_is_done_by_the_file_manager_that_its_user_set(jvm: JavaProcess, tmp_path: Path) -> None:
     writes = DisturbedWrites(tmp_path / "writes", lambda path: "")
     told = settings_of(str(writes.directory), {FILE_MANAGER: "nobody.has.This"})

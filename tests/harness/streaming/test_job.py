@@ -153,6 +153,7 @@ def test_a_query_that_its_user_starts_is_hit_in_the_tasks_of_each_micro_batch() 
     assert len(aimed) > 40
 
 
+@pytest.mark.long
 def test_timed_faults_strike_in_the_course_of_a_query_and_not_only_before_its_first_micro_batch() -> None:
     system = StructuredStreaming(job)
     faults = [one for plan in drawn(system, 200) for one in plan.faults]
@@ -243,6 +244,7 @@ def test_containers_are_lost_and_unplugged_in_drawn_trials_and_each_of_these_fau
     assert cut_off == {(Peers.EVERYONE, Direction.BOTH)}
 
 
+@pytest.mark.long
 def test_drawn_trials_have_no_retries_and_fewer_executors_now_and_then_unless_the_campaign_says_which() -> (
     None
 ):

@@ -52,7 +52,7 @@ from barrier_tck.harness.streaming.query_rpc import PointReports, TaskRun
 from barrier_tck.harness.streaming.structured_streaming import STEP_OF_SINK, StructuredStreaming
 from tests.harness.streaming import local_streams, reported_jobs
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLES = ROOT / "examples" / "my_streaming_job"
 
@@ -205,6 +205,7 @@ def test_a_row_without_a_moment_at_which_it_is_final_is_due_at_once(
     assert wrong(judged(spark, job, place, ())) == (1, 0, 0)
 
 
+@pytest.mark.long
 def test_an_output_without_the_columns_cannot_be_compared(spark: SparkSession, place: QueryPlace) -> None:
     found = compared(spark, APPENDS, place, [{"key": "a"}], [{"other": "a"}])
     assert found.counts is None

@@ -76,6 +76,7 @@ def test_output_in_the_guide_is_what_the_example_prints(
     assert block[2] == printed
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("system", "exit_code"), [("EchoSystem", 0), ("LossyEchoSystem", 1)])
 def test_drawn_plans_tell_the_honest_echo_from_the_lossy_one(
     system: str, exit_code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]

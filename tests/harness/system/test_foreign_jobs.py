@@ -94,6 +94,7 @@ class Foreign(FakeSystem):
         nemesis.time_reached(10_000.0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", VIEWS)
 @pytest.mark.parametrize("profile", ["standard", "heavy"])
 def test_every_fault_that_is_drawn_strikes(name: str, profile: str, tmp_path: Path) -> None:

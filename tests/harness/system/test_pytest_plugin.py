@@ -138,6 +138,7 @@ def test_one_of_the_wrong_ones_fails_the_test(judge_query):
 """
 
 
+@pytest.mark.long
 def test_queries_are_judged_in_tests(tmp_path: Path) -> None:
     (tmp_path / "test_queries.py").write_text(QUERIES)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}

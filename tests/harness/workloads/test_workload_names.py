@@ -24,6 +24,7 @@ def test_a_rescale_that_an_edge_forbids_is_a_problem_of_the_plan() -> None:
         filled(plan)
 
 
+@pytest.mark.long
 def test_a_campaign_may_rescale_to_more_subtasks_than_there_would_be_key_groups(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:

@@ -168,6 +168,7 @@ def test_directories_of_a_killed_certifier_are_removed_by_the_next(
 # --- bad targets --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("target", "message"),
     [
@@ -256,6 +257,7 @@ def test_a_failing_sequence_becomes_small_and_replays(identifier: str, tmp_path:
     assert replay(saved, "heap") is None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "capability", "message"),
     [
@@ -301,6 +303,7 @@ def test_a_backend_without_concurrent_snapshots_has_one_unfinished_at_a_time() -
         pool.close()
 
 
+@pytest.mark.long
 def test_a_purely_synchronous_backend_passes() -> None:
     """Its storage fails inside snapshot(), and its files exist before the asynchronous part."""
     target = "examples.minimal_backend.backend:SortedDictBackend"

@@ -73,6 +73,7 @@ def test_the_certificate_claims_nothing_of_a_job_by_the_calls_of_a_backend() -> 
     assert named == {"SNP-1", "SNP-2", *(f"BCK-{number}" for number in range(1, 7))}
 
 
+@pytest.mark.long
 def test_a_bug_of_scans_breaks_the_clause_of_reads_and_no_other() -> None:
     """Snapshots and restores are compared by reading, so all of these properties fail; but only reading is broken."""
     names = (
@@ -98,6 +99,7 @@ def test_examples_that_show_too_little_are_followed_by_others(heap: Pool) -> Non
     assert max(outcome.examples for outcome in few) > 1.5 * min(outcome.examples for outcome in few)
 
 
+@pytest.mark.long
 def test_examples_are_not_drawn_for_ever_if_they_cannot_show_what_they_should(heap: Pool) -> None:
     one = next(entry for entry in PROPERTIES if entry.name == "reads-see-the-writes")
     idle = dataclasses.replace(one, needs=("cancel",))

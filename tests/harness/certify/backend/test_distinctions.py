@@ -25,6 +25,7 @@ def judged(target: str, *names: str, capabilities: tuple[str, ...] = ()) -> list
         pool.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("backend", "name", "why"),
     [
@@ -46,6 +47,7 @@ def test_a_backend_that_breaks_one_sentence_fails_by_it(backend: str, name: str,
     assert why in outcome.reason
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("target", ["heap", "rocksdb", "examples.minimal_backend.backend:SortedDictBackend"])
 def test_a_right_backend_passes(target: str) -> None:
     outcomes = judged(target, APART, LEFT, capabilities=tuple(probe(target)["capabilities"]))

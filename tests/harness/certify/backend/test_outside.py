@@ -97,6 +97,7 @@ def test_the_naive_backend_fails_with_clause_sequence_and_replay_line(
     assert all(f"{number}. {step}" in repeated.stdout for number, step in enumerate(found["sequence"], 1))
 
 
+@pytest.mark.long
 def test_pytest_conformance_certifies_a_third_partys_backend(tmp_path: Path) -> None:
     suite = ROOT / "conformance" / "test_state_backend.py"
     command = [
@@ -147,6 +148,7 @@ def test_trials_of_the_suite_run_on_a_third_partys_backend(tmp_path: Path) -> No
     assert f"--state-backend {target}" in finished.stdout
 
 
+@pytest.mark.long
 def test_pytest_refuses_a_target_that_is_no_backend() -> None:
     suite = ROOT / "conformance" / "test_state_backend.py"
     command = [sys.executable, "-m", "pytest", str(suite), "-q", "-p", "no:cacheprovider"]

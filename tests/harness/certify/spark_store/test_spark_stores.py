@@ -377,6 +377,7 @@ def hdfs() -> Iterator[StoreProcesses]:
     processes.close()
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_a_session_goes_through_commits_aborts_maintenance_damage_and_a_kill(hdfs: StoreProcesses) -> None:
     session = StoreSession(hdfs, LAYOUTS[PLAIN], hdfs.new_checkpoints())
@@ -438,6 +439,7 @@ def planted_jvm(classes: Path) -> Iterator[StoreProcesses]:
     processes.close()
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.parametrize(
     "planted",

@@ -39,6 +39,7 @@ def test_local_files_are_certified_up_to_crash_and_every_clause_is_shown(tmp_pat
     }
 
 
+@pytest.mark.long
 def test_the_drivers_memory_is_certified_as_far_as_it_promises(tmp_path: Path) -> None:
     certificate = certify("memory", str(tmp_path))
     assert (certificate.verdict, certificate.level) == ("unknown", "contract")
@@ -46,6 +47,7 @@ def test_the_drivers_memory_is_certified_as_far_as_it_promises(tmp_path: Path) -
     assert skipped == {"it says that it does not outlive its process"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mutant", PLANTED_BUGS, ids=lambda mutant: mutant.id)
 def test_a_planted_bug_is_refused_by_the_name_of_its_clause(mutant: PlantedBug) -> None:
     outcome = hunt_planted(mutant)

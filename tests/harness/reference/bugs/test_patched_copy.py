@@ -101,6 +101,7 @@ def everything() -> str:
     return "".join(diff_of(file, partial(changed, file)) for file in CHANGES)
 
 
+@pytest.mark.long
 def test_whatever_a_diff_changes_is_planted_in_a_process_of_its_own(tmp_path: Path) -> None:
     environment = make_copy(everything(), "a.diff", tmp_path)
     command = [sys.executable, "-P", "-c", LOOKED_AT]
@@ -249,6 +250,7 @@ def test_what_became_of_a_patch_is_said_and_in_the_exit_code(
         assert words in printed
 
 
+@pytest.mark.long
 def test_a_plan_with_which_the_reference_fails_too_shows_nothing_about_a_patch(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
