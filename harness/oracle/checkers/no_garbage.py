@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from math import inf
-
-from barrier_tck.faults.targets import TargetKind
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.life_preconditions import STORED_IN_VAIN, STORED_LATE
 from barrier_tck.harness.oracle.evidence.preconditions import COMPLETED
 from barrier_tck.harness.oracle.evidence.storage_damage import primaries_damaged
+from barrier_tck.harness.oracle.evidence.storage_outages import ANY, lasted_to_the_end
 from barrier_tck.harness.oracle.sign import Breach, Sign
 from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
 from barrier_tck.harness.record.history import End, History, StorageView
 from barrier_tck.harness.record.operations import (
     CheckpointCompleted,
     CheckpointTriggered,
-    FaultFired,
-    FaultHealed,
-    JobFinished,
     JobStopped,
     StartedFromSavepoint,
 )
@@ -59,7 +54,7 @@ class NoGarbage(StandardChecker):
         if context.history.end is not End.FINISHED:
             summary = f"the job ended {context.history.end.value}; what it left is not judged"
             return Finding(self.name, (), Verdict.VALID, summary, counts)
-        if _unreachable_in_the_end(context):
+        if lasted_to_the_end(context, ANY):
             summary = "no process could reach the storage when the job finished; what it left is not judged"
             return Finding(self.name, (), Verdict.VALID, summary, counts)
         bound = max(1, context.plan.checkpoints.retained)
@@ -78,18 +73,6 @@ class NoGarbage(StandardChecker):
             return self.broken(context, summary, counts, problems)
         summary = f"{counts['retained']} retained checkpoints and nothing else are left"
         return Finding(self.name, self.clauses, Verdict.VALID, summary, counts)
-
-
-def _unreachable_in_the_end(context: TrialContext) -> bool:
-    """Return whether a fault of the service that holds the checkpoints lasted until the job had finished."""
-    history = context.history
-    finished = min((line.time_ms for line in history.of(JobFinished)), default=inf)
-    healed = {line.operation.fault: line.time_ms for line in history.of(FaultHealed)}
-    return any(
-        context.planned_faults[line.operation.fault].fault.needs is TargetKind.OBJECT_STORE
-        and line.time_ms <= finished <= healed.get(line.operation.fault, inf)
-        for line in history.of(FaultFired)
-    )
 
 
 def _completed_since_the_last_start(history: History) -> list[int]:

@@ -3,7 +3,8 @@
 What a savepoint held when it completed was shown by the system. At the end the judge reads each savepoint's directory
 by itself, without looking anywhere else. It must hold a part of every subtask, the same positions and the same state
 files as then, with the bytes that the metadata names, and nothing else. Only a failure ends a savepoint: no newer
-checkpoint subsumes it, and retention does not delete it. One that failed leaves nothing that looks complete.
+checkpoint subsumes it, and retention does not delete it. One that failed leaves nothing that looks complete, unless the
+service that holds it refused all requests from then until the job ended.
 
 A savepoint that the next job claims is that job's: it stays until a newer checkpoint is complete, and is deleted then.
 Checkpoints never refer to the files of one that was not claimed.
@@ -18,6 +19,7 @@ from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.checkpoint_lives import CheckpointLife, lives_of
 from barrier_tck.harness.oracle.evidence.examples import chosen
 from barrier_tck.harness.oracle.evidence.storage_damage import damaged_files
+from barrier_tck.harness.oracle.evidence.storage_outages import REFUSES, lasted_to_the_end
 from barrier_tck.harness.oracle.precondition import ALWAYS
 from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
 from barrier_tck.harness.record.history import End, History, SnapshotView
@@ -130,6 +132,11 @@ def _referred(place: str, history: History) -> Iterator[str]:
             yield f"checkpoint {view.checkpoint} refers to its {mine[0]}, which is the user's"
 
 
+def _could_not_be_taken_back(life: CheckpointLife, context: TrialContext) -> bool:
+    """Return whether the service that holds it refused requests from its failure until the job ended."""
+    return life.ended_ms is not None and lasted_to_the_end(context, REFUSES, begun_by_ms=life.ended_ms)
+
+
 def _problems(
     life: CheckpointLife,
     due: _Due,
@@ -139,7 +146,7 @@ def _problems(
 ) -> Iterator[str]:
     if life.failed is Reason.SUBSUMED:
         yield "a newer checkpoint ended it, although savepoints are not subsumed"
-    if life.failed is not None and stored is not None:
+    if life.failed is not None and stored is not None and not _could_not_be_taken_back(life, context):
         yield "it failed, and its directory looks complete"
     if not life.completed:
         return

@@ -8,7 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from barrier_tck.faults.fault import Fault
 from barrier_tck.faults.kinds.crash_coordinator import CrashCoordinator
+from barrier_tck.faults.kinds.cut_object_store import CutObjectStore
+from barrier_tck.faults.kinds.delay_object_store import DelayObjectStore
+from barrier_tck.faults.kinds.pause_worker import PauseWorker
 from barrier_tck.faults.vocabulary import At, ScheduledFault
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.checkers.savepoints import Savepoints
@@ -103,6 +107,37 @@ def test_a_savepoint_that_was_subsumed_or_failed_and_looks_complete_is_invalid()
     failed.tell(ops.CheckpointAborted(2, 1, Reason.EXPIRED)).checkpoint(3)
     assert "looks complete" in kept(stored(), book=failed).examples[0]
     assert kept(book=failed).verdict is Verdict.VALID
+
+
+@pytest.mark.parametrize(
+    ("fault", "begins_first", "heals_first", "verdict"),
+    [
+        (CutObjectStore(100), True, False, Verdict.VALID),
+        (CutObjectStore(100), True, True, Verdict.INVALID),
+        (CutObjectStore(100), False, False, Verdict.INVALID),
+        (DelayObjectStore(20, 100), True, False, Verdict.INVALID),
+        (PauseWorker("totals[0]", 100), True, False, Verdict.INVALID),
+    ],
+    ids=["refuses to the end", "heals before", "begins later", "is only slow", "is elsewhere"],
+)
+def test_a_failed_savepoint_may_look_complete_only_if_it_could_not_be_taken_back(
+    fault: Fault, begins_first: bool, heals_first: bool, verdict: Verdict
+) -> None:
+    book = Book().attempt(1).checkpoint(1).tell(ops.CheckpointTriggered(2, 1, savepoint=PLACE))
+    if begins_first:
+        book.fault()
+    book.tell(ops.CheckpointAborted(2, 1, Reason.STORAGE_FAILED))
+    if not begins_first:
+        book.fault()
+    if heals_first:
+        book.healing()
+    book.tell(ops.JobFailed(Reason.RESTARTS_USED_UP, "all restarts are used up"))
+    if not heals_first:
+        book.healing()
+    plan = a_plan(faults=(ScheduledFault(fault, At(1)),))
+    storage = StorageView(retained=(1,), savepoints=(stored(),))
+    context = a_context(plan, book, End.FAILED, views=(a_view(),), storage=storage)
+    assert Savepoints().check(context).verdict is verdict
 
 
 # --- stops --------------------------------------------------------------------------------------------------
