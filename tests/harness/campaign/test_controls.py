@@ -104,6 +104,7 @@ def test_the_same_kills_in_the_midst_of_the_input_could_have_violated_clauses(tm
     assert [control.checker for control in record.controls.ran] == ["input-reads", "snapshot-formula"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("clause", "breaks"),
     [

@@ -43,6 +43,7 @@ checkpoints = { enabled = false }
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("drawn", "jobs"),
     [
@@ -119,6 +120,7 @@ class _Late(TooLate):
     """Raised by the tests below."""
 
 
+@pytest.mark.long
 def test_code_that_catches_the_interruption_is_interrupted_again() -> None:
     caught = 0
 

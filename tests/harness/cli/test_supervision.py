@@ -101,6 +101,7 @@ def test_only_a_code_that_was_said_is_believed(work: Callable[[], int], code: in
     assert (done.code, words in done.err) == (code, True), done.err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.long)], ids=["SIGTERM", "SIGINT"]
 )

@@ -271,6 +271,7 @@ with spark_session(cluster, "orphan") as spark:
 """
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.parametrize("guard_dies_too", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_cluster_of_a_killed_harness_goes_away(temporary_root: Path, guard_dies_too: bool) -> None:

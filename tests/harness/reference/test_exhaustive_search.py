@@ -122,6 +122,7 @@ def test_a_search_that_is_out_of_time_is_not_complete() -> None:
     assert not progress.complete and progress.states == 1
 
 
+@pytest.mark.long
 def test_the_smallest_job_is_searched_completely() -> None:
     result = search_scope(SMALLEST)
     assert (result.complete, result.states, result.ends, result.findings) == (True, 289, 6, ())

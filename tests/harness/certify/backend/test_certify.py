@@ -65,6 +65,7 @@ def outcome(name: str, level: str, status: str, *clauses: str) -> PropertyOutcom
 # --- a candidate cannot take the certifier down -------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "limits", "message"),
     [

@@ -211,6 +211,7 @@ trigger = {{ type = "after", point = "checkpoint_completed", nth = 1 }}
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("bug", "code", "said"),
     [
