@@ -185,16 +185,16 @@ def _named_again(options: CampaignOptions, configuration: CampaignConfiguration)
 def _system_of_query(query: str, system: str | None) -> str:
     """Return the system that ``--query`` means."""
     from barrier_tck.harness.streaming.streaming_job import StreamingJob
-    from barrier_tck.harness.support.third_party import imported, is_target, shown
+    from barrier_tck.harness.support.third_party import article, is_target, object_named, shown
 
     if system is not None:
         raise UsageProblem("--system and --query are both given; keep one of the two")
     search_working_directory()
     if not is_target(query):
         raise UsageProblem(f"--query is {shown(query)}; name your job as package.module:job")
-    if not isinstance(found := imported(query, "query"), StreamingJob):
+    if not isinstance(found := object_named(query, "query"), StreamingJob):
         raise UsageProblem(
-            f"--query names {shown(query)}, which is no StreamingJob, but {type(found).__name__}"
+            f"--query names {shown(query)}, which is {article(type(found).__name__)}; let it be a StreamingJob(...)"
         )
     return query
 

@@ -38,7 +38,13 @@ from barrier_tck.harness.cli.init_command import init
 from barrier_tck.harness.cli.join_command import join
 from barrier_tck.harness.cli.mutants_command import mutants
 from barrier_tck.harness.cli.patched_run import RanElsewhere
-from barrier_tck.harness.cli.printing import console_for, drop_from_now_on, emit, write_whatever_the_encoding
+from barrier_tck.harness.cli.printing import (
+    console_for,
+    drop_from_now_on,
+    emit,
+    output_lost,
+    write_whatever_the_encoding,
+)
 from barrier_tck.harness.cli.replay_command import replay
 from barrier_tck.harness.cli.report_command import report
 from barrier_tck.harness.cli.scopes_command import scopes
@@ -54,6 +60,8 @@ _COMMAND_LINE_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
 _NAME = "barrier-tck"
 _COMPLETING = "_BARRIER_TCK_COMPLETE"
 """Set by the shell's completion, which Typer answers by printing and leaving."""
+_COMPLETION_OPTIONS = ("--install-completion", "--show-completion")
+"""Typer answers these in the same way."""
 
 app = typer.Typer(
     name=_NAME,
@@ -132,6 +140,10 @@ def run(arguments: Sequence[str]) -> int:
     """Run the command and return its exit code, whatever is raised; 130 after Ctrl-C."""
     as_json = "--json" in arguments
     try:
+        os.getcwd()
+    except FileNotFoundError:
+        return _fail(as_json, "the working directory was deleted; change to one that exists", EXIT_USAGE)
+    try:
         # A command that runs itself again, in another process, needs its arguments.
         result = app(list(arguments), prog_name=_NAME, standalone_mode=False, obj=list(arguments))
     except HarnessError as error:
@@ -150,7 +162,7 @@ def run(arguments: Sequence[str]) -> int:
     except SystemExit as stop:
         if isinstance(stop.__context__, BrokenPipeError):  # Typer exits in this way
             return EXIT_PIPE
-        if _COMPLETING in os.environ:
+        if _COMPLETING in os.environ or arguments[0] in _COMPLETION_OPTIONS:
             return int(stop.code or 0)
         return _fail(as_json, _leaving(stop), EXIT_USAGE)
     except OSError as error:
@@ -161,7 +173,11 @@ def run(arguments: Sequence[str]) -> int:
         return _fail(as_json, _bug_message(error), EXIT_INTERNAL)
     if result == EXIT_INTERRUPTED:  # newer versions of Typer turn Ctrl-C into this code
         return _fail(as_json, "interrupted", EXIT_INTERRUPTED)
-    return result if isinstance(result, int) else 0
+    code = result if isinstance(result, int) else 0
+    lost = output_lost()
+    if lost is not None and code == 0:
+        return _fail(as_json, f"standard output could not be written: {lost}", EXIT_USAGE)
+    return code
 
 
 def _leaving(stop: SystemExit) -> str:

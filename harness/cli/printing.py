@@ -1,13 +1,15 @@
 """How commands print: text for people and, with ``--json``, one object on the last line of standard output.
 
-Printing never decides an exit code. What cannot be written is dropped: a reader such as ``head`` may leave before the
-verdict, and a terminal may know no character but those of ASCII.
+A reader such as ``head`` may leave before the verdict, and a terminal may know no character but those of ASCII: neither
+decides an exit code. Output that is lost otherwise, on a full disk for instance, is noted (``output_lost``), because
+nobody has seen it.
 """
 
 from __future__ import annotations
 
 import codecs
 import contextlib
+import errno
 import io
 import json
 import os
@@ -36,7 +38,8 @@ class VerdictConsole(Console):
         """Print; drop what cannot be written, for instance because the disk is full."""
         try:
             super().print(*objects, **options)
-        except OSError:
+        except OSError as error:
+            _note(error, self.file)
             self.on_broken_pipe()
 
     def on_broken_pipe(self) -> None:
@@ -57,8 +60,30 @@ def emit(as_json: bool, value: dict[str, Any]) -> None:
     line = json.dumps(msgspec.json.decode(msgspec.json.encode(value)))
     try:
         print(line, flush=True)
-    except OSError:
+    except OSError as error:
+        _note(error, sys.stdout)
         drop_from_now_on(sys.stdout)
+
+
+_lost: list[OSError] = []
+"""Why standard output could not be written, if anybody was there to read it."""
+
+
+def _note(error: OSError, stream: IO[str]) -> None:
+    if stream is sys.stdout and error.errno != errno.EPIPE:
+        _lost.append(error)
+
+
+def output_lost() -> str | None:
+    """Write what is left in buffers; return why standard output was lost, or None if it was not, or its reader left."""
+    stream: IO[str] | None = sys.stdout  # None if it was closed before Python started
+    try:
+        if stream is not None:
+            stream.flush()
+    except OSError as error:
+        _note(error, sys.stdout)
+        drop_from_now_on(sys.stdout)
+    return _lost[0].strerror if _lost else None
 
 
 def write_whatever_the_encoding() -> None:

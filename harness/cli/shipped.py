@@ -8,6 +8,9 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
+from barrier_tck.harness.support.errors import UsageProblem
+from barrier_tck.harness.support.strict_input import nearest
+
 
 @dataclass(frozen=True, slots=True)
 class Skeleton:
@@ -84,6 +87,16 @@ def shipped_campaigns() -> dict[str, ShippedCampaign]:
 
 
 def found_campaign(given: Path) -> Path:
-    """Return ``given``, or the shipped file of that name if no file ``given`` exists."""
+    """Return ``given``, or the shipped file of that name if no file ``given`` exists.
+
+    Raises UsageProblem for a name, without a folder, that is neither.
+    """
+    if given.exists() or given.name != str(given):
+        return given
     shipped = Path(str(_directory())) / f"{given}.toml"
-    return shipped if not given.exists() and given.name == str(given) and shipped.is_file() else given
+    if not shipped.is_file():
+        hint = nearest(given.stem, shipped_campaigns())
+        raise UsageProblem(
+            f"{given} does not exist, and no campaign file of that name comes with the package{hint}"
+        )
+    return shipped

@@ -54,6 +54,21 @@ def imported(target: str, what: str) -> Callable[..., object]:
 
     Raises UsageProblem, with the reason, if there is none.
     """
+    factory = object_named(target, what)
+    if not callable(factory):
+        raise UsageProblem(
+            f"the {what} {shown(target)} is no factory: {type(factory).__name__} cannot be called; name a class, or a "
+            f"function that makes the {what}"
+        )
+    made: Callable[..., object] = factory
+    return made
+
+
+def object_named(target: str, what: str) -> object:
+    """Import what a target names; ``what`` says what it should be.
+
+    Raises UsageProblem, with the reason, if it cannot be imported.
+    """
     module, _, name = target.partition(":")
     failure = f"the {what} {shown(target)} cannot be imported"
     with _rendered(failure):
@@ -68,14 +83,7 @@ def imported(target: str, what: str) -> Callable[..., object]:
             near = difflib.get_close_matches(name, public, n=1, cutoff=0.5)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise UsageProblem(f"{failure}: {shown(module)} has no {shown(name)}{hint}")
-        factory = getattr(found, name)
-    if not callable(factory):
-        raise UsageProblem(
-            f"the {what} {shown(target)} is no factory: {type(factory).__name__} cannot be called; name a class, or a "
-            f"function that makes the {what}"
-        )
-    made: Callable[..., object] = factory
-    return made
+        return getattr(found, name)
 
 
 def make(target: str, what: str, kind: type, *arguments: object) -> Any:
@@ -91,12 +99,13 @@ def make(target: str, what: str, kind: type, *arguments: object) -> Any:
     if missing or isinstance(made, type):
         lacks = f"it has no {', '.join(missing)}" if missing else "it is a class, and not an instance"
         raise UsageProblem(
-            f"{shown(target)} makes {_article(type(made).__name__)}, which is no {what}: {lacks} (see {kind.__name__})"
+            f"{shown(target)} makes {article(type(made).__name__)}, which is no {what}: {lacks} (see {kind.__name__})"
         )
     return made
 
 
-def _article(noun: str) -> str:
+def article(noun: str) -> str:
+    """Return a noun with its article."""
     return f"{'an' if noun[:1].lower() in 'aeiou' else 'a'} {noun}"
 
 
@@ -119,6 +128,8 @@ def _rendered(failure: str) -> Iterator[None]:
 def what_happened(error: BaseException) -> str:
     """Return an error of third-party code as a phrase with its place: that is where its author has to look."""
     last_line = exception_line(error)
+    if isinstance(error, SyntaxError) and error.filename is not None:
+        return f"{last_line} ({Path(error.filename).name}, line {error.lineno})"
     frames = traceback.extract_tb(error.__traceback__)
     return (
         f"{last_line} ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else last_line

@@ -82,6 +82,7 @@ def test_a_campaign_exits_with_its_verdict(
         (["campaign", "--budget", "soon"], "'soon'"),
         (["campaign", "--system", "reference-simulatd"], "did you mean 'reference-simulated'"),
         (["campaign", "nowhere.toml"], "nowhere.toml does not exist"),
+        (["campaign", "grahps"], "did you mean 'graphs'"),
         (["replay", "nowhere"], "nowhere does not exist"),
         (["report", "nowhere"], "nowhere"),
         (["bench", "thruput"], "did you mean 'throughput'"),
@@ -100,6 +101,36 @@ def test_bad_input_exits_with_3_and_says_what_to_change(
     captured = capsys.readouterr()
     assert words in captured.err
     assert json.loads(captured.out.splitlines()[-1])["exit_code"] == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("def job(:\n", "SyntaxError: invalid syntax (job_of_mine.py, line 1)"),
+        ("\nraise KeyError('x')\n", "KeyError: 'x' (job_of_mine.py, line 2)"),
+        ("job = 3\n", "is an int"),
+    ],
+)
+def test_a_mistake_in_a_module_of_the_user_is_said_with_its_place(
+    text: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "job_of_mine.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "job_of_mine", raising=False)
+    assert cli.run(["campaign", "--query", "job_of_mine:job", "--trials", "1"]) == 3
+    message = capsys.readouterr().err
+    assert words in message and "importlib" not in message and "factory" not in message
+
+
+def test_a_working_directory_that_was_deleted_is_no_bug_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert cli.run(["campaign", "--trials", "1"]) == 3
+    assert "the working directory was deleted; change to one that exists" in capsys.readouterr().err
 
 
 def test_a_bug_of_ours_exits_with_4_and_keeps_the_traceback(

@@ -41,10 +41,9 @@ def nobody() -> int:
     ("out", "err"),
     [
         (nobody, nobody),
-        (lambda: os.open("/dev/full", os.O_WRONLY), None),
         (lambda: None, None),
     ],
-    ids=["2>&1 | true", "> /dev/full", ">&-"],
+    ids=["2>&1 | true", ">&-"],
 )
 def test_a_reader_that_leaves_does_not_change_the_exit_code(
     out: Callable[[], Stream], err: Callable[[], Stream] | None, tmp_path: Path
@@ -52,6 +51,31 @@ def test_a_reader_that_leaves_does_not_change_the_exit_code(
     done = forked([*CAMPAIGN, str(tmp_path)], out=out(), err=-1 if err is None else err())
     assert done.code == 0, done.err
     assert (next(tmp_path.iterdir()) / "report.html").is_file(), "it went on to the end"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("faults",), ("init",), ("init", "--json"), ("doctor", "--json"), CAMPAIGN],
+    ids=["faults", "init", "init --json", "doctor --json", "campaign"],
+)
+def test_output_that_is_lost_on_a_full_disk_is_no_success(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    given = [*arguments, str(tmp_path)] if arguments == CAMPAIGN else [*arguments]
+    done = forked(given, out=os.open("/dev/full", os.O_WRONLY))
+    assert done.code == 3
+    assert "standard output could not be written: No space left on device" in done.err
+    assert not [*tmp_path.iterdir()] or (next(tmp_path.iterdir()) / "report.html").is_file(), (
+        "it went on to the end"
+    )
+
+
+@pytest.mark.parametrize("option", ["--show-completion", "--install-completion"])
+def test_completion_of_a_shell_is_no_mistake(
+    option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    done = forked([option, "bash"])
+    assert done.code == 0, done.err
+    assert "barrier_tck" in done.out or any(tmp_path.rglob("*barrier*"))
 
 
 @pytest.mark.long

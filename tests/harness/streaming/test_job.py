@@ -430,7 +430,7 @@ def test_a_query_that_did_not_end_may_lack_rows_but_may_not_repeat_them() -> Non
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (["--query", f"{__name__}:same"], "which is no StreamingJob, but function"),
+        (["--query", f"{__name__}:same"], "which is a function; let it be a StreamingJob"),
         (["--query", "my_job"], "name your job as package.module:job"),
         (["--query", f"{__name__}:job", "--system", "reference-spark"], "keep one of the two"),
     ],
