@@ -1,7 +1,7 @@
-"""Fits a plan of the suite to a system: its names, its scale, the fields that it uses; or says why it cannot be run.
+"""Fits a plan of the suite to a system's subtasks, scale and plan fields, or says why the system cannot run the plan.
 
-A plan asks for more than its test's marks say: for points at which faults are aimed, for what they hit, for roles, for
-fields that make the trial what it is. A system that lacks one of these cannot show what the test is about.
+A plan needs more than the marks of its test declare: protocol points at which faults are aimed, targets that they hit,
+roles of subtasks, and certain plan fields. A system that lacks one of these cannot show what the test is about.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from barrier_tck.harness.system.system_under_test import Capability, SystemUnder
 
 
 class CannotBeShown(Exception):
-    """A system has no way to run a plan as it is meant; the message says what it lacks."""
+    """A system cannot run a plan as intended; the message says what the system lacks."""
 
 
 def fitted(plan: TrialPlan, system: SystemUnderTest) -> TrialPlan:
-    """Return the plan as the system runs it; raises CannotBeShown if it cannot.
+    """Return the plan as the system runs it; raises CannotBeShown if the system cannot run it.
 
-    A field that the system does not use is left as it is by default. If the plan differs there from the default and
-    from the suite's standard plan, that is what its test is about, and the system cannot show it.
+    A field that the system does not use gets its default value. If the plan's own value is neither the default nor
+    that of the suite's standard plan, the test is about this field, and the system cannot show it.
     """
     unused = unused_by(system)
     indifferent = (CALM, TrialPlan())
@@ -61,7 +61,7 @@ def fitted(plan: TrialPlan, system: SystemUnderTest) -> TrialPlan:
 
 
 def _with_own_kills(plan: TrialPlan, system: SystemUnderTest) -> TrialPlan:
-    """Return the plan with kills of workers where the system has no executors: each subtask is then alone in one."""
+    """Return the plan with kills of workers if the system has no executors; each worker runs a single subtask."""
     exposed = targets_of(system)
     if TargetKind.EXECUTOR in exposed or TargetKind.WORKER not in exposed:
         return plan
@@ -77,7 +77,7 @@ def _with_own_kills(plan: TrialPlan, system: SystemUnderTest) -> TrialPlan:
 
 
 def _lacking(plan: TrialPlan, view: JobView, system: SystemUnderTest) -> Iterator[str]:
-    """Say what the system has not that the plan's faults need."""
+    """Yield a sentence for each thing that the plan needs and the system lacks."""
     exposed = targets_of(system)
     if plan.checkpoints.overtakes and Capability.UNALIGNED_CHECKPOINTS not in system.capabilities:
         yield f"{system.name} does not declare: UNALIGNED_CHECKPOINTS ({Capability.UNALIGNED_CHECKPOINTS.value})"

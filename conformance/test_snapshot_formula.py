@@ -1,4 +1,7 @@
-"""S(C_n) = f({r in R_i : index(r) < index(barrier_n)}), for every completed checkpoint by itself (ALN-2)."""
+"""S(C_n) = f({r in R_i : index(r) < index(barrier_n)}): a snapshot is the fold of the records before barrier n (ALN-2).
+
+Every completed checkpoint is checked, not only those that are restored.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +25,15 @@ pytestmark = [
 
 
 def _assert_every_checkpoint_is_its_prefix(trial: Trial) -> None:
-    """A trial in which no checkpoint completed is no evidence, and counts as failed."""
+    """Also fails if no checkpoint completed, because such a trial shows nothing."""
     assert_valid(trial)
     counts = trial.finding("snapshot-formula").counts
     completed = trial.record.checkpoints_completed
     happened(completed >= 1, "at least one checkpoint completed", trial)
     require(counts["checkpoints"] == completed, f"all {completed} completed checkpoints were opened", trial)
-    require(counts["wrong"] == counts["not_opened"] == 0, "every one was the fold of its prefix", trial)
+    require(
+        counts["wrong"] == counts["not_opened"] == 0, "every checkpoint was the fold of its prefix", trial
+    )
 
 
 @pytest.mark.clause("BAR-1", "SNP-1")

@@ -1,6 +1,6 @@
-"""Barriers that overtake records: what is in flight is part of the checkpoint, comes back first, and counts once.
+"""Barriers that overtake records: records in flight are part of the checkpoint, come first on restore, and count once.
 
-A vertex is slower than the others, so that records queue up before it in every world.
+One vertex is slow, so that records queue up in front of it in every world.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ QUEUED: TrialPlan = msgspec.structs.replace(
 
 
 def before_two_inputs(job: JobPlan, batches: int) -> TrialPlan:
-    """Return a plan in which records queue up before subtasks with a keyed and another input."""
+    """Return a plan in which records queue up in front of subtasks with two inputs, one of them keyed."""
     return varied(
         QUEUED,
         workload=WorkloadPlan("lineage", batches=batches, batch_records=3, keys=8, records_per_second=900),
@@ -80,7 +80,7 @@ def after_a_kill(plan: TrialPlan) -> TrialPlan:
 
 
 def in_flight(views: Iterable[SnapshotView]) -> int:
-    """Return how many records are in flight in some checkpoints."""
+    """Return how many records in flight the checkpoints hold."""
     return sum(len(channel.rows) for view in views for channel in view.in_flight)
 
 
@@ -140,7 +140,8 @@ def test_a_checkpoint_overtakes_once_its_alignment_has_lasted_too_long_and_not_b
         require(not in_flight(trial.history.checkpoints), "no barrier overtakes before the timeout", trial)
     hurried = trials.all_valid(after_a_kill(in_mode("aligned_timeout", timeout_ms=2)))
     happened(
-        any(in_flight(trial.history.checkpoints) for trial in hurried), "some barrier overtakes after it"
+        any(in_flight(trial.history.checkpoints) for trial in hurried),
+        "some barrier overtakes after the timeout",
     )
 
 
@@ -155,7 +156,7 @@ CROWDED: TrialPlan = msgspec.structs.replace(
     ),
     network=NetworkPlan(channel_capacity=1),
 )
-"""Every channel is full, and barriers of several checkpoints wait in it."""
+"""The channels are full, and barriers of several checkpoints wait in each."""
 
 
 @pytest.mark.long
@@ -164,7 +165,7 @@ CROWDED: TrialPlan = msgspec.structs.replace(
 def test_if_barriers_of_several_checkpoints_wait_in_one_buffer_each_has_recorded_what_it_overtakes(
     trials: Trials,
 ) -> None:
-    """Only in virtual time is it certain that a newer one goes ahead while an older one waits in line."""
+    """Only in virtual time is it certain that a newer barrier goes ahead while an older one waits in the buffer."""
     crowded = 0
     for trial in trials.all_valid(CROWDED):
         ended = {
@@ -200,7 +201,7 @@ def longest_ms(trial: Trial) -> float:
 @pytest.mark.nightly_on_clusters
 @pytest.mark.clause("SNP-7", "UNA-1")
 def test_the_bytes_of_records_in_flight_are_measured(trials: Trials) -> None:
-    """They are compared with the files of the checkpoints that are retained at the end."""
+    """The measured bytes are compared with the files of the checkpoints that are retained at the end."""
     checkpoints, held = msgspec.structs.replace(QUEUED.checkpoints, retained=30), 0
     for trial in trials.all_valid(varied(QUEUED, checkpoints=checkpoints)):
         measured = {(part.checkpoint, part.subtask): part.channel_bytes for part in trial.record.snapshots}
@@ -209,7 +210,9 @@ def test_the_bytes_of_records_in_flight_are_measured(trials: Trials) -> None:
             for part in checkpoint.parts:
                 size = part.channels.size if part.channels is not None else 0
                 said = measured.get((checkpoint.checkpoint, part.subtask), size)
-                require(said == size, f"{part.subtask} stored {size} bytes in flight, not {said}", trial)
+                require(
+                    said == size, f"{part.subtask} stored {size} bytes in flight, but reported {said}", trial
+                )
                 held += size
     happened(held, "records were in flight in checkpoints that are retained")
 
@@ -252,10 +255,11 @@ def test_before_a_slow_vertex_barriers_that_overtake_come_sooner_and_their_check
         for plan in plans
     )
     stored = [sum(part.channel_bytes for part in trial.record.snapshots) for trial in (aligned, ahead)]
-    require(stored[0] == 0, f"barriers that wait store {stored[0]} bytes of channels", aligned)
-    happened(stored[1] > 0, "barriers that overtake store some", ahead)
+    require(stored[0] == 0, f"aligned barriers store no records in flight, not {stored[0]} bytes", aligned)
+    happened(stored[1] > 0, "barriers that overtake store records in flight", ahead)
     waited_ms = longest_ms(aligned), longest_ms(ahead)
-    happened(2 * waited_ms[1] < waited_ms[0], f"they come much sooner: {waited_ms} ms", aligned, ahead)
+    claim = f"overtaking barriers come much sooner ({waited_ms[1]} ms) than aligned ones ({waited_ms[0]} ms)"
+    happened(2 * waited_ms[1] < waited_ms[0], claim, aligned, ahead)
 
 
 @pytest.mark.long_on_clusters
@@ -266,7 +270,7 @@ def test_before_a_slow_vertex_barriers_that_overtake_come_sooner_and_their_check
 def test_a_checkpoint_that_starts_while_restored_records_wait_holds_what_is_left_of_them_once(
     trials: Trials, mode: CheckpointingMode
 ) -> None:
-    """The first checkpoint after a restore is itself restored; every checkpoint in between is judged by itself."""
+    """The first checkpoint after a restore is restored in turn. Every checkpoint in between is judged on its own."""
     _replayed(trials, in_mode(mode, TWO_INPUTS, timeout_ms=2))
 
 
@@ -276,15 +280,15 @@ def test_a_checkpoint_that_starts_while_restored_records_wait_holds_what_is_left
 def test_what_is_left_of_restored_records_is_in_a_checkpoint_whose_last_barrier_comes_behind_a_broadcast(
     trials: Trials, mode: CheckpointingMode
 ) -> None:
-    """A broadcast is aligned. Only in virtual time is it certain that its barrier comes before the replay is over."""
+    """Broadcast channels are aligned. Only in virtual time do their barriers surely come before the replay is over."""
     _replayed(trials, in_mode(mode, KEYED_AND_BROADCAST, timeout_ms=2))
 
 
 @pytest.mark.nightly_on_clusters
 @pytest.mark.clause("UNA-4", "UNA-5")
 def test_behind_a_broadcast_too_a_checkpoint_holds_what_is_left_of_a_long_replay(trials: Trials) -> None:
-    """Checkpoints come so often that little of the broadcast is before a barrier, and the queues of records are long
-    when the first failure comes: on a real machine too, a barrier comes before the replay is over."""
+    """Checkpoints are so frequent that few broadcast records come before each barrier, and queues are long at the first
+    failure. So the barrier comes before the replay is over on a real machine, too."""
     often = msgspec.structs.replace(KEYED_AND_BROADCAST.checkpoints, interval_ms=5)
     _replayed(trials, varied(KEYED_AND_BROADCAST, checkpoints=often), first_after=4)
 
@@ -299,7 +303,7 @@ def _replayed(trials: Trials, plan: TrialPlan, first_after: int = 1) -> None:
 @pytest.mark.nightly_on_clusters
 @pytest.mark.clause("COO-2", "SNP-2")
 def test_what_was_recorded_for_a_checkpoint_that_failed_is_not_kept_in_memory(trials: Trials) -> None:
-    """One subtask cannot store its part. With the news of the abort it says what it still keeps."""
+    """One subtask cannot store its snapshot. When subtasks learn of the abort, they report what they still keep."""
     refused = ScheduledFault(FailPrimaryWrites(STATEFUL, 2), After(ProtocolPoint.CHECKPOINT_TRIGGERED, nth=2))
     learned = 0
     for trial in trials.all_valid(with_faults(refused, plan=QUEUED)):

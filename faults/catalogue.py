@@ -75,7 +75,7 @@ FAULTS: tuple[type[Fault], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class FaultKind:
-    """A fault under one of the names that campaigns know."""
+    """A fault under one of the names by which campaigns draw faults."""
 
     fault: type[Fault]
     drawn_as: DrawnAs
@@ -99,7 +99,7 @@ PACKAGES: Mapping[str, tuple[FaultKind, ...]] = {
     package: tuple(kind for kind in KINDS.values() if kind.drawn_as.package == package)
     for package in dict.fromkeys(kind.drawn_as.package for kind in KINDS.values())
 }
-"""The kinds that belong together, by the name of their package."""
+"""Name of a package -> the kinds in it."""
 
 BY_TAG: Mapping[str, type[Fault]] = {tag_of(fault): fault for fault in FAULTS}
 """Every fault by its tag in plans."""

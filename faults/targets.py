@@ -246,7 +246,7 @@ class RefusesFiles(Protocol):
     """Copies of which single files can be refused."""
 
     def refuse_files(self, files: int) -> Callable[[], bool] | None:
-        """Let so many of the next files fail in the midst of their first write. Returns what says whether any has.
+        """Let the next ``files`` files fail during their first write. Returns a function that says whether any has.
 
         Returns None if the system cannot do that.
         """
@@ -261,7 +261,7 @@ class DeletionsTarget(Protocol):
         """Return a phrase for the fault log."""
 
     def refuse(self, times: int) -> Callable[[], bool]:
-        """Let so many deletions fail, of each checkpoint the first one only; returns what says whether one has."""
+        """Let ``times`` deletions fail, the first of each checkpoint; returns a function that says whether any has."""
 
 
 @runtime_checkable
@@ -273,7 +273,7 @@ class SnapshotsTarget(Protocol):
         """Return a phrase for the fault log, for instance ``snapshots of totals[0]``."""
 
     def fail(self, times: int) -> Callable[[], bool]:
-        """Let the synchronous part of so many snapshots fail; returns what says whether one has."""
+        """Let the synchronous parts of ``times`` snapshots fail; returns a function that says whether any has."""
 
 
 @runtime_checkable

@@ -1,4 +1,4 @@
-"""The tests of the suite itself need no system of their own: they run with the simulated reference only."""
+"""The tests of the suite itself run only when the system is the simulated reference."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import pytest
 
 
 def pytest_ignore_collect(config: pytest.Config) -> bool | None:
-    """Leave them out when another system is certified: they say nothing about it."""
+    """Leave these tests out for any other system: they say nothing about it."""
     return True if config.getoption("--system") != "reference-simulated" else None

@@ -49,4 +49,4 @@ class FailRequest(Fault, frozen=True, tag="fail_request"):
 
 
 _CARRIED_OUT_PER_MILLE = 650
-"""In 1,000 of these faults so many requests are carried out: only then a second one finds something changed."""
+"""Of 1,000 such faults, in how many the request is carried out: only then does the repeated request find a change."""

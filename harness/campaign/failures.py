@@ -53,7 +53,7 @@ def _trial_shows(
     def still_fails(plan: TrialPlan) -> bool:
         with tempfile.TemporaryDirectory(dir=directory, prefix=SCRATCH) as scratch:
             try:
-                check_plan(plan, system)  # of what it refuses, nobody could repeat the trial
+                check_plan(plan, system)  # a plan that it refuses could not be replayed
                 record = run_trial(plan, system, Path(scratch), checkers)
             except UsageProblem:
                 return False

@@ -1,4 +1,4 @@
-"""Notes what passed the channels of a trial that is kept in full, so that reports can draw its cuts.
+"""Notes what passed through the channels of a trial that is kept in full, so that reports can draw its cuts.
 
 A real system notes it while the trial runs. A system that replays exactly need not: only the trials of which a user
 wants to see a cut run again, with notes, and the steps must be those that were recorded.
@@ -18,12 +18,12 @@ from barrier_tck.harness.trial.trial_run import execute
 
 
 def are_traced(run_directory: Path, trial: int) -> bool:
-    """Return whether a trial's directory holds what passed its channels."""
+    """Return whether a trial's directory holds what passed through its channels."""
     return (trial_directory(run_directory, trial) / "passages.jsonl").is_file()
 
 
 def can_trace(system: SystemUnderTest) -> bool:
-    """Return whether a system can note in a second run what passed the channels in the first."""
+    """Return whether a system can note in a second run what passed through the channels in the first."""
     return Capability.DETERMINISTIC_REPLAY in system.capabilities and isinstance(system, TracesMessages)
 
 
@@ -37,7 +37,7 @@ def trace_messages(run_directory: Path, trial: int, system: SystemUnderTest) -> 
     record = read_record(directory)
     if not can_trace(system):
         raise UsageProblem(
-            f"{directory} holds no passages.jsonl, and {system.name} cannot log what passed its channels in a "
+            f"{directory} holds no passages.jsonl, and {system.name} cannot log what passed through its channels in a "
             "second run; run the campaign again with a version that notes it in the first"
         )
     assert isinstance(system, TracesMessages)

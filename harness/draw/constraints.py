@@ -56,7 +56,7 @@ ANYWHERE = Constraints()
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """One plan that is drawn: by whom, from which ranges, and for what."""
+    """What a plan is drawn with: the source of choices, the ranges, and the constraints."""
 
     draw: st.DrawFn
     profile: Profile
@@ -78,7 +78,7 @@ class Drawing:
     def lasting(self, plan: TrialPlan) -> JobView:
         """Return the job with only those subtasks that are there until the end of the trial.
 
-        What they are sure to read is what is theirs in every job of the trial.
+        They are sure to read only the batches that are assigned to them in every job of the trial.
         """
         view = self.constraints.view(at_narrowest(plan))
         return reading_at_every_width(view, plan, widths_of_sources(plan))

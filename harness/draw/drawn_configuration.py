@@ -1,4 +1,4 @@
-"""Draws what a plan has besides its job, its network and its faults."""
+"""Draws all parts of a plan except its job, its network and its faults."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from barrier_tck.harness.plan.trial_plan import (
 )
 
 _INITIATORS_PER_MILLE = 500
-"""How many plans with Chandy-Lamport in 1,000 name the initiators of their snapshots."""
+"""Of 1,000 plans with Chandy-Lamport, how many name the initiators of their snapshots."""
 
 
 def draw_configuration(drawing: Drawing) -> TrialPlan:
-    """Draw a plan without a job of its own, without a network and without faults."""
+    """Draw a plan whose job, network and faults are still to be drawn."""
     draw, profile = drawing.draw, drawing.profile
     cached_keys = profile.deployment.cached_keys
     return TrialPlan(
@@ -97,9 +97,12 @@ def _restart(draw: st.DrawFn, ranges: RestartRanges) -> RestartPlan:
 
 
 def with_key_groups(drawing: Drawing, *plans: TrialPlan) -> DeploymentPlan:
-    """Return the first plan's deployment with a drawn number of key groups; no vertex of any plan is wider (RSC-1)."""
+    """Return the first plan's deployment with a drawn number of key groups.
+
+    The number is at least the parallelism of every vertex of all plans (RSC-1).
+    """
     widths = [vertex.parallelism for plan in plans for vertex in plan.job.vertices]
-    # A campaign that gives the rescales has them before its trials are drawn.
+    # If the campaign prescribes rescales, they are in the plans already.
     widths += [width for plan in plans for rescale in plan.rescales for width in rescale.widths.values()]
     widest = max(widths, default=1)
     groups = max(widest, drawing.draw(st.sampled_from(drawing.profile.deployment.max_parallelism)))
@@ -107,7 +110,7 @@ def with_key_groups(drawing: Drawing, *plans: TrialPlan) -> DeploymentPlan:
 
 
 def with_initiators(drawing: Drawing, plan: TrialPlan) -> TrialPlan:
-    """Return the plan with drawn initiators of up to three snapshots in turn, or with none: then all sources begin."""
+    """Return the plan with drawn initiators of up to three snapshots in turn; with none, all sources initiate."""
     draw = drawing.draw
     if drawing.profile.checkpoints.protocol == "barriers" or not chance(draw, _INITIATORS_PER_MILLE):
         return plan

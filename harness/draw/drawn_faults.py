@@ -1,10 +1,10 @@
 """Draws the faults of a plan: only those that its system can suffer, and only at moments that are sure to come.
 
-A planned fault that never fires makes a trial UNKNOWN (CAM-3), so aims are drawn from what is sure to happen according
-to the system's view of the job. For instance, a subtask that is killed before it acknowledged passes the points of a
-checkpoint again; a restore follows a kill that came after a completed checkpoint and before the end. Points that a plan
-may never reach (the fifth checkpoint of a short job) are not drawn, nor are points that the system does not have. If a
-system passes no points, its faults are timed.
+A planned fault that never fires makes a trial UNKNOWN (CAM-3), so faults are aimed only at what is sure to happen
+according to the system's view of the job. For instance, a subtask that is killed before it acknowledged passes the
+points of a checkpoint again; a restore follows a kill that came after a completed checkpoint and before the end. Points
+that a plan may never reach (the fifth checkpoint of a short job) are not drawn, nor are points that the system does not
+have. If a system has no points at all, its faults are timed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _BEFORE_UPLOADS = frozenset(
 )
 _BEFORE_REQUESTS = _BEFORE_UPLOADS | {ProtocolPoint.ALL_ACKNOWLEDGED}
 _REQUESTS = {"hdfs": 2}
-"""Storage -> how many requests that change something are sure to follow there: HDFS makes a directory, and renames."""
+"""Storage -> how many modifying requests surely follow a trigger, if several. HDFS makes a directory, then renames."""
 _RESTORE = frozenset({ProtocolPoint.RESTORE_STARTED, ProtocolPoint.RESTORED})
 
 
@@ -54,9 +54,9 @@ def with_faults(
 ) -> TrialPlan:
     """Return the plan with faults.
 
-    ``kinds`` names the kind of each fault, in order; the plan's note says which of them cannot hit the job. None means
-    that ``scenarios`` draw the faults, or if they draw none, that kinds are drawn by the weights of the profile from
-    those that the system can suffer.
+    ``kinds`` names the kind of each fault, in order. Those that cannot hit the job are left out, and the plan's note
+    names them. If ``kinds`` is None, the first of ``scenarios`` that draws faults settles them. If none does, kinds are
+    drawn by the weights of the profile, among those that the system can suffer.
     """
     job = DrawnJob(plan, drawing.lasting(plan))
     if kinds is None:
@@ -82,7 +82,7 @@ def _drawn(drawing: Drawing, job: DrawnJob, scenarios: Sequence[DrawFaults]) -> 
 
 
 def _can_hit(kind: FaultKind, job: DrawnJob) -> bool:
-    """Return whether a fault of a kind can hit the job, and if it hits copies of state, be seen to do so."""
+    """Return whether a kind of fault can hit the job; a fault of copies of state must also be certain to show."""
     return can_be_shown(kind, job) if hits_copies(kind) else bool(job.hit_by(kind))
 
 
@@ -98,7 +98,7 @@ def _of_kinds(drawing: Drawing, job: DrawnJob, names: Sequence[str]) -> tuple[Sc
 def _schedule(
     drawing: Drawing, job: DrawnJob, choices: list[tuple[FaultKind, ...]], first: Sequence[ScheduledFault]
 ) -> list[ScheduledFault]:
-    """Draw a fault from each of the choices of kinds, after the first ones; none where no moment is sure to come."""
+    """Return ``first`` and a fault drawn from each of the choices of kinds, if a moment for it is sure to come."""
     schedule, ranges = list(first), drawing.profile.faults
     kills = next((index for index, choice in enumerate(choices) if _kills(choice)), None)
     if (
@@ -152,10 +152,11 @@ def _draw_fault(
 
 
 def _times(ranges: FaultRanges, job: DrawnJob) -> Range | None:
-    """Return when a timed fault may strike: while the job is certain to be at work. That is the first half of the
-    time in which its longest source reads. For a source without a rate this time is what its batches take at least,
-    or, if this is not known and they are counted, at most the first half of the first interval. None: the job may be
-    over before the profile's earliest time.
+    """Return the part of the profile's range in which the job is certain to run; None if it may end before.
+
+    With a rate, the job is certain to run for half of the time in which its longest source reads; without a rate, for
+    the least time that its batches take. If that time is not known, each batch counts as one millisecond, but all of
+    them as at most half a checkpoint interval. If batches are not counted, the whole range is returned.
     """
     earliest, latest = ranges.timed_ms
     if job.batches is None:
@@ -169,7 +170,7 @@ def _times(ranges: FaultRanges, job: DrawnJob) -> Range | None:
 
 
 def _aim(ranges: FaultRanges, job: DrawnJob, kind: FaultKind, target: str) -> Aim:
-    """Return what is needed to draw a fault: whom it hits, and how hard it may hit."""
+    """Return what is needed to draw a fault: which subtask it hits, and how hard it may hit."""
     outlasts = kind.drawn_as.outlasts_heartbeat
     return Aim(
         target,
@@ -188,7 +189,10 @@ def _aim(ranges: FaultRanges, job: DrawnJob, kind: FaultKind, target: str) -> Ai
 
 
 def _living(trigger: At | After, job: DrawnJob) -> tuple[str, ...]:
-    """Return the subtasks that are sure to be alive when the trigger comes; after the last checkpoint, only sinks."""
+    """Return the subtasks that are sure to be alive at the trigger.
+
+    When a checkpoint has completed, it may be the last one, and then only sinks are alive.
+    """
     completed = isinstance(trigger, After) and trigger.point is ProtocolPoint.CHECKPOINT_COMPLETED
     return job.sinks if completed and job.sinks else job.view.names
 
@@ -196,7 +200,7 @@ def _living(trigger: At | After, job: DrawnJob) -> tuple[str, ...]:
 def _possible_points(
     ranges: FaultRanges, job: DrawnJob, before: Sequence[ScheduledFault]
 ) -> tuple[ProtocolPoint, ...]:
-    """Return the points that a subtask is sure to pass in spite of the earlier faults."""
+    """Return the points that some process is sure to pass in spite of the earlier faults."""
     return tuple(
         point
         for point in ranges.points
@@ -225,7 +229,7 @@ def _passing(point: ProtocolPoint, job: DrawnJob, before: Sequence[ScheduledFaul
 def _passes_left(
     point: ProtocolPoint, subtask: str | None, job: DrawnJob, before: Sequence[ScheduledFault]
 ) -> bool:
-    """Return whether a subtask is sure to pass a point more often than earlier faults end it there."""
+    """Return whether a subtask is sure to pass a point once more after all earlier faults that end it there."""
     earlier = _at(point, subtask, before)
     if not earlier:
         return job.view.times(point, subtask) > 0

@@ -14,7 +14,7 @@ from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.system.job_view import JobView, Role
 
 _FILES = "files"
-"""Checkpoint storage whose files the coordinator itself deletes; a service does so for it."""
+"""The checkpoint storage whose files the coordinator deletes itself; elsewhere a service deletes them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,22 +43,22 @@ class DrawnJob:
 
     @property
     def reads_ms(self) -> int | None:
-        """Return how long the longest source is certain to read; None if it has no rate or no counted batches."""
+        """Return how long the longest source is certain to read; None without a rate, or if batches are not counted."""
         workload, batches = self.plan.workload, self.batches
         if workload.records_per_second is None or batches is None:
             return None
         return batches * workload.batch_records * 1_000 // workload.records_per_second
 
     def peers_of(self, subtask: str) -> tuple[Peers, ...]:
-        """Return from whom the executor of a subtask can be cut off.
+        """Return the groups of processes from which the executor of a subtask can be cut off.
 
-        Other executors count only if data is sure to pass between them. An executor hosts at most its share of the
-        subtasks, so this is sure if more of them are connected with this subtask than that.
+        Other executors are such a group only if data is sure to pass between them and this one. An executor hosts at
+        most its share of the subtasks, so this is sure if more subtasks than that share are connected with this one.
         """
         if self.view.whole_hosts:
             return (Peers.EVERYONE,)
         deployment = self.plan.deployment
-        # Of an elastic job's executors, one is lost for good.
+        # An elastic job loses one of its executors for good.
         left = deployment.executors - (deployment.elastic_wait_ms is not None)
         share = -(-len(self.view.subtasks) // max(1, left))
         apart = len(self.view.connected_with(subtask)) > share
@@ -83,13 +83,13 @@ class DrawnJob:
         view = self.view
         match kind.fault.needs:
             case TargetKind.COORDINATOR:
-                # What the coordinator keeps in its memory is lost with it, and the job could only start anew.
+                # Checkpoints in its memory would be lost with it, and the job could only start from the beginning.
                 return () if self.plan.checkpoints.storage == "memory" else view.names or (COORDINATOR,)
             case TargetKind.CHANNEL:
                 return tuple(name for name in view.names if view.ends_of(name))
             case TargetKind.PARTITION:
                 if kind.drawn_as.outlasts_heartbeat:
-                    # To be replaced, a subtask must be cut off from the coordinator.
+                    # A subtask is replaced only if it is cut off from the coordinator.
                     return view.names if view.control_links else ()
                 return tuple(name for name in view.names if self.peers_of(name))
             case TargetKind.MESSAGES:

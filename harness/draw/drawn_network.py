@@ -1,4 +1,4 @@
-"""Draws the network of a plan: how late, how slow and how narrow its channels are."""
+"""Draws the network of a plan: latencies, a slow channel, and the capacity of channels and buffers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from barrier_tck.harness.workloads.kind_catalogue import keeps_by_key
 
 
 def draw_network(draw: st.DrawFn, profile: Profile, plan: TrialPlan) -> NetworkPlan:
-    """Draw latencies, a slow channel, and how much channels and buffers hold; the plan's job must be filled in."""
+    """Draw the network of a plan, whose job must be filled in."""
     job, ranges = plan.job, profile.network
     receivers = [edge.target for edge in job.edges for _ in job.channels_of(edge)]
     eligible = [
@@ -36,6 +36,10 @@ def _slow_per_mille(ranges: NetworkRanges, mode: CheckpointingMode) -> int:
 
 
 def _waits(job: JobPlan, vertex: str) -> bool:
-    """Return whether a vertex keeps state and reads several channels: records behind a barrier may be counted early."""
+    """Return whether a vertex keeps keyed state and reads several channels.
+
+    In at-least-once mode, a slow one of these channels lets records from behind the barriers of the others into the
+    snapshot.
+    """
     stateful = keeps_by_key(job.vertex(vertex))
     return stateful and job.channels_into(vertex) > 1

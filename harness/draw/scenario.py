@@ -123,10 +123,10 @@ def pick(
 ) -> tuple[Scenario, ...]:
     """Pick the scenarios of which a plan is part; none that settles what is settled already.
 
-    The share of a scenario is that of all plans, also of those that are part of others. Each is picked from a stream of
-    its own: so a scenario that is added, or gets another share, leaves the picks of the others as they are, unless it
-    excludes them. Those that settle most parts come first, because others have more plans left. The simplest choice is
-    no scenario.
+    The share of a scenario is a share of all plans, including plans of other scenarios. Each scenario is picked with a
+    random number of its own, so adding a scenario or changing a share does not change the picks of the others, unless
+    it excludes them. Scenarios that settle most parts are picked first, because the others can still be picked for more
+    of the plans. The simplest choice is no scenario.
     """
     entropy = draw(_ENTROPY)
     free = {name: share for name, share in shares.items() if not known[name].settles & settled}
@@ -147,7 +147,7 @@ _ENTROPY = st.binary(min_size=8, max_size=8)
 
 
 def _fraction(entropy: bytes, name: str) -> float:
-    """Return a number from 0 up to 1, another one for each scenario; for the simplest entropy the largest one."""
+    """Return a number from 0 up to 1 that depends on the scenario; for the simplest entropy it is the largest."""
     return Random(f"{entropy.hex()}/{name}").random() if any(entropy) else _LARGEST
 
 

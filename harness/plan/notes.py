@@ -1,18 +1,18 @@
-"""What the notes of plans say about where they come from."""
+"""How the note of a plan shows where the plan comes from."""
 
 from __future__ import annotations
 
 MIXED = "dealt: "
-"""What the note of a drawn trial begins with if a campaign's mix chose anything for it; a listed trial has a note of
-its own."""
+"""The beginning of a drawn plan's note if the campaign's mix chose anything for the plan. A listed plan has the note
+that its author wrote."""
 
 
 DROPPED = "drawn faults dropped: their moment never came"
-"""What the note of a drawn trial ends with if some of its faults, whose number stands before, were left out."""
+"""The end of a drawn plan's note if some of its faults were left out; their number stands before it."""
 
 
 def is_listed(note: str) -> bool:
-    """Return whether the plan was listed in a campaign file: the note of a drawn one is empty, or says what its mix
-    chose, or how many of its faults were left out.
+    """Return whether the plan was listed in a campaign file. The note of a drawn plan is empty, or says what the mix
+    chose, or how many faults were left out.
     """
     return bool(note) and not note.startswith(MIXED) and not note.endswith(DROPPED)

@@ -1,4 +1,4 @@
-"""What passed the channels of a job around its barriers, as each process saw it: a cut diagram is drawn from it.
+"""What passed through the channels of a job around its barriers, as each process saw it; for cut diagrams.
 
 A channel is named by its ends, as ``sender->receiver``, and ``#n`` follows if there are several between the same two.
 Batches of a channel are numbered from 0 in each attempt, by the sender in the order of sending and by the receiver in

@@ -425,4 +425,4 @@ class TrialResult:
     """None if the system could not run the plan at all."""
     trace: tuple[str, ...] = ()
     trace_events: tuple[TraceEvent, ...] = ()
-    """What passed the channels around barriers, if the system logged it."""
+    """What passed through the channels around barriers, if the system logged it."""

@@ -1,16 +1,16 @@
 """The layout of a run directory, and how it is written; ``run_reader`` reads it.
 
 ``campaign.json`` is the summary. ``trials.jsonl``, or the directory ``trials.parquet``, has one row for every trial
-(``trial_rows``). ``trials/NNNNN/`` holds a trial in full: every trial of a real system, but of a simulated campaign
-only every failing trial and the first few valid ones.
+(``trial_rows``). ``trials/NNNNN/`` holds a trial in full. A campaign on a real system keeps every trial; a simulated
+campaign keeps every failing trial and the first few valid ones.
 A trial's directory is enough to replay and to report the trial:
 
 * ``plan.json``: the only input;
 * ``record.json``: versions, timings, verdict and findings;
 * ``history.jsonl``: operations, and ``outcome.json``: the rest of the history (output, checkpoints, storage);
 * ``trace.txt``: the scheduler's steps, if the system has a trace;
-* ``passages.jsonl``: what passed the channels around barriers, if it was logged;
-* ``faults.jsonl``: what became of each planned fault; ``metrics.jsonl``: one line per subtask and checkpoint.
+* ``passages.jsonl``: what passed through the channels around barriers, if it was logged;
+* ``faults.jsonl``: the outcome of each planned fault; ``metrics.jsonl``: one line per subtask and checkpoint.
 
 Each file is written under another name, synced and renamed, so a reader sees the whole file or no file. Only
 ``trials.jsonl`` grows line by line, and its reader must accept a half-written last line.
@@ -37,9 +37,9 @@ from barrier_tck.harness.support.atomic_files import write_atomically
 from barrier_tck.harness.support.errors import EnvironmentProblem, UsageProblem
 
 ALTERNATIVES = "alternatives"
-"""Where a shard keeps results of trials that may count in the whole campaign instead of its own."""
+"""The folder of second results of a shard's trials: the whole campaign may count these instead of the first ones."""
 SCRATCH = "scratch-"
-"""The prefixes of directories of runs that are not trials of the campaign; each directory is removed after its run."""
+"""The prefix of directories of runs that are not trials of the campaign; each directory is removed after its run."""
 
 
 def _pretty(value: object) -> bytes:
@@ -49,7 +49,7 @@ def _pretty(value: object) -> bytes:
 def require_place(path: Path) -> None:
     """Raise EnvironmentProblem if a directory clearly cannot be made there; writes nothing.
 
-    This is a check before a system is started, which may take long; the real test is still to make the directory.
+    This check comes before a system is started, which may take long. Only making the directory is a proof.
     """
     nearest = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
     if not nearest.is_dir() or not os.access(nearest, os.W_OK):
@@ -74,15 +74,15 @@ class RunDirectory:
     def create(cls, path: Path, in_parquet: bool = False, copy: CopyPart | None = None) -> RunDirectory:
         """Create the directory and prove that it can be written; ``copy`` also copies each Parquet file.
 
-        Raises EnvironmentProblem if it cannot, UsageProblem if it already holds something.
+        Raises EnvironmentProblem if it cannot be written, UsageProblem if it is not empty.
         """
         make_output_directory(path)
         return cls(path, make_rows(path, in_parquet, copy))
 
     @classmethod
     def reopen(cls, path: Path, next_trial: int, copy: CopyPart | None = None) -> RunDirectory:
-        """Open the directory of an interrupted campaign, and remove what its unfinished trials left: those from
-        ``next_trial`` on.
+        """Open the directory of an interrupted campaign, and remove what its unfinished trials, from ``next_trial``
+        on, left there.
         """
         if (path / LINES).is_file():
             with (path / LINES).open("rb+") as file:
@@ -113,7 +113,7 @@ class RunDirectory:
         return directory
 
     def keep_alternative(self, result: TrialResult) -> None:
-        """Write another result of a trial, in the same form, beside the one that counts here."""
+        """Write a second result of a trial, in the same form as the one that counts in this run directory."""
         directory = alternative_directory(self.path, result.record.trial)
         directory.mkdir(parents=True, exist_ok=True)
         write_trial(directory, result)
@@ -127,7 +127,7 @@ class RunDirectory:
         self._rows.append(trial)
 
     def write_campaign(self, record: CampaignRecord) -> None:
-        """Write ``campaign.json``, replacing an earlier one, after the rows of the trials that it counts."""
+        """Write all rows, and then ``campaign.json``, which counts them; an earlier ``campaign.json`` is replaced."""
         self._rows.flush()
         write_atomically(self.path / "campaign.json", _pretty(record))
 
@@ -141,9 +141,9 @@ class RunDirectory:
 
 @contextmanager
 def held(path: Path) -> Iterator[None]:
-    """Be the only process that writes a run directory; raises UsageProblem if another campaign does so now.
+    """Lock a run directory, so that no other process writes it; raises UsageProblem if another campaign holds the lock.
 
-    The lock belongs to the process and lies on the directory itself: nothing of it stays, however the process ends.
+    The directory itself is locked. The lock ends with the process, however that ends, and leaves no file behind.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
@@ -172,7 +172,7 @@ def _lock(descriptor: int, path: Path) -> None:
 def make_output_directory(path: Path) -> None:
     """Create a directory for results and prove that it can be written.
 
-    Raises EnvironmentProblem if it cannot, UsageProblem if it already holds something.
+    Raises EnvironmentProblem if it cannot be written, UsageProblem if it is not empty.
     """
     try:
         if path.is_dir() and any(path.iterdir()):
@@ -226,7 +226,7 @@ def alternative_directory(run_directory: Path, number: int) -> Path:
 
 
 def write_message_trace(directory: Path, trace_events: Iterable[TraceEvent]) -> None:
-    """Write what passed the channels into a trial's directory."""
+    """Write what passed through the channels to a file in a trial's directory."""
     write_atomically(directory / "passages.jsonl", _lines(trace_events))
 
 

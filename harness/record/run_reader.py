@@ -116,7 +116,7 @@ def read_history(directory: Path) -> History:
 
 
 def read_message_trace(directory: Path) -> tuple[TraceEvent, ...]:
-    """Read what passed the channels, from a trial's directory; empty if it was not logged. Raises RunDirectoryError."""
+    """Read what passed through the channels of a trial; empty if it was not logged. Raises RunDirectoryError."""
     path = directory / "passages.jsonl"
     if not path.is_file():
         return ()

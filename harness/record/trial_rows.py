@@ -28,7 +28,7 @@ LINES, PARQUET = "trials.jsonl", "trials.parquet"
 ROWS_OF_A_PART = 1_000
 """The most trials of one Parquet file: what is kept in memory meanwhile."""
 PART_S = 15.0
-"""A Parquet file is written at the latest so long after the one before: so much a campaign loses that is killed."""
+"""The longest time between two Parquet files: a campaign that is killed loses the trials of at most this time."""
 
 _COLUMNS: dict[str, type] = {
     "trial": int,

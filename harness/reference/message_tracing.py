@@ -381,7 +381,9 @@ class MessageTraceDirectory:
             with (Path(self.path) / name).open("ab") as file:
                 file.write(lines)
         except OSError as error:
-            _log.warning("what passed the channels of %s could not be saved: %s", first.subtask, error)
+            _log.warning(
+                "what passed through the channels of %s could not be saved: %s", first.subtask, error
+            )
 
     def take_all(self, epoch_ms: float) -> tuple[TraceEvent, ...]:
         """Return all that was logged, in time since ``epoch_ms``; half a line, as a kill leaves it, is left out."""

@@ -1,8 +1,8 @@
-"""Messages about checkpoints that arrive twice: which ones, and how late the second copy comes. Each world delivers
-them. Whose messages can come twice can also have one forged.
+"""Messages about checkpoints that arrive twice: which ones, and how much later the second copy comes. Each world
+delivers the copies. A subtask whose messages can be repeated can also have an acknowledgement forged.
 
-Only messages that name a checkpoint are repeated, because a protocol must tolerate this. The messages that a subtask
-runs, has failed or has consumed its input come once.
+Only messages that name a checkpoint are repeated, because a protocol must tolerate this. Messages saying that a subtask
+is running, has failed or has consumed its input arrive once.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ REPEATED = tuple(
     for kind in (*get_args(ToSubtask), *get_args(FromSubtask))
     if "checkpoint" in kind.__struct_fields__ and kind is not StateRestored
 )
-"""Every message between a subtask and the coordinator about the course of a checkpoint. What was restored is reported
-once, when the subtask begins to run."""
+"""Every message between a subtask and the coordinator about the course of a checkpoint. ``StateRestored`` is not among
+them: it arrives once, when the subtask begins to run."""
 
 
 class Repeated(Protocol):
@@ -33,7 +33,7 @@ class Repeated(Protocol):
 
     @property
     def direction(self) -> Direction:
-        """FORWARD means to the coordinator."""
+        """Which of its messages are repeated; FORWARD: those to the coordinator."""
 
     @property
     def late_ms(self) -> float:
@@ -52,12 +52,12 @@ class RepeatedMessages:
         self._on_change = on_change
 
     def put_in_force(self, in_force: tuple[Repeated, ...]) -> None:
-        """Repeat the messages of these from now on, and of no others."""
+        """From now on, repeat the messages of these subtasks and of no others."""
         self.in_force = in_force
         self._on_change()
 
     def copies(self, subtask: str, direction: Direction, message: Any) -> Iterator[float]:
-        """Yield for each copy of a message how many milliseconds later it comes; FORWARD means to the coordinator."""
+        """Yield for each copy of a message its delay in milliseconds; FORWARD means to the coordinator."""
         if isinstance(message, REPEATED):
             for target in self.in_force:
                 if target.subtask == subtask and target.direction in (direction, Direction.BOTH):
@@ -81,7 +81,7 @@ class RepeatableMessages:
         return f"messages of {self.subtask}"
 
     def repeat(self, direction: Direction, late_ms: float) -> None:
-        """Make each message in one direction, or in both, come a second time."""
+        """Make each message in one direction, or in both, arrive a second time."""
         self.direction, self.late_ms = direction, late_ms
         self._repeats.put_in_force((*self._repeats.in_force, self))
 
@@ -93,7 +93,7 @@ class RepeatableMessages:
         self._forged = True
 
     def is_forged(self) -> bool:
-        """Return whether a forged acknowledgement is on its way to the coordinator, or was taken."""
+        """Return whether a forged acknowledgement is on its way to the coordinator, or has arrived."""
         return self._forged
 
     def stop(self) -> None:

@@ -1,6 +1,6 @@
-"""Makes the asynchronous part of snapshots slow on a real cluster by slow storage (SLOW_SNAPSHOTS). The simulator
-does so in virtual time. Here the first state file of each checkpoint waits before it is begun, on the thread that
-runs the asynchronous part. A runtime that runs that part on a different thread is delayed on that thread.
+"""Slows down the asynchronous part of snapshots on a real cluster by delaying storage (SLOW_SNAPSHOTS). The simulator
+does the same in virtual time. Here the thread that creates the first state file of a checkpoint sleeps before it does
+so: this is whichever thread the runtime uses for the asynchronous part.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class SlowFiles(DelegatingFileSystem):
         self._begun: dict[str, None] = {}
 
     def check(self, path: str) -> None:
-        """Wait, if it is the first state file of its checkpoint; refuse nothing."""
+        """Wait if this is the first state file of its checkpoint. No file is refused."""
         job, found, rest = path.partition(_CHECKPOINT)
         directory, _, name = rest.partition("/")
         if found and not name.startswith(_METADATA) and f"{job}/{directory}" not in self._begun:
@@ -38,7 +38,7 @@ class SlowFiles(DelegatingFileSystem):
 
 @dataclass(frozen=True)
 class SlowStorages:
-    """Makes slow checkpoint storages; takes the arguments of the default one."""
+    """Makes slow checkpoint storages; it is called with the same arguments as ``make``."""
 
     make: Callable[..., CheckpointStorage]
     seconds: float

@@ -16,18 +16,18 @@ _AWAY = ".away"
 
 @dataclass(slots=True)
 class _Outage:
-    """A directory that is not where it belongs; a file stands in its place, so that nobody can make another."""
+    """A directory that was moved away; a file stands in its place, so that no process can make the directory again."""
 
     path: Path
     failures_left: int | None = None
-    """After so many failed starts of the query it comes back; None: when its time is over."""
+    """How many more starts of the query must fail until it comes back; None: it comes back at ``ends_ms``."""
     duration_ms: float = 0.0
     ends_ms: float | None = None
-    """When that is; None before the successor of the driver has started."""
+    """When it comes back; None if the successor of the driver has not started, or starts are counted."""
 
 
 class CheckpointOutages:
-    """The outages of one trial. Faults take directories away; whoever runs the query says when they may come back."""
+    """The outages of one trial. Faults take directories away; the run of the query says when they may come back."""
 
     def __init__(self, checkpoint: Path) -> None:
         self._checkpoint = checkpoint
@@ -45,7 +45,7 @@ class CheckpointOutages:
         return RefusedWrites(self, self._checkpoint / part)
 
     def take_away(self, path: Path, failures: int | None = None, duration_ms: float = 0.0) -> None:
-        """Let a directory be gone until so many starts have failed, or for so long after the driver's successor starts.
+        """Let a directory be gone until ``failures`` starts have failed, or until ``duration_ms`` after the next start.
 
         Raises TargetGone if it is not there.
         """
@@ -62,14 +62,14 @@ class CheckpointOutages:
             self.take_away(self._checkpoint, duration_ms=duration_ms)
 
     def started(self, now_ms: float) -> None:
-        """A driver has started: the time of what it cannot see begins."""
+        """A driver has started: the time of outages that have a duration begins."""
         with self._lock:
             for outage in self._outages:
                 if outage.failures_left is None and outage.ends_ms is None:
                     outage.ends_ms = now_ms + outage.duration_ms
 
     def failed(self) -> None:
-        """A start of the query has failed: what fails only so often comes back."""
+        """A start of the query has failed: a directory comes back if enough starts have failed."""
         with self._lock:
             for outage in self._outages:
                 if outage.failures_left is not None:

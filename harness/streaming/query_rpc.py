@@ -63,7 +63,7 @@ class TaskRun:
     stage: int
     partition: int
     run: int
-    """Another number for each run of any task."""
+    """A number that no other run of any task has."""
     retry: int
     """How often the task failed before in this run of its stage."""
 

@@ -137,7 +137,7 @@ class TrialOutcome:
     refused_connections: dict[str, int] = field(default_factory=dict)
     """How many connections the system refused, by a name for the reason."""
     trace_events: tuple[TraceEvent, ...] = ()
-    """What passed the channels around barriers, for cut diagrams; empty if the system does not note it."""
+    """What passed through the channels around barriers, for cut diagrams; empty if the system does not note it."""
 
 
 class SystemUnderTest(Protocol):

@@ -125,8 +125,8 @@ def batches_by_source(plan: TrialPlan) -> dict[str, int]:
 def reading_at_every_width(view: JobView, plan: TrialPlan, widths: Mapping[str, Sequence[int]]) -> JobView:
     """Return the view with only those batches that a subtask reads at whatever width its source vertex runs.
 
-    ``widths``: for each source vertex that runs with several widths, these. Splits are dealt out in turn, so a subtask
-    is sure to read to the end only what is its own at each of them. Of a prepared input nothing is sure then.
+    ``widths``: for each source vertex that runs with several widths, these widths. Splits are assigned in turn, so a
+    subtask is sure to read to the end only the splits that it has at each width. With a prepared input, none are sure.
     """
     if not widths:
         return view

@@ -300,7 +300,7 @@ class JobCheckpoints(TableMachine[JobState, CoordinatorCommand]):
             return AcknowledgeResult.DUPLICATE
         for completed in self.completed:
             if completed.checkpoint == event.checkpoint:
-                # A repeated one of a checkpoint that completed names files in use; any other names nobody's.
+                # A repeated acknowledgement names files in use; any other names files that no checkpoint uses.
                 repeated = completed.snapshot_of(event.subtask) == event.snapshot
                 return AcknowledgeResult.DUPLICATE if repeated else AcknowledgeResult.UNKNOWN
         if pending is None or pending.attempt != event.attempt:

@@ -15,9 +15,9 @@ def narrowed(
     fixed: Collection[str],
     slots: int,
 ) -> dict[str, int] | None:
-    """Return vertex -> parallelism for so many slots, each subtask in one of its own; None if the job does not fit.
+    """Return vertex -> parallelism for ``slots`` slots, one for each subtask; None if the job does not fit.
 
-    ``wanted`` is what the job has if nothing is missing, and more than that no vertex gets. Two vertices that are
+    ``wanted`` is what the job has if no slots are missing, and no vertex gets more than that. Two vertices that are
     ``joined``, by a forward edge, stay equally parallel. A ``fixed`` vertex keeps its parallelism, and so do those that
     are joined to it. Every other one keeps at least one subtask. No slot stays empty that a vertex could use.
     """

@@ -1,4 +1,4 @@
-"""The counters file of a job: what it has used of its ids and attempts, and which savepoints belong to it."""
+"""The counters file of a job: the highest checkpoint id and attempt number used, and the savepoints that it owns."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ class ClaimedSavepoint:
     checkpoint: int
     directory: str
     files: tuple[str, ...]
-    """Its state files, relative to the directory: they are still known when its metadata is gone."""
+    """Its state files, relative to the directory, so that they can be deleted after its metadata."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobCounters:
-    """Content of the counters file: what a job has used of its ids and attempts."""
+    """Content of the counters file; ``checkpoint`` and ``attempt`` are the highest that the job has used."""
 
     checkpoint: int
     attempt: int
     started_from: str = ""
     """Directory of the savepoint that the job was started from."""
     started_above: int = 0
-    """Checkpoints up to this one are older than that start."""
+    """Checkpoints up to this id were taken before the job started from that savepoint."""
     claimed: tuple[ClaimedSavepoint, ...] = ()
-    """The savepoints that the job took over and that are to be deleted."""
+    """The savepoints that the job has claimed and not yet deleted."""
     announced: tuple[int, ...] = ()
-    """Checkpoints that were reserved and may be kept; only storage that cannot trust listings writes this."""
+    """Reserved checkpoints of which storage may hold files; written only by storage that cannot trust its listings."""
 
 
 def encode(counters: JobCounters) -> bytes:

@@ -79,7 +79,7 @@ class HdfsFiles:
             if counted.error is not None:
                 raise counted.error
         except Exception as error:
-            # Not BaseException: a process that is being killed does not tidy up either.
+            # Not BaseException, which ends a process: one that is killed does not clean up.
             remove_after(self, path, error)
             raise
         return counted.size, counted.crc

@@ -138,7 +138,7 @@ class ObjectFiles:
                 parts.add(chunk)
             parts.end()
         except Exception as error:
-            # Not BaseException: a process that is being killed does not tidy up either.
+            # Not BaseException, which ends a process: one that is killed does not clean up.
             parts.abort_after(error)
             remove_after(self, path, error)
             raise

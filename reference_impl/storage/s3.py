@@ -49,7 +49,7 @@ READ_TIMEOUT_S = 20.0
 
 @dataclass(frozen=True, slots=True)
 class S3Access:
-    """Where a store answers, and as whom to ask it, for who does not want what the environment says."""
+    """The endpoint and credentials of a store, for callers that do not want those of the environment."""
 
     url: str
     key: str

@@ -1,7 +1,7 @@
-"""Files that appear whole: what checkpoint storage asks of a medium.
+"""Files that become visible as a whole: the port through which checkpoint storage uses a medium.
 
-A file system, an object store and a dictionary in memory differ in how a file becomes visible and durable. Below this
-port each does it in its own way; above it, ``CheckpointStorage`` is written once.
+A file system, an object store and a dictionary in memory differ in how a file becomes visible and durable. Each of them
+implements this port, so ``CheckpointStorage`` is written only once.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class ReadableFiles(Protocol):
         """Return the whole content."""
 
     def list_files(self, directory: str) -> list[str]:
-        """Return the paths of all files below a directory, sorted; also of those that are still being written.
+        """Return the paths of all files below a directory, sorted, including files that are still being written.
 
-        An object store that lists late may leave out what is new, and show what is gone. ``exists`` and ``read`` must
-        not be late.
+        If the listings of an object store lag behind, new files may be missing, and deleted ones listed. ``exists`` and
+        ``read`` must not lag behind.
         """
 
     def exists(self, path: str) -> bool:
@@ -44,30 +44,31 @@ class ReadableFiles(Protocol):
 
 
 class WholeFiles(ReadableFiles, Protocol):
-    """A medium that checkpoint storage can be kept on."""
+    """A medium on which checkpoints can be stored."""
 
     def write(self, path: str, chunks: Iterable[bytes]) -> tuple[int, int]:
         """Write a new file and make its bytes durable; return its size in bytes and its CRC-32.
 
-        No other process writes the same path. If it fails, or ``chunks`` raises, it has tried to delete the file; a
-        note on the error says so if something stayed. The name is durable once ``sync_directory`` returned.
+        No other process writes the same path. If the write fails or ``chunks`` raises, the method tries to delete the
+        file; a note on the error says so if it could not. The name is durable once ``sync_directory`` has returned.
         """
 
     def put(self, path: str, content: bytes) -> None:
         """Put a small file in place: a reader finds the old content or the new one, also after a crash.
 
-        If it fails, either may be there. The name is durable once ``sync_directory`` returned.
+        If it fails, the file may have the old content or the new one. The name is durable once ``sync_directory`` has
+        returned.
         """
 
     def put_new(self, path: str, content: bytes) -> bool:
-        """Put a small file where there is none, like ``put``; return False, and change nothing, if there is one."""
+        """Put a small file as ``put`` does, and return True; if the file exists, change nothing and return False."""
 
     def sync_directory(self, path: str) -> None:
-        """Make the names in a directory durable, if that was not so already."""
+        """Make the names in a directory durable, unless they are durable already."""
 
 
 class DurableFiles:
-    """Whole files on a file system: written beside, synced and renamed."""
+    """Whole files on a file system: a small file is written under a temporary name, synced and renamed."""
 
     def __init__(self, files: FileSystem) -> None:
         self._files = files
@@ -92,12 +93,12 @@ class DurableFiles:
         try:
             return self._write(path, chunks)
         except Exception as error:
-            # Not BaseException: a process that is being killed does not tidy up either.
+            # Not BaseException, which ends a process: one that is killed does not clean up.
             remove_after(self, path, error)
             raise
 
     def put(self, path: str, content: bytes) -> None:
-        """Write beside, sync, and rename."""
+        """Write the file under a temporary name, sync it, and rename it."""
         temporary = path + _TEMPORARY
         try:
             self._write(temporary, [content])
@@ -107,7 +108,7 @@ class DurableFiles:
             raise
 
     def put_new(self, path: str, content: bytes) -> bool:
-        """Put a file where there is none. Only one process may do so for a path: a file system has no condition."""
+        """Put a file where there is none. Only one process may do so for a path: check and ``put`` are not atomic."""
         if self._files.exists(path):
             return False
         self.put(path, content)
@@ -133,10 +134,10 @@ class DurableFiles:
 
 
 def _write_whole(stream: OutputStream, chunk: bytes, path: str) -> None:
-    """Append a chunk; a short write is a failure, not a success with a number (BE-06)."""
+    """Append a chunk. The stream reports a short write only by its count; here it is an error (BE-06)."""
     written = stream.write(chunk)
     if written != len(chunk):
-        raise StorageError(f"{path} took {written} of {len(chunk)} bytes")
+        raise StorageError(f"only {written} of {len(chunk)} bytes were written to {path}")
 
 
 def _close_after(stream: OutputStream, error: Exception) -> None:
@@ -147,16 +148,16 @@ def _close_after(stream: OutputStream, error: Exception) -> None:
 
 
 def take_back(files: WholeFiles, path: str, error: Exception) -> None:
-    """Delete what a publication that failed may have put all the same: it must not look complete."""
+    """Delete the file that a publication may have put although it failed: the checkpoint must not look complete."""
     remove_after(files, path, error)
     try:
         files.sync_directory(parent(path))
     except StorageError as second:
-        error.add_note(f"and {path} may be found after a crash: {second}")
+        error.add_note(f"and {path} may exist again after a crash: {second}")
 
 
 def remove_after(files: ReadableFiles, path: str, error: Exception) -> None:
-    """Delete what a failed write left. The first error is the one to tell; a second one goes with it."""
+    """Delete what a failed write left. If that fails too, the first error gets a note about the second."""
     try:
         files.delete(path)
     except StorageError as second:

@@ -20,8 +20,8 @@ _POLL_S = 0.005
 def fill(pid: int, most: int) -> bool:
     """Take memory step by step, and look after each step; return whether the process is gone.
 
-    On a busy machine a killed process may lose its memory long before it is gone. Who went on to take what became free
-    would be killed, too.
+    On a busy machine a killed process may lose its memory long before it is gone. If this process went on to take the
+    memory that became free, the kernel would kill it, too.
     """
     taken: list[bytes] = []
     held = _resident_pages(pid)

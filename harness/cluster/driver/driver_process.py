@@ -1,8 +1,8 @@
 """A driver in a process of its own, from the harness's side.
 
 The process runs a module of the system under test. It is the leader of a session of its own, so a terminal's Ctrl-C
-reaches the harness alone. It ends when the harness closes the connection or dies, because then ``Peer.work`` returns
-on its side; and it carries the marker of its cluster, so that whatever should be left of it is found and removed.
+reaches only the harness. It ends when the harness closes the connection or dies, because then ``Peer.work`` returns
+on its side. It carries the marker of its cluster, so that processes that it leaves behind are found and killed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _END_TIMEOUT_S = 20.0
 
 
 class DriverProcess:
-    """A started driver. ``kill`` is left to those who inject faults: they need its ``pid`` only."""
+    """A started driver. There is no method to kill it, because faults that kill it need only its ``pid``."""
 
     def __init__(
         self,
@@ -34,10 +34,10 @@ class DriverProcess:
         environment: Mapping[str, str],
         offers: Mapping[str, tuple[type, object]],
     ) -> None:
-        """Start ``python -m module`` with one argument, the number of its end of the connection.
+        """Start ``python -m module`` with one argument, the file descriptor of its end of the connection.
 
-        ``environment`` is added to this process's own. ``offers`` is what the driver may call: name -> interface and
-        object. The calls are carried out on a thread of this object, one after the other.
+        ``environment`` is added to the environment of this process. ``offers`` is what the driver may call: name ->
+        interface and object. The calls are carried out on a thread of this object, one after the other.
         """
         ours, theirs = socket.socketpair()
         try:
@@ -69,11 +69,11 @@ class DriverProcess:
 
     @property
     def over(self) -> bool:
-        """Whether it is gone, and everything that it had sent before is carried out."""
+        """Whether the driver is gone, and all calls that it had sent have been carried out."""
         return self._over.is_set()
 
     def when_over(self, call: Callable[[], None]) -> None:
-        """Call a function when the driver is over, at once if it is; on the thread that serves it."""
+        """Call a function once the driver is over, on the thread that serves it; at once if it is over already."""
         with self._lock:
             if not self._over.is_set():
                 self._on_over.append(call)
@@ -81,7 +81,7 @@ class DriverProcess:
         call()
 
     def close(self, patience_s: float = _END_TIMEOUT_S) -> None:
-        """Let it end, with all that it started, and wait; kill what does not end. Closing twice is harmless."""
+        """Let the driver end, kill it if it takes too long, and kill all that it started. Closing twice is harmless."""
         family = self._family()
         self.peer.close()
         try:

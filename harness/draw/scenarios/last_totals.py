@@ -64,7 +64,7 @@ def _load(drawing: Drawing, plan: TrialPlan) -> TrialPlan:
 
 
 def _faults(drawing: Drawing, job: DrawnJob, kinds: Sequence[FaultKind]) -> Sequence[ScheduledFault]:
-    """Draw who dies when the first checkpoint is complete, before it has committed; nobody if no sink is told."""
+    """Draw a kill between the completion of the first checkpoint and its commit; none if no sink is notified."""
     draw = drawing.draw
     killers = [kind for kind in kinds if kind.fault.ends is not None]
     if not (killers and job.committing):

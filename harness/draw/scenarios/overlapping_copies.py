@@ -62,7 +62,7 @@ def _load(drawing: Drawing, plan: TrialPlan) -> TrialPlan:
 
 
 def _faults(drawing: Drawing, job: DrawnJob, kinds: Sequence[FaultKind]) -> Sequence[ScheduledFault]:
-    """Draw who dies when a checkpoint is complete; nobody if the input is too short."""
+    """Draw a kill at the completion of a checkpoint; none if the input is too short."""
     draw = drawing.draw
     killers = [
         kind for kind in kinds if kind.fault.needs is TargetKind.WORKER and kind.fault.ends is Ends.SUBTASKS

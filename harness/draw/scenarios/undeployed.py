@@ -1,7 +1,7 @@
-"""A fault strikes while nothing is deployed: a coordinator starts, or the next attempt has not begun (COO-6, REC-1).
+"""A fault strikes while no subtask is deployed: as a coordinator starts, or before the next attempt (COO-6, REC-1).
 
-Aims are drawn among subtasks and checkpoints, so by chance faults strike jobs that run. Here the first failure is
-certain to end an attempt, or the coordinator, and the second one strikes before anything runs again.
+Other plans aim faults at subtasks and checkpoints, so their faults strike running jobs. Here the first fault is certain
+to end an attempt or the coordinator, and the second one strikes before any subtask runs again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from barrier_tck.harness.system.system_under_test import Capability
 
 _FAULTS_MIN = 2
 _OF_EXECUTORS = (TargetKind.EXECUTOR, TargetKind.HOST)
-"""What can be hit although no subtask runs there."""
+"""Targets that can be hit while no subtask runs on them."""
 
 
 def _possible(profile: Profile, capabilities: frozenset[Capability]) -> bool:
@@ -32,7 +32,7 @@ def _possible(profile: Profile, capabilities: frozenset[Capability]) -> bool:
 
 
 def _faults(drawing: Drawing, job: DrawnJob, kinds: Sequence[FaultKind]) -> Sequence[ScheduledFault]:
-    """Draw both failures; none if no moment is certain at which nothing is deployed."""
+    """Draw both faults; return none if it is not certain that there is a moment at which no subtask is deployed."""
     draw, view = drawing.draw, job.view
     crashes = [kind for kind in kinds if kind.fault.ends is Ends.COORDINATOR]
     kills = [kind for kind in kinds if kind.fault.ends is Ends.SUBTASKS]

@@ -1,7 +1,7 @@
-"""Folds source prefixes: what every operator must hold at a cut through the splits (ALN-2).
+"""Folds prefixes of the source splits into the state that every operator must hold at a cut (ALN-2).
 
-Folds are computed for one cut after the other. The cuts of one history mostly grow, so each fold continues from the
-previous one; a cut that goes backwards starts again.
+Folds are computed for one cut after the other. Within a history, the positions of cuts mostly grow, so each fold
+continues from the previous one. If a position is lower than before, the fold starts from the beginning again.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class Extent:
 
 
 Contributions = Mapping[str, Sequence[Contribution]]
-"""Split -> what each of its records contributes, including those before the split's start."""
+"""Split -> what each of its records contributes, including the records before ``Extent.start``."""
 
 
 def contributions_of(spec: SequentialSpec, splits: Sequence[SplitData]) -> Contributions:
-    """Return what every record of some splits contributes according to the model."""
+    """Return what every record of the splits contributes according to the model."""
     return {split.name: list(map(spec.contribution, split.rows)) for split in splits}
 
 
@@ -44,12 +44,12 @@ class PrefixFold(Protocol):
 
     @property
     def extents(self) -> Mapping[str, Extent]:
-        """Return every split of the input."""
+        """Return the extent of each split of the input."""
 
     def up_to(self, positions: Mapping[str, int]) -> Totals:
-        """Return the totals of the records before the positions; the caller does not change them.
+        """Return the totals of the records before the positions; the caller must not change the result.
 
-        Every split must have a position. It lies within the split's extent, or below its start, which means not begun.
+        Every split must have a position: within its extent, or below its start if the split has not been begun.
         """
 
 
@@ -106,7 +106,7 @@ class ParquetPrefix:
         self._begin()
 
     def _codes_of(self, table: pa.Table, key_columns: Sequence[str]) -> Integers:
-        """Return one number per record that stands for its key, the same in all splits."""
+        """Return for each record the number of its key; a key has the same number in all splits."""
         combined: Integers = np.zeros(table.num_rows, dtype=np.int64)
         dictionaries: list[list[Any]] = []
         for column in key_columns:
@@ -120,7 +120,7 @@ class ParquetPrefix:
         return codes
 
     def _number_of(self, code: int, dictionaries: Sequence[list[Any]]) -> int:
-        """Return the number of the key for which a combined dictionary code of one split stands."""
+        """Return the number of the key that a combined dictionary code of a split encodes; a new key gets one."""
         values: list[Any] = []
         for dictionary in reversed(dictionaries):
             code, index = divmod(code, max(1, len(dictionary)))
@@ -154,5 +154,5 @@ def _integers(column: pa.ChunkedArray) -> Integers:
 
 
 def _goes_back(at: Mapping[str, int], positions: Mapping[str, int], extents: Mapping[str, Extent]) -> bool:
-    """Return whether a cut lies before the present one in any split."""
+    """Return whether a position is lower than the present one in any split."""
     return any(max(positions[name], extents[name].start) < here for name, here in at.items())

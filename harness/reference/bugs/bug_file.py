@@ -1,7 +1,7 @@
-"""What the file of a planted bug says, read strictly: every mistake is reported with its key.
+"""The format of the file of a planted bug. It is read strictly: every mistake is reported with its key.
 
-A file of the catalogue is named for its bug (``SI-02.toml``). A user may write such a file for a bug of their own, or
-a unified diff, and run it with ``barrier-tck mutants --patch FILE``.
+A file of the catalogue is named after its bug (``SI-02.toml``). Users may write such a file, or a unified diff, for a
+bug of their own, and run it with ``barrier-tck mutants --patch FILE``.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from barrier_tck.harness.support.strict_input import convert, parse_toml
 from barrier_tck.harness.system.broken_recovery import BrokenRecovery
 
 SEEDS: Mapping[str, int] = {"simulated": 40, "spark": 8}
-"""World -> how many seeds of a bug's plan are tried until it is caught."""
+"""World -> the most seeds with which a bug's plan is tried until the bug is caught."""
 
 
 class ChangeText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One change as a file gives it: see ``patch.Change``."""
 
     at: str
-    """``operators/sinks.py::FileSink.commit``; a class or a file to which ``after`` is added needs no ``before``."""
+    """For instance ``operators/sinks.py::FileSink.commit``. To add ``after`` to a class or a file, omit ``before``."""
     before: str = ""
     after: str = ""
 
 
 class DetectionBound(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """That drawn plans of a profile catch the bug, and how many it took when that was measured."""
+    """How many plans of a profile were drawn until one caught the bug, as measured with several seeds."""
 
     profile: str
     median: int
@@ -45,7 +45,7 @@ class BugFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A planted bug."""
 
     id: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*\Z")]
-    """A plain file name, because plans that show it are saved under it."""
+    """A plain file name, because plans that show the bug are saved under this name."""
     clause: str
     """The clause that it mainly breaks."""
     description: str
@@ -54,22 +54,22 @@ class BugFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The real bug that it reproduces."""
     change: tuple[ChangeText, ...] = ()
     checkers: tuple[str, ...] = ()
-    """The checkers that may say so first; the first one does for the stored smallest plan."""
+    """The checkers that may be the first to report the bug; for the stored smallest plan it is the first of them."""
     read_as: dict[str, str] = {}
-    """Another clause that a finding may name first -> why that is right, too, or why the two cannot be told apart."""
+    """Another clause that a finding may name first -> why that is right, too, or why a trial cannot tell them apart."""
     plan: dict[str, Any] | None = None
-    """A simulated plan in which the bug can show, with any seed. What is left out is as in any plan."""
+    """A simulated plan in which the bug can show; its seed is replaced. Fields that are left out get their defaults."""
     spark_plan: dict[str, Any] | None = None
     """A plan for Spark, if the bug is also looked for there."""
     profiles: tuple[str, ...] = ()
     """Profiles whose drawn plans are tried if there is no plan."""
     breaks: BrokenRecovery | None = None
-    """The way of breaking recovery for which control trials use this bug."""
+    """The way in which the bug breaks recovery, if control trials use it for that."""
     drawn: DetectionBound | None = None
     shown_by: str | None = None
     """For a bug that makes no result wrong, so that no campaign finds it: the conformance test that fails."""
     conformance_test: str | None = None
-    """The conformance test to try first, where it is not one of the clause's own."""
+    """The conformance test to try first, if that is not one of the tests of ``clause``."""
     not_in_conformance: str | None = None
     """Why fixed plans of the conformance suite do not show it."""
 
@@ -122,13 +122,13 @@ class PlantedBug:
         return tuple(world for world, plan in plans.items() if plan is not None)
 
     def ran_since_asked(self) -> None:
-        """Return that this is not known: a bug of the catalogue is caught, so its lines run."""
+        """Return None, for not known. It need not be known: a bug of the catalogue is caught, so its lines run."""
 
     def planted_in(self, plan: TrialPlan) -> TrialPlan:
         return msgspec.structs.replace(plan, mutant=self.id)
 
     def plans(self, world: str) -> Iterator[TrialPlan]:
-        """Yield its plan for a world with each seed that is tried; nothing if it is not looked for there."""
+        """Yield the plan for a world once for each seed to try; nothing if the bug is not looked for in that world."""
         base = self.plan if world == "simulated" else self.spark_plan
         if base is None:
             return
@@ -144,5 +144,5 @@ def read_bug(text: str, source: str) -> PlantedBug:
     bug = PlantedBug(convert(parse_toml(text, source), BugFile, source), source)
     for plan in (bug.plan, bug.spark_plan):
         if plan is not None and plan.mutant is not None:
-            raise UsageProblem(f"{source}: a plan of a planted bug does not name one itself (mutant)")
+            raise UsageProblem(f"{source}: the plan of a planted bug must not name a planted bug (mutant)")
     return bug

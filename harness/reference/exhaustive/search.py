@@ -43,7 +43,7 @@ class Model(Protocol):
         """Return the steps that are possible now, in an order that depends on the state only; none at an end."""
 
     def own_accord(self, step: Step) -> bool:
-        """Return whether nothing but a choice makes the step happen, such as a crash: no actor is chosen for it."""
+        """Return whether a step is spontaneous, such as a crash: no actor is chosen because of it."""
 
     def waiting(self) -> dict[str, list[Step]]:
         """Return queue -> the steps that take what waits in it, in their order; empty queues may be left out."""
@@ -87,7 +87,7 @@ class Progress:
     steps: int = 0
     """Steps taken, apart from those that were taken again to come back to a state."""
     ends: int = 0
-    """Distinct states in which no step is possible, or none but of somebody's own accord."""
+    """Distinct states in which no step is possible, except spontaneous ones (``own_accord``)."""
     depth: int = 0
     """Steps of the longest path."""
     complete: bool = False

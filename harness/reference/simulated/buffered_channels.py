@@ -345,7 +345,7 @@ class BufferedChannel(DataChannel):
         return (*found, *cut)
 
     def recover_input(self, fragments: Sequence[Fragment], before_all: int) -> None:
-        """Put data of a checkpoint first, before anything arrived; so many batches come before other channels."""
+        """Put data of a checkpoint before all that arrives, and ``before_all`` batches of it before other channels."""
         for fragment in fragments:
             self._receive(fragment)
         if before_all:

@@ -131,7 +131,7 @@ class SimulatedHosts:
         self, count: int, disk: SimulatedDisk, real_directory: str | None, memory_bytes: int | None = None
     ) -> None:
         """Start ``count`` hosts with empty disks, below a real directory if one is given; with ``memory_bytes`` copies
-        are in the executors' memory, at most so many bytes in each.
+        are in the memory of the executors, at most that many bytes in each.
         """
         self._disk = disk
         self._real_directory = real_directory

@@ -133,7 +133,7 @@ class ReferenceSimulated:
     ) -> None:
         """Take the factory of a candidate's state backend; None means the plan's backend.
 
-        ``traces_messages``: outcomes hold what passed the channels, which takes some time.
+        ``traces_messages``: outcomes hold what passed through the channels, which takes some time.
         """
         self._state_backend = state_backend
         self._traces_messages = traces_messages
@@ -148,7 +148,7 @@ class ReferenceSimulated:
         return broken(plan, how)
 
     def tracing_messages(self) -> ReferenceSimulated:
-        """Return a system like this one, whose outcomes hold what passed the channels."""
+        """Return a system like this one, whose outcomes hold what passed through the channels."""
         return ReferenceSimulated(self._state_backend, traces_messages=True)
 
     def run(self, plan: FilledPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:

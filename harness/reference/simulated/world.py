@@ -186,7 +186,7 @@ class SimulatedWorld:
         took a fifth of a trial. Calling it twice is harmless.
         """
         if self._working is not None:
-            self.watched = {}  # nobody dies of closing what killed processes left open
+            self.watched = {}  # closing what killed processes left open must not end other processes
             for process in (*self._killed, *self._everyone):
                 if process.driver is not None:
                     process.driver.close()
@@ -570,5 +570,5 @@ class SimulatedWorld:
 
 
 def notice(action: Callable[[], None]) -> None:
-    """Do what somebody does who notices something: a step of the scheduler."""
+    """Let a process react to what it has noticed: a step of the scheduler."""
     action()

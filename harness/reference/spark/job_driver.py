@@ -260,7 +260,7 @@ def _end_at_once() -> None:
 
 
 if __name__ == "__main__":
-    # Not as part of ``__main__``: what executors are sent must name modules that they can import.
+    # Not from ``__main__``: functions that are sent to executors must belong to a module that they can import.
     from barrier_tck.harness.reference.spark import job_driver
 
     job_driver.main()

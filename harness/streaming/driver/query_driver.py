@@ -1,8 +1,8 @@
 """The driver of a query, in a process of its own.
 
-Run as a module (``python -m barrier_tck.harness.streaming.driver.query_driver``) with the number of its end of the
-connection to the harness. It judges nothing and injects nothing: it does what ``QueryRpc`` says and tells what
-``QueryReports`` says. Only the harness kills it.
+Run as a module (``python -m barrier_tck.harness.streaming.driver.query_driver``) with the file descriptor of its end of
+the connection to the harness. It answers the calls of ``QueryRpc`` and makes those of ``QueryReports``. It judges
+nothing and injects no faults; only the harness kills it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class QueryDriver:
         if self._spark is None:
             raise UsageProblem("no session was opened")
         job = job_at(order.job)
-        # For its sink: it meets the harness where tasks do.
+        # The sink reports to the harness through the same directory as the tasks.
         place = replace(order.place, rendezvous=order.rendezvous)
         points = TaskPoints(order.rendezvous)
         for key, value in settings_of_writes(order.writes, job.conf).items():
@@ -72,10 +72,10 @@ class QueryDriver:
             query.stop()
 
     def try_write(self, path: str) -> str:
-        """Write a file with the class that the query uses."""
+        """Write a file with the class that writes the query's checkpoints."""
         if self._spark is None:
             raise UsageProblem("no session was opened")
-        # PySpark has no public way to what its JVM can do.
+        # PySpark has no public API for calls to classes of its JVM.
         jvm: Any = self._spark._jvm  # noqa: SLF001
         session: Any = self._spark._jsparkSession  # noqa: SLF001
         return str(jvm.barriertck.DisturbedWrites.tryWrite(path, session.sessionState().newHadoopConf()))
@@ -88,7 +88,7 @@ class QueryDriver:
         problem = ""
         try:
             query.awaitTermination()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the harness is told
+        except Exception as error:  # noqa: BLE001 - every error is reported to the harness
             problem = f"{type(error).__name__}: {error}"
         with contextlib.suppress(PeerGone):
             self._reports.query_over(problem)
@@ -129,7 +129,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    # Not as part of ``__main__``: what executors are sent must name modules that they can import.
+    # Not from ``__main__``: functions that are sent to executors must belong to a module that they can import.
     from barrier_tck.harness.streaming.driver import query_driver
 
     query_driver.main()

@@ -307,7 +307,7 @@ def test_a_system_that_notes_nothing_and_a_trial_that_takes_other_steps_are_refu
     run: Path, tmp_path: Path
 ) -> None:
     run_campaign(configuration_from({"trials": 1}, "test"), FakeSystem(), tmp_path / "fake", TABLE)
-    with pytest.raises(UsageProblem, match="cannot log what passed its channels"):
+    with pytest.raises(UsageProblem, match="cannot log what passed through its channels"):
         trace_messages(tmp_path / "fake", 0, FakeSystem())
     other = tmp_path / "other"
     result = execute(draw_plan(0, profile_named("standard"), _around()), SYSTEM, tmp_path, checkers=())

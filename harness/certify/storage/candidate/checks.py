@@ -62,7 +62,7 @@ from barrier_tck.reference_impl.storage.checkpoint_storage import CheckpointStor
 
 _SIZES = ((0, 1), (1, 1), (1000, 7), (100_000, 4096), (9 * 1024 * 1024, 1024 * 1024))
 _POLLED_FILES = (60, 120, 240)
-"""Files that are deleted while somebody looks: more, if nobody asked for metadata between the first and the last."""
+"""How many files are deleted while another thread looks; the next number is tried if no look came in between."""
 
 
 class _Torn(Exception):
@@ -319,7 +319,7 @@ class _GoneFirst:
 
 
 def _metadata_of_a_claimed_savepoint_goes_first(bench: StorageBench, name: str, files: int) -> bool:
-    """Return whether somebody looked between the deletions."""
+    """Return whether a look came between the deletions."""
     directory = f"savepoints/claimed{name}"
     origin = bench.open(f"origin{name}")
     origin.reserve(CheckpointId(8), ATTEMPT)

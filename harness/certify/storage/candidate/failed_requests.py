@@ -109,7 +109,7 @@ class _Act(ABC):
         """Look at what is there, go on, and look at what is there then."""
 
     def fails(self) -> bool:
-        """Do it all; return whether a request failed, which it did not if there are not so many."""
+        """Do it all; return whether a request failed. None does if there are fewer requests than its number."""
         self.prepare()
         failing = _Failing(self.storage.medium, self._number, self._afterwards)
         self.storage.reach_through(lambda _: failing)

@@ -73,14 +73,14 @@ def require_savepoint(bench: StorageBench, directory: str, clause: str, when: st
 _SEEN_BY_OTHERS = frozenset({"unlink", "remove", "rename", "replace", "rmdir", "link", "send", "sendall"})
 """Calls of the operating system after which others find something changed."""
 _LOOK_S = 1.0
-"""Who acts may hold a lock that who looks needs: then it goes on after so many seconds."""
+"""The acting thread may hold a lock that the looking thread needs, so it waits for a look at most this many seconds."""
 
 
 def look_while(act: Callable[[], None], look: Callable[[], None]) -> None:
     """Look again and again while another thread acts, and once more afterwards.
 
-    After each call by which it changes what others find, the other thread waits until somebody has looked. What changes
-    in other ways is seen if a look happens to fall between.
+    After each call that changes something visible, the other thread waits until there was a look. Changes made in other
+    ways are seen only if a look happens to come in between.
     """
     failed: list[BaseException] = []
     turns = _Turns()
