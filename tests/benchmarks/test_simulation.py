@@ -7,7 +7,7 @@ import pytest
 from benchmarks import simulation
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_every_schedule_of_the_benchmark_is_valid_and_recovers_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(simulation, "SCHEDULES", 400)
     told: list[float] = []

@@ -80,7 +80,7 @@ PROPERTY_S = 900.0
 """No machine is so busy that a property takes so long."""
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_the_hdfs_storage_has_the_properties_on_a_model(hdfs: ModelHdfs) -> None:
     outcomes = certify("hdfs", f"webhdfs://{hdfs.host}/quick", only=QUICK, property_s=PROPERTY_S).outcomes
     assert {one.name: one.reason for one in outcomes if one.status != "passed"} == {}

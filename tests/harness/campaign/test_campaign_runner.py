@@ -301,7 +301,7 @@ def test_a_job_without_a_shuffle_owes_no_duplicates_in_either_mode(tmp_path: Pat
     assert (record.verdict, of_duplicates(record.findings)) == (Verdict.VALID, [])
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_duplicates_on_drawn_graphs_are_counted_too(tmp_path: Path) -> None:
     graphs = {"trials": 40, "profile": "graphs", "checkpoints": {"mode": "at_least_once"}}
     record = run_campaign(configuration(**graphs), ReferenceSimulated(), tmp_path / "run")

@@ -128,7 +128,7 @@ def _small_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(finding_groups, "RUNS_OF_ONE_MAX", 6)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=WHERE_THERE_IS_TIME.get(name, ())) for name in CAMPAIGNS],

@@ -129,7 +129,7 @@ def test_joined_shards_are_the_whole_campaign(tmp_path: Path) -> None:
     assert_joined_is_whole(tmp_path / "whole", tmp_path / "joined")
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_failures_keep_their_plans_and_the_first_of_the_whole_are_shrunk(tmp_path: Path) -> None:
     wanted = configuration_from({"seed": 5, "trials": 8}, "test")
     run_campaign(wanted, open_system(BUGGY), tmp_path / "whole")

@@ -189,7 +189,7 @@ def test_a_campaign_on_spark_leaves_what_one_process_leaves(spark: Any, tmp_path
     assert not (tmp_path / "spark" / "trials.jsonl").exists()
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_planted_bug_is_found_with_the_same_smallest_plans(spark: Any, tmp_path: Path) -> None:
     wanted = drawn(trials=8)
     run_on(spark, wanted, BUGGY, tmp_path / "spark")
@@ -210,7 +210,7 @@ def test_a_trial_that_kills_its_process_is_unknown_and_the_campaign_goes_on(
     )
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_trial_that_kills_sparks_worker_is_unknown_and_no_other_is_lost(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -282,7 +282,7 @@ def test_a_refused_plan_ends_the_campaign_as_it_does_in_one_process(spark: Any, 
     assert open_run(tmp_path / "run").campaign.interrupted
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_what_is_interrupted_is_resumed_on_spark_or_elsewhere(spark: Any, tmp_path: Path) -> None:
     """Its rows stay in Parquet, and each is copied for Spark as well."""
     wanted = drawn(trials=20, controls=0)
@@ -296,7 +296,7 @@ def test_what_is_interrupted_is_resumed_on_spark_or_elsewhere(spark: Any, tmp_pa
     assert_as_in_one_process(wanted, EVEN, tmp_path / "run", tmp_path / "one")
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_rows_are_copied_by_spark_to_wherever_it_can_write(spark: Any, tmp_path: Path) -> None:
     opened = open_system(EVEN)
     target = (tmp_path / "rows").as_uri()

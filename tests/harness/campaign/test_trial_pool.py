@@ -100,7 +100,7 @@ def test_systems_that_are_not_simulated_run_one_trial_at_a_time(tmp_path: Path) 
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "number",
     [

@@ -105,7 +105,7 @@ def test_what_a_system_does_not_report_is_called_so_and_its_faults_speak(
         assert chances[1].startswith("not reported: SRC-1, REC-1, SNK-1, REC-2 ")
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_skeleton_of_a_backend_is_the_backend_of_the_guide(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -78,7 +78,7 @@ def test_completion_of_a_shell_is_no_mistake(
     assert "barrier_tck" in done.out or any(tmp_path.rglob("*barrier*"))
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_reader_that_leaves_in_a_real_pipe_does_not_change_the_exit_code(tmp_path: Path) -> None:
     line = f"{sys.executable} -m barrier_tck.harness.cli.main {shlex.join([*CAMPAIGN, str(tmp_path)])} | head -n 1"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", line], cwd=ROOT, timeout=120, check=False)

@@ -146,7 +146,7 @@ def marked_pids(cluster_id: str) -> set[int]:
     return {process.pid for process, _ in marked_processes(cluster_id)}
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_killed_executor_fails_the_stage_and_is_replaced_and_nothing_is_left(temporary_root: Path) -> None:
     def gang(_rows: Any) -> Iterator[int]:

@@ -74,6 +74,7 @@ def test_the_profiles_that_are_looked_at_quickly_have_every_scenario() -> None:
     assert sorted(drawn - {name for shares in quick for name, share in shares.items() if share}) == []
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "profile",
     [

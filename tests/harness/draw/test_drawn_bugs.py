@@ -80,7 +80,7 @@ def test_what_was_measured_keeps_the_promise() -> None:
         assert drawn is None or 1 <= drawn.median <= min(WITHIN, drawn.most), bug.id
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_the_race_of_recovery_is_found_by_drawn_plans_within_seconds(tmp_path: Path) -> None:
     """UR-01 shows in one interleaving of a keyed and a broadcast edge after a restore."""
     begun = time.process_time()

@@ -65,7 +65,7 @@ def failed(history: History) -> tuple[int, int]:
     return failed_stops, beside
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_stops_fail_in_every_mode_while_the_job_goes_on_and_savepoints_while_a_stop_waits(
     tmp_path: Path,
 ) -> None:
@@ -144,7 +144,7 @@ def test_stops_at_the_end_are_asked_for_when_the_sources_end_and_one_channel_is_
         assert not plan.faults
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_channel_ends_while_its_receiver_is_held_for_a_stop_that_then_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,7 +170,7 @@ def test_a_channel_ends_while_its_receiver_is_held_for_a_stop_that_then_fails(
     assert reached >= 2
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_jobs_start_again_from_savepoints_with_newer_checkpoints_under_way(tmp_path: Path) -> None:
     system = ReferenceSimulated()
     constraints = Constraints(system.job, system.capabilities)

@@ -172,7 +172,7 @@ AIMED_BY_NOBODY = {
 }
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_fault_is_aimed_at_every_point_of_the_protocol() -> None:
     aimed = {
         scheduled.trigger.point
@@ -266,7 +266,7 @@ def test_jobs_are_drawn_with_more_than_ten_subtasks_of_a_vertex() -> None:
     assert any(vertex.parallelism > 10 for plan in graphs for vertex in plan.job.vertices)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.parametrize("profile", ["graphs", "rescale"])
 def test_operators_keep_lists_and_hold_records_back_only_in_systems_that_can(profile: str) -> None:
     system = ReferenceSimulated()

@@ -37,7 +37,7 @@ def problems(plan: TrialPlan, directory: Path) -> list[str]:
     return found
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.name)
 def test_every_split_is_read_by_the_subtask_that_the_plan_says(profile: Profile, tmp_path: Path) -> None:
     plans = draw_plans(11, 12, profile)

@@ -147,7 +147,7 @@ def test_storage_goes_away_between_two_steps_of_a_savepoint() -> None:
     assert steps == {1, 2, 3}
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.parametrize(("scenario", "profile"), MADE, ids=[scenario for scenario, _ in MADE])
 def test_the_product_passes_them(scenario: str, profile: str, tmp_path: Path) -> None:
     for number, plan in enumerate(drawn(scenario, profile, 12)):

@@ -40,7 +40,7 @@ def drawn(scenario: str) -> Sequence[TrialPlan]:
     return [plan for plan in plans if len(plan.faults) == 2]
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.parametrize("scenario", POINTS)
 def test_both_failures_strike_wherever_they_are_aimed_and_the_job_survives(
     scenario: str, tmp_path: Path

@@ -102,7 +102,7 @@ def test_plans_do_not_depend_on_the_hash_seed_or_on_what_else_is_loaded() -> Non
     assert found.stdout.strip() == hashlib.sha256(repr(drawn("standard")).encode()).hexdigest()
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_the_standard_profile_reaches_its_corners() -> None:
     corners = {
         "no record": lambda plan: _records(plan) == 0,
@@ -187,7 +187,7 @@ DRAWN = sorted((Path(__file__).parents[2] / "plans" / "drawn").glob("*.json"))
 """Plans as they could be drawn. In some job every checkpoint of every attempt expired, so each was INVALID: stuck."""
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.parametrize("budget", [None, 5_000])
 @pytest.mark.parametrize("path", DRAWN, ids=lambda path: path.stem)
 def test_a_drawn_job_does_not_start_for_ever_without_any_checkpoint(
@@ -354,7 +354,7 @@ def test_a_rescaled_job_keeps_the_subtasks_that_initiate_snapshots() -> None:
     )
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_every_fault_of_drawn_plans_that_rescale_their_sources_fires(tmp_path: Path) -> None:
     rescale, waits = profile_named("rescale"), 0
     aimed = replace(rescale, faults=replace(rescale.faults, points=(ProtocolPoint.RECORDS_PROCESSED,)))
@@ -461,6 +461,7 @@ def test_an_executor_is_cut_off_from_others_only_if_data_is_sure_to_pass_between
             assert record.faults[0].reason == "there is no connection between the two sides"
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "profile",
     [

@@ -141,7 +141,7 @@ LOST = {
 """Capability -> the checkers that need it. No checker needs any other."""
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.parametrize("lacking", list(Capability), ids=lambda capability: str(capability.name))
 def test_a_system_that_lacks_something_is_judged_by_all_that_do_not_need_it(lacking: Capability) -> None:
     lost: set[str] = set()

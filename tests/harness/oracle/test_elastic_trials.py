@@ -425,7 +425,7 @@ def test_jobs_are_drawn_that_lose_several_executors_one_after_the_other_and_noth
         assert len(plan.job.subtasks) <= slots * executors
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_drawn_jobs_become_narrower_again_and_again(tmp_path: Path) -> None:
     profile = profile_named("rescale").with_shares(
         chain=0, refused_deletions=0, overlapping_copies=0, losses=1_000
@@ -465,7 +465,7 @@ def test_no_drawn_replacement_comes_too_late_for_a_job_that_has_no_room_without_
             assert after_ms <= plan.restart.delay_ms + (deployment.elastic_wait_ms or 0)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_elastic_jobs_are_drawn_whose_executors_are_replaced_late(tmp_path: Path) -> None:
     profile = replace(profile_named("rescale"), elastic=OFTEN_LATE).with_shares(
         chain=0, fallbacks=0, losses=1_000

@@ -189,7 +189,7 @@ class Killer(SparkJobObserver):
 
 
 @pytest.mark.spark
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_the_chain_is_exact_on_spark_while_its_executor_is_killed(
     backend: str, spark: Any, tmp_path: Path

@@ -168,7 +168,7 @@ def spark() -> Iterator[ReferenceSpark]:
     system.close()
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_a_job_on_spark_recovers_from_a_third_partys_storage(spark: ReferenceSpark, tmp_path: Path) -> None:
     plan = TrialPlan(

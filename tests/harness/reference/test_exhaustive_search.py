@@ -134,7 +134,7 @@ def test_a_line_without_a_crash_is_searched_completely() -> None:
     assert (result.complete, result.states, result.ends, result.findings) == (True, 7377, 34, ())
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_planted_bug_is_found_and_its_choices_show_it_again() -> None:
     scope = planted_in(WITHOUT_CRASH, "AL-01")
     (finding,) = search_scope(scope).findings

@@ -72,7 +72,7 @@ def cuts(result: TrialResult) -> list[CheckpointCut]:
     return [cut_of(result.record, result.trace_events, checkpoint) for checkpoint in completed]
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_a_control_on_spark_shows_that_its_campaign_is_not_vacuous(
     system: ReferenceSpark, tmp_path: Path
@@ -91,7 +91,7 @@ def test_a_control_on_spark_shows_that_its_campaign_is_not_vacuous(
     assert control.checker in ("snapshot-formula", "exactly-once-output"), "in state, then in the output"
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_a_trial_whose_judge_was_killed_has_no_verdict_and_the_next_has_another_judge(
     system: ReferenceSpark, tmp_path: Path
@@ -155,7 +155,7 @@ def test_committed_output_that_cannot_be_read_is_a_violation(tmp_path: Path) -> 
     assert found.counts is None and "not Parquet" in found.problem
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_a_job_that_does_not_end_in_time_is_stuck_and_says_what_it_waits_for(
     system: ReferenceSpark, tmp_path: Path
@@ -164,7 +164,7 @@ def test_a_job_that_does_not_end_in_time_is_stuck_and_says_what_it_waits_for(
     plan = msgspec.structs.replace(
         plan,
         mutant=None,
-        workload=msgspec.structs.replace(plan.workload, records_per_second=10),
+        workload=msgspec.structs.replace(plan.workload, records_per_second=1),
         checkpoints=CheckpointPlan(interval_ms=600_000),
         limits=msgspec.structs.replace(plan.limits, wall_s=6),
     )

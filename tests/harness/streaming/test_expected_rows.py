@@ -17,7 +17,7 @@ from barrier_tck.harness.streaming.driver.batch_judge import judged
 from barrier_tck.harness.streaming.driver.job_check import checked
 from tests.harness.streaming import local_streams, unusual_jobs
 
-pytestmark = [pytest.mark.spark, pytest.mark.long]
+pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ from barrier_tck.harness.streaming import stock_job
 from barrier_tck.harness.streaming.driver.batch_judge import judged
 from barrier_tck.harness.streaming.driver.state_judge import judged_state
 
-pytestmark = [pytest.mark.spark, pytest.mark.long]
+pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
 
 @pytest.fixture(scope="module")

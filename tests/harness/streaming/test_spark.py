@@ -341,6 +341,7 @@ def test_examples_double_a_micro_batch_that_comes_again_or_do_not(
     assert wrong(found) == (0, written[1] if doubled else 0, 0)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("name", "fault", "trigger", "retries", "verdict"),
     [
@@ -389,6 +390,7 @@ WITHIN_A_TASK = After(ProtocolPoint.RECORDS_PROCESSED, "tasks", nth=3)
 AT_THE_COMMIT = FailPrimaryWrites("tasks", metadata=True)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("job", "fault", "trigger", "settings"),
     [
@@ -502,7 +504,7 @@ def test_wrong_jobs_are_caught_where_no_fault_could_strike_before(
     assert finding(record, "committed-output").counts[told] > 0
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_wrong_state_shows_only_in_the_state(cluster: StructuredStreaming, tmp_path: Path) -> None:
     record = run_one(cluster, tmp_path, swapped, PauseWorker("tasks", 200), WITHIN_A_TASK, {})
     assert finding(record, "committed-output").verdict is Verdict.VALID
@@ -525,7 +527,7 @@ def test_a_naive_append_shows_what_a_disturbed_commit_does(
     assert len(record.attempts) == (1 if trouble is WriteFault.SLOW else 2)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_naive_append_is_caught_without_any_kill(cluster: StructuredStreaming, tmp_path: Path) -> None:
     """The commit log cannot be written once, so the micro-batch comes again."""
     naive = example("naive")

@@ -113,7 +113,7 @@ def test_seeds(request, number):
     ],
     ids=["given", "of Hypothesis", "both", "drawn"],
 )
-@pytest.mark.long
+@pytest.mark.nightly
 def test_the_header_of_a_session_says_from_which_seed_is_drawn(
     options: tuple[str, ...], header: str, seed: str | None, tmp_path: Path
 ) -> None:

@@ -54,7 +54,7 @@ def reference() -> pd.DataFrame:
     return pd.read_csv(source_file())
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_all_flights_are_there_in_order_of_departure(prepared: Path, reference: pd.DataFrame) -> None:
     found = pq.read_table(prepared, schema=pq.read_schema(prepared / "split-00.parquet")).to_pandas()
@@ -70,7 +70,7 @@ def test_all_flights_are_there_in_order_of_departure(prepared: Path, reference: 
     assert list(found["dep_delay"].fillna(-999)) == list(expected["dep_delay"].fillna(-999))
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_each_split_is_in_order_and_spans_the_year(prepared: Path) -> None:
     for file in sorted(prepared.glob("*.parquet")):
@@ -80,7 +80,7 @@ def test_each_split_is_in_order_and_spans_the_year(prepared: Path) -> None:
         assert ids[-1] > FLIGHTS * 0.84
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_a_prepared_directory_is_reused_and_a_damaged_one_made_again(
     spark: SparkSession, tmp_path: Path, prepared: Path, monkeypatch: pytest.MonkeyPatch
@@ -211,7 +211,7 @@ def test_a_right_output_from_a_start_offset_is_exact(spark: SparkSession, tmp_pa
     assert counts == OutputCounts(24, 24, 0, 0, 0, 0, 0, 0)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_start_offsets_can_be_given_by_split(spark: SparkSession, tmp_path: Path) -> None:
     judge_totals(spark, tmp_path, right_output())
@@ -266,7 +266,7 @@ def last_sum_null(output: Output) -> None:
     output[-1]["sum"] = None
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spark
 @pytest.mark.parametrize(
     ("damage", "kind", "number"),

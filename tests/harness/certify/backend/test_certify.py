@@ -451,7 +451,7 @@ def certified_by_the_command(
     return printed
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_heap_is_certified_in_one_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     printed = certified_by_the_command(tmp_path, capsys, "heap", "--level", "contract", "--no-strength")
     assert printed["level"] == "contract"

@@ -90,7 +90,7 @@ def test_a_bug_of_scans_breaks_the_clause_of_reads_and_no_other() -> None:
     assert [(one.status, one.violated) for one in found] == [("failed", "BCK-1")] * 4
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_examples_that_show_too_little_are_followed_by_others(heap: Pool) -> None:
     """A certificate of a right backend must not depend on the seed."""
     one = next(entry for entry in PROPERTIES if entry.name == "all-at-once")

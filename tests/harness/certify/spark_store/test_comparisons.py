@@ -167,7 +167,7 @@ def test_a_mistake_of_a_store_is_seen_and_a_right_store_plays_the_same_steps(
 # --- whole properties --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.parametrize("one", PROPERTIES, ids=lambda one: one.name)
 def test_a_right_store_has_every_property_and_each_shows_what_it_is_for(
     one: StoreProperty, tmp_path: Path
@@ -179,7 +179,7 @@ def test_a_right_store_has_every_property_and_each_shows_what_it_is_for(
         assert set(outcome.shown) == set(one.clauses)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda one: one.__name__)
 def test_drawn_and_listed_sequences_meet_each_mistake_whatever_the_seed(
     mistake: type[Store], tmp_path: Path

@@ -494,7 +494,7 @@ def test_a_store_of_sparks_own_is_certified(
     assert "state store of Spark" in Path(summary["page"]).read_text()
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_a_small_certificate_says_what_the_store_does_not_have() -> None:
     certificate = certify(store_target("spark:hdfs"), "contract", scale=0.1)

@@ -28,7 +28,7 @@ def test_the_certifier_and_the_candidates_process_know_the_same_properties() -> 
     assert named == {identifier for identifier in CLAUSES if identifier.startswith("STO-")}
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_local_files_are_certified_up_to_crash_and_every_clause_is_shown(tmp_path: Path) -> None:
     certificate = certify("files", str(tmp_path))
     problems = {one.name: one.reason for one in certificate.outcomes if one.status != "passed"}

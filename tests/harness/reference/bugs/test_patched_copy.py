@@ -283,7 +283,7 @@ def test_options_that_would_be_ignored_are_refused(
     assert said in " ".join(capsys.readouterr().err.split())
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_the_saved_plan_of_a_patch_shows_it_again_and_no_other_patch(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
