@@ -177,7 +177,7 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     config.addinivalue_line(
         "markers",
-        "nightly: takes minutes, and shows once more what long tests show; not run before each merge",
+        "nightly: takes too long to be run before each merge",
     )
     config.addinivalue_line("markers", "nightly_on_clusters: the same, but only where time is real")
     config.stash[_seed] = root_seed(_given_seed(config))

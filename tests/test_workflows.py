@@ -129,8 +129,8 @@ def test_what_is_too_long_for_one_environment_runs_in_the_other() -> None:
     tox.read(ROOT / "tox.ini")
     same = "pytest tests conformance --system reference-simulated -m"
     assert f'{same} "not long and not nightly"' in tox.get("testenv:tests", "commands")
-    assert f'{same} "long and not nightly"' in tox.get("testenv:explore", "commands")
-    assert f"{same} nightly" in tox.get("testenv:nightly", "commands")
+    assert f'{same} "long and not nightly and not spark"' in tox.get("testenv:explore", "commands")
+    assert f'{same} "nightly or (long and spark)"' in tox.get("testenv:nightly", "commands")
     on_clusters = [
         line
         for environment in ("tests", "explore")

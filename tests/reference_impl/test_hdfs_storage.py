@@ -339,7 +339,7 @@ def on_real(nodes: HdfsNodes, directory: str) -> HdfsCheckpointStorage:
     return HdfsCheckpointStorage(WebHdfs([name_node], "tck", Patience(repeat_s=300)), directory, "job")
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_the_hdfs_storage_has_the_properties_on_real_nodes(nodes: HdfsNodes) -> None:
     outcomes = certify("hdfs", f"{nodes.url}/quick", only=QUICK, property_s=PROPERTY_S).outcomes
     assert {one.name: one.reason for one in outcomes if one.status != "passed"} == {}

@@ -224,14 +224,14 @@ def test_the_s3_storage_keeps_its_contract_on_a_real_server(versity: VersityServ
     assert len(outcomes) == len(QUICK)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_the_s3_storage_has_the_properties_on_a_server_for_every_machine(moto: None) -> None:
     outcomes = certify("s3", f"s3://{BUCKET}/quick", only=QUICK, property_s=PROPERTY_S).outcomes
     assert {one.name: one.reason for one in outcomes if one.status != "passed"} == {}
     assert len(outcomes) == len(QUICK)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_the_s3_storage_is_certified_on_a_real_server(versity: VersityServer) -> None:
     certificate = certify("s3", f"s3://{BUCKET}/full", property_s=PROPERTY_S)
     assert {one.name: one.reason for one in certificate.outcomes if one.status != "passed"} == {}

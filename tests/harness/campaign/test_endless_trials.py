@@ -43,7 +43,7 @@ checkpoints = { enabled = false }
 """
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("drawn", "jobs"),
     [

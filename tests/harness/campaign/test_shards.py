@@ -119,7 +119,7 @@ def assert_joined_is_whole(whole: Path, joined: Path, but: tuple[str, ...] = ())
         assert (joined / name).read_bytes() == (whole / name).read_bytes()
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_joined_shards_are_the_whole_campaign(tmp_path: Path) -> None:
     wanted = configuration_from({"seed": 5, "trials": 24, "controls": 0}, "test")
     run_campaign(wanted, open_system(EVEN), tmp_path / "whole")

@@ -180,7 +180,7 @@ def test_ctrl_c_cancels_the_only_job(tmp_path: Path, monkeypatch: pytest.MonkeyP
 # --- on local[2] ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_campaign_on_spark_leaves_what_one_process_leaves(spark: Any, tmp_path: Path) -> None:
     wanted = drawn(trials=24, faults={"per_trial": [1, 3]}, controls=1)
     run_on(spark, wanted, EVEN, tmp_path / "spark")

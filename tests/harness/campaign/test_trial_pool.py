@@ -76,7 +76,7 @@ def test_a_trial_whose_process_dies_is_unknown_and_the_campaign_goes_on(tmp_path
     assert record.failing == (2,)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_however_a_process_ends_only_its_trial_is_lost_and_another_takes_its_place(tmp_path: Path) -> None:
     record = run_campaign(listed(*range(8, 17)), open_system(MORTAL), tmp_path / "run", jobs=2)
     assert (record.verdict, record.trials, record.failing) == (Verdict.UNKNOWN, 9, (1, 3, 5, 7))

@@ -128,7 +128,7 @@ def test_a_skeleton_of_a_backend_is_certified_in_full(here: Path, capsys: pytest
     assert cli.run(["certify", "my_backend:MyBackend", "--level", "contract", "--no-strength"]) == 0
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_campaign_files_come_with_the_package_and_are_found_by_name(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -493,7 +493,7 @@ def test_a_base_image_that_nobody_has_is_an_environment_problem(engine: Any) -> 
 
 
 @pytest.mark.spark
-@pytest.mark.long
+@pytest.mark.nightly
 def test_spark_goes_on_when_a_host_is_killed_or_unplugged_and_nothing_is_left(engine: Any) -> None:
     with DockerCluster(SMALL) as cluster, spark_session(cluster, "hosts") as spark:
 

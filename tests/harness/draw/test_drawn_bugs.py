@@ -52,6 +52,7 @@ def plans_until_caught(bug: str, profile: str, directory: Path) -> Iterator[int]
             yield WITHIN + 1
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("profile", "bug"),
     [

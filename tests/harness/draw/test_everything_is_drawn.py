@@ -149,7 +149,7 @@ def test_pairs_are_counted_once_for_each_trial_and_in_their_order() -> None:
     assert f"{Condition.STOPPED}; then {Condition.STOPPED}" in counted.never
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_chains_reach_most_conditions_within_a_few_trials() -> None:
     counted = run_chains(6)
     assert counted.trials == 6

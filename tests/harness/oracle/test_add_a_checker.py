@@ -65,7 +65,7 @@ def test_a_checker_is_added_with_one_file_and_then_judges_and_is_counted_by_camp
     assert sometimes["counts"]["trials"] == 12 and sometimes["counts"]["with_restarts"] == sum(restarted) > 3
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_what_its_campaign_never_saw_makes_the_campaign_unknown(tree: Path) -> None:
     (tree / "calm.toml").write_text('name = "calm"\nseed = 1\ntrials = 3\n[faults]\nper_trial = [0, 0]\n')
     in_tree(tree, "-c", RUN, "campaign", "calm.toml", "--out", "calm", expected=2)

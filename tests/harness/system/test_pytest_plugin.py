@@ -163,6 +163,7 @@ def test_nothing():
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("option", "name", "code", "told"),
     [

@@ -65,7 +65,7 @@ def outcome(name: str, level: str, status: str, *clauses: str) -> PropertyOutcom
 # --- a candidate cannot take the certifier down -------------------------------------------------------------
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("name", "limits", "message"),
     [
@@ -258,7 +258,7 @@ def test_a_failing_sequence_becomes_small_and_replays(identifier: str, tmp_path:
     assert replay(saved, "heap") is None
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("name", "capability", "message"),
     [

@@ -119,7 +119,7 @@ def test_pytest_conformance_certifies_a_third_partys_backend(tmp_path: Path) -> 
     assert "snapshots-are-isolated (SNP-1) failed" in finished.stdout
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_trials_of_the_suite_run_on_a_third_partys_backend(tmp_path: Path) -> None:
     """A trial that is invalid only on this backend shows that it was the one that ran."""
     target = "barrier_tck.harness.reference.mutants.backend_bugs:SnapshotsLiveTables"

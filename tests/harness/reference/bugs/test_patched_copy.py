@@ -251,7 +251,7 @@ def test_what_became_of_a_patch_is_said_and_in_the_exit_code(
         assert words in printed
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_plan_with_which_the_reference_fails_too_shows_nothing_about_a_patch(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
