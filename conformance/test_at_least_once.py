@@ -154,7 +154,7 @@ def test_with_a_delayed_channel_duplicates_occur_and_each_was_to_be_expected(tri
     assert not sum(counts["unexplained"] + counts["lost"] for counts in seen), seen
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @recovers
 @pytest.mark.clause("ALO-3")
 @pytest.mark.parametrize(

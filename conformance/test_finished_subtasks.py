@@ -69,7 +69,7 @@ def test_an_ended_channel_counts_as_overtaken(trials: Trials, mode: Checkpointin
         happened(_after_a_finish(trial) >= 2, "checkpoints completed without a subtask", trial)
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @pytest.mark.long
 @recovers
 @pytest.mark.clause("BAR-6", "REC-1")

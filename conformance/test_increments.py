@@ -46,6 +46,7 @@ def _retaining(retained: int, fault: ScheduledFault) -> TrialPlan:
     return with_faults(fault, plan=varied(MANY, checkpoints=checkpoints))
 
 
+@pytest.mark.nightly_on_clusters
 @pytest.mark.clause("SNP-5", "COO-6")
 def test_a_new_coordinator_deletes_nothing_that_is_shared(trials: Trials) -> None:
     for trial in trials.all_valid(
@@ -54,6 +55,7 @@ def test_a_new_coordinator_deletes_nothing_that_is_shared(trials: Trials) -> Non
         _assert_files_are_shared(trial)
 
 
+@pytest.mark.nightly_on_clusters
 @pytest.mark.clause("SNP-5", "STA-3", "COO-6")
 def test_a_new_coordinator_keeps_the_files_of_every_checkpoint_that_is_retained(trials: Trials) -> None:
     """The older ones are gone soon: whether they lack something is seen when the next one completes."""
@@ -125,6 +127,7 @@ def test_increments_are_compressed_as_configured(trials: Trials) -> None:
         _assert_files_are_shared(trial)
 
 
+@pytest.mark.nightly_on_clusters
 @pytest.mark.long
 @pytest.mark.needs(Capability.SLOW_SNAPSHOTS)
 @pytest.mark.clause("SNP-5", "COO-3", "STA-3")

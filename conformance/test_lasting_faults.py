@@ -84,7 +84,7 @@ def test_a_process_that_stands_still_for_a_moment_is_not_replaced(trials: Trials
         _require_not_replaced(trial)
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @pytest.mark.long
 @pytest.mark.clause("REC-1", "REC-2", "REC-6")
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_process_that_was_replaced_while_it_stood_still_changes_nothing_when_i
         _require_came_back(trial)
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @pytest.mark.long
 @pytest.mark.clause("REC-2", "SNK-1")
 @pytest.mark.parametrize("nth", [1, pytest.param(2, marks=pytest.mark.nightly_on_clusters)])
@@ -142,7 +142,7 @@ def test_a_slow_connection_costs_time_and_nothing_else(trials: Trials, fault: Fa
     "fault",
     [
         CutChannel(SOURCE, STATEFUL, MOMENT_MS),
-        pytest.param(CutChannel(STATEFUL, COORDINATOR, MOMENT_MS), marks=pytest.mark.long_on_clusters),
+        pytest.param(CutChannel(STATEFUL, COORDINATOR, MOMENT_MS), marks=pytest.mark.nightly_on_clusters),
         pytest.param(BlackHoleChannel(STATEFUL, SINK, MOMENT_MS), marks=pytest.mark.nightly_on_clusters),
         pytest.param(
             BlackHoleChannel(STATEFUL, COORDINATOR, ZOMBIE_MS), marks=pytest.mark.nightly_on_clusters

@@ -220,7 +220,7 @@ def test_whatever_is_wrong_with_the_copy_the_primary_serves(trials: Trials, cell
     require(set(_served(trial, VICTIM)) == wanted, "the primary serves what the copy cannot", trial)
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @pytest.mark.clause("LOC-4", "REC-5")
 @pytest.mark.parametrize(
     "backend",
@@ -266,7 +266,7 @@ def test_a_restore_that_was_interrupted_is_repeated_in_full(trials: Trials) -> N
             require(trial.record.end == "finished", "the job finishes", trial)
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @pytest.mark.clause("LOC-7", "LOC-4")
 @pytest.mark.parametrize(
     ("primary", "second"),
@@ -441,7 +441,7 @@ def test_a_lost_host_takes_its_copies_along_and_the_others_restore_locally(trial
         require(set(_served(trial, VICTIM)) == {PRIMARY}, "nothing local was left of it", trial)
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @pytest.mark.needs(Capability.HOST_RETURN)
 @pytest.mark.clause("LOC-8")
 def test_a_host_that_comes_back_empty_under_its_own_name_serves_nothing_and_keeps_copies_again(
@@ -454,7 +454,7 @@ def test_a_host_that_comes_back_empty_under_its_own_name_serves_nothing_and_keep
         require(set(_served(trial, VICTIM)) == {PRIMARY}, "nothing local was left of it", trial)
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @pytest.mark.clause("LOC-2")
 def test_a_full_local_disk_fails_no_checkpoint(trials: Trials) -> None:
     plan = _local(
@@ -467,7 +467,7 @@ def test_a_full_local_disk_fails_no_checkpoint(trials: Trials) -> None:
         happened(counts["completed_without_copy"] > 0, "a checkpoint completes without the copy", trial)
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @pytest.mark.clause("LOC-2", "COO-2")
 def test_a_primary_that_cannot_be_written_fails_the_checkpoint_and_processing_goes_on(trials: Trials) -> None:
     plan = _local(

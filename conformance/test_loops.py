@@ -246,7 +246,7 @@ STOPPED: dict[str, TrialPlan] = {
 """Jobs in which records are under way on recorded channels when they are stopped."""
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @pytest.mark.long
 @pytest.mark.begun_first
 @pytest.mark.needs(
@@ -281,7 +281,7 @@ def test_a_job_with_a_loop_or_with_markers_is_stopped_and_goes_on_with_what_was_
     happened(under_way, "something was under way in a savepoint")
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @pytest.mark.long
 @pytest.mark.needs(
     Capability.LOOPS,
@@ -338,7 +338,7 @@ def test_every_snapshot_holds_all_the_money_channels_counted(trials: Trials) -> 
         happened(counts["in_flight"] > 0, "money was in channels", trial)
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @pytest.mark.long
 @marked
 @pytest.mark.clause("CHL-2", "REC-1")
@@ -348,7 +348,7 @@ def test_a_restore_neither_makes_money_nor_loses_any(trials: Trials) -> None:
         happened(trial.finding("conservation").counts["checkpoints"] >= 2, "snapshots", trial)
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @pytest.mark.nightly
 @loops
 @pytest.mark.clause("CHL-5")
@@ -360,7 +360,7 @@ def test_barriers_in_a_loop_conserve_money_too(trials: Trials, shape: str) -> No
         happened(counts["checkpoints"] >= 1 and counts["in_flight"] > 0, "money was in channels", trial)
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @pytest.mark.nightly
 @recovers
 @pytest.mark.clause("CHL-5", "REC-1")

@@ -93,7 +93,7 @@ def test_what_was_prepared_in_a_complete_checkpoint_is_committed_after_its_resto
         require(not by_the_dead, f"the sink died before its commit, yet {by_the_dead}", trial)
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @recovers
 @pytest.mark.clause("COO-1", "SNP-3", "COO-2")
 def test_a_subtask_that_dies_before_it_acknowledged_is_neither_waited_for_nor_counted(
@@ -114,7 +114,7 @@ def test_two_failures_in_a_row(trials: Trials) -> None:
         _assert_restored_what_was_complete(trial)
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @recovers
 @pytest.mark.clause("REC-5", "REC-6")
 def test_recover_fail_again_recover_checkpoint_and_recover_from_that(trials: Trials) -> None:
@@ -160,7 +160,7 @@ def test_a_fixed_delay_is_kept_before_every_restart(trials: Trials) -> None:
             require(waited >= delay_ms * 0.99, f"{later} comes {delay_ms} ms after the failure", trial)
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @recovers
 @pytest.mark.clause("REC-3")
 def test_when_its_restarts_are_used_up_the_job_fails_and_invents_no_output(trials: Trials) -> None:
@@ -255,7 +255,7 @@ def test_a_coordinator_that_crashes_is_resumed_from_durable_storage(
         require(trial.record.end == "finished", "the job finishes", trial)
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @pytest.mark.begun_first
 @recovers
 @pytest.mark.clause("COO-6", "REC-2", "COO-3")
@@ -275,7 +275,7 @@ def test_a_zombie_of_a_dead_coordinator_gets_nothing_in(trials: Trials) -> None:
         _assert_restored_what_was_complete(trial)
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @pytest.mark.begun_first
 @recovers
 @pytest.mark.clause("COO-6", "COO-1", "COO-4")

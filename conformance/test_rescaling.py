@@ -111,7 +111,9 @@ def test_a_job_that_goes_on_wider_and_narrower_leaves_what_one_job_would_have_le
 
 @pytest.mark.long_on_clusters
 @pytest.mark.clause("RSC-3", "UNA-1")
-@pytest.mark.parametrize("mode", ["unaligned", "aligned_timeout"])
+@pytest.mark.parametrize(
+    "mode", ["unaligned", pytest.param("aligned_timeout", marks=pytest.mark.nightly_on_clusters)]
+)
 @pytest.mark.parametrize("width", [1, WIDE])
 def test_records_in_flight_at_the_stop_reach_the_subtasks_that_own_them_now(
     trials: Trials, mode: CheckpointingMode, width: int
@@ -123,7 +125,7 @@ def test_records_in_flight_at_the_stop_reach_the_subtasks_that_own_them_now(
     )
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @pytest.mark.clause("RSC-2", "REC-1", "REC-5")
 @pytest.mark.needs(Capability.WORKER_KILL, Capability.ATTEMPTS)
 @pytest.mark.parametrize("mode", ["exactly_once", "unaligned"])
@@ -229,7 +231,7 @@ def test_operator_lists_are_split_or_unioned_at_another_parallelism(
     )
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @pytest.mark.clause("STA-1", "RSC-3", "REC-1")
 @pytest.mark.needs(Capability.OPERATOR_LISTS)
 @pytest.mark.parametrize(
@@ -251,7 +253,7 @@ def test_operator_lists_of_chained_operators_are_split_or_unioned_too(
         happened(_with_entries(stop, operator), f"{operator} had entries when the job was stopped", trial)
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @pytest.mark.clause("STA-1", "REC-1")
 @pytest.mark.needs(Capability.OPERATOR_LISTS, Capability.WORKER_KILL, Capability.ATTEMPTS)
 @pytest.mark.parametrize("mode", ["exactly_once", "unaligned"])

@@ -78,7 +78,7 @@ def test_a_job_goes_on_from_compressed_snapshots_too(trials: Trials) -> None:
         happened(later, "a checkpoint of a later attempt was checked", trial)
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @pytest.mark.needs(Capability.ATTEMPTS)
 @pytest.mark.clause("SNP-5", "REC-1")
 def test_a_job_goes_on_from_increments_too(trials: Trials) -> None:

@@ -109,7 +109,7 @@ def test_timers_go_off_although_no_further_record_comes(trials: Trials) -> None:
     )
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @pytest.mark.clause("STA-1", "REC-1")
 @pytest.mark.needs(Capability.WORKER_KILL, Capability.ATTEMPTS)
 @pytest.mark.parametrize(

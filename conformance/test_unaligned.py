@@ -130,7 +130,7 @@ def test_aligned_barriers_overtake_nothing(trials: Trials) -> None:
         require(not in_flight(trial.history.checkpoints), "no record is in flight", trial)
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @pytest.mark.clause("UNA-2")
 def test_a_checkpoint_overtakes_once_its_alignment_has_lasted_too_long_and_not_before(
     trials: Trials,
@@ -262,7 +262,7 @@ def test_before_a_slow_vertex_barriers_that_overtake_come_sooner_and_their_check
     happened(2 * waited_ms[1] < waited_ms[0], claim, aligned, ahead)
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @pytest.mark.parametrize(
     "mode", ["unaligned", pytest.param("aligned_timeout", marks=pytest.mark.nightly_on_clusters)]
 )
@@ -314,7 +314,7 @@ def test_what_was_recorded_for_a_checkpoint_that_failed_is_not_kept_in_memory(tr
     happened(learned, "subtasks learned of an abort")
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @pytest.mark.clause("UNA-5")
 def test_every_receiver_has_applied_a_broadcast_or_none_has_at_every_cut(trials: Trials) -> None:
     found = 0
