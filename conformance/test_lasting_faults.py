@@ -85,7 +85,7 @@ def test_a_process_that_stands_still_for_a_moment_is_not_replaced(trials: Trials
 
 
 @pytest.mark.nightly_on_clusters
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.clause("REC-1", "REC-2", "REC-6")
 @pytest.mark.parametrize(
     "fault",

@@ -31,8 +31,6 @@ from barrier_tck.harness.system.system_under_test import (
 )
 
 ParameterSet = type(pytest.param())
-DEEP_IN_A_MATRIX = ("LO-09", "LO-10")
-"""Bugs that only late cells of a matrix of a hundred show."""
 SUBJECTS = sorted(path.stem for path in Path(__file__).parents[1].glob("test_*.py"))
 
 
@@ -118,19 +116,10 @@ def _plain(value: Any) -> Any:
     return value.values[0] if isinstance(value, ParameterSet) else value
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "identifier",
-    [
-        # Where the file of a bug does not name the test that fails first, many tests pass before one fails.
-        pytest.param(
-            name,
-            marks=pytest.mark.nightly
-            if name in DEEP_IN_A_MATRIX or bug.file.conformance_test is None
-            else pytest.mark.long,
-        )
-        for name, bug in bugs_of_runtime().items()
-        if bug.file.not_in_conformance is None
-    ],
+    [name for name, bug in bugs_of_runtime().items() if bug.file.not_in_conformance is None],
 )
 def test_a_system_with_a_planted_bug_fails_the_suite(tmp_path: Path, identifier: str) -> None:
     trials = Trials(Planted(open_system("reference-simulated"), identifier), tmp_path)

@@ -45,7 +45,7 @@ def _cases(report: Path) -> list[TestCase]:
     return [case for suite in JUnitXml.fromfile(str(report)) for case in suite]
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_no_test_passes_on_a_system_that_does_nothing(tmp_path: Path) -> None:
     report = tmp_path / "report.xml"
     finished = _run(DO_NOTHING, f"--junitxml={report}", "--tb=no")
