@@ -162,7 +162,7 @@ def run(arguments: Sequence[str]) -> int:
     except SystemExit as stop:
         if isinstance(stop.__context__, BrokenPipeError):  # Typer exits in this way
             return EXIT_PIPE
-        if _COMPLETING in os.environ or arguments[0] in _COMPLETION_OPTIONS:
+        if _COMPLETING in os.environ or {*arguments[:1]} & {*_COMPLETION_OPTIONS}:
             return int(stop.code or 0)
         return _fail(as_json, _leaving(stop), EXIT_USAGE)
     except OSError as error:
