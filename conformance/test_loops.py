@@ -34,6 +34,7 @@ from barrier_tck.harness.plan.trial_plan import (
 from barrier_tck.harness.record.operations import (
     AttemptStarted,
     CheckpointAborted,
+    CheckpointCompleted,
     CheckpointTriggered,
     JobFinished,
     JobStopped,
@@ -315,6 +316,33 @@ def test_a_stop_that_fails_costs_nothing_of_what_came_meanwhile(trials: Trials, 
         stops = [trigger.checkpoint for trigger in triggered if trigger.stops]
         expired += sum(line.operation.checkpoint in stops for line in trial.history.of(CheckpointAborted))
     happened(expired, "a stop expired")
+
+
+@pytest.mark.nightly_on_clusters
+@pytest.mark.needs(
+    Capability.LOOPS, Capability.CHANDY_LAMPORT, Capability.SAVEPOINTS, Capability.SNAPSHOT_INSPECTION
+)
+@pytest.mark.clause("COO-5", "CHL-1", "BAR-3")
+def test_a_savepoint_is_not_given_up_for_a_checkpoint_that_others_initiate(trials: Trials) -> None:
+    """Its markers and those of a newer checkpoint would cross, and a subtask takes its snapshots in order."""
+    plan = msgspec.structs.replace(
+        EXCHANGE,
+        checkpoints=msgspec.structs.replace(
+            EXCHANGE.checkpoints,
+            interval_ms=8,
+            min_pause_ms=3,
+            max_concurrent=1,
+            initiators=(("hub[0]",), ("read[0]",)),
+        ),
+        network=NetworkPlan(slow_channel=0, slow_factor=20, latency_ms_max=1),
+        savepoints=(SavepointPlan(after_checkpoints=1), SavepointPlan(after_checkpoints=3)),
+    )
+    for trial in trials.all_valid(plan):
+        triggered = [line.operation for line in trial.history.of(CheckpointTriggered)]
+        taken = [trigger.checkpoint for trigger in triggered if trigger.savepoint is not None]
+        happened(len(taken) == 2, "all were triggered", trial)
+        completed = [line.operation.checkpoint for line in trial.history.of(CheckpointCompleted)]
+        require(all(number in completed for number in taken), "every savepoint completes", trial)
 
 
 MONEY: TrialPlan = msgspec.structs.replace(

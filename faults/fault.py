@@ -122,6 +122,11 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return duration
 
     @property
+    def lingers_ms(self) -> float:
+        """Return for how many milliseconds after it has healed something may still come late because of it."""
+        return 0.0
+
+    @property
     def loses_unsynced(self) -> bool:
         """Whether it takes a host's unsynced writes with it."""
         return False

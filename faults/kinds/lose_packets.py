@@ -10,7 +10,7 @@ from barrier_tck.faults.fault import Fault, OnProgress, Wait
 from barrier_tck.faults.fields import Duration, Subtask, Times
 from barrier_tck.faults.injectors.connections import disturb
 from barrier_tck.faults.injectors.injection import Injection, skipped
-from barrier_tck.faults.packet_loss import PacketLoss
+from barrier_tck.faults.packet_loss import PacketLoss, latest_ms
 from barrier_tck.faults.targets import Peers, TargetKind, Targets
 
 MOST_PER_MILLE = 900
@@ -34,6 +34,11 @@ class LosePackets(Fault, frozen=True, tag="lose_packets"):
     on_progress = OnProgress.STOPS
     shown_as = "losing packets"
 
+    @property
+    def lingers_ms(self) -> float:
+        """Return how late what was sent last may arrive."""
+        return latest_ms(self.duration_ms)
+
     def problem(self) -> str | None:
         """Refuse a network that loses next to everything: nothing would ever arrive."""
         if self.per_mille <= MOST_PER_MILLE:
@@ -52,7 +57,7 @@ class LosePackets(Fault, frozen=True, tag="lose_packets"):
         links = targets.links_of_executor(self.subtask, Peers.EVERYONE)
         if not links:
             return skipped(f"connections of the host of {self.subtask}")
-        return disturb(links, PacketLoss(per_mille=self.per_mille), wait)
+        return disturb(links, PacketLoss(per_mille=self.per_mille, lasts_ms=self.duration_ms), wait)
 
     @classmethod
     def drawn(cls, choose: Chooser, aim: Aim) -> Self:

@@ -17,8 +17,14 @@ BATCHES_MAX = 1_200
 square of their number, so that a wide job would have no verdict within its limit."""
 
 CHECKPOINTS_MAX = 250
-"""Checkpoints that a slow vertex may give time for. Each is opened and judged, so that more have no verdict within a
-trial's limit of wall time."""
+"""Checkpoints that a slow or busy vertex may give time for. Each is opened and judged, so that more have no verdict
+within a trial's limit of wall time."""
+
+PARTS_MAX = 6_000
+"""The same for the parts of checkpoints, of which each subtask takes one."""
+
+_STEP_MS = 1
+"""About how long a subtask takes for one batch."""
 
 
 def long_enough(
@@ -66,17 +72,44 @@ def short_enough(plan: TrialPlan) -> TrialPlan:
 
 
 def with_few_checkpoints(plan: TrialPlan) -> TrialPlan:
-    """Return the plan with a slow vertex that does not hold the input up for more than ``CHECKPOINTS_MAX`` checkpoints.
+    """Return the plan with no more checkpoints than can be judged while its vertices are busy with the input.
 
-    It is assumed to get a part of each batch of each source.
+    A slow vertex, which is assumed to get a part of each batch of each source, is made less slow. If the busiest vertex
+    takes too long all the same, checkpoints are taken less often.
     """
-    deployment, times = plan.deployment, plan.checkpoints
-    if deployment.slow_vertex is None or not times.enabled:
+    if not plan.checkpoints.enabled:
         return plan
-    batches = max(1, plan.workload.batches * sum(vertex.parallelism for vertex in plan.job.sources))
-    most_ms = max(1, CHECKPOINTS_MAX * (times.interval_ms + times.min_pause_ms) // batches)
+    return _with_rare_checkpoints(_with_less_slowness(plan))
+
+
+def _with_less_slowness(plan: TrialPlan) -> TrialPlan:
+    deployment, times = plan.deployment, plan.checkpoints
+    if deployment.slow_vertex is None:
+        return plan
+    most_ms = max(1, CHECKPOINTS_MAX * (times.interval_ms + times.min_pause_ms) // _batches(plan))
     changed = msgspec.structs.replace(deployment, slow_batch_ms=min(deployment.slow_batch_ms, most_ms))
     return msgspec.structs.replace(plan, deployment=changed)
+
+
+def _with_rare_checkpoints(plan: TrialPlan) -> TrialPlan:
+    job, times = plan.job, plan.checkpoints
+    # A buffer holds one record at least, and is read in one step.
+    steps = _batches(plan) * (plan.workload.batch_records if plan.network.buffer_bytes is not None else 1)
+    widths = [
+        min(vertex.parallelism, plan.workload.keys)
+        if any(e.key for e in job.inputs_of(vertex.name))
+        else vertex.parallelism
+        for vertex in job.vertices
+    ]
+    busy_ms = steps * _STEP_MS // min(widths)
+    most = max(1, min(CHECKPOINTS_MAX, PARTS_MAX // len(job.subtasks)))
+    interval_ms = max(times.interval_ms, busy_ms // most - times.min_pause_ms)
+    return msgspec.structs.replace(plan, checkpoints=msgspec.structs.replace(times, interval_ms=interval_ms))
+
+
+def _batches(plan: TrialPlan) -> int:
+    """Return the number of batches of all sources together; at least 1."""
+    return max(1, plan.workload.batches * sum(vertex.parallelism for vertex in plan.job.sources))
 
 
 def is_long_enough(job: DrawnJob, settle_ms: int, checkpoints: int) -> bool:

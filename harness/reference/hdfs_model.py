@@ -14,7 +14,6 @@ A file's path is that on the disk, so checkers and faults find it.
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
 import random
@@ -28,9 +27,9 @@ from requests.adapters import BaseAdapter
 
 from barrier_tck.faults.upload_moment import UploadMoment
 from barrier_tck.harness.reference.external_storage import watched
+from barrier_tck.harness.reference.mortal_process import MortalProcess
 from barrier_tck.harness.reference.storage_service import Fate, Server, StorageService, Strike, service_of
 from barrier_tck.reference_impl.paths import parent
-from barrier_tck.reference_impl.runtime_errors import SnapshotCancelled, StorageError
 from barrier_tck.reference_impl.storage.filesystem import FileSystem
 from barrier_tck.reference_impl.storage.hdfs import HdfsCheckpointStorage
 from barrier_tck.reference_impl.storage.webhdfs import Patience, WebHdfs
@@ -270,18 +269,14 @@ def _half(body: Iterable[bytes]) -> bytes:
     return content[: len(content) // 2]
 
 
-class _Died(BaseException):
-    """The process is dead: a caller that gets an error from it is dead, too."""
-
-
 class _Wire(BaseAdapter):
     """What passes the requests of one process to the nodes; in virtual time, so it never waits."""
 
     def __init__(self, service: HdfsService) -> None:
         super().__init__()
         self._service = service
-        self.dying = False
-        """Whether the process dies when it has sent a part of a file."""
+        self.process = MortalProcess()
+        """It dies when it has sent a part of a file."""
 
     def send(self, request: requests.PreparedRequest, *_: Any, **__: Any) -> requests.Response:
         assert request.url is not None
@@ -289,8 +284,7 @@ class _Wire(BaseAdapter):
         path, query = unquote(url.path).removeprefix(_NAMES).strip("/"), dict(parse_qsl(url.query))
         sent: Any = request.body or b""
         body: Iterable[bytes] = (sent,) if isinstance(sent, bytes) else sent
-        if self.dying:
-            self._die(url.netloc, path, query["op"], body)
+        self._require_alive(url.netloc, path, query["op"], body)
         status, headers, content = self._service.answer(url.netloc, path, query, body)
         response = requests.Response()
         response.status_code, response.url, response.request = status, request.url, request
@@ -301,12 +295,12 @@ class _Wire(BaseAdapter):
     def close(self) -> None:
         pass
 
-    def _die(self, host: str, path: str, operation: str, body: Iterable[bytes]) -> None:
-        if operation == "CREATE" and host in _DATA_NODES:
+    def _require_alive(self, host: str, path: str, operation: str, body: Iterable[bytes]) -> None:
+        sends_a_file = operation == "CREATE" and host in _DATA_NODES
+        if sends_a_file and self.process.is_dying:
             self._service.tear(host, path, body)
-            raise _Died
-        if operation in ("RENAME", "DELETE"):
-            raise _Died
+        if sends_a_file or operation in ("RENAME", "DELETE"):
+            self.process.require_alive()
 
 
 class ModelHdfsStorage(HdfsCheckpointStorage):
@@ -330,6 +324,4 @@ class ModelHdfsStorage(HdfsCheckpointStorage):
 
     def die_in(self, task: Callable[[], Any]) -> None:
         """Run a task until the process has sent a part of a file, and let nothing more come from the process."""
-        self._wire.dying = True
-        with contextlib.suppress(_Died, SnapshotCancelled, StorageError):
-            task()
+        self._wire.process.die_in(task)

@@ -8,12 +8,12 @@ that fail, lost hosts. The store itself is durable: an object that it has acknow
 
 from __future__ import annotations
 
-import contextlib
 import random
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from barrier_tck.faults.upload_moment import UploadMoment
+from barrier_tck.harness.reference.mortal_process import MortalProcess
 from barrier_tck.harness.reference.storage_service import (
     Fate,
     Server,
@@ -21,7 +21,7 @@ from barrier_tck.harness.reference.storage_service import (
     service_of,
 )
 from barrier_tck.reference_impl.paths import parent
-from barrier_tck.reference_impl.runtime_errors import SnapshotCancelled, StorageError
+from barrier_tck.reference_impl.runtime_errors import StorageError
 from barrier_tck.reference_impl.storage import metadata
 from barrier_tck.reference_impl.storage.directory_sync import DirectorySync
 from barrier_tck.reference_impl.storage.filesystem import FileSystem
@@ -118,10 +118,6 @@ class _Unanswered(StorageError):
     """The store does not answer: the request may have been carried out, or not."""
 
 
-class _Died(BaseException):
-    """The process is dead: a caller that gets an error from it is dead, too."""
-
-
 class ObjectStoreService(StorageService):
     """The server of the store, and what is wrong with it; what it has stored is on the disk for every client."""
 
@@ -202,7 +198,7 @@ class _ReachedStore:
             if isinstance(service, ObjectStoreService)
             else ObjectStoreService(files, random.Random(0))
         )
-        self.dying = False
+        self.process = MortalProcess()
 
     def get(self, key: str) -> tuple[bytes, str]:
         return self._service.carry_out(f"get {key}", lambda: self._store.get(key))
@@ -211,7 +207,7 @@ class _ReachedStore:
         return self._service.carry_out(f"look for {key}", lambda: self._store.version(key))
 
     def put(self, key: str, content: bytes, expected: str | None = None) -> str | None:
-        self._live()
+        self.process.require_alive()
         service, number = self._service, self._service.next_put()
 
         def put() -> str | None:
@@ -235,10 +231,10 @@ class _ReachedStore:
         self._service.repeated(
             f"put a part of {key}", lambda: self._store.put_part(key, number, part), (UploadMoment.PART,)
         )
-        self._live()
+        self.process.require_alive()
 
     def join_parts(self, key: str) -> None:
-        self._live()
+        self.process.require_alive()
         service, number = self._service, self._service.next_put()
 
         def complete() -> None:
@@ -249,7 +245,7 @@ class _ReachedStore:
         service.repeated(f"complete {key}", complete, (UploadMoment.COMPLETION,), (UploadMoment.ANSWER,))
 
     def delete(self, key: str) -> None:
-        self._live()
+        self.process.require_alive()
         self._service.repeated(f"delete {key}", lambda: self._store.delete(key))
 
     def keys(self, prefix: str) -> list[str]:
@@ -259,12 +255,8 @@ class _ReachedStore:
         return self._service.carry_out(f"list {prefix}", lambda: self._store.uploads(prefix))
 
     def abort_upload(self, key: str, upload: str) -> None:
-        self._live()
+        self.process.require_alive()
         self._service.repeated(f"abort {key}", lambda: self._store.abort_upload(key, upload))
-
-    def _live(self) -> None:
-        if self.dying:
-            raise _Died
 
 
 class ModelObjectStorage(ObjectCheckpointStorage):
@@ -276,6 +268,4 @@ class ModelObjectStorage(ObjectCheckpointStorage):
 
     def die_in(self, task: Callable[[], Any]) -> None:
         """Run a task until the process has sent a part of an upload, and let nothing more come from the process."""
-        self._reached.dying = True
-        with contextlib.suppress(_Died, SnapshotCancelled, StorageError):
-            task()
+        self._reached.process.die_in(task)

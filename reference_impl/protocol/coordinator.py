@@ -248,9 +248,9 @@ class CoordinatorMachine(JobCheckpoints):
     ) -> Commands:
         self.state = JobState.STOPPING
         self._failure, self._failed_ms = reason, now_ms
-        unstopped = self._forget_stop(f"attempt {self.attempt} failed: {reason}")
+        refused = self._forget_savepoints(f"attempt {self.attempt} failed: {reason}")
         aborted = self._abort_on_failure(now_ms, f"attempt {self.attempt} failed: {reason}", failed)
-        return (*unstopped, *aborted, StopAttempt(self.attempt, cause, reason, crashed))
+        return (*refused, *aborted, StopAttempt(self.attempt, cause, reason, crashed))
 
     def _on_stopped(self, event: AttemptStopped, now_ms: float) -> Commands:
         self._stopped = True

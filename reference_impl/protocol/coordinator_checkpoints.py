@@ -7,6 +7,10 @@ for no interval, no pause and no slot. It is subsumed by nothing, and its failur
 tolerated. Its files belong to the user. What the job keeps is its metadata, because sinks commit for it too: the
 savepoint is what a recovery starts from until a newer checkpoint is complete.
 
+Where the configuration names the initiators of snapshots (CHL-1), markers of two snapshots may cross each other, and
+the older one is given up. A newer checkpoint subsumes an older one, but nothing replaces a savepoint. So there a
+savepoint waits until nothing is pending, and nothing else is triggered until it has ended.
+
 A subtask that has finished has no part of its own in later checkpoints: they are complete without it, and only say that
 it had finished and how far its source was read (BAR-6). It may finish while a checkpoint is under way that it has not
 acknowledged. Then the checkpoint waits for it no longer; those behind it, which may wait for a barrier that nobody
@@ -100,6 +104,8 @@ class JobCheckpoints(TableMachine[JobState, CoordinatorCommand]):
         """The checkpoint after which the job is over, once it is complete."""
         self._stop_wanted: Savepoint | None = None
         """The savepoint with which the job is to be stopped, as long as it is not complete."""
+        self._waiting: list[Savepoint] = []
+        """The savepoints that are to be taken alone, one after the other, and are not triggered yet."""
         self._stopped_with: Savepoint | None = None
         """The complete savepoint with which the job is being stopped."""
         self._aborted: list[CheckpointId] = []
@@ -143,6 +149,10 @@ class JobCheckpoints(TableMachine[JobState, CoordinatorCommand]):
             return self._finish() if final else ()
         if self._stop_wanted is not None:
             return () if self.pending else self._trigger(now_ms, savepoint=self._stop_wanted)
+        if self._waiting and not self.pending:
+            return self._trigger(now_ms, savepoint=self._waiting.pop(0))
+        if self._waiting or self._is_alone():
+            return ()
         in_flight = [pending for pending in self.pending.values() if final or pending.savepoint is None]
         decision = self._admission.decide(
             now_ms, len(in_flight), self._last_trigger_ms, self._last_end_ms, final
@@ -154,6 +164,16 @@ class JobCheckpoints(TableMachine[JobState, CoordinatorCommand]):
             case WaitUntil(at_ms=at_ms):
                 return (SetTimer(TriggerDue(), at_ms),)
         return ()
+
+    def _markers_may_cross(self) -> bool:
+        """Return whether different subtasks may initiate two snapshots."""
+        return self.config.checkpoints is not None and bool(self.config.checkpoints.initiators)
+
+    def _is_alone(self) -> bool:
+        """Return whether a savepoint is under way beside which nothing may be triggered."""
+        return self._markers_may_cross() and any(
+            pending.savepoint is not None for pending in self.pending.values()
+        )
 
     def _trigger(self, now_ms: float, final: bool = False, savepoint: Savepoint | None = None) -> Commands:
         assert self.config.checkpoints is not None
@@ -246,9 +266,12 @@ class JobCheckpoints(TableMachine[JobState, CoordinatorCommand]):
             return self._refused(wanted, "the job takes no checkpoints, so nothing says when one has failed")
         if self._stop_wanted is not None or any(pending.final for pending in self.pending.values()):
             return self._refused(wanted, "the job is about to end")
-        if not wanted.stop:
+        if not wanted.stop and not self._markers_may_cross():
             return self._trigger(now_ms, savepoint=wanted)
-        self._stop_wanted = wanted
+        if wanted.stop:
+            self._stop_wanted = wanted
+        else:
+            self._waiting.append(wanted)
         return self._after_progress(now_ms)
 
     def not_now(self, event: SavepointRequested, now_ms: float) -> Commands:
@@ -258,11 +281,13 @@ class JobCheckpoints(TableMachine[JobState, CoordinatorCommand]):
     def _refused(self, savepoint: Savepoint, reason: str) -> Commands:
         return (RefuseSavepoint(savepoint, reason),)
 
-    def _forget_stop(self, reason: str) -> Commands:
-        """Give up a stop that was asked for: the job goes on, or ends in another way. No savepoint was triggered."""
-        wanted, self._stop_wanted = self._stop_wanted, None
-        triggered = any(pending.savepoint == wanted for pending in self.pending.values())
-        return () if wanted is None or triggered else self._refused(wanted, reason)
+    def _forget_savepoints(self, reason: str) -> Commands:
+        """Refuse the savepoints that were asked for and not triggered: the attempt, or the job, has ended."""
+        stop, self._stop_wanted = self._stop_wanted, None
+        triggered = any(pending.savepoint == stop for pending in self.pending.values())
+        wanted = [*self._waiting, *([] if stop is None or triggered else [stop])]
+        self._waiting = []
+        return tuple(command for savepoint in wanted for command in self._refused(savepoint, reason))
 
     # --- acknowledgements -----------------------------------------------------------------------------------
 
@@ -386,9 +411,10 @@ class JobCheckpoints(TableMachine[JobState, CoordinatorCommand]):
             return (told, *dropped, *self._after_progress(now_ms))
         self._final, self._stopped_with = pending.checkpoint, pending.savepoint
         self.state = JobState.FINISHING
-        unstopped = self._forget_stop("the job has finished") if pending.savepoint is None else ()
-        self._stop_wanted = None
-        return (told, *dropped, *unstopped, *(self._finish() if self._all_is_committed() else ()))
+        if pending.savepoint is not None:
+            self._stop_wanted = None
+        refused = self._forget_savepoints("the job has ended")
+        return (told, *dropped, *refused, *(self._finish() if self._all_is_committed() else ()))
 
     def on_written_while_stopping(self, event: MetadataWritten, now_ms: float) -> Commands:
         """A checkpoint became durable after its attempt had failed."""

@@ -320,7 +320,9 @@ def test_a_partition_with_one_connection_gone_did_not_fire_and_leaves_nothing() 
 def test_packets_are_lost_on_every_connection_of_a_host_until_the_fault_heals() -> None:
     links = [FakeLink("a to b"), FakeLink("a to c")]
     found = LOSS.inject(OneTarget(links=links))
-    assert found.fired and {link.impairment for link in links} == {PacketLoss(per_mille=100)}
+    assert found.fired and {link.impairment for link in links} == {
+        PacketLoss(per_mille=100, lasts_ms=LOSS.duration_ms)
+    }
     assert found.heal is not None
     found.heal()
     assert {link.impairment for link in links} == {None}
@@ -331,9 +333,18 @@ def test_packets_are_lost_on_every_connection_of_a_host_until_the_fault_heals() 
 def test_what_was_lost_comes_later_each_time_after_twice_as_long() -> None:
     message = PassingMessage(sent_ms=0.0, arrives_ms=5.0, line_free_ms=0.0, size=1, passed=0)
     draws = iter([0.05, 0.09, 0.5])
-    assert PacketLoss(per_mille=100).fate(message, lambda: next(draws)) == 5.0 + 20.0 + 40.0
-    assert PacketLoss(per_mille=100).fate(message, lambda: 0.1) == 5.0
-    assert PacketLoss(per_mille=900).fate(message, lambda: 0.0) == 5.0 + 20.0 * 63
+    loss = PacketLoss(per_mille=100, lasts_ms=1_000)
+    assert loss.fate(message, lambda: next(draws)) == 5.0 + 20.0 + 40.0
+    assert loss.fate(message, lambda: 0.1) == 5.0
+
+
+@pytest.mark.parametrize("lasts_ms", [1, 19, 20, 56, 61, 500])
+def test_what_is_sent_again_after_packets_were_lost_arrives(lasts_ms: int) -> None:
+    message = PassingMessage(sent_ms=0.0, arrives_ms=5.0, line_free_ms=0.0, size=1, passed=0)
+    late_ms = PacketLoss(per_mille=900, lasts_ms=lasts_ms).fate(message, lambda: 0.0) - 5.0
+    # It is sent again after 20, 60, 140, ... ms: the first time that is not before the end of the fault.
+    again_ms = next(20.0 * (2**times - 1) for times in range(1, 10) if 20.0 * (2**times - 1) >= lasts_ms)
+    assert late_ms == again_ms <= LosePackets("a[0]", 900, lasts_ms).lingers_ms
 
 
 def test_a_partition_without_proof_on_one_connection_did_not_fire_and_is_healed() -> None:

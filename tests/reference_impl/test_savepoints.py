@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from barrier_tck.reference_impl.config import JobConfig
+from barrier_tck.reference_impl.config import CheckpointMode, JobConfig
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
 from barrier_tck.reference_impl.protocol import coordinator_commands as do
 from barrier_tck.reference_impl.protocol import coordinator_events as ev
@@ -146,6 +146,47 @@ def test_a_stop_that_waits_outlives_the_failure_of_a_savepoint() -> None:
     ask(job, MONDAY)
     assert ask(job, STOP) == ()
     assert triggered(job.tick(50, ev.CheckpointExpired(CheckpointId(1)))) == [(2, STOP)]
+
+
+CROSSING = {"mode": CheckpointMode.CHANDY_LAMPORT, "initiators": ((SOURCE,), (COUNT,))}
+"""Snapshots that different subtasks initiate: markers of two of them may cross."""
+
+
+def test_a_savepoint_whose_markers_might_cross_others_is_taken_alone() -> None:
+    job = running(max_concurrent=2, **CROSSING)
+    job.tick(10)
+    assert triggered(ask(job, MONDAY)) == [], "a checkpoint is in flight"
+    assert triggered(job.tick(10)) == [], "no checkpoint begins while a savepoint waits"
+    assert triggered(job.complete(1)) == [(2, MONDAY)]
+    assert triggered(job.tick(10)) == [], "nor beside it"
+    assert triggered(job.complete(2)) == [(3, None)]
+
+
+def test_savepoints_that_are_taken_alone_follow_each_other_also_when_one_fails() -> None:
+    job, tuesday = running(**CROSSING), Savepoint("savepoints/tuesday")
+    assert triggered(ask(job, MONDAY)) == [(1, MONDAY)]
+    assert triggered(ask(job, tuesday)) == [] == triggered(ask(job, STOP))
+    said = job.tick(50, ev.CheckpointExpired(CheckpointId(1)))
+    assert triggered(said) == [(2, STOP)], "a stop goes first, as nothing may follow it"
+    said = job.tick(50, ev.CheckpointExpired(CheckpointId(2)))
+    assert triggered(said) == [(3, tuesday)]
+
+
+@pytest.mark.parametrize("ends", ["fails", "is stopped"])
+def test_a_savepoint_that_waits_is_refused_when_its_attempt_ends(ends: str) -> None:
+    job = running(**CROSSING)
+    if ends == "fails":
+        job.tick(10)
+        ask(job, MONDAY)
+        said = job.fail(SOURCE)
+    else:
+        job.tick(10)
+        ask(job, MONDAY)
+        ask(job, STOP)
+        assert triggered(job.complete(1)) == [(2, STOP)]
+        said = job.complete(2)
+    refused = [one.savepoint for one in said if isinstance(one, do.RefuseSavepoint)]
+    assert refused == [MONDAY]
 
 
 def test_who_is_reached_by_no_barrier_any_more_is_told_which_savepoint_it_is() -> None:

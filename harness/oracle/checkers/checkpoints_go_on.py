@@ -112,8 +112,9 @@ def _gaps(
         until_ms = following.triggered_ms if following is not None else min(attempt.ended_ms, over_ms)
         ordinary = following is not None and following.savepoint is None and not following.final
         at_once = checkpoints.max_concurrent if ordinary else 1
-        # No ordinary checkpoint waits for a savepoint, unless the job is to stop with it.
-        counted = [life for life in before if life.savepoint is None or life.stops or not ordinary]
+        counted = [
+            life for life in before if life.savepoint is None or _is_alone(life, checkpoints) or not ordinary
+        ]
         due_ms = _due_ms(attempt.running_ms, counted, until_ms, at_once, checkpoints)
         if due_ms is not None and until_ms > due_ms + slack_ms:
             in_flight = "nothing was in flight" if at_once == 1 else f"fewer than {at_once} were in flight"
@@ -128,6 +129,15 @@ def _gaps(
             yield _STOPPED if at_once == 1 else _ALONE, until_ms, sentence
         if following is not None:
             before.append(following)
+
+
+def _is_alone(life: CheckpointLife, checkpoints: CheckpointPlan) -> bool:
+    """Return whether no checkpoint is triggered beside this one.
+
+    No ordinary checkpoint waits for a savepoint, unless the job is to stop with it, or the plan names initiators: then
+    markers of a newer checkpoint may cross those of the savepoint, which would be given up.
+    """
+    return life.savepoint is not None and (life.stops or bool(checkpoints.initiators))
 
 
 def _due_ms(
@@ -146,10 +156,9 @@ def _due_ms(
     for moment_ms, next_ms in pairwise([*moments, until_ms]):
         if len(before) - sum(end_ms <= moment_ms for end_ms in ends) >= at_once:
             continue
-        if any(
-            life.stops and not (life.ended_ms is not None and life.ended_ms <= moment_ms) for life in before
-        ):
-            continue  # the savepoint with which the job is to be stopped is taken alone
+        under_way = [life for life in before if life.ended_ms is None or life.ended_ms > moment_ms]
+        if any(_is_alone(life, checkpoints) for life in under_way):
+            continue
         pauses = [
             life.ended_ms for life in ordinary if life.ended_ms is not None and life.ended_ms <= moment_ms
         ]

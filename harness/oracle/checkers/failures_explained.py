@@ -129,7 +129,8 @@ def _described(life: CheckpointLife, context: TrialContext) -> str:
     missing = [name for name in context.subtasks_of(life.attempt) if name not in life.acknowledged]
     how = "expired" if life.failed is Reason.EXPIRED else "was declined or could not be written"
     after = " after the end of all input" if life.final else ""
+    what = "checkpoint" if life.savepoint is None else "savepoint"
     return (
-        f"checkpoint {life.number}, triggered{after} at {life.triggered_ms:g} ms, {how} at {life.ended_ms:g} ms, and "
+        f"{what} {life.number}, triggered{after} at {life.triggered_ms:g} ms, {how} at {life.ended_ms:g} ms, and "
         f"nothing had disturbed it; no acknowledgement of {', '.join(missing) or 'no subtask'}"
     )

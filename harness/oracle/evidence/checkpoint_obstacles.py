@@ -70,7 +70,8 @@ def obstacles(context: TrialContext) -> list[Obstacle]:
                 hit = fault.copies_hit
                 if fault.heals_after_ms is not None and fault.on_progress is not OnProgress.NOTHING:
                     held_ms = longest_ms(context.plan, False, most_batches_read(context))
-                    found.append(Obstacle(line.time_ms, healed.get(number, inf) + NOTICED_MS + held_ms))
+                    until_ms = healed.get(number, inf) + NOTICED_MS + fault.lingers_ms
+                    found.append(Obstacle(line.time_ms, until_ms + held_ms))
                 elif hit is not None and hit.place is CopyPlace.DURABLE and hit.damage is None:
                     found.append(Obstacle(line.time_ms, inf, hit.subtask))
                 elif fault.fails_metadata:

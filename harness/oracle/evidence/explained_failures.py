@@ -61,7 +61,9 @@ def failures_explained(context: TrialContext) -> int:
         if planned.fault.on_progress is OnProgress.NOTHING
     ]
     lasting = [
-        (fired[fault], until) for fault, until in healed.items() if fault in fired and fault not in harmless
+        (fired[fault], until + context.planned_faults[fault].fault.lingers_ms)
+        for fault, until in healed.items()
+        if fault in fired and fault not in harmless
     ]
     taken = sum(fault in harmless for fault in fired)
     return (

@@ -281,7 +281,7 @@ def test_a_host_cut_off_both_ways_is_taken_off_the_network_and_other_disturbance
 def test_packets_are_lost_on_the_network_of_a_host_and_not_by_proxies() -> None:
     host, link = PretendedHost(), PretendedLink()
     target = LinkOfHost(cast("Host", host), [link])
-    target.impair(PacketLoss(per_mille=100))
+    target.impair(PacketLoss(per_mille=100, lasts_ms=1_000))
     assert target.is_impaired() and not link.impairments
     target.heal()
     target.heal()

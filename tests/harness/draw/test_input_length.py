@@ -11,6 +11,7 @@ import pytest
 from barrier_tck.harness.draw.input_length import (
     BATCHES_MAX,
     CHECKPOINTS_MAX,
+    PARTS_MAX,
     batches_in_time,
     long_enough,
     needed_ms,
@@ -87,6 +88,30 @@ def test_a_slow_vertex_of_a_wide_job_takes_no_more_checkpoints_than_can_be_judge
 @pytest.mark.parametrize("plan", [_slow(sources=1, slow_batch_ms=20), _slow(sources=8, slow_batch_ms=1)])
 def test_a_slow_vertex_that_is_judged_in_time_stays_as_it_is(plan: TrialPlan) -> None:
     assert with_few_checkpoints(plan) == plan
+
+
+def _wide(sources: int) -> TrialPlan:
+    return filled(
+        TrialPlan(
+            workload=WorkloadPlan(batches=30, batch_records=3, keys=1, records_per_second=300),
+            job=JobPlan(widths={"source": sources}),
+            deployment=DeploymentPlan(max_parallelism=32),
+            network=NetworkPlan(buffer_bytes=23),
+            checkpoints=CheckpointPlan(interval_ms=6, mode="unaligned"),
+        )
+    )
+
+
+def test_a_busy_vertex_of_a_wide_job_takes_no_more_checkpoints_than_can_be_judged(tmp_path: Path) -> None:
+    """A job of 29 sources, whose only reader gets a record at a time, once had no verdict within two minutes."""
+    plan = _wide(sources=29)
+    rarer = with_few_checkpoints(plan)
+    assert rarer.checkpoints.interval_ms > 6
+    history = execute(rarer, ReferenceSimulated(), tmp_path, ()).history
+    assert history is not None and history.end is End.FINISHED
+    completed, most = sum(1 for _ in history.of(CheckpointCompleted)), PARTS_MAX // len(rarer.job.subtasks)
+    assert most / 10 < completed <= most
+    assert with_few_checkpoints(_wide(sources=2)) == _wide(sources=2)
 
 
 def _looped(network: NetworkPlan, slow_batch_ms: int = 0, fork: bool = False) -> TrialPlan:
