@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from urllib.parse import unquote
 
 from barrier_tck.harness.record.history import Row, Transaction
@@ -75,12 +76,14 @@ def rows_by_writer(
     return tuple(rows), tuple(writers)
 
 
+@lru_cache(maxsize=4_096)
 def writer_of(path: str) -> str:
     """Return the sink subtask that wrote a committed file, according to its name; empty if the name does not say."""
     found = _WRITTEN.fullmatch(path.rpartition("/")[2])
     return f"{unquote(found['vertex'])}[{found['index']}]" if found is not None else ""
 
 
+@lru_cache(maxsize=4_096)
 def _order(path: str) -> tuple[str, int, int, str]:
     """Order files by writer, and those of one writer as it wrote them: by attempt and number."""
     found = _WRITTEN.fullmatch(path.rpartition("/")[2])

@@ -235,7 +235,8 @@ class CheckpointOpener:
         try:
             scope = StateScope(
                 *(self.graph.name, subtask.vertex, uid, subtask.index, 0, every, working.of_operator(uid)),
-                own_threads=False,  # what is only read need not be merged
+                own_threads=False,
+                read_only=True,
             )
             store = backend.open(scope, snapshot.handles, reader)
             try:

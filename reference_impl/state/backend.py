@@ -96,6 +96,9 @@ class StateScope:
     own_threads: bool = True
     """Whether the store may work in threads of its own between calls, as databases merge their files. Without them, the
     same calls in the same order leave as many files, with the same names and sizes: virtual time asks for that."""
+    read_only: bool = False
+    """A hint: the store will only be read, so a database may be opened in a cheaper way. Nothing is put or deleted, and
+    no snapshot is asked for. A backend may ignore it."""
 
 
 class StateWriter(Protocol):

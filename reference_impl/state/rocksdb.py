@@ -24,7 +24,6 @@ again.
 from __future__ import annotations
 
 import os
-import struct
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -50,6 +49,7 @@ from barrier_tck.reference_impl.state.backend import (
 from barrier_tck.reference_impl.state.checks import require_in_range, require_same_length
 from barrier_tck.reference_impl.state.rocksdb_capture import Capture, CapturingDatabase
 from barrier_tck.reference_impl.state.rocksdb_library import make_directory
+from barrier_tck.reference_impl.state.rocksdb_reading import NAME, store_in_memory
 from barrier_tck.reference_impl.state.rocksdb_restore import (
     GROUP,
     TABLE,
@@ -63,7 +63,6 @@ from barrier_tck.reference_impl.state.snapshots import DeferredSnapshot, Finishe
 
 _CHUNK_BYTES = 1 << 20
 """Files are uploaded in chunks of this size: a cancel is noticed between any two."""
-_NAME = struct.Struct(">H")
 _CHECKPOINTS = "checkpoints"
 
 
@@ -108,6 +107,8 @@ class RocksDBStateBackend:
         make_directory(checkpoints)
         _require_one_file_system(working, checkpoints)
         snapshots = snapshots_of(restore, reader, scope.key_groups)
+        if scope.read_only:
+            return store_in_memory(scope, working, snapshots, reader)
         database = restored_database(working, snapshots, reader, scope.key_groups, scope.own_threads)
         captured = CapturingDatabase(database, merges=not scope.own_threads)
         store = RocksDBStateStore(scope.key_groups, captured, checkpoints)
@@ -131,7 +132,7 @@ class _Prefixes(dict[int, bytes]):
         encoded = name.encode()
         if len(encoded) > 0xFFFF:
             raise JobUsageError(f"the name of a state has 65,535 bytes at most, not {len(encoded):,}")
-        self._name = _NAME.pack(len(encoded)) + encoded
+        self._name = NAME.pack(len(encoded)) + encoded
         self._key_groups = key_groups
 
     def __missing__(self, group: int) -> bytes:

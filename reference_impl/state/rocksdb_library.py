@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from rocksdict import Options, Rdict, RdictIter, WriteOptions
+from rocksdict import AccessType, Options, Rdict, RdictIter, WriteOptions
 
 from barrier_tck.reference_impl.runtime_errors import CorruptStateError, JobUsageError, StorageError
 
@@ -48,6 +48,14 @@ def open_database(path: Path, own_threads: bool = True) -> Rdict:
         database = Rdict(str(path), options)
     database.set_write_options(without_log)
     return database
+
+
+def open_to_read(path: Path) -> Rdict:
+    """Open an existing database of bytes that is not written to; raises CorruptStateError or StorageError."""
+    options = Options(raw_mode=True)
+    options.set_keep_log_file_num(1)
+    with Failures(f"open {path} as"):
+        return Rdict(str(path), options, access_type=AccessType.read_only())
 
 
 def merge_tables(database: Rdict) -> None:

@@ -55,14 +55,14 @@ def restored_database(
     path = working / _DATABASE
     if snapshots:
         # The first snapshot's files become the database; only what others hold has to be copied over.
-        _download(snapshots[0], reader, path)
+        download(snapshots[0], reader, path)
     database = open_database(path, own_threads)
     try:
         if snapshots:
             _drop_foreign_groups(database, snapshots[0][0].key_groups, key_groups)
         for number, snapshot in enumerate(snapshots[1:], 2):
             part = working / f"restored-{number}"
-            _download(snapshot, reader, part)
+            download(snapshot, reader, part)
             _copy_groups(part, database, snapshot[0].key_groups.intersection(key_groups))
             remove_tree(part)
     except BaseException:
@@ -120,7 +120,8 @@ def _read_index(handle: StateHandle, content: bytes) -> list[tuple[str, str]]:
     return list(files)
 
 
-def _download(snapshot: Snapshot, reader: StateReader, target: Path) -> None:
+def download(snapshot: Snapshot, reader: StateReader, target: Path) -> None:
+    """Make a directory with the files of a snapshot under their names in the database; raises StorageError."""
     make_directory(target)
     linking = reader if isinstance(reader, LocalStateReader) else None
     for name, handle in snapshot[1]:

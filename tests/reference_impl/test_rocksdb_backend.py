@@ -6,6 +6,7 @@ import gc
 import os
 import threading
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -291,3 +292,46 @@ def test_many_snapshots_with_compactions_between_them_stay_as_they_were(world: S
     store._database.native.compact_range(None, None)
     for future, expected in reversed(taken):
         assert world.held(future.run()) == expected
+
+
+@pytest.fixture
+def read_scope(world: StateWorld) -> Iterator[StateScope]:
+    working = WorkingDirectory(world.backend, world.root.name)
+    yield StateScope("job", "v", "o", 0, 1, ALL, working.of_operator("o"), read_only=True)
+    working.close()
+
+
+def test_a_store_that_is_only_read_holds_what_any_other_holds_and_keeps_no_file(
+    world: StateWorld, read_scope: StateScope
+) -> None:
+    handles: list[StateHandle] = []
+    for key_groups in (KeyGroupRange(0, 2), KeyGroupRange(2, 5)):
+        store = world.store(key_groups)
+        for group in key_groups:
+            store.put("a", group, b"k%d" % group, b"first")
+            store.put("b", group, b"", b"")
+            store.put("a", group, b"gone", b"")
+        world.snapshot(store).run()
+        for group in key_groups:
+            store.put("a", group, b"k%d" % group, b"second")
+            store.delete("a", group, b"gone")
+        handles += world.snapshot(store).run()
+    read = world.backend.open(read_scope, handles, world.storage)
+    assert content(read) == content(world.store(handles=handles)) != {}
+    assert read.get("a", 3, b"k3") == b"second" and read.get("a", 3, b"gone") is None
+    assert read_scope.working_directory is not None
+    assert not [path for path in Path(read_scope.working_directory).rglob("*") if path.is_file()]
+    read.close()
+    narrow = replace(read_scope, key_groups=KeyGroupRange(1, 3))
+    assert [key for key, _ in world.backend.open(narrow, handles, world.storage).scan("a", 2)] == [b"k2"]
+
+
+def test_a_store_that_is_only_read_notices_damage(world: StateWorld, read_scope: StateScope) -> None:
+    store = world.store()
+    store.put("a", 0, b"k", os.urandom(500))
+    handles = world.snapshot(store).run()
+    with pytest.raises(CorruptStateError, match="Corruption"):
+        world.backend.open(read_scope, list(handles), _Damaged(world))
+    with pytest.raises(CorruptStateError, match="not once"):
+        world.backend.open(read_scope, [*handles, *handles], world.storage)
+    assert content(world.backend.open(read_scope, [], world.storage)) == {}
