@@ -97,12 +97,12 @@ def compare(
 def _print_comparison(console: Console, plan: str, comparison: Comparison) -> None:
     """Print what was compared, and each difference."""
     looked_at = f"{comparison.rows} records, {comparison.checkpoints} checkpoints, {comparison.faults} faults"
-    said = {
+    summary = {
         Verdict.VALID: f"no difference in {looked_at}",
         Verdict.INVALID: f"{len(comparison.differences)} differences in {looked_at}",
         Verdict.UNKNOWN: "no verdict is possible",
     }
-    console.print(f"{plan}: {said[comparison.verdict]}", markup=False)
+    console.print(f"{plan}: {summary[comparison.verdict]}", markup=False)
     for difference in comparison.differences:
         console.print(f"  {difference.what}: {difference.sentence}", markup=False)
     for why in (*comparison.notes, *comparison.unknown):

@@ -25,7 +25,7 @@ _COMMAND = "barrier_tck.harness.cli.main"
 
 
 class RanElsewhere(Exception):
-    """The command ran in another process, which said all there is to say."""
+    """The command ran in another process, which wrote all there is to say."""
 
     def __init__(self, code: int) -> None:
         super().__init__(f"exit code {code}")
@@ -56,8 +56,8 @@ def without_patch(plan: Path, plain: Path, system: str) -> tuple[str, ...]:
             plain.unlink()
         return invalid
     except (IndexError, KeyError, ValueError) as error:
-        said = done.stderr.strip() or f"exit code {done.returncode}"
-        raise OperatingError(f"{plan} could not be run without its patch: {said}") from error
+        output = done.stderr.strip() or f"exit code {done.returncode}"
+        raise OperatingError(f"{plan} could not be run without its patch: {output}") from error
 
 
 def run_with_patch(patch: str, source: str, arguments: Sequence[str], world: str | None = None) -> NoReturn:

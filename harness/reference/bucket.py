@@ -27,28 +27,28 @@ class Bucket:
 
     def keys(self, prefix: str) -> list[str]:
         """Return the keys that begin so."""
-        with self._told():
+        with self._translated():
             return self._objects.keys(prefix)
 
     def get(self, key: str) -> bytes | None:
         """Return an object; None if there is none."""
-        with self._told():
+        with self._translated():
             return self._objects.get(key)[0] if self._objects.version(key) else None
 
     def put(self, key: str, content: bytes) -> None:
         """Write an object, or replace it."""
-        with self._told():
+        with self._translated():
             self._objects.put(key, content)
 
     def delete(self, key: str) -> bool:
         """Delete an object; return whether there was one."""
-        with self._told():
+        with self._translated():
             there = bool(self._objects.version(key))
             self._objects.delete(key)
             return there
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _translated(self) -> Iterator[None]:
         try:
             yield
         except StorageError as error:

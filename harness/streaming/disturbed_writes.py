@@ -62,9 +62,9 @@ class DisturbedWrites:
         directory.mkdir()
 
     def settings(self) -> dict[str, str]:
-        """Return what Hadoop has to be told in a JVM whose writes are to be disturbed."""
-        told = settings_of_writes(str(self.directory), {})
-        return {name: value for name, value in told.items() if value is not None}
+        """Return the settings of Hadoop for a JVM whose writes are to be disturbed."""
+        settings = settings_of_writes(str(self.directory), {})
+        return {name: value for name, value in settings.items() if value is not None}
 
     def of_one_fault(self) -> WritesOfOneFault:
         """Return the same writes for one fault, which tells nothing of what other faults of the trial disturb."""

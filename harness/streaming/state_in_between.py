@@ -20,8 +20,8 @@ class StateInBetween:
                 self.name, self.clauses, Verdict.UNKNOWN, "the state was not compared with a batch"
             )
         if comparison.problem:
-            told = f"the state cannot be judged: {comparison.problem}"
-            return Finding(self.name, self.clauses, Verdict.UNKNOWN, told)
+            detail = f"the state cannot be judged: {comparison.problem}"
+            return Finding(self.name, self.clauses, Verdict.UNKNOWN, detail)
         counts = {
             "batches": comparison.batches,
             "entries": comparison.entries,

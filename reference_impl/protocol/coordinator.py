@@ -220,8 +220,8 @@ class CoordinatorMachine(JobCheckpoints):
         if self._stopped_with is not None:
             assert self._final is not None
             self.state = JobState.FINISHING
-            told = NotifyComplete(self.attempt, self._final)
-            return (told, *self._finish()) if self._all_is_committed() else (told,)
+            notify = NotifyComplete(self.attempt, self._final)
+            return (notify, *self._finish()) if self._all_is_committed() else (notify,)
         self.state = JobState.RUNNING
         # The first trigger comes one interval after the start: the start counts as the last trigger.
         self._last_trigger_ms = self._ran_since_ms = now_ms

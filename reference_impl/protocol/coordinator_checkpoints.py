@@ -304,8 +304,8 @@ class JobCheckpoints(TableMachine[JobState, CoordinatorCommand]):
             return ()
         missing = self._missing(event.checkpoint, event.snapshot)
         if missing:
-            said = f"{event.subtask} uses {missing[0].path} again, which no checkpoint has"
-            return self._fail_checkpoint(pending, now_ms, Cause.DECLINED, said)
+            detail = f"{event.subtask} uses {missing[0].path} again, which no checkpoint has"
+            return self._fail_checkpoint(pending, now_ms, Cause.DECLINED, detail)
         self.shared.use(event.checkpoint, event.snapshot)
         if not pending.fully_acknowledged:
             return ()
@@ -354,8 +354,8 @@ class JobCheckpoints(TableMachine[JobState, CoordinatorCommand]):
         pending = self.pending.get(event.checkpoint)
         if pending is None or pending.completing:
             return ()
-        said = f"{event.subtask} declined: {event.reason}"
-        return self._fail_checkpoint(pending, now_ms, Cause.DECLINED, said)
+        detail = f"{event.subtask} declined: {event.reason}"
+        return self._fail_checkpoint(pending, now_ms, Cause.DECLINED, detail)
 
     def on_expired(self, event: CheckpointExpired, now_ms: float) -> Commands:
         """The time of a checkpoint is over (COO-2)."""
@@ -405,16 +405,16 @@ class JobCheckpoints(TableMachine[JobState, CoordinatorCommand]):
     def on_written(self, event: MetadataWritten, now_ms: float) -> Commands:
         """A checkpoint became durable: it is complete (COO-1)."""
         pending = self._whose_metadata(event, event.completed.checkpoint)
-        told = NotifyComplete(self.attempt, pending.checkpoint)
+        notify = NotifyComplete(self.attempt, pending.checkpoint)
         dropped = self._completed(event.completed, now_ms)
         if not pending.ends_the_job:
-            return (told, *dropped, *self._after_progress(now_ms))
+            return (notify, *dropped, *self._after_progress(now_ms))
         self._final, self._stopped_with = pending.checkpoint, pending.savepoint
         self.state = JobState.FINISHING
         if pending.savepoint is not None:
             self._stop_wanted = None
         refused = self._forget_savepoints("the job has ended")
-        return (told, *dropped, *refused, *(self._finish() if self._all_is_committed() else ()))
+        return (notify, *dropped, *refused, *(self._finish() if self._all_is_committed() else ()))
 
     def on_written_while_stopping(self, event: MetadataWritten, now_ms: float) -> Commands:
         """A checkpoint became durable after its attempt had failed."""
@@ -426,8 +426,8 @@ class JobCheckpoints(TableMachine[JobState, CoordinatorCommand]):
         """A checkpoint could not be made durable (COO-2)."""
         pending = self._whose_metadata(event, event.checkpoint)
         pending.completing = False
-        said = f"metadata could not be written: {event.reason}"
-        return self._fail_checkpoint(pending, now_ms, Cause.STORAGE_FAILED, said)
+        detail = f"metadata could not be written: {event.reason}"
+        return self._fail_checkpoint(pending, now_ms, Cause.STORAGE_FAILED, detail)
 
     def on_metadata_failed_while_stopping(self, event: MetadataFailed, now_ms: float) -> Commands:
         """A checkpoint could not be made durable, and its attempt had failed, too."""
@@ -467,8 +467,8 @@ class JobCheckpoints(TableMachine[JobState, CoordinatorCommand]):
             del self._unreadable[unreadable.checkpoint]
             commands.append(self._discard(unreadable.checkpoint))
         for older in [p for n, p in self.pending.items() if n < checkpoint and self._is_subsumed(p)]:
-            said = f"subsumed by checkpoint {checkpoint}"
-            commands.extend(self._abort(older, now_ms, Cause.SUBSUMED, said))
+            detail = f"subsumed by checkpoint {checkpoint}"
+            commands.extend(self._abort(older, now_ms, Cause.SUBSUMED, detail))
         self.completed.sort(key=lambda completed: completed.checkpoint)
         for superfluous in self._beyond_retention():
             self.completed.remove(superfluous)

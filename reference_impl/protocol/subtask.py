@@ -394,8 +394,8 @@ class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
             self._last_triggered = max(self._last_triggered, event.checkpoint)
         cancelled = self._waiting.pop(event.checkpoint, None) is not None
         released = self._release() if event.checkpoint == self._held_by else ()
-        told = (NotifyOperatorsAborted(event.checkpoint), *released)
-        return self._then_finish(*((CancelSnapshot(event.checkpoint), *told) if cancelled else told))
+        notified = (NotifyOperatorsAborted(event.checkpoint), *released)
+        return self._then_finish(*((CancelSnapshot(event.checkpoint), *notified) if cancelled else notified))
 
     def _release(self) -> SubtaskCommands:
         """Go on, because the savepoint failed. No newer barrier was read meanwhile, so no alignment holds a channel."""

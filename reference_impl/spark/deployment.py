@@ -406,12 +406,12 @@ class SparkJobRunner:
         if attempt.stopping:
             driver.on_attempt_stopped(number)
         else:
-            said = outcome if isinstance(outcome, str) else f"every slot returned: {outcome}"
+            described = outcome if isinstance(outcome, str) else f"every slot returned: {outcome}"
             # A control connection tells better why the stage ended; give it a moment to do so.
             self._loop.set_timer(
                 "stage-ended",
                 self._clock.now_ms() + _SYMPTOM_GRACE_MS,
-                lambda: driver.on_attempt_failed(number, f"the Spark stage ended: {said}"),
+                lambda: driver.on_attempt_failed(number, f"the Spark stage ended: {described}"),
             )
 
     def _cancel_stage(self, attempt: RunningAttempt) -> None:

@@ -222,7 +222,7 @@ class Mailbox:
     def _next_call(self) -> Call | None:
         if self._calls:
             return self._calls.popleft()
-        told = self._arrivals
+        seen = self._arrivals
         while self._inbox:
             number, element, size = self._inbox.popleft()
             is_control, channel = isinstance(element, ChannelControl), self._channels[number]
@@ -231,12 +231,12 @@ class Mailbox:
                 given, grant = channel.give_back_unread(), channel.grant
                 if grant is not None:
                     self._calls.append(partial(grant, given))
-            if told is None:
+            if seen is None:
                 continue
             if isinstance(element, CheckpointBarrier | EndOfChannel):
-                return partial(told.announced, number, element)
-            if not is_control and told.recorded(number):
-                return partial(told.arrived, number, element)
+                return partial(seen.announced, number, element)
+            if not is_control and seen.recorded(number):
+                return partial(seen.arrived, number, element)
         return None
 
     def _next_readable(self, blocked: Sequence[bool]) -> int | None:

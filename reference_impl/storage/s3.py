@@ -106,12 +106,12 @@ class S3ObjectStore:
         self._prefix = prefix.strip("/")
 
     def get(self, key: str) -> tuple[bytes, str]:
-        with self._told("read", key):
+        with self._translated("read", key):
             answer = self._client.get_object(Bucket=self._bucket, Key=self._key(key))
             return answer["Body"].read(), answer["ETag"]
 
     def version(self, key: str) -> str:
-        with self._told("look for", key):
+        with self._translated("look for", key):
             found = self._head(key)
             return found[0] if found is not None else ""
 
@@ -127,7 +127,7 @@ class S3ObjectStore:
             request["IfNoneMatch"] = "*"
         elif expected is not None:
             request["IfMatch"] = expected
-        with self._told("put", key):
+        with self._translated("put", key):
             try:
                 return _uncontended(lambda: self._client.put_object(**request))["ETag"]
             except ClientError as error:
@@ -139,7 +139,7 @@ class S3ObjectStore:
 
     def upload(self, key: str) -> Upload:
         token = uuid.uuid4().hex
-        with self._told("begin the upload of", key):
+        with self._translated("begin the upload of", key):
             answer = self._client.create_multipart_upload(
                 Bucket=self._bucket, Key=self._key(key), Metadata={_WRITER: token}
             )
@@ -147,7 +147,7 @@ class S3ObjectStore:
 
     def send_part(self, key: str, upload: str, number: int, part: bytes) -> CompletedPartTypeDef:
         """Send a part of an upload, numbered from 1; return what completes it."""
-        with self._told("send a part of", key):
+        with self._translated("send a part of", key):
             answer = self._client.upload_part(
                 Bucket=self._bucket, Key=self._key(key), UploadId=upload, PartNumber=number, Body=part
             )
@@ -157,7 +157,7 @@ class S3ObjectStore:
         self, key: str, upload: str, parts: Sequence[CompletedPartTypeDef], token: str
     ) -> None:
         """Make an object of the parts of an upload that was begun with a token."""
-        with self._told("complete the upload of", key):
+        with self._translated("complete the upload of", key):
             try:
                 self._client.complete_multipart_upload(
                     Bucket=self._bucket, Key=self._key(key), UploadId=upload, MultipartUpload={"Parts": parts}
@@ -169,7 +169,7 @@ class S3ObjectStore:
                     raise
 
     def delete(self, key: str) -> None:
-        with self._told("delete", key):
+        with self._translated("delete", key):
             try:
                 self._client.delete_object(Bucket=self._bucket, Key=self._key(key))
             except ClientError as error:
@@ -177,14 +177,14 @@ class S3ObjectStore:
                     raise
 
     def keys(self, prefix: str) -> list[str]:
-        with self._told("list", prefix):
+        with self._translated("list", prefix):
             pages = self._client.get_paginator("list_objects_v2").paginate(
                 Bucket=self._bucket, Prefix=self._key(prefix)
             )
             return sorted(self._own(each["Key"]) for page in pages for each in page.get("Contents", []))
 
     def uploads(self, prefix: str) -> list[tuple[str, str]]:
-        with self._told("list the uploads of", prefix):
+        with self._translated("list the uploads of", prefix):
             pages = self._client.get_paginator("list_multipart_uploads").paginate(
                 Bucket=self._bucket, Prefix=self._key(prefix)
             )
@@ -195,7 +195,7 @@ class S3ObjectStore:
             )
 
     def abort_upload(self, key: str, upload: str) -> None:
-        with self._told("abort the upload of", key):
+        with self._translated("abort the upload of", key):
             try:
                 self._client.abort_multipart_upload(Bucket=self._bucket, Key=self._key(key), UploadId=upload)
             except ClientError as error:
@@ -219,7 +219,7 @@ class S3ObjectStore:
         return key.removeprefix(f"{self._prefix}/") if self._prefix else key
 
     @contextmanager
-    def _told(self, what: str, key: str) -> Iterator[None]:
+    def _translated(self, what: str, key: str) -> Iterator[None]:
         """Turn errors of boto3 into StorageError."""
         try:
             yield

@@ -90,13 +90,13 @@ class _Status(msgspec.Struct, frozen=True):
     status: Entry = msgspec.field(name="FileStatus")
 
 
-class _Said(msgspec.Struct, frozen=True):
+class _RemoteException(msgspec.Struct, frozen=True):
     exception: str
     message: str = ""
 
 
 class _Exception(msgspec.Struct, frozen=True):
-    said: _Said = msgspec.field(name="RemoteException")
+    remote: _RemoteException = msgspec.field(name="RemoteException")
 
 
 class _Refused(Exception):
@@ -154,7 +154,7 @@ class WebHdfs:
 
     def entry(self, path: str) -> Entry | None:
         """Return what is at a path; None if nothing is."""
-        with _told("look for", path):
+        with _translated("look for", path):
             try:
                 answer = self._of_name_node("GET", path, "GETFILESTATUS")
             except _Refused as error:
@@ -165,7 +165,7 @@ class WebHdfs:
 
     def entries(self, directory: str) -> tuple[Entry, ...]:
         """Return what is in a directory; nothing if there is no such directory."""
-        with _told("list", directory):
+        with _translated("list", directory):
             try:
                 answer = self._of_name_node("GET", directory, "LISTSTATUS")
             except _Refused as error:
@@ -175,12 +175,12 @@ class WebHdfs:
             return _read(answer, _Listing).statuses.entries
 
     def read(self, path: str) -> bytes:
-        with _told("read", path):
+        with _translated("read", path):
             return self._of_data_node("GET", path, "OPEN").content
 
     def make_directory(self, path: str) -> None:
         """Make a directory and those above it. If it is there, nothing changes."""
-        with _told("make the directory", path):
+        with _translated("make the directory", path):
             self._of_name_node("PUT", path, "MKDIRS")
 
     def create(self, path: str, content: bytes | Iterable[bytes]) -> None:
@@ -189,7 +189,7 @@ class WebHdfs:
         If the connection is lost meanwhile, the data node closes the file with what it has got. Chunks are taken once:
         if a request fails after the first was taken, the write fails. Bytes are sent again.
         """
-        with _told("write", path):
+        with _translated("write", path):
             body = content if isinstance(content, bytes) else _Body(content)
             how = {"overwrite": "true", "createparent": "false", "createflag": _DURABLY}
             self._of_data_node("PUT", path, "CREATE", body, **how)
@@ -199,7 +199,7 @@ class WebHdfs:
 
         ``replace``: whatever is there is replaced; otherwise nothing changes then, and False is returned.
         """
-        with _told(f"rename {source} to", target):
+        with _translated(f"rename {source} to", target):
             how = {"destination": target, "renameoptions": "OVERWRITE" if replace else "NONE"}
             try:
                 self._of_name_node("PUT", source, "RENAME", **how)
@@ -214,7 +214,7 @@ class WebHdfs:
 
     def delete(self, path: str, recursive: bool = False) -> None:
         """Delete a file, or a directory with all below it; a missing one is no error."""
-        with _told("delete", path):
+        with _translated("delete", path):
             self._of_name_node("DELETE", path, "DELETE", recursive=str(recursive).lower())
 
     def _of_name_node(self, method: str, path: str, operation: str, **parameters: str) -> requests.Response:
@@ -286,15 +286,17 @@ class WebHdfs:
 def _refusal(answer: requests.Response) -> _Refused:
     """Return what an answer says that is an error."""
     try:
-        said = msgspec.json.decode(answer.content, type=_Exception).said
+        remote = msgspec.json.decode(answer.content, type=_Exception).remote
     except msgspec.MsgspecError:
-        said = _Said(f"HTTP status {answer.status_code}", f"{answer.reason} {answer.text[:200]!r}")
+        remote = _RemoteException(
+            f"HTTP status {answer.status_code}", f"{answer.reason} {answer.text[:200]!r}"
+        )
     # Hadoop wraps some exceptions into others, and names the inner one in the message.
     passing = answer.status_code in _OVERLOADED or any(
-        name == said.exception or name in said.message for name in _PASSING
+        name == remote.exception or name in remote.message for name in _PASSING
     )
     # Of some, the stack trace follows.
-    return (_Passing if passing else _Refused)(said.exception, said.message.partition("\n")[0])
+    return (_Passing if passing else _Refused)(remote.exception, remote.message.partition("\n")[0])
 
 
 def _read(answer: requests.Response, kind: type[ResultT]) -> ResultT:
@@ -305,7 +307,7 @@ def _read(answer: requests.Response, kind: type[ResultT]) -> ResultT:
 
 
 @contextmanager
-def _told(what: str, path: str) -> Iterator[None]:
+def _translated(what: str, path: str) -> Iterator[None]:
     """Turn what a request raises into StorageError."""
     try:
         yield

@@ -153,13 +153,13 @@ def _miscounted(channels: dict[str, Any], read: Callable[[str], bytes], root: st
         found = amounts(content)
     except NotChannelState:
         return  # who reads the records says so
-    said = {
+    recorded = {
         (direction, *_ends(one["channel"])): (int(one["buffers"]), int(one["size"]))
         for direction, name in (("input", "inputs"), ("output", "outputs"))
         for one in channels[name]
     }
-    for place in dict.fromkeys((*said, *found)):
-        holds, says = found.get(place, (0, 0)), said.get(place, (0, 0))
+    for place in dict.fromkeys((*recorded, *found)):
+        holds, says = found.get(place, (0, 0)), recorded.get(place, (0, 0))
         if holds != says:
             direction, sender, receiver, _ = place
             yield (

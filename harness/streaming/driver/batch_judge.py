@@ -85,12 +85,12 @@ def judged(
     missing = [name for name in expected.columns if name not in committed.columns]
     if missing:
         return OutputComparison(None, problem=f"the output that was read has no column {', '.join(missing)}")
-    told = BATCH_ID in committed.columns and BATCH_ID not in expected.columns
-    if job.latest_by and not told:
+    has_batches = BATCH_ID in committed.columns and BATCH_ID not in expected.columns
+    if job.latest_by and not has_batches:
         return OutputComparison(None, problem=f"latest_by needs a column {BATCH_ID} in the output")
     committed = committed.select(
         *(column_named(field.name).cast(field.dataType).alias(field.name) for field in expected.schema),
-        (sf.col(BATCH_ID).cast("long") if told else sf.lit(None).cast("long")).alias(_BATCHES),
+        (sf.col(BATCH_ID).cast("long") if has_batches else sf.lit(None).cast("long")).alias(_BATCHES),
     )
     excused = list(run_again) if job.delivery == "at_least_once" else []
     repeated = _Changelog(0, ())
@@ -99,10 +99,10 @@ def judged(
         newest = Window.partitionBy(*map(column_named, job.latest_by)).orderBy(sf.col(_BATCHES).desc())
         ranked = committed.withColumn(_RANK, sf.rank().over(newest))
         committed = ranked.where(sf.col(_RANK) == 1).drop(_RANK).dropDuplicates()
-    elif job.output_mode == "complete" and told:
+    elif job.output_mode == "complete" and has_batches:
         newest_batch = committed.agg(sf.max(_BATCHES)).collect()[0][0]
         committed = committed.where(sf.col(_BATCHES) == sf.lit(newest_batch).cast("long"))
-    return _compared(wanted, committed, excused, told, repeated)
+    return _compared(wanted, committed, excused, has_batches, repeated)
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ def _compared(
     expected: ExpectedRows,
     committed: DataFrame,
     excused: Sequence[int],
-    told: bool,
+    has_batches: bool,
     repeated: _Changelog,
 ) -> OutputComparison:
     """Compare multisets of rows: both ways, in one pass."""
@@ -177,7 +177,7 @@ def _compared(
     more = sf.greatest(found - wanted, sf.lit(0))
     if not excused:
         allowed = sf.lit(0)
-    elif told:
+    elif has_batches:
         again = sf.filter(sf.col(_BATCHES), lambda batch: batch.isin(list(excused)))
         # Of the copies that are wanted, each micro-batch that ran again and wrote the row has one. What the others
         # wrote beyond the rest is theirs.

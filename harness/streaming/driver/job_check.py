@@ -44,10 +44,10 @@ def checked(spark: SparkSession, job: QueryDefinition, place: QueryPlace) -> Job
 
 
 def _refused(job: QueryDefinition, error: Exception) -> str:
-    told = f"{type(error).__name__}: {_first_line(error)}"
+    shown = f"{type(error).__name__}: {_first_line(error)}"
     if job.batch is not None:
-        return f"the function `batch` of the job cannot be run: {told}"
-    return f"the query cannot be run as a batch, so what it must commit is not known: {told}. {_how_to_say_it(job)}"
+        return f"the function `batch` of the job cannot be run: {shown}"
+    return f"the query cannot be run as a batch, so what it must commit is not known: {shown}. {_how_to_say_it(job)}"
 
 
 def _how_to_say_it(job: QueryDefinition) -> str:

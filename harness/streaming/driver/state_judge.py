@@ -73,8 +73,8 @@ def _sides(
         .selectExpr(*kept.columns)
     )
     if len(found.columns) != len(expected.columns):
-        told = f"the state has the columns {', '.join(found.columns)}; QueryState gives {', '.join(expected.columns)}"
-        raise PySparkException(message=told)
+        detail = f"the state has the columns {', '.join(found.columns)}; QueryState gives {', '.join(expected.columns)}"
+        raise PySparkException(message=detail)
     found = found.toDF(*expected.columns).select(
         *(sf.col(field.name).cast(field.dataType) for field in expected.schema)
     )
