@@ -27,7 +27,7 @@ from barrier_tck.harness.oracle.evidence.preconditions import (
     SHOWN,
     of_restores,
 )
-from barrier_tck.harness.oracle.evidence.recoveries import fell_back
+from barrier_tck.harness.oracle.evidence.recoveries import committed_again, fell_back
 from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
 from barrier_tck.harness.oracle.sign import Breach, Sign
 from barrier_tck.harness.oracle.standard_checker import Meaning, StandardChecker, TrialToJudge
@@ -41,6 +41,8 @@ LOSSES = ("lost",)
 VIOLATIONS = ("duplicated", "unexpected", "wrong_key", "wrong_count", "wrong_sum")
 """Counts that are always a violation."""
 
+AGAIN = "committed_again"
+"""Count of the rows that a checkpoint had committed that was given up, beside the one row of each record."""
 
 _NOT_ONCE = Sign("the output lacks or repeats records, and every checkpoint before is right", "SNK-1")
 _WITHOUT_SHUFFLE = Sign("at-least-once output without a shuffle lacks or repeats records", "ALO-3")
@@ -83,9 +85,10 @@ class ExactlyOnceOutput(StandardChecker):
         """Judge the rows of one trial or, without rows, the batch query's result."""
         history = context.history
         if history.output is not None:
-            evidence = _Evidence(self._input)
+            again = committed_again(context, self._input)
+            evidence = _Evidence(self._input, again or {})
             evidence.take(history.output)
-            return self._finding(context, evidence.counts, evidence.examples)
+            return self._finding(context, evidence.counts, evidence.examples, again is not None)
         if history.output_query is not None:
             return self._judge_query(context, history.output_query)
         summary = "the committed output was not read, so nothing can be said about it"
@@ -100,8 +103,15 @@ class ExactlyOnceOutput(StandardChecker):
             return Finding(self.name, self.clauses, Verdict.INVALID, summary)
         return self._finding(context, msgspec.structs.asdict(found.counts), found.examples)
 
-    def _finding(self, context: TrialContext, counts: dict[str, int], examples: Sequence[str]) -> Finding:
-        verdict, summary = _verdict(context, counts)
+    def _finding(
+        self,
+        context: TrialContext,
+        counts: dict[str, int],
+        examples: Sequence[str],
+        counts_again: bool = False,
+    ) -> Finding:
+        """``counts_again``: what may come twice because the job fell back is known, and counted as right."""
+        verdict, summary = _verdict(context, counts, counts_again)
         if verdict is Verdict.INVALID:
             sign = _WITHOUT_SHUFFLE if "ALO-3" in self.clauses else _NOT_ONCE
             breaches = [Breach(sign, next(iter(examples), summary), place="output")]
@@ -109,18 +119,21 @@ class ExactlyOnceOutput(StandardChecker):
         return Finding(self.name, self.clauses, verdict, summary, counts, chosen(examples))
 
 
-def _verdict(context: TrialContext, counts: Mapping[str, int]) -> tuple[Verdict, str]:
+def _verdict(context: TrialContext, counts: Mapping[str, int], counts_again: bool) -> tuple[Verdict, str]:
     """Return the verdict and a sentence; a job that did not finish may lack output, but must not invent any."""
     wrong = [f"{counts[name]} {name.replace('_', ' ')}" for name in VIOLATIONS if counts[name]]
     lost = counts["lost"]
     committed = f"{counts['committed']} rows committed of {counts['expected']} expected"
     back = fell_back(context)
-    if wrong and back is not None and not (lost or counts["unexpected"] or counts["wrong_key"]):
+    undecided = back is not None and not counts_again
+    if wrong and undecided and not (lost or counts["unexpected"] or counts["wrong_key"]):
         return Verdict.UNKNOWN, f"{', '.join(wrong)}; {committed}, but {back}"
     if context.history.end is End.FINISHED:
         wrong = ([f"{lost} lost"] if lost else []) + wrong
         if wrong:
             return Verdict.INVALID, f"{', '.join(wrong)}; {committed}"
+        if counts.get(AGAIN):
+            return Verdict.VALID, f"{counts[AGAIN]} rows come once more, as they may: {back}; {committed}"
         return Verdict.VALID, f"all {counts['expected']} records have their effect in the output exactly once"
     if wrong:
         return Verdict.INVALID, f"{', '.join(wrong)}; {committed}, and the job had not even finished"
@@ -134,11 +147,15 @@ def _verdict(context: TrialContext, counts: Mapping[str, int]) -> tuple[Verdict,
 class _Evidence:
     """Goes through the output once and counts what is wrong, with an example of each."""
 
-    def __init__(self, trial_input: TrialInput) -> None:
+    def __init__(self, trial_input: TrialInput, again: Mapping[int, int]) -> None:
+        """Take how often rows of which ids may come beside their one time, because checkpoints were given up."""
+        self._again = again
         self._spec = trial_input.spec
         self._records = trial_input.records
         self._count_index = trial_input.spec.count_index
-        self.counts = {"expected": len(self._records), "committed": 0} | dict.fromkeys(LOSSES + VIOLATIONS, 0)
+        self.counts = {"expected": len(self._records), "committed": 0} | dict.fromkeys(
+            (*LOSSES, *VIOLATIONS, AGAIN), 0
+        )
         self.examples: list[str] = []
         self._numbers = Counter([record.key for record in self._records.values()])
 
@@ -172,12 +189,16 @@ class _Evidence:
             if record is None:
                 self._note("unexpected", f"id {identifier!r} is not in the input: row {row}")
                 continue
-            if seen > 1:
+            again = self._again.get(identifier, 0)
+            if seen > 1 + again:
                 self._note("duplicated", f"id {identifier} ({record}) occurs {seen} times: row {row}")
                 continue
             if key != record.key:
                 self._note("wrong_key", f"id {identifier} ({record}) came out under key {_text(key)}")
                 continue
+            self.counts[AGAIN] += seen > 1
+            if again:
+                continue  # its rows were made twice, with the counts of two orders of reading
             rows_of_key = by_count.setdefault(key, {})
             count = accumulators[count_index]
             if count in rows_of_key:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -116,6 +117,37 @@ def given_up(context: TrialContext, attempt: int | None) -> tuple[GivenUp, ...]:
         for entry, begun in restored.items()
         if entry < attempt and entry in newest and (start := kept.get(entry, begun)) != newest[entry]
     )
+
+
+def committed_again(context: TrialContext, trial_input: TrialInput) -> Counter[int] | None:
+    """Return id -> how often the output may show a record besides its one time, because checkpoints were given up.
+
+    Sinks may have committed, once for each stretch that was given up, what lies between its ends, and what was in
+    flight at its beginning. None: such a stretch was not opened, or does not say it.
+    """
+    attempt = max(restored_checkpoints(context.history), default=None)
+    opened = {view.checkpoint: view for view in context.history.checkpoints}
+    again: Counter[int] = Counter()
+    for stretch in given_up(context, attempt):
+        start = opened.get(stretch.start) if stretch.start is not None else None
+        end = opened.get(stretch.end)
+        if end is None or (start is None and stretch.start is not None):
+            return None
+        try:
+            end_cut = cut_of(end, trial_input)
+            start_cut = cut_of(start, trial_input) if start is not None else None
+        except ValueError:
+            return None
+        again.update(
+            identifier
+            for identifier, record in trial_input.records.items()
+            if (start_cut is None or start_cut.is_behind(record)) and not end_cut.is_behind(record)
+        )
+        for channel in start.in_flight if start is not None else ():
+            again.update(
+                row[trial_input.spec.id_column] for row in channel.rows if trial_input.spec.id_column in row
+            )
+    return again
 
 
 def _owners(history: History) -> dict[int, int]:

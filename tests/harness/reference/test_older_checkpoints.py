@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -16,9 +17,15 @@ from barrier_tck.faults.targets import Damage
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.checkers.dataflow import Dataflow
+from barrier_tck.harness.oracle.checkers.exactly_once_output import AGAIN, ExactlyOnceOutput
 from barrier_tck.harness.oracle.checkers.progress import Progress
 from barrier_tck.harness.oracle.evidence.opened_checkpoints import positions_of
-from barrier_tck.harness.oracle.evidence.recoveries import GivenUp, given_up, restored_checkpoints
+from barrier_tck.harness.oracle.evidence.recoveries import (
+    GivenUp,
+    committed_again,
+    given_up,
+    restored_checkpoints,
+)
 from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
 from barrier_tck.harness.oracle.jobs_of_trial import jobs_of_trial
 from barrier_tck.harness.plan.reading import read_plan
@@ -43,7 +50,7 @@ from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.trial.trial_run import execute, run_trial
 from barrier_tck.harness.workloads.lineage import Lineage
-from barrier_tck.harness.workloads.workload_names import workload_named
+from barrier_tck.harness.workloads.workload_names import filled, workload_named
 
 FAILED = After(ProtocolPoint.ATTEMPT_FAILED)
 COMPLETED = After(ProtocolPoint.CHECKPOINT_COMPLETED, nth=3)
@@ -59,7 +66,17 @@ def fell_back(
     mode: CheckpointingMode, moment: After, directory: Path, network: NetworkPlan | None = None
 ) -> list[TrialRecord]:
     """Run jobs whose sink dies at a given moment, and whose latest checkpoint cannot be read afterwards."""
-    base = TrialPlan(
+    base = _falls_back(mode, moment, network)
+    plans = [msgspec.structs.replace(base, seed=seed) for seed in range(SEEDS)]
+    records = [run_trial(plan, ReferenceSimulated(), directory) for plan in plans]
+    for record in records:
+        first, second = (attempt.restored_checkpoint or 0 for attempt in record.attempts[1:3])
+        assert first > second, "it went back"
+    return records
+
+
+def _falls_back(mode: CheckpointingMode, moment: After, network: NetworkPlan | None = None) -> TrialPlan:
+    return TrialPlan(
         workload=WorkloadPlan(batches=30, records_per_second=600, keys=20),
         checkpoints=CheckpointPlan(mode=mode, retained=3),
         network=network or NetworkPlan(),
@@ -71,12 +88,6 @@ def fell_back(
             ScheduledFault(DamagePrimary("totals[0]", Damage.BIT_FLIPPED), FAILED),
         ),
     )
-    plans = [msgspec.structs.replace(base, seed=seed) for seed in range(SEEDS)]
-    records = [run_trial(plan, ReferenceSimulated(), directory) for plan in plans]
-    for record in records:
-        first, second = (attempt.restored_checkpoint or 0 for attempt in record.attempts[1:3])
-        assert first > second, "it went back"
-    return records
 
 
 @pytest.mark.parametrize("network", [None, SLOW], ids=["even", "slow channel"])
@@ -88,14 +99,65 @@ def test_output_that_was_not_committed_is_made_again_and_is_right(
         assert record.verdict is Verdict.VALID, record.findings
 
 
-def test_output_that_was_committed_comes_twice_and_the_verdict_is_unknown(
-    tmp_path: Path,
+@pytest.mark.parametrize("mode", ["exactly_once", "unaligned"])
+def test_output_that_was_committed_and_given_up_comes_twice_and_nothing_else_does(
+    mode: CheckpointingMode, tmp_path: Path
 ) -> None:
-    for record in fell_back("exactly_once", COMMITTED, tmp_path):
-        assert record.verdict is Verdict.UNKNOWN
+    for record in fell_back(mode, COMMITTED, tmp_path):
+        assert record.verdict is Verdict.VALID, record.findings
         (output,) = [finding for finding in record.findings if finding.checker == "exactly-once-output"]
-        assert output.counts["duplicated"] > 0
+        assert output.counts[AGAIN] > 0 == output.counts["duplicated"]
         assert "went back to checkpoint 2 although 3 had completed" in output.summary
+
+
+@pytest.fixture(scope="module")
+def given_up_totals(tmp_path_factory: pytest.TempPathFactory) -> TrialContext:
+    plan, system = filled(_falls_back("exactly_once", COMMITTED)), ReferenceSimulated()
+    result = execute(plan, system, tmp_path_factory.mktemp("totals"))
+    assert result.history is not None
+    job = system.job(plan)
+    return TrialContext(plan, result.history, result.record.faults, job.names, job)
+
+
+def output_judged(context: TrialContext, output: Sequence[Row]) -> Finding:
+    history = msgspec.structs.replace(context.history, output=tuple(output))
+    checker = ExactlyOnceOutput(TrialInput(workload_named("keyed-totals"), context.plan))
+    return checker.check(dataclasses.replace(context, history=history))
+
+
+def test_a_row_that_comes_more_often_than_it_was_given_up_is_invalid(given_up_totals: TrialContext) -> None:
+    output = given_up_totals.history.output
+    assert output is not None
+    times = Counter(row["id"] for row in output)
+    assert set(times.values()) == {1, 2}
+    for row in output:
+        finding = output_judged(given_up_totals, [*output, row])
+        assert finding.verdict is Verdict.INVALID and finding.counts["duplicated"] == 1
+    for row in output:
+        fewer = [one for one in output if one["id"] != row["id"]]
+        assert output_judged(given_up_totals, fewer).counts["lost"] == 1
+
+
+def test_totals_of_rows_that_come_once_are_judged_although_others_come_twice(
+    given_up_totals: TrialContext,
+) -> None:
+    output = given_up_totals.history.output
+    assert output is not None
+    again = committed_again(given_up_totals, TrialInput(workload_named("keyed-totals"), given_up_totals.plan))
+    assert again
+    for row in (row for row in output if row["id"] not in again):
+        wrong = [{**one, "count": one["count"] + 1_000} if one is row else one for one in output]
+        assert output_judged(given_up_totals, wrong).counts["wrong_count"] == 1
+
+
+def test_what_was_given_up_and_cannot_be_opened_leaves_the_verdict_open(
+    given_up_totals: TrialContext,
+) -> None:
+    views = tuple(view for view in given_up_totals.history.checkpoints if view.checkpoint != 3)
+    history = msgspec.structs.replace(given_up_totals.history, checkpoints=views)
+    context = dataclasses.replace(given_up_totals, history=history)
+    assert history.output is not None
+    assert output_judged(context, history.output).verdict is Verdict.UNKNOWN
 
 
 @pytest.mark.parametrize("network", [None, SLOW], ids=["even", "slow channel"])
