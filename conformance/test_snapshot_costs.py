@@ -6,9 +6,11 @@ import pytest
 
 from barrier_tck.conformance.plans import SINK, kill_worker, varied, with_faults
 from barrier_tck.conformance.trials import Trials, happened, require
+from barrier_tck.faults.targets import COORDINATOR
 from barrier_tck.faults.vocabulary import After, ProtocolPoint
 from barrier_tck.harness.plan.trial_plan import WorkloadPlan
 from barrier_tck.harness.record.operations import StorageAsked
+from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.system.system_under_test import Capability
 
 pytestmark = [
@@ -16,7 +18,7 @@ pytestmark = [
     pytest.mark.nightly_on_clusters,
 ]
 
-MANY_KEYS = 30
+MANY_KEYS, DROPPED = 30, 5
 MANY = varied(
     workload=WorkloadPlan("keyed-totals", batches=40, batch_records=3, keys=60, records_per_second=300)
 )
@@ -52,3 +54,15 @@ def test_requests_to_storage_are_bounded_by_the_files_of_a_snapshot(trials: Tria
     )
     read = sum(line.operation.requests.get("read", 0) for line in trial.history.of(StorageAsked))
     happened(read, "a subtask restored its state and acknowledged another checkpoint", trial)
+
+
+@pytest.mark.clause("SNP-8")
+def test_the_coordinator_asks_storage_as_often_as_its_checkpoints_need(trials: Trials) -> None:
+    """Each checkpoint but the last two is dropped, too."""
+    trial = trials.valid(MANY)
+    counted = [
+        line.operation for line in trial.history.of(StorageAsked) if line.operation.subtask == COORDINATOR
+    ]
+    happened(len(counted) >= DROPPED + 2, "the coordinator completed several checkpoints", trial)
+    happened(counted[-1].requests.get("delete", 0) >= DROPPED, "it dropped older ones", trial)
+    require(trial.finding("snapshot-costs").verdict is Verdict.VALID, "its requests are bounded", trial)

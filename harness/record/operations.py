@@ -277,10 +277,11 @@ class ReadsObserved(_Kind, frozen=True):
 
 
 class StorageAsked(_Kind, frozen=True):
-    """What a subtask has asked of checkpoint storage since it started, as counted there when it acknowledged a
-    checkpoint (SNP-8)."""
+    """What a subtask or the coordinator has asked of checkpoint storage since it started, as counted there when the
+    subtask acknowledged a checkpoint, or the coordinator completed it (SNP-8)."""
 
     subtask: str
+    """Its name, or ``coordinator``."""
     attempt: int
     checkpoint: int
     requests: dict[str, int]

@@ -1,8 +1,9 @@
-"""Counts what each subtask asks of checkpoint storage: what its snapshots cost (SNP-8).
+"""Counts what each subtask, and the coordinator, asks of checkpoint storage: what snapshots cost (SNP-8).
 
-The counts are made between the storage and its medium, where every request for a file passes, and are handed over when
-the subtask acknowledges a checkpoint. With them goes which checkpoint's files it could have named again instead of
-writing them: the newest one of which it had learned that it is complete, if the barrier says that its files stay.
+The counts are made between the storage and its medium, where every request for a file passes. They are handed over when
+the subtask acknowledges a checkpoint, or the coordinator completes one. With those of a subtask goes which checkpoint's
+files it could have named again instead of writing them: the newest one of which it had learned that it is complete, if
+the barrier says that its files stay.
 
 In the simulator the notes are recorded at once; on Spark a file takes them from the executor to the driver.
 """
@@ -13,8 +14,10 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
+from barrier_tck.faults.targets import COORDINATOR
 from barrier_tck.harness.record.operations import StorageAsked
 from barrier_tck.harness.reference.instrumented import with_instruments
 from barrier_tck.reference_impl.protocol.messages import (
@@ -24,6 +27,7 @@ from barrier_tck.reference_impl.protocol.messages import (
     TriggerCheckpoint,
 )
 from barrier_tck.reference_impl.runtime.components import Components
+from barrier_tck.reference_impl.runtime.coordinator_ports import CoordinatorPorts
 from barrier_tck.reference_impl.runtime.ports import CoordinatorLink, Probe, RuntimePoint
 from barrier_tck.reference_impl.runtime.subtask_deployment import SubtaskDeployment, SubtaskPorts
 from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver
@@ -189,7 +193,36 @@ def _watch(driver: SubtaskDriver, asked: _Asked) -> None:
     )
 
 
+@dataclass(frozen=True)
+class _CompletionProbe:
+    """Hands the coordinator's counts over when a checkpoint is complete."""
+
+    inner: Probe
+    requests: Counter[str]
+    keep: KeepAsked
+
+    def reach(self, point: RuntimePoint, checkpoint: Any = None, attempt: int = 0) -> None:
+        if point is RuntimePoint.CHECKPOINT_COMPLETED:
+            self.keep(
+                StorageAsked(COORDINATOR, attempt, int(checkpoint), dict(sorted(self.requests.items())))
+            )
+        self.inner.reach(point, checkpoint, attempt)
+
+
+def _coordinator_counted(ports: CoordinatorPorts, keep: KeepAsked) -> CoordinatorPorts:
+    """Return the ports of a coordinator whose requests are counted; one whose storage has no medium is not watched."""
+    storage, requests = ports.storage, Counter[str]()
+    if not isinstance(storage, MediumCheckpointStorage):
+        return ports
+    storage.reach_through(lambda medium: _CountedMedium(medium, requests))
+    return replace(ports, probe=_CompletionProbe(ports.probe, requests, keep))
+
+
 def requests_counted(components: Components, keep: KeepAsked) -> Components:
-    """Return the components with drivers whose requests are counted."""
+    """Return the components with subtasks and a coordinator whose requests are counted."""
     make = components.instruments.subtask_driver or SubtaskDriver
-    return with_instruments(components, subtask_driver=RequestCountingDrivers(make, keep))
+    return with_instruments(
+        components,
+        subtask_driver=RequestCountingDrivers(make, keep),
+        coordinator_ports=partial(_coordinator_counted, keep=keep),
+    )

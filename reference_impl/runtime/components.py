@@ -12,6 +12,7 @@ from typing import Any
 
 from barrier_tck.reference_impl.operators.api import DataPlane, Operator, SourceReader
 from barrier_tck.reference_impl.operators.graph import OperatorSpec
+from barrier_tck.reference_impl.runtime.coordinator_ports import CoordinatorPorts
 from barrier_tck.reference_impl.state.backend import StateBackend
 from barrier_tck.reference_impl.state.heap import HeapStateBackend
 from barrier_tck.reference_impl.storage.checkpoint_storage import CheckpointStorage, FileCheckpointStorage
@@ -27,6 +28,11 @@ def unwrapped(reader: SourceReader) -> SourceReader:
     return reader
 
 
+def unchanged(ports: CoordinatorPorts) -> CoordinatorPorts:
+    """Return the ports themselves."""
+    return ports
+
+
 @dataclass(frozen=True)
 class Instruments:
     """What is put around parts of a job to watch it or to slow it down; by default nothing."""
@@ -35,6 +41,8 @@ class Instruments:
     """Takes and returns what ``runtime.subtask_driver.SubtaskDriver`` does; None: that class itself."""
     operator: Callable[[OperatorSpec, DataPlane], Operator] = built
     reader: Callable[[SourceReader], SourceReader] = unwrapped
+    coordinator_ports: Callable[[CoordinatorPorts], CoordinatorPorts] = unchanged
+    """Takes what a coordinator would use, and returns what it uses."""
     around_process: Callable[[], AbstractContextManager[None]] = nullcontext
     """Is entered in each process of an executor, around all that a subtask does there."""
 

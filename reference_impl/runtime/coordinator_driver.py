@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from msgspec.structs import replace
@@ -67,38 +66,18 @@ from barrier_tck.reference_impl.protocol.messages import (
 from barrier_tck.reference_impl.protocol.rescale import redistributed
 from barrier_tck.reference_impl.runtime.compatibility import require_fitting, require_possible
 from barrier_tck.reference_impl.runtime.components import Components
+from barrier_tck.reference_impl.runtime.coordinator_ports import CoordinatorPorts
 from barrier_tck.reference_impl.runtime.elasticity import Elasticity
-from barrier_tck.reference_impl.runtime.job_observer import JobObserver
 from barrier_tck.reference_impl.runtime.loop_coordination import LoopCommands, LoopCoordination
 from barrier_tck.reference_impl.runtime.ports import (
-    BackgroundExecutor,
-    Clock,
-    Deployer,
-    Probe,
     RuntimePoint,
-    SubtaskDirectory,
-    Timers,
 )
 from barrier_tck.reference_impl.runtime.rescaling import new_job
 from barrier_tck.reference_impl.runtime_errors import JobUsageError, RuntimeFailure
-from barrier_tck.reference_impl.storage.checkpoint_storage import CheckpointStorage, MediumCheckpointStorage
+from barrier_tck.reference_impl.storage.checkpoint_storage import MediumCheckpointStorage
 
 _SLOTS = "slots"
 """The timer at which a start that waits for slots looks for them again."""
-
-
-@dataclass(frozen=True)
-class CoordinatorPorts:
-    """The world of the coordinator."""
-
-    clock: Clock
-    probe: Probe
-    timers: Timers
-    subtasks: SubtaskDirectory
-    deployer: Deployer
-    background: BackgroundExecutor
-    storage: CheckpointStorage
-    observer: JobObserver
 
 
 class CoordinatorDriver:
@@ -112,7 +91,7 @@ class CoordinatorDriver:
         Raises JobUsageError if no checkpoint of the job could ever complete.
         """
         require_possible(graph, config)
-        self.ports = ports
+        self.ports = components.instruments.coordinator_ports(ports)
         self._graph = graph
         self._elasticity = Elasticity(graph, config.elastic) if config.elastic is not None else None
         self._slots_short: int | None = None

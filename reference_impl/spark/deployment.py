@@ -36,7 +36,8 @@ from barrier_tck.reference_impl.protocol.messages import (
     Savepoint,
 )
 from barrier_tck.reference_impl.runtime.components import Components
-from barrier_tck.reference_impl.runtime.coordinator_driver import CoordinatorDriver, CoordinatorPorts
+from barrier_tck.reference_impl.runtime.coordinator_driver import CoordinatorDriver
+from barrier_tck.reference_impl.runtime.coordinator_ports import CoordinatorPorts
 from barrier_tck.reference_impl.runtime.ports import RuntimePoint
 from barrier_tck.reference_impl.runtime_errors import IncompatibleState, JobUsageError, StorageError
 from barrier_tck.reference_impl.spark.coordinator_service import CoordinatorService, SlotConnection

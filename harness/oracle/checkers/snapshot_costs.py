@@ -5,12 +5,17 @@ operator may write as many files as its backend needs for one snapshot, and not 
 takes two requests: one writes its bytes, the other makes its name durable. No listing is needed, because the barrier
 says which earlier files a snapshot may refer to. A restore reads each file at most once. The files of a snapshot that
 failed are deleted with one request each.
+
+For each checkpoint the coordinator makes an id durable, and later the metadata. To drop a checkpoint takes three
+deletions, whatever the number of its files: of its metadata, its own files and its shared files. It looks into storage
+when it starts, when a savepoint is taken, and, for increments, to see which shared files are not needed any more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from barrier_tck.faults.targets import COORDINATOR, TargetKind
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.recoveries import restored_checkpoints
 from barrier_tck.harness.oracle.precondition import ALWAYS
@@ -18,7 +23,12 @@ from barrier_tck.harness.oracle.sign import Breach, Sign
 from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.history import Recorded
-from barrier_tck.harness.record.operations import CheckpointTriggered, StorageAsked
+from barrier_tck.harness.record.operations import (
+    AttemptStarted,
+    CheckpointTriggered,
+    SavepointRequested,
+    StorageAsked,
+)
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
 
@@ -33,8 +43,18 @@ restore it may keep all tables that it took over, too, which may be those of sev
 LOOKUPS_MAX = 1
 """The most listings and existence checks, together, for one checkpoint or one restore."""
 
+STARTING = 10
+"""The most lookups, and the most reads beside those of retained metadata, of a coordinator that starts."""
+OLDER_MAX = 64
+"""The most checkpoints that a coordinator drops although it knows only that their ids were used before."""
+DELETIONS = 3
+"""The most requests that drop a checkpoint, besides one for each shared file that goes."""
+
 _FILES = Sign("a snapshot has more files than its operators need", "SNP-8")
 _REQUESTS = Sign("a subtask sends more requests to checkpoint storage than its files need", "SNP-8")
+_COORDINATOR = Sign(
+    "the coordinator sends more requests to checkpoint storage than its checkpoints need", "SNP-8"
+)
 
 
 class SnapshotCosts(StandardChecker):
@@ -43,12 +63,13 @@ class SnapshotCosts(StandardChecker):
     name = "snapshot-costs"
     requires = (
         "For a checkpoint, a subtask writes as many files as its stateful operators need, with two requests each. The "
-        "number of its lookups does not depend on its keys, and a restore reads no file twice."
+        "number of its lookups does not depend on its keys, and a restore reads no file twice. The "
+        "coordinator's requests are bounded by the number of checkpoints."
     )
     judges = "systems whose checkpoints can be opened and whose requests for files were counted"
     covers = {"SNP-8": ALWAYS}
     needs = frozenset({Capability.SNAPSHOT_INSPECTION, Capability.REQUEST_LOG})
-    signs = (_FILES, _REQUESTS)
+    signs = (_FILES, _REQUESTS, _COORDINATOR)
     rank = 272
 
     @classmethod
@@ -61,11 +82,16 @@ class SnapshotCosts(StandardChecker):
         triggered: dict[int, list[float]] = {}
         for trigger in context.history.of(CheckpointTriggered):
             triggered.setdefault(trigger.operation.attempt, []).append(trigger.time_ms)
+        coordinator = _Coordinator(context)
         breaches: dict[tuple[str, int, str], Breach] = {}
         files, requests, subtasks = 0, 0, {}
         for line in context.history.of(StorageAsked):
             asked = line.operation
             vertex = asked.subtask.partition("[")[0]
+            if asked.subtask == COORDINATOR:
+                for sentence in coordinator.problems(line):
+                    place = (asked.subtask, asked.attempt, _COORDINATOR.seen)
+                    breaches.setdefault(place, _breach(line, _COORDINATOR, sentence))
             if vertex not in operators:
                 continue
             begun = sum(at <= line.time_ms for at in triggered.get(asked.attempt, ()))
@@ -145,3 +171,46 @@ def _problems(
         yield _REQUESTS, f"{who} deleted files {requests['delete']} times, and wrote {written}"
     if restored and requests.get("read", 0) > restored:
         yield _REQUESTS, f"{who} read {requests['read']} files, and restored a checkpoint of {restored}"
+
+
+_OF_STORAGE = (TargetKind.STORAGE, TargetKind.OBJECT_STORE, TargetKind.WRITES, TargetKind.DELETIONS)
+
+
+class _Coordinator:
+    """What the coordinator of a trial may ask of checkpoint storage, until some moment."""
+
+    def __init__(self, context: TrialContext) -> None:
+        history, plan = context.history, context.plan
+        self._plan = plan
+        self._begun = [line.time_ms for line in history.of(CheckpointTriggered)]
+        self._attempts = [line.time_ms for line in history.of(AttemptStarted)]
+        self._savepoints = [line.time_ms for line in history.of(SavepointRequested)]
+        self._files = sum(len(files) for view in history.checkpoints for files in view.files.values())
+        needs = [each.fault.needs for each in plan.faults]
+        continues = plan.checkpoints.first_id > 1 or TargetKind.COORDINATOR in needs or context.later_jobs
+        self._older = OLDER_MAX if continues else 0
+        # What storage refused to delete is deleted again.
+        self._repeats = any(kind in _OF_STORAGE for kind in needs)
+
+    def problems(self, line: Recorded[StorageAsked]) -> Iterator[str]:
+        """Yield what one coordinator asked too often, until it completed a checkpoint."""
+        asked, until_ms = line.operation.requests, line.time_ms
+        begun, attempts, savepoints = (
+            sum(at_ms <= until_ms for at_ms in times_ms)
+            for times_ms in (self._begun, self._attempts, self._savepoints)
+        )
+        dropped = 2 * begun + self._older  # what an attempt aborted is dropped once more after it
+        bounds = {
+            "write": 2 * begun + attempts + 3 * savepoints + STARTING,
+            "sync": begun + 3 * savepoints + STARTING,
+            "list": 2 * savepoints + 2 * begun * self._plan.checkpoints.incremental + STARTING,
+            "exists": 3 * begun + 4 * savepoints + self._older + STARTING,
+            "read": attempts + savepoints + self._plan.checkpoints.retained + STARTING,
+            "delete": DELETIONS * (dropped + savepoints) + self._files + STARTING,
+        }
+        for kind, most in bounds.items():
+            if asked.get(kind, 0) > most and not self._repeats:
+                yield (
+                    f"the coordinator, until it completed checkpoint {line.operation.checkpoint}, sent {asked[kind]} "
+                    f"requests of the kind {kind}; {begun} checkpoints need {most} at most"
+                )

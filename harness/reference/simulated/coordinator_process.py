@@ -21,10 +21,8 @@ from barrier_tck.reference_impl.ids import CheckpointId, SubtaskId
 from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.protocol.messages import CancelSubtask, CompletedCheckpoint, Savepoint
 from barrier_tck.reference_impl.runtime.components import Components
-from barrier_tck.reference_impl.runtime.coordinator_driver import (
-    CoordinatorDriver,
-    CoordinatorPorts,
-)
+from barrier_tck.reference_impl.runtime.coordinator_driver import CoordinatorDriver
+from barrier_tck.reference_impl.runtime.coordinator_ports import CoordinatorPorts
 from barrier_tck.reference_impl.runtime.job_observer import JobObserver
 from barrier_tck.reference_impl.runtime.ports import RuntimePoint
 from barrier_tck.reference_impl.runtime_errors import ProtocolError, StorageError

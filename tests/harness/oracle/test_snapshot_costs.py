@@ -5,6 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from barrier_tck.faults.kinds.refuse_deletions import RefuseDeletions
+from barrier_tck.faults.targets import COORDINATOR
+from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.oracle.checkers.increments_reuse import IncrementsReuse
 from barrier_tck.harness.oracle.checkers.snapshot_costs import SnapshotCosts
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan
@@ -76,6 +79,34 @@ def test_what_is_asked_for_too_often_is_found(note: StorageAsked, said: str) -> 
     assert finding.verdict is Verdict.INVALID and said in finding.summary
     (evidence,) = finding.evidence
     assert (evidence.clause, finding.counts["wrong"]) == ("SNP-8", 1)
+
+
+def coordinator_costs(requests: dict[str, int], plan: TrialPlan = PLAN) -> Finding:
+    """Judge what a coordinator asked until it completed the second of two checkpoints."""
+    note = StorageAsked(COORDINATOR, 1, 2, requests)
+    book = Book().attempt(1).checkpoint(1).checkpoint(2).tell(note, "storage")
+    return SnapshotCosts().check(a_context(plan, book))
+
+
+ENOUGH = {"write": 15, "sync": 12, "list": 10, "exists": 16, "delete": 22}
+"""What a coordinator that starts, and completes two checkpoints of one attempt, may ask for at the most."""
+
+
+@pytest.mark.parametrize("kind", ENOUGH)
+def test_the_requests_of_the_coordinator_are_bounded_by_its_checkpoints(kind: str) -> None:
+    assert coordinator_costs(ENOUGH).verdict is Verdict.VALID
+    finding = coordinator_costs(ENOUGH | {kind: ENOUGH[kind] + 1})
+    assert finding.verdict is Verdict.INVALID
+    assert f"sent {ENOUGH[kind] + 1} requests of the kind {kind}; 2 checkpoints need" in finding.summary
+    assert [(one.clause, one.place) for one in finding.evidence] == [("SNP-8", COORDINATOR)]
+
+
+def test_ids_that_were_used_before_increments_and_refused_deletions_need_more_requests() -> None:
+    used = a_plan(checkpoints=CheckpointPlan(first_id=900))
+    assert coordinator_costs({"exists": 70, "delete": 210}, used).verdict is Verdict.VALID
+    assert coordinator_costs({"list": 14}, SHARING).verdict is Verdict.VALID
+    refused = a_plan(faults=(ScheduledFault(RefuseDeletions(10), After(ProtocolPoint.ATTEMPT_STARTED)),))
+    assert coordinator_costs({"delete": 1_000}, refused).verdict is Verdict.VALID
 
 
 def test_copies_databases_and_records_in_flight_need_more_files() -> None:
