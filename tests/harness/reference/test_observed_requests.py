@@ -6,8 +6,9 @@ from pathlib import Path
 
 import msgspec
 
+from barrier_tck.faults.targets import COORDINATOR
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, DeploymentPlan, TrialPlan, WorkloadPlan
-from barrier_tck.harness.record.operations import CheckpointCompleted, StorageAsked
+from barrier_tck.harness.record.operations import CheckpointCompleted, CheckpointTriggered, StorageAsked
 from barrier_tck.harness.reference.notes_directory import NotesDirectory
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.trial.trial_run import execute
@@ -38,6 +39,10 @@ def test_each_acknowledgement_is_counted_with_the_newest_checkpoint_known_to_be_
                 assert asked.requests[kind] >= number
             before[asked.subtask] = asked
     assert reusable > 3
+    # The coordinator makes an id durable for each checkpoint, and for each attempt, and then the metadata.
+    coordinator, triggered = before.pop(COORDINATOR), sum(1 for _ in history.of(CheckpointTriggered))
+    assert coordinator.checkpoint == completed[-1]
+    assert triggered + len(completed) <= coordinator.requests["write"] <= triggered + len(completed) + 4
     # Sources and sinks write no state files; of each file of the others the bytes and the name are made durable.
     for subtask, asked in before.items():
         named = {file.path for view in history.checkpoints for file in view.files.get(subtask, ())}
