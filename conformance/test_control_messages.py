@@ -7,7 +7,7 @@ from collections import Counter
 import msgspec
 import pytest
 
-from barrier_tck.conformance.plans import STATEFUL, varied, with_faults
+from barrier_tck.conformance.plans import STATEFUL, kill_worker, varied, with_faults
 from barrier_tck.conformance.trials import Trial, Trials, exactly_one, happened, require
 from barrier_tck.faults.kinds.fail_primary_writes import FailPrimaryWrites
 from barrier_tck.faults.kinds.forge_acknowledgement import ForgeAcknowledgement
@@ -149,6 +149,30 @@ def test_a_checkpoint_whose_metadata_cannot_be_written_fails_and_later_ones_comp
         _require_failed(len(failed), FAILING, trial)
         later = [line for line in trial.history.of(CheckpointCompleted) if line.index > failed[-1]]
         happened(bool(later), "a later one completes", trial)
+
+
+@pytest.mark.nightly_on_clusters
+@pytest.mark.needs(
+    Capability.STORAGE_FAULTS, Capability.WORKER_KILL, Capability.ATTEMPTS, Capability.SLOW_SNAPSHOTS
+)
+@pytest.mark.clause("COO-2", "REC-6")
+def test_an_attempt_that_fails_while_a_publication_fails_is_followed_by_another(trials: Trials) -> None:
+    """What died may be gone before the write of the metadata ends."""
+    acknowledged = After(ProtocolPoint.ALL_ACKNOWLEDGED, nth=2)
+    plan = with_faults(
+        ScheduledFault(
+            FailPrimaryWrites(STATEFUL, 1, metadata=True), After(ProtocolPoint.CHECKPOINT_TRIGGERED, nth=2)
+        ),
+        kill_worker(STATEFUL, acknowledged),
+        plan=varied(checkpoints=CheckpointPlan(interval_ms=15, async_ms_max=40)),
+    )
+    failed = 0
+    for trial in trials.all_valid(plan):
+        reasons = [line.operation.reason for line in trial.history.of(CheckpointAborted)]
+        failed += Reason.STORAGE_FAILED in reasons
+        require(len(trial.record.attempts) >= 2, "another attempt follows", trial)
+        require(trial.record.end == "finished", "the job finishes", trial)
+    happened(failed, "a publication failed")
 
 
 @pytest.mark.needs(Capability.STORAGE_FAULTS)

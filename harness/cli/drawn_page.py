@@ -1,8 +1,9 @@
-"""Writes ``docs/drawn.md``: how often each option, each condition and each pair of faults is drawn.
+"""Writes ``docs/drawn.md``: how often each option, condition, pair of faults and entry of the tables is drawn.
 
 ``python -m barrier_tck.harness.cli.drawn_page > docs/drawn.md`` draws plans from every campaign file of the reference
-runtime and runs trials of the campaign of chains, which takes minutes. ``--chains NUMBER`` runs fewer of these. Tests
-compare the page's rows with what there is, and its numbers with zero.
+runtime, runs trials of the campaign of chains, and some of every campaign of the simulator, which takes many minutes.
+``--chains NUMBER`` and ``--tables NUMBER`` run fewer of these. Tests compare the page's rows with what there is, and
+its numbers with zero.
 """
 
 from __future__ import annotations
@@ -26,6 +27,12 @@ from barrier_tck.harness.campaign.reached_links import Condition, ReachedConditi
 from barrier_tck.harness.cli.shipped import found_campaign, shipped_campaigns
 from barrier_tck.harness.plan.trial_plan import FilledPlan
 from barrier_tck.harness.reference.public_options import NOT_DRAWN, known_options, require_known, set_by
+from barrier_tck.harness.reference.table_coverage import (
+    IMPOSSIBLE,
+    TableCoverage,
+    TableEntry,
+    handled_entries,
+)
 from barrier_tck.harness.system.system_names import open_system
 from barrier_tck.harness.trial.trial_run import execute
 
@@ -33,6 +40,8 @@ PLANS = 1_000
 """How many plans are drawn, the same number from each campaign file."""
 CHAINS = 1_000
 """How many trials of the campaign of chains are run."""
+TABLES = 600
+"""How many trials are run to see which entries of the protocol's tables they reach."""
 SEED = 1
 """The page shall be the same whenever it is made of the same code."""
 _SYSTEMS = ("reference-simulated", "reference-spark")
@@ -41,7 +50,8 @@ _HEAD = """\
 # What is drawn
 
 How often campaigns draw what there is: each public option of the job API, each chain of conditions, each pair of kinds
-of fault. What is never drawn is never tested, so nothing in the first two tables is 0.
+of fault, and each entry of the protocol's tables that a trial reaches. What is never drawn is never tested, so nothing
+in the first two tables is 0.
 
 <!-- Generated: python -m barrier_tck.harness.cli.drawn_page > docs/drawn.md -->
 """
@@ -134,9 +144,24 @@ def run_chains(number: int = CHAINS) -> ReachedConditions:
     return found
 
 
-def as_markdown(plans: DrawnPlans, chains: ReachedConditions) -> str:
+def run_for_tables(number: int = TABLES) -> TableCoverage:
+    """Run trials of every simulated campaign, and see which entries of the protocol's tables they reach."""
+    simulated = [name for name, system in campaigns_that_draw().items() if system == _SYSTEMS[0]]
+    found = TableCoverage()
+    for name in simulated:
+        configuration = _seeded(name)
+        system = open_system(configuration.system.name)
+        plans = islice(campaign_plans(configuration, system), configuration.listed, None)
+        for plan in islice(plans, -(-number // len(simulated))):
+            with tempfile.TemporaryDirectory() as directory, found.trial():
+                execute(plan, system, Path(directory), ())
+    return found
+
+
+def as_markdown(plans: DrawnPlans, chains: ReachedConditions, tables: TableCoverage) -> str:
     """Return the text of ``docs/drawn.md``."""
-    return "\n".join([*_HEAD.splitlines(), *_options(plans), *_chains(chains), *_faults(plans)]) + "\n"
+    parts = (_options(plans), _chains(chains), _faults(plans), _tables(tables))
+    return "\n".join([*_HEAD.splitlines(), *(line for part in parts for line in part)]) + "\n"
 
 
 def _options(plans: DrawnPlans) -> Iterator[str]:
@@ -195,6 +220,34 @@ def _faults(plans: DrawnPlans) -> Iterator[str]:
     )
 
 
+def _tables(tables: TableCoverage) -> Iterator[str]:
+    entries = handled_entries()
+    yield from (
+        "",
+        "## Entries of the protocol's tables",
+        "",
+        f"{tables.trials} trials were run, as many of each simulated campaign. An entry is an event that a machine",
+        "[handles in a state](protocol.md); those that ignore their event do not count.",
+        "",
+        "| machine | entries | reached | by less than one trial in a hundred |",
+        "|---|---|---|---|",
+    )
+    for machine in dict.fromkeys(entry.machine for entry in entries):
+        own = [entry for entry in entries if entry.machine == machine]
+        reached = [entry for entry in own if tables.reached[entry]]
+        seldom = [entry for entry in reached if tables.reached[entry] * 100 < tables.trials]
+        yield f"| `{machine}` | {len(own)} | {len(reached)} | {', '.join(map(_entry, seldom)) or '–'} |"
+    yield from ("", "No drawn trial reached these:", "", "| machine | entry | why |", "|---|---|---|")
+    for entry in entries:
+        if not tables.reached[entry]:
+            why = IMPOSSIBLE.get(entry, "by chance: it is rarer than that")
+            yield f"| `{entry.machine}` | {_entry(entry)} | {why} |"
+
+
+def _entry(entry: TableEntry) -> str:
+    return f"{entry.state}: `{entry.event}`"
+
+
 def _with(pairs: Counter[tuple[str, str]], tag: str) -> str:
     others = {
         (one if other == tag else other): count
@@ -209,8 +262,10 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--plans", type=int, default=PLANS)
     arguments.add_argument("--chains", type=int, default=CHAINS)
+    arguments.add_argument("--tables", type=int, default=TABLES)
     given = arguments.parse_args()
-    sys.stdout.write(as_markdown(drawn_plans(given.plans), run_chains(given.chains)))
+    made = as_markdown(drawn_plans(given.plans), run_chains(given.chains), run_for_tables(given.tables))
+    sys.stdout.write(made)
 
 
 if __name__ == "__main__":

@@ -23,9 +23,17 @@ from barrier_tck.harness.record.history import End, History, Recorded
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.reference import public_options
 from barrier_tck.harness.reference.public_options import NOT_DRAWN, known_options, require_known, set_by
+from barrier_tck.harness.reference.table_coverage import (
+    IMPOSSIBLE,
+    TableCoverage,
+    TableEntry,
+    handled_entries,
+)
 from barrier_tck.harness.support.errors import InternalError
 from barrier_tck.harness.system.system_names import open_system
+from barrier_tck.harness.trial.trial_run import execute
 from barrier_tck.harness.workloads.workload_names import filled
+from barrier_tck.reference_impl.protocol.coordinator import CoordinatorMachine
 
 PAGE = Path(__file__).parents[3] / "docs" / "drawn.md"
 
@@ -56,6 +64,44 @@ def test_the_page_has_every_condition_and_every_pair() -> None:
     counted = rows("| | condition | trials |")
     assert [cells[1] for cells in counted] == [condition.value for condition in Condition]
     assert [cells for cells in counted if "0" in cells] == []
+
+
+def test_the_page_has_every_entry_of_the_tables_that_trials_can_reach_or_do_not() -> None:
+    """An entry that no trial reaches is named: the number of the others is what is left."""
+    machines = {cells[0]: (int(cells[1]), int(cells[2])) for cells in rows("| machine | entries | reached |")}
+    never = [tuple(cells[:2]) for cells in rows("| machine | entry | why |")]
+    entries = handled_entries()
+    assert {(entry.machine, f"{entry.state}: `{entry.event}") for entry in entries} >= set(never)
+    for machine, (known, reached_ones) in machines.items():
+        own = [entry for entry in entries if entry.machine == machine]
+        assert known == len(own), "run: python -m barrier_tck.harness.cli.drawn_page > docs/drawn.md"
+        assert reached_ones == known - sum(name == machine for name, _ in never)
+    assert set(machines) == {entry.machine for entry in entries}
+
+
+def test_an_entry_counts_once_for_each_trial_that_reaches_it(tmp_path: Path) -> None:
+    system, coverage = open_system("reference-simulated"), TableCoverage()
+    triggered = TableEntry("CoordinatorMachine", "running", "TriggerDue")
+    before = CoordinatorMachine.handle
+    for _ in range(2):
+        with coverage.trial():
+            execute(filled(TrialPlan()), system, tmp_path, ())
+    assert (coverage.trials, coverage.reached[triggered]) == (2, 2)
+    assert CoordinatorMachine.handle is before
+    with coverage.trial():
+        pass
+    assert (coverage.trials, coverage.reached[triggered]) == (3, 2)
+    assert triggered not in coverage.never
+    assert TableEntry("LoopTermination", *_first_of_loops()) in coverage.never
+
+
+def _first_of_loops() -> tuple[str, str]:
+    entry = next(entry for entry in handled_entries() if entry.machine == "LoopTermination")
+    return entry.state, entry.event
+
+
+def test_what_is_called_impossible_is_an_entry() -> None:
+    assert set(IMPOSSIBLE) <= set(handled_entries())
 
 
 def test_a_rule_or_a_reason_for_an_option_that_does_not_exist_is_refused(

@@ -25,6 +25,7 @@ MADE = (
     ("overlapping_copies", "standard"),
     ("late_ends", "at-least-once"),
     ("failed_snapshots", "standard"),
+    ("failed_publications", "standard"),
     ("fallbacks", "rescale"),
     ("last_totals", "ends"),
     ("late_messages", "loops"),
@@ -59,6 +60,23 @@ def test_snapshots_fail_where_some_are_certain_to_follow() -> None:
         failing += len(fails)
         overlapping += bool(fails) and plan.checkpoints.max_concurrent > 1
     assert failing >= 10 and overlapping >= 2
+
+
+def test_a_publication_fails_while_the_attempt_ends() -> None:
+    failing = 0
+    for plan in drawn("failed_publications", "standard", 20):
+        points = {
+            getattr(one.fault, "metadata", False): (one.trigger.point, one.trigger.nth)
+            for one in plan.faults
+            if isinstance(one.trigger, After)
+        }
+        if True in points:
+            failing += 1
+            (triggered, number), (acknowledged, same) = points[True], points[False]
+            assert triggered is ProtocolPoint.CHECKPOINT_TRIGGERED and number == same
+            assert acknowledged is ProtocolPoint.ALL_ACKNOWLEDGED
+            assert plan.checkpoints.max_concurrent == 1 and plan.checkpoints.async_ms_max >= 15
+    assert failing >= 10
 
 
 def test_copies_of_several_checkpoints_are_there_when_a_sink_dies() -> None:

@@ -1,0 +1,87 @@
+"""Which entries of the protocol's tables trials reach: an event in a state of a machine.
+
+An entry that no drawn trial reaches is under no campaign, whatever the number of trials. Entries that ignore their
+event are left out, because nothing follows from them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from barrier_tck.reference_impl.protocol.table import IGNORED, TableMachine
+from barrier_tck.reference_impl.protocol_page import MACHINES
+
+
+class TableEntry(NamedTuple):
+    """An event that a machine handles in a state."""
+
+    machine: str
+    state: str
+    event: str
+
+
+IMPOSSIBLE: Mapping[TableEntry, str] = {
+    TableEntry("SubtaskMachine", "snapshotting", event): (
+        "in the simulator nothing comes amid the synchronous part of a snapshot; on Spark it may"
+    )
+    for event in ("SnapshotStored", "OutputsPassed", "ChannelStateStored")
+}
+"""Entry -> why no simulated trial can reach it."""
+
+
+def handled_entries() -> tuple[TableEntry, ...]:
+    """Return every entry of every machine that does not ignore its event."""
+    return tuple(
+        _entry(machine, state, event)
+        for machine in MACHINES
+        for state, row in machine.TABLE.items()
+        for event, follows in row.items()
+        if follows is not IGNORED
+    )
+
+
+def _entry(machine: type[TableMachine[Any, Any]], state: Any, event: type) -> TableEntry:
+    return TableEntry(machine.__name__, str(state.value), event.__name__)
+
+
+class TableCoverage:
+    """Counts in how many trials each entry was reached."""
+
+    def __init__(self) -> None:
+        self.trials = 0
+        self.reached: Counter[TableEntry] = Counter()
+
+    @contextmanager
+    def trial(self) -> Iterator[None]:
+        """Count what the machines of this process handle meanwhile as reached by one trial."""
+        found: dict[TableEntry, None] = {}
+        handlers = {machine: machine.handle for machine in MACHINES}  # type: ignore[attr-defined]
+        try:
+            for machine, handle in handlers.items():
+                machine.handle = _noting(machine, handle, found)  # type: ignore[attr-defined]
+            yield
+        finally:
+            for machine, handle in handlers.items():
+                machine.handle = handle  # type: ignore[attr-defined]
+        self.trials += 1
+        self.reached.update(list(found))
+
+    @property
+    def never(self) -> tuple[TableEntry, ...]:
+        """Return the entries that no trial reached, and that no reason excuses."""
+        return tuple(
+            entry for entry in handled_entries() if not self.reached[entry] and entry not in IMPOSSIBLE
+        )
+
+
+def _noting(
+    machine: type[TableMachine[Any, Any]], handle: Callable[..., Any], found: dict[TableEntry, None]
+) -> Callable[..., Any]:
+    def noted(self: TableMachine[Any, Any], event: Any, *context: Any) -> Any:
+        found[_entry(machine, self.state_for(event), type(event))] = None
+        return handle(self, event, *context)
+
+    return noted
