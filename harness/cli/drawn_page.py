@@ -240,7 +240,7 @@ def _tables(tables: TableCoverage) -> Iterator[str]:
     yield from ("", "No drawn trial reached these:", "", "| machine | entry | why |", "|---|---|---|")
     for entry in entries:
         if not tables.reached[entry]:
-            why = IMPOSSIBLE.get(entry, "by chance: it is rarer than that")
+            why = IMPOSSIBLE.get(entry, "not known")
             yield f"| `{entry.machine}` | {_entry(entry)} | {why} |"
 
 

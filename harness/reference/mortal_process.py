@@ -37,5 +37,9 @@ class MortalProcess:
         """
         if self.is_dying:
             raise _Died
+        self.require_not_dead()
+
+    def require_not_dead(self) -> None:
+        """Raise StorageError unless it lives, or dies in the middle of what it does now."""
         if self._is_dead:
             raise StorageError("the process that sends this request is dead")

@@ -228,6 +228,7 @@ class _ReachedStore:
         return _UploadToDisk(self, key)
 
     def put_part(self, key: str, number: int, part: bytes) -> None:
+        self.process.require_not_dead()
         self._service.repeated(
             f"put a part of {key}", lambda: self._store.put_part(key, number, part), (UploadMoment.PART,)
         )

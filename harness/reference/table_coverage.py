@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 from barrier_tck.reference_impl.protocol.table import IGNORED, TableMachine
 from barrier_tck.reference_impl.protocol_page import MACHINES
@@ -58,14 +59,11 @@ class TableCoverage:
     def trial(self) -> Iterator[None]:
         """Count what the machines of this process handle meanwhile as reached by one trial."""
         found: dict[TableEntry, None] = {}
-        handlers = {machine: machine.handle for machine in MACHINES}  # type: ignore[attr-defined]
-        try:
-            for machine, handle in handlers.items():
-                machine.handle = _noting(machine, handle, found)  # type: ignore[attr-defined]
+        with ExitStack() as stack:
+            for machine in MACHINES:
+                noting = _noting(machine, machine.handle, found)  # type: ignore[attr-defined]
+                stack.enter_context(patch.object(machine, "handle", noting))
             yield
-        finally:
-            for machine, handle in handlers.items():
-                machine.handle = handle  # type: ignore[attr-defined]
         self.trials += 1
         self.reached.update(list(found))
 

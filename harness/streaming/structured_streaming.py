@@ -262,8 +262,8 @@ class StructuredStreaming:
             self._write_input(plan, Path(place.input), held_back_s)
             disturbed = any(one.fault.needs is TargetKind.WRITES for one in plan.faults)
             writes = scratch / "writes" if disturbed and self._jar is not None else None
-            shown = str(writes) if writes is not None else ""
-            order = QueryOrder(self._job.address, place, str(scratch / "points"), shown)
+            disturbs = str(writes) if writes is not None else ""
+            order = QueryOrder(self._job.address, place, str(scratch / "points"), disturbs)
             storage = CheckpointOutages(Path(place.checkpoint))
             run = QueryRun(drivers, order, self._cluster, nemesis, storage, len(plan.faults), writes)
             drivers.reports = run

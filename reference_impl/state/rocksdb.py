@@ -101,14 +101,14 @@ class RocksDBStateBackend:
                 "the rocksdb backend needs StateScope.working_directory, a local directory; the runtime gives one"
             )
         working = Path(scope.working_directory)
+        snapshots = snapshots_of(restore, reader, scope.key_groups)
+        if scope.read_only:
+            return store_in_memory(scope, working, snapshots, reader)
         checkpoints = working / _CHECKPOINTS
         if self._local_checkpoints is not None:
             checkpoints = Path(self._local_checkpoints) / working.parent.name / working.name
         make_directory(checkpoints)
         _require_one_file_system(working, checkpoints)
-        snapshots = snapshots_of(restore, reader, scope.key_groups)
-        if scope.read_only:
-            return store_in_memory(scope, working, snapshots, reader)
         database = restored_database(working, snapshots, reader, scope.key_groups, scope.own_threads)
         captured = CapturingDatabase(database, merges=not scope.own_threads)
         store = RocksDBStateStore(scope.key_groups, captured, checkpoints)

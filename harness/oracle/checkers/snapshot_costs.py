@@ -50,6 +50,10 @@ OLDER_MAX = 64
 DELETIONS = 3
 """The most requests that drop a checkpoint, besides one for each shared file that goes."""
 
+_OF_STORAGE = (TargetKind.STORAGE, TargetKind.OBJECT_STORE, TargetKind.WRITES, TargetKind.DELETIONS)
+"""Faults after which the coordinator deletes again what could not be deleted, and takes back what it could not put."""
+_OF_DELETING = ("list", "exists", "delete")
+
 _FILES = Sign("a snapshot has more files than its operators need", "SNP-8")
 _REQUESTS = Sign("a subtask sends more requests to checkpoint storage than its files need", "SNP-8")
 _COORDINATOR = Sign(
@@ -173,9 +177,6 @@ def _problems(
         yield _REQUESTS, f"{who} read {requests['read']} files, and restored a checkpoint of {restored}"
 
 
-_OF_STORAGE = (TargetKind.STORAGE, TargetKind.OBJECT_STORE, TargetKind.WRITES, TargetKind.DELETIONS)
-
-
 class _Coordinator:
     """What the coordinator of a trial may ask of checkpoint storage, until some moment."""
 
@@ -189,8 +190,7 @@ class _Coordinator:
         needs = [each.fault.needs for each in plan.faults]
         continues = plan.checkpoints.first_id > 1 or TargetKind.COORDINATOR in needs or context.later_jobs
         self._older = OLDER_MAX if continues else 0
-        # What storage refused to delete is deleted again.
-        self._repeats = any(kind in _OF_STORAGE for kind in needs)
+        self._deletes_again = any(kind in _OF_STORAGE for kind in needs)
 
     def problems(self, line: Recorded[StorageAsked]) -> Iterator[str]:
         """Yield what one coordinator asked too often, until it completed a checkpoint."""
@@ -209,7 +209,7 @@ class _Coordinator:
             "delete": DELETIONS * (dropped + savepoints) + self._files + STARTING,
         }
         for kind, most in bounds.items():
-            if asked.get(kind, 0) > most and not self._repeats:
+            if asked.get(kind, 0) > most and not (self._deletes_again and kind in _OF_DELETING):
                 yield (
                     f"the coordinator, until it completed checkpoint {line.operation.checkpoint}, sent {asked[kind]} "
                     f"requests of the kind {kind}; {begun} checkpoints need {most} at most"

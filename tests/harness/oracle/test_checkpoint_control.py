@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from barrier_tck.faults.kinds.fail_primary_writes import FailPrimaryWrites
+from barrier_tck.faults.kinds.lose_packets import LosePackets
 from barrier_tck.faults.kinds.pause_worker import PauseWorker
 from barrier_tck.faults.kinds.repeat_messages import RepeatMessages
 from barrier_tck.faults.vocabulary import At, ScheduledFault
@@ -475,6 +476,16 @@ def test_a_fault_that_was_healed_long_ago_is_no_cause() -> None:
         assert judge(FailuresExplained(), book, faults=(PAUSE,), **QUICK).verdict is verdict, waited_ms
     lasting = Book().attempt(1).fault().nothing(over_ms + 10).triggered(1).aborted(1)
     assert judge(FailuresExplained(), lasting, faults=(PAUSE,), **QUICK).verdict is VALID
+
+
+def test_lost_packets_are_a_cause_until_the_last_message_that_they_held_up_has_arrived() -> None:
+    lossy = LosePackets("totals[0]", 100, 80)
+    held_ms = longest_ms(a_plan(checkpoints=CheckpointPlan(**QUICK)), final=False)
+    over_ms = int(NOTICED_MS + held_ms + lossy.lingers_ms)
+    for waited_ms, verdict in ((over_ms - 10, VALID), (over_ms + 10, INVALID)):
+        book = Book().attempt(1).fault().healing().nothing(waited_ms).triggered(1).aborted(1)
+        found = judge(FailuresExplained(), book, faults=(ScheduledFault(lossy, PAUSE.trigger),), **QUICK)
+        assert found.verdict is verdict, waited_ms
 
 
 def test_refused_files_are_no_cause_where_their_subtask_acknowledged() -> None:

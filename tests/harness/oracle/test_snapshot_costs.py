@@ -107,6 +107,7 @@ def test_ids_that_were_used_before_increments_and_refused_deletions_need_more_re
     assert coordinator_costs({"list": 14}, SHARING).verdict is Verdict.VALID
     refused = a_plan(faults=(ScheduledFault(RefuseDeletions(10), After(ProtocolPoint.ATTEMPT_STARTED)),))
     assert coordinator_costs({"delete": 1_000}, refused).verdict is Verdict.VALID
+    assert coordinator_costs({"write": 1_000}, refused).verdict is Verdict.INVALID
 
 
 def test_copies_databases_and_records_in_flight_need_more_files() -> None:

@@ -20,6 +20,7 @@ from barrier_tck.harness.reference.simulated.file_system import SimulatedDisk
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.trial.trial_run import execute, run_trial
 from barrier_tck.reference_impl.ids import CheckpointId
+from barrier_tck.reference_impl.runtime_errors import StorageError
 from barrier_tck.reference_impl.storage.checkpoint_storage import MediumCheckpointStorage
 from barrier_tck.reference_impl.storage.filesystem import FileSystem
 
@@ -102,6 +103,11 @@ def test_nothing_comes_from_a_process_that_died_in_an_upload() -> None:
     assert files.list_files("checkpoints") == ["checkpoints/job/chk-1/state;000001"]
     storage.die_in(lambda: storage.medium.delete_tree("checkpoints"))
     storage.die_in(lambda: storage.medium.put("checkpoints/job/chk-1/other", b"x"))
+    assert files.list_files("checkpoints") == ["checkpoints/job/chk-1/state;000001"]
+    # A world closes what a dead process left open.
+    for late in (upload, lambda: storage.medium.delete_tree("checkpoints")):
+        with pytest.raises(StorageError, match="is dead"):
+            late()
     assert files.list_files("checkpoints") == ["checkpoints/job/chk-1/state;000001"]
     ModelObjectStorage(files, "job").medium.delete_tree("checkpoints/job/chk-1")
     assert files.list_files("checkpoints") == []
