@@ -323,7 +323,11 @@ def test_a_store_that_is_only_read_holds_what_any_other_holds_and_keeps_no_file(
     assert not [path for path in Path(read_scope.working_directory).rglob("*") if path.is_file()]
     read.close()
     narrow = replace(read_scope, key_groups=KeyGroupRange(1, 3))
-    assert [key for key, _ in world.backend.open(narrow, handles, world.storage).scan("a", 2)] == [b"k2"]
+    part = world.backend.open(narrow, handles, world.storage)
+    assert [key for key, _ in part.scan("a", 2)] == [b"k2"]
+    for foreign in (0, 3):
+        with pytest.raises(JobUsageError):
+            part.get("a", foreign, b"k%d" % foreign)
 
 
 def test_a_store_that_is_only_read_notices_damage(world: StateWorld, read_scope: StateScope) -> None:
