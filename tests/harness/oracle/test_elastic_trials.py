@@ -411,7 +411,7 @@ def test_drawn_elastic_jobs_have_room_before_the_loss_and_for_each_vertex_after_
 
 @pytest.mark.long
 def test_jobs_are_drawn_that_lose_several_executors_one_after_the_other_and_nothing_else_happens() -> None:
-    plans = draw_plans(3, 240, profile_named("rescale"))
+    plans = draw_plans(5, 240, profile_named("rescale"))
     several = [plan for plan in plans if sum(isinstance(one.fault, LoseExecutor) for one in plan.faults) > 1]
     assert len(several) >= 6
     assert {plan.on_unreadable for plan in several} == {"fail", "older"}
