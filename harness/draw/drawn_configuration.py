@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from barrier_tck.harness.draw.choices import between, chance, numbers
 from barrier_tck.harness.draw.constraints import Drawing
 from barrier_tck.harness.draw.profile import CheckpointRanges, RestartRanges, WorkloadRanges
+from barrier_tck.harness.draw.stages import Stage, begins
 from barrier_tck.harness.plan.trial_plan import (
     CheckpointPlan,
     DeploymentPlan,
@@ -25,8 +26,11 @@ def draw_configuration(drawing: Drawing) -> TrialPlan:
     """Draw a plan whose job, network and faults are still to be drawn."""
     draw, profile = drawing.draw, drawing.profile
     cached_keys = profile.deployment.cached_keys
+    begins(draw, Stage.SEED)
+    seed = draw(numbers(0, 2**31 - 1))
+    begins(draw, Stage.SETTINGS)
     return TrialPlan(
-        seed=draw(numbers(0, 2**31 - 1)),
+        seed=seed,
         workload=_workload(draw, profile.workload),
         deployment=DeploymentPlan(
             executors=between(draw, profile.deployment.executors),

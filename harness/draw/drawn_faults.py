@@ -24,6 +24,7 @@ from barrier_tck.harness.draw.copy_faults import can_be_shown, draw_storage_faul
 from barrier_tck.harness.draw.drawn_job import DrawnJob
 from barrier_tck.harness.draw.profile import FaultRanges, Range
 from barrier_tck.harness.draw.scenario import DrawFaults
+from barrier_tck.harness.draw.stages import Stage, begins
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.system.exposed_targets import targets_among
 
@@ -110,6 +111,7 @@ def _schedule(
         schedule.append(_draw_kill_before_restore(drawing.draw, job, _kills(choices.pop(kills))))
     for choice in choices:
         timed = ranges.timed_per_mille and _times(ranges, job) is not None
+        begins(drawing.draw, Stage.FAULTS)
         if timed or _possible_points(ranges, job, schedule):
             schedule.append(_draw_fault(drawing.draw, ranges, job, choice, schedule))
     return schedule

@@ -30,6 +30,7 @@ from barrier_tck.harness.draw.profile import Profile
 from barrier_tck.harness.draw.rescaled_jobs import with_rescales
 from barrier_tck.harness.draw.scenario import Change, Part, Scenario, pick, shares_of
 from barrier_tck.harness.draw.slow_checkpoints import in_time, that_completes
+from barrier_tck.harness.draw.stages import Stage, begins
 from barrier_tck.harness.plan.trial_plan import OVERTAKING, FilledPlan, RestartPlan, TrialPlan
 from barrier_tck.harness.support.garbage_collection import no_collection
 from barrier_tck.harness.system.exposed_targets import targets_among
@@ -54,16 +55,22 @@ def trial_plans(
     ``kinds`` names the kind of each fault, in order; None means that they are drawn, by the weights of the profile.
     """
     profile = _possible_in(profile, constraints)
+    begins(draw, Stage.SCENARIOS)
     picked = _picked(draw, profile, constraints.capabilities, kinds)
     for scenario in picked:
         profile = scenario.profile(draw, profile)
     drawing = Drawing(draw, profile, constraints)
-    plan = _with_load(drawing, picked, _with_job(drawing, picked))
+    plan = _with_job(drawing, picked)
+    begins(draw, Stage.LOAD)
+    plan = _with_load(drawing, picked, plan)
+    begins(draw, Stage.LATER_JOBS)
     plan = _with_jobs_to_come(drawing, picked, plan)
+    begins(draw, Stage.FAULTS)
     plan = with_faults(drawing, plan, kinds, [scenario.faults for scenario in picked])
     plan = _applied(drawing, [scenario.add_faults for scenario in picked], plan)
     # The budget may be a large one now, after which the job needs time.
     plan = in_time(msgspec.structs.replace(plan, restart=_enough_restarts(plan.restart, plan.faults)))
+    begins(draw, Stage.REST)
     return _completed(drawing, picked, plan)
 
 
@@ -84,7 +91,9 @@ def _applied(drawing: Drawing, changes: Sequence[Change], plan: TrialPlan) -> Tr
 def _with_job(drawing: Drawing, picked: Sequence[Scenario]) -> TrialPlan:
     """Return a plan with a job, without a network and without faults."""
     # Filled without the campaign's overrides, as a prescribed width may need key groups that are not drawn yet.
-    plan = filled(with_job(drawing, drawing.constraints.fitted(draw_configuration(drawing))))
+    without_job = drawing.constraints.fitted(draw_configuration(drawing))
+    begins(drawing.draw, Stage.JOB)
+    plan = filled(with_job(drawing, without_job))
     return _applied(drawing, [scenario.job for scenario in picked], plan)
 
 
@@ -168,7 +177,7 @@ def _possible_in(profile: Profile, constraints: Constraints) -> Profile:
 # --- drawing many plans -------------------------------------------------------------------------------------
 
 
-class _PlainProvider(HypothesisProvider):
+class PlainProvider(HypothesisProvider):
     """Draws without the constants that Hypothesis collects from whatever modules happen to be loaded.
 
     With them, the same seed would give other plans on the command line than inside pytest.
@@ -179,7 +188,7 @@ class _PlainProvider(HypothesisProvider):
 
 
 PLAIN_BACKEND = "barrier-tck-plain"
-AVAILABLE_PROVIDERS.setdefault(PLAIN_BACKEND, f"{__name__}.{_PlainProvider.__name__}")
+AVAILABLE_PROVIDERS.setdefault(PLAIN_BACKEND, f"{__name__}.{PlainProvider.__name__}")
 
 
 class _Enough(BaseException):
