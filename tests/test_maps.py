@@ -372,7 +372,7 @@ def test_files_of_a_run_directory_are_listed(tmp_path: Path, monkeypatch: pytest
     listed = {each for row in table(RUN_DIRECTORY, "| file | content |") for each in codes(row[0])}
     assert "trials/00000/record.json" in written
     assert written <= listed
-    sometimes = {"tried_first.jsonl", "issues/01-SNK-1-exactly-once-output.md"}
+    sometimes = {"tried_first.jsonl", "learned.jsonl", "issues/01-SNK-1-exactly-once-output.md"}
     sometimes |= {"shrunk/00012.json", "controls/00012-read-again.json", "trials/00000/logs/"}
     sometimes |= {"trials.parquet/part-00001000.parquet", "alternatives/00012/"}
     assert listed - written == sometimes

@@ -1,16 +1,21 @@
-"""The plans of a campaign, in order: the listed ones in turn, then those drawn from the profile, mixed or not."""
+"""The plans of a campaign, in order: the listed ones in turn, then those drawn from the profile, mixed or not, as the
+campaign's strategy says.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import chain, count, islice
+from itertools import chain, count, islice, repeat
 
 from barrier_tck.harness.campaign.configuration import CampaignConfiguration
 from barrier_tck.harness.campaign.configuration_checks import check_configuration
 from barrier_tck.harness.campaign.mix import MixSection, TrialMix, draw_mix
+from barrier_tck.harness.campaign.search.search import Search
+from barrier_tck.harness.campaign.search.strategies import new_search
 from barrier_tck.harness.draw.constraints import Adjust, Constraints
-from barrier_tck.harness.draw.strategies import draw_plan, draw_plans
+from barrier_tck.harness.draw.plans_alike import PlanSpace
+from barrier_tck.harness.draw.strategies import draw_plans
 from barrier_tck.harness.plan.trial_plan import FilledPlan, TrialPlan
 from barrier_tck.harness.system.exposed_targets import targets_of
 from barrier_tck.harness.system.plan_fields import unused_by, without
@@ -32,18 +37,30 @@ def _all(_number: int) -> bool:
     return True
 
 
+def search_of(configuration: CampaignConfiguration) -> Search:
+    """Return the strategy of a campaign that begins."""
+    return new_search(
+        configuration.strategy, configuration.root_seed, configuration.root_seed * _CHUNK_SEED_STRIDE
+    )
+
+
 def campaign_plans(
-    configuration: CampaignConfiguration, system: SystemUnderTest, wanted: Callable[[int], bool] = _all
+    configuration: CampaignConfiguration,
+    system: SystemUnderTest,
+    wanted: Callable[[int], bool] = _all,
+    search: Search | None = None,
 ) -> Iterator[FilledPlan]:
     """Yield plans without end, of those trials that are ``wanted`` by their numbers; the budget ends a campaign.
 
+    ``search`` is the campaign's strategy, which is told what trials reached; None: one that is told nothing.
     Raises UsageProblem, before anything runs, for a mistake that ``check_configuration`` finds.
     """
     check_configuration(configuration, system, "the campaign")
     listed = _listed(configuration, system)
     if not configuration.draws:
         return _only(wanted, listed)
-    drawn = _drawn(configuration, system, lambda number: wanted(configuration.listed + number))
+    search = search or search_of(configuration)
+    drawn = _drawn(configuration, system, lambda number: wanted(configuration.listed + number), search)
     return _only(wanted, chain(islice(listed, configuration.listed), drawn))
 
 
@@ -62,12 +79,16 @@ def _listed(configuration: CampaignConfiguration, system: SystemUnderTest) -> It
 
 
 def _drawn(
-    configuration: CampaignConfiguration, system: SystemUnderTest, wanted: Callable[[int], bool]
+    configuration: CampaignConfiguration,
+    system: SystemUnderTest,
+    wanted: Callable[[int], bool],
+    search: Search,
 ) -> Iterator[FilledPlan | None]:
     """Yield drawn plans; instead of one that is not wanted None may come, if it need not be drawn."""
-    if configuration.mix is None and configuration.faults is None:
-        return _from_profile(configuration, system)
-    return _from_mix(configuration, system, wanted)
+    if configuration.strategy == "uniform" and configuration.mix is None and configuration.faults is None:
+        return _many_at_once(configuration, system)
+    spaces = enumerate(_spaces(configuration, system))
+    return (search.plan(number, space) if wanted(number) else None for number, space in spaces)
 
 
 def _constraints(system: SystemUnderTest, adjust: Adjust) -> Constraints:
@@ -81,7 +102,8 @@ def _constraints(system: SystemUnderTest, adjust: Adjust) -> Constraints:
     )
 
 
-def _from_profile(configuration: CampaignConfiguration, system: SystemUnderTest) -> Iterator[FilledPlan]:
+def _many_at_once(configuration: CampaignConfiguration, system: SystemUnderTest) -> Iterator[FilledPlan]:
+    """Draw plans of the profile in chunks, which takes less time than one by one."""
     for chunk in count():
         draw = partial(
             draw_plans,
@@ -103,25 +125,17 @@ def _needed(configuration: CampaignConfiguration) -> tuple[int, ...]:
     return (FEW, CHUNK) if trials is None else (min(max(trials - configuration.listed, 1), CHUNK), CHUNK)
 
 
-def _from_mix(
-    configuration: CampaignConfiguration, system: SystemUnderTest, wanted: Callable[[int], bool]
-) -> Iterator[FilledPlan | None]:
-    """Draw each plan from the profile that its mix asks for, with the faults of the mix."""
+def _spaces(configuration: CampaignConfiguration, system: SystemUnderTest) -> Iterator[PlanSpace]:
+    """Yield from what each plan is drawn: the profile, or the one that its mix asks for, with the faults of the mix."""
     profile = configuration.profile_for(system)
+    if configuration.mix is None and configuration.faults is None:
+        yield from repeat(PlanSpace(profile, _constraints(system, configuration.adjusted)))
     mixes = draw_mix(
         configuration.mix or MixSection(), configuration.faults, configuration.root_seed, targets_of(system)
     )
-    for number, mix in enumerate(mixes):
-        if not wanted(number):
-            yield None
-            continue
+    for mix in mixes:
 
         def adjust(plan: TrialPlan, mix: TrialMix = mix) -> TrialPlan:
             return mix.adjusted(configuration.adjusted(plan))
 
-        yield draw_plan(
-            configuration.root_seed * _CHUNK_SEED_STRIDE + number,
-            mix.profile(profile),
-            _constraints(system, adjust),
-            kinds=mix.kinds,
-        )
+        yield PlanSpace(mix.profile(profile), _constraints(system, adjust), mix.kinds)

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 
 import msgspec
@@ -16,7 +16,6 @@ from rich.console import Console
 
 from barrier_tck.faults.vocabulary import ProtocolPoint
 from barrier_tck.harness.campaign import finding_groups
-from barrier_tck.harness.campaign.budget import Budget
 from barrier_tck.harness.campaign.campaign_memory import CampaignMemory
 from barrier_tck.harness.campaign.chosen_clauses import JudgedClauses
 from barrier_tck.harness.campaign.configuration import CampaignConfiguration, stored_configuration
@@ -31,11 +30,19 @@ from barrier_tck.harness.campaign.finding_groups import (
 )
 from barrier_tck.harness.campaign.interrupts import Interrupts, caught
 from barrier_tck.harness.campaign.plan_store.store import PlanStore
-from barrier_tck.harness.campaign.planned_trials import campaign_plans
+from barrier_tck.harness.campaign.planned_trials import campaign_plans, search_of
 from barrier_tck.harness.campaign.progress_display import CampaignProgress
 from barrier_tck.harness.campaign.repeated_trials import IN_REAL_TIME
 from barrier_tck.harness.campaign.resuming import finished_before, require_resumable
-from barrier_tck.harness.campaign.shards import WHOLE, Shard, require_shardable, shard_of
+from barrier_tck.harness.campaign.search.learning import Learning
+from barrier_tck.harness.campaign.search.search import Search
+from barrier_tck.harness.campaign.shards import (
+    WHOLE,
+    Shard,
+    require_shardable,
+    require_told_nothing,
+    shard_of,
+)
 from barrier_tck.harness.campaign.sometimes import AllSometimes
 from barrier_tck.harness.campaign.trial_pool import TrialPool, require_parallel
 from barrier_tck.harness.campaign.tried_plans import (
@@ -170,11 +177,14 @@ def run_campaign(
     _check_jobs(jobs, system, checkers)
     require_shardable(shard, configuration)
     configuration = configuration.seeded()
-    plans = campaign_plans(configuration, system, shard.owns)
+    if spread is not None:
+        require_told_nothing(configuration, "--on")
+    search = search_of(configuration)
+    plans = campaign_plans(configuration, system, shard.owns, search)
     directory = RunDirectory.create(out, spread is not None, spread.copy if spread is not None else None)
     with held(out):
         runs = _runs(system, checkers, jobs, spread)
-        run = _Campaign(configuration, system, directory, checkers, shard, store)
+        run = _Campaign(configuration, system, directory, checkers, shard, store, search)
         return run.to_the_end(chain(run.tried_first(), plans), runs, console)
 
 
@@ -196,11 +206,14 @@ def resume_campaign(
         stored = require_resumable(path)
         configuration = stored_configuration(stored.campaign.configuration, str(path / "campaign.json"))
         shard = shard_of(stored.campaign.shard, str(path / "campaign.json"))
-        plans = campaign_plans(configuration, system, shard.owns)
+        if spread is not None:
+            require_told_nothing(configuration, "--on")
+        search = search_of(configuration)
+        plans = campaign_plans(configuration, system, shard.owns, search)
         directory = RunDirectory.reopen(
             path, shard.number(len(stored.trials)), spread.copy if spread is not None else None
         )
-        run = _Campaign(configuration, system, directory, checkers, shard, store)
+        run = _Campaign(configuration, system, directory, checkers, shard, store, search)
         plans = chain(run.tried_first_before(stored), plans)
         run.take_over(stored, plans)
         return run.to_the_end(plans, _runs(system, checkers, jobs, spread), console)
@@ -233,6 +246,7 @@ class _Campaign:
         checkers: Sequence[Checker] | None,
         shard: Shard,
         store: PlanStore | None,
+        search: Search,
     ) -> None:
         self._configuration = configuration
         self._system = system
@@ -251,6 +265,7 @@ class _Campaign:
         self._points: dict[ProtocolPoint, None] = {}
         """Every point at which a process could be stopped in the jobs so far."""
         self._memory = CampaignMemory(store, system, configuration.only)
+        self._learning = Learning(search, directory.path)
         self._failures: list[Failure] = []
         self._grouping = Grouping(system, directory.path, checkers, IN_REAL_TIME)
         self._started_at, self._started = datetime.now(UTC), time.monotonic()
@@ -268,6 +283,7 @@ class _Campaign:
 
     def _first_trials(self) -> tuple[FilledPlan, ...]:
         self._budget = self._budget.with_trials(self._memory.tried_first)
+        self._learning.begin(self._memory.tried_first + self._configuration.listed)
         return self._memory.plans()
 
     def take_over(self, stored: StoredRun, plans: Iterator[FilledPlan]) -> None:
@@ -275,8 +291,10 @@ class _Campaign:
         before = stored.campaign
         self._started_at = datetime.fromisoformat(before.started_at)
         self._started = time.monotonic() - before.wall_seconds
+        self._learning.take_over(len(stored.trials))
         for trial in stored.trials:
             plan = next(plans)
+            self._learning.again(trial.trial)
             drawn = self._is_drawn(trial.trial)
             again = finished_before(
                 trial, plan, drawn, self._configuration, self._system, self._directory.path
@@ -346,12 +364,16 @@ class _Campaign:
         for number in self._begun:
             self._directory.forget(number)
 
-    def _planned(self, plans: Iterator[FilledPlan]) -> Iterator[PlannedTrial]:
-        """Yield the trials that the budget allows."""
-        done = self._tally.trials
-        under_budget = _under(self._budget, plans, self._started, done)
-        for place, plan in enumerate(under_budget, start=done):
+    def _planned(self, plans: Iterator[FilledPlan]) -> Iterator[PlannedTrial | None]:
+        """Yield the trials that the budget allows; None where a plan follows from the results of all trials before."""
+        place = self._tally.trials
+        while self._budget.allows(place, time.monotonic() - self._started):
             number = self._shard.number(place)
+            if self._learning.waits_before(number):
+                yield None
+            plan = next(plans, None)
+            if plan is None:
+                return
             self._begun[number] = None
             yield PlannedTrial(
                 number,
@@ -361,6 +383,7 @@ class _Campaign:
                 wanted_whole=self._keep_all or self._tally.valid < VALID_KEPT,
                 only=self._configuration.only,
             )
+            place += 1
 
     def _chosen(self, tried: TriedPlan) -> TrialResult:
         """Return the result that counts: for a drawn plan, the one without the faults whose moment never came.
@@ -389,6 +412,7 @@ class _Campaign:
         self._controls.add(summary, record.plan)
         self._note_failure(summary, record.plan)
         self._memory.take(record, summary)
+        self._learning.take(result, summary, as_drawn=tried.fitted is None)
         del self._begun[record.trial]
         valid = record.verdict is Verdict.VALID
         if self._keep_all or not valid or self._tally.valid <= VALID_KEPT:
@@ -482,10 +506,3 @@ class _Campaign:
         )
         self._directory.write_campaign(record)
         return record
-
-
-def _under(budget: Budget, plans: Iterator[FilledPlan], started: float, done: int) -> Iterator[FilledPlan]:
-    """Yield plans as long as the budget allows another trial to begin; ``done`` trials are finished already."""
-    while budget.allows(done, time.monotonic() - started):
-        yield from islice(plans, 1)
-        done += 1

@@ -80,6 +80,7 @@ def require_shardable(shard: Shard, configuration: CampaignConfiguration) -> Non
         raise UsageProblem(
             f"--shard {shard}: a shard cannot know when another one fails; leave fail_fast out"
         )
+    require_told_nothing(configuration, f"--shard {shard}")
     trials = configuration.budget_of_trials().trials
     if trials is None:
         raise UsageProblem(
@@ -87,3 +88,12 @@ def require_shardable(shard: Shard, configuration: CampaignConfiguration) -> Non
         )
     if not shard.places(trials):
         raise UsageProblem(f"--shard {shard}: of {trials} trials this shard has none; take fewer shards")
+
+
+def require_told_nothing(configuration: CampaignConfiguration, option: str) -> None:
+    """Raise UsageProblem if the campaign's plans follow from results of all trials before, which nobody would know."""
+    if configuration.draws and configuration.strategy == "guided":
+        raise UsageProblem(
+            f"{option}: the strategy 'guided' draws plans by what all trials before reached, which only one process "
+            "knows; choose uniform or swarm, or run more processes with --jobs"
+        )

@@ -94,14 +94,16 @@ class SparkRuns:
         self._opening = line_of(OpenSystem(reference_of(system), path, environment()["barrier-tck"]))
         self._over = threading.Event()
 
-    def run(self, planned: Iterable[PlannedTrial]) -> Generator[TriedPlan, None, None]:
+    def run(self, planned: Iterable[PlannedTrial | None]) -> Generator[TriedPlan, None, None]:
         """Yield the result of each trial, in the order of the plans.
 
         Raises HarnessError as the trial itself would have, and OperatingError if the application or its executors
         cannot run any. No job runs on, however it ends.
         """
         asked = (
-            _Asked(trial, line_of(RunTrial(trial, elsewhere=True)), seconds_for(trial)) for trial in planned
+            _Asked(trial, line_of(RunTrial(trial, elsewhere=True)), seconds_for(trial))
+            for trial in planned
+            if trial is not None  # no strategy that waits for results is spread
         )
         with contextlib.closing(self._in_order(asked)) as found:
             for trial, answer in found:

@@ -66,7 +66,7 @@ class TrialPool:
         self._processes: list[TrialProcess] = []
         self._over = False
 
-    def run(self, planned: Iterable[PlannedTrial]) -> Generator[TriedPlan, None, None]:
+    def run(self, planned: Iterable[PlannedTrial | None]) -> Generator[TriedPlan, None, None]:
         """Yield the result of each trial, in the order of the plans.
 
         Raises HarnessError as the trial itself would have, and OperatingError if no process can be started. No
@@ -79,15 +79,17 @@ class TrialPool:
         return self._in_order(self._shrink, failing)
 
     def _in_order(
-        self, work: Callable[[_Given], _Done], given: Iterable[_Given]
+        self, work: Callable[[_Given], _Done], given: Iterable[_Given | None]
     ) -> Generator[_Done, None, None]:
         self._over = False
         waiting: deque[Future[_Done]] = deque()
         threads = ThreadPoolExecutor(self._jobs, "trials")
         try:
             for one in given:
-                waiting.append(threads.submit(work, one))
-                if len(waiting) >= AHEAD * self._jobs:
+                if one is not None:
+                    waiting.append(threads.submit(work, one))
+                most = 0 if one is None else AHEAD * self._jobs - 1
+                while len(waiting) > most:
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()

@@ -68,8 +68,11 @@ class FailedTrial:
 class TrialRuns(Protocol):
     """Runs planned trials, one by one or several at once."""
 
-    def run(self, planned: Iterable[PlannedTrial]) -> Generator[TriedPlan, None, None]:
-        """Yield the result of each trial, in the order of the plans; a plan is taken when its trial can begin."""
+    def run(self, planned: Iterable[PlannedTrial | None]) -> Generator[TriedPlan, None, None]:
+        """Yield the result of each trial, in the order of the plans; a plan is taken when its trial can begin.
+
+        None among the plans: the next plan is taken only when the results of all trials before have been yielded.
+        """
 
     def shrink(self, failing: Iterable[FailedTrial]) -> Generator[TrialPlan | None, None, None]:
         """Yield the smallest plan that fails as each trial did, in order; None if a trial cannot be shrunk."""
@@ -82,10 +85,11 @@ class SequentialRuns:
         self._system = system
         self._checkers = checkers
 
-    def run(self, planned: Iterable[PlannedTrial]) -> Generator[TriedPlan, None, None]:
+    def run(self, planned: Iterable[PlannedTrial | None]) -> Generator[TriedPlan, None, None]:
         """Yield the result of each trial."""
         for trial in planned:
-            yield try_plan(trial, self._system, self._checkers)
+            if trial is not None:  # each result is yielded before the next plan is taken anyway
+                yield try_plan(trial, self._system, self._checkers)
 
     def shrink(self, failing: Iterable[FailedTrial]) -> Generator[TrialPlan | None, None, None]:
         """Yield the smallest plan of each."""

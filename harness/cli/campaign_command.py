@@ -20,6 +20,7 @@ from barrier_tck.harness.cli.options import (
 )
 from barrier_tck.harness.cli.plan_stores import NoStoreOption, StoreOption
 from barrier_tck.harness.cli.printing import console_for, emit
+from barrier_tck.harness.cli.strategy_option import StrategyOption, known_strategy
 from barrier_tck.harness.cli.untrusted_code import TrustOption
 
 JOBS_MAX = 256
@@ -60,6 +61,7 @@ def campaign(
             "a new one, which is printed first.",
         ),
     ] = None,
+    strategy: StrategyOption = None,
     controls: Annotated[
         int | None,
         typer.Option(
@@ -147,6 +149,7 @@ def campaign(
       barrier-tck campaign                              200 simulated trials
       barrier-tck campaign --budget 5m --seed 7         as many trials as fit into five minutes
       barrier-tck campaign --trials 5000 --jobs 4       simulated trials on four cores
+      barrier-tck campaign graphs --strategy guided     plans like those that reached something new
       barrier-tck campaign --trials 100000 --on spark://host:7077     on a Spark cluster
       barrier-tck campaign graphs --seed 7 --shard 2/5      the second of five parts; see barrier-tck join
       barrier-tck campaign flights                      a campaign file that comes with barrier-tck
@@ -170,6 +173,7 @@ def campaign(
         trials=trials,
         budget=budget,
         seed=seed,
+        strategy=known_strategy(strategy),
         controls=controls,
         state_backend=state_backend,
         checkpoint_storage=checkpoint_storage,

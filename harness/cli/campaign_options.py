@@ -24,6 +24,7 @@ from barrier_tck.harness.support.third_party import search_working_directory
 
 if TYPE_CHECKING:
     from barrier_tck.harness.campaign.configuration import CampaignConfiguration
+    from barrier_tck.harness.campaign.search.strategies import StrategyName
     from barrier_tck.harness.cluster.cluster_config import ClusterKind
 
 QUERY_TRIALS = 20
@@ -40,6 +41,7 @@ class CampaignOptions:
     trials: int | None
     budget: str | None
     seed: int | None
+    strategy: StrategyName | None
     controls: int | None
     state_backend: str | None
     checkpoint_storage: str | None
@@ -76,7 +78,11 @@ def begin(options: CampaignOptions, console: VerdictConsole) -> Path:
     """Run a campaign from its beginning; return its directory."""
     from barrier_tck.harness.campaign.configuration_checks import check_configuration, import_system
     from barrier_tck.harness.campaign.runner import run_campaign
-    from barrier_tck.harness.campaign.shards import require_shardable, shard_of
+    from barrier_tck.harness.campaign.shards import (
+        require_shardable,
+        require_told_nothing,
+        shard_of,
+    )
     from barrier_tck.harness.record.run_directory import new_run_path, require_place
 
     configuration, source = _configured(options), options.source
@@ -89,6 +95,8 @@ def begin(options: CampaignOptions, console: VerdictConsole) -> Path:
         require_fit(options.on, options.jobs, options.rows_to, deployed)
         shard = shard_of(options.shard or "", "--shard")
         require_shardable(shard, configuration)
+        if options.on is not None:
+            require_told_nothing(configuration, "--on")
         seed = root_seed(configuration.seed)
         configuration = msgspec.structs.replace(configuration, seed=seed.value)
         print_seed(console, seed)
@@ -145,6 +153,7 @@ def _require_nothing_else(options: CampaignOptions) -> None:
     """Raise UsageProblem for an option that ``--resume`` takes from the run directory."""
     given = {
         "seed": options.seed,
+        "strategy": options.strategy,
         "controls": options.controls,
         "fail-fast": options.fail_fast,
         "only": options.only,
@@ -225,6 +234,7 @@ def _configured(options: CampaignOptions) -> CampaignConfiguration:
     given = {
         "name": name,
         "seed": options.seed,
+        "strategy": options.strategy,
         "controls": options.controls,
         "fail_fast": options.fail_fast,
         "only": options.clauses,

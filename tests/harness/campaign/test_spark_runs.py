@@ -316,7 +316,7 @@ class _InterruptedAfter:
         self._trials = trials
         self._runs = runs
 
-    def run(self, planned: Iterable[PlannedTrial]) -> Generator[TriedPlan, None, None]:
+    def run(self, planned: Iterable[PlannedTrial | None]) -> Generator[TriedPlan, None, None]:
         with contextlib.closing(self._runs.run(planned)) as tried:
             for _ in range(self._trials):
                 yield next(tried)

@@ -1,0 +1,1 @@
+"""Strategies of drawing: how the plan of the next trial is chosen."""

@@ -1,0 +1,90 @@
+"""Tells a campaign's strategy what its trials reached, and writes down what the strategy took from that: the campaign
+may be interrupted, and its summaries do not say it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from barrier_tck.harness.campaign.novelty import reached_by
+from barrier_tck.harness.campaign.search.search import Search
+from barrier_tck.harness.record.records import TrialResult, TrialSummary
+from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.harness.support.atomic_files import write_atomically
+from barrier_tck.harness.support.errors import UsageProblem
+
+LEARNED = "learned.jsonl"
+"""The file of a run directory with what the strategy learned: a line for each trial from which it learned something."""
+
+
+class _Line(msgspec.Struct, frozen=True):
+    """What was learned from one trial."""
+
+    trial: int
+    seldom: tuple[str, ...]
+    """What it reached that was seldom reached before."""
+    promising: bool
+    """Whether plans like its plan may be tried."""
+
+
+class Learning:
+    """What one campaign learns. A strategy that does not learn is told nothing, and no file is written."""
+
+    def __init__(self, search: Search, directory: Path) -> None:
+        self._search = search
+        self._path = directory / LEARNED
+        self._before = 0
+        self._lines: dict[int, _Line] = {}
+
+    @property
+    def wanted(self) -> bool:
+        """Whether the strategy wants to know what trials reach."""
+        return self._search.learns
+
+    def begin(self, before: int) -> None:
+        """Say how many trials of the campaign come before those whose plans are drawn."""
+        self._before = before
+
+    def waits_before(self, trial: int) -> bool:
+        """Return whether the plan of a trial follows from results that are not known yet."""
+        return trial >= self._before and self._search.waits_before(trial - self._before)
+
+    def take(self, result: TrialResult, summary: TrialSummary, as_drawn: bool) -> None:
+        """Learn from a trial that is over; trials come in their order.
+
+        ``as_drawn``: whether the trial had all faults that were drawn. If not, plans like its plan would lose faults,
+        too.
+        """
+        number = result.record.trial - self._before
+        if not self.wanted or number < 0:
+            return
+        promising = as_drawn and result.record.verdict is not Verdict.UNKNOWN
+        seldom = self._search.learn(number, reached_by(result.record, summary), promising)
+        if seldom:
+            with self._path.open("ab") as file:
+                file.write(msgspec.json.encode(_Line(result.record.trial, seldom, promising)) + b"\n")
+
+    def take_over(self, finished: int) -> None:
+        """Read what was learned from the finished trials of an interrupted campaign, and remove the rest.
+
+        Raises UsageProblem if the file cannot be read.
+        """
+        if not self.wanted or not self._path.is_file():
+            return
+        whole = self._path.read_bytes().rpartition(b"\n")[0].splitlines()
+        try:
+            lines = [msgspec.json.decode(line, type=_Line) for line in whole]
+        except msgspec.MsgspecError as error:
+            raise UsageProblem(f"{self._path} cannot be read: {error}; run the campaign anew") from error
+        self._lines = {line.trial: line for line in lines if line.trial < finished}
+        write_atomically(
+            self._path, b"".join(msgspec.json.encode(line) + b"\n" for line in self._lines.values())
+        )
+
+    def again(self, trial: int) -> None:
+        """Learn from a finished trial what was learned from it before the interruption."""
+        if self.wanted and trial >= self._before:
+            line = self._lines.get(trial, _Line(trial, (), False))
+            self._search.learn(trial - self._before, line.seldom, line.promising)

@@ -1,0 +1,55 @@
+"""What a strategy is: it gives each trial its plan, and may learn from what the trials before it reached.
+
+A strategy depends on the root seed and on what it was told, never on when it was told. One that learns works in
+generations: the plans of a generation follow from what all trials of the generations before reached. So a trial has
+the same plan in one process, in several, and after an interruption.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from barrier_tck.harness.draw.plans_alike import PlanSpace
+from barrier_tck.harness.draw.strategies import draw_plan
+from barrier_tck.harness.plan.trial_plan import FilledPlan
+
+
+class Search(Protocol):
+    """Gives trials their plans. Trials are counted from 0, and only those whose plans are drawn."""
+
+    @property
+    def learns(self) -> bool:
+        """Whether it wants to be told what trials reached."""
+
+    def plan(self, number: int, space: PlanSpace) -> FilledPlan:
+        """Return a trial's plan. ``space`` is what it is drawn from, unless it is nearly like an earlier plan."""
+
+    def waits_before(self, number: int) -> bool:
+        """Return whether the plan of a trial follows from results that are not known yet."""
+
+    def learn(self, number: int, reached: Iterable[str], promising: bool) -> tuple[str, ...]:
+        """Take what a trial reached, in the order of the trials, and return what of it was reached seldom before.
+
+        ``promising``: whether plans like this one may be tried. What was returned is enough to be told in its place,
+        when a campaign is resumed.
+        """
+
+
+class Uniform:
+    """Draws each plan by itself."""
+
+    learns = False
+
+    def __init__(self, first_seed: int) -> None:
+        """``first_seed`` is that of trial 0; those of the others follow."""
+        self._first_seed = first_seed
+
+    def plan(self, number: int, space: PlanSpace) -> FilledPlan:
+        return draw_plan(self._first_seed + number, space.profile, space.constraints, kinds=space.kinds)
+
+    def waits_before(self, number: int) -> bool:
+        return False
+
+    def learn(self, number: int, reached: Iterable[str], promising: bool) -> tuple[str, ...]:
+        return ()

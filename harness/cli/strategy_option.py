@@ -1,0 +1,35 @@
+"""The option ``--strategy`` of the commands that draw plans."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from barrier_tck.harness.support.errors import UsageProblem
+
+if TYPE_CHECKING:
+    from barrier_tck.harness.campaign.search.strategies import StrategyName
+
+StrategyOption = Annotated[
+    str | None,
+    typer.Option(
+        "--strategy",
+        metavar="uniform|swarm|guided",
+        help="How plans are drawn: each by itself; with about half of all features in each; or many like those that "
+        "reached something new. Default: the campaign file's, else uniform.",
+    ),
+]
+
+
+def known_strategy(given: str | None) -> StrategyName | None:
+    """Return the strategy of that name; raises UsageProblem if there is none."""
+    from barrier_tck.harness.campaign.search.strategies import STRATEGIES
+    from barrier_tck.harness.support.strict_input import nearest
+
+    if given is None:
+        return None
+    for name in STRATEGIES:
+        if name == given:
+            return name
+    raise UsageProblem(f"--strategy is {given!r}{nearest(given, STRATEGIES)}")

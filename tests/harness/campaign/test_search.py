@@ -1,0 +1,200 @@
+"""Strategies of drawing: what plans they give, and that a trial has the same plan however the campaign is run.
+
+Grain: plans that are drawn and not run; small campaigns of the simulated reference runtime.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from barrier_tck.harness.campaign.planned_trials import campaign_plans
+from barrier_tck.harness.campaign.runner import resume_campaign, run_campaign
+from barrier_tck.harness.campaign.search.guided import GENERATION, Guided
+from barrier_tck.harness.campaign.search.learning import LEARNED
+from barrier_tck.harness.campaign.search.search import Search
+from barrier_tck.harness.campaign.search.strategies import STRATEGIES, new_search
+from barrier_tck.harness.campaign.search.swarm import swarmed
+from barrier_tck.harness.campaign.shards import Shard
+from barrier_tck.harness.cli import main as cli
+from barrier_tck.harness.draw.catalogue import known_scenarios
+from barrier_tck.harness.draw.constraints import Constraints
+from barrier_tck.harness.draw.plans_alike import PlanSpace, drawn_like, drawn_plan
+from barrier_tck.harness.draw.profiles import profile_named
+from barrier_tck.harness.draw.stages import Stage
+from barrier_tck.harness.plan.trial_plan import FilledPlan
+from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
+from barrier_tck.harness.support.errors import InternalError, UsageProblem
+from barrier_tck.harness.trial.plan_check import check_plan
+from tests.harness.campaign.test_resuming import (
+    Interrupted,
+    configuration,
+    kept,
+    lines,
+    without_times,
+)
+
+SYSTEM = ReferenceSimulated()
+SPACE = PlanSpace(profile_named("heavy"), Constraints(SYSTEM.job, SYSTEM.capabilities))
+
+
+# --- plans that are drawn by nearly the same choices --------------------------------------------------------------
+
+
+def test_the_same_choices_give_the_same_plan_whatever_else_is_drawn() -> None:
+    for seed in range(12):
+        first = drawn_plan(SPACE, Random(seed))
+        assert drawn_like(SPACE, Random(seed + 1_000), first.choices, {}).plan == first.plan
+
+
+def test_another_seed_of_the_schedule_changes_nothing_else() -> None:
+    first = drawn_plan(SPACE, Random(3))
+    other = drawn_like(SPACE, Random(4), first.choices, {(Stage.SEED, 0): [0]}).plan
+    assert other.seed != first.plan.seed
+    assert (other.job, other.checkpoints, other.faults) == (
+        first.plan.job,
+        first.plan.checkpoints,
+        first.plan.faults,
+    )
+
+
+def test_a_changed_choice_of_a_fault_leaves_the_job_as_it_is_and_makes_another_possible_plan() -> None:
+    changed = 0
+    for seed in range(12):
+        first = drawn_plan(SPACE, Random(seed))
+        places = [place for place in first.choices if place[0] is Stage.FAULTS]
+        for place in places:
+            last = len(first.choices[place]) - 1
+            other = drawn_like(SPACE, Random(seed), first.choices, {place: [last]}).plan
+            check_plan(other, SYSTEM)
+            assert (other.seed, other.job, other.network) == (
+                first.plan.seed,
+                first.plan.job,
+                first.plan.network,
+            )
+            changed += other.faults != first.plan.faults
+    assert changed > 12
+
+
+# --- guided -------------------------------------------------------------------------------------------------------
+
+
+def plans_of(search: Search, number: int, wanted: str) -> Iterator[FilledPlan]:
+    """Yield plans of a strategy that is told whether each plan has a fault of a kind, and nothing else."""
+    for trial in range(number):
+        plan = search.plan(trial, SPACE)
+        yield plan
+        search.learn(trial, (wanted,) if has(plan, wanted) else (), promising=True)
+
+
+def has(plan: FilledPlan, wanted: str) -> bool:
+    return any(wanted == type(scheduled.fault).__name__ for scheduled in plan.faults)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_guided_tries_more_plans_like_those_that_reached_what_others_did_not(seed: int) -> None:
+    found: Counter[str] = Counter()
+    for strategy in STRATEGIES:
+        plans = plans_of(new_search(strategy, seed, seed), 100, "PartitionExecutor")
+        found[strategy] = sum(has(plan, "PartitionExecutor") for plan in plans)
+    assert found["guided"] > 2 * found["uniform"] > 0
+
+
+def test_guided_without_anything_new_draws_each_plan_by_itself() -> None:
+    search = Guided(5)
+    for trial in range(2 * GENERATION):
+        plan = search.plan(trial, SPACE)
+        assert plan == drawn_plan(SPACE, Random(f"5/guided/{trial}")).plan
+        search.learn(trial, (), promising=True)
+
+
+def test_a_plan_that_lost_faults_is_not_tried_again() -> None:
+    search = Guided(5)
+    for trial in range(2 * GENERATION):
+        plan = search.plan(trial, SPACE)
+        assert plan == drawn_plan(SPACE, Random(f"5/guided/{trial}")).plan
+        search.learn(trial, (f"reached by {trial}",), promising=False)
+
+
+def test_a_generation_waits_for_all_results_of_those_before() -> None:
+    search = Guided(5)
+    for trial in range(GENERATION):
+        assert not search.waits_before(trial)
+        search.plan(trial, SPACE)
+    for trial in range(GENERATION):
+        assert search.waits_before(GENERATION)
+        search.learn(trial, ("something",), promising=True)
+    assert not search.waits_before(GENERATION)
+    with pytest.raises(InternalError, match="not known yet"):
+        Guided(5).plan(GENERATION, SPACE)
+
+
+@pytest.mark.long
+def test_a_guided_campaign_is_the_same_in_two_processes_and_after_a_break(tmp_path: Path) -> None:
+    wanted = configuration(trials=2 * GENERATION + 10, seed=11, strategy="guided", controls=0)
+    whole = run_campaign(wanted, ReferenceSimulated(), tmp_path / "whole")
+    two = run_campaign(wanted, ReferenceSimulated(), tmp_path / "two", jobs=2)
+    broken = run_campaign(wanted, Interrupted(after=GENERATION + 7), tmp_path / "broken")
+    assert broken.interrupted and GENERATION < broken.trials < 2 * GENERATION
+    with (tmp_path / "broken" / LEARNED).open("ab") as file:
+        file.write(b'{"trial":')  # as left by a process that was killed while writing
+    resumed = resume_campaign(tmp_path / "broken", ReferenceSimulated())
+    for other, record in (("two", two), ("broken", resumed)):
+        assert without_times(record) == without_times(whole)
+        assert lines(tmp_path / other) == lines(tmp_path / "whole")
+        assert kept(tmp_path / other) == kept(tmp_path / "whole")
+        assert (tmp_path / other / LEARNED).read_bytes() == (tmp_path / "whole" / LEARNED).read_bytes()
+    by_themselves = campaign_plans(configuration(trials=60, seed=11), SYSTEM)
+    assert {line["seed"] for line in lines(tmp_path / "whole")}.isdisjoint(
+        next(by_themselves).seed for _ in range(60)
+    )
+
+
+def test_a_guided_campaign_has_no_shards_and_is_not_spread(tmp_path: Path) -> None:
+    wanted = configuration(trials=4, strategy="guided")
+    with pytest.raises(UsageProblem, match="which only one process knows"):
+        run_campaign(wanted, SYSTEM, tmp_path / "run", shard=Shard(1, 2))
+    asked = ["campaign", "--trials", "2", "--strategy", "guided", "--out", str(tmp_path), "--no-store"]
+    assert cli.run([*asked, "--on", "local[1]"]) == 3
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- swarm --------------------------------------------------------------------------------------------------------
+
+
+def test_swarm_leaves_about_half_of_all_features_out_and_keeps_the_purpose_of_a_profile() -> None:
+    profile = profile_named("chains")
+    purpose = {name for name, share in profile.scenarios if share >= 800}
+    assert purpose
+    kinds: Counter[str] = Counter()
+    scenarios: Counter[str] = Counter()
+    for seed in range(200):
+        other = swarmed(profile, Random(seed))
+        kinds.update(name for name, _ in other.faults.kinds)
+        scenarios.update(name for name, share in other.scenarios if share)
+        assert other.checkpoints.modes and other.restarts.strategies and other.faults.points
+    assert all(scenarios[name] == 200 for name in purpose)
+    others = {name for name, scenario in known_scenarios().items() if scenario.per_mille} - purpose
+    shares = dict(profile.scenarios)
+    assert all(60 < scenarios[name] < 140 for name in others if shares.get(name, 1))
+    assert all(60 < kinds[name] < 140 for name, _ in profile.faults.kinds)
+
+
+def test_the_plans_of_a_shard_of_a_swarm_are_those_of_the_whole() -> None:
+    wanted = configuration(trials=6, seed=4, strategy="swarm")
+    whole = campaign_plans(wanted, SYSTEM)
+    plans = [next(whole) for _ in range(6)]
+    shard = campaign_plans(wanted, SYSTEM, Shard(2, 2).owns)
+    assert [next(shard) for _ in range(3)] == plans[1::2]
+    assert len({plan.seed for plan in plans}) == 6
+
+
+def test_an_unknown_strategy_is_refused_with_the_nearest_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["campaign", "--strategy", "guide", "--out", str(tmp_path)]) == 3
+    assert "did you mean 'guided'" in capsys.readouterr().err
