@@ -57,6 +57,7 @@ _LOOPS = Profile(
         ("savepoints", 250),
         ("from_savepoint", 40),
         ("failing_stops", 60),
+        ("failing_savepoints", 60),
         ("stops_at_the_end", 130),
         ("overlapping", 250),
         ("late_messages", 50),
@@ -183,6 +184,8 @@ PROFILES: tuple[Profile, ...] = (
         checkpoints=replace(
             _LOOPS.checkpoints, modes=("exactly_once",), protocol="chandy_lamport", interval_ms=(6, 30)
         ),
+        # Only here a subtask that is held reads on every channel, up to its marker or its end.
+        scenarios=tuple({**dict(_LOOPS.scenarios), "stops_at_the_end": 260}.items()),
     ),
     Profile(
         name="savepoints",
@@ -203,7 +206,8 @@ PROFILES: tuple[Profile, ...] = (
         scenarios=(
             ("tiny_inputs", 23),
             ("savepoints", 1_000),
-            ("failing_stops", 270),
+            ("failing_stops", 230),
+            ("failing_savepoints", 120),
             ("from_savepoint", 90),
             ("stops_at_the_end", 60),
             ("held_timers", 130),

@@ -93,7 +93,16 @@ def test_each_scenario_has_its_share_of_all_plans(profile: Profile) -> None:
         parts = [part for scenario in picked for part in scenario.settles]
         assert len(parts) == len(set(parts)), "two of them settle the same part"
     with_own_savepoints = (
-        *("backlog", "chain", "failing_stops", "from_savepoint", "held_timers", "losses", "stops_at_the_end"),
+        *(
+            "backlog",
+            "chain",
+            "failing_savepoints",
+            "failing_stops",
+            "from_savepoint",
+            "held_timers",
+            "losses",
+        ),
+        "stops_at_the_end",
     )
     others = sum(shares.get(name, 0) for name in with_own_savepoints)
     for name, count in counts.items():

@@ -129,6 +129,22 @@ def test_after_a_stop_that_holds_timers_up_nothing_else_happens_for_long() -> No
     assert sum(bool(windows_of(plan.job)) for plan in plans) >= 4
 
 
+@pytest.mark.parametrize("profile", ["savepoints", "loops", "chandy-lamport"])
+def test_drawn_savepoints_are_declined_while_stops_wait_for_them(profile: str, tmp_path: Path) -> None:
+    system = ReferenceSimulated()
+    constraints = Constraints(system.job, system.capabilities)
+    reached = 0
+    for number in range(8):
+        plan = draw_plan(SEED + number, only("failing_savepoints", profile), constraints)
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        trial = execute(plan, system, directory)
+        assert trial.record.verdict is Verdict.VALID, (plan, trial.record.findings)
+        assert trial.history is not None
+        reached += failed(trial.history)[1] > 0
+    assert reached >= 3
+
+
 def test_stops_at_the_end_are_asked_for_when_the_sources_end_and_one_channel_is_slow() -> None:
     system = ReferenceSimulated()
     constraints = Constraints(system.job, system.capabilities)
@@ -141,6 +157,8 @@ def test_stops_at_the_end_are_asked_for_when_the_sources_end_and_one_channel_is_
         assert reads_ms - 12 <= plan.savepoints[0].delay_ms <= reads_ms + 15
         assert plan.savepoints[-1].delay_ms > reads_ms + 30
         assert plan.network.slow_channel is not None
+        sender, _ = plan.job.channels[plan.network.slow_channel]
+        assert any(sender in vertex.subtasks for vertex in plan.job.sources)
         assert not plan.faults
 
 
