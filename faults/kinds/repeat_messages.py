@@ -19,7 +19,8 @@ class RepeatMessages(Fault, frozen=True, tag="repeat_messages"):
     Acknowledgements, declines, and reports of aborts and commits come twice to the coordinator; triggers, completions
     and aborts come twice to the subtask. The
     second copy comes ``late_ms`` after the first. Other messages may have come in between, and the checkpoint, or
-    even the attempt, may be over.
+    even the attempt, may be over. What else a subtask reports, for instance that it runs or has consumed its input,
+    comes again only if its attempt is over by then, and only in a system whose connections outlive an attempt.
 
     Contract (COO-3): a repeated message is recognised. It completes nothing, deletes nothing that is in use, and
     fails nothing.

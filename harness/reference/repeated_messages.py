@@ -1,8 +1,9 @@
 """Messages about checkpoints that arrive twice: which ones, and how much later the second copy comes. Each world
 delivers the copies. A subtask whose messages can be repeated can also have an acknowledgement forged.
 
-Only messages that name a checkpoint are repeated, because a protocol must tolerate this. Messages saying that a subtask
-is running, has failed or has consumed its input arrive once.
+Messages that name a checkpoint are repeated, because a protocol must tolerate this. Messages saying that a subtask is
+running, has failed or has consumed its input arrive once while their attempt lasts. Where connections outlive an
+attempt, they may come once more when it is over: they are what a process of it still had to say.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ REPEATED = tuple(
 )
 """Every message between a subtask and the coordinator about the course of a checkpoint. ``StateRestored`` is not among
 them: it arrives once, when the subtask begins to run."""
+
+REPORTS = tuple(kind for kind in get_args(FromSubtask) if kind not in (*REPEATED, StateRestored))
+"""Every other message of a subtask to the coordinator, but for ``StateRestored``."""
 
 
 class Repeated(Protocol):
@@ -61,6 +65,17 @@ class RepeatedMessages:
         if isinstance(message, REPEATED):
             for target in self.in_force:
                 if target.subtask == subtask and target.direction in (direction, Direction.BOTH):
+                    yield target.late_ms
+
+    def reports(self, subtask: str, message: Any) -> Iterator[float]:
+        """Yield for each copy of another message to the coordinator when it comes, in ms, if its attempt is over."""
+        if isinstance(message, REPORTS):
+            for target in self.in_force:
+                if (
+                    target.subtask == subtask
+                    and target.direction is not Direction.BACKWARD
+                    and target.late_ms
+                ):
                     yield target.late_ms
 
 

@@ -82,6 +82,9 @@ class CoordinatorWorld(Protocol):
     def receive_again(self, message: Any) -> None:
         """Deliver a message a second time, to the present coordinator."""
 
+    def receive_late(self, message: Any) -> None:
+        """Deliver a message a second time, to the present coordinator, if the message's attempt is over."""
+
     def point_reached(
         self, point: RuntimePoint, subtask: str | None, attempt: int, checkpoint: CheckpointId | None
     ) -> None:
@@ -206,6 +209,8 @@ class SimulatedCoordinator:
         if world.repeats.in_force:
             for late_ms in world.repeats.copies(str(message.subtask), Direction.FORWARD, message):
                 self._scheduler.at(self._scheduler.now + late_ms, world.receive_again, message)
+            for late_ms in world.repeats.reports(str(message.subtask), message):
+                self._scheduler.at(self._scheduler.now + late_ms, world.receive_late, message)
         self.receive_once(message)
 
     def receive_once(self, message: Any) -> None:

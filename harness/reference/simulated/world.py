@@ -385,6 +385,11 @@ class SimulatedWorld:
         if self.coordinator.driver.state is not JobState.CREATED:
             self.coordinator.receive_once(message)
 
+    def receive_late(self, message: Any) -> None:
+        """Deliver a message a second time, as late as from a process of an attempt that is over; else never."""
+        if self.coordinator.driver.machine.attempt != message.attempt:
+            self.receive_again(message)
+
     def receive_forged(self, message: Any) -> None:
         """Deliver a message that no subtask sent, after what is under way, to a coordinator that has read storage."""
         self.scheduler.at(self.scheduler.now, self._forged_due, message)
