@@ -17,10 +17,10 @@ import msgspec
 from barrier_tck.faults.vocabulary import ScheduledFault
 from barrier_tck.harness.campaign.budget import TRIALS_MAX, Budget, parse_duration
 from barrier_tck.harness.campaign.mix import FaultsSection, MixSection
-from barrier_tck.harness.campaign.search.strategies import StrategyName
 from barrier_tck.harness.cluster.cluster_config import ClusterConfig, ClusterKind, config_for_trials
 from barrier_tck.harness.draw.plug_in_profiles import chosen_profile
 from barrier_tck.harness.draw.profile import Profile
+from barrier_tck.harness.draw.search.strategies import StrategyName
 from barrier_tck.harness.plan.trial_plan import RescalePlan, SavepointPlan, TrialPlan
 from barrier_tck.harness.support.bounds import Bounded
 from barrier_tck.harness.support.errors import InternalError, UsageProblem
@@ -142,7 +142,7 @@ class CampaignConfiguration(Bounded, frozen=True, forbid_unknown_fields=True):
     controls: Annotated[int, msgspec.Meta(ge=0, le=1_000)] | None = None
     """Trials that run again with recovery broken on purpose; None: as many as ``controls_by_default`` says; 0: none."""
     strategy: StrategyName = "uniform"
-    """How plans are drawn (``harness/campaign/search``)."""
+    """How plans are drawn (``harness.draw.search``)."""
     fail_fast: bool = False
     """Whether the first INVALID trial ends the campaign."""
     only: tuple[str, ...] = ()

@@ -15,18 +15,20 @@ from typing import Protocol
 import msgspec
 
 from barrier_tck.harness.campaign.failures import failed_checker, fails_by, shrink_failure
+from barrier_tck.harness.campaign.names_reached import names_reached
 from barrier_tck.harness.campaign.replay import ReplaySource, replay
 from barrier_tck.harness.campaign.shrinking import Shrunk
 from barrier_tck.harness.draw.not_drawn import NotDrawn
 from barrier_tck.harness.oracle.checker import Checker
 from barrier_tck.harness.plan.trial_plan import TrialPlan, to_json
 from barrier_tck.harness.record.history import End
-from barrier_tck.harness.record.records import TrialRecord
+from barrier_tck.harness.record.records import TrialRecord, TrialResult
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.support.atomic_files import write_atomically
 from barrier_tck.harness.support.errors import UsageError, UsageProblem
 from barrier_tck.harness.support.strict_input import nearest
 from barrier_tck.harness.support.third_party import what_happened
+from barrier_tck.harness.system.optional_interfaces import ShowsCoverage
 from barrier_tck.harness.system.system_under_test import Capability, SystemUnderTest
 from barrier_tck.harness.trial.trial_run import execute, run_trial
 
@@ -60,6 +62,14 @@ class PlantedBug(Protocol):
     @property
     def ran_since_asked(self) -> Callable[[], bool | None]:
         """Return a function that says whether its lines ran since it was called last; None: not known."""
+
+    @property
+    def learns(self) -> bool:
+        """Return whether its plans follow from what the trials before reached."""
+
+    @property
+    def learn(self) -> Callable[[tuple[str, ...], bool], None]:
+        """Return a function that takes what the latest trial reached, and whether plans like its plan may be tried."""
 
     @property
     def planted_in(self) -> Callable[[TrialPlan], TrialPlan]:
@@ -159,8 +169,8 @@ def hunt(
     if the plan of a trial is refused.
     """
     started = time.monotonic()
-    tried = _Tried(directory / f"{mutant.id}-failed.txt")
-    failing = _first_invalid(mutant, system, directory, checkers, tried, begins)
+    tried = Tried(directory / f"{mutant.id}-failed.txt")
+    failing = first_invalid(mutant, system, directory, checkers, tried, begins)
     if failing is None:
         return tried.result(mutant, time.monotonic() - started)
     plan, runs = failing.plan, 0
@@ -198,7 +208,7 @@ def hunt(
 
 
 @dataclass
-class _Tried:
+class Tried:
     """What the trials of a bug said before one of them caught it."""
 
     traceback: Path
@@ -252,27 +262,31 @@ class _Tried:
         )
 
 
-def _first_invalid(
+def first_invalid(
     mutant: PlantedBug,
     system: SystemUnderTest,
     directory: Path,
     checkers: Sequence[Checker] | None,
-    tried: _Tried,
+    tried: Tried,
     begins: Callable[[str], None],
 ) -> TrialRecord | None:
-    """Return the first trial that shows the bug; None if no plan does, or a trial does not end."""
+    """Return the first trial that shows the bug; None if no plan does, or a trial does not end. ``tried`` counts."""
+    shown = system.showing_coverage() if mutant.learns and isinstance(system, ShowsCoverage) else system
     for plan in mutant.plans(system.world):
         mutant.ran_since_asked()
         tried.trials += 1
         begins(f"trial {tried.trials}")
-        record = None
+        result = None
         if isinstance(plan, NotDrawn):
             tried.failed_trial(plan.error)
         else:
-            record = _run(mutant.planted_in(plan), system, directory, checkers, tried)
+            result = _run(mutant.planted_in(plan), shown, directory, checkers, tried)
         tried.ran.append(mutant.ran_since_asked())
-        if record is None:
+        if result is None:
             continue
+        record = result.record
+        if mutant.learns:
+            mutant.learn(names_reached(result), record.verdict is Verdict.VALID)
         if failed_checker(record, mutant.clause) is not None:
             return record
         tried.take(record)
@@ -286,12 +300,12 @@ def _run(
     system: SystemUnderTest,
     directory: Path,
     checkers: Sequence[Checker] | None,
-    tried: _Tried,
-) -> TrialRecord | None:
+    tried: Tried,
+) -> TrialResult | None:
     """Run a trial; None if an exception of the harness ended it, which is counted."""
     with tempfile.TemporaryDirectory(dir=directory, prefix=TRIAL_PREFIX) as scratch:
         try:
-            return execute(planted, system, Path(scratch), checkers, tried.trials - 1).record
+            return execute(planted, system, Path(scratch), checkers, tried.trials - 1)
         except UsageError:
             raise
         except Exception as error:  # noqa: BLE001 - it is counted and shown, and the other plans are tried
@@ -305,7 +319,7 @@ def _smallest(
     directory: Path,
     checkers: Sequence[Checker] | None,
     failing: TrialRecord,
-    tried: _Tried,
+    tried: Tried,
     begins: Callable[[str], None],
 ) -> Shrunk | None:
     """Make the plan of a failing trial smaller; None if an exception of the harness ended that, which is counted."""

@@ -11,10 +11,10 @@ from itertools import chain, count, islice, repeat
 from barrier_tck.harness.campaign.configuration import CampaignConfiguration
 from barrier_tck.harness.campaign.configuration_checks import check_configuration
 from barrier_tck.harness.campaign.mix import MixSection, TrialMix, draw_mix
-from barrier_tck.harness.campaign.search.search import Search
-from barrier_tck.harness.campaign.search.strategies import new_search
 from barrier_tck.harness.draw.constraints import Adjust, Constraints
 from barrier_tck.harness.draw.plans_alike import PlanSpace
+from barrier_tck.harness.draw.search.search import Search
+from barrier_tck.harness.draw.search.strategies import new_search
 from barrier_tck.harness.draw.strategies import draw_plans
 from barrier_tck.harness.plan.trial_plan import FilledPlan, TrialPlan
 from barrier_tck.harness.system.exposed_targets import targets_of
@@ -88,7 +88,7 @@ def _drawn(
     if configuration.strategy == "uniform" and configuration.mix is None and configuration.faults is None:
         return _many_at_once(configuration, system)
     spaces = enumerate(_spaces(configuration, system))
-    return (search.plan(number, space) if wanted(number) else None for number, space in spaces)
+    return (search.drawn(number, space).plan if wanted(number) else None for number, space in spaces)
 
 
 def _constraints(system: SystemUnderTest, adjust: Adjust) -> Constraints:

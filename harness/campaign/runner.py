@@ -29,13 +29,12 @@ from barrier_tck.harness.campaign.finding_groups import (
     plan_name,
 )
 from barrier_tck.harness.campaign.interrupts import Interrupts, caught
+from barrier_tck.harness.campaign.learning import Learning
 from barrier_tck.harness.campaign.plan_store.store import PlanStore
 from barrier_tck.harness.campaign.planned_trials import campaign_plans, search_of
 from barrier_tck.harness.campaign.progress_display import CampaignProgress
 from barrier_tck.harness.campaign.repeated_trials import IN_REAL_TIME
 from barrier_tck.harness.campaign.resuming import finished_before, require_resumable
-from barrier_tck.harness.campaign.search.learning import Learning
-from barrier_tck.harness.campaign.search.search import Search
 from barrier_tck.harness.campaign.shards import (
     WHOLE,
     Shard,
@@ -52,6 +51,7 @@ from barrier_tck.harness.campaign.tried_plans import (
     TrialRuns,
     TriedPlan,
 )
+from barrier_tck.harness.draw.search.search import Search
 from barrier_tck.harness.oracle.checker import Checker
 from barrier_tck.harness.plan.trial_plan import FilledPlan, TrialPlan
 from barrier_tck.harness.record.records import (
@@ -382,6 +382,7 @@ class _Campaign:
                 drawn=self._is_drawn(number),
                 wanted_whole=self._keep_all or self._tally.valid < VALID_KEPT,
                 only=self._configuration.only,
+                wanted_reached=self._learning.wanted,
             )
             place += 1
 
@@ -412,7 +413,7 @@ class _Campaign:
         self._controls.add(summary, record.plan)
         self._note_failure(summary, record.plan)
         self._memory.take(record, summary)
-        self._learning.take(result, summary, as_drawn=tried.fitted is None)
+        self._learning.take(tried)
         del self._begun[record.trial]
         valid = record.verdict is Verdict.VALID
         if self._keep_all or not valid or self._tally.valid <= VALID_KEPT:

@@ -106,7 +106,7 @@ def _place(directory: Path, elsewhere: bool) -> Iterator[Path]:
 def _as_wanted(tried: TriedPlan, trial: PlannedTrial) -> TriedPlan:
     """Leave out what the campaign will not keep, because history and trace are long."""
     fitted = None if tried.fitted is None else _short(tried.fitted, trial)
-    return TriedPlan(_short(tried.result, trial), tried.points, fitted)
+    return TriedPlan(_short(tried.result, trial), tried.points, fitted, tried.reached)
 
 
 def _short(result: TrialResult, trial: PlannedTrial) -> TrialResult:

@@ -16,6 +16,7 @@ import msgspec
 from barrier_tck.faults.vocabulary import ProtocolPoint
 from barrier_tck.harness.campaign.chosen_clauses import judges_of
 from barrier_tck.harness.campaign.failures import shrink_as_it_failed
+from barrier_tck.harness.campaign.names_reached import names_reached
 from barrier_tck.harness.campaign.shrinking import RUNS_MAX
 from barrier_tck.harness.oracle.checker import Checker
 from barrier_tck.harness.plan.notes import DROPPED
@@ -23,6 +24,7 @@ from barrier_tck.harness.plan.trial_plan import FilledPlan, TrialPlan
 from barrier_tck.harness.record.history import End
 from barrier_tck.harness.record.records import TrialRecord, TrialResult
 from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.harness.system.optional_interfaces import ShowsCoverage
 from barrier_tck.harness.system.system_under_test import Capability, SystemUnderTest
 from barrier_tck.harness.trial.trial_run import execute
 
@@ -42,6 +44,8 @@ class PlannedTrial:
     """Whether history and trace are wanted even if the trial is VALID."""
     only: tuple[str, ...] = ()
     """Clauses for which it is judged; empty: all."""
+    wanted_reached: bool = False
+    """Whether it is wanted what the trial reached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,8 @@ class TriedPlan:
     """The points at which a process could be stopped in the trial's job."""
     fitted: TrialResult | None = None
     """The same trial without the faults whose moment never came; None if there are none, or none may be dropped."""
+    reached: tuple[str, ...] = ()
+    """What the trial reached, by names, if that was wanted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,14 +114,19 @@ def try_plan(
         checkers = judges_of(trial.plan, system, trial.only)
     trial.directory.mkdir(parents=True, exist_ok=True)
     points = system.job(trial.plan).shows
-    result = execute(trial.plan, system, trial.directory, checkers, trial.number)
+    shown = (
+        system.showing_coverage() if trial.wanted_reached and isinstance(system, ShowsCoverage) else system
+    )
+    result = execute(trial.plan, shown, trial.directory, checkers, trial.number)
+    reached = names_reached(result) if trial.wanted_reached else ()
     repeats = Capability.DETERMINISTIC_REPLAY in system.capabilities
     if not trial.drawn or not repeats or result.record.end == End.ERROR.value:
-        return TriedPlan(result, points)
+        return TriedPlan(result, points, reached=reached)
     fitted = without_unreachable_faults(trial.plan, result.record)
     if fitted is None:
-        return TriedPlan(result, points)
-    return TriedPlan(result, points, execute(fitted, system, trial.directory, checkers, trial.number))
+        return TriedPlan(result, points, reached=reached)
+    without = execute(fitted, system, trial.directory, checkers, trial.number)
+    return TriedPlan(result, points, without, reached)
 
 
 def shrunk_plan(

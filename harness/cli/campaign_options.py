@@ -24,8 +24,8 @@ from barrier_tck.harness.support.third_party import search_working_directory
 
 if TYPE_CHECKING:
     from barrier_tck.harness.campaign.configuration import CampaignConfiguration
-    from barrier_tck.harness.campaign.search.strategies import StrategyName
     from barrier_tck.harness.cluster.cluster_config import ClusterKind
+    from barrier_tck.harness.draw.search.strategies import StrategyName
 
 QUERY_TRIALS = 20
 """The number of trials of a user's query, if nothing else is asked for: each takes seconds, and not milliseconds."""

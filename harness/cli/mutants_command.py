@@ -20,6 +20,14 @@ from barrier_tck.harness.cli.opening import opened, start
 from barrier_tck.harness.cli.options import DEFAULT_OUT, JsonOption, OutOption, listed
 from barrier_tck.harness.cli.patched_run import run_with_patch, without_patch
 from barrier_tck.harness.cli.printing import VerdictConsole, console_for, emit
+from barrier_tck.harness.cli.strategies_table import (
+    SEEDS_MEASURED,
+    SYSTEM_OF_WORLD,
+    TRIALS_MEASURED,
+    Measured,
+    measure_strategies,
+)
+from barrier_tck.harness.cli.strategy_option import StrategyOption, known_strategy
 from barrier_tck.harness.plan.reading import read_plan
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.support.atomic_files import write_atomically
@@ -33,8 +41,6 @@ if TYPE_CHECKING:
 
 TRIALS = 400
 """Plans that are tried with a patch, unless the command line says otherwise."""
-SYSTEM_OF_WORLD = {"simulated": "reference-simulated", "spark": "reference-spark"}
-"""The system in which planted bugs are run, by world."""
 
 
 def mutants(
@@ -59,7 +65,8 @@ def mutants(
         typer.Option(
             "--trials",
             min=1,
-            help=f"With --patch: how many plans are tried at the most. Default: {TRIALS}.",
+            help="With --patch or --strategies: how many plans are tried at the most. Default: "
+            f"{TRIALS}; with --strategies {TRIALS_MEASURED}.",
         ),
     ] = None,
     seed: Annotated[
@@ -67,7 +74,23 @@ def mutants(
         typer.Option(
             "--seed",
             min=0,
-            help="With --patch: the seed from which plans are drawn. Default: a new one, which is printed.",
+            help="With --patch: the seed from which plans are drawn. Default: a new one, which is printed. With "
+            "--strategies: the first seed. Default: 1.",
+        ),
+    ] = None,
+    strategy: StrategyOption = None,
+    strategies: Annotated[
+        bool,
+        typer.Option(
+            "--strategies",
+            help="Measure instead how soon each strategy finds the bugs among the plans of the default campaigns. Rows "
+            "are kept in DIR/strategies.jsonl of --out DIR; what has a row there is not measured again.",
+        ),
+    ] = False,
+    seeds: Annotated[
+        int | None,
+        typer.Option(
+            "--seeds", min=1, help="With --strategies: with how many seeds. Default: 20, from --seed on."
         ),
     ] = None,
     world: Annotated[
@@ -93,26 +116,26 @@ def mutants(
       barrier-tck mutants
       barrier-tck mutants --only AL-01,SO-02 --world spark
       barrier-tck mutants --patch my_bug.diff --trials 1000
+      barrier-tck mutants --patch my_bug.diff --strategy guided
+      barrier-tck mutants --strategies --only LP-02,SV-05 --seeds 5 --out measured
     """
     from barrier_tck.harness.campaign.mutant_hunt import TRIAL_PREFIX, choose, hunt
+    from barrier_tck.harness.draw.search.strategies import new_search
     from barrier_tck.harness.record.run_directory import make_output_directory, new_run_path
     from barrier_tck.harness.reference.bugs.bug_file import SEEDS
     from barrier_tck.harness.reference.bugs.catalogue import bugs_of_runtime
     from barrier_tck.harness.reference.bugs.patched_copy import patch_of_this_process
     from barrier_tck.harness.reference.bugs.users_bug import read_patch, users_bug
-    from barrier_tck.harness.support.strict_input import nearest
 
-    if world not in SYSTEM_OF_WORLD:
-        raise UsageProblem(f"--world is {world!r}{nearest(world, SYSTEM_OF_WORLD)}")
-    if only is not None and patch is not None:
-        raise UsageProblem(
-            "--only chooses among the planted bugs, and --patch plants another one: give one of them"
-        )
-    if patch is not None and len(patch) > 1:
-        raise UsageProblem(f"--patch is given {len(patch)} times: plant one bug at a time")
-    for option, value in (("--trials", trials), ("--seed", seed)):
-        if patch is None and value is not None:
-            raise UsageProblem(f"{option} is for --patch: a planted bug has the plans that its file gives")
+    _check_options(only, patch, world, strategies)
+    if strategies:
+        first_seed = 1 if seed is None else seed
+        asked = Measured(only, seeds or SEEDS_MEASURED, first_seed, trials, strategy, world)
+        measure_strategies(asked, out, as_json)
+        return
+    _require_patch(patch, {"--trials": trials, "--seed": seed, "--strategy": strategy})
+    if seeds is not None:
+        raise UsageProblem("--seeds is for --strategies")
     names = [] if only is None else list(listed("--only", only))
     file = None if patch is None else patch[0]
     if file is not None and patch_of_this_process() is None:
@@ -122,6 +145,7 @@ def mutants(
     from_seed = root_seed(seed)
     if file is not None:
         console.print(f"plans are drawn from the seed {from_seed}", markup=False)
+    search = new_search(known_strategy(strategy) or "uniform", from_seed.value, from_seed.value)
     path = new_run_path(out, "mutants", datetime.now())
     results: list[MutantResult] = []
     with opened(SYSTEM_OF_WORLD[world]) as system:
@@ -129,7 +153,7 @@ def mutants(
         chosen: Sequence[PlantedBug] = (
             choose(dict(bugs_of_runtime()), names, world)
             if file is None or own is None
-            else (users_bug(own, file, system, TRIALS if trials is None else trials, from_seed.value),)
+            else (users_bug(own, file, system, TRIALS if trials is None else trials, search),)
         )
         make_output_directory(path)
         try:
@@ -162,6 +186,31 @@ def mutants(
     console.print(f"{caught} of {len(results)} planted bugs caught; plans in {path}", markup=False)
     emit(as_json, summary)
     raise typer.Exit(_exit_code(results))
+
+
+def _check_options(only: str | None, patch: Sequence[Path] | None, world: str, strategies: bool) -> None:
+    """Raise UsageProblem for options that contradict each other, and for an unknown world."""
+    from barrier_tck.harness.support.strict_input import nearest
+
+    if world not in SYSTEM_OF_WORLD:
+        raise UsageProblem(f"--world is {world!r}{nearest(world, SYSTEM_OF_WORLD)}")
+    if only is not None and patch is not None:
+        raise UsageProblem(
+            "--only chooses among the planted bugs, and --patch plants another one: give one of them"
+        )
+    if strategies and patch is not None:
+        raise UsageProblem(
+            "--strategies is for planted bugs, and --patch plants another one: give one of them"
+        )
+    if patch is not None and len(patch) > 1:
+        raise UsageProblem(f"--patch is given {len(patch)} times: plant one bug at a time")
+
+
+def _require_patch(patch: Sequence[Path] | None, given: dict[str, object]) -> None:
+    """Raise UsageProblem for an option that only a bug of one's own has."""
+    for option, value in given.items():
+        if patch is None and value is not None:
+            raise UsageProblem(f"{option} is for --patch: a planted bug has the plans that its file gives")
 
 
 def _exit_code(results: Sequence[MutantResult]) -> int:

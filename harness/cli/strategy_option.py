@@ -9,7 +9,7 @@ import typer
 from barrier_tck.harness.support.errors import UsageProblem
 
 if TYPE_CHECKING:
-    from barrier_tck.harness.campaign.search.strategies import StrategyName
+    from barrier_tck.harness.draw.search.strategies import StrategyName
 
 StrategyOption = Annotated[
     str | None,
@@ -24,7 +24,7 @@ StrategyOption = Annotated[
 
 def known_strategy(given: str | None) -> StrategyName | None:
     """Return the strategy of that name; raises UsageProblem if there is none."""
-    from barrier_tck.harness.campaign.search.strategies import STRATEGIES
+    from barrier_tck.harness.draw.search.strategies import STRATEGIES
     from barrier_tck.harness.support.strict_input import nearest
 
     if given is None:

@@ -60,7 +60,8 @@ class DrawnPlan:
 
     plan: FilledPlan
     space: PlanSpace
-    choices: Choices = field(repr=False)
+    choices: Choices = field(default_factory=dict, repr=False)
+    """Empty if they were not noted."""
 
 
 def drawn_plan(space: PlanSpace, random: Random) -> DrawnPlan:

@@ -426,3 +426,5 @@ class TrialResult:
     trace: tuple[str, ...] = ()
     trace_events: tuple[TraceEvent, ...] = ()
     """What passed through the channels around barriers, if the system logged it."""
+    reached: tuple[str, ...] = ()
+    """What the system's protocol came through, if it was asked."""

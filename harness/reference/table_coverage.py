@@ -48,6 +48,37 @@ def _entry(machine: type[TableMachine[Any, Any]], state: Any, event: type) -> Ta
     return TableEntry(machine.__name__, str(state.value), event.__name__)
 
 
+@contextmanager
+def transitions() -> Iterator[Callable[[], tuple[str, ...]]]:
+    """Note what the machines of this process come through meanwhile; the function that is given names it.
+
+    There are two kinds of names: which event led from which state to which, with which commands, and which event
+    followed on which in one machine.
+    """
+    found: dict[tuple[str, ...], None] = {}
+    with ExitStack() as stack:
+        for machine in MACHINES:
+            noting = _noting_transitions(machine.__name__, machine.handle, found)  # type: ignore[attr-defined]
+            stack.enter_context(patch.object(machine, "handle", noting))
+        yield lambda: tuple(map(" ".join, found))
+
+
+def _noting_transitions(
+    machine: str, handle: Callable[..., Any], found: dict[tuple[str, ...], None]
+) -> Callable[..., Any]:
+    def noted(self: TableMachine[Any, Any], event: Any, *context: Any) -> Any:
+        story, state = self._story, self.state_for(event)
+        before = type(story[-1][1]).__name__ if story else "nothing"
+        commands = handle(self, event, *context)
+        name, after = type(event).__name__, self.state_for(event)
+        led = dict.fromkeys(type(command).__name__ for command in commands)
+        found[machine, state, "--", name, "->", after, *led] = None
+        found[machine, state, "--", before, "then", name] = None
+        return commands
+
+    return noted
+
+
 class TableCoverage:
     """Counts in how many trials each entry was reached."""
 

@@ -86,6 +86,17 @@ class TracesMessages(Protocol):
 
 
 @runtime_checkable
+class ShowsCoverage(Protocol):
+    """A system that can name what its protocol came through, but does so only if it is asked, because it takes time."""
+
+    def showing_coverage(self) -> SystemUnderTest:
+        """Return a system like this one, whose outcomes have names in ``reached``; trials take the same steps with it.
+
+        Guided drawing looks for plans whose trials reach names that few others reached.
+        """
+
+
+@runtime_checkable
 class CanBeBroken(Protocol):
     """A system whose recovery can be broken on purpose, so that a campaign can show that its VALID is not vacuous."""
 

@@ -138,6 +138,8 @@ class TrialOutcome:
     """How many connections the system refused, by a name for the reason."""
     trace_events: tuple[TraceEvent, ...] = ()
     """What passed through the channels around barriers, for cut diagrams; empty if the system does not note it."""
+    reached: tuple[str, ...] = ()
+    """What its protocol came through, by names; empty unless the system was asked (``ShowsCoverage``)."""
 
 
 class SystemUnderTest(Protocol):

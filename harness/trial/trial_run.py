@@ -142,7 +142,7 @@ def _execute(
         vacuity_reasons=vacuity_reasons(context, findings),
         batches_committed=batches_committed(history),
     )
-    return TrialResult(record, history, trace, outcome.trace_events)
+    return TrialResult(record, history, trace, outcome.trace_events, outcome.reached)
 
 
 def judged(

@@ -124,6 +124,11 @@ class PlantedBug:
     def ran_since_asked(self) -> None:
         """Return None, for not known. It need not be known: a bug of the catalogue is caught, so its lines run."""
 
+    learns = False
+
+    def learn(self, reached: tuple[str, ...], promising: bool) -> None:
+        """Do nothing: its plans are in its file."""
+
     def planted_in(self, plan: TrialPlan) -> TrialPlan:
         return msgspec.structs.replace(plan, mutant=self.id)
 

@@ -54,6 +54,7 @@ from barrier_tck.harness.reference.simulated.world import SimulatedWorld
 from barrier_tck.harness.reference.sink_files import is_committed, rows_by_writer
 from barrier_tck.harness.reference.skewed_clocks import skewed
 from barrier_tck.harness.reference.snapshot_views import CheckpointOpener, view_storage
+from barrier_tck.harness.reference.table_coverage import transitions
 from barrier_tck.harness.support.garbage_collection import no_collection
 from barrier_tck.harness.support.work_directories import temporary_work_directory
 from barrier_tck.harness.system.broken_recovery import BrokenRecovery
@@ -129,14 +130,19 @@ class ReferenceSimulated:
     )
 
     def __init__(
-        self, state_backend: Callable[[], StateBackend] | None = None, traces_messages: bool = False
+        self,
+        state_backend: Callable[[], StateBackend] | None = None,
+        traces_messages: bool = False,
+        shows_coverage: bool = False,
     ) -> None:
         """Take the factory of a candidate's state backend; None means the plan's backend.
 
-        ``traces_messages``: outcomes hold what passed through the channels, which takes some time.
+        ``traces_messages``: outcomes hold what passed through the channels; ``shows_coverage``: outcomes name what the
+        machines of the protocol came through. Either takes some time.
         """
         self._state_backend = state_backend
         self._traces_messages = traces_messages
+        self._shows_coverage = shows_coverage
 
     def job(self, plan: TrialPlan) -> JobView:
         """Return the subtasks, links and points of the plan's job."""
@@ -149,7 +155,11 @@ class ReferenceSimulated:
 
     def tracing_messages(self) -> ReferenceSimulated:
         """Return a system like this one, whose outcomes hold what passed through the channels."""
-        return ReferenceSimulated(self._state_backend, traces_messages=True)
+        return ReferenceSimulated(self._state_backend, True, self._shows_coverage)
+
+    def showing_coverage(self) -> ReferenceSimulated:
+        """Return a system like this one, whose outcomes name what the machines of the protocol came through."""
+        return ReferenceSimulated(self._state_backend, self._traces_messages, shows_coverage=True)
 
     def run(self, plan: FilledPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
         """Run one trial in virtual time."""
@@ -160,7 +170,11 @@ class ReferenceSimulated:
             simulated_storage(plan) as external_storage,
             views as working_root,
         ):
-            return self._run(plan, nemesis, external_storage, working_root)
+            if not self._shows_coverage:
+                return self._run(plan, nemesis, external_storage, working_root)
+            with transitions() as reached:
+                outcome = self._run(plan, nemesis, external_storage, working_root)
+            return replace(outcome, reached=reached())
 
     def _run(
         self,

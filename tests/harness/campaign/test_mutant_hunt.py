@@ -170,6 +170,8 @@ class NotAlwaysDrawn:
     worlds = BUG.worlds
     planted_in = BUG.planted_in
     ran_since_asked = BUG.ran_since_asked
+    learns = BUG.learns
+    learn = BUG.learn
 
     def plans(self, world: str) -> Iterator[TrialPlan | NotDrawn]:
         for number, plan in enumerate(BUG.plans(world), start=1):

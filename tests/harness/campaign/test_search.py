@@ -12,19 +12,19 @@ from random import Random
 
 import pytest
 
+from barrier_tck.harness.campaign.learning import LEARNED
 from barrier_tck.harness.campaign.planned_trials import campaign_plans
 from barrier_tck.harness.campaign.runner import resume_campaign, run_campaign
-from barrier_tck.harness.campaign.search.guided import GENERATION, Guided
-from barrier_tck.harness.campaign.search.learning import LEARNED
-from barrier_tck.harness.campaign.search.search import Search
-from barrier_tck.harness.campaign.search.strategies import STRATEGIES, new_search
-from barrier_tck.harness.campaign.search.swarm import swarmed
 from barrier_tck.harness.campaign.shards import Shard
 from barrier_tck.harness.cli import main as cli
 from barrier_tck.harness.draw.catalogue import known_scenarios
 from barrier_tck.harness.draw.constraints import Constraints
 from barrier_tck.harness.draw.plans_alike import PlanSpace, drawn_like, drawn_plan
 from barrier_tck.harness.draw.profiles import profile_named
+from barrier_tck.harness.draw.search.guided import GENERATION, Guided
+from barrier_tck.harness.draw.search.search import Search
+from barrier_tck.harness.draw.search.strategies import STRATEGIES, new_search
+from barrier_tck.harness.draw.search.swarm import swarmed
 from barrier_tck.harness.draw.stages import Stage
 from barrier_tck.harness.plan.trial_plan import FilledPlan
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
@@ -86,7 +86,7 @@ def test_a_changed_choice_of_a_fault_leaves_the_job_as_it_is_and_makes_another_p
 def plans_of(search: Search, number: int, wanted: str) -> Iterator[FilledPlan]:
     """Yield plans of a strategy that is told whether each plan has a fault of a kind, and nothing else."""
     for trial in range(number):
-        plan = search.plan(trial, SPACE)
+        plan = search.drawn(trial, SPACE).plan
         yield plan
         search.learn(trial, (wanted,) if has(plan, wanted) else (), promising=True)
 
@@ -107,7 +107,7 @@ def test_guided_tries_more_plans_like_those_that_reached_what_others_did_not(see
 def test_guided_without_anything_new_draws_each_plan_by_itself() -> None:
     search = Guided(5)
     for trial in range(2 * GENERATION):
-        plan = search.plan(trial, SPACE)
+        plan = search.drawn(trial, SPACE).plan
         assert plan == drawn_plan(SPACE, Random(f"5/guided/{trial}")).plan
         search.learn(trial, (), promising=True)
 
@@ -115,7 +115,7 @@ def test_guided_without_anything_new_draws_each_plan_by_itself() -> None:
 def test_a_plan_that_lost_faults_is_not_tried_again() -> None:
     search = Guided(5)
     for trial in range(2 * GENERATION):
-        plan = search.plan(trial, SPACE)
+        plan = search.drawn(trial, SPACE).plan
         assert plan == drawn_plan(SPACE, Random(f"5/guided/{trial}")).plan
         search.learn(trial, (f"reached by {trial}",), promising=False)
 
@@ -124,13 +124,13 @@ def test_a_generation_waits_for_all_results_of_those_before() -> None:
     search = Guided(5)
     for trial in range(GENERATION):
         assert not search.waits_before(trial)
-        search.plan(trial, SPACE)
+        search.drawn(trial, SPACE)
     for trial in range(GENERATION):
         assert search.waits_before(GENERATION)
         search.learn(trial, ("something",), promising=True)
     assert not search.waits_before(GENERATION)
     with pytest.raises(InternalError, match="not known yet"):
-        Guided(5).plan(GENERATION, SPACE)
+        Guided(5).drawn(GENERATION, SPACE)
 
 
 @pytest.mark.long

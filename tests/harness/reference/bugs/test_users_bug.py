@@ -9,9 +9,12 @@ import pytest
 
 from barrier_tck.harness.draw.not_drawn import NotDrawn
 from barrier_tck.harness.draw.profile import Profile
+from barrier_tck.harness.draw.search import search
+from barrier_tck.harness.draw.search.search import Uniform
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.reference.bugs import users_bug as module
 from barrier_tck.harness.reference.bugs.catalogue import broken, bugs_of_runtime, controls, digest_of
+from barrier_tck.harness.reference.bugs.drawn_plans import PROFILES
 from barrier_tck.harness.reference.bugs.patched_copy import sources_with
 from barrier_tck.harness.reference.bugs.users_bug import UsersBug, read_patch, users_bug
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
@@ -33,7 +36,7 @@ after = "self.commit(transactions[1:])"
 def read(tmp_path: Path, text: str, seed: int = 0) -> UsersBug:
     path = tmp_path / "mine.txt"
     path.write_text(text)
-    return users_bug(read_patch(path), path, ReferenceSimulated(), 5, seed)
+    return users_bug(read_patch(path), path, ReferenceSimulated(), 5, Uniform(seed))
 
 
 @pytest.mark.parametrize("text", [FILE, DIFF], ids=["file", "diff"])
@@ -101,12 +104,12 @@ def test_a_control_takes_the_place_of_no_bug() -> None:
 def test_a_plan_that_cannot_be_drawn_does_not_end_the_drawing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def sometimes(seed: int, profile: Profile, _: object) -> TrialPlan:
+    def sometimes(seed: int, profile: Profile, *_: object) -> TrialPlan:
         if seed % 3 == 0:
             raise AssertionError(f"seed {seed}")
         return TrialPlan(seed=seed, note=profile.name)
 
-    monkeypatch.setattr(module, "draw_plan", sometimes)
+    monkeypatch.setattr(search, "draw_plan", sometimes)
     plans = list(read(tmp_path, DIFF, 7).plans("simulated"))
     assert [str(plan.error) if isinstance(plan, NotDrawn) else plan.seed for plan in plans] == [
         7,
@@ -120,16 +123,18 @@ def test_a_plan_that_cannot_be_drawn_does_not_end_the_drawing(
 def test_profiles_that_do_not_run_the_patched_lines_have_their_turn_seldom(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "draw_plan", lambda seed, profile, _: TrialPlan(seed=seed, note=profile.name))
+    monkeypatch.setattr(
+        search, "draw_plan", lambda seed, profile, *_: TrialPlan(seed=seed, note=profile.name)
+    )
     drawn: list[TrialPlan] = []
     monkeypatch.setattr(module, "ran_since_asked", lambda: drawn[-1].note == "incremental")
     path = tmp_path / "mine.txt"
-    bug = users_bug(FILE, path, ReferenceSimulated(), 200, 7)
+    bug = users_bug(FILE, path, ReferenceSimulated(), 200, Uniform(7))
     for plan in bug.plans("simulated"):
         assert not isinstance(plan, NotDrawn)
         drawn.append(plan)
         bug.ran_since_asked()
-    profiles = module.PROFILES["simulated"]
+    profiles = PROFILES["simulated"]
     counts = [sum(plan.note == name for plan in drawn) for name in profiles]
     assert [plan.note for plan in drawn[: len(profiles)]] == list(profiles)
     assert counts[profiles.index("incremental")] > 6 * max(
@@ -142,8 +147,10 @@ def test_profiles_that_do_not_run_the_patched_lines_have_their_turn_seldom(
 def test_profiles_have_their_turn_the_oftener_the_more_of_their_plans_ran_the_patched_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "draw_plan", lambda seed, profile, _: TrialPlan(seed=seed, note=profile.name))
-    monkeypatch.setitem(module.PROFILES, "simulated", ("standard", "graphs", "modes"))
+    monkeypatch.setattr(
+        search, "draw_plan", lambda seed, profile, *_: TrialPlan(seed=seed, note=profile.name)
+    )
+    monkeypatch.setitem(PROFILES, "simulated", ("standard", "graphs", "modes"))
     drawn: list[TrialPlan] = []
 
     def every_fourth_of_graphs() -> bool:
@@ -151,7 +158,7 @@ def test_profiles_have_their_turn_the_oftener_the_more_of_their_plans_ran_the_pa
         return drawn[-1].note == "modes" or (drawn[-1].note == "graphs" and len(of_graphs) % 4 == 0)
 
     monkeypatch.setattr(module, "ran_since_asked", every_fourth_of_graphs)
-    bug = users_bug(FILE, tmp_path / "mine.txt", ReferenceSimulated(), 220, 7)
+    bug = users_bug(FILE, tmp_path / "mine.txt", ReferenceSimulated(), 220, Uniform(7))
     for plan in bug.plans("simulated"):
         assert not isinstance(plan, NotDrawn)
         drawn.append(plan)

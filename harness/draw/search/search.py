@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from barrier_tck.harness.draw.plans_alike import PlanSpace
+from barrier_tck.harness.draw.plans_alike import DrawnPlan, PlanSpace
 from barrier_tck.harness.draw.strategies import draw_plan
-from barrier_tck.harness.plan.trial_plan import FilledPlan
 
 
 class Search(Protocol):
@@ -22,8 +21,8 @@ class Search(Protocol):
     def learns(self) -> bool:
         """Whether it wants to be told what trials reached."""
 
-    def plan(self, number: int, space: PlanSpace) -> FilledPlan:
-        """Return a trial's plan. ``space`` is what it is drawn from, unless it is nearly like an earlier plan."""
+    def drawn(self, number: int, space: PlanSpace) -> DrawnPlan:
+        """Return a trial's plan, drawn from ``space``, or nearly like an earlier plan and from the space of that."""
 
     def waits_before(self, number: int) -> bool:
         """Return whether the plan of a trial follows from results that are not known yet."""
@@ -45,8 +44,9 @@ class Uniform:
         """``first_seed`` is that of trial 0; those of the others follow."""
         self._first_seed = first_seed
 
-    def plan(self, number: int, space: PlanSpace) -> FilledPlan:
-        return draw_plan(self._first_seed + number, space.profile, space.constraints, kinds=space.kinds)
+    def drawn(self, number: int, space: PlanSpace) -> DrawnPlan:
+        seed = self._first_seed + number
+        return DrawnPlan(draw_plan(seed, space.profile, space.constraints, space.kinds), space)
 
     def waits_before(self, number: int) -> bool:
         return False

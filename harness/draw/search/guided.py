@@ -22,7 +22,6 @@ from barrier_tck.harness.draw.plans_alike import (
     drawn_plan,
 )
 from barrier_tck.harness.draw.stages import Stage
-from barrier_tck.harness.plan.trial_plan import FilledPlan
 from barrier_tck.harness.support.errors import InternalError
 
 GENERATION = 20
@@ -72,7 +71,7 @@ class Guided:
     def waits_before(self, number: int) -> bool:
         return number % GENERATION == 0 and self._learned < number
 
-    def plan(self, number: int, space: PlanSpace) -> FilledPlan:
+    def drawn(self, number: int, space: PlanSpace) -> DrawnPlan:
         if self.waits_before(number):
             raise InternalError(f"the plan of trial {number} follows from results that are not known yet")
         if number % GENERATION == 0:
@@ -82,16 +81,16 @@ class Guided:
         if drawn is None:
             drawn = drawn_plan(space, random)
         self._drawn[number] = drawn
-        return drawn.plan
+        return drawn
 
     def learn(self, number: int, reached: Iterable[str], promising: bool) -> tuple[str, ...]:
         if number != self._learned:
             raise InternalError(f"trial {number} is told of, but {self._learned} is the next one")
         self._learned += 1
-        drawn = self._drawn.pop(number)
+        drawn = self._drawn.pop(number, None)  # None: it could not be drawn
         seldom = tuple(name for name in reached if self._times[name] < SELDOM)
         self._times.update(seldom)
-        if seldom and promising:
+        if seldom and promising and drawn is not None:
             self._new.append(_Kept(number, drawn, seldom))
         return seldom
 

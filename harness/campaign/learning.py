@@ -8,9 +8,8 @@ from pathlib import Path
 
 import msgspec
 
-from barrier_tck.harness.campaign.novelty import reached_by
-from barrier_tck.harness.campaign.search.search import Search
-from barrier_tck.harness.record.records import TrialResult, TrialSummary
+from barrier_tck.harness.campaign.tried_plans import TriedPlan
+from barrier_tck.harness.draw.search.search import Search
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.support.atomic_files import write_atomically
 from barrier_tck.harness.support.errors import UsageProblem
@@ -51,20 +50,18 @@ class Learning:
         """Return whether the plan of a trial follows from results that are not known yet."""
         return trial >= self._before and self._search.waits_before(trial - self._before)
 
-    def take(self, result: TrialResult, summary: TrialSummary, as_drawn: bool) -> None:
-        """Learn from a trial that is over; trials come in their order.
-
-        ``as_drawn``: whether the trial had all faults that were drawn. If not, plans like its plan would lose faults,
-        too.
-        """
-        number = result.record.trial - self._before
+    def take(self, tried: TriedPlan) -> None:
+        """Learn from a trial that is over; trials come in their order."""
+        record = tried.result.record
+        number = record.trial - self._before
         if not self.wanted or number < 0:
             return
-        promising = as_drawn and result.record.verdict is not Verdict.UNKNOWN
-        seldom = self._search.learn(number, reached_by(result.record, summary), promising)
+        # If it lost faults whose moment never came, plans like its plan would lose some, too.
+        promising = tried.fitted is None and record.verdict is not Verdict.UNKNOWN
+        seldom = self._search.learn(number, tried.reached, promising)
         if seldom:
             with self._path.open("ab") as file:
-                file.write(msgspec.json.encode(_Line(result.record.trial, seldom, promising)) + b"\n")
+                file.write(msgspec.json.encode(_Line(record.trial, seldom, promising)) + b"\n")
 
     def take_over(self, finished: int) -> None:
         """Read what was learned from the finished trials of an interrupted campaign, and remove the rest.

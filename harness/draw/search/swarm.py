@@ -12,9 +12,8 @@ from random import Random
 from typing import TypeVar
 
 from barrier_tck.harness.draw.catalogue import known_scenarios
-from barrier_tck.harness.draw.plans_alike import PlanSpace, drawn_plan
+from barrier_tck.harness.draw.plans_alike import DrawnPlan, PlanSpace, drawn_plan
 from barrier_tck.harness.draw.profile import Profile
-from barrier_tck.harness.plan.trial_plan import FilledPlan
 
 _PURPOSE_PER_MILLE = 800
 """A scenario of so many plans of a profile is what the profile is for, and stays on."""
@@ -30,9 +29,9 @@ class Swarm:
     def __init__(self, seed: int) -> None:
         self._seed = seed
 
-    def plan(self, number: int, space: PlanSpace) -> FilledPlan:
+    def drawn(self, number: int, space: PlanSpace) -> DrawnPlan:
         random = Random(f"{self._seed}/swarm/{number}")
-        return drawn_plan(replace(space, profile=swarmed(space.profile, random)), random).plan
+        return drawn_plan(replace(space, profile=swarmed(space.profile, random)), random)
 
     def waits_before(self, number: int) -> bool:
         return False

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from barrier_tck.harness.campaign.search.guided import Guided
-from barrier_tck.harness.campaign.search.search import Search, Uniform
-from barrier_tck.harness.campaign.search.swarm import Swarm
+from barrier_tck.harness.draw.search.guided import Guided
+from barrier_tck.harness.draw.search.search import Search, Uniform
+from barrier_tck.harness.draw.search.swarm import Swarm
 
 StrategyName = Literal["uniform", "swarm", "guided"]
 
