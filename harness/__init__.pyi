@@ -12,7 +12,7 @@ from .system.fault_kit import SavepointStarter, StorageUser, TargetGone, Targets
 # A system under test: the seam, what it may add, how it shows its job, its targets for faults, what a run leaves.
 from .system.system_under_test import Capability, NemesisHooks, SystemUnderTest, TrialOutcome
 from .system.optional_interfaces import HasCluster, KeepsLogs, StartsSlowly, TakesSettings
-from .system.optional_interfaces import CanBeBroken, ProvidesOwnJob, TracesMessages, UsesFieldsOfPlans
+from .system.optional_interfaces import CanBeBroken, ProvidesOwnJob, ShowsCoverage, TracesMessages, UsesFieldsOfPlans
 from .system.broken_recovery import BrokenRecovery
 from .system.job_view import JobView, Role, SubtaskView
 from .system.scale import HasScale, Scale
@@ -58,20 +58,20 @@ __all__ = [
     "CheckpointAborted", "CheckpointCompleted", "CheckpointId", "CheckpointPlan", "CheckpointProblem",
     "CheckpointRanges", "CheckpointRecord", "CheckpointTriggered", "Committed", "CopiesTarget", "CorruptStateError",
     "CrashCoordinator", "Crashed", "Damage", "DeferredSnapshot", "DeploymentPlan", "DeploymentRanges", "DrawnSetting",
-    "DrawsJobs", "EdgePlan", "ElasticRanges", "End", "EnvironmentProblem", "FaultRanges", "Finding", "FinishedSnapshot",
-    "HasCluster", "HasScale", "History", "Impairment", "InFlight", "JobCut", "JobFailed", "JobFinished", "JobPlan",
-    "JobRanges", "JobStopped", "JobUsageError", "JobView", "KeepsLogs", "KeyGroupRange", "KeyedStateStore",
-    "KillExecutor", "KillWorker", "LimitRanges", "LimitsPlan", "LinkTarget", "LinkingStateWriter", "LocalStateReader",
-    "NamedFile", "NemesisHooks", "NetworkPlan", "NetworkRanges", "NoTargets", "OperatingError", "Operation",
-    "OperatorPlan", "PausableTarget", "ProcessTarget", "Profile", "ProtocolPoint", "ProvidesCheckers", "ProvidesOwnJob",
-    "ProvidesProfiles", "QueryPlace", "QueryState", "Reason", "Recorded", "RestartPlan", "RestartRanges", "Restored",
-    "Role", "Row", "SavepointPlan", "SavepointRanges", "SavepointStarter", "Scale", "ScheduledFault", "SequentialSpec",
-    "SharingStateWriter", "SnapshotCancelled", "SnapshotFuture", "SnapshotRecord", "SnapshotView", "SplitData",
-    "Spread", "StartsSlowly", "StateBackend", "StateCapability", "StateHandle", "StateReader", "StateScope",
-    "StateView", "StateWriter", "StorageError", "StorageRanges", "StorageUser", "StorageView", "StreamingJob",
-    "SubtaskView", "SystemBroke", "SystemUnderTest", "TakesSettings", "TargetGone", "Targets", "TracesMessages",
-    "Transaction", "TrialContext", "TrialOutcome", "TrialPlan", "TrialRecord", "Upserts", "UsageProblem",
-    "UsesFieldsOfPlans", "Verdict", "VertexPlan", "Workload", "WorkloadPlan", "WorkloadRanges", "read_configuration",
-    "read_plan", "refuse_overlaps", "register_workload", "require_in_range", "require_same_length", "run_campaign",
-    "run_trial", "workload_names",
+    "DrawsJobs", "EdgePlan", "ElasticRanges", "End", "EnvironmentProblem", "FaultRanges", "Finding",
+    "FinishedSnapshot", "HasCluster", "HasScale", "History", "Impairment", "InFlight", "JobCut", "JobFailed",
+    "JobFinished", "JobPlan", "JobRanges", "JobStopped", "JobUsageError", "JobView", "KeepsLogs", "KeyGroupRange",
+    "KeyedStateStore", "KillExecutor", "KillWorker", "LimitRanges", "LimitsPlan", "LinkTarget", "LinkingStateWriter",
+    "LocalStateReader", "NamedFile", "NemesisHooks", "NetworkPlan", "NetworkRanges", "NoTargets", "OperatingError",
+    "Operation", "OperatorPlan", "PausableTarget", "ProcessTarget", "Profile", "ProtocolPoint", "ProvidesCheckers",
+    "ProvidesOwnJob", "ProvidesProfiles", "QueryPlace", "QueryState", "Reason", "Recorded", "RestartPlan",
+    "RestartRanges", "Restored", "Role", "Row", "SavepointPlan", "SavepointRanges", "SavepointStarter", "Scale",
+    "ScheduledFault", "SequentialSpec", "SharingStateWriter", "ShowsCoverage", "SnapshotCancelled", "SnapshotFuture",
+    "SnapshotRecord", "SnapshotView", "SplitData", "Spread", "StartsSlowly", "StateBackend", "StateCapability",
+    "StateHandle", "StateReader", "StateScope", "StateView", "StateWriter", "StorageError", "StorageRanges",
+    "StorageUser", "StorageView", "StreamingJob", "SubtaskView", "SystemBroke", "SystemUnderTest", "TakesSettings",
+    "TargetGone", "Targets", "TracesMessages", "Transaction", "TrialContext", "TrialOutcome", "TrialPlan",
+    "TrialRecord", "Upserts", "UsageProblem", "UsesFieldsOfPlans", "Verdict", "VertexPlan", "Workload",
+    "WorkloadPlan", "WorkloadRanges", "read_configuration", "read_plan", "refuse_overlaps", "register_workload",
+    "require_in_range", "require_same_length", "run_campaign", "run_trial", "workload_names",
 ]

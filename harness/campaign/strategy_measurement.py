@@ -18,6 +18,7 @@ from barrier_tck.harness.draw.search.strategies import StrategyName, new_search
 from barrier_tck.harness.reference.bugs.bug_file import PlantedBug
 from barrier_tck.harness.reference.bugs.drawn_plans import PROFILES, DrawnPlans
 from barrier_tck.harness.reference.bugs.sought_bug import SoughtBug
+from barrier_tck.harness.support.atomic_files import write_atomically
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.system.system_under_test import SystemUnderTest
 
@@ -134,8 +135,11 @@ def _median(values: Sequence[float | None]) -> float | None:
 def _rows(path: Path) -> list[Hunted]:
     if not path.is_file():
         return []
-    whole = path.read_bytes().rpartition(b"\n")[0].splitlines()
+    whole, end, cut_off = path.read_bytes().rpartition(b"\n")
     try:
-        return [msgspec.json.decode(line, type=Hunted) for line in whole]
+        rows = [msgspec.json.decode(line, type=Hunted) for line in whole.splitlines()]
     except msgspec.MsgspecError as error:
         raise UsageProblem(f"{path} cannot be read: {error}; name another directory with --out") from error
+    if cut_off:  # by a process that was killed while writing
+        write_atomically(path, whole + end)
+    return rows
