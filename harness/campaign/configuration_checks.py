@@ -47,6 +47,11 @@ def check_configuration(configuration: CampaignConfiguration, system: SystemUnde
             require_checkpoint_storage(name)
         profile = configuration.profile_for(system)
         _check_mixed_fields(configuration, system)
+        if configuration.strategy == "pct" and system.world != "simulated":
+            raise UsageProblem(
+                f"strategy is 'pct', which decides the simulator's schedule, but {system.name} runs in real time; "
+                "choose another strategy"
+            )
         if configuration.faults is not None:
             check_exposed(configuration.faults, targets_of(system), system.name)
     except UsageProblem as error:

@@ -15,9 +15,10 @@ StrategyOption = Annotated[
     str | None,
     typer.Option(
         "--strategy",
-        metavar="uniform|swarm|guided",
-        help="How plans are drawn: each by itself; with about half of all features in each; or many like those that "
-        "reached something new. Default: the campaign file's, else uniform.",
+        metavar="uniform|swarm|guided|pct",
+        help="How plans are drawn: each by itself; with about half of all features in each; many like those that "
+        "reached something new; or with priorities of processes in the simulator's schedule. Default: the campaign "
+        "file's, else uniform.",
     ),
 ]
 

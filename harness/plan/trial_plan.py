@@ -230,6 +230,9 @@ class NetworkPlan(Bounded, frozen=True, forbid_unknown_fields=True):
     """Batches that a channel holds before its sender must wait; on Spark, at each of its ends."""
     buffer_bytes: _Some | None = None
     """In modes whose barriers overtake: batches are cut into buffers of this size; None: the system's own size."""
+    change_points: Annotated[int, msgspec.Meta(ge=0, le=100)] | None = None
+    """In the simulator: processes have random priorities, and so many times one of them gets the lowest. What a process
+    with a low priority sends takes nearly the longest latency. None: each message has a latency of its own."""
 
 
 class LimitsPlan(Bounded, frozen=True, forbid_unknown_fields=True):

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from math import sqrt
 from random import Random
 
 from barrier_tck.harness.draw.plans_alike import (
@@ -30,6 +31,8 @@ ALIKE_PER_MILLE = 600
 """How many plans of a generation after the first are nearly like earlier ones."""
 SELDOM = 8
 """What fewer trials reached was reached seldom."""
+SOUGHT = 5.0
+"""What a plan whose trial did what is looked for is worth beside what it reached: one name is worth 1 at the most."""
 KEPT_MAX = 400
 """How many plans are kept; beyond that, those that are worth the least are given up."""
 
@@ -46,6 +49,8 @@ class _Kept:
     drawn: DrawnPlan
     seldom: tuple[str, ...]
     """What it reached that was seldom reached."""
+    sought: bool
+    """Whether its trial did what is looked for."""
     tried: int = 0
     """How many plans like it were tried."""
 
@@ -83,15 +88,17 @@ class Guided:
         self._drawn[number] = drawn
         return drawn
 
-    def learn(self, number: int, reached: Iterable[str], promising: bool) -> tuple[str, ...]:
+    def learn(
+        self, number: int, reached: Iterable[str], promising: bool, sought: bool = False
+    ) -> tuple[str, ...]:
         if number != self._learned:
             raise InternalError(f"trial {number} is told of, but {self._learned} is the next one")
         self._learned += 1
         drawn = self._drawn.pop(number, None)  # None: it could not be drawn
         seldom = tuple(name for name in reached if self._times[name] < SELDOM)
         self._times.update(seldom)
-        if seldom and promising and drawn is not None:
-            self._new.append(_Kept(number, drawn, seldom))
+        if (seldom or sought) and promising and drawn is not None:
+            self._new.append(_Kept(number, drawn, seldom, sought))
         return seldom
 
     def _begin_generation(self) -> None:
@@ -104,7 +111,8 @@ class Guided:
 
     def _worth(self, kept: _Kept) -> float:
         """Return how often plans like this one are to be tried, compared with others."""
-        return sum(1 / self._times[name] ** 2 for name in kept.seldom) / (1 + kept.tried)
+        reached = sum(1 / self._times[name] ** 2 for name in kept.seldom)
+        return (reached + SOUGHT * kept.sought) / sqrt(1 + kept.tried)
 
     def _alike(self, random: Random) -> DrawnPlan | None:
         """Draw a plan nearly like one that is kept; None if nothing came of it but the same plan."""

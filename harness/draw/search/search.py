@@ -27,11 +27,14 @@ class Search(Protocol):
     def waits_before(self, number: int) -> bool:
         """Return whether the plan of a trial follows from results that are not known yet."""
 
-    def learn(self, number: int, reached: Iterable[str], promising: bool) -> tuple[str, ...]:
+    def learn(
+        self, number: int, reached: Iterable[str], promising: bool, sought: bool = False
+    ) -> tuple[str, ...]:
         """Take what a trial reached, in the order of the trials, and return what of it was reached seldom before.
 
-        ``promising``: whether plans like this one may be tried. What was returned is enough to be told in its place,
-        when a campaign is resumed.
+        ``promising``: whether plans like this one may be tried. ``sought``: whether the trial did what is looked for,
+        for instance ran the lines of a patch, so that they are worth more. What was returned is enough to be told in
+        its place, when a campaign is resumed.
         """
 
 
@@ -51,5 +54,7 @@ class Uniform:
     def waits_before(self, number: int) -> bool:
         return False
 
-    def learn(self, number: int, reached: Iterable[str], promising: bool) -> tuple[str, ...]:
+    def learn(
+        self, number: int, reached: Iterable[str], promising: bool, sought: bool = False
+    ) -> tuple[str, ...]:
         return ()

@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import Literal
 
 from barrier_tck.harness.draw.search.guided import Guided
+from barrier_tck.harness.draw.search.pct import Priorities
 from barrier_tck.harness.draw.search.search import Search, Uniform
 from barrier_tck.harness.draw.search.swarm import Swarm
 
-StrategyName = Literal["uniform", "swarm", "guided"]
+StrategyName = Literal["uniform", "swarm", "guided", "pct"]
 
 STRATEGIES: dict[StrategyName, str] = {
     "uniform": "each plan by itself, with the probabilities of its profile",
     "swarm": "in each plan only about half of the scenarios, kinds of faults, and other choices of its profile",
     "guided": "many plans nearly like earlier ones whose trials reached something new",
+    "pct": "each plan by itself; in its schedule, processes have priorities that change a few times (simulator only)",
 }
 """Name -> how plans are drawn."""
 
@@ -27,3 +29,5 @@ def new_search(strategy: StrategyName, seed: int, first_seed: int) -> Search:
             return Swarm(seed)
         case "guided":
             return Guided(seed)
+        case "pct":
+            return Priorities(seed)

@@ -36,7 +36,9 @@ class Swarm:
     def waits_before(self, number: int) -> bool:
         return False
 
-    def learn(self, number: int, reached: Iterable[str], promising: bool) -> tuple[str, ...]:
+    def learn(
+        self, number: int, reached: Iterable[str], promising: bool, sought: bool = False
+    ) -> tuple[str, ...]:
         return ()
 
 

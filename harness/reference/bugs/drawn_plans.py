@@ -85,9 +85,9 @@ class DrawnPlans:
             if self.search.learns:
                 names, promising = self._told
                 if did_run:
-                    # Whatever comes together with the patched lines is worth as much as what comes at all.
+                    # What comes together with the patched lines is worth as much as what comes at all.
                     names += tuple(f"{name}, and the patched lines ran" for name in names)
-                self.search.learn(number, names, promising)
+                self.search.learn(number, names, promising, sought=bool(did_run))
             self._told = (), False
 
     def learn(self, reached: tuple[str, ...], promising: bool) -> None:

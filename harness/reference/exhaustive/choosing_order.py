@@ -96,3 +96,6 @@ class ChoosingOrder:
 
     def stream(self, name: str) -> random.Random:
         return self.choice if name == "choices" else self._nothing
+
+    def sending(self, process: str) -> random.Random:
+        return self.stream("network")

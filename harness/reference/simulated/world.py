@@ -102,7 +102,8 @@ class SimulatedWorld:
         self.components = components
         self.observer = observer
         self.nemesis = nemesis
-        self.scheduler = (used := SeededOrder(plan.seed) if order is None else order).scheduler
+        self._order = used = SeededOrder(plan.seed, plan.network.change_points) if order is None else order
+        self.scheduler = used.scheduler
         self.trace = Trace()
         self.disk = disk if disk is not None else SimulatedDisk()
         self.storage_faults = StorageFaults(plan, self.disk)
@@ -115,7 +116,6 @@ class SimulatedWorld:
             storage_random=used.stream("storage"),
             take_late_ms=self.storage_faults.take_late_ms,
         )
-        self._choices = used.stream("choices")
         self.disturbances = Disturbances(self, plan.seed)
         self.repeats = RepeatedMessages()
         self.heartbeats = Heartbeats(
@@ -280,16 +280,19 @@ class SimulatedWorld:
             coordinator.waits_for_slots(attempt, f"{slots} of {wanted} slots are there")
             return
         network, scheduler = self.plan.network, self.scheduler
-        network_random, latency_ms = self.environment.network_random, self.environment.latency_ms
+        latency_ms = self.environment.latency_ms
+        from_coordinator, choices = self._order.sending(COORDINATOR), self._order.stream("choices")
         processes: dict[SubtaskId, SimulatedSubtask] = {}
         executors = self.executors.present
         placed, placement = placed_on(executors, graph.subtasks, restore, self.config.local_recovery)
         if placement is not None:
             self.observer.subtasks_assigned(attempt, placement)
         for subtask, executor in placed.items():
-            process = SimulatedSubtask(self, subtask, attempt, executor, coordinator, self._choices)
-            process.from_coordinator = Link(scheduler, network_random, latency_ms, process.receive)
-            process.to_coordinator = Link(scheduler, network_random, latency_ms, coordinator.receive)
+            process = SimulatedSubtask(self, subtask, attempt, executor, coordinator, choices)
+            process.from_coordinator = Link(scheduler, from_coordinator, latency_ms, process.receive)
+            process.to_coordinator = Link(
+                scheduler, self._order.sending(str(subtask)), latency_ms, coordinator.receive
+            )
             executor.subtasks.append(process)
             processes[subtask] = process
             self._in_rings.append(process)
@@ -298,7 +301,8 @@ class SimulatedWorld:
             slow = network.slow_factor if number == network.slow_channel else 1
             feedback = self.graph.edge_of(identity).feedback
             capacity = UNBOUNDED if feedback else network.channel_capacity
-            common = (str(identity), scheduler, network_random, latency_ms * slow, capacity)
+            sending = self._order.sending(str(identity.sender))
+            common = (str(identity), scheduler, sending, latency_ms * slow, capacity)
             channel = (
                 BufferedChannel(*common, self.plane, network.buffer_bytes)
                 if buffered

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
+import msgspec
 import pytest
 
 from barrier_tck.harness.campaign.learning import LEARNED
@@ -27,9 +28,12 @@ from barrier_tck.harness.draw.search.strategies import STRATEGIES, new_search
 from barrier_tck.harness.draw.search.swarm import swarmed
 from barrier_tck.harness.draw.stages import Stage
 from barrier_tck.harness.plan.trial_plan import FilledPlan
+from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.harness.reference.simulated.priorities import Priorities
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.support.errors import InternalError, UsageProblem
 from barrier_tck.harness.trial.plan_check import check_plan
+from barrier_tck.harness.trial.trial_run import run_trial
 from tests.harness.campaign.test_resuming import (
     Interrupted,
     configuration,
@@ -37,6 +41,7 @@ from tests.harness.campaign.test_resuming import (
     lines,
     without_times,
 )
+from tests.harness.fake_system import FakeSystem
 
 SYSTEM = ReferenceSimulated()
 SPACE = PlanSpace(profile_named("heavy"), Constraints(SYSTEM.job, SYSTEM.capabilities))
@@ -191,6 +196,54 @@ def test_the_plans_of_a_shard_of_a_swarm_are_those_of_the_whole() -> None:
     shard = campaign_plans(wanted, SYSTEM, Shard(2, 2).owns)
     assert [next(shard) for _ in range(3)] == plans[1::2]
     assert len({plan.seed for plan in plans}) == 6
+
+
+# --- priorities of processes --------------------------------------------------------------------------------------
+
+
+def test_a_process_with_a_low_priority_is_late_until_another_one_is() -> None:
+    delays = {name: Priorities(Random(3), 0).of(name).random() for name in ("first",)}
+    priorities = Priorities(Random(3), 0)
+    processes = {name: priorities.of(name) for name in ("first", "second", "third")}
+    assert processes["first"].random() == pytest.approx(delays["first"], abs=0.06)
+    for late in processes.values():
+        drawn = [late.random() for _ in range(50)]
+        assert max(drawn) - min(drawn) <= 0.05
+        assert min(drawn) >= 0 and max(drawn) < 1
+    changing = Priorities(Random(3), 1).of("first")
+    drawn = [changing.random() for _ in range(9_000)]
+    change = next(place for place, value in enumerate(drawn) if value >= 0.95)
+    assert max(drawn[:change]) < 0.95 <= min(drawn[change:])
+
+
+def test_priorities_change_the_schedule_and_nothing_else_and_a_trial_of_them_can_be_repeated(
+    tmp_path: Path,
+) -> None:
+    wanted = configuration(trials=12, seed=4, strategy="pct")
+    plans = campaign_plans(wanted, SYSTEM)
+    changed = 0
+    for _ in range(12):
+        plan = next(plans)
+        assert plan.network.change_points is not None
+        usual = msgspec.structs.replace(
+            plan, network=msgspec.structs.replace(plan.network, change_points=None)
+        )
+        records = [run_trial(each, SYSTEM, tmp_path) for each in (plan, plan, usual)]
+        assert records[0].verdict is Verdict.VALID
+        assert records[0].trace_digest == records[1].trace_digest
+        changed += records[0].trace_digest != records[2].trace_digest
+    assert changed >= 10
+
+
+class InRealTime(FakeSystem):
+    """A system that is not simulated."""
+
+    world = "real"
+
+
+def test_priorities_are_for_simulated_systems() -> None:
+    with pytest.raises(UsageProblem, match="runs in real time"):
+        campaign_plans(configuration(strategy="pct"), InRealTime())
 
 
 def test_an_unknown_strategy_is_refused_with_the_nearest_name(
