@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -133,16 +134,14 @@ class ReferenceSimulated:
         self,
         state_backend: Callable[[], StateBackend] | None = None,
         traces_messages: bool = False,
-        shows_coverage: bool = False,
     ) -> None:
         """Take the factory of a candidate's state backend; None means the plan's backend.
 
-        ``traces_messages``: outcomes hold what passed through the channels; ``shows_coverage``: outcomes name what the
-        machines of the protocol came through. Either takes some time.
+        ``traces_messages``: outcomes hold what passed through the channels, which takes some time.
         """
         self._state_backend = state_backend
         self._traces_messages = traces_messages
-        self._shows_coverage = shows_coverage
+        self.shows_coverage = False
 
     def job(self, plan: TrialPlan) -> JobView:
         """Return the subtasks, links and points of the plan's job."""
@@ -155,11 +154,13 @@ class ReferenceSimulated:
 
     def tracing_messages(self) -> ReferenceSimulated:
         """Return a system like this one, whose outcomes hold what passed through the channels."""
-        return ReferenceSimulated(self._state_backend, True, self._shows_coverage)
+        return ReferenceSimulated(self._state_backend, traces_messages=True)
 
     def showing_coverage(self) -> ReferenceSimulated:
         """Return a system like this one, whose outcomes name what the machines of the protocol came through."""
-        return ReferenceSimulated(self._state_backend, self._traces_messages, shows_coverage=True)
+        shown = copy.copy(self)
+        shown.shows_coverage = True
+        return shown
 
     def run(self, plan: FilledPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
         """Run one trial in virtual time."""
@@ -170,7 +171,7 @@ class ReferenceSimulated:
             simulated_storage(plan) as external_storage,
             views as working_root,
         ):
-            if not self._shows_coverage:
+            if not self.shows_coverage:
                 return self._run(plan, nemesis, external_storage, working_root)
             with transitions() as reached:
                 outcome = self._run(plan, nemesis, external_storage, working_root)

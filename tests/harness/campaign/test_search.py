@@ -138,12 +138,23 @@ def test_a_generation_waits_for_all_results_of_those_before() -> None:
         Guided(5).drawn(GENERATION, SPACE)
 
 
+class Showing(Interrupted):
+    """The reference runtime with a user who presses Ctrl-C; it always shows what its protocol came through."""
+
+    def __init__(self, after: int) -> None:
+        super().__init__(after)
+        self.shows_coverage = True
+
+    def showing_coverage(self) -> ReferenceSimulated:
+        return self
+
+
 @pytest.mark.long
 def test_a_guided_campaign_is_the_same_in_two_processes_and_after_a_break(tmp_path: Path) -> None:
     wanted = configuration(trials=2 * GENERATION + 10, seed=11, strategy="guided", controls=0)
     whole = run_campaign(wanted, ReferenceSimulated(), tmp_path / "whole")
     two = run_campaign(wanted, ReferenceSimulated(), tmp_path / "two", jobs=2)
-    broken = run_campaign(wanted, Interrupted(after=GENERATION + 7), tmp_path / "broken")
+    broken = run_campaign(wanted, Showing(after=GENERATION + 7), tmp_path / "broken")
     assert broken.interrupted and GENERATION < broken.trials < 2 * GENERATION
     with (tmp_path / "broken" / LEARNED).open("ab") as file:
         file.write(b'{"trial":')  # as left by a process that was killed while writing
