@@ -19,9 +19,9 @@ class CrashCoordinator(Fault, frozen=True, tag="crash_coordinator"):
     Contract (COO-6): the job resumes from the last completed checkpoint. On Spark the driver's process dies, with its
     session. ``lose_unsynced``: its host dies, and with it what it wrote and did not sync. ``unreadable_ms``: for this
     long after it starts again, its reads of durable storage fail. Contract (REC-4): nothing is deleted because it
-    could not be read then. ``from_savepoint``: the job is started again from its newest savepoint, unless a newer
-    checkpoint is complete or the job had already started from that savepoint. Contract (COO-4): the ids of checkpoints
-    that were under way are not given out again.
+    could not be read then. ``from_savepoint``: the job is started again from its newest savepoint, unless it had
+    started from that one before. Contract (COO-4, COO-5): it goes on from there even if newer checkpoints are complete;
+    their ids, and those of checkpoints that were under way, are not given out again.
     """
 
     lose_unsynced: bool = False

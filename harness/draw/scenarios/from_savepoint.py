@@ -1,8 +1,9 @@
 """The coordinator is lost, and the job is started again from its newest savepoint (COO-4, COO-5).
 
-Newer checkpoints were under way by then, so their ids were given out, and must not be given out again. By chance that
-is never drawn: a job that is stopped with a savepoint has given out no newer id. Here the coordinator dies while the
-checkpoint behind the savepoint is under way. Often the job goes on to a stop, or fails once more.
+Newer checkpoints were under way by then, so their ids were given out, and must not be given out again. Some may be
+complete, and the job must not go on from these. By chance that is never drawn: a job that is stopped with a savepoint
+has given out no newer id. Here the coordinator dies while the checkpoint behind the savepoint is under way, or one
+after it. Often the job goes on to a stop, or fails once more.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ _AFTER = (0, 4)
 """After how many completed checkpoints the savepoint is asked for."""
 _LATER = (1, 3)
 """How many more complete before what comes last, if anything does."""
+_NEWER = (0, 2)
+"""How many checkpoints behind the savepoint are complete when the coordinator dies."""
 _STOP_PER_MILLE, _AGAIN_PER_MILLE = 400, 400
 _MOMENTS = (ProtocolPoint.CHECKPOINT_TRIGGERED, ProtocolPoint.ALL_ACKNOWLEDGED)
 """When the coordinator dies: the id of the newer checkpoint is given out, and it is not complete."""
@@ -51,7 +54,7 @@ def _savepoints(drawing: Drawing, plan: TrialPlan) -> TrialPlan:
     draw = drawing.draw
     asked = [SavepointPlan(after_checkpoints=between(draw, _AFTER))]
     if chance(draw, _STOP_PER_MILLE):
-        stop_after = asked[0].after_checkpoints + 1 + between(draw, _LATER)
+        stop_after = asked[0].after_checkpoints + 1 + _NEWER[1] + between(draw, _LATER)
         asked.append(SavepointPlan(after_checkpoints=stop_after, stop=True))
     plan = msgspec.structs.replace(plan, savepoints=tuple(asked))
     return long_enough(plan, drawing.profile.limits.settle_ms, _checkpoints(plan))
@@ -65,7 +68,7 @@ def _faults(drawing: Drawing, job: DrawnJob, kinds: Sequence[FaultKind]) -> Sequ
     )
     if not (plan.savepoints and counted):
         return ()
-    behind = plan.savepoints[0].after_checkpoints + 2
+    behind = plan.savepoints[0].after_checkpoints + 2 + between(draw, _NEWER)
     crash = next(kind for kind in KINDS.values() if kind.fault.ends is Ends.COORDINATOR)
     unsynced_per_mille = drawing.profile.faults.lose_unsynced_per_mille
     aim = Aim("", lose_unsynced_per_mille=unsynced_per_mille, from_savepoint_per_mille=1_000)
@@ -83,7 +86,7 @@ def _faults(drawing: Drawing, job: DrawnJob, kinds: Sequence[FaultKind]) -> Sequ
 
 def _checkpoints(plan: TrialPlan) -> int:
     """Return how many checkpoints must come while there is input: those that are counted, and two to spare."""
-    return max((asked.after_checkpoints for asked in plan.savepoints), default=0) + 4
+    return max((asked.after_checkpoints for asked in plan.savepoints), default=0) + 4 + _NEWER[1]
 
 
 SCENARIO = Scenario(

@@ -24,7 +24,8 @@ from barrier_tck.harness.draw.profile import Profile
 from barrier_tck.harness.draw.scenario import Part, Scenario
 from barrier_tck.harness.system.system_under_test import Capability
 
-_REPEATS = KINDS["repeat"].fault
+_REPEAT = "repeat"
+_REPEATS = KINDS[_REPEAT].fault
 _BATCHES, _BATCH_RECORDS, _RATE = (4, 10), (1, 2), 200
 """An input that is read within some 100 ms: the next attempt is amid it when reports of the one before come."""
 _INTERVAL_MS = (120, 160)
@@ -42,7 +43,8 @@ _REPEATED_MAX = 3
 
 def _possible(profile: Profile, capabilities: frozenset[Capability]) -> bool:
     fewest, most = profile.faults.number
-    return Capability.MESSAGE_FAULTS in capabilities and fewest <= 2 <= most
+    drawn = any(weight for name, weight in profile.faults.kinds if name == _REPEAT)
+    return Capability.MESSAGE_FAULTS in capabilities and drawn and fewest <= 2 <= most
 
 
 def _profile(_: st.DrawFn, profile: Profile) -> Profile:

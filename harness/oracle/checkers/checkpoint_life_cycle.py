@@ -38,12 +38,15 @@ from barrier_tck.harness.record.operations import (
     Committed,
     Finished,
     Operation,
+    StartedFromSavepoint,
 )
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
 
 _OPEN, _COMPLETED, _ABORTED = "open", "completed", "aborted"
+_LEFT = "left behind"
+"""Complete, and newer than the savepoint from which the job was started then; another checker says who restores it."""
 
 
 _UNACKNOWLEDGED = Sign("a checkpoint completes without an acknowledgement of some subtask", "COO-1")
@@ -122,7 +125,7 @@ class CheckpointLifeCycle(StandardChecker):
         states = [checkpoint.state for checkpoint in story.checkpoints.values()]
         counts = {
             "attempts": len(story.attempts),
-            "completed": states.count(_COMPLETED),
+            "completed": states.count(_COMPLETED) + states.count(_LEFT),
             "aborted": states.count(_ABORTED),
             "undecided": states.count(_OPEN),
             "violations": len(story.problems),
@@ -246,6 +249,14 @@ class _Story:
             self._problem(line, _NOT_DURABLE, text, self._restored, attempt)
         elif restored is not None:
             self._restored = restored
+
+    def _started_from(self, line: Recorded[StartedFromSavepoint]) -> None:
+        """What is newer than the savepoint counts no more."""
+        savepoint = line.operation.checkpoint
+        for checkpoint in self.checkpoints.values():
+            if checkpoint.state == _COMPLETED and checkpoint.number > savepoint:
+                checkpoint.state = _LEFT
+        self._restored = savepoint
 
     def _attempt_running(self, line: Recorded[AttemptRunning]) -> None:
         attempt = line.operation.attempt
@@ -389,7 +400,7 @@ class _Story:
         checkpoint = self.checkpoints.get(number)
         if checkpoint is None:
             return "was never triggered"
-        if checkpoint.state == _COMPLETED:
+        if checkpoint.state in (_COMPLETED, _LEFT):
             return None
         if checkpoint.state == _ABORTED:
             return "had been aborted"
@@ -419,6 +430,7 @@ class _Story:
     _STEPS: ClassVar[dict[type[Operation], Callable[[_Story, Recorded[Any]], None]]] = {
         AttemptStarted: _attempt_started,
         AttemptRunning: _attempt_running,
+        StartedFromSavepoint: _started_from,
         CheckpointTriggered: _triggered,
         CheckpointCompleted: _completed,
         CheckpointAborted: _aborted,

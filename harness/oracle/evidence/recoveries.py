@@ -17,6 +17,7 @@ from barrier_tck.harness.record.operations import (
     AttemptStarted,
     CheckpointCompleted,
     CheckpointTriggered,
+    StartedFromSavepoint,
 )
 from barrier_tck.harness.workloads.sequential_model import Key, Totals
 from barrier_tck.harness.workloads.workload import split_name
@@ -95,10 +96,10 @@ class GivenUp(NamedTuple):
 
 
 def given_up(context: TrialContext, attempt: int | None) -> tuple[GivenUp, ...]:
-    """Return what was given up before an attempt, in order, because primaries were damaged (REC-4).
+    """Return what was given up before an attempt, in order: primaries were damaged (REC-4), or the job was started from
+    an older savepoint.
 
-    Sinks may have committed it, each record once. Nothing is given up unless the plan allows it and a primary was
-    damaged.
+    Sinks may have committed it, each record once.
     """
     if attempt is None or fell_back(context) is None:
         return ()
@@ -168,24 +169,33 @@ def _owners(history: History) -> dict[int, int]:
 
 
 def fell_back(context: TrialContext) -> str | None:
-    """Say which attempt went back behind a completed checkpoint, because the plan allows it and a primary was damaged.
+    """Say which attempt rightly went back behind a completed checkpoint: the plan allows it and a primary was damaged,
+    or the job was started from an older savepoint.
 
     Then records in between come twice, in any mode, if a sink had committed them, perhaps without living long enough to
     report it: a transaction cannot be taken back (REC-4). Returns None if no attempt went back.
     """
-    if context.plan.on_unreadable != "older" or not primaries_damaged(context):
-        return None
+    damaged = context.plan.on_unreadable == "older" and primaries_damaged(context) > 0
     completed: int | None = None
+    origin: int | None = None
     for line in context.history.operations:
         match line.operation:
             case CheckpointCompleted(checkpoint=checkpoint):
                 completed = checkpoint if completed is None else max(completed, checkpoint)
+            case StartedFromSavepoint(checkpoint=checkpoint):
+                origin = checkpoint
             case AttemptStarted(attempt=attempt, restored_checkpoint=restored):
-                if completed is not None and (restored is None or restored < completed):
+                older = completed is not None and (restored is None or restored < completed)
+                if older and (damaged or (restored is not None and restored == origin)):
                     where = "the beginning" if restored is None else f"checkpoint {restored}"
+                    why = (
+                        "whose state was damaged"
+                        if damaged
+                        else "and the job was started from that savepoint"
+                    )
                     return (
-                        f"attempt {attempt} went back to {where} although {completed} had completed, whose state "
-                        "was damaged; what that checkpoint had committed comes twice"
+                        f"attempt {attempt} went back to {where} although {completed} had completed, {why}; what that "
+                        "checkpoint had committed comes twice"
                     )
                 # A coordinator that died may not have reported that it was complete.
                 completed = restored

@@ -539,9 +539,7 @@ class SimulatedWorld:
         self._restart_coordinator(restart_at)
 
     def _newest_savepoint(self) -> CompletedCheckpoint | None:
-        """Return the newest savepoint with which the job was not to stop; None if a newer checkpoint is complete, or if
-        the job was started from this one before, or from a newer one.
-        """
+        """Return the newest savepoint if the job was not to stop with it and was not started from it before."""
         storage = self.components.checkpoint_storage(
             self.read_only_files(), self.job.name, self.config.storage_root
         )
@@ -552,11 +550,7 @@ class SimulatedWorld:
         newest = max(found, key=lambda one: one.checkpoint, default=None)
         if newest is None or newest.stops_the_job or newest.savepoint is None:
             return None
-        try:
-            newer = any(checkpoint > newest.checkpoint for checkpoint in storage.completed())
-        except StorageError:
-            return None
-        return None if newer or newest.savepoint.directory == self.config.start_from else newest
+        return None if newest.savepoint.directory == self.config.start_from else newest
 
     def _restart_coordinator(self, at_ms: float) -> None:
         self.coordinator = self._new_coordinator()
