@@ -253,6 +253,8 @@ PROFILES: tuple[Profile, ...] = (
             ("backlog", 250),
             ("chain", 265),
             ("from_savepoint", 60),
+            ("failing_savepoints", 0),
+            ("late_reports", 0),
             ("elastic", 157),
             ("losses", 81),
             ("fallbacks", 50),

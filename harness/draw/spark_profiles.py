@@ -204,7 +204,15 @@ _SPARK_ELASTIC = replace(
     faults=replace(_SPARK_SAVEPOINTS.faults, number=(1, 2), kinds=(("worker", 3), ("coordinator", 1))),
     savepoints=replace(_SPARK_SAVEPOINTS.savepoints, after=(2, 4)),
     elastic=replace(_SPARK_SAVEPOINTS.elastic, wait_ms=(200, 1_500)),
-).with_shares(slow_vertex=380, savepoints=220, elastic=1_000, failed_snapshots=0, last_totals=0)
+).with_shares(
+    slow_vertex=380,
+    savepoints=220,
+    elastic=1_000,
+    failed_snapshots=0,
+    failing_savepoints=0,
+    late_reports=0,
+    last_totals=0,
+)
 
 _SPARK_RESCALE = replace(
     _SPARK_SAVEPOINTS,

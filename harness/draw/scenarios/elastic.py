@@ -22,15 +22,18 @@ from barrier_tck.harness.draw.lost_executors import (
 from barrier_tck.harness.draw.profile import Profile
 from barrier_tck.harness.draw.rescaled_jobs import groups_that_change, jobs_of, least_subtasks
 from barrier_tck.harness.draw.scenario import Part, Scenario
-from barrier_tck.harness.plan.job_graph import SINK, SOURCE
+from barrier_tck.harness.plan.job_graph import SINK, SOURCE, JobPlan
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 
 _EXECUTORS_MIN = 2
-_FIXED_PER_MILLE = 85
-"""How many elastic jobs in 1,000 have a vertex that is to keep its parallelism."""
+_FIXED_PER_MILLE = 330
+"""How many elastic jobs in 1,000 have a vertex that is to keep its parallelism, if several can be narrowed."""
+_JOINED_PER_MILLE = 600
+"""The same, if there is one that is joined to another before it, which then keeps its own, too."""
 _MORE_SINKS_PER_MILLE = 400
 """How many elastic jobs in 1,000 have more sinks than other plans, so that some of them are gone after the loss."""
 _MORE_SINKS = (3, 5)
+_GROUPS_MIN = 2
 
 
 def _profile(_: st.DrawFn, profile: Profile) -> Profile:
@@ -45,8 +48,7 @@ def _slots(drawing: Drawing, plan: TrialPlan) -> TrialPlan:
         return plan
     draw, profile = drawing.draw, drawing.profile
     plan = _with_more_sinks(draw, plan)
-    names = [vertex.name for vertex in plan.job.vertices]
-    fixed = (draw(st.sampled_from(names)),) if chance(draw, _FIXED_PER_MILLE) else ()
+    fixed = _draw_fixed(draw, plan.job)
     executors = max(plan.deployment.executors, _EXECUTORS_MIN)
     needed = max(least_subtasks(job, fixed) for job in jobs_of(plan))
     slots = max(-(-len(plan.job.subtasks) // executors), -(-needed // (executors - 1)))
@@ -58,6 +60,15 @@ def _slots(drawing: Drawing, plan: TrialPlan) -> TrialPlan:
         fixed_vertices=fixed,
     )
     return msgspec.structs.replace(plan, deployment=deployment)
+
+
+def _draw_fixed(draw: st.DrawFn, job: JobPlan) -> tuple[str, ...]:
+    """Draw a vertex that keeps its parallelism, or none. Another one that may give up subtasks is left."""
+    groups = [group for group in groups_that_change(job) if job.vertex(group[0]).parallelism > 1]
+    joined = [name for group in groups for name in group[1:]]
+    names = joined or [name for group in groups for name in group]
+    fixes = chance(draw, _JOINED_PER_MILLE if joined else _FIXED_PER_MILLE)
+    return (draw(st.sampled_from(names)),) if fixes and len(groups) >= _GROUPS_MIN else ()
 
 
 def _with_more_sinks(draw: st.DrawFn, plan: TrialPlan) -> TrialPlan:
