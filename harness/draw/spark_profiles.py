@@ -209,6 +209,7 @@ _SPARK_ELASTIC = replace(
     savepoints=220,
     elastic=1_000,
     failed_snapshots=0,
+    failed_publications=0,
     failing_savepoints=0,
     late_reports=0,
     last_totals=0,
