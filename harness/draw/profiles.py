@@ -134,6 +134,7 @@ PROFILES: tuple[Profile, ...] = (
             ("copies", 35),
             ("overlapping_copies", 25),
             ("refused_deletions", 40),
+            ("elastic", 80),
         ),
     ),
     Profile(
@@ -173,6 +174,7 @@ PROFILES: tuple[Profile, ...] = (
             ("refused_deletions", 40),
             ("recovery", 125),
             ("windows", 250),
+            ("elastic", 80),
         ),
     ),
     _LOOPS,

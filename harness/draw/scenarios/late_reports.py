@@ -71,8 +71,8 @@ def _profile(_: st.DrawFn, profile: Profile) -> Profile:
 
 def _faults(drawing: Drawing, job: DrawnJob, kinds: Sequence[FaultKind]) -> Sequence[ScheduledFault]:
     """Draw what is repeated and what dies; nothing if no failure is certain to come before the first checkpoint."""
-    draw = drawing.draw
-    sinks = [name for name in job.sinks if name in job.view.control_links][:_REPEATED_MAX]
+    draw, most = drawing.draw, drawing.profile.faults.number[1]
+    sinks = [name for name in job.sinks if name in job.view.control_links][: min(_REPEATED_MAX, most - 1)]
     killers = [kind for kind in kinds if kind.fault.ends is Ends.SUBTASKS]
     moments = [(point, sink) for point in _MOMENTS for sink in job.view.passing(point) if sink in sinks]
     if not (killers and moments):
