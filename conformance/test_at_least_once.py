@@ -97,6 +97,7 @@ def _counts(trial: Trial) -> dict[str, int]:
     return trial.finding("at-least-once-output").counts
 
 
+@pytest.mark.long_on_clusters
 @inspects
 @pytest.mark.clause("ALO-1")
 def test_every_checkpoint_holds_its_prefix_and_nothing_that_is_not_accounted_for(trials: Trials) -> None:
@@ -192,6 +193,7 @@ def test_barriers_of_several_checkpoints_in_flight_keep_their_order(trials: Tria
     happened(overlapping, "two checkpoints were in flight at once")
 
 
+@pytest.mark.long_on_clusters
 @pytest.mark.needs(
     Capability.SLOW_SNAPSHOTS,
     Capability.ATTEMPTS,

@@ -48,12 +48,14 @@ def test_a_kill_at_each_place_of_the_protocol(trials: Trials, aim: str) -> None:
         require(counts["committed"] == counts["expected"] > 0, "all is committed, nothing twice", trial)
 
 
+@pytest.mark.long_on_clusters
 @pytest.mark.clause("REC-1", "REC-2")
 def test_a_sink_that_dies_right_after_its_commit_does_not_commit_twice(trials: Trials) -> None:
     committed = After(ProtocolPoint.TRANSACTIONS_COMMITTED, SINK)
     trials.all_valid(with_faults(kill_worker(SINK, committed)))
 
 
+@pytest.mark.long_on_clusters
 @pytest.mark.needs(Capability.ATTEMPTS, Capability.CHECKPOINTS)
 @pytest.mark.clause("SRC-1", "REC-1", "REC-2")
 def test_a_source_that_dies_reads_on_at_the_restored_position(trials: Trials) -> None:

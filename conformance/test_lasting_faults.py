@@ -115,6 +115,7 @@ def test_a_sink_that_commits_late_changes_nothing(trials: Trials, nth: int) -> N
         _require_came_back(trial)
 
 
+@pytest.mark.long_on_clusters
 @pytest.mark.clause("BAR-2", "BAR-5")
 @pytest.mark.parametrize(
     "fault",

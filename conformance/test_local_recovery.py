@@ -136,6 +136,9 @@ SAMPLED = {(DAMAGES[n % len(DAMAGES)], COLUMNS[(n + 6) % len(COLUMNS)]) for n in
 """The cells that are tried where trials take long: each damage and each column. A full disk, the last damage, takes one
 checkpoint more than the others, so its job is not rescaled before."""
 
+DAMAGES_BEFORE_A_MERGE = ("missing", "unreadable", "partial", "other_lineage")
+"""What is tried on clusters before every merge; the other damage there at night."""
+
 
 def _cell(row: int, damage: str, column: tuple[str, CheckpointingMode, bool]) -> object:
     """Return a cell. One that shows once more what others do is tried where there is time for it."""
@@ -145,7 +148,7 @@ def _cell(row: int, damage: str, column: tuple[str, CheckpointingMode, bool]) ->
     later = pytest.mark.nightly if rescaled and state != BACKENDS[0] else pytest.mark.long
     needs = [pytest.mark.needs(Capability.RESCALING, Capability.SAVEPOINTS)] if rescaled else []
     # On clusters the dealt cells that rescale take longest.
-    slow = [pytest.mark.nightly_on_clusters] if rescaled else []
+    slow = [pytest.mark.nightly_on_clusters] if rescaled or damage not in DAMAGES_BEFORE_A_MERGE else []
     return pytest.param(cell, id=str(cell), marks=[*needs, *slow, *([] if quick else [later])])
 
 
@@ -185,6 +188,7 @@ def test_subtasks_that_return_to_their_hosts_restore_from_their_own_copies(trial
         happened(SECONDARY in served, "a copy on a host served", trial)
 
 
+@pytest.mark.long_on_clusters
 @pytest.mark.clause("LOC-1")
 def test_local_recovery_is_off_unless_configured(trials: Trials) -> None:
     plan = msgspec.structs.replace(_local(LOCAL, kill_worker(VICTIM, COMMITTING)), local_recovery=None)
@@ -414,6 +418,7 @@ def test_the_abort_of_an_increment_takes_nothing_from_the_copies_of_other_checkp
         happened(trial.finding("shared-files").counts["reused"] > 0, "checkpoints shared files", trial)
 
 
+@pytest.mark.long_on_clusters
 @pytest.mark.clause("LOC-6")
 def test_a_partial_copy_serves_what_it_has_and_the_primary_the_rest(trials: Trials) -> None:
     plan = _local(
@@ -483,6 +488,7 @@ def test_a_primary_that_cannot_be_written_fails_the_checkpoint_and_processing_go
         happened(any(later > declined[0] for later in completed), "a later one completes", trial)
 
 
+@pytest.mark.long_on_clusters
 @pytest.mark.clause("LOC-3")
 def test_only_the_newest_copy_is_kept(trials: Trials) -> None:
     for trial in trials.all_valid(_local(LOCAL, kill_worker(VICTIM, COMMITTING))):
@@ -526,6 +532,7 @@ def test_if_no_copy_can_be_read_an_older_checkpoint_is_restored_where_configured
         )
 
 
+@pytest.mark.long_on_clusters
 @pytest.mark.clause("REC-4", "LOC-5")
 def test_if_no_copy_can_be_read_the_job_fails_where_configured_and_says_what_was_tried(
     trials: Trials,

@@ -98,6 +98,7 @@ NARROW = {
 """Shapes with the widths of some vertices: no job has more than nine subtasks, so that it fits a small cluster."""
 
 
+@pytest.mark.long_on_clusters
 @pytest.mark.long
 @loops
 @pytest.mark.clause("CHL-5")

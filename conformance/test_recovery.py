@@ -131,6 +131,7 @@ def test_recover_fail_again_recover_checkpoint_and_recover_from_that(trials: Tri
         _assert_restored_what_was_complete(trial)
 
 
+@pytest.mark.long_on_clusters
 @recovers
 @pytest.mark.clause("REC-3", "REC-6")
 def test_without_a_restart_strategy_a_kill_ends_the_job_as_failed(trials: Trials) -> None:

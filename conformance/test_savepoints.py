@@ -69,6 +69,7 @@ def _stops(trial: Trial) -> list[int | None]:
     return [line.operation.checkpoint for line in trial.history.of(JobStopped)]
 
 
+@pytest.mark.long_on_clusters
 @pytest.mark.clause("COO-5")
 def test_a_savepoint_outlives_the_checkpoints_after_it_and_needs_none_of_their_files(trials: Trials) -> None:
     for trial in trials.all_valid(_plan(SavepointPlan(after_checkpoints=1))):
@@ -269,6 +270,7 @@ def test_a_stop_that_waits_is_not_forgotten_when_a_savepoint_fails(trials: Trial
         )
 
 
+@pytest.mark.long_on_clusters
 @pytest.mark.needs(Capability.MESSAGE_FAULTS, Capability.PAUSE)
 @pytest.mark.clause("COO-5", "COO-3", "SNK-1")
 def test_a_job_is_not_over_before_its_sinks_have_committed_for_the_last_savepoint(trials: Trials) -> None:

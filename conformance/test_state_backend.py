@@ -50,6 +50,7 @@ def _assert_holds(name: str, backend: BackendUnderTest, directory: Path) -> None
     pytest.fail("\n".join(lines), pytrace=False)
 
 
+@pytest.mark.long
 @pytest.mark.clause("BCK-1")
 def test_reads_see_the_writes(state_backend: BackendUnderTest, tmp_path: Path) -> None:
     _assert_holds("reads-see-the-writes", state_backend, tmp_path)
@@ -65,6 +66,7 @@ def test_what_differs_stays_apart(state_backend: BackendUnderTest, tmp_path: Pat
     _assert_holds("what-differs-stays-apart", state_backend, tmp_path)
 
 
+@pytest.mark.long
 @pytest.mark.clause("BCK-1", "BCK-2")
 def test_sizes_up_the_ladder(state_backend: BackendUnderTest, tmp_path: Path) -> None:
     _assert_holds("sizes-up-the-ladder", state_backend, tmp_path)
@@ -93,6 +95,7 @@ def test_handles_name_all_that_is_needed(state_backend: BackendUnderTest, tmp_pa
     _assert_holds("handles-name-all-that-is-needed", state_backend, tmp_path)
 
 
+@pytest.mark.long
 @pytest.mark.clause("BCK-2")
 def test_a_restored_store_starts_anew(state_backend: BackendUnderTest, tmp_path: Path) -> None:
     _assert_holds("a-restored-store-starts-anew", state_backend, tmp_path)
@@ -113,6 +116,7 @@ def test_key_groups_part_and_meet(state_backend: BackendUnderTest, tmp_path: Pat
     _assert_holds("key-groups-part-and-meet", state_backend, tmp_path)
 
 
+@pytest.mark.long
 @pytest.mark.clause("BCK-2")
 def test_redistributed_stores_go_on(state_backend: BackendUnderTest, tmp_path: Path) -> None:
     _assert_holds("redistributed-stores-go-on", state_backend, tmp_path)
@@ -143,11 +147,13 @@ def test_nothing_is_left_behind(state_backend: BackendUnderTest, tmp_path: Path)
     _assert_holds("nothing-is-left-behind", state_backend, tmp_path)
 
 
+@pytest.mark.long
 @pytest.mark.clause("BCK-5")
 def test_snapshots_keep_nothing(state_backend: BackendUnderTest, tmp_path: Path) -> None:
     _assert_holds("snapshots-keep-nothing", state_backend, tmp_path)
 
 
+@pytest.mark.long
 @pytest.mark.clause("SNP-1", "BCK-2")
 def test_all_at_once(state_backend: BackendUnderTest, tmp_path: Path) -> None:
     _assert_holds("all-at-once", state_backend, tmp_path)
@@ -173,6 +179,7 @@ def test_files_stay_in_the_working_directory(state_backend: BackendUnderTest, tm
     _assert_holds("files-stay-in-the-working-directory", state_backend, tmp_path)
 
 
+@pytest.mark.long
 @pytest.mark.clause("BCK-6")
 def test_files_are_deterministic(state_backend: BackendUnderTest, tmp_path: Path) -> None:
     _assert_holds("files-are-deterministic", state_backend, tmp_path)
@@ -193,11 +200,13 @@ def test_increments_part_and_meet(state_backend: BackendUnderTest, tmp_path: Pat
     _assert_holds("increments-part-and-meet", state_backend, tmp_path)
 
 
+@pytest.mark.long
 @pytest.mark.clause("BCK-2")
 def test_increments_in_any_order(state_backend: BackendUnderTest, tmp_path: Path) -> None:
     _assert_holds("increments-in-any-order", state_backend, tmp_path)
 
 
+@pytest.mark.long
 @pytest.mark.clause("BCK-2")
 def test_killed_anywhere(state_backend: BackendUnderTest, tmp_path: Path) -> None:
     _assert_holds("killed-anywhere", state_backend, tmp_path)
@@ -208,11 +217,13 @@ def test_a_failed_write_fails_the_snapshot(state_backend: BackendUnderTest, tmp_
     _assert_holds("a-failed-write-fails-the-snapshot", state_backend, tmp_path)
 
 
+@pytest.mark.long
 @pytest.mark.clause("SNP-1", "BCK-3")
 def test_snapshots_after_a_failed_one_are_isolated(state_backend: BackendUnderTest, tmp_path: Path) -> None:
     _assert_holds("snapshots-after-a-failed-one-are-isolated", state_backend, tmp_path)
 
 
+@pytest.mark.long
 @pytest.mark.clause("BCK-5")
 def test_a_failed_snapshot_keeps_nothing(state_backend: BackendUnderTest, tmp_path: Path) -> None:
     _assert_holds("a-failed-snapshot-keeps-nothing", state_backend, tmp_path)

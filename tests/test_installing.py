@@ -144,6 +144,7 @@ def test_both_sides_import_their_own(installed: Installed, project: Path) -> Non
     assert all(Path(path).is_relative_to(installed.home) for path in found["ours"]), found
 
 
+@pytest.mark.long
 def test_the_command_runs_in_such_a_project_and_writes_its_reports(
     installed: Installed, project: Path, tmp_path: Path
 ) -> None:

@@ -135,6 +135,7 @@ def test_a_system_that_does_nothing_is_never_valid(tmp_path: Path) -> None:
             assert trials.run(bare).record.verdict is not Verdict.VALID
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("wrong", "hint"),
     [

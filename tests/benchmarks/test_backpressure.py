@@ -67,6 +67,7 @@ def test_the_modes_differ_in_nothing_but_the_mode(mode: Any) -> None:
     assert plan_of(100, mode).network == plan_of(100, "exactly_once").network
 
 
+@pytest.mark.long
 def test_in_the_simulator_unaligned_stays_fast_while_aligned_grows_with_the_queue(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -7,7 +7,7 @@ import pytest
 from benchmarks.proxy import BATCH_ROWS, numbers_of, run
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_every_way_is_measured_in_one_run() -> None:
     told: list[str] = []
     numbers = run(lambda what, _share: told.append(what), batches=3, rounds=1)

@@ -121,6 +121,7 @@ def test_bytes_pass_unchanged_through_a_proxy_without_toxics(proxied: Callable[[
         _exchange(connection, os.urandom(3 << 20))
 
 
+@pytest.mark.long
 def test_a_delay_counts_for_open_connections_in_its_direction_until_it_is_removed(
     client: ToxiproxyClient, proxied: Callable[[], socket.socket]
 ) -> None:
@@ -364,6 +365,7 @@ def test_the_http_interface_answers_with_toxiproxys_status_codes(client: Toxipro
     assert ask("GET", "/nothing").status_code == 404
 
 
+@pytest.mark.long
 def test_a_server_ends_with_the_process_that_started_it(client: ToxiproxyClient) -> None:
     """Even if that process is killed without warning."""
     kind = ServerKind.EMBEDDED if client.version().startswith("embedded") else ServerKind.PROGRAM
@@ -435,6 +437,7 @@ def test_proxies_of_the_environment_are_bypassed(monkeypatch: pytest.MonkeyPatch
         server.close()
 
 
+@pytest.mark.long
 def test_a_program_that_is_no_server_is_reported(tmp_path: os.PathLike[str]) -> None:
     program = os.path.join(tmp_path, "toxiproxy-server")
     with open(program, "w") as file:

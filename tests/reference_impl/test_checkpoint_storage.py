@@ -343,6 +343,7 @@ def test_metadata_is_the_same_in_every_process() -> None:
     assert found == {metadata.encode(completed_of(3))}
 
 
+@pytest.mark.long
 @given(st.text(), st.text())
 def test_file_names_are_safe_and_one_to_one(first: str, second: str) -> None:
     try:

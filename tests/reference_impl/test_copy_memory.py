@@ -215,6 +215,7 @@ def _hold(memory: SharedMemory, told: Any) -> None:
         told.recv()
 
 
+@pytest.mark.long
 def test_nobody_waits_for_ever_for_a_process_that_stands_still() -> None:
     memory = SharedMemory.create()
     here, there = FORKING.Pipe()

@@ -133,6 +133,7 @@ def test_a_checkpoint_is_complete_exactly_if_publish_returned(hdfs: ModelHdfs, a
     assert outcomes == [False] * 5 + [True] * 3, "look, make the directory, twice for the content, rename"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("afterwards", [False, True])
 def test_a_request_without_an_answer_is_made_again(hdfs: ModelHdfs, afterwards: bool) -> None:
     complete(on(hdfs), 1)

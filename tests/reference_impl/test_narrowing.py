@@ -54,6 +54,7 @@ def test_the_widest_vertices_give_up_first_and_nobody_what_is_not_theirs_to_give
     assert (tuple(found.values()) if found is not None else None) == expected
 
 
+@pytest.mark.long
 @settings(max_examples=400, deadline=None)
 @given(
     st.lists(st.integers(1, 6), min_size=1, max_size=4),

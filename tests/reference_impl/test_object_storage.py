@@ -269,6 +269,7 @@ def test_a_server_killed_in_the_middle_of_an_upload_loses_nothing_and_leaves_not
     assert storage().read(handle) == b"".join(LONG)
 
 
+@pytest.mark.long
 def test_a_throttled_store_is_asked_a_bounded_number_of_times(
     moto: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -289,6 +290,7 @@ def test_a_throttled_store_is_asked_a_bounded_number_of_times(
     assert storage.read(write(storage, 1)) == b"abcde"
 
 
+@pytest.mark.long
 def test_a_put_whose_answer_was_lost_knows_itself_and_takes_nobody_elses(moto: None) -> None:
     client: Any = s3_client()
     store = S3ObjectStore(client, BUCKET)

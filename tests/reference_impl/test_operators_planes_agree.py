@@ -86,6 +86,7 @@ def as_set(payload: Any) -> list[str]:
     return sorted(repr(sorted(row.items())) for row in listed(payload) or [])
 
 
+@pytest.mark.long
 @given(batches)
 def test_planes_agree_on_row_functions(given_batches: list[list[Row]]) -> None:
     for batch in given_batches:
@@ -105,6 +106,7 @@ def _repeated(row: Row) -> list[Row]:
     return [row] * (row["id"] % 3)
 
 
+@pytest.mark.long
 @given(batches, st.sampled_from(KEYS), st.integers(1, 12))
 def test_planes_agree_on_partitions(
     given_batches: list[list[Row]], key: tuple[str, ...], parallelism: int
@@ -125,6 +127,7 @@ def _entries(table: Any) -> dict[bytes, tuple[int, bytes]]:
     return dict(zip(keys, zip(groups, values, strict=True), strict=True))
 
 
+@pytest.mark.long
 @given(batches, st.sampled_from(KEYS), st.booleans(), st.integers(0, 3))
 def test_planes_agree_on_aggregates(
     given_batches: list[list[Row]], key: tuple[str, ...], emit_each: bool, restore_after: int
@@ -161,6 +164,7 @@ def _text(payload: Any) -> str:
     return repr(listed(payload)).replace("-0.0", "0.0")
 
 
+@pytest.mark.long
 @given(batches, st.sampled_from(KEYS))
 def test_combining_first_gives_the_same_totals(given_batches: list[list[Row]], key: tuple[str, ...]) -> None:
     exact = {name: aggregate for name, aggregate in AGGREGATES.items() if name != "time"}

@@ -55,6 +55,7 @@ batches = st.lists(
 )
 
 
+@pytest.mark.long
 @given(batches, st.integers(0, 8))
 def test_planes_agree_on_keyed_functions_of_two_inputs_and_take_over_each_others_state(
     given_batches: Sequence[tuple[int, list[Row]]], restore_after: int

@@ -173,6 +173,7 @@ def test_a_subtask_that_hears_nothing_of_the_coordinator_ends_itself() -> None:
     assert ends == ["nothing was heard from the coordinator for more than 0.3 s"]
 
 
+@pytest.mark.long
 def test_answers_to_heartbeats_are_enough_to_go_on_and_no_message_for_the_subtask() -> None:
     heard: list[Any] = []
     with mute_coordinator(answers=1_000_000) as link:

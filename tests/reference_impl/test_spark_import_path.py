@@ -20,6 +20,7 @@ PYSPARK = str(LIB / "pyspark.zip")
 (JAR,) = map(str, (INSTALLED / "jars").glob("spark-core_*.jar"))
 
 
+@pytest.mark.long
 def test_a_daemon_imports_what_is_installed_although_an_executor_puts_archives_first() -> None:
     script = (
         "import barrier_tck.reference_impl.spark.daemon, pyspark, py4j, sys; print(pyspark.__file__, py4j.__file__);"

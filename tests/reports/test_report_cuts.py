@@ -239,6 +239,7 @@ def many_lanes(early: int = 0) -> tuple[TrialRecord, list[TraceEvent]]:
     return record_with((*senders, *receivers, "out[0]")), notes
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("early", [0, 2_000])
 def test_thousands_of_batches_on_thirty_lanes_are_a_bounded_picture_that_says_what_it_leaves_out(
     early: int, tmp_path: Path

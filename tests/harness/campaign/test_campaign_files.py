@@ -74,6 +74,7 @@ def test_the_main_job_uses_every_package_but_damaged_copies() -> None:
     )
 
 
+@pytest.mark.long
 def test_the_mixed_campaign_draws_every_package_every_mode_and_every_backend() -> None:
     configuration = read_configuration(ROOT / "campaigns" / "ci.toml")
     assert configuration.mix is not None and configuration.faults is not None

@@ -103,6 +103,7 @@ class _Endless:
         raise AssertionError("it never returns")
 
 
+@pytest.mark.long
 def test_a_checker_that_never_returns_makes_the_trial_unknown(tmp_path: Path) -> None:
     record = execute(
         TrialPlan(limits=LimitsPlan(wall_s=1)), ReferenceSimulated(), tmp_path, [_Endless()]
@@ -110,6 +111,7 @@ def test_a_checker_that_never_returns_makes_the_trial_unknown(tmp_path: Path) ->
     assert record.verdict is Verdict.UNKNOWN and "did not end within 1 s" in record.findings[0].summary
 
 
+@pytest.mark.long
 def test_a_trial_that_ends_in_time_leaves_no_timer(tmp_path: Path) -> None:
     configuration = configuration_from({"trials": 2, "controls": 0, "timeout": "1s"}, "test")
     run_campaign(configuration, ReferenceSimulated(), tmp_path / "run")

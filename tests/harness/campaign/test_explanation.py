@@ -85,6 +85,7 @@ def test_the_command_explains_the_first_trial_that_failed(
     assert any(line.startswith("between checkpoint ") for line in lines)
 
 
+@pytest.mark.long
 def test_another_record_was_all_the_time_where_it_belongs(
     runs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -69,7 +69,7 @@ def test_a_cut_names_who_had_finished_before_it(tmp_path: Path) -> None:
     assert named > 0
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.parametrize("profile", ["standard", "graphs"])
 def test_drawn_trials_take_the_same_steps_with_notes_and_their_cuts_are_consistent(
     profile: str, tmp_path: Path

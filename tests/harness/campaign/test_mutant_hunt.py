@@ -68,11 +68,13 @@ def test_a_saved_plan_is_not_run_again_if_nobody_asks_for_it(tmp_path: Path) -> 
     assert (result.caught, result.replays, result.replay_runs, system.runs) == (True, None, 0, 1)
 
 
+@pytest.mark.long
 def test_a_deterministic_system_has_one_run_to_fail_again(tmp_path: Path) -> None:
     result = hunt(BUG, ReferenceSimulated(), tmp_path, replays_max=4)
     assert (result.replays, result.replay_runs, result.replay_runs_max) == (True, 1, 1)
 
 
+@pytest.mark.long
 def test_what_is_said_of_a_bug_is_what_its_saved_plan_shows(tmp_path: Path) -> None:
     result = hunt(BUG, ReferenceSimulated(), tmp_path)
     saved = run_trial(read_plan(tmp_path / (result.plan or "")), ReferenceSimulated(), tmp_path / "again")
@@ -90,6 +92,7 @@ class Choosy(ReferenceSimulated):
         return super().run(plan, nemesis, directory)
 
 
+@pytest.mark.long
 def test_a_smaller_plan_that_the_system_refuses_is_passed_over(tmp_path: Path) -> None:
     result = hunt(BUG, Choosy(), tmp_path)
     assert (result.caught, result.replays) == (True, True)
@@ -178,6 +181,7 @@ class NotAlwaysDrawn:
             yield NotDrawn(ValueError("nothing to draw from")) if number in self.not_drawn else plan
 
 
+@pytest.mark.long
 def test_a_bug_of_the_harness_ends_one_trial_and_not_the_hunt(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -190,6 +194,7 @@ def test_a_bug_of_the_harness_ends_one_trial_and_not_the_hunt(
     assert "a judge miscounted" in (tmp_path / "SO-02-failed.txt").read_text()
 
 
+@pytest.mark.long
 def test_a_plan_that_cannot_be_drawn_counts_as_an_unknown_trial(tmp_path: Path) -> None:
     caught = hunt(NotAlwaysDrawn((1,)), ReferenceSimulated(), tmp_path)
     assert (caught.caught, caught.trials, caught.unknown) == (True, 2, 1)
@@ -212,6 +217,7 @@ def test_a_plan_that_the_system_refuses_ends_the_hunt(tmp_path: Path) -> None:
         hunt(BUG, Refusing(), tmp_path)
 
 
+@pytest.mark.long
 def test_a_hunt_says_what_begins_and_in_a_log_it_prints_that_now_and_then(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

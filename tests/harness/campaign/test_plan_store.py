@@ -120,6 +120,7 @@ class Uncertain(FakeSystem):
     capabilities = frozenset(Capability) - {Capability.DETERMINISTIC_REPLAY}
 
 
+@pytest.mark.long
 def test_where_runs_differ_one_pass_says_little(store: Store) -> None:
     store.campaign(system=Uncertain(two_faults))
     for _ in range(PASSES_MIN - 1):
@@ -239,6 +240,7 @@ def test_the_plans_that_the_smallest_stands_for_stay_if_it_cannot_be_written(
     assert store.names("failed") == before
 
 
+@pytest.mark.long
 def test_an_interrupted_campaign_has_stored_what_it_found_and_is_resumed_with_what_it_tried(
     store: Store, tmp_path: Path
 ) -> None:
@@ -267,6 +269,7 @@ def test_an_interrupted_campaign_has_stored_what_it_found_and_is_resumed_with_wh
     ]
 
 
+@pytest.mark.long
 def test_what_reached_something_new_is_kept_once(store: Store) -> None:
     first = store.campaign()
     assert of(first).new == len(store.names("new")) > 0

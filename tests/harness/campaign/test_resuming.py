@@ -208,7 +208,7 @@ def test_fail_fast_ends_with_the_first_trial_that_is_invalid(
     assert not run.campaign.interrupted and run.campaign.shrunk
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_with_several_processes_too(tmp_path: Path) -> None:
     listed = configuration(trial=[{"repeat": 8}], trials=8, fail_fast=True)
     plan = {"name": "keyed-totals", "batches": 1}

@@ -127,7 +127,7 @@ def test_what_cannot_be_done_is_one_sentence_and_wrong_usage(
 # --- on an executor, without Spark ----------------------------------------------------------------------------------
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_trial_that_ends_its_process_twice_is_lost_and_the_next_one_has_a_new_process(
     tmp_path: Path,
 ) -> None:
@@ -235,7 +235,7 @@ def dying_answers(batches: Iterator[Any]) -> Iterator[Any]:
             yield from answers(iter([one]))
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_answers_that_are_too_large_for_the_driver_come_in_smaller_jobs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: Any
 ) -> None:
@@ -275,7 +275,7 @@ def test_chunks_grow_until_they_take_long_or_are_large() -> None:
     assert sizes(0.1, large) == [8] * 7
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_refused_plan_ends_the_campaign_as_it_does_in_one_process(spark: Any, tmp_path: Path) -> None:
     with pytest.raises(UsageProblem, match="this plan is refused"):
         run_on(spark, listed(REFUSED), DYING, tmp_path / "run")

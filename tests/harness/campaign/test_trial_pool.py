@@ -54,7 +54,8 @@ def files_of(run: Path) -> dict[str, bytes]:
     return {str(path.relative_to(run)): path.read_bytes() for path in names}
 
 
-@pytest.mark.parametrize("profile", ["standard", pytest.param("graphs", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("profile", ["standard", pytest.param("graphs", marks=pytest.mark.nightly)])
 def test_three_jobs_leave_what_one_leaves(profile: str, tmp_path: Path) -> None:
     wanted = drawn(profile=profile)
     run_campaign(wanted, ReferenceSimulated(), tmp_path / "one")

@@ -85,6 +85,7 @@ def test_a_plan_is_run_on_another_backend_without_a_look_at_the_one_that_it_name
     assert not (here / "it-ran").exists()
 
 
+@pytest.mark.long
 def test_a_record_runs_no_system_that_it_names_and_its_line_repeats_it(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -128,6 +129,7 @@ def test_the_line_that_repeats_a_trial_names_all_code_that_it_needs(
     assert cli.run(command[1:]) == 1
 
 
+@pytest.mark.long
 def test_a_replay_file_of_a_certification_runs_no_backend_that_only_it_names(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -120,6 +120,7 @@ def test_closing_ends_the_process(driver: DriverProcess) -> None:
     driver.close()
 
 
+@pytest.mark.long
 def test_a_driver_does_not_outlive_a_harness_that_was_killed(tmp_path: Path) -> None:
     script = (
         "import sys, time; from pathlib import Path\n"

@@ -244,6 +244,7 @@ IN_OTHER_PROFILES = (
 """Fields that ``standard`` leaves as they are: each of them makes another kind of trial, which has a profile."""
 
 
+@pytest.mark.long
 def test_every_field_of_a_plan_varies_and_most_of_them_in_the_default_profile() -> None:
     assert always_the_same(plans()) == []
     assert set(always_the_same(plans()[: PLANS["standard"]])) == set(IN_OTHER_PROFILES)
@@ -277,6 +278,7 @@ def test_operators_keep_lists_and_hold_records_back_only_in_systems_that_can(pro
         assert any(map(windows_of, jobs)) is (missing is not Capability.OPERATOR_TIMERS), missing
 
 
+@pytest.mark.long
 def test_what_else_is_drawn_does_not_depend_on_windows() -> None:
     """They are drawn last. So a profile with windows shows what it showed without, in other jobs."""
     profile, system = profile_named("graphs"), ReferenceSimulated()
@@ -301,6 +303,7 @@ def test_no_operator_in_a_loop_holds_records_back() -> None:
         assert all(operator.kind != WINDOW.name for vertex in looped for operator in vertex.operators)
 
 
+@pytest.mark.long
 def test_windows_are_drawn_wherever_an_operator_may_stand() -> None:
     """At the head of a chain and behind it, twice in one chain, and over several inputs."""
     jobs = [plan.job for plan in draw_plans(20, 120, profile_named("graphs").with_shares(windows=1_000))]

@@ -102,6 +102,7 @@ def _wide(sources: int) -> TrialPlan:
     )
 
 
+@pytest.mark.long
 def test_a_busy_vertex_of_a_wide_job_takes_no_more_checkpoints_than_can_be_judged(tmp_path: Path) -> None:
     """A job of 29 sources, whose only reader gets a record at a time, once had no verdict within two minutes."""
     plan = _wide(sources=29)

@@ -89,6 +89,7 @@ def test_the_same_seed_draws_the_same_plans_and_another_seed_others() -> None:
     assert draw_plans(2, 30, profile_named("standard"), first=7) != drawn("standard")[:7]
 
 
+@pytest.mark.long
 def test_plans_do_not_depend_on_the_hash_seed_or_on_what_else_is_loaded() -> None:
     code = (
         "import hashlib\nfrom barrier_tck.harness.draw.strategies import draw_plans\n"
@@ -158,6 +159,7 @@ def test_an_unknown_profile_names_the_nearest() -> None:
         profile_named("standrad")
 
 
+@pytest.mark.long
 def test_a_channel_that_a_drawn_fault_disturbs_exists() -> None:
     disturbed = 0
     for plan in standard():
@@ -282,6 +284,7 @@ def test_exploration_on_spark_draws_every_kind_of_fault_that_spark_can_suffer(
     assert missed == []
 
 
+@pytest.mark.long
 def test_exploration_on_spark_slows_a_channel_down_wherever_records_can_come_early(
     explored: tuple[TrialPlan, ...],
 ) -> None:
@@ -382,6 +385,7 @@ def test_no_timed_fault_comes_after_a_job_that_may_be_over_by_then() -> None:
     assert timed[False] and timed[True], "both kinds of jobs were drawn"
 
 
+@pytest.mark.long
 def test_drawn_faults_of_copies_fire_and_are_met(tmp_path: Path) -> None:
     often = profile_named("standard").with_shares(copies=1_000)
     ends: Counter[str] = Counter()

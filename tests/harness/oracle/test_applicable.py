@@ -108,6 +108,7 @@ def test_every_rule_is_about_a_checker() -> None:
     assert set(RULES) <= {checker.name for checker in standard_checkers()}
 
 
+@pytest.mark.long
 def test_what_a_plan_asks_for_is_judged_whatever_else_it_says() -> None:
     judged: set[str] = set()
     for plan in plans():

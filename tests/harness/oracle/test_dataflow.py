@@ -249,6 +249,7 @@ def test_duplicates_do_occur_and_are_counted(again: History) -> None:
     assert finding.verdict is Verdict.VALID and finding.counts["duplicated"] > 0
 
 
+@pytest.mark.long
 def test_an_attempt_may_add_a_record_once_and_no_more(again: History) -> None:
     """A restore explains two copies of a replayed record but no third one; for other records it explains none."""
     for times, words in ((1, "twice instead of once"), (2, "3 times instead of twice")):

@@ -51,6 +51,7 @@ def from_the_beginning(checker: Dataflow, context: TrialContext, monkeypatch: py
         return checker.check(context)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("profile", "number"),
     [

@@ -123,6 +123,7 @@ def links_of(operations: Iterable[Recorded[Operation]]) -> list[str]:
     return [link for link, before in zip(links, ["", *links], strict=False) if link != before]
 
 
+@pytest.mark.long
 def test_many_drawn_plans_are_chains_of_failures_stops_and_failures() -> None:
     chains = [plan for plan in drawn(3) if is_chain(plan)]
     assert len(chains) >= 25
@@ -138,6 +139,7 @@ def is_chain(plan: TrialPlan) -> bool:
     return deadly and triggers[:1] == [first] and len(triggers) == len(plan.savepoints) + 1 > 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [3, pytest.param(5, marks=pytest.mark.long)])
 def test_drawn_chains_recover_checkpoint_rescale_and_recover_again(seed: int, tmp_path: Path) -> None:
     chains = [plan for plan in drawn(seed) if is_chain(plan)][:4]

@@ -119,6 +119,7 @@ def test_any_backend_runs_in_the_simulator(tmp_path: Path) -> None:
     assert run_trial(plan, ReferenceSimulated(), tmp_path).verdict is Verdict.VALID
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("hash_seed", "backend"), [("0", "heap"), ("4711", "rocksdb")])
 def test_trace_and_history_are_the_same_under_any_hash_seed(
     tmp_path: Path, hash_seed: str, backend: str
@@ -340,6 +341,7 @@ def test_a_coordinator_that_cannot_read_is_started_again_until_it_can_and_nothin
     assert len(failed) == 3
 
 
+@pytest.mark.long
 def test_a_world_is_gone_with_its_last_reference_without_the_garbage_collector(tmp_path: Path) -> None:
     run(PLAN, tmp_path)  # objects that are only made once
     gc.collect()

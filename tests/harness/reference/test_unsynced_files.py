@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from unittest.mock import patch
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -56,6 +57,7 @@ def journaled(root: Path, journals: Path, host: str = "host", pid: int | None = 
         return JournaledFiles(LocalFileSystem(root), journals, host)
 
 
+@pytest.mark.long
 @given(st.lists(st.tuples(STEPS, st.sampled_from((0, 0, 1, 2))), max_size=12))
 @settings(max_examples=150, deadline=None)
 def test_what_is_not_durable_is_lost_as_the_simulator_says(

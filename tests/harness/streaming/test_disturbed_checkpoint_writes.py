@@ -81,6 +81,7 @@ def test_as_many_writes_as_asked_for_are_disturbed_as_promised_and_each_is_count
     assert not list(writes.directory.glob("token-*"))
 
 
+@pytest.mark.long
 def test_writes_go_through_when_trouble_is_taken_back_or_its_directory_is_gone(
     jvm: JavaProcess, tmp_path: Path
 ) -> None:

@@ -230,6 +230,7 @@ def drawn(system: StructuredStreaming, number: int, **section: Any) -> list[Tria
     return plans
 
 
+@pytest.mark.long
 def test_containers_are_lost_and_unplugged_in_drawn_trials_and_each_of_these_faults_can_be_carried_out() -> (
     None
 ):

@@ -40,6 +40,7 @@ def test_a_process_that_died_of_an_exception_with_notes_names_it_too() -> None:
     assert crash.error == "ValueError: no value\nat all"
 
 
+@pytest.mark.long
 def test_a_failed_draw_is_named_by_what_was_raised_in_it() -> None:
     @settings(database=None, max_examples=5)
     @given(st.integers())

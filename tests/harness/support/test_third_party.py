@@ -55,6 +55,7 @@ def test_a_target_that_makes_no_workload_is_refused_likewise() -> None:
         workload_named("os:getpid")
 
 
+@pytest.mark.long
 def test_a_factory_that_never_returns_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(third_party, "SECONDS_MAX", 0.2)
     before = signal.getsignal(signal.SIGALRM)

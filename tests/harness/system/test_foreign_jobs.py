@@ -111,6 +111,7 @@ def test_every_fault_that_is_drawn_strikes(name: str, profile: str, tmp_path: Pa
     assert drawn > 20
 
 
+@pytest.mark.long
 def test_a_system_that_passes_no_point_is_hit_at_times_of_the_whole_range() -> None:
     plans = draw_plans(7, 100, profile_named("heavy"), Constraints(lambda plan: VIEWS["no points"]))
     triggers = [scheduled.trigger for plan in plans for scheduled in plan.faults]

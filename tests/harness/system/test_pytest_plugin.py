@@ -86,6 +86,7 @@ def skipped(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {case.name: " ".join(result.message for result in case.result) for case in cases}
 
 
+@pytest.mark.long
 def test_what_a_test_needs_is_what_all_its_marks_say(skipped: dict[str, str]) -> None:
     pause, barriers = "does not declare: PAUSE", "does not declare: BARRIERS"
     for name, why in (

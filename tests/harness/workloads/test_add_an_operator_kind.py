@@ -70,7 +70,7 @@ def test_an_operator_kind_is_added_with_two_files_and_default_graphs_have_it(tmp
     require_valid("lengthen", shown, tmp_path, ("graphs", "loops", "rescale"))
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_an_operator_may_emit_the_same_record_twice(tmp_path: Path) -> None:
     files = [
         ("harness/workloads/kinds/double.py", DOUBLE),

@@ -150,6 +150,7 @@ def test_rows_written_as_parquet_are_read_back_as_they_were(tmp_path: Path) -> N
     assert [split.start_offset for split in read] == [1] * len(read)
 
 
+@pytest.mark.long
 @given(data=st.data())
 def test_the_column_fold_agrees_with_the_row_fold(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -44,7 +44,7 @@ def test_it_is_found_by_name_and_keeps_no_state() -> None:
     assert spec is not None and spec.stateful is False
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.parametrize("mode", ["exactly_once", "at_least_once"])
 def test_output_is_exact_in_both_modes_whatever_fails(mode: str, tmp_path: Path) -> None:
     def passthrough(plan: TrialPlan) -> TrialPlan:

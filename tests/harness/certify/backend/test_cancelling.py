@@ -36,6 +36,7 @@ def test_ctrl_c_in_the_middle_of_a_call_is_no_failure_of_the_backend(monkeypatch
     assert calls == [40], "the process was asked nothing more"
 
 
+@pytest.mark.long
 def test_a_snapshot_that_was_cancelled_before_it_began_does_not_run() -> None:
     one = next(entry for entry in PROPERTIES if entry.name == "a-cancelled-snapshot-stops")
     pool = Pool("tests.harness.certify.backend.deaf_backend:Deaf", total_s=60.0)

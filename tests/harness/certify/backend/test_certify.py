@@ -97,6 +97,7 @@ def test_a_candidate_that_ends_in_the_middle_fails_also_with_exit_code_0() -> No
     assert "delete() ended the process with exit code 0" in found.reason
 
 
+@pytest.mark.long
 def test_a_candidate_that_prints_and_forks_is_judged_by_what_it_does() -> None:
     pool = Pool(f"{BAD}:ForksAndPrints", QUICK)
     try:
@@ -228,6 +229,7 @@ def test_a_planted_backend_bug_is_caught_by_its_clause(mutant: PlantedBug) -> No
     assert found.violated == mutant.clause, found.reason
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "identifier",
     [
@@ -294,6 +296,7 @@ def test_a_capability_that_is_declared_but_missing_fails_and_an_undeclared_one_i
     assert capability in undeclared.reason
 
 
+@pytest.mark.long
 def test_a_backend_without_concurrent_snapshots_has_one_unfinished_at_a_time() -> None:
     """The store cancels the older snapshot, which only shows with several snapshots at once."""
     pool = Pool(f"{BAD}:NotConcurrent", QUICK)
@@ -318,6 +321,7 @@ def test_a_purely_synchronous_backend_passes() -> None:
     assert [outcome.status for outcome in found] == ["passed"] * 3, found
 
 
+@pytest.mark.long
 def test_a_long_failing_sequence_becomes_the_few_calls_that_matter() -> None:
     pool = Pool(PLANTED_BUGS[0].target, QUICK)
     noise: tuple[steps.AnyStep, ...] = tuple(
@@ -337,6 +341,7 @@ def test_a_long_failing_sequence_becomes_the_few_calls_that_matter() -> None:
     assert [type(step).__name__ for step in found.steps] == ["Put", "Snapshot", "Put", "Run", "Verify"]
 
 
+@pytest.mark.long
 def test_the_same_seed_finds_the_same_sequence() -> None:
     bug = next(mutant for mutant in PLANTED_BUGS if mutant.id == "BE-06")
     found = []
@@ -404,6 +409,7 @@ def test_chaos_is_refused_before_anything_starts_where_there_is_no_java(
 # --- steps and replay files ---------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_the_heap_backend_plays_a_life_with_a_kill_and_a_failed_write() -> None:
     pool = Pool("heap", QUICK)
     life: tuple[steps.AnyStep, ...] = (

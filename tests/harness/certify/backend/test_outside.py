@@ -148,7 +148,7 @@ def test_trials_of_the_suite_run_on_a_third_partys_backend(tmp_path: Path) -> No
     assert f"--state-backend {target}" in finished.stdout
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_pytest_refuses_a_target_that_is_no_backend() -> None:
     suite = ROOT / "conformance" / "test_state_backend.py"
     command = [sys.executable, "-m", "pytest", str(suite), "-q", "-p", "no:cacheprovider"]

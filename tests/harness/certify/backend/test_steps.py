@@ -50,6 +50,7 @@ def test_every_step_has_a_description_and_survives_json() -> None:
     assert len({step.description() for step in every}) == len(every)
 
 
+@pytest.mark.long
 def test_a_replay_file_does_not_choose_what_is_imported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

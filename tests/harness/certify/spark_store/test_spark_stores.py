@@ -403,6 +403,7 @@ def test_a_session_goes_through_commits_aborts_maintenance_damage_and_a_kill(hdf
     assert every <= set(+session.shown)
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_a_file_that_stays_away_is_a_violation_with_its_version(hdfs: StoreProcesses) -> None:
     session = StoreSession(hdfs, LAYOUTS[PLAIN], hdfs.new_checkpoints())

@@ -307,7 +307,7 @@ def test_the_saved_plan_of_a_patch_shows_it_again_and_no_other_patch(
         assert "carries no patch" in " ".join(capfd.readouterr().err.split())
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_after_ctrl_c_there_is_one_line_and_no_run_directory(tmp_path: Path) -> None:
     (tmp_path / "my.toml").write_text(my_bug(SINK, "while True: pass", wall_s=600))
     arguments = ["mutants", "--patch", "my.toml", "--out", "runs"]

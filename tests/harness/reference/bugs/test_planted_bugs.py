@@ -36,6 +36,8 @@ PRODUCT_SEEDS = 20
 """Seeds with which the unmodified product must pass the plan of each bug."""
 HUNTED_QUICKLY = ("AL-01", "SV-02")
 """Bugs that are hunted and shrunk for every merge; for the others their plans speak there."""
+LONG_TO_SHOW = ("FI-06", "HD-06", "LO-22", "LO-23", "RC-01", "RS-10", "RS-15")
+"""Bugs whose plans take seconds, or many seeds."""
 NEVER_INVALID = ("faults-fired",)
 """Checkers of the harness itself: they never call a system INVALID."""
 BUGS = bugs_of_runtime()
@@ -56,7 +58,9 @@ def test_a_planted_bug_fits_the_product_and_says_what_it_breaks(identifier: str)
 @pytest.mark.parametrize(
     "bug",
     [
-        pytest.param(bug, id=bug.id, marks=() if bug.id in HUNTED_QUICKLY else pytest.mark.nightly)
+        pytest.param(
+            bug, id=bug.id, marks=pytest.mark.long if bug.id in HUNTED_QUICKLY else pytest.mark.nightly
+        )
         for bug in BUGS.values()
     ],
 )
@@ -90,7 +94,10 @@ def _shown(bug: PlantedBug, plan: TrialPlan, directory: Path) -> bool:
     return True
 
 
-@pytest.mark.parametrize("identifier", BUGS)
+@pytest.mark.parametrize(
+    "identifier",
+    [pytest.param(name, marks=pytest.mark.long if name in LONG_TO_SHOW else ()) for name in BUGS],
+)
 def test_the_plan_of_a_planted_bug_shows_it_and_the_product_passes(identifier: str, tmp_path: Path) -> None:
     bug = BUGS[identifier]
     assert any(_shown(bug, plan, tmp_path) for plan in bug.plans("simulated")), f"no seed shows {identifier}"

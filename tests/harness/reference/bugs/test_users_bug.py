@@ -39,6 +39,7 @@ def read(tmp_path: Path, text: str, seed: int = 0) -> UsersBug:
     return users_bug(read_patch(path), path, ReferenceSimulated(), 5, Uniform(seed))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("text", [FILE, DIFF], ids=["file", "diff"])
 def test_every_plan_carries_the_patch_and_so_the_bug(text: str, tmp_path: Path) -> None:
     bug = read(tmp_path, text)
