@@ -16,6 +16,8 @@ from barrier_tck.faults.kinds.kill_worker import KillWorker
 from barrier_tck.faults.kinds.lose_host import LoseHost
 from barrier_tck.faults.targets import TargetKind
 from barrier_tck.faults.vocabulary import After, ScheduledFault
+from barrier_tck.harness.draw.plug_in_profiles import profiles_of
+from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.system.exposed_targets import targets_of
@@ -24,6 +26,7 @@ from barrier_tck.harness.system.plan_fields import in_short, unused_by, value_of
 from barrier_tck.harness.system.role_aims import NoSuchRole, resolved
 from barrier_tck.harness.system.scale import scale_of
 from barrier_tck.harness.system.system_under_test import Capability, SystemUnderTest
+from barrier_tck.harness.workloads.workload_names import workload_named
 
 
 class CannotBeShown(Exception):
@@ -46,18 +49,42 @@ def fitted(plan: TrialPlan, system: SystemUnderTest) -> TrialPlan:
     if unused_fields:
         raise CannotBeShown(f"{system.name} does not use: {in_short(unused_fields)}")
     own = without(scaled(without(_with_own_kills(plan, system), unused), scale_of(system)), unused)
+    is_standard = (plan.workload.name, plan.job) == (CALM.workload.name, CALM.job)
     try:
+        if is_standard:
+            own = _with_own_workload(own, system)
         view = system.job(own)
         named = resolved(own, view, system.name)
     except NoSuchRole as error:
         raise CannotBeShown(str(error)) from error
     except UsageProblem as error:
-        if (plan.workload.name, plan.job) == (CALM.workload.name, CALM.job):
+        if is_standard:
             raise  # a system that cannot run the standard job fails here instead of being skipped
         raise CannotBeShown(f"{system.name} cannot run the job: {error}") from error
     for reason in _lacking(named, view, system):
         raise CannotBeShown(reason)
     return named
+
+
+def _with_own_workload(plan: TrialPlan, system: SystemUnderTest) -> TrialPlan:
+    """Return the plan with the first workload of the system's own profiles if it refuses that of the suite.
+
+    What tests with the standard job are about is not the job: that nothing is lost or doubled holds for each.
+    """
+    own = [name for profile in profiles_of(system) for name in profile.workload.names]
+    if not own or plan.workload.name in own:
+        return plan
+    try:
+        system.job(plan)
+    except UsageProblem:
+        shapes = workload_named(own[0]).shapes
+        takes_it = plan.job.shape in shapes or "job" in unused_by(system)
+        return msgspec.structs.replace(
+            plan,
+            workload=msgspec.structs.replace(plan.workload, name=own[0]),
+            job=plan.job if takes_it else JobPlan(shapes[0]),
+        )
+    return plan
 
 
 def _with_own_kills(plan: TrialPlan, system: SystemUnderTest) -> TrialPlan:

@@ -72,9 +72,14 @@ def explain(trial: Trial) -> str:
         f"  fault   {fault.label}, {fault.trigger}: {fault.outcome} {fault.reason}" for fault in record.faults
     ]
     lines += ["plan:", to_json(record.plan).rstrip()]
-    backend = record.plan.state_backend
+    plan = record.plan
+    of_plan = {
+        "--state-backend": plan.state_backend,
+        "--checkpoint-storage": plan.checkpoints.storage,
+        "--workload": plan.workload.name,
+    }
     # Code that only a plan names is not run.
-    named = f" --state-backend {backend}" if is_target(backend) else ""
+    named = "".join(f" {option} {name}" for option, name in of_plan.items() if is_target(name))
     lines.append(f"replay: barrier-tck replay {trial.plan_file} --system {record.opened_as}{named}")
     return "\n".join(lines)
 
@@ -85,13 +90,27 @@ class NothingShown(AssertionError):
     The test fails. On a system whose trials differ from run to run it is run again before (`Scale.tries_max`).
     """
 
+    shows_nothing = True
+    """So that ``barrier-tck conformance`` tells it from a failure."""
+
+
+class ClausesBroken(AssertionError):
+    """Checkers found that a trial broke clauses: those that their evidence breaks first."""
+
+    def __init__(self, message: str, broken_clauses: tuple[str, ...]) -> None:
+        """Fail with all that is known about the trial; ``barrier-tck conformance`` blames these clauses alone."""
+        super().__init__(message)
+        self.broken_clauses = broken_clauses
+
 
 def assert_valid(trial: Trial) -> None:
     """Fail unless every checker reported VALID and every planned fault is shown to have fired (CAM-3)."""
     if trial.record.verdict is Verdict.UNKNOWN:
         raise NothingShown(explain(trial))
     if trial.record.verdict is Verdict.INVALID:
-        raise AssertionError(explain(trial))
+        wrong = [found for found in trial.record.findings if found.verdict is Verdict.INVALID]
+        broken = dict.fromkeys(found.clauses[0] for found in wrong if found.clauses)
+        raise ClausesBroken(explain(trial), tuple(broken))
     fired = trial.record.faults_fired
     happened(fired == len(trial.record.plan.faults), f"all faults fired, and not {fired}", trial)
 

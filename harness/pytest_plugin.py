@@ -117,6 +117,11 @@ _supervised = pytest.StashKey[bool]()
 """Set where the tests run in a child process already."""
 
 
+def supervised_already(config: pytest.Config) -> None:
+    """Let pytest run in this process, because it is a child process whose parent looks after it."""
+    config.stash[_supervised] = True
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> int | None:
     """Run the tests in a child process if they run a third party's code.
@@ -156,8 +161,10 @@ def pytest_configure(config: pytest.Config) -> None:
     from barrier_tck.harness.plan.storage_targets import storage_target
     from barrier_tck.harness.support.errors import UsageProblem
     from barrier_tck.harness.support.root_seed import root_seed
+    from barrier_tck.harness.support.third_party import search_working_directory
     from barrier_tck.harness.system.system_names import require_system
 
+    search_working_directory()
     config.addinivalue_line("markers", "clause(id): names the clause of the specification that a test checks")
     config.addinivalue_line(
         "markers", "needs(*capabilities): skips the test on systems without these (Capability members)"

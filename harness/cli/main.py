@@ -24,6 +24,7 @@ from barrier_tck.harness.cli.campaign_command import campaign
 from barrier_tck.harness.cli.certify_command import certify
 from barrier_tck.harness.cli.certify_storage_command import certify_storage
 from barrier_tck.harness.cli.compare_command import compare
+from barrier_tck.harness.cli.conformance_command import conformance
 from barrier_tck.harness.cli.doctor_command import doctor
 from barrier_tck.harness.cli.exit_codes import (
     EXIT_CODES,
@@ -89,6 +90,7 @@ for _command in (
     bench,
     certify,
     certify_storage,
+    conformance,
 ):
     app.command()(_command)
 
