@@ -52,6 +52,8 @@ def _profile(_: st.DrawFn, profile: Profile) -> Profile:
         checkpoints=_checkpoints(profile.checkpoints),
         network=_network(profile.network),
         storage=replace(profile.storage, local_recovery_per_mille=local_per_mille),
+        # A savepoint would take the place of a checkpoint that a fault counts, and of which hosts keep copies.
+        savepoints=replace(profile.savepoints, number=(0, 0)),
     )
 
 
