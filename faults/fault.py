@@ -127,6 +127,11 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return 0.0
 
     @property
+    def silences(self) -> tuple[str, ...]:
+        """Return the subtasks of which nothing is heard while it lasts, although they may still run."""
+        return ()
+
+    @property
     def loses_unsynced(self) -> bool:
         """Whether it takes a host's unsynced writes with it."""
         return False

@@ -9,7 +9,7 @@ from barrier_tck.faults.drawing import Aim, Chooser, DrawnAs
 from barrier_tck.faults.fault import OnProgress
 from barrier_tck.faults.fields import Duration
 from barrier_tck.faults.injectors.connections import BlackHole
-from barrier_tck.faults.targets import Direction
+from barrier_tck.faults.targets import COORDINATOR, Direction
 
 
 class BlackHoleChannel(ChannelFault, frozen=True, tag="black_hole_channel"):
@@ -25,6 +25,10 @@ class BlackHoleChannel(ChannelFault, frozen=True, tag="black_hole_channel"):
     colour = "#5d2a5d"
     drawn_as = (DrawnAs("black-hole", package="partition", weight=1),)
     on_progress = OnProgress.STOPS
+
+    @property
+    def silences(self) -> tuple[str, ...]:
+        return (self.sender,) if self.receiver == COORDINATOR and self.direction is Direction.BOTH else ()
 
     def impairment(self) -> BlackHole:
         return BlackHole(direction=self.direction)

@@ -29,6 +29,10 @@ class PauseExecutor(Fault, frozen=True, tag="pause_executor"):
     on_progress = OnProgress.STOPS
     shown_as = "paused"
 
+    @property
+    def silences(self) -> tuple[str, ...]:
+        return (self.subtask,)
+
     def description(self) -> str:
         return f"pause executor of {self.subtask} for {self.duration_ms} ms"
 

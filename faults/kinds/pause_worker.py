@@ -32,6 +32,10 @@ class PauseWorker(Fault, frozen=True, tag="pause_worker"):
     on_progress = OnProgress.SLOWS
     shown_as = "paused"
 
+    @property
+    def silences(self) -> tuple[str, ...]:
+        return (self.subtask,)
+
     def description(self) -> str:
         return f"pause worker of {self.subtask} for {self.duration_ms} ms"
 

@@ -81,6 +81,9 @@ class JobView(msgspec.Struct, frozen=True, dict=True):
     """The same as ``SubtaskView.passes``, for the coordinator; empty for a system without one."""
     repeats: tuple[ProtocolPoint, ...] = ()
     """Points that are sure to be passed once more than ``passes`` says if the process that stands there is killed."""
+    silence_noticed_ms: float | None = None
+    """Within how many milliseconds of the trial's clock a subtask of which nothing is heard ends its attempt; None if
+    that cannot be promised, because time is real, or is not known."""
 
     def __post_init__(self) -> None:
         for problem in _problems(self):

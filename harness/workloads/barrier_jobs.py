@@ -52,8 +52,11 @@ _SOMETIMES = (
 """Points that a run without faults does not pass."""
 
 
-def barrier_view(plan: TrialPlan) -> JobView:
-    """Return the view of a system that runs the plan's job with barriers: every job ends with a checkpoint."""
+def barrier_view(plan: TrialPlan, silence_noticed_ms: float | None = None) -> JobView:
+    """Return the view of a system that runs the plan's job with barriers: every job ends with a checkpoint.
+
+    ``silence_noticed_ms``: within how many milliseconds it promises to notice that a subtask is silent, if it does.
+    """
     plan = filled(plan)
     groups = plan.deployment.max_parallelism
     return _view(
@@ -63,13 +66,20 @@ def barrier_view(plan: TrialPlan) -> JobView:
         groups,
         plan.checkpoints.overtakes or plan.checkpoints.records_all,
         plan.checkpoints.storage in OF_THE_TRIAL,
+        silence_noticed_ms,
     )
 
 
 # This is asked several times for one plan: when faults are drawn, checked and judged.
 @lru_cache(maxsize=64)
 def _view(
-    seed: int, workload: WorkloadPlan, job: JobPlan, groups: int, overtakes: bool, in_steps: bool
+    seed: int,
+    workload: WorkloadPlan,
+    job: JobPlan,
+    groups: int,
+    overtakes: bool,
+    in_steps: bool,
+    silence_noticed_ms: float | None,
 ) -> JobView:
     """Return the view; ``groups`` is the job's maximum parallelism; ``overtakes``: barriers may overtake records;
     ``in_steps``: checkpoints are published in steps."""
@@ -78,6 +88,7 @@ def _view(
     )
     batches = batches_by_source(input_plan)
     return JobView(
+        silence_noticed_ms=silence_noticed_ms,
         subtasks=tuple(
             SubtaskView(
                 name,

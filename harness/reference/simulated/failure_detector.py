@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property
 
+from barrier_tck.harness.plan.trial_plan import NetworkPlan
 from barrier_tck.harness.reference.simulated.randomness import stream
 from barrier_tck.harness.reference.simulated.scheduler import Scheduler
 from barrier_tck.harness.reference.simulated.subtask_processes import SimulatedSubtask
@@ -18,6 +19,18 @@ from barrier_tck.reference_impl.protocol.heartbeats import FailureDetector
 HEARTBEAT_INTERVAL_MS = 15.0
 HEARTBEAT_TIMEOUT_MS = 150.0
 """Both are a thirtieth of the values on Spark, like all times in simulated plans."""
+
+
+_STEP_MS = 2.0
+"""How long the coordinator takes at the most to end an attempt whose subtask is lost."""
+
+
+def silence_noticed_ms(network: NetworkPlan) -> float:
+    """Return within how many milliseconds a subtask that falls silent is lost: its last heartbeat may still be under
+    way, and is looked for once in an interval.
+    """
+    slowest = network.latency_ms_max * (1 if network.slow_channel is None else network.slow_factor)
+    return HEARTBEAT_TIMEOUT_MS + HEARTBEAT_INTERVAL_MS + slowest + _STEP_MS
 
 
 class Heartbeats:

@@ -48,6 +48,7 @@ from barrier_tck.harness.reference.planned_components import components_of
 from barrier_tck.harness.reference.planned_savepoints import planned_savepoints
 from barrier_tck.harness.reference.recorder import RunRecorder
 from barrier_tck.harness.reference.seen_copies import copies_among
+from barrier_tck.harness.reference.simulated.failure_detector import silence_noticed_ms
 from barrier_tck.harness.reference.simulated.order import Order
 from barrier_tck.harness.reference.simulated.repeatable_outcome import repeatable
 from barrier_tck.harness.reference.simulated.simulated_targets import SimulatedTargets
@@ -146,7 +147,7 @@ class ReferenceSimulated:
     def job(self, plan: TrialPlan) -> JobView:
         """Return the subtasks, links and points of the plan's job."""
         require_outliving(plan)
-        return barrier_view(plan)
+        return barrier_view(plan, silence_noticed_ms(plan.network))
 
     def broken(self, plan: TrialPlan, how: BrokenRecovery) -> TrialPlan | None:
         """Return the plan with the planted bug that breaks recovery in this way."""
