@@ -100,6 +100,7 @@ def has(plan: FilledPlan, wanted: str) -> bool:
     return any(wanted == type(scheduled.fault).__name__ for scheduled in plan.faults)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [1, 2])
 def test_guided_tries_more_plans_like_those_that_reached_what_others_did_not(seed: int) -> None:
     found: Counter[str] = Counter()

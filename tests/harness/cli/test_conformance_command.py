@@ -45,6 +45,7 @@ def conformance(capsys: pytest.CaptureFixture[str], *options: str) -> tuple[int,
     return code, last_json(capsys)
 
 
+@pytest.mark.long
 def test_a_right_system_is_valid_and_what_it_does_not_claim_is_said_by_clause(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -62,6 +63,7 @@ def test_a_right_system_is_valid_and_what_it_does_not_claim_is_said_by_clause(
     assert not (Path(said["page"]).parent / "trials").exists()
 
 
+@pytest.mark.long
 def test_a_wrong_system_is_invalid_by_the_clause_that_it_breaks_and_its_plan_is_kept(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -79,6 +81,7 @@ def test_a_wrong_system_is_invalid_by_the_clause_that_it_breaks_and_its_plan_is_
     assert cli.run([*line.removeprefix("replay: barrier-tck ").split(), "--json"]) == 1
 
 
+@pytest.mark.long
 def test_a_known_failure_does_not_make_a_system_invalid_and_one_that_passes_is_told(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -129,6 +129,7 @@ def test_after_a_stop_that_holds_timers_up_nothing_else_happens_for_long() -> No
     assert sum(bool(windows_of(plan.job)) for plan in plans) >= 4
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("profile", ["savepoints", "loops", "chandy-lamport"])
 def test_drawn_savepoints_are_declined_while_stops_wait_for_them(profile: str, tmp_path: Path) -> None:
     system = ReferenceSimulated()
