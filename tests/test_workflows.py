@@ -161,6 +161,7 @@ def summary_of(**changes: Any) -> dict[str, Any]:
         ({"interrupted": True}, ["interrupted"]),
         ({"findings": [{"trial": 3, "summary": "a fault did not fire"}]}, []),
         ({"findings": [{"trial": None, "summary": "no duplicate was seen"}]}, ["no duplicate was seen"]),
+        ({"trials": 8, "findings": [{"trial": None, "summary": "no duplicate was seen"}]}, []),
     ],
 )
 def test_exploration_fails_for_any_invalid_trial_and_for_many_unknown_ones(
