@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from random import Random
 
 import msgspec
 
 from barrier_tck.harness.draw.plans_alike import DrawnPlan, PlanSpace, drawn_plan
+from barrier_tck.harness.draw.search.search import EachByItself
 
 CHANGE_POINTS = (0, 1, 1, 2, 3, 5)
 """How often a priority changes: each of these is equally likely."""
 
 
-class Priorities:
+class Priorities(EachByItself):
     """Draws each plan by itself."""
-
-    learns = False
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
@@ -27,11 +25,3 @@ class Priorities:
         drawn = drawn_plan(space, random)
         network = msgspec.structs.replace(drawn.plan.network, change_points=random.choice(CHANGE_POINTS))
         return replace(drawn, plan=msgspec.structs.replace(drawn.plan, network=network))
-
-    def waits_before(self, number: int) -> bool:
-        return False
-
-    def learn(
-        self, number: int, reached: Iterable[str], promising: bool, sought: bool = False
-    ) -> tuple[str, ...]:
-        return ()

@@ -38,18 +38,10 @@ class Search(Protocol):
         """
 
 
-class Uniform:
-    """Draws each plan by itself."""
+class EachByItself:
+    """What strategies have in common that learn nothing: each plan follows from the seed and its number."""
 
     learns = False
-
-    def __init__(self, first_seed: int) -> None:
-        """``first_seed`` is that of trial 0; those of the others follow."""
-        self._first_seed = first_seed
-
-    def drawn(self, number: int, space: PlanSpace) -> DrawnPlan:
-        seed = self._first_seed + number
-        return DrawnPlan(draw_plan(seed, space.profile, space.constraints, space.kinds), space)
 
     def waits_before(self, number: int) -> bool:
         return False
@@ -58,3 +50,15 @@ class Uniform:
         self, number: int, reached: Iterable[str], promising: bool, sought: bool = False
     ) -> tuple[str, ...]:
         return ()
+
+
+class Uniform(EachByItself):
+    """Draws each plan as its profile says."""
+
+    def __init__(self, first_seed: int) -> None:
+        """``first_seed`` is that of trial 0; those of the others follow."""
+        self._first_seed = first_seed
+
+    def drawn(self, number: int, space: PlanSpace) -> DrawnPlan:
+        seed = self._first_seed + number
+        return DrawnPlan(draw_plan(seed, space.profile, space.constraints, space.kinds), space)

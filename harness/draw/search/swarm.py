@@ -6,7 +6,7 @@ coordinator that crashes, for instance, ends the checkpoint that would have fail
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 from typing import TypeVar
@@ -14,6 +14,7 @@ from typing import TypeVar
 from barrier_tck.harness.draw.catalogue import known_scenarios
 from barrier_tck.harness.draw.plans_alike import DrawnPlan, PlanSpace, drawn_plan
 from barrier_tck.harness.draw.profile import Profile
+from barrier_tck.harness.draw.search.search import EachByItself
 
 _PURPOSE_PER_MILLE = 800
 """A scenario of so many plans of a profile is what the profile is for, and stays on."""
@@ -21,10 +22,8 @@ _PURPOSE_PER_MILLE = 800
 _Feature = TypeVar("_Feature")
 
 
-class Swarm:
+class Swarm(EachByItself):
     """Draws each plan from a profile of its own."""
-
-    learns = False
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
@@ -32,14 +31,6 @@ class Swarm:
     def drawn(self, number: int, space: PlanSpace) -> DrawnPlan:
         random = Random(f"{self._seed}/swarm/{number}")
         return drawn_plan(replace(space, profile=swarmed(space.profile, random)), random)
-
-    def waits_before(self, number: int) -> bool:
-        return False
-
-    def learn(
-        self, number: int, reached: Iterable[str], promising: bool, sought: bool = False
-    ) -> tuple[str, ...]:
-        return ()
 
 
 def swarmed(profile: Profile, random: Random) -> Profile:
