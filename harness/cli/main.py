@@ -40,6 +40,7 @@ from barrier_tck.harness.cli.join_command import join
 from barrier_tck.harness.cli.mutants_command import mutants
 from barrier_tck.harness.cli.patched_run import RanElsewhere
 from barrier_tck.harness.cli.printing import (
+    VerdictConsole,
     console_for,
     drop_from_now_on,
     emit,
@@ -53,6 +54,7 @@ from barrier_tck.harness.cli.supervision import supervised
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.support.errors import HarnessError
 from barrier_tck.harness.support.exception_line import exception_line
+from barrier_tck.harness.support.notices import notices_shown
 from barrier_tck.harness.support.third_party import shown, what_happened
 
 _COMMAND_LINE_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
@@ -146,8 +148,9 @@ def run(arguments: Sequence[str]) -> int:
     except FileNotFoundError:
         return _fail(as_json, "the working directory was deleted; change to one that exists", EXIT_USAGE)
     try:
-        # A command that runs itself again, in another process, needs its arguments.
-        result = app(list(arguments), prog_name=_NAME, standalone_mode=False, obj=list(arguments))
+        with notices_shown(VerdictConsole(stderr=True).print):
+            # A command that runs itself again, in another process, needs its arguments.
+            result = app(list(arguments), prog_name=_NAME, standalone_mode=False, obj=list(arguments))
     except HarnessError as error:
         return _fail(as_json, str(error), error.exit_code)
     except RanElsewhere as ran:

@@ -1,13 +1,17 @@
-"""Makes the archive of Spark's classes, as a process of its own: ``archive class_path timeout_s`` are its arguments.
+"""Makes the archive of Spark's classes, as a process of its own: ``directory archive class_path`` are its arguments.
 
-It does with Spark what a trial does; its JVM writes the archive as it ends. ``class_sharing`` starts it.
+It does with Spark what a trial does; its JVM writes the archive as it ends. ``class_sharing`` starts it, and may not
+wait for it: it puts the archive in its place by itself, removes its directory, and ends in any case.
 """
 
 from __future__ import annotations
 
+import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Window
@@ -17,6 +21,9 @@ from barrier_tck.harness.cluster.spark_session import spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+_ENDS_S = 1_800
+"""However busy the machine is: nothing waits for this process any more."""
 
 _DAEMONS = (
     "org.apache.spark.deploy.master.Master",
@@ -69,8 +76,14 @@ def _run_queries(spark: SparkSession, directory: str) -> None:
     spark.read.format("statestore").load(checkpoint).collect()
 
 
-def _make(archive: str, class_path: str, timeout_s: float) -> None:
+def _stage(name: str) -> None:
+    sys.stdout.write(f"stage: {name}\n")
+    sys.stdout.flush()
+
+
+def _make(archive: Path, class_path: str) -> None:
     """Use Spark as a trial does; its JVM writes the archive as it ends."""
+    _stage("step 1 of 4: Spark starts")
     settings = {
         "spark.master": "local[2]",
         "spark.authenticate": "true",
@@ -85,17 +98,29 @@ def _make(archive: str, class_path: str, timeout_s: float) -> None:
         settings,
         quick_start=True,
         share_classes=False,
-        end_timeout_s=timeout_s,
+        end_timeout_s=_ENDS_S,
     ) as spark:
+        _stage("step 2 of 4: a job runs")
         context = spark.sparkContext
         context.parallelize(range(2), 2).barrier().mapPartitions(_gang).collect()
+        _stage("step 3 of 4: queries run")
         with tempfile.TemporaryDirectory() as directory:
             _run_queries(spark, directory)
         jvm: Any = context._jvm  # noqa: SLF001 - PySpark's only way to the JVM
         loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
         for name in _DAEMONS:
             jvm.java.lang.Class.forName(name, True, loader)
+        _stage("step 4 of 4: the JVM writes the archive")
+
+
+def _make_in(directory: Path, archive: Path, class_path: str) -> None:
+    made = directory / archive.name
+    _make(made, class_path)
+    made.chmod(0o644)
+    made.replace(archive)
+    shutil.rmtree(directory, ignore_errors=True)
 
 
 if __name__ == "__main__":
-    _make(sys.argv[1], sys.argv[2], float(sys.argv[3]))
+    signal.alarm(_ENDS_S)
+    _make_in(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])

@@ -100,7 +100,11 @@ def find_java(environ: Mapping[str, str] | None = None, probe: VersionProbe = as
         raise JavaMissing(f"No Java found: {where}. {JAVA_ADVICE}")
     try:
         output = probe(executable)
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except subprocess.TimeoutExpired as error:
+        raise JavaMissing(
+            f"{executable} -version did not answer within {_ANSWER_TIMEOUT_S} s. {JAVA_ADVICE}"
+        ) from error
+    except OSError as error:
         raise JavaMissing(f"{executable} could not be run: {error}. {JAVA_ADVICE}") from error
     parsed = parse_feature_release(output)
     if parsed is None:

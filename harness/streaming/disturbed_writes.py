@@ -13,7 +13,7 @@ from pathlib import Path
 
 from barrier_tck.faults.targets import TargetGone, WriteFault
 from barrier_tck.harness.cluster.driver.peer import PeerGone, RemoteError
-from barrier_tck.harness.cluster.java_compiler import java_compiler, make_jar
+from barrier_tck.harness.cluster.java_compiler import compiled_jar, java_compiler
 
 SOURCE = Path(__file__).parent / "java" / "DisturbedWrites.java"
 CLASS = "barriertck.DisturbedWrites"
@@ -29,13 +29,9 @@ TryWrite = Callable[[str], str]
 
 
 def jar_of_writes(directory: Path) -> Path | None:
-    """Make the jar with the class in a directory; None if there is no compiler."""
+    """Return the jar with the class, which is below the directory if it can be kept nowhere else; None: no compiler."""
     compiler = java_compiler()
-    if compiler is None:
-        return None
-    jar = directory / "disturbed-writes.jar"
-    make_jar(compiler, [SOURCE], jar)
-    return jar
+    return None if compiler is None else compiled_jar(compiler, [SOURCE], "disturbed-writes", directory)
 
 
 def settings_of_writes(directory: str, conf: Mapping[str, str]) -> dict[str, str | None]:

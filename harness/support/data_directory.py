@@ -7,6 +7,7 @@ import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TextIO
 
 DATA_VARIABLE = "BARRIER_TCK_DATA"
 """Environment variable that names the directory."""
@@ -30,3 +31,17 @@ def locked(path: Path) -> Iterator[None]:
     with open(path, "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+def lock_if_free(path: Path) -> TextIO | None:
+    """Take the same lock if no process holds it, else return None. It is held until every copy of the file is closed.
+
+    Raises OSError if it cannot be written.
+    """
+    file = open(path, "w")  # noqa: SIM115 - who takes the lock closes it
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        return None
+    return file

@@ -29,7 +29,7 @@ from barrier_tck.harness.certify.spark_store.targets import (
     StoreTarget,
     store_target,
 )
-from barrier_tck.harness.cluster.java_compiler import compile_java, java_compiler
+from barrier_tck.harness.cluster.java_compiler import compiled_jar, java_compiler
 from barrier_tck.harness.support.work_directories import new_work_directory
 
 SOURCES = Path(__file__).parent / "planted_java"
@@ -290,13 +290,16 @@ PLANTED_BUGS: tuple[PlantedBug, ...] = (
 """Every planted bug."""
 
 
-def compile_planted(compiler: Path, classes: Path) -> None:
-    """Compile the sources into a directory; raises InternalError with what the compiler said."""
-    compile_java(compiler, sorted(SOURCES.glob("*.java")), classes)
+def compiled_planted(compiler: Path, otherwise: Path) -> Path:
+    """Return the jar with all of them, which is below ``otherwise`` if it can be kept nowhere else.
+
+    Raises InternalError with what the compiler said.
+    """
+    return compiled_jar(compiler, sorted(SOURCES.glob("*.java")), "planted-stores", otherwise)
 
 
 def target_of(bug: PlantedBug, classes: Path) -> StoreTarget:
-    """Return the target that has a bug, for compiled classes below a directory."""
+    """Return the target that has a bug, for a jar with compiled classes."""
     return store_target(f"{PREFIX}{_CLASS}{bug.name}", (str(classes),), bug.settings)
 
 
@@ -312,13 +315,13 @@ def measure_strength(seed: int, call_s: float = 20.0) -> Strength:
     compiler = java_compiler()
     if compiler is None:
         return Strength(measured=False, note=NO_COMPILER)
-    classes = new_work_directory("planted")
+    directory = new_work_directory("planted")
     try:
-        compile_planted(compiler, classes)
+        classes = compiled_planted(compiler, directory)
         processes = StoreProcesses(target_of(PLANTED_BUGS[0], classes), call_s, STRENGTH_S)
         try:
             return strength_of(PLANTED_BUGS, lambda bug: hunt_planted(bug, processes, classes, seed))
         finally:
             processes.close()
     finally:
-        shutil.rmtree(classes, ignore_errors=True)
+        shutil.rmtree(directory, ignore_errors=True)

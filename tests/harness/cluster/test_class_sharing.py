@@ -5,7 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import subprocess
+import time
+from math import inf
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +17,7 @@ from barrier_tck.harness.cluster.class_archive import SharedClasses, classes_for
 from barrier_tck.harness.cluster.class_sharing import shared_classes
 from barrier_tck.harness.cluster.java import Java
 from barrier_tck.harness.support.data_directory import DATA_VARIABLE
+from barrier_tck.harness.support.notices import notices_shown
 
 JAVA = Java(Path("/usr/bin/java"), 17, "17.0.1")
 
@@ -28,9 +32,10 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Make empty archives, and note each."""
     archives: list[Path] = []
 
-    def build(classes: SharedClasses) -> None:
+    def build(classes: SharedClasses, *_: object) -> bool:
         classes.archive.write_bytes(b"classes")
         archives.append(classes.archive)
+        return True
 
     monkeypatch.setattr(class_sharing, "_build", build)
     return archives
@@ -53,14 +58,81 @@ def test_it_is_found_from_every_directory(monkeypatch: pytest.MonkeyPatch) -> No
     assert classes_for(JAVA).archive.is_absolute()
 
 
+def maker(monkeypatch: pytest.MonkeyPatch, script: str) -> list[subprocess.Popen[bytes]]:
+    """Let a script be the process that makes the archive; return the processes that were started."""
+    started: list[subprocess.Popen[bytes]] = []
+    real = subprocess.Popen
+
+    def other_program(arguments: list[str], **given: Any) -> subprocess.Popen[bytes]:
+        started.append(real([arguments[0], "-c", script, *arguments[3:]], **given))
+        return started[-1]
+
+    monkeypatch.setattr(subprocess, "Popen", other_program)
+    return started
+
+
+MAKES = """
+import pathlib, shutil, sys
+pathlib.Path(sys.argv[2]).write_bytes(b"classes")
+shutil.rmtree(sys.argv[1])
+"""
+AFTER_A_LINE = f"""
+import sys
+print("stage: step 3 of 4: queries run", flush=True)
+sys.stdin = open({{fifo!r}})
+sys.stdin.read()
+{MAKES}
+"""
+
+
 def test_what_a_killed_harness_left_half_made_is_removed(monkeypatch: pytest.MonkeyPatch, data: Path) -> None:
     archive = classes_for(JAVA).archive
     abandoned = archive.parent / f".making-{archive.stem}-abcd"
     abandoned.mkdir(parents=True)
     (abandoned / archive.name).write_bytes(b"half")
-    monkeypatch.setattr(class_sharing, "BUILD_TIMEOUT_S", 0.01)
-    assert shared_classes(JAVA) is None
-    assert [path.suffix for path in (data / "class-data").iterdir()] == [".lock"]
+    maker(monkeypatch, MAKES)
+    assert shared_classes(JAVA) is not None
+    assert {path.suffix for path in (data / "class-data").iterdir()} == {".lock", ".jsa"}
+
+
+def test_an_archive_that_comes_late_is_kept_and_is_not_made_twice_meanwhile(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    fifo = str(tmp_path / "fifo")
+    os.mkfifo(fifo)
+    started = maker(monkeypatch, AFTER_A_LINE.format(fifo=fifo))
+    monkeypatch.setattr(class_sharing, "PATIENCE_S", 0.0)
+    said: list[str] = []
+    with notices_shown(said.append):
+        assert shared_classes(JAVA) is None
+        assert shared_classes(JAVA) is None, "another process makes it"
+        assert "later commands find it" in said[-1]
+        monkeypatch.setattr(class_sharing, "PATIENCE_S", inf)
+        open(fifo, "w").close()
+        assert shared_classes(JAVA) == existing_classes(JAVA) is not None
+    assert len(started) == 1
+    assert started[0].wait() == 0
+
+
+def test_who_waits_is_told_what_happens_and_how_far_it_is(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    fifo = str(tmp_path / "fifo")
+    os.mkfifo(fifo)
+    maker(monkeypatch, AFTER_A_LINE.format(fifo=fifo))
+    monkeypatch.setattr(class_sharing, "NOTICE_S", 0.0)
+    said: list[str] = []
+
+    def show(text: str) -> None:
+        if "step 3 of 4: queries run" in text and not any("step 3" in before for before in said):
+            open(fifo, "w").close()
+        said.append(text)
+
+    with notices_shown(show):
+        assert shared_classes(JAVA) is not None
+    assert said[0].startswith("making an archive of Spark's classes, once for each Spark and Java")
+    assert any("s (usually 40 s), step 3 of 4: queries run" in text for text in said)
+    assert "is made, after" in said[-1]
 
 
 def test_the_class_path_begins_as_sparks_own_does_behind_its_configuration() -> None:
@@ -80,46 +152,42 @@ def test_archives_that_were_not_used_for_longest_are_removed(monkeypatch: pytest
     assert kept == sorted(archives[2:])
 
 
-@pytest.mark.parametrize("how", ["fails", "ends without it", "refuses"])
-def test_without_it_there_is_a_warning_and_no_more(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, data: Path, how: str
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        ("import sys; sys.exit('no such thing')", "ended with exit code 1: no such thing"),
+        ("", "ended with exit code 0: it said nothing"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "by the signal SIGKILL: it said nothing"),
+        (None, "data"),
+    ],
+    ids=["fails", "ends without it", "is killed", "refuses"],
+)
+def test_without_it_there_is_a_warning_of_one_sentence_and_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    data: Path,
+    how: str | None,
+    expected: str,
 ) -> None:
-    if how == "refuses":
+    if how is None:
         data.write_text("a file, where a directory should be")
-    script = "import sys; sys.exit('no such thing')" if how == "fails" else ""
-    real = subprocess.Popen
-
-    def other_program(arguments: list[str], **given: object) -> object:
-        return real([arguments[0], "-c", script], **given)  # type: ignore[call-overload]
-
-    monkeypatch.setattr(subprocess, "Popen", other_program)
+    maker(monkeypatch, how or "")
     with caplog.at_level(logging.WARNING):
         assert shared_classes(JAVA) is None
-    expected = {"fails": "exit code 1: no such thing", "ends without it": "exit code 0", "refuses": "data"}[
-        how
-    ]
-    assert expected in caplog.text
-    if how != "refuses":
+    (message,) = [record.getMessage() for record in caplog.records]
+    assert message.startswith("Spark starts more slowly than it could: the archive of its classes")
+    assert expected in message and "Command [" not in message
+    if how is not None:
         assert [path.suffix for path in (data / "class-data").iterdir()] == [".lock"]
 
 
 def test_an_interrupt_ends_the_process_that_makes_it(monkeypatch: pytest.MonkeyPatch, data: Path) -> None:
-    started: list[subprocess.Popen[bytes]] = []
-    real = subprocess.Popen
+    started = maker(monkeypatch, "import signal; signal.pause()")
 
-    class Interrupted(real):  # type: ignore[valid-type, misc]
-        def __init__(self, arguments: list[str], **given: object) -> None:
-            super().__init__([arguments[0], "-c", "import time; time.sleep(60)"], **given)
-            started.append(self)
-            self.waits = 0
+    def interrupted(_: float) -> None:
+        raise KeyboardInterrupt
 
-        def wait(self, timeout: float | None = None) -> int:
-            self.waits += 1
-            if self.waits == 1:
-                raise KeyboardInterrupt
-            return int(super().wait(timeout))
-
-    monkeypatch.setattr(subprocess, "Popen", Interrupted)
+    monkeypatch.setattr(time, "sleep", interrupted)
     with pytest.raises(KeyboardInterrupt):
         shared_classes(JAVA)
     assert [process.returncode is not None for process in started] == [True]

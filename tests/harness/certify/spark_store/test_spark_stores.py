@@ -24,7 +24,7 @@ from barrier_tck.harness.certify.spark_store.planted_bugs import (
     NO_COMPILER,
     PLANTED_BUGS,
     SOURCES,
-    compile_planted,
+    compiled_planted,
     hunt_planted,
     target_of,
 )
@@ -428,9 +428,7 @@ def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     compiler = java_compiler()
     if compiler is None:
         pytest.skip(NO_COMPILER)
-    directory = tmp_path_factory.mktemp("planted")
-    compile_planted(compiler, directory)
-    return directory
+    return compiled_planted(compiler, tmp_path_factory.mktemp("planted"))
 
 
 @pytest.fixture(scope="module")
