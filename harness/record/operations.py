@@ -349,6 +349,18 @@ class SentBehindStop(_Kind, frozen=True):
     checkpoint: int
 
 
+class SentBehindEnd(_Kind, frozen=True):
+    """A subtask sent something on a channel that it had ended, as observed at its outputs: records behind the end of
+    input, or anything behind the end of the channel (BAR-6)."""
+
+    subtask: str
+    attempt: int
+    channel: str
+    """``sender->receiver``, followed by ``#edge`` for a second or later edge between the two."""
+    sent: str
+    """What it was, for readers."""
+
+
 class LocalEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     """One thing that a process did: it sent or took a message, took a marker, or recorded itself for a checkpoint."""
 
@@ -481,6 +493,7 @@ Operation = (
     | InputLeft
     | ReadBehindStop
     | SentBehindStop
+    | SentBehindEnd
     | MessagesObserved
     | JobFinished
     | JobStopped

@@ -20,7 +20,13 @@ from urllib.parse import quote
 
 import msgspec
 
-from barrier_tck.harness.record.operations import InputLeft, InputRead, ReadBehindStop, SentBehindStop
+from barrier_tck.harness.record.operations import (
+    InputLeft,
+    InputRead,
+    ReadBehindStop,
+    SentBehindEnd,
+    SentBehindStop,
+)
 from barrier_tck.harness.reference.instrumented import with_instruments
 from barrier_tck.reference_impl.operators.api import Payload, SourceReader
 from barrier_tck.reference_impl.protocol.messages import (
@@ -36,7 +42,7 @@ from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver
 
 _log = logging.getLogger(__name__)
 
-InputNote = InputRead | InputLeft | ReadBehindStop | SentBehindStop
+InputNote = InputRead | InputLeft | ReadBehindStop | SentBehindStop | SentBehindEnd
 """What is logged."""
 
 KeepInput = Callable[[InputNote], None]
@@ -237,6 +243,8 @@ class InputsDirectory:
         match note:
             case ReadBehindStop() | SentBehindStop():
                 what = str(note.checkpoint)
+            case SentBehindEnd():
+                what = quote(note.channel, safe="")
             case InputRead() | InputLeft():
                 what = quote(note.split, safe="")
         name = f"{type(note).__name__}-{quote(note.subtask, safe='')}-a{note.attempt}-{what}"

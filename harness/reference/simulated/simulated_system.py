@@ -40,6 +40,7 @@ from barrier_tck.harness.reference.jobs import (
 )
 from barrier_tck.harness.reference.kinds.sink import OUTPUT
 from barrier_tck.harness.reference.message_tracing import with_message_trace
+from barrier_tck.harness.reference.observed_ends import ends_observed
 from barrier_tck.harness.reference.observed_inputs import InputNote, inputs_observed
 from barrier_tck.harness.reference.observed_messages import MemoryLogs, messages_observed
 from barrier_tck.harness.reference.observed_reads import observed
@@ -230,6 +231,7 @@ class SimulatedTrial:
         watched = observed(
             inputs_observed(counted, recorder.keep_input, ends=bool(plan.savepoints)), recorder.keep_reads
         )
+        watched = ends_observed(watched, recorder.keep_input)
         self.failures = FailuresInMemory() if fails_snapshots(plan) else None
         watched = with_failing_snapshots(watched, self.failures)
         self._trace_events: list[TraceEvent] = []

@@ -1,0 +1,74 @@
+"""Nothing is sent on a channel that has ended: what the checker says, and what is noted at the outputs."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from barrier_tck.harness.oracle.checkers.ends_come_last import EndsComeLast
+from barrier_tck.harness.record import operations as ops
+from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.harness.reference.observed_ends import Ends, WatchedOutput
+from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId
+from barrier_tck.reference_impl.protocol.messages import CheckpointBarrier, EndOfChannel, EndOfInput
+from tests.harness.oracle.oracle_histories import Book, a_context, a_plan
+
+BARRIER = CheckpointBarrier(CheckpointId(3), 0)
+RECORDS = "records"
+
+
+class Passed(list[object]):
+    """An output that keeps what passes."""
+
+    def send_data(self, channel: int, payload: object) -> None:
+        self.append((channel, payload))
+
+    def send_control(self, channel: int, element: object) -> None:
+        self.append((channel, element))
+
+
+def test_a_record_behind_the_end_of_a_channel_is_invalid() -> None:
+    behind = ops.SentBehindEnd("source[0]", 1, "source[0]->totals[1]", RECORDS)
+    finding = EndsComeLast().check(a_context(a_plan(), Book().attempt(1).tell(behind)))
+    assert (finding.verdict, finding.clauses) == (Verdict.INVALID, ("BAR-6",))
+    assert "source[0]->totals[1]" in finding.summary
+
+
+def test_where_nobody_finished_early_nothing_is_claimed() -> None:
+    book = Book().attempt(1)
+    assert EndsComeLast().check(a_context(a_plan(), book)).clauses == ()
+    finding = EndsComeLast().check(a_context(a_plan(), book.tell(ops.Finished("source[0]", 1))))
+    assert (finding.verdict, finding.clauses) == (Verdict.VALID, ("BAR-6",))
+
+
+@pytest.mark.parametrize(
+    ("elements", "noted"),
+    [
+        ([RECORDS, BARRIER, EndOfInput(), BARRIER, EndOfChannel()], False),
+        ([EndOfInput(), RECORDS], True),
+        ([EndOfInput(), EndOfChannel(), BARRIER], True),
+        ([EndOfChannel(), RECORDS], True),
+        ([EndOfChannel(), EndOfChannel()], True),
+    ],
+)
+def test_outputs_note_what_comes_behind_an_end_and_pass_everything_on(
+    elements: list[Any], noted: bool
+) -> None:
+    found: list[ops.SentBehindEnd] = []
+    passed = Passed()
+    deployment = SimpleNamespace(subtask="source[0]", attempt=AttemptNumber(2))
+    names = ("source[0]->totals[0]", "source[0]->totals[1]")
+    output = WatchedOutput(cast("Any", passed), Ends(cast("Any", deployment), names, found.append))
+    output.send_data(0, cast("Any", RECORDS))
+    for element in elements * 2 if noted else elements:
+        if element == RECORDS:
+            output.send_data(1, element)
+        else:
+            output.send_control(1, element)
+    output.send_data(0, cast("Any", RECORDS))
+    assert [(note.subtask, note.attempt, note.channel) for note in found] == [
+        ("source[0]", 2, names[1])
+    ] * noted
+    assert len(passed) == 2 + len(elements) * (1 + noted)
