@@ -157,6 +157,7 @@ def test_the_command_runs_in_such_a_project_and_writes_its_reports(
     assert "<html" in (Path(result["run_directory"]) / "report.html").read_text()
 
 
+@pytest.mark.long
 def test_their_tests_use_our_plugin(installed: Installed, project: Path) -> None:
     printed = run(installed.python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests", cwd=project)
     assert "1 passed" in printed

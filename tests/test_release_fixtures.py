@@ -43,6 +43,7 @@ def stems(pattern: str) -> list[str]:
 # --- plans and campaign files -------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", stems("plans/*.json"))
 def test_a_plan_gives_the_verdict_that_it_gave(name: str, tmp_path: Path) -> None:
     plan = read_plan(RELEASE / "plans" / f"{name}.json")

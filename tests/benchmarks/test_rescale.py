@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from barrier_tck.harness.cli.bench_command import BENCHMARKS
 from barrier_tck.harness.plan.backend_targets import SHIPPED_BACKENDS
 from benchmarks.rescale_times import BEFORE, WIDTHS, page, run, table
 
 
+@pytest.mark.long
 def test_restores_with_another_parallelism_are_measured_beside_those_with_the_same() -> None:
     assert BENCHMARKS["rescale"] == "rescale_times"
     told: list[str] = []

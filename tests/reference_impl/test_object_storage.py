@@ -218,6 +218,7 @@ PROPERTY_S = 900.0
 """No machine is so busy that a property takes so long."""
 
 
+@pytest.mark.long
 def test_the_s3_storage_keeps_its_contract_on_a_real_server(versity: VersityServer) -> None:
     outcomes = certify("s3", f"s3://{BUCKET}/quick", only=QUICK, property_s=PROPERTY_S).outcomes
     assert {one.name: one.reason for one in outcomes if one.status != "passed"} == {}
@@ -238,6 +239,7 @@ def test_the_s3_storage_is_certified_on_a_real_server(versity: VersityServer) ->
     assert (certificate.verdict, certificate.level) == ("certified", "crash")
 
 
+@pytest.mark.long
 def test_a_server_killed_in_the_middle_of_an_upload_loses_nothing_and_leaves_nothing(
     versity: VersityServer,
 ) -> None:

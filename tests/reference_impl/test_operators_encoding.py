@@ -31,6 +31,7 @@ def _typed(values: tuple[Any, ...]) -> list[tuple[type, Any]]:
     return [(type(value), value) for value in values]
 
 
+@pytest.mark.long
 @given(keys)
 def test_keys_round_trip_with_their_types(key: tuple[Any, ...]) -> None:
     assert _typed(decode_key(encode_key(key))) == _typed(key)
@@ -67,6 +68,7 @@ def test_a_column_of_integers_is_encoded_and_grouped_as_its_keys_are(values: lis
     assert groups_of_ints(column, groups).tolist() == [key_group_of((value,), groups) for value in values]
 
 
+@pytest.mark.long
 @given(keys, st.integers(1, 2**15))
 def test_a_key_group_lies_in_its_range(key: tuple[Any, ...], groups: int) -> None:
     assert 0 <= key_group_of(key, groups) < groups

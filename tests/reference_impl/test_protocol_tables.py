@@ -323,6 +323,7 @@ def walked(machine: type[TableMachine[Any, Any]]) -> Walked:
     return _walked[machine]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("machine", WALKS, ids=lambda machine: machine.__name__)
 def test_whatever_a_table_handles_happens_and_leads_wherever_the_table_says(
     machine: type[TableMachine[Any, Any]],

@@ -154,6 +154,7 @@ def test_each_entry_of_a_list_has_one_owner_and_at_the_same_parallelism_the_one_
     assert max(map(len, found)) - min(map(len, found)) <= 1
 
 
+@pytest.mark.long
 @given(LISTS, WIDTHS)
 @settings(max_examples=150, deadline=None)
 def test_each_subtask_gets_all_entries_of_a_list_for_all_at_any_parallelism(

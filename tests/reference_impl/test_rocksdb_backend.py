@@ -205,6 +205,7 @@ def test_an_open_that_fails_half_way_leaves_nothing_open(world: StateWorld) -> N
     working.close()
 
 
+@pytest.mark.long
 def test_closing_releases_descriptors_locks_and_threads(world: StateWorld) -> None:
     world.store().close()  # RocksDB's own thread pool starts once and stays
     gc.collect()

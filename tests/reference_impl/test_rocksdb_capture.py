@@ -45,6 +45,7 @@ def begun(database: CapturingDatabase, directory: Path) -> Capture:
     return capture
 
 
+@pytest.mark.long
 def test_reads_see_what_is_kept_apart_and_the_files_do_not(
     database: CapturingDatabase, tmp_path: Path
 ) -> None:

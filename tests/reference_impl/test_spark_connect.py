@@ -182,6 +182,7 @@ def test_answers_to_heartbeats_are_enough_to_go_on_and_no_message_for_the_subtas
     assert heard == []
 
 
+@pytest.mark.long
 def test_a_blocked_send_does_not_hide_that_the_coordinator_is_silent() -> None:
     listener = socket.create_server(("127.0.0.1", 0))
     accepted: list[socket.socket] = []

@@ -53,6 +53,7 @@ def plans_of(**values: Any) -> list[TrialPlan]:
 # --- profiles -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_without_a_profile_a_campaign_draws_from_the_first_one_of_its_system() -> None:
     intervals = {plan.checkpoints.interval_ms for plan in plans_of(seed=7)}
     assert intervals <= set(range(70, 91))

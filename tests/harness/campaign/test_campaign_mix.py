@@ -36,6 +36,7 @@ MIX = {
 KILLS = {"per_trial": [1, 2], "kinds": {"executor": 1, "worker": 1}}
 
 
+@pytest.mark.long
 def test_damage_to_state_is_drawn_for_subtasks_that_keep_state() -> None:
     storage = {kind for kind in KINDS if KINDS[kind].fault.needs is TargetKind.STORAGE}
     plans = plans_of(

@@ -134,6 +134,7 @@ def test_a_listed_trial_that_aims_at_nothing_is_refused_before_anything_runs(tmp
         campaign_plans(read_configuration(tmp_path / "c.toml"), FakeSystem())
 
 
+@pytest.mark.long
 def test_drawn_plans_keep_the_overrides_and_aim_within_them() -> None:
     configuration = configuration_from(
         {"seed": 0, "job": {"widths": {"source": 1, "totals": 1, "sink": 1}}}, "c"

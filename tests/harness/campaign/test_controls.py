@@ -141,6 +141,7 @@ class DeafChecker:
         return Finding(self.name, self.clauses, Verdict.VALID, "how should I know")
 
 
+@pytest.mark.long
 def test_a_control_that_no_checker_sees_makes_the_campaign_unknown_with_its_plan(tmp_path: Path) -> None:
     record = campaign(tmp_path, checkers=(DeafChecker(),), trials=8, controls=1)
     assert (record.valid, record.verdict) == (8, Verdict.UNKNOWN)
@@ -175,6 +176,7 @@ class Unbreakable(ReferenceSimulated):
         return plan
 
 
+@pytest.mark.long
 def test_a_break_that_breaks_nothing_is_not_taken_for_a_control(tmp_path: Path) -> None:
     record = campaign(tmp_path, system=Unbreakable(), trials=8, controls=1)
     assert record.verdict is Verdict.UNKNOWN
@@ -205,6 +207,7 @@ def test_controls_can_be_switched_off(tmp_path: Path) -> None:
     assert (record.controls.ran, record.controls.note) == ((), "controls were switched off")
 
 
+@pytest.mark.long
 def test_an_invalid_campaign_needs_no_controls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(finding_groups, "SHRUNK_MAX", 0)
     record = campaign(tmp_path, system=Broken(), trials=8, controls=2)
@@ -250,6 +253,7 @@ class OtherwiseBroken(Unbreakable):
         return msgspec.structs.replace(plan, faults=())
 
 
+@pytest.mark.long
 def test_controls_that_take_another_course_are_noted_and_blame_nobody(tmp_path: Path) -> None:
     record = campaign(tmp_path, system=OtherwiseBroken(), trials=8, controls=1)
     assert record.verdict is Verdict.VALID

@@ -95,6 +95,7 @@ def test_another_record_was_all_the_time_where_it_belongs(
     assert found["place"]["offset"] == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("side", "arguments", "said"),
     [

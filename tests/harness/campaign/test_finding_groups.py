@@ -145,6 +145,7 @@ def test_an_effort_that_is_spent_ends_the_repetitions() -> None:
     assert Repeated(lambda _: True, Effort(3, 7, 60)).how_often(plan) == (3, 3)
 
 
+@pytest.mark.long
 def test_a_plan_is_reduced_to_a_shape_that_it_has(tmp_path: Path) -> None:
     record = ran(tmp_path, failing(lambda plan: len(plan.faults) >= 3), trials=40)
     plan = read_plan(tmp_path / "run" / "trials" / f"{record.failing[0]:05d}" / "plan.json")

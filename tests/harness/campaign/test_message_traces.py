@@ -129,6 +129,7 @@ def test_what_crosses_a_cut_is_what_the_checkpoint_holds_of_its_channels(tmp_pat
     assert not compared["exactly_once"]
 
 
+@pytest.mark.long
 def test_a_cut_lies_where_the_positions_of_its_checkpoint_say(tmp_path: Path) -> None:
     """Every record of the sources' channels before the cut is one before the positions, and the other way round."""
     compared = 0

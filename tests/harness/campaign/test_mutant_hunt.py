@@ -113,6 +113,7 @@ class Crashing(ReferenceSimulated):
         return super().run(msgspec.structs.replace(plan, mutant=None), nemesis, directory)
 
 
+@pytest.mark.long
 def test_a_missed_bug_says_how_many_trials_were_unknown_and_why(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

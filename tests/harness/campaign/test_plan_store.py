@@ -81,6 +81,7 @@ def store(tmp_path: Path) -> Store:
     return Store(tmp_path)
 
 
+@pytest.mark.long
 def test_a_plan_that_failed_is_tried_first_by_the_next_campaign_beyond_its_budget(store: Store) -> None:
     first = store.campaign(two_faults)
     assert first.invalid > 1 and of(first).tried_first == 0
@@ -97,6 +98,7 @@ def test_a_plan_that_failed_is_tried_first_by_the_next_campaign_beyond_its_budge
     assert [group.trials for group in again.groups] == [again.invalid]
 
 
+@pytest.mark.long
 def test_a_plan_that_passes_now_is_reported_once_and_not_tried_again(store: Store) -> None:
     store.campaign(two_faults)
     (name,) = store.names("failed")
@@ -130,6 +132,7 @@ def test_where_runs_differ_one_pass_says_little(store: Store) -> None:
     assert store.names("failed") == []
 
 
+@pytest.mark.long
 def test_a_plan_that_shows_nothing_stays(store: Store) -> None:
     store.campaign(two_faults)
     before = store.names("failed")
@@ -142,6 +145,7 @@ class Other(FakeSystem):
     name = "another-fake"
 
 
+@pytest.mark.long
 def test_plans_of_other_systems_and_of_clauses_that_are_not_judged_are_not_tried(store: Store) -> None:
     store.campaign(two_faults)
     assert of(store.campaign(system=Other(two_faults))).tried_first == 0
@@ -156,6 +160,7 @@ def test_plans_of_other_systems_and_of_clauses_that_are_not_judged_are_not_tried
     assert of(record).tried_first == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("content", "words"),
     [

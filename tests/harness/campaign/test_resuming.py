@@ -79,6 +79,7 @@ def test_a_resumed_campaign_ends_as_one_without_a_break(tmp_path: Path) -> None:
     assert kept(tmp_path / "broken") == kept(tmp_path / "whole")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("after", [*(pytest.param(one, marks=pytest.mark.long) for one in (0, 1)), 7])
 def test_failures_from_before_the_break_are_counted_and_shrunk(after: int, tmp_path: Path) -> None:
     def verdict(plan: TrialPlan) -> Verdict:
@@ -163,6 +164,7 @@ def test_a_campaign_whose_plans_would_be_others_is_not_resumed(tmp_path: Path) -
         resume_campaign(tmp_path / "run", FakeSystem(), TABLE)
 
 
+@pytest.mark.long
 def test_the_command_resumes_what_it_was_told_to(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

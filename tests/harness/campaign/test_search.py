@@ -118,6 +118,7 @@ def test_guided_without_anything_new_draws_each_plan_by_itself() -> None:
         search.learn(trial, (), promising=True)
 
 
+@pytest.mark.long
 def test_a_plan_that_lost_faults_is_not_tried_again() -> None:
     search = Guided(5)
     for trial in range(2 * GENERATION):
@@ -228,6 +229,7 @@ def test_a_process_with_a_low_priority_is_late_until_another_one_is() -> None:
     assert max(drawn[:change]) < 0.95 <= min(drawn[change:])
 
 
+@pytest.mark.long
 def test_priorities_change_the_schedule_and_nothing_else_and_a_trial_of_them_can_be_repeated(
     tmp_path: Path,
 ) -> None:

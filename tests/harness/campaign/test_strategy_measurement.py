@@ -26,6 +26,7 @@ SYSTEM = ReferenceSimulated()
 BUG = planted_bugs()["AL-01"]
 
 
+@pytest.mark.long
 def test_a_hunt_draws_plans_until_a_checker_of_the_bugs_clause_says_so(tmp_path: Path) -> None:
     for strategy in ("swarm", "guided"):
         found = hunt_once(BUG, strategy, 3, 40, SYSTEM, tmp_path)

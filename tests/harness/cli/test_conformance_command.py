@@ -96,6 +96,7 @@ def test_a_known_failure_does_not_make_a_system_invalid_and_one_that_passes_is_t
     assert code != 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("options", "says"),
     [

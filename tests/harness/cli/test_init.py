@@ -54,6 +54,7 @@ def test_a_skeleton_runs_as_it_is(what: str, here: Path, capsys: pytest.CaptureF
     assert (result["valid"], result["faults_fired"] > 0) == (12, True)
 
 
+@pytest.mark.long
 def test_a_skeleton_of_a_system_is_judged_and_not_only_run(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -85,6 +86,7 @@ def test_the_headline_of_a_skeleton_says_what_its_kills_did(
     assert chances is not None and int(chances[1]) > 0, printed
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seen", [True, False], ids=["its points are seen", "nothing is seen"])
 def test_what_a_system_does_not_report_is_called_so_and_its_faults_speak(
     seen: bool, here: Path, capsys: pytest.CaptureFixture[str]

@@ -399,6 +399,7 @@ def family(host: ContainerHost) -> list[psutil.Process]:
     return [first, *first.children(recursive=True)]
 
 
+@pytest.mark.long
 def test_a_host_is_killed_with_all_its_processes_and_starts_again_with_its_address(
     host: ContainerHost,
 ) -> None:

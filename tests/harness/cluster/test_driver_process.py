@@ -66,6 +66,7 @@ def test_what_the_driver_raises_is_raised_here(driver: DriverProcess) -> None:
     assert raised.value.kind == "LookupError"
 
 
+@pytest.mark.long
 def test_the_driver_stands_at_a_point_until_it_was_taken_and_may_be_asked_meanwhile(
     driver: DriverProcess, told: Told
 ) -> None:

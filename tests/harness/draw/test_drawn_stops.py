@@ -88,6 +88,7 @@ def test_stops_fail_in_every_mode_while_the_job_goes_on_and_savepoints_while_a_s
     assert waited >= 2
 
 
+@pytest.mark.long
 def test_some_plans_of_savepoints_are_made_for_stops_that_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[TrialPlan] = []
     scenario = known_scenarios()["failing_stops"]

@@ -202,6 +202,7 @@ def test_chains_reach_most_conditions_within_a_few_trials() -> None:
     assert sum(counted.each[condition] > 0 for condition in Condition) >= 8
 
 
+@pytest.mark.long
 def test_plans_of_the_campaign_of_chains_have_several_links() -> None:
     configuration = read_configuration(found_campaign(Path("chains"))).seeded()
     plans = list(islice(campaign_plans(configuration, open_system("reference-simulated")), 10))

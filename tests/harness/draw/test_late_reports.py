@@ -21,6 +21,7 @@ from tests.harness.draw.test_drawn_stops import only
 PLANS = 16
 
 
+@pytest.mark.long
 def test_reports_of_an_attempt_that_is_over_come_amid_the_next_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -37,6 +38,7 @@ def test_reports_of_an_attempt_that_is_over_come_amid_the_next_one(
     assert late[InputConsumed] >= 4 and late[SubtaskRunning] >= 1
 
 
+@pytest.mark.long
 def test_a_coordinator_that_takes_such_a_report_for_one_of_its_attempt_is_invalid(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from barrier_tck.harness.draw.constraints import Constraints
 from barrier_tck.harness.draw.profiles import profile_named
 from barrier_tck.harness.draw.rescaled_jobs import groups_that_change
@@ -24,6 +26,7 @@ def test_who_emits_at_the_end_keeps_its_width_behind_a_stop_that_is_aimed_at_the
     assert seen > 3
 
 
+@pytest.mark.long
 def test_many_elastic_jobs_have_a_vertex_that_stays_some_within_a_chain_while_another_may_narrow() -> None:
     system = ReferenceSimulated()
     constraints, profile = Constraints(system.job, system.capabilities), only("elastic", "graphs")

@@ -74,6 +74,7 @@ def drawn(profile: str) -> tuple[TrialPlan, ...]:
     return draw_plans(1, 30, profile_named(profile))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.name)
 def test_drawn_plans_are_valid_and_within_their_profile(profile: Profile) -> None:
     for plan in drawn(profile.name):
@@ -171,6 +172,7 @@ def test_a_channel_that_a_drawn_fault_disturbs_exists() -> None:
     assert disturbed > 20
 
 
+@pytest.mark.long
 def test_a_job_that_may_be_started_again_for_ever_has_time_for_its_checkpoints() -> None:
     endless = [plan for plan in standard() if plan.restart.strategy in ("failure_rate", "exponential_delay")]
     assert len(endless) > 100

@@ -76,6 +76,7 @@ def test_what_its_campaign_never_saw_makes_the_campaign_unknown(tree: Path) -> N
     assert "none of 3 trials had more than one attempt" in sometimes["summary"]
 
 
+@pytest.mark.long
 def test_an_added_checker_is_on_the_generated_page(tree: Path) -> None:
     (command,) = re.findall(r"`python (-m [\w.]+) > docs/checkers.md`", SECTION)
     page = in_tree(tree, *shlex.split(command))

@@ -155,6 +155,7 @@ def test_drawn_chains_recover_checkpoint_rescale_and_recover_again(seed: int, tm
         assert "rescaled recovered" in told or "rescaled checkpoint recovered" in told, told
 
 
+@pytest.mark.long
 def test_the_state_of_joins_is_redistributed_in_drawn_plans() -> None:
     joins = [plan for plan in drawn(3) if plan.workload.name == "weather"]
     assert any("met" in one.widths for plan in joins for one in plan.rescales)
@@ -178,6 +179,7 @@ def changes(plan: TrialPlan) -> Iterable[str]:
                 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("plans", "least"),
     [
@@ -223,6 +225,7 @@ def test_a_campaign_that_hardly_ever_rescales_to_narrower_jobs_or_to_wider_ones_
     assert found.counts == {"trials": 24, NARROWER: 4, WIDER: 24}
 
 
+@pytest.mark.long
 def test_a_job_that_was_to_be_rescaled_and_never_ran_does_not_count(tmp_path: Path) -> None:
     plan = msgspec.structs.replace(
         rescaled({"totals": 5}, {"totals": 1}), workload=WorkloadPlan("keyed-totals", batches=1)

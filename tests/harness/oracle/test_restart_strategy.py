@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.checkers.restart_strategy import RestartStrategyKept
 from barrier_tck.harness.plan.trial_plan import NetworkPlan, RestartPlan
@@ -79,6 +81,7 @@ def test_a_failure_rate_looks_back_so_far_and_no_farther() -> None:
     assert judge(given_up(failing((30, 1)).nothing(30).attempt_failed(2)), rate).verdict is INVALID
 
 
+@pytest.mark.long
 def test_a_growing_delay_grows_up_to_its_bound_and_begins_anew_after_a_long_run() -> None:
     grows = RestartPlan("exponential_delay", delay_ms=4, factor=5, delay_ms_max=50, reset_after_ms=30)
     assert judge(failing((5, 4), (5, 20), (5, 50), (5, 50), (31, 4), (5, 20)), grows).verdict is VALID

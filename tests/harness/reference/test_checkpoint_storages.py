@@ -117,6 +117,7 @@ def test_faults_of_files_that_only_the_storage_knows_are_skipped(
     assert [each.outcome for each in record.faults] == ["skipped"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("storage", [THEIRS, "memory"])
 def test_drawn_trials_suffer_what_can_happen_there_and_nothing_else(storage: str, tmp_path: Path) -> None:
     campaign = {

@@ -170,6 +170,7 @@ def start_again_when_dead(store: TrialStore) -> None:
     store.start_again()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("moment", UploadMoment)
 def test_a_server_that_dies_in_an_upload_and_starts_again_loses_nothing_and_leaves_nothing(
     moment: UploadMoment, server: VersityServer, store: TrialStore, tmp_path: Path

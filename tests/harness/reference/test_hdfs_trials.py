@@ -70,6 +70,7 @@ def test_jobs_recover_from_what_their_storage_service_suffers(
     assert record.faults[0].healed_at_ms is not None
 
 
+@pytest.mark.long
 def test_the_same_plan_gives_the_same_trace_whatever_hdfs_suffers(tmp_path: Path) -> None:
     faults = (KillObjectStore(30, UploadMoment.ANSWER), CutObjectStore(10), DelayObjectStore(3, 50))
     digests = [

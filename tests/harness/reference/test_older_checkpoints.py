@@ -269,6 +269,7 @@ def test_what_was_given_up_may_lie_behind_a_later_cut(given_up_trial: TrialConte
     assert judged(context, context.history).verdict is Verdict.INVALID
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("wrong", [another_copy, a_record_of_nobody, one_more_in_the_output])
 def test_no_more_may_be_there_than_what_was_given_up(
     wrong: Callable[[TrialContext], History], given_up_trial: TrialContext

@@ -163,6 +163,7 @@ class CommonLog:
 OTHER_WIDTHS = {"as it was": (3, 2, 7, 2), "wider": (2, 3, 7, 1)}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("widths", OTHER_WIDTHS.values(), ids=OTHER_WIDTHS)
 @pytest.mark.parametrize("seed", range(3))
 def test_a_job_that_goes_on_with_aligned_barriers_takes_checkpoints_while_records_in_flight_are_replayed(

@@ -381,6 +381,7 @@ def test_a_bound_that_comes_first_ends_in_stuck_with_what_is_pending(tmp_path: P
 # --- plans that once failed ---------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", sorted(PLANS.glob("*.json")), ids=lambda path: path.stem)
 def test_plans_that_once_failed_are_valid_now(path: Path, tmp_path: Path) -> None:
     plan = read_plan(path)

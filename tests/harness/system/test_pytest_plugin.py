@@ -99,6 +99,7 @@ def test_what_a_test_needs_is_what_all_its_marks_say(skipped: dict[str, str]) ->
         assert "WORKER_KILL" not in skipped[name]
 
 
+@pytest.mark.long
 def test_a_field_that_the_system_leaves_unused_is_named(skipped: dict[str, str]) -> None:
     assert skipped["test_a_field_is_not_used"] == "micro-batches does not use: network.latency_ms_max"
 

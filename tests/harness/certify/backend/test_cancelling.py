@@ -13,6 +13,7 @@ from barrier_tck.harness.certify.backend.session import Session
 from barrier_tck.harness.certify.backend.stage import check
 
 
+@pytest.mark.long
 def test_ctrl_c_in_the_middle_of_a_call_is_no_failure_of_the_backend(monkeypatch: pytest.MonkeyPatch) -> None:
     """The reply to the interrupted request must not be taken for the reply to the next one."""
     one = next(entry for entry in PROPERTIES if entry.name == "reads-see-the-writes")

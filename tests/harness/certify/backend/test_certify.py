@@ -195,6 +195,7 @@ def test_a_target_that_is_no_backend_is_a_usage_error(
     assert not list(tmp_path.glob("certify-*"))
 
 
+@pytest.mark.long
 def test_a_capability_that_is_not_declared_is_a_usage_error() -> None:
     with pytest.raises(
         UsageProblem, match="does not declare the capabilities local-files; it declares async"
@@ -216,6 +217,7 @@ CAUGHT_QUICKLY = ("BE-01", "BE-keys", "SB-05", "SB-08", "SB-11")
 """Bugs of backends that are hunted in the quick tests; the long ones hunt them all."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "mutant",
     [

@@ -13,6 +13,7 @@ from pyspark.errors.exceptions.captured import install_exception_handler
 from barrier_tck.harness.certify.spark_store.java_process import JavaProcess, Raised
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_a_jvm_that_is_killed_is_seen_to_be_killed_and_leaves_nothing(tmp_path: Path) -> None:
     process = JavaProcess(tmp_path / "jvm", (), 20.0)
@@ -22,6 +23,7 @@ def test_a_jvm_that_is_killed_is_seen_to_be_killed_and_leaves_nothing(tmp_path: 
         os.kill(process.pid, 0)
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_what_java_raised_is_told_although_a_spark_session_handles_exceptions_of_this_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

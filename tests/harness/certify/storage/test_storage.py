@@ -86,6 +86,7 @@ def test_a_storage_that_ends_its_process_fails_that_property_and_the_others_go_o
     assert [one.status for one in outcomes].count("passed") == 2
 
 
+@pytest.mark.long
 def test_what_is_no_storage_is_refused_with_what_it_lacks(tmp_path: Path) -> None:
     with pytest.raises(UsageProblem, match=r"list, which is no checkpoint storage: it has no .*publish"):
         certify(f"{_HERE}:nothing", str(tmp_path))

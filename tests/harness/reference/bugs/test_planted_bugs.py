@@ -36,7 +36,38 @@ PRODUCT_SEEDS = 20
 """Seeds with which the unmodified product must pass the plan of each bug."""
 HUNTED_QUICKLY = ("AL-01", "SV-02")
 """Bugs that are hunted and shrunk for every merge; for the others their plans speak there."""
-LONG_TO_SHOW = ("FI-06", "HD-06", "LO-22", "LO-23", "RC-01", "RS-10", "RS-15")
+LONG_TO_SHOW = (
+    "DY-01",
+    "EL-07",
+    "FI-02",
+    "FI-06",
+    "HD-01",
+    "HD-04",
+    "HD-05",
+    "HD-06",
+    "IN-06",
+    "LO-07",
+    "LO-22",
+    "LO-23",
+    "LP-02",
+    "RC-01",
+    "RK-02",
+    "RS-08",
+    "RS-10",
+    "RS-15",
+    "SV-01",
+    "SV-10",
+    "SV-11",
+    "SV-17",
+    "SV-18",
+    "UC-05",
+    "UC-07",
+    "UC-13",
+    "UR-01",
+    "UR-02",
+    "UR-03",
+    "UR-04",
+)
 """Bugs whose plans take seconds, or many seeds."""
 NEVER_INVALID = ("faults-fired",)
 """Checkers of the harness itself: they never call a system INVALID."""
@@ -180,6 +211,7 @@ def test_a_wrong_file_is_refused_with_its_key(wrong: str, problem: str) -> None:
         read_bug(f"id = 'ZZ-01'\n{wrong}", "ZZ-01.toml")
 
 
+@pytest.mark.long
 def test_a_bug_is_added_with_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As CONTRIBUTING says: the catalogue, its page, the command and the trials know it from its file alone."""
     folder = tmp_path / "bugs"
