@@ -354,7 +354,7 @@ def test_the_hdfs_storage_is_certified_on_real_nodes(nodes: HdfsNodes) -> None:
     assert (certificate.verdict, certificate.level) == ("certified", "crash")
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_data_node_syncs_what_it_has_before_the_file_is_closed(nodes: HdfsNodes) -> None:
     before = nodes.syncs()
     write(hdfs_storage(f"{nodes.url}/synced", "job"), 1)
@@ -389,7 +389,7 @@ def test_a_data_node_killed_in_the_middle_of_an_upload_loses_nothing_and_leaves_
     assert storage().read(write(storage(), 3, LONG)) == b"".join(LONG)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_name_node_that_was_killed_and_is_in_safe_mode_is_waited_for(nodes: HdfsNodes) -> None:
     storage = on_real(nodes, "restarted")
     kept = complete(storage, 1)

@@ -238,7 +238,7 @@ def hdfs(nodes: HdfsNodes, request: pytest.FixtureRequest) -> Iterator[TrialStor
     nodes.start()
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.parametrize("moment", UploadMoment)
 def test_nodes_that_die_in_an_upload_and_start_again_lose_nothing_and_leave_nothing(
     moment: UploadMoment, hdfs: TrialStore, tmp_path: Path
@@ -271,7 +271,7 @@ def patient(hdfs: TrialStore) -> HdfsCheckpointStorage:
     return HdfsCheckpointStorage(WebHdfs([f"http://{host}"], "tck", Patience(repeat_s=300)), directory, "job")
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_name_nodes_that_refuse_are_asked_again_until_they_answer(hdfs: TrialStore, tmp_path: Path) -> None:
     hdfs.throttle()
     relief = threading.Thread(target=stop_throttling_when_felt, args=(hdfs,))
