@@ -144,6 +144,7 @@ def test_duplicates_do_occur_in_the_output_and_in_the_state(trials: Trials) -> N
     happened(sum(counts["carried"] for counts in seen), f"a restored state had counted ahead: {seen}")
 
 
+@pytest.mark.long_on_clusters
 @pytest.mark.needs(
     Capability.ATTEMPTS,
     Capability.SNAPSHOT_INSPECTION,

@@ -145,11 +145,10 @@ def _cell(row: int, damage: str, column: tuple[str, CheckpointingMode, bool]) ->
     state, mode, rescaled = column
     cell = Fallback(damage, *column, sampled=(damage, column) in SAMPLED)
     quick = column in QUICK or (state == BACKENDS[0] and mode == MODES[row % len(MODES)])
-    later = pytest.mark.nightly if rescaled and state != BACKENDS[0] else pytest.mark.long
     needs = [pytest.mark.needs(Capability.RESCALING, Capability.SAVEPOINTS)] if rescaled else []
     # On clusters the dealt cells that rescale take longest.
     slow = [pytest.mark.nightly_on_clusters] if rescaled or damage not in DAMAGES_BEFORE_A_MERGE else []
-    return pytest.param(cell, id=str(cell), marks=[*needs, *slow, *([] if quick else [later])])
+    return pytest.param(cell, id=str(cell), marks=[*needs, *slow, *([] if quick else [pytest.mark.nightly])])
 
 
 MATRIX = [_cell(row, damage, column) for row, damage in enumerate(DAMAGES) for column in COLUMNS]

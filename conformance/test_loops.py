@@ -115,6 +115,7 @@ def test_what_is_under_way_in_a_loop_is_part_of_its_checkpoints(trials: Trials, 
         happened(_in_flight(trial) > 0, "something was under way in a checkpoint", trial)
 
 
+@pytest.mark.long_on_clusters
 @pytest.mark.long
 @recovers
 @pytest.mark.clause("CHL-5", "REC-1")

@@ -294,6 +294,7 @@ def test_a_coordinator_whose_host_loses_unsynced_writes_loses_nothing_complete(
     trials.all_valid(with_faults(crash_coordinator(After(point), lose_unsynced=True)))
 
 
+@pytest.mark.long_on_clusters
 @pytest.mark.clause("SNK-1", "REC-1", "STA-3")
 @pytest.mark.parametrize(
     "aim",

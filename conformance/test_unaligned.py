@@ -326,6 +326,7 @@ def test_every_receiver_has_applied_a_broadcast_or_none_has_at_every_cut(trials:
     happened(found, "records of keyed edges were in flight")
 
 
+@pytest.mark.long_on_clusters
 @pytest.mark.needs(Capability.LOCAL_RECOVERY)
 @pytest.mark.clause("LOC-11")
 def test_records_in_flight_are_restored_from_the_copy_on_the_host(trials: Trials) -> None:
@@ -344,7 +345,7 @@ def test_records_in_flight_are_restored_from_the_copy_on_the_host(trials: Trials
     happened(near, "some subtask read its records in flight from the copy on its host")
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.needs(Capability.DETERMINISTIC_REPLAY)
 @pytest.mark.clause("UNA-1", "UNA-4", "UNA-5")
 def test_generated_jobs_in_every_mode_are_right(trials: Trials) -> None:

@@ -1,4 +1,4 @@
-"""Every planted bug that Spark can show is caught there (CER-2); ``tox -e explore`` runs this file.
+"""Every planted bug that Spark can show is caught there (CER-2); ``tox -e explore`` runs this file but for AT_NIGHT.
 
 Trials on Spark mostly wait, so several processes share a machine, each with its own cluster. ``barrier-tck mutants
 --world spark`` does the same one bug after the other, on one cluster, and runs the plan that shows a bug again; the
@@ -16,10 +16,18 @@ from barrier_tck.harness.reference.bugs.catalogue import bugs_of_runtime
 from barrier_tck.harness.system.system_under_test import SystemUnderTest
 
 ON_SPARK = [bug.id for bug in bugs_of_runtime().values() if "spark" in bug.worlds]
+AT_NIGHT = ("CO-06", "CO-11", "EL-09", "FS-02")
+"""Their jobs never end, so that each trial lasts as long as it may: a minute and more."""
 
 
 @pytest.mark.long_on_clusters
-@pytest.mark.parametrize("identifier", ON_SPARK)
+@pytest.mark.parametrize(
+    "identifier",
+    [
+        pytest.param(name, marks=pytest.mark.nightly_on_clusters if name in AT_NIGHT else ())
+        for name in ON_SPARK
+    ],
+)
 def test_a_planted_bug_is_caught_by_its_clause(
     system: SystemUnderTest, tmp_path: Path, identifier: str
 ) -> None:

@@ -163,7 +163,7 @@ def test_their_tests_use_our_plugin(installed: Installed, project: Path) -> None
     assert "1 passed" in printed
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_type_checker_sees_both(installed: Installed, project: Path) -> None:
     options = ["--strict", f"--python-executable={installed.python}", f"--cache-dir={installed.cache}"]
     printed = run(sys.executable, "-m", "mypy", *options, "typed.py", cwd=project)

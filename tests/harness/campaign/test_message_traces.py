@@ -91,7 +91,7 @@ def test_drawn_trials_take_the_same_steps_with_notes_and_their_cuts_are_consiste
     assert early or profile == "standard"  # at-least-once trials, where it is allowed
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_what_crosses_a_cut_is_what_the_checkpoint_holds_of_its_channels(tmp_path: Path) -> None:
     """Channel by channel and record by record, in modes whose barriers overtake, with batches cut into buffers too."""
     compared: Counter[str] = Counter()

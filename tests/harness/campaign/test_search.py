@@ -100,7 +100,7 @@ def has(plan: FilledPlan, wanted: str) -> bool:
     return any(wanted == type(scheduled.fault).__name__ for scheduled in plan.faults)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.parametrize("seed", [1, 2])
 def test_guided_tries_more_plans_like_those_that_reached_what_others_did_not(seed: int) -> None:
     found: Counter[str] = Counter()
@@ -151,7 +151,7 @@ class Showing(Interrupted):
         return self
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_guided_campaign_is_the_same_in_two_processes_and_after_a_break(tmp_path: Path) -> None:
     wanted = configuration(trials=2 * GENERATION + 10, seed=11, strategy="guided", controls=0)
     whole = run_campaign(wanted, ReferenceSimulated(), tmp_path / "whole")

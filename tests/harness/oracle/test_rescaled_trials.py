@@ -139,7 +139,7 @@ def is_chain(plan: TrialPlan) -> bool:
     return deadly and triggers[:1] == [first] and len(triggers) == len(plan.savepoints) + 1 > 1
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.parametrize("seed", [3, pytest.param(5, marks=pytest.mark.long)])
 def test_drawn_chains_recover_checkpoint_rescale_and_recover_again(seed: int, tmp_path: Path) -> None:
     chains = [plan for plan in drawn(seed) if is_chain(plan)][:4]
