@@ -35,7 +35,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Keep the garbage collector off the tests: thousands of objects that stay to the end, each looked at again and again."""
+    """Leave collected tests alone: the garbage collector would look at thousands of lasting objects each time."""
     gc.freeze()
 
 
