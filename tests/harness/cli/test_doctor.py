@@ -120,8 +120,8 @@ def test_java_that_does_not_run_is_missing(java_home: dict[str, str]) -> None:
     def refuse(executable: Path) -> str:
         raise OSError(8, "Exec format error", str(executable))
 
-    for probe in (hang, refuse):
-        with pytest.raises(JavaMissing, match="could not be run"):
+    for probe, said in ((hang, "did not answer within 30 s"), (refuse, "could not be run")):
+        with pytest.raises(JavaMissing, match=said):
             find_java(java_home, probe)
 
 

@@ -157,6 +157,7 @@ def names(plan: TrialPlan, capabilities: Iterable[Capability] = ALL) -> set[str]
 
 def test_a_system_that_shows_everything_is_judged_on_everything() -> None:
     assert names(a_plan()) == {
+        "ends-come-last",
         "exactly-once-output",
         "channel-order",
         "snapshot-formula",
