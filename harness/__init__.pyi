@@ -6,6 +6,7 @@ from .plan.trial_plan import CheckpointPlan, DeploymentPlan, LimitsPlan, Network
 from .plan.trial_plan import SavepointPlan, TrialPlan, WorkloadPlan
 from .plan.job_graph import EdgePlan, JobPlan, OperatorPlan, Spread, VertexPlan
 from .plan.reading import read_plan
+from .plan.shapes import job_along
 from .system.fault_kit import After, At, CopiesTarget, CrashCoordinator, Damage, Impairment, KillExecutor, KillWorker
 from .system.fault_kit import LinkTarget, NoTargets, PausableTarget, ProcessTarget, ProtocolPoint, ScheduledFault
 from .system.fault_kit import SavepointStarter, StorageUser, TargetGone, Targets
@@ -24,7 +25,7 @@ from .record.operations import JobCut, JobFailed, JobFinished, JobStopped, Resto
 from .record.reasons import Reason
 from .record.records import AttemptRecord, CheckpointRecord, SnapshotRecord, TrialRecord
 # A workload, and what it or a system may bring to a campaign.
-from .workloads.workload import DrawsJobs, SplitData, Workload
+from .workloads.workload import DrawsJobs, SplitData, Workload, job_of_plan, problem_of_fixed
 from .workloads.sequential_model import Aggregate, SequentialSpec
 from .workloads.workload_names import register_workload, workload_names
 from .draw.plug_in_profiles import ProvidesProfiles
@@ -51,27 +52,30 @@ from .reference.backend_kit import SnapshotFuture
 from .reference.backend_kit import StateBackend, StateCapability, StateHandle, StateReader
 from .reference.backend_kit import StateScope, StateWriter, StorageError, refuse_overlaps
 from .reference.backend_kit import require_in_range, require_same_length
+from .reference.storage_kit import CheckpointStorage, MediumCheckpointStorage, WholeFiles
 
 __all__ = [
     "After", "Aggregate", "At", "AttemptEnded", "AttemptRecord", "AttemptRunning", "AttemptStarted",
     "BatchedStateStore", "BrokenRecovery", "CampaignConfiguration", "CanBeBroken", "Capability", "Checker",
     "CheckpointAborted", "CheckpointCompleted", "CheckpointId", "CheckpointPlan", "CheckpointProblem",
-    "CheckpointRanges", "CheckpointRecord", "CheckpointTriggered", "Committed", "CopiesTarget", "CorruptStateError",
-    "CrashCoordinator", "Crashed", "Damage", "DeferredSnapshot", "DeploymentPlan", "DeploymentRanges", "DrawnSetting",
-    "DrawsJobs", "EdgePlan", "ElasticRanges", "End", "EnvironmentProblem", "FaultRanges", "Finding",
-    "FinishedSnapshot", "HasCluster", "HasScale", "History", "Impairment", "InFlight", "JobCut", "JobFailed",
-    "JobFinished", "JobPlan", "JobRanges", "JobStopped", "JobUsageError", "JobView", "KeepsLogs", "KeyGroupRange",
-    "KeyedStateStore", "KillExecutor", "KillWorker", "LimitRanges", "LimitsPlan", "LinkTarget", "LinkingStateWriter",
-    "LocalStateReader", "NamedFile", "NemesisHooks", "NetworkPlan", "NetworkRanges", "NoTargets", "OperatingError",
-    "Operation", "OperatorPlan", "PausableTarget", "ProcessTarget", "Profile", "ProtocolPoint", "ProvidesCheckers",
-    "ProvidesOwnJob", "ProvidesProfiles", "QueryPlace", "QueryState", "Reason", "Recorded", "RestartPlan",
-    "RestartRanges", "Restored", "Role", "Row", "SavepointPlan", "SavepointRanges", "SavepointStarter", "Scale",
-    "ScheduledFault", "SequentialSpec", "SharingStateWriter", "ShowsCoverage", "SnapshotCancelled", "SnapshotFuture",
-    "SnapshotRecord", "SnapshotView", "SplitData", "Spread", "StartsSlowly", "StateBackend", "StateCapability",
-    "StateHandle", "StateReader", "StateScope", "StateView", "StateWriter", "StorageError", "StorageRanges",
-    "StorageUser", "StorageView", "StreamingJob", "SubtaskView", "SystemBroke", "SystemUnderTest", "TakesSettings",
-    "TargetGone", "Targets", "TracesMessages", "Transaction", "TrialContext", "TrialOutcome", "TrialPlan",
-    "TrialRecord", "Upserts", "UsageProblem", "UsesFieldsOfPlans", "Verdict", "VertexPlan", "Workload",
-    "WorkloadPlan", "WorkloadRanges", "read_configuration", "read_plan", "refuse_overlaps", "register_workload",
-    "require_in_range", "require_same_length", "run_campaign", "run_trial", "workload_names",
+    "CheckpointRanges", "CheckpointRecord", "CheckpointStorage", "CheckpointTriggered", "Committed", "CopiesTarget",
+    "CorruptStateError", "CrashCoordinator", "Crashed", "Damage", "DeferredSnapshot", "DeploymentPlan",
+    "DeploymentRanges", "DrawnSetting", "DrawsJobs", "EdgePlan", "ElasticRanges", "End", "EnvironmentProblem",
+    "FaultRanges", "Finding", "FinishedSnapshot", "HasCluster", "HasScale", "History", "Impairment", "InFlight",
+    "JobCut", "JobFailed", "JobFinished", "JobPlan", "JobRanges", "JobStopped", "JobUsageError", "JobView",
+    "KeepsLogs", "KeyGroupRange", "KeyedStateStore", "KillExecutor", "KillWorker", "LimitRanges", "LimitsPlan",
+    "LinkTarget", "LinkingStateWriter", "LocalStateReader", "MediumCheckpointStorage", "NamedFile", "NemesisHooks",
+    "NetworkPlan", "NetworkRanges", "NoTargets", "OperatingError", "Operation", "OperatorPlan", "PausableTarget",
+    "ProcessTarget", "Profile", "ProtocolPoint", "ProvidesCheckers", "ProvidesOwnJob", "ProvidesProfiles",
+    "QueryPlace", "QueryState", "Reason", "Recorded", "RestartPlan", "RestartRanges", "Restored", "Role", "Row",
+    "SavepointPlan", "SavepointRanges", "SavepointStarter", "Scale", "ScheduledFault", "SequentialSpec",
+    "SharingStateWriter", "ShowsCoverage", "SnapshotCancelled", "SnapshotFuture", "SnapshotRecord", "SnapshotView",
+    "SplitData", "Spread", "StartsSlowly", "StateBackend", "StateCapability", "StateHandle", "StateReader",
+    "StateScope", "StateView", "StateWriter", "StorageError", "StorageRanges", "StorageUser", "StorageView",
+    "StreamingJob", "SubtaskView", "SystemBroke", "SystemUnderTest", "TakesSettings", "TargetGone", "Targets",
+    "TracesMessages", "Transaction", "TrialContext", "TrialOutcome", "TrialPlan", "TrialRecord", "Upserts",
+    "UsageProblem", "UsesFieldsOfPlans", "Verdict", "VertexPlan", "WholeFiles", "Workload", "WorkloadPlan",
+    "WorkloadRanges", "job_along", "job_of_plan", "problem_of_fixed", "read_configuration", "read_plan",
+    "refuse_overlaps", "register_workload", "require_in_range", "require_same_length", "run_campaign", "run_trial",
+    "workload_names",
 ]

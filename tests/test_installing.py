@@ -29,10 +29,11 @@ INSTALLS = ("wheel", pytest.param("editable", marks=pytest.mark.long))
 DATA = (
     "barrier_tck/py.typed",
     "barrier_tck/campaigns/flights.toml",
-    "barrier_tck/harness/cli/skeletons/campaign.toml",
     "barrier_tck/harness/cluster/containers/Dockerfile",
-    "barrier_tck/harness/cli/skeletons/my_backend.py.txt",
-    "barrier_tck/harness/cli/skeletons/my_system.py.txt",
+    *(
+        f"barrier_tck/harness/cli/skeletons/{path.name}"
+        for path in sorted((ROOT / "harness" / "cli" / "skeletons").iterdir())
+    ),
     "barrier_tck/reports/templates/page.html.j2",
     "barrier_tck/reports/templates/page.css",
     "barrier_tck/reports/templates/page.js",

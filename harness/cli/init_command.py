@@ -1,4 +1,4 @@
-"""``barrier-tck init``: write a first file: a campaign, a system, a backend, or a shipped campaign."""
+"""``barrier-tck init``: write a first file of what people bring, or a shipped campaign."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 from barrier_tck.harness.cli.options import JsonOption
 from barrier_tck.harness.cli.printing import VerdictConsole, console_for, emit
-from barrier_tck.harness.cli.shipped import SKELETONS, shipped_campaigns
+from barrier_tck.harness.cli.shipped import SKELETONS, Skeleton, shipped_campaigns
 from barrier_tck.harness.support.atomic_files import write_atomically
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.strict_input import nearest
@@ -20,7 +20,7 @@ def init(
     what: Annotated[
         str | None,
         typer.Argument(
-            metavar="campaign|system|backend|NAME",
+            metavar="campaign|system|backend|query|workload|storage|ci|NAME",
             help="What to write; NAME is a campaign file that comes with barrier-tck. Without it, all are listed.",
         ),
     ] = None,
@@ -41,40 +41,50 @@ def init(
       barrier-tck init campaign               campaign.toml
       barrier-tck init system                 my_system.py
       barrier-tck init backend                my_backend.py
+      barrier-tck init query                  my_query.py, for a query of Structured Streaming
+      barrier-tck init workload               my_workload.py, and my_workload.toml, which runs it
+      barrier-tck init storage                my_storage.py
+      barrier-tck init ci                     .github/workflows/barrier-tck.yml
       barrier-tck init graphs                 graphs.toml, a campaign file that comes with barrier-tck
     """
     console = console_for(as_json)
     if what is None:
         _list(console, as_json)
         return
-    name, use, text = _chosen(what)
-    path = file if file is not None else Path(name)
-    if path.exists():
-        raise UsageProblem(f"{path} exists already; name another file, or move it away")
-    module = name.endswith(".py")
-    if module and not (path.suffix == ".py" and path.stem.isidentifier()):
+    skeleton = _chosen(what)
+    path = file if file is not None else Path(skeleton.file)
+    if skeleton.file.endswith(".py") and not (path.suffix == ".py" and path.stem.isidentifier()):
         raise UsageProblem(
             f"{path} could not be imported: a module's name has letters, digits and _ only, and ends with .py"
         )
+    campaign = path.with_suffix(".toml")
+    contents = {path: skeleton.text()}
+    if skeleton.campaign is not None:
+        contents[campaign] = skeleton.text_of_campaign(campaign, path.stem)
+    for each in contents:
+        if each.exists():
+            raise UsageProblem(f"{each} exists already; name another file, or move it away")
+    if file is None:
+        path.parent.mkdir(parents=True, exist_ok=True)
     if not path.absolute().parent.is_dir():
         raise UsageProblem(f"{path.parent} is not a directory; create it first")
-    write_atomically(path, text.encode())
-    use = use.format(file=path, module=path.stem)
-    console.print(f"wrote {path}; to use it: {use}")
+    for each, text in contents.items():
+        write_atomically(each, text.encode())
+    use = skeleton.use.format(file=path, module=path.stem, campaign=campaign)
+    console.print(f"wrote {' and '.join(map(str, contents))}; to use it: {use}")
     emit(as_json, {"file": str(path), "use": use})
 
 
-def _chosen(what: str) -> tuple[str, str, str]:
-    """Return the file's usual name, the command that uses it, and its text."""
+def _chosen(what: str) -> Skeleton:
+    """Return the skeleton of that name, or a shipped campaign file as one."""
     if what in SKELETONS:
-        skeleton = SKELETONS[what]
-        return skeleton.file, skeleton.use, skeleton.text()
+        return SKELETONS[what]
     campaigns = shipped_campaigns()
     if what not in campaigns:
         raise UsageProblem(
             f"there is no file {shown(what)} to write{nearest(what, [*SKELETONS, *campaigns])}"
         )
-    return f"{what}.toml", SKELETONS["campaign"].use, campaigns[what].text
+    return campaigns[what].as_skeleton()
 
 
 def _list(console: VerdictConsole, as_json: bool) -> None:

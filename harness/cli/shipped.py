@@ -1,4 +1,4 @@
-"""Files that come with the package: campaign files, and skeletons of a campaign, a system and a backend."""
+"""Files that come with the package: campaign files, and skeletons of what people bring."""
 
 from __future__ import annotations
 
@@ -11,41 +11,80 @@ from pathlib import Path
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.strict_input import nearest
 
+_CAMPAIGN = "barrier-tck campaign {file}"
+
 
 @dataclass(frozen=True, slots=True)
 class Skeleton:
     """A file to start from, which runs unchanged."""
 
-    resource: str
+    resource: Traversable
     file: str
-    """The default name of the file, which is also the name of the module in it."""
+    """The default name of the file; that of a module is its name, too."""
     description: str
     use: str
-    """The command that uses it, with ``{file}`` and ``{module}``."""
+    """The command that uses it, with ``{file}``, ``{module}`` and ``{campaign}``."""
+    campaign: Traversable | None = None
+    """The campaign file that is written beside it, if it needs one."""
 
     def text(self) -> str:
         """Return the content of the file."""
-        return (resources.files(__package__) / "skeletons" / self.resource).read_text(encoding="utf-8")
+        return self.resource.read_text(encoding="utf-8")
+
+    def text_of_campaign(self, file: Path, module: str) -> str:
+        """Return the content of the campaign file."""
+        assert self.campaign is not None
+        text = self.campaign.read_text(encoding="utf-8")
+        return text.replace("{file}", file.name).replace("{module}", module)
+
+
+def _resource(name: str) -> Traversable:
+    return resources.files(__package__) / "skeletons" / name
 
 
 SKELETONS = {
     "campaign": Skeleton(
-        "campaign.toml",
+        _resource("campaign.toml"),
         "campaign.toml",
         "a campaign file with every common key",
-        "barrier-tck campaign {file}",
+        _CAMPAIGN,
     ),
     "system": Skeleton(
-        "my_system.py.txt",
+        _resource("my_system.py.txt"),
         "my_system.py",
         "a system under test with a workload of its own, and a kill that it survives",
         "barrier-tck campaign --system {module}:MySystem --trials 50",
     ),
     "backend": Skeleton(
-        "my_backend.py.txt",
+        _resource("my_backend.py.txt"),
         "my_backend.py",
         "a complete state backend",
-        "barrier-tck campaign --state-backend {module}:MyBackend --trials 50",
+        "barrier-tck certify {module}:MyBackend --level contract",
+    ),
+    "query": Skeleton(
+        _resource("my_query.py.txt"),
+        "my_query.py",
+        "a query of Structured Streaming with its sink",
+        "barrier-tck campaign --query {module}:job --trials 20",
+    ),
+    "workload": Skeleton(
+        _resource("my_workload.py.txt"),
+        "my_workload.py",
+        "a workload: input, job graph and meaning, with a campaign file",
+        "barrier-tck campaign {campaign}",
+        _resource("my_workload.toml"),
+    ),
+    "storage": Skeleton(
+        _resource("my_storage.py.txt"),
+        "my_storage.py",
+        "a checkpoint storage in a directory",
+        "barrier-tck certify-storage {module}:my_storage --no-strength",
+    ),
+    "ci": Skeleton(
+        _resource("ci.yml"),
+        ".github/workflows/barrier-tck.yml",
+        "a workflow for GitHub Actions, for the query of above",
+        "git add {file}",
     ),
 }
 """Name on the command line -> skeleton."""
@@ -56,7 +95,16 @@ class ShippedCampaign:
     """A campaign file that comes with the package."""
 
     name: str
-    text: str
+    file: Traversable
+
+    @property
+    def text(self) -> str:
+        """Return the content of the file."""
+        return self.file.read_text(encoding="utf-8")
+
+    def as_skeleton(self) -> Skeleton:
+        """Return it as a file to start from."""
+        return Skeleton(self.file, f"{self.name}.toml", self.description, _CAMPAIGN)
 
     @property
     def system(self) -> str:
@@ -79,11 +127,7 @@ def shipped_campaigns() -> dict[str, ShippedCampaign]:
     files = sorted(
         (file for file in _directory().iterdir() if file.name.endswith(".toml")), key=lambda file: file.name
     )
-    return {
-        name: ShippedCampaign(name, file.read_text(encoding="utf-8"))
-        for file in files
-        for name in [file.name.removesuffix(".toml")]
-    }
+    return {name: ShippedCampaign(name, file) for file in files for name in [file.name.removesuffix(".toml")]}
 
 
 def found_campaign(given: Path) -> Path:

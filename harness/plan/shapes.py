@@ -25,10 +25,12 @@ def job_among(shapes: Shapes, shape: str, widths: Mapping[str, int]) -> JobPlan:
     if name not in shapes:
         raise ValueError(f"there is no shape {name!r}; known: {', '.join(shapes)}")
     vertices, edges = shapes[name]()
-    return along(*edges, shape=name, vertices=vertices, widths=widths)
+    return job_along(*edges, shape=name, vertices=vertices, widths=widths)
 
 
-def along(*edges: EdgePlan, shape: str, vertices: Sequence[VertexPlan], widths: Mapping[str, int]) -> JobPlan:
+def job_along(
+    *edges: EdgePlan, shape: str, vertices: Sequence[VertexPlan], widths: Mapping[str, int]
+) -> JobPlan:
     """Return the job of these vertices and edges; ``widths`` replaces the parallelism of the vertices it names.
 
     A forward edge between vertices of different widths becomes a rebalance edge, and a rebalance edge between equal

@@ -18,7 +18,7 @@ from barrier_tck.harness.plan.job_graph import (
     Spread,
     VertexPlan,
 )
-from barrier_tck.harness.plan.shapes import along
+from barrier_tck.harness.plan.shapes import job_along
 from barrier_tck.harness.plan.trial_plan import TrialPlan, WorkloadPlan
 from barrier_tck.harness.workloads.sequential_model import Aggregate, SequentialSpec
 from barrier_tck.harness.workloads.workload import SplitData, job_of_plan, problem_of_fixed
@@ -106,7 +106,7 @@ def running_totals(spec: SequentialSpec, shape: str, widths: Mapping[str, int]) 
         VertexPlan("totals", "totals", 2, then=(witness,) if shape == "chained" else ()),
         VertexPlan(SINK, SINK, 1),
     )
-    return along(
+    return job_along(
         EdgePlan(SOURCE, "totals", Spread.HASH, spec.key_columns),
         EdgePlan("totals", SINK, Spread.FORWARD),
         shape=shape or "line",

@@ -21,7 +21,7 @@ from barrier_tck.harness.plan.job_graph import (
     Spread,
     VertexPlan,
 )
-from barrier_tck.harness.plan.shapes import along
+from barrier_tck.harness.plan.shapes import job_along
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.workloads.keyed_totals import SCHEMA, KeyedTotals
 from barrier_tck.harness.workloads.sequential_model import Aggregate, SequentialSpec
@@ -57,7 +57,7 @@ class Passthrough:
         names = (SOURCE, "steps", SINK)
         width = max((widths.get(name, 1) for name in names), default=1) if widths else 2
         steps = (OperatorPlan("unmarked", "unmarked"), OperatorPlan("output_row", "output_row"))
-        return along(
+        return job_along(
             EdgePlan(SOURCE, "steps", Spread.FORWARD),
             EdgePlan("steps", SINK, Spread.FORWARD),
             shape="line",

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from barrier_tck.harness.plan.job_graph import SINK, SOURCE, EdgePlan, JobPlan, Spread, VertexPlan
-from barrier_tck.harness.plan.shapes import along
+from barrier_tck.harness.plan.shapes import job_along
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.history import Row
 from barrier_tck.harness.workloads.flights import data_of_package
@@ -44,7 +44,7 @@ class Weather:
         left = {name: name for name in FLIGHTS.names}
         join = {"keys": [list(KEY), list(KEY)], "left": left, "right": {"temp": "temp"}}
         late, other = ({"column": "delay", side: 15} for side in ("at_least", "below"))
-        return along(
+        return job_along(
             EdgePlan("flights", "late", Spread.FORWARD),
             EdgePlan("flights", "others", Spread.FORWARD),
             EdgePlan("late", "met", Spread.HASH, KEY),

@@ -8,10 +8,12 @@ from __future__ import annotations
 import importlib
 import re
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from barrier_tck.faults.catalogue import FAULTS, KINDS
 from barrier_tck.faults.fault import tag_of
@@ -32,7 +34,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     before = list(sys.path)
     yield tmp_path
     sys.path[:] = before
-    for name in ("my_system", "my_backend", "other"):
+    for name in ("other", *(Path(skeleton.file).stem for skeleton in SKELETONS.values())):
         sys.modules.pop(name, None)
     importlib.invalidate_caches()
 
@@ -45,13 +47,97 @@ def written(what: str, capsys: pytest.CaptureFixture[str], *file: str) -> list[s
     return use.removeprefix("barrier-tck ").split()
 
 
+def changed(file: Path, before: str, after: str) -> None:
+    """Replace a text that must be in a file once."""
+    text = file.read_text()
+    assert text.count(before) == 1
+    file.write_text(text.replace(before, after))
+    sys.modules.pop(file.stem, None)
+    importlib.invalidate_caches()
+
+
 @pytest.mark.long
-@pytest.mark.parametrize("what", SKELETONS)
-def test_a_skeleton_runs_as_it_is(what: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("what", ["campaign", "system", "workload"])
+def test_a_skeleton_of_a_campaign_runs_as_it_is(
+    what: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     words = written(what, capsys)
-    assert cli.run([*words, "--trials", "12", "--json"]) == 0
+    assert cli.run([*words, "--trials", "12", "--controls", "2", "--json"]) == 0
     result = last_json(capsys)
     assert (result["valid"], result["faults_fired"] > 0) == (12, True)
+    if what == "workload":
+        shown = [control["verdict"] for control in result["controls"]["ran"]]
+        assert shown == ["invalid"] * 2, "recovery was broken on purpose"
+
+
+@pytest.mark.long
+def test_a_skeleton_of_a_workload_is_judged_and_not_only_run(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = written("workload", capsys)
+    by_user = 'EdgePlan("source", "totals", Spread.HASH, ("user",))'
+    changed(here / "my_workload.py", by_user, 'EdgePlan("source", "totals", Spread.FORWARD)')
+    assert cli.run([*words, "--trials", "4", "--no-store"]) == 1
+
+
+@pytest.mark.long
+def test_a_skeleton_of_a_storage_is_certified_and_a_wrong_one_is_not(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = written("storage", capsys)
+    assert cli.run([*words, "--level", "contract"]) == 0
+    changed(here / "my_storage.py", "file.unlink(missing_ok=True)  #", "pass  #")
+    capsys.readouterr()
+    assert cli.run([*words, "--level", "contract"]) == 1
+    assert "a-failed-write-leaves-nothing (STO-2): failed" in capsys.readouterr().out
+
+
+@pytest.mark.spark
+@pytest.mark.nightly
+@pytest.mark.parametrize("right", [True, False])
+def test_a_skeleton_of_a_query_is_run_and_judged(
+    right: bool, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = written("query", capsys)
+    if not right:
+        overwrites = 'batch.write.mode("overwrite").parquet(f"{place.output}/batch_id={batch_id}")'
+        appends = 'batch.withColumn("key", sf.lit("all")).write.mode("append").parquet(place.output)'
+        changed(here / "my_query.py", overwrites, appends)
+    assert cli.run([*words[:-2], "--trials", "4", "--no-store"]) == (0 if right else 1)
+
+
+@pytest.mark.long
+def test_a_workflow_runs_a_campaign_that_fails_with_its_verdict(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    capsys.readouterr()
+    assert cli.run(["init", "ci"]) == 0
+    job = yaml.safe_load((here / ".github" / "workflows" / "barrier-tck.yml").read_text())["jobs"]["campaign"]
+    (run,) = [step["run"] for step in job["steps"] if "barrier-tck campaign" in step.get("run", "")]
+    (kept,) = [step["with"]["path"] for step in job["steps"] if "cache" in step.get("uses", "")]
+    written("system", capsys)
+    given = re.sub(r"--budget \$\{\{.*?\}\}", "--trials 12", run.strip()).split()[1:]
+    assert given.count("my_query:job") == 1
+    given[given.index("--query")] = "--system"
+    given[given.index("my_query:job")] = "my_system:MySystem"
+    assert cli.run(given) == 0
+    assert [*(here / "runs").iterdir()], "what the last step keeps"
+    changed(here / "my_system.py", "position += len(batch)", "position += len(batch) + 1")
+    assert cli.run(given) == 1
+    assert [*(here / kept / "plans").rglob("*.json")], "the plans that failed are tried first the next time"
+
+
+def test_skeletons_point_to_pages_that_everybody_can_read() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    documents = project["urls"]["Documentation"].replace("/tree/", "/blob/") + "/"
+    for name, skeleton in SKELETONS.items():
+        texts = [skeleton.text(), *([skeleton.campaign.read_text()] if skeleton.campaign else [])]
+        for text in texts:
+            addresses = re.findall(r"https://[^\s#]+", text)
+            assert all(one.startswith(documents) for one in addresses), name
+            assert all((ROOT / "docs" / one.removeprefix(documents)).is_file() for one in addresses), name
+            assert addresses, name
+            assert not re.search(r"(?<!/)docs/|harness/|examples/", text), name
 
 
 @pytest.mark.long
@@ -111,11 +197,14 @@ def test_what_a_system_does_not_report_is_called_so_and_its_faults_speak(
 def test_a_skeleton_of_a_backend_is_the_backend_of_the_guide(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert (ROOT / "examples" / "minimal_backend" / "backend.py").read_text().replace(
-        "SortedDict", "My"
-    ).replace('"sorted-dict"', '"mine"').replace("a sorted dict", "this backend") == SKELETONS[
-        "backend"
-    ].text(), "the guide shows the same backend"
+    shown = (ROOT / "examples" / "minimal_backend" / "backend.py").read_text().partition('"""\n')[2]
+    for name, mine in {
+        "SortedDict": "My",
+        '"sorted-dict"': '"mine"',
+        "a sorted dict": "this backend",
+    }.items():
+        shown = shown.replace(name, mine)
+    assert SKELETONS["backend"].text().partition('"""\n')[2] == shown, "the guide shows the same backend"
     written("backend", capsys)
     outcomes = certify("my_backend:MyBackend", "contract", scale=QUICK).outcomes
     statuses = [outcome.status for outcome in outcomes if outcome.level == "contract"]
