@@ -88,9 +88,13 @@ class ChangeLog:
         return PlannedSnapshot(self, version, checkpoint, writer, base, tuple(epochs))
 
     def stored(self, snapshot: StoredSnapshot) -> None:
-        """The files of a snapshot are written."""
+        """The files of a snapshot are written. Nothing builds on it if a newer one was confirmed meanwhile.
+
+        What had changed between the two is not noted any more.
+        """
         with self._lock:
-            self._stored[snapshot.version] = snapshot
+            if self._base is None or self._base.version < snapshot.version:
+                self._stored[snapshot.version] = snapshot
 
     def confirm(self, checkpoint: CheckpointId) -> None:
         """Build on a checkpoint, unless a newer snapshot was confirmed before."""

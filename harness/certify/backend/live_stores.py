@@ -44,6 +44,8 @@ class LiveStores:
         self.calls = 0
         self.shown: Counter[str] = Counter()
         """How often each clause was shown: a comparison that could have failed, and did not."""
+        self.reached: Counter[str] = Counter()
+        """How often something was compared in each situation."""
         self._ranges: tuple[tuple[int, int], tuple[int, int]] = RANGES
         self._files_wanted = 1
         self._incremental = False
@@ -141,7 +143,7 @@ class LiveStores:
             return
         place = (step.name, step.group, step.key)
         found = self.call(wire.GetRequest(step.store, *place))
-        self._require_read(place, "get", found, self.stores[step.store].entries.get(place))
+        self._require_read(step.store, place, "get", found)
 
     def _scan(self, step: steps.Scan) -> None:
         if self._owns(step.store, step.group):
@@ -158,12 +160,10 @@ class LiveStores:
         if not self._owns(step.store, *step.groups):
             return
         found = self.call(wire.GetManyRequest(step.store, step.name, step.groups, step.keys))
-        entries = self.stores[step.store].entries
         if len(found) != len(step.keys):
             raise Violation(f"get_many() gave {len(found)} values for {len(step.keys)} keys", clauses.READS)
         for group, key, value in zip(step.groups, step.keys, found, strict=True):
-            place = (step.name, group, key)
-            self._require_read(place, "get_many", value, entries.get(place))
+            self._require_read(step.store, (step.name, group, key), "get_many", value)
 
     def _require_scan(self, store: int, name: str, group: int, found: list[list[bytes]]) -> None:
         """Compare the entries of one state in one key group."""
@@ -173,14 +173,17 @@ class LiveStores:
         if len(got) != len(found):
             raise Violation(f"scan() of state {name!r}, key group {group}, lists a key twice", clauses.READS)
         for key in sorted(wanted.keys() | got.keys()):
-            self._require_read((name, group, key), "scan", got.get(key), wanted.get(key))
-        self.show(clauses.READS)
+            self._require_read(store, (name, group, key), "scan", got.get(key))
 
-    def _require_read(self, place: Place, form: str, found: bytes | None, wanted: bytes | None) -> None:
+    def _require_read(self, store: int, place: Place, form: str, found: bytes | None) -> None:
+        """Compare one value. That something is absent which nobody ever wrote shows nothing."""
+        model = self.stores[store]
+        wanted = model.entries.get(place)
         if found != wanted:
             sentence = Difference(place, form, found, wanted).sentence("the store")
             raise WrongRead(sentence, clauses.READS, place)
-        self.show(clauses.READS)
+        if place in model.written:
+            self.show(clauses.READS)
 
     def _fill(self, step: steps.Fill) -> None:
         """Write in parts, each limited in bytes and in entries."""
@@ -198,11 +201,17 @@ class LiveStores:
             self._put_many(part)
 
     def _read_all(self, step: steps.ReadAll) -> None:
-        entries, groups = self.stores[step.store].entries, self._ranges[step.store]
-        found = first_difference(self.call, step.store, groups, entries, NAMES, scan_first=False)
+        model, groups = self.stores[step.store], self._ranges[step.store]
+        names = tuple(dict.fromkeys((*NAMES, *(name for name, _, _ in model.written))))
+        found = first_difference(self.call, step.store, groups, model.entries, names, scan_first=False)
         if found is not None:
             raise WrongRead(found.sentence("the store"), clauses.READS, found.place)
+        if not model.written:
+            return
         self.show(clauses.READS)
+        if model.disturbed:
+            model.disturbed = False
+            self.show(clauses.WHOLE)
 
     def _disturbed_scan(self, step: steps.DisturbedScan) -> None:
         if not self._owns(step.store, step.group):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from barrier_tck.harness.certify.backend import wire
+from barrier_tck.harness.certify.backend import reached, wire
 from barrier_tck.harness.certify.backend.calls import Entries, Place
 from barrier_tck.harness.certify.engine.violation import Violation
 
@@ -40,8 +40,18 @@ class SnapshotModel:
     """The oldest checkpoint whose files it may use; 0: none."""
     writes_before: int = 0
     """How many writes its store had seen when it was taken."""
-    writes_until_end: int = 0
-    """How many it had seen when the snapshot was complete."""
+    later: dict[Place, str] = field(default_factory=dict)
+    """Where the store held something else while the snapshot was unfinished, and how that came: a `reached` situation.
+
+    Only places that a snapshot of live tables would take over: those that it holds, and new ones beside them.
+    """
+    met: dict[str, None] = field(default_factory=dict)
+    """Situations that it was in while it was unfinished; they count when it is compared."""
+    unfinished_max: int = 1
+    """The largest number of the store's snapshots that were unfinished at once, itself among them."""
+    compared: bool = False
+    after_disturbance: bool = False
+    """Whether it was taken after a failure, a cancel or a late word about another one."""
 
 
 @dataclass(slots=True)
@@ -54,6 +64,12 @@ class StoreModel:
     """The checkpoint that this life began with, if a store with these key groups wrote it."""
     writes: list[tuple[Place, bytes | None]] = field(default_factory=list)
     """Every write of this life, oldest first; None: a deletion."""
+    written: dict[Place, None] = field(default_factory=dict)
+    """Every place that was written in this life or held something at its beginning."""
+    disturbed: bool = False
+    """Whether a snapshot failed or was cancelled, or a word about one came, since the store was read as a whole."""
+    disturbances: int = 0
+    """How often that has happened in this life."""
 
     def write(self, place: Place, value: bytes | None) -> None:
         """Set or delete a value."""
@@ -62,12 +78,21 @@ class StoreModel:
         else:
             self.entries[place] = value
         self.writes.append((place, value))
+        self.written[place] = None
+
+    def disturb(self) -> None:
+        """Note that something happened after which the store must still be usable."""
+        self.disturbed = True
+        self.disturbances += 1
 
     def start_with(self, entries: Entries, restored: int = 0) -> None:
         """Start a new life with these entries; ``restored`` is this store's checkpoint that they are of, 0 for none."""
         self.entries = dict(entries)
         self.restored = restored
         self.writes = []
+        self.written = dict.fromkeys(entries)
+        self.disturbed = False
+        self.disturbances = 0
 
     def completed(self) -> list[int]:
         """Return the checkpoints from which it can be restored, in ascending order."""
@@ -82,6 +107,27 @@ class StoreModel:
     def under_way(self, *phases: str) -> list[int]:
         """Return the checkpoints whose snapshots are in one of these phases, in ascending order."""
         return sorted(number for number, one in self.snapshots.items() if one.phase in phases)
+
+    def note_differences(self, snapshot: SnapshotModel, under_way: bool) -> None:
+        """Note where the store now holds something else than an unfinished snapshot.
+
+        ``under_way``: its asynchronous part has begun, so what it has read by now is read.
+        """
+        held = {(name, group) for name, group, _ in snapshot.content}
+        for place, _ in self.writes[snapshot.writes_before :]:
+            before, now = snapshot.content.get(place), self.entries.get(place)
+            if before == now or (place[0], place[1]) not in held or place in snapshot.later:
+                continue
+            kind = reached.ADDED if before is None else reached.DELETED if now is None else reached.CHANGED
+            snapshot.later[place] = kind
+            snapshot.met[reached.MEANWHILE if under_way else kind] = None
+
+    def note_end(self, ended: int, how: str) -> None:
+        """Note that one of several unfinished snapshots has ended, for those that are still unfinished."""
+        for number in self.under_way("taken", "started"):
+            other = self.snapshots[number]
+            if number != ended and not other.cancelled:
+                other.met[f"{how}, {reached.THE_OLDER if ended < number else reached.THE_NEWER}"] = None
 
     def written_later(self, snapshot: SnapshotModel, place: Place, value: bytes | None) -> bool:
         """Return whether this value was written there after the snapshot was taken."""

@@ -286,6 +286,26 @@ PLANTED_BUGS: tuple[PlantedBug, ...] = (
         "key-groups-part-and-meet",
         module=_ROCKSDB,
     ),
+    _bug(
+        "SB-19",
+        "GoesBackToAnOlderBase",
+        "BCK-2",
+        "the heap backend, before this property was there",
+        "A snapshot that ends and is confirmed after a newer one becomes the base of the next increment.",
+        "increments-end-in-any-order",
+        module=_HELD_OUT,
+        scale=1.0,
+    ),
+    _bug(
+        "SB-20",
+        "ReleasesOlderOnes",
+        "SNP-1",
+        "of our own",
+        "When a snapshot ends, older ones that are unfinished are not isolated any more.",
+        "unfinished-snapshots-end-in-any-order",
+        module=_HELD_OUT,
+        scale=1.0,
+    ),
 )
 """Every planted backend bug."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from barrier_tck.harness.certify.backend import listed_steps as sequences
+from barrier_tck.harness.certify.backend import reached
 from barrier_tck.harness.certify.backend.capabilities import (
     ASYNCHRONOUS,
     CONCURRENT,
@@ -11,6 +12,7 @@ from barrier_tck.harness.certify.backend.capabilities import (
     LOCAL,
     ORDERED,
 )
+from barrier_tck.harness.certify.backend.shapes import Shape
 from barrier_tck.harness.certify.backend.stage import BackendProperty
 from barrier_tck.harness.certify.backend.state_machine import Moves
 from barrier_tck.harness.certify.engine.property import Property
@@ -53,9 +55,10 @@ PROPERTIES: tuple[BackendProperty, ...] = (
         "contract",
         ("SNP-1",),
         "Changes after the synchronous part never show in the snapshot, even while its asynchronous part runs.",
-        Moves("write snapshot background verify"),
-        examples=50,
+        Shape("run run start", unfinished_max=6),
+        examples=30,
         needs=("snapshot", "run", "start", "finish", "verify"),
+        reaches=((reached.CHANGED, 20), (reached.DELETED, 10), (reached.ADDED, 10), (reached.MEANWHILE, 5)),
     ),
     Property(
         "writers-run-freely",
@@ -142,8 +145,8 @@ PROPERTIES: tuple[BackendProperty, ...] = (
         "contract",
         ("BCK-3",),
         "Confirm, abort and cancel come in any order, late and twice, while snapshots end out of order.",
-        Moves("write snapshot background notify checkpoint"),
-        examples=40,
+        Shape("run run start cancel cancel abort abort"),
+        examples=25,
         needs=("cancel", "confirm", "abort", "run"),
     ),
     Property(
@@ -151,8 +154,8 @@ PROPERTIES: tuple[BackendProperty, ...] = (
         "contract",
         ("SNP-2",),
         "A cancelled asynchronous part raises SnapshotCancelled or had already succeeded, and the store goes on.",
-        Moves("write snapshot background notify"),
-        examples=30,
+        Shape("run start start cancel cancel cancel abort", unfinished_max=6),
+        examples=25,
         needs=("cancel", "run"),
     ),
     Property(
@@ -182,11 +185,26 @@ PROPERTIES: tuple[BackendProperty, ...] = (
         "unfinished-snapshots-end-in-any-order",
         "contract",
         ("SNP-1",),
-        "Several snapshots of a store are unfinished at once, end in any order, and are isolated from each other.",
-        Moves("write snapshot verify"),
-        examples=20,
+        "Several snapshots of a store are unfinished at once, end, fail or are cancelled in any order, and stay "
+        "isolated from each other and from what is written between them.",
+        Shape("run run run start cancel abort fail", lives=2),
+        examples=25,
         capability=CONCURRENT,
         needs=("snapshot", "run", "verify"),
+        reaches=(
+            (reached.CHANGED, 20),
+            (reached.DELETED, 10),
+            (reached.ADDED, 10),
+            (reached.at_once(2), 20),
+            (reached.at_once(4), 10),
+            (reached.at_once(8), 5),
+            (reached.TAKEN_AMID, 5),
+            *(
+                (f"{how}, {which}", 5)
+                for how in (reached.ENDED, reached.CANCELLED, reached.FAILED)
+                for which in (reached.THE_OLDER, reached.THE_NEWER)
+            ),
+        ),
     ),
     *(
         Property(
@@ -250,6 +268,18 @@ PROPERTIES: tuple[BackendProperty, ...] = (
         needs=("snapshot", "verify"),
     ),
     Property(
+        "increments-end-in-any-order",
+        "contract",
+        ("SNP-1", "BCK-2"),
+        "Increments are isolated and exact, whichever of the unfinished ones ended, failed or were cancelled before, "
+        "and whatever was deleted and written again between them.",
+        Shape("run run run start cancel abort fail", lives=3),
+        examples=20,
+        capability=INCREMENTAL,
+        needs=("snapshot", "verify", "restart"),
+        reaches=((reached.CHANGED, 10), (reached.DELETED, 5), (reached.ADDED, 5)),
+    ),
+    Property(
         "killed-anywhere",
         "crash",
         ("BCK-2",),
@@ -273,9 +303,10 @@ PROPERTIES: tuple[BackendProperty, ...] = (
         "crash",
         ("SNP-1", "BCK-3"),
         "After a failed snapshot the store is usable and the next snapshots are isolated (BE-07).",
-        Moves("write fail snapshot background verify"),
-        examples=150,
+        Shape("run run start fail fail abort"),
+        examples=50,
         needs=("snapshot", "abort", "run"),
+        reaches=((reached.CHANGED, 20), (reached.DELETED, 10), (reached.ADDED, 10)),
     ),
     Property(
         "a-failed-snapshot-keeps-nothing",
@@ -283,6 +314,17 @@ PROPERTIES: tuple[BackendProperty, ...] = (
         ("BCK-5",),
         "Failed snapshots do not make an open store hold ever more (BE-07).",
         listed=sequences.held_by_failed_snapshots,
+    ),
+    Property(
+        "killed-amid-many-snapshots",
+        "crash",
+        ("SNP-1", "BCK-2"),
+        "After SIGKILL, whatever snapshots of the dead process ended, failed or were cancelled, any completed one "
+        "restores exactly, and those of the next life are isolated.",
+        Shape("run run run start cancel abort fail", lives=3, how="kill"),
+        examples=8,
+        needs=("restart", "verify"),
+        reaches=((reached.CHANGED, 5), (reached.DELETED, 3), (reached.ADDED, 3)),
     ),
     Property(
         "crashes-and-failures-mixed",

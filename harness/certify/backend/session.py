@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from barrier_tck.harness.certify.backend import capabilities, clauses, leftovers, steps, wire
-from barrier_tck.harness.certify.backend.calls import CHECKED_STORE
+from barrier_tck.harness.certify.backend import capabilities, clauses, leftovers, reached, steps, wire
+from barrier_tck.harness.certify.backend.calls import CHECKED_STORE, Entries
 from barrier_tck.harness.certify.backend.free_writes import free_write
 from barrier_tck.harness.certify.backend.live_stores import LiveStores
 from barrier_tck.harness.certify.backend.model import NAMES, SnapshotModel, StoreModel, WrongRead
@@ -43,7 +43,10 @@ class Session(LiveStores):
         model = self.stores[step.store]
         self.next_checkpoint = max(self.next_checkpoint, step.checkpoint + 1)
         taken = SnapshotModel(
-            dict(model.entries), self.attempt, reuse_from=step.reuse_from, writes_before=len(model.writes)
+            *(dict(model.entries), self.attempt),
+            reuse_from=step.reuse_from,
+            writes_before=len(model.writes),
+            after_disturbance=model.disturbances > 0,
         )
         request = wire.SnapshotRequest(step.store, step.checkpoint, step.fault, step.reuse_from)
         try:
@@ -53,26 +56,46 @@ class Session(LiveStores):
             if step.fault is None or error.kind != "storage":
                 raise
             taken.phase = "gone"
+            model.disturb()
             self.show(clauses.WHOLE)
+        else:
+            self._note_unfinished(step.store, taken)
         model.snapshots[step.checkpoint] = taken
+
+    def _note_unfinished(self, store: int, taken: SnapshotModel) -> None:
+        """Note with how many others a new snapshot is unfinished, and whether some of its elders have ended."""
+        model = self.stores[store]
+        elders = [model.snapshots[number] for number in model.under_way("taken", "started")]
+        beside = [one for one in elders if not one.cancelled]
+        if any(one.met for one in beside):
+            taken.met[reached.TAKEN_AMID] = None
+        for one in (*beside, taken):
+            one.unfinished_max = max(one.unfinished_max, len(beside) + 1)
 
     def _run(self, step: steps.Run) -> None:
         if self._in_phase(step, "taken"):
+            model = self.stores[step.store]
+            model.note_differences(model.snapshots[step.checkpoint], under_way=False)
             self._complete(step, wire.RunRequest(step.store, step.checkpoint))
 
     def _start(self, step: steps.Start) -> None:
         if self._in_phase(step, "taken"):
+            model = self.stores[step.store]
+            model.note_differences(model.snapshots[step.checkpoint], under_way=False)
             self.call(wire.StartRequest(step.store, step.checkpoint, step.stop_at))
             self.stores[step.store].snapshots[step.checkpoint].phase = "started"
 
     def _finish(self, step: steps.Finish) -> None:
         if self._in_phase(step, "started"):
+            model = self.stores[step.store]
+            model.note_differences(model.snapshots[step.checkpoint], under_way=True)
             self._complete(step, wire.FinishRequest(step.store, step.checkpoint))
 
     def _complete(
         self, step: steps.Run | steps.Finish, request: wire.RunRequest | wire.FinishRequest
     ) -> None:
-        model = self.stores[step.store].snapshots[step.checkpoint]
+        store = self.stores[step.store]
+        model = store.snapshots[step.checkpoint]
         try:
             ran = self.run(request)
         except CandidateRaised as error:
@@ -82,6 +105,9 @@ class Session(LiveStores):
                 clause = clauses.CANCELLED if model.cancelled else clauses.WHOLE
                 raise Violation(self._short(f"{step.description()} raised {error}"), clause) from error
             self.show(clauses.CANCELLED if cancelled else clauses.WHOLE)
+            store.disturb()
+            if not cancelled:
+                store.note_end(step.checkpoint, reached.FAILED)
             if error.fault_fired:
                 self._discard(step.store, step.checkpoint)
             return
@@ -108,7 +134,7 @@ class Session(LiveStores):
         model = self.stores[store].snapshots[checkpoint]
         model.handles = handles
         model.phase = "completed"
-        model.writes_until_end = len(self.stores[store].writes)
+        self.stores[store].note_end(checkpoint, reached.ENDED)
         wrong = key_groups_wrong(handles, self._ranges[store], model.content)
         if wrong is not None:
             raise Violation(f"snapshot {checkpoint}: {wrong}", clauses.RESTORED)
@@ -157,10 +183,10 @@ class Session(LiveStores):
             call, groups, keys = free_write(number, step.groups, checkpoint)
             for group, key in zip(groups, keys, strict=True):
                 model.write((step.name, group, key), None if call == "delete" else b"%08d" % number)
+        if raced.meanwhile or snapshot.done:
+            # Otherwise it ended before the first write, so this shows nothing about concurrent writers.
+            model.note_differences(snapshot, under_way=True)
         self._completed(step.store, checkpoint, raced.handles)
-        if not raced.meanwhile and not snapshot.done:
-            # It ended before the first write, so this shows nothing about concurrent writers.
-            snapshot.writes_until_end = snapshot.writes_before
         self._verify(steps.Verify(step.store, checkpoint))
         self._read_all(steps.ReadAll(step.store))
         self._discard(step.store, checkpoint)
@@ -170,28 +196,35 @@ class Session(LiveStores):
         model = self.stores[step.store].snapshots.get(step.checkpoint)
         if model is not None and model.phase != "gone" and model.attempt == self.attempt:
             self.call(wire.NotifyRequest(step.store, step.checkpoint, "cancel"))
-            model.cancelled = model.cancelled or model.phase != "completed"
+            self._note_cancel(step.store, step.checkpoint)
+
+    def _note_cancel(self, store: int, checkpoint: int) -> None:
+        model = self.stores[store]
+        snapshot = model.snapshots[checkpoint]
+        model.disturb()
+        if snapshot.phase in ("taken", "started"):
+            if not snapshot.cancelled:
+                model.note_end(checkpoint, reached.CANCELLED)
+            snapshot.cancelled = True  # its end decides, because a cancel can come too late
 
     def _confirm(self, step: steps.Confirm) -> None:
         if self._in_phase(step, "completed"):
             self.call(wire.NotifyRequest(step.store, step.checkpoint, "confirm"))
             self.stores[step.store].snapshots[step.checkpoint].confirmed = True
-            self.show(clauses.WHOLE)
+            self.stores[step.store].disturb()
 
     def _abort(self, step: steps.AbortSnapshot) -> None:
         model = self.stores[step.store].snapshots.get(step.checkpoint)
         if model is None or model.confirmed or model.attempt != self.attempt:
             return
         self.call(wire.NotifyRequest(step.store, step.checkpoint, "abort"))
-        self.show(clauses.WHOLE)
-        if model.phase in ("taken", "started"):
-            model.cancelled = True  # its end decides, because a cancel can come too late
-        elif model.phase == "completed":
+        self._note_cancel(step.store, step.checkpoint)
+        if model.phase == "completed":
             self._discard(step.store, step.checkpoint)
 
     def _unseen(self, step: steps.Unseen) -> None:
         self.call(wire.NotifyRequest(step.store, 1 << 40, step.what))
-        self.show(clauses.WHOLE)
+        self.stores[step.store].disturb()
 
     def _discard(self, store: int, checkpoint: int) -> None:
         self.call(wire.DiscardRequest(store, checkpoint))
@@ -254,11 +287,24 @@ class Session(LiveStores):
         if found is not None:
             raise WrongRead(found.sentence(what), self._clause_of(found, sources), found.place)
         call(wire.CloseRequest(_SPARE_STORE))
-        self.show(clauses.READS)
+        self._shown_by(wanted, [one for _, one in sources], groups)
+
+    def _shown_by(self, wanted: Entries, sources: list[SnapshotModel], groups: tuple[int, int]) -> None:
+        """Count what a comparison has shown that could have failed. An empty store shows nothing."""
         if wanted:
+            self.show(clauses.READS)
             self.show(clauses.RESTORED)
-        if any(one.writes_until_end > one.writes_before for _, one in sources):
+            if any(one.after_disturbance for one in sources):
+                self.show(clauses.WHOLE)
+        if any(groups[0] <= place[1] < groups[1] for one in sources for place in one.later):
             self.show(clauses.ISOLATED)
+        for one in sources:
+            if not one.compared and one.later:
+                one.compared = True
+                self.reached.update(list(one.met))
+                self.reached.update(
+                    reached.at_once(count) for count in reached.COUNTS if one.unfinished_max >= count
+                )
 
     def _clause_of(self, found: Difference, sources: list[tuple[StoreModel, SnapshotModel]]) -> str:
         """Return the clause that is broken: a wrong read, a later write in an older snapshot, or an inexact restore."""
@@ -310,7 +356,7 @@ class Session(LiveStores):
                 model.snapshots[other].phase = "gone"
             model.start_with(model.snapshots[number].content if number else {}, number)
             for one in model.snapshots.values():
-                one.writes_before = one.writes_until_end = 0
+                one.writes_before = 0
         self.attempt += 1
         self._begin(step.checkpoints)
 

@@ -82,11 +82,13 @@ class BackendMachine(StepMachine):
         return self.session
 
     def finish(self, session: EngineSession[Any]) -> None:
-        """Let started asynchronous parts end; then compare both stores and every completed snapshot."""
+        """Run asynchronous parts to their end; then compare both stores and every completed snapshot."""
         stores = self.open_session.stores
         for number, model in enumerate(stores):
             for checkpoint in model.under_way("started"):
                 session.apply(steps.Finish(number, checkpoint))
+            for checkpoint in model.under_way("taken"):
+                session.apply(steps.Run(number, checkpoint))
         for number, model in enumerate(stores):
             for checkpoint in model.completed():
                 session.apply(steps.Verify(number, checkpoint))

@@ -26,12 +26,17 @@ class PropertyOutcome(msgspec.Struct, frozen=True):
     reason: str = ""
     """Why it failed, was skipped, or is unknown."""
     examples: int = 0
+    """Examples that failed or showed one of the clauses."""
+    idle: int = 0
+    """Examples that showed none of the clauses, and count for nothing."""
     calls: int = 0
     processes: int = 0
     seconds: float = 0.0
     seed: int = 0
     shown: dict[str, int] = {}
     """How often each clause was shown by a comparison that could have failed."""
+    reached: dict[str, int] = {}
+    """Situation -> how often something was compared in it."""
     violated: str = ""
     """The one clause that the failure breaks; it need not be one that the property is meant to show."""
     sequence: tuple[str, ...] = ()

@@ -20,6 +20,8 @@ _KNOWN_SHARE = 0.2
 NOT_DRAWN = "the drawn examples had no step of kind"
 NOT_SHOWN = "the examples were too few to show"
 """The beginning of the reason if there were too few examples to show anything."""
+NOT_REACHED = "the examples were too few to reach"
+"""The beginning of the reason if a situation was not reached as often as the property demands."""
 
 
 def check(
@@ -36,7 +38,7 @@ def check(
     not at all if this is 0. ``broken`` has the clauses that other properties broke before.
     """
     began, before = time.monotonic(), stage.processes
-    hunt = Hunt(stage)
+    hunt = Hunt(stage, one.clauses)
     found = None
     try:
         _play(one, hunt, seed, scale)
@@ -48,18 +50,20 @@ def check(
     failure = None
     if found is not None:
         failure = Failure(stage.target, one.name, str(found.violation), found.steps, layout=stage.layout)
-    status, reason = ("failed", str(found.violation)) if found else _without_breach(one, hunt)
+    status, reason = ("failed", str(found.violation)) if found else _without_breach(one, hunt, scale)
     return (
         outcome_of(
             one,
             status,
             reason,
             examples=hunt.examples,
+            idle=hunt.idle,
             calls=hunt.calls,
             processes=stage.processes - before,
             seconds=round(time.monotonic() - began, 2),
             seed=seed,
             shown={clause: hunt.shown[clause] for clause in one.clauses if hunt.shown[clause]},
+            reached=dict(sorted(hunt.reached.items())),
             violated=(found.violation.clause or one.clauses[0]) if found else "",
             sequence=tuple(step.description() for step in found.steps) if found else (),
         ),
@@ -85,24 +89,40 @@ def _play(one: Property[StepT], hunt: Hunt[StepT], seed: int, scale: float) -> N
             assert hunt.breach is not None
         return
     assert one.drawn is not None, f"{one.name} has no steps"
+    wanted = _wanted(one, scale)
     for seed_of_round in seeds_of_rounds(seed):
-        one.drawn.run(one, hunt, seed_of_round, max(1, round(one.examples * scale)))
-        if hunt.over or not _lacking(one, hunt):
+        missing = wanted - hunt.examples
+        one.drawn.run(one, hunt, seed_of_round, missing if missing > 0 else wanted)
+        if hunt.over or (hunt.examples >= wanted and not _lacking(one, hunt, scale)):
             return
 
 
-def _without_breach(one: Property[StepT], hunt: Hunt[StepT]) -> tuple[str, str]:
+def _wanted(one: Property[StepT], scale: float) -> int:
+    return max(1, round(one.examples * scale))
+
+
+def _without_breach(one: Property[StepT], hunt: Hunt[StepT], scale: float) -> tuple[str, str]:
     """Return the status of a property without a violation, and the reason."""
     if hunt.stage.remaining_s < 0:
         return "unknown", "the total time was used up before all examples had run"
-    lacking = _lacking(one, hunt)
+    lacking = _lacking(one, hunt, scale)
     return ("unknown", lacking) if lacking else ("passed", "")
 
 
-def _lacking(one: Property[StepT], hunt: Hunt[StepT]) -> str:
+def _lacking(one: Property[StepT], hunt: Hunt[StepT], scale: float) -> str:
     """Return what the examples have not shown, as a reason; empty if nothing is lacking."""
     missing = [kind for kind in one.needs if not hunt.kinds[kind]]
     if missing or not hunt.kinds:
         return f"{NOT_DRAWN} {', '.join(missing)}"
     unshown = [clause for clause in one.clauses if not hunt.shown[clause]]
-    return f"{NOT_SHOWN} {', '.join(unshown)}" if unshown else ""
+    if unshown:
+        return f"{NOT_SHOWN} {', '.join(unshown)}"
+    if one.drawn is not None and 2 * hunt.examples < _wanted(one, scale):
+        return (
+            f"{NOT_SHOWN} {', '.join(one.clauses)}: {hunt.examples} examples did, {hunt.idle} showed nothing"
+        )
+    for situation, least in one.reaches:
+        demanded = max(1, round(least * min(1.0, scale)))
+        if hunt.reached[situation] < demanded:
+            return f"{NOT_REACHED} this {demanded} times: {situation} ({hunt.reached[situation]} times)"
+    return ""

@@ -1,12 +1,15 @@
 """Draws examples with Hypothesis: whole sequences from a strategy, or steps one by one from a state machine.
 
+Where the shape of a sequence matters, a certificate chooses it by itself (``play_drawn``).
+
 Hypothesis only draws; what fails is made smaller by leaving out steps (``shrinker``), which suits sequences better.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from random import Random
 from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, settings
@@ -21,6 +24,21 @@ from barrier_tck.harness.certify.engine.stage import Session
 from barrier_tck.harness.certify.engine.steps import Step, StepT
 from barrier_tck.harness.certify.engine.violation import Violation
 from barrier_tck.harness.draw.strategies import PLAIN_BACKEND
+
+_TRIES_PER_EXAMPLE = 3
+"""So many sequences are played at most for each example that is wanted, if some show nothing."""
+
+
+def play_drawn(
+    draw: Callable[[Random], tuple[StepT, ...]], hunt: Hunt[StepT], seed: int, examples: int
+) -> None:
+    """Play sequences whose shape is chosen, until one fails or so many have counted; some tries may show nothing."""
+    goal = hunt.examples + examples
+    for number in range(_TRIES_PER_EXAMPLE * examples):
+        if hunt.over or hunt.examples >= goal:
+            return
+        with _until_a_breach(hunt):
+            hunt.play(draw(Random(f"{seed} {number}")))
 
 
 def play_sequences(

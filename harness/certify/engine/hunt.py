@@ -17,12 +17,18 @@ class Hunt(Generic[StepT]):
     """Where examples are played, the counts of them all, and the first that failed."""
 
     stage: Stage[StepT]
+    clauses: tuple[str, ...] = ()
+    """What an example must show, any of it, to count as one of the property's examples; empty: all of them count."""
     examples: int = 0
+    idle: int = 0
+    """Examples that passed and showed nothing."""
     calls: int = 0
     kinds: Counter[str] = field(default_factory=Counter)
     """How often each kind of step was played."""
     shown: Counter[str] = field(default_factory=Counter)
     """How often each clause was shown."""
+    reached: Counter[str] = field(default_factory=Counter)
+    """How often each situation was reached in which something was compared."""
     breach: Breach[StepT] | None = None
 
     @property
@@ -39,13 +45,14 @@ class Hunt(Generic[StepT]):
             raise
 
     def passed(self, session: Session[StepT]) -> None:
-        """Count an example that passed."""
-        self._count(session)
+        """Count an example that passed, if it showed anything."""
+        shows = not self.clauses or any(session.shown[clause] for clause in self.clauses)
+        self._count(session, shows)
         session.end()
 
     def failed(self, session: Session[StepT], violation: Violation) -> None:
         """Count an example that failed, and remember it."""
-        self._count(session)
+        self._count(session, True)
         self.breach = self.breach or Breach(tuple(session.played), violation)
         session.end(violation)
 
@@ -70,8 +77,10 @@ class Hunt(Generic[StepT]):
             raise
         self.passed(session)
 
-    def _count(self, session: Session[StepT]) -> None:
-        self.examples += 1
+    def _count(self, session: Session[StepT], shows: bool) -> None:
+        self.examples += shows
+        self.idle += not shows
         self.calls += session.calls
         self.kinds.update(step.kind for step in session.played)
         self.shown.update(session.shown)
+        self.reached.update(session.reached)

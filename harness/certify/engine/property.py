@@ -33,5 +33,7 @@ class Property(Generic[StepT]):
     """Only candidates that have this capability must have the property; empty if all must."""
     needs: tuple[str, ...] = ()
     """Kinds of steps that at least one example must have had; otherwise nothing was shown."""
+    reaches: tuple[tuple[str, int], ...] = ()
+    """Situations in which something must have been compared, and how often at least; fewer show too little."""
     layout: str = ""
     """How the candidate is laid out for it; empty if there is one way only."""

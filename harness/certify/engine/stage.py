@@ -17,6 +17,8 @@ class Session(Protocol[StepT]):
     played: list[StepT]
     shown: Counter[str]
     """Clause -> how many comparisons showed it, which could have failed and did not."""
+    reached: Counter[str]
+    """Situation -> how often something was compared in it."""
     calls: int
 
     def apply(self, step: StepT) -> None:

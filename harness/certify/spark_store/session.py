@@ -56,6 +56,7 @@ class StoreSession:
     """Whether steps disturb writes."""
     played: list[steps.AnyStep] = field(default_factory=list)
     shown: Counter[str] = field(default_factory=Counter)
+    reached: Counter[str] = field(default_factory=Counter)
     """Clause -> how many comparisons showed it."""
     calls: int = 0
     model: VersionedStore = field(init=False)

@@ -84,6 +84,7 @@ class StorageSession:
         self._stage = stage
         self.played: list[RunCheck] = []
         self.shown: Counter[str] = Counter()
+        self.reached: Counter[str] = Counter()
         self.calls = 0
         """How many comparisons there were."""
 

@@ -19,7 +19,7 @@ from barrier_tck.reference_impl.state.backend import (
 from barrier_tck.reference_impl.state.checks import require_in_range
 from barrier_tck.reference_impl.state.heap import HeapStateBackend, HeapStateStore, IncrementalHeapStore
 from barrier_tck.reference_impl.state.heap_files import CapturedState, Table
-from barrier_tck.reference_impl.state.heap_increments import EPOCHS_MAX, ChangeLog
+from barrier_tck.reference_impl.state.heap_increments import EPOCHS_MAX, ChangeLog, StoredSnapshot
 from barrier_tck.reference_impl.state.snapshots import DeferredSnapshot
 
 Handles = tuple[StateHandle, ...]
@@ -289,3 +289,40 @@ class ForgetsOldChanges(HeapStateBackend):
     def new_store(self, scope: StateScope) -> HeapStateStore:
         """Return a store that remembers so much only."""
         return _ForgetfulStore(scope) if scope.incremental else HeapStateStore(scope)
+
+
+class _RegressingLog(ChangeLog):
+    """Offers whatever was stored as a base, although what changed before the newest base is forgotten."""
+
+    def stored(self, snapshot: StoredSnapshot) -> None:
+        self._stored[snapshot.version] = snapshot
+
+
+class _RegressingStore(IncrementalHeapStore):
+    def __init__(self, scope: StateScope) -> None:
+        super().__init__(scope)
+        self._log = _RegressingLog()
+
+
+class GoesBackToAnOlderBase(HeapStateBackend):
+    """SB-19: a snapshot that ends and is confirmed after a newer one becomes the base of the next increment."""
+
+    def new_store(self, scope: StateScope) -> HeapStateStore:
+        """Return a store whose increments may build on an older snapshot than before."""
+        return _RegressingStore(scope) if scope.incremental else HeapStateStore(scope)
+
+
+# --- several unfinished snapshots -------------------------------------------------------------------------
+
+
+class _SubsumingStore(HeapStateStore):
+    def _release(self, version: int) -> None:
+        with self._pin_lock:
+            self._pins = {number: None for number in self._pins if number > version}
+        self._outstanding.pop(version, None)
+
+
+class ReleasesOlderOnes(Variant):
+    """SB-20: when a snapshot ends, older ones that are unfinished are not isolated any more."""
+
+    store = _SubsumingStore

@@ -5,18 +5,22 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Iterator
+from random import Random
 
 import msgspec
 import pytest
 
-from barrier_tck.harness.certify.backend import steps
+from barrier_tck.harness.certify.backend import reached, steps
 from barrier_tck.harness.certify.backend.model import NAMES
 from barrier_tck.harness.certify.backend.pool import Limits, Pool
 from barrier_tck.harness.certify.backend.properties import PROPERTIES
 from barrier_tck.harness.certify.backend.session import Session
-from barrier_tck.harness.certify.backend.stage import check
+from barrier_tck.harness.certify.backend.shapes import Shape
+from barrier_tck.harness.certify.backend.stage import BackendProperty, check
 from barrier_tck.harness.certify.backend.wire import StorageFault
 from barrier_tck.harness.certify.engine.certificate import PropertyOutcome, clause_results
+from barrier_tck.harness.certify.engine.check import NOT_REACHED, NOT_SHOWN
+from barrier_tck.harness.certify.engine.hunt import Hunt
 
 QUICK = Limits(call_s=8.0)
 
@@ -109,6 +113,8 @@ def test_examples_are_not_drawn_for_ever_if_they_cannot_show_what_they_should(he
 
 
 PUT = steps.Put(0, NAMES[0], 1, b"key", b"value")
+OTHER, DELETED = steps.Put(0, NAMES[0], 1, b"key", b"other"), steps.Delete(0, NAMES[0], 1, b"key")
+BESIDE, ELSEWHERE = steps.Put(0, NAMES[0], 1, b"new", b""), steps.Put(0, NAMES[1], 1, b"new", b"")
 TAKEN = (steps.Snapshot(0, 1), steps.Run(0, 1))
 TORN = (steps.Snapshot(0, 1, StorageFault(2)), steps.Run(0, 1))
 
@@ -120,13 +126,24 @@ TORN = (steps.Snapshot(0, 1, StorageFault(2)), steps.Run(0, 1))
         ((PUT,), ""),
         ((PUT, steps.Get(0, NAMES[0], 1, b"key")), "BCK-1"),
         ((PUT, *TAKEN), ""),
-        ((*TAKEN, steps.Verify(0, 1)), "BCK-1"),
-        ((*TAKEN, steps.Rescale((1, 0), 0, 4)), "BCK-1"),
+        ((PUT, steps.Get(0, NAMES[0], 1, b"other")), ""),
+        ((DELETED, steps.Get(0, NAMES[0], 1, b"key")), "BCK-1"),
+        ((*TAKEN, steps.Verify(0, 1)), ""),
+        ((*TAKEN, steps.Rescale((1, 0), 0, 4)), ""),
         ((PUT, *TAKEN, steps.Verify(0, 1)), "BCK-1 BCK-2"),
-        ((PUT, *TAKEN, steps.Rescale((1, 0), 2, 4)), "BCK-1"),
+        ((PUT, *TAKEN, steps.Rescale((1, 0), 2, 4)), ""),
         ((PUT, *TAKEN, steps.Rescale((1, 0), 0, 4)), "BCK-1 BCK-2"),
-        ((PUT, *TAKEN, PUT, steps.Verify(0, 1)), "BCK-1 BCK-2"),
-        ((PUT, TAKEN[0], PUT, TAKEN[1], steps.Verify(0, 1)), "BCK-1 BCK-2 SNP-1"),
+        ((PUT, *TAKEN, OTHER, steps.Verify(0, 1)), "BCK-1 BCK-2"),
+        ((PUT, TAKEN[0], PUT, TAKEN[1], steps.Verify(0, 1)), "BCK-1 BCK-2"),
+        ((PUT, TAKEN[0], OTHER, PUT, TAKEN[1], steps.Verify(0, 1)), "BCK-1 BCK-2"),
+        ((PUT, TAKEN[0], ELSEWHERE, TAKEN[1], steps.Verify(0, 1)), "BCK-1 BCK-2"),
+        ((TAKEN[0], PUT, TAKEN[1], steps.Verify(0, 1)), ""),
+        ((PUT, TAKEN[0], OTHER, TAKEN[1], steps.Verify(0, 1)), "BCK-1 BCK-2 SNP-1"),
+        ((PUT, TAKEN[0], DELETED, TAKEN[1], steps.Verify(0, 1)), "BCK-1 BCK-2 SNP-1"),
+        ((PUT, TAKEN[0], BESIDE, TAKEN[1], steps.Verify(0, 1)), "BCK-1 BCK-2 SNP-1"),
+        ((PUT, TAKEN[0], OTHER, TAKEN[1], steps.Rescale((1, 0), 2, 4)), ""),
+        ((PUT, *TAKEN, steps.Confirm(0, 1)), ""),
+        ((PUT, *TAKEN, steps.Confirm(0, 1), steps.ReadAll(0)), "BCK-1 BCK-3"),
         ((PUT, *TORN), "BCK-3"),
         ((PUT, *TAKEN, steps.Cancel(0, 1)), ""),
         ((PUT, TAKEN[0], steps.Cancel(0, 1), TAKEN[1]), "SNP-2"),
@@ -142,6 +159,75 @@ def test_steps_show_the_clauses_that_their_comparisons_could_have_broken_and_no_
         for step in played:
             session.apply(step)
         assert sorted(session.shown) == shown.split()
+
+
+@dataclasses.dataclass(frozen=True)
+class Repeated:
+    """Plays one sequence in every round."""
+
+    played: tuple[steps.AnyStep, ...]
+
+    def run(self, one: BackendProperty, hunt: Hunt[steps.AnyStep], seed: int, examples: int) -> None:
+        hunt.play(self.played)
+
+
+@pytest.mark.parametrize(
+    ("kept", "situation", "status", "reason"),
+    [
+        (5, reached.CHANGED, "passed", ""),
+        (4, reached.CHANGED, "unknown", f"{NOT_SHOWN} SNP-1"),
+        (5, reached.DELETED, "unknown", f"{NOT_REACHED} this 2 times: {reached.DELETED} (0 times)"),
+    ],
+)
+def test_what_shows_nothing_does_not_count_and_what_is_demanded_must_be_reached(
+    kept: int, situation: str, status: str, reason: str, heap: Pool
+) -> None:
+    """Without its comparison at the end, the sequence shows nothing."""
+    shows = (PUT, TAKEN[0], OTHER, TAKEN[1], steps.Verify(0, 1))
+    one = next(entry for entry in PROPERTIES if entry.name == "snapshots-are-isolated")
+    repeated = Repeated(shows[:kept])
+    one = dataclasses.replace(one, drawn=repeated, examples=1, needs=(), reaches=((situation, 2),))
+    found = check(one, heap, 1)[0]
+    assert (found.status, found.reason) == (status, reason)
+    assert bool(found.examples) == (kept == 5) != bool(found.idle)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_chosen_shapes_have_many_unfinished_snapshots_that_end_in_every_way_and_are_all_compared(
+    seed: int,
+) -> None:
+    one = next(each for each in PROPERTIES if each.name == "unfinished-snapshots-end-in-any-order")
+    assert isinstance(one.drawn, Shape)
+    drawn = [one.drawn.sequence(Random(f"{seed} {number}"), several=True) for number in range(20)]
+    most = [max(unfinished_of(played)) for played in drawn]
+    assert min(most) >= 2 and max(most) >= 10
+    for played in drawn:
+        taken = {step.checkpoint for step in played if isinstance(step, steps.Snapshot)}
+        ended = {step.checkpoint for step in played if isinstance(step, steps.Run | steps.Finish)}
+        off = {step.checkpoint for step in played if isinstance(step, steps.Cancel | steps.AbortSnapshot)}
+        compared = {step.checkpoint for step in played if isinstance(step, steps.Verify)}
+        assert taken == ended | off and compared <= ended
+        assert {n for n in ended - off if fault_of(played, n) is None} <= compared
+    kinds = {step.kind for played in drawn for step in played}
+    assert kinds >= {"start", "finish", "cancel", "abort", "confirm", "restart", "verify", "delete", "put"}
+    alone = one.drawn.sequence(Random(seed), several=False)
+    assert max(unfinished_of(alone)) == 1
+
+
+def unfinished_of(played: tuple[steps.AnyStep, ...]) -> Iterator[int]:
+    """Yield how many snapshots are unfinished after each step."""
+    unfinished: set[int] = set()
+    for step in played:
+        if isinstance(step, steps.Snapshot):
+            unfinished.add(step.checkpoint)
+        elif isinstance(step, steps.Run | steps.Finish | steps.Cancel | steps.AbortSnapshot):
+            unfinished.discard(step.checkpoint)
+        yield len(unfinished)
+
+
+def fault_of(played: tuple[steps.AnyStep, ...], checkpoint: int) -> StorageFault | None:
+    (taken,) = [one for one in played if isinstance(one, steps.Snapshot) and one.checkpoint == checkpoint]
+    return taken.fault
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,21 @@
+"""Situations in which a snapshot or a store is compared: a property demands how often each must have been reached."""
+
+from __future__ import annotations
+
+CHANGED = "a snapshot that holds a value which was changed before its asynchronous part began"
+DELETED = "a snapshot that holds a value which was deleted before its asynchronous part began"
+ADDED = "a snapshot beside whose values one was added before its asynchronous part began"
+MEANWHILE = "a snapshot whose store was changed in the middle of its asynchronous part"
+THE_OLDER, THE_NEWER = "the older of two unfinished ones", "the newer of two unfinished ones"
+ENDED = "after another one ended"
+CANCELLED = "after another one was cancelled"
+FAILED = "after the storage of another one failed"
+TAKEN_AMID = "a snapshot taken when some before it had ended and others had not"
+
+COUNTS = (2, 4, 8)
+"""How many unfinished snapshots of a store at once are counted."""
+
+
+def at_once(count: int) -> str:
+    """Return the situation that so many snapshots of a store, or more, were unfinished at once."""
+    return f"{count} or more unfinished snapshots of a store"
