@@ -50,6 +50,8 @@ class SnapshotModel:
     unfinished_max: int = 1
     """The largest number of the store's snapshots that were unfinished at once, itself among them."""
     compared: bool = False
+    writes_until_end: int = 0
+    """How many it had seen when the snapshot was complete."""
     after_disturbance: bool = False
     """Whether it was taken after a failure, a cancel or a late word about another one."""
 
@@ -70,6 +72,8 @@ class StoreModel:
     """Whether a snapshot failed or was cancelled, or a word about one came, since the store was read as a whole."""
     disturbances: int = 0
     """How often that has happened in this life."""
+    late_word: bool = False
+    """Whether an older snapshot of this life was confirmed after a newer one."""
 
     def write(self, place: Place, value: bytes | None) -> None:
         """Set or delete a value."""
@@ -93,6 +97,7 @@ class StoreModel:
         self.written = dict.fromkeys(entries)
         self.disturbed = False
         self.disturbances = 0
+        self.late_word = False
 
     def completed(self) -> list[int]:
         """Return the checkpoints from which it can be restored, in ascending order."""
@@ -130,5 +135,11 @@ class StoreModel:
                 other.met[f"{how}, {reached.THE_OLDER if ended < number else reached.THE_NEWER}"] = None
 
     def written_later(self, snapshot: SnapshotModel, place: Place, value: bytes | None) -> bool:
-        """Return whether this value was written there after the snapshot was taken."""
-        return (place, value) in self.writes[snapshot.writes_before :]
+        """Return whether this value was written there after the snapshot was taken.
+
+        A deletion counts only until the snapshot's end, and not for an increment: what has lost an entry looks the same.
+        """
+        if value is None and snapshot.reuse_from:
+            return False
+        end = snapshot.writes_until_end if value is None else len(self.writes)
+        return (place, value) in self.writes[snapshot.writes_before : end]

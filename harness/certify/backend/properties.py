@@ -274,10 +274,13 @@ PROPERTIES: tuple[BackendProperty, ...] = (
         "Increments are isolated and exact, whichever of the unfinished ones ended, failed or were cancelled before, "
         "and whatever was deleted and written again between them.",
         Shape("run run run start cancel abort fail", lives=3),
-        examples=20,
+        examples=30,
         capability=INCREMENTAL,
         needs=("snapshot", "verify", "restart"),
-        reaches=((reached.CHANGED, 10), (reached.DELETED, 5), (reached.ADDED, 5)),
+        reaches=(
+            *((reached.CHANGED, 10), (reached.DELETED, 5), (reached.ADDED, 5)),
+            (reached.LATE_WORD, 60),
+        ),
     ),
     Property(
         "killed-anywhere",

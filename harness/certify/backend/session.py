@@ -69,6 +69,8 @@ class Session(LiveStores):
         beside = [one for one in elders if not one.cancelled]
         if any(one.met for one in beside):
             taken.met[reached.TAKEN_AMID] = None
+        if model.late_word:
+            taken.met[reached.LATE_WORD] = None
         for one in (*beside, taken):
             one.unfinished_max = max(one.unfinished_max, len(beside) + 1)
 
@@ -134,6 +136,7 @@ class Session(LiveStores):
         model = self.stores[store].snapshots[checkpoint]
         model.handles = handles
         model.phase = "completed"
+        model.writes_until_end = len(self.stores[store].writes)
         self.stores[store].note_end(checkpoint, reached.ENDED)
         wrong = key_groups_wrong(handles, self._ranges[store], model.content)
         if wrong is not None:
@@ -210,8 +213,13 @@ class Session(LiveStores):
     def _confirm(self, step: steps.Confirm) -> None:
         if self._in_phase(step, "completed"):
             self.call(wire.NotifyRequest(step.store, step.checkpoint, "confirm"))
-            self.stores[step.store].snapshots[step.checkpoint].confirmed = True
-            self.stores[step.store].disturb()
+            store = self.stores[step.store]
+            store.late_word = store.late_word or any(
+                one.confirmed and one.attempt == self.attempt and number > step.checkpoint
+                for number, one in store.snapshots.items()
+            )
+            store.snapshots[step.checkpoint].confirmed = True
+            store.disturb()
 
     def _abort(self, step: steps.AbortSnapshot) -> None:
         model = self.stores[step.store].snapshots.get(step.checkpoint)
@@ -356,7 +364,7 @@ class Session(LiveStores):
                 model.snapshots[other].phase = "gone"
             model.start_with(model.snapshots[number].content if number else {}, number)
             for one in model.snapshots.values():
-                one.writes_before = 0
+                one.writes_before = one.writes_until_end = 0
         self.attempt += 1
         self._begin(step.checkpoints)
 
