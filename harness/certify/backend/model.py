@@ -137,7 +137,7 @@ class StoreModel:
     def written_later(self, snapshot: SnapshotModel, place: Place, value: bytes | None) -> bool:
         """Return whether this value was written there after the snapshot was taken.
 
-        A deletion counts only until the snapshot's end, and not for an increment: what has lost an entry looks the same.
+        A deletion counts only until the snapshot's end, and not for an increment: a lost entry looks the same.
         """
         if value is None and snapshot.reuse_from:
             return False

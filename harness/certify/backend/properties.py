@@ -279,7 +279,7 @@ PROPERTIES: tuple[BackendProperty, ...] = (
         needs=("snapshot", "verify", "restart"),
         reaches=(
             *((reached.CHANGED, 10), (reached.DELETED, 5), (reached.ADDED, 5)),
-            (reached.LATE_WORD, 60),
+            *((reached.INCREMENT, 40), (reached.LATE_WORD, 60)),
         ),
     ),
     Property(

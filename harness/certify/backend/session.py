@@ -152,6 +152,8 @@ class Session(LiveStores):
         taken = model.snapshots[checkpoint]
         usable = [number for number in model.reusable(taken.attempt) if 0 < taken.reuse_from <= number]
         theirs = {handle.path for number in usable for handle in model.snapshots[number].handles}
+        if any(f"/chk-{checkpoint}/" not in handle.path for handle in taken.handles):
+            taken.met[reached.INCREMENT] = None
         for handle in taken.handles:
             if f"/chk-{checkpoint}/" not in handle.path and handle.path not in theirs:
                 refers = f"snapshot {checkpoint} refers to {handle.path}"

@@ -27,6 +27,8 @@ _CHANGES = (
 _PARTS_MAX = 3
 _AT_ONCE = (2, 2, 3, 4, 6, 9, 16)
 """So many snapshots are begun before most of them end."""
+_FILLER = 60
+"""Additional entries of a store whose snapshots are increments."""
 _FILES_WANTED = (1, 1, 1, 2, 3, 7, 40)
 """Hints of how many files a snapshot should have; there are fewer key groups than the last one."""
 
@@ -242,6 +244,10 @@ class _Drawing:
             for group in self.random.sample(self._groups(), self.random.randint(1, 3)):
                 keys = self.random.sample(_KEYS, self.random.randint(2, 5))
                 self._put_many([(name, group, key) for key in keys])
+        if self.incremental:
+            # Of a small state, an increment is no smaller than a full snapshot.
+            group = self._groups()[0]
+            self._put_many([(NAMES[0], group, b"filler %02d" % number) for number in range(_FILLER)])
 
     def _put_many(self, places: list[Place]) -> None:
         values = tuple(self._value() for _ in places)
