@@ -57,25 +57,31 @@ class CampaignProgress:
                 MofNCompleteColumn() if self._budget.trials else TextColumn("{task.fields[done]}"),
                 TextColumn("{task.fields[bad]}"),
                 TimeElapsedColumn(),
+                TextColumn("{task.fields[left]}"),
                 console=self._console,
                 transient=True,
             )
-            self._task = self._progress.add_task("trials", total=self._total(), done=0, bad="")
+            self._task = self._progress.add_task("trials", total=self._total(), done=0, bad="", left="")
             self._progress.start()
         completed = done if self._budget.trials is not None else elapsed
         bad = f"[red]{invalid} invalid[/red] {unknown} unknown" if invalid or unknown else "all valid"
-        self._progress.update(self._task, completed=completed, done=done, bad=bad)
+        left = self._left(done, elapsed)
+        self._progress.update(self._task, completed=completed, done=done, bad=bad, left=left)
 
     def _total(self) -> float:
         return float(self._budget.trials or self._budget.seconds or 0)
 
     def _standing(self, done: int, elapsed: float) -> str:
         """Return how many trials are done, and how long the campaign will take if the next trials are similar."""
+        counted = f"{done} done" if self._budget.trials is None else f"{done} of {self._budget.trials} done"
+        return ", ".join(filter(None, (counted, self._left(done, elapsed))))
+
+    def _left(self, done: int, elapsed: float) -> str:
+        """Return how long the campaign will take yet; empty if it is done."""
         if self._budget.trials is None:
-            return f"{done} done, {_rounded(max(0.0, self._total() - elapsed))} left"
+            return f"{_rounded(max(0.0, self._total() - elapsed))} left"
         rest = self._budget.trials - done
-        left = f", about {_rounded(rest * elapsed / (done - self._before))} left" if rest else ""
-        return f"{done} of {self._budget.trials} done{left}"
+        return f"about {_rounded(rest * elapsed / (done - self._before))} left" if rest else ""
 
 
 def _of_trial(record: TrialRecord) -> str:

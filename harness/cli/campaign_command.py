@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from barrier_tck.harness.cli import completion
 from barrier_tck.harness.cli.exit_codes import exit_code_of
 from barrier_tck.harness.cli.options import (
     DEFAULT_OUT,
@@ -32,6 +33,7 @@ def campaign(
         Path | None,
         typer.Argument(
             metavar="FILE.toml",
+            autocompletion=completion.campaign_names,
             help="Campaign file, or the name of one that comes with barrier-tck (barrier-tck init lists them). "
             "Default: the standard campaign.",
         ),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 from rich.console import Console
 
+from barrier_tck.harness.cli import completion
 from barrier_tck.harness.cli.certificate_output import (
     certified,
     output_certificate,
@@ -40,6 +41,7 @@ def certify(
         str | None,
         typer.Argument(
             metavar="MODULE:NAME|spark:CLASS",
+            autocompletion=completion.BACKENDS,
             help="Class or function that makes the backend; or heap, or rocksdb. With spark:, a Spark "
             "StateStoreProvider; or spark:rocksdb, spark:rocksdb-changelog, spark:hdfs.",
         ),
@@ -49,6 +51,7 @@ def certify(
         typer.Option(
             "--level",
             metavar="contract|crash|chaos",
+            autocompletion=completion.LEVELS,
             help="Level to certify; the levels below it are checked first.",
         ),
     ] = "crash",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from barrier_tck.harness.cli import completion
 from barrier_tck.harness.cli.certificate_output import certified, output_certificate, print_outcome, short
 from barrier_tck.harness.cli.options import DEFAULT_OUT, JsonOption, OutOption
 from barrier_tck.harness.cli.printing import console_for
@@ -27,6 +28,7 @@ def certify_storage(
         str,
         typer.Argument(
             metavar="MODULE:NAME",
+            autocompletion=completion.STORAGES,
             help="Class or function that makes the storage of a job, from its location and the job's name; or files, "
             "s3, hdfs, or memory.",
         ),

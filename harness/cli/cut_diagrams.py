@@ -28,7 +28,7 @@ def trace_requested_cuts(run: ReportedRun, wanted: tuple[Wanted, ...], trust: bo
     for trial in dict.fromkeys(request.trial for request in wanted):
         if not are_traced(run.directory, trial):
             if not trust:
-                require_named(code_of(run.details[trial].plan, _system_of(run)), (), str(run.directory))
+                require_named(code_of(run.details[trial].plan, _system_of(run)), None, str(run.directory))
             _trace(run, trial)
 
 

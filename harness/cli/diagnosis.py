@@ -18,7 +18,7 @@ from importlib import metadata
 import psutil
 
 from barrier_tck.faults.toxiproxy.client import ToxiproxyClient, ToxiproxyProblem
-from barrier_tck.faults.toxiproxy.server import ServerChoice, ServerKind, choose_server
+from barrier_tck.faults.toxiproxy.server import ServerChoice, ServerKind, choose_server, proxy_server
 from barrier_tck.harness.cluster.containers.engine import version as engine_version
 from barrier_tck.harness.cluster.java import VersionProbe, ask_version, find_java
 from barrier_tck.harness.cluster.java_compiler import has_java_compiler
@@ -37,8 +37,11 @@ _REINSTALL = "Install this project with its dependencies: python3 -m pip install
 _PROBE_TIMEOUT_S = 3.0
 
 
-def _toxiproxy_version(url: str) -> str:
-    return ToxiproxyClient(url, _PROBE_TIMEOUT_S).version()
+def _toxiproxy_version(choice: ServerChoice) -> str:
+    if choice.kind is ServerKind.URL:
+        return ToxiproxyClient(choice.where, _PROBE_TIMEOUT_S).version()
+    with proxy_server(choice) as client:
+        return client.version()
 
 
 class DiagnosisStatus(enum.StrEnum):
@@ -191,7 +194,7 @@ def check_loopback(problem_of: Callable[[str, int], str | None] = bind_problem) 
 
 
 def check_toxiproxy(
-    choice: ServerChoice | None = None, version_of: Callable[[str], str] = _toxiproxy_version
+    choice: ServerChoice | None = None, version_of: Callable[[ServerChoice], str] = _toxiproxy_version
 ) -> Diagnosis:
     """The proxy server that would carry out network faults on Spark."""
     chosen = choice or choose_server()
@@ -200,10 +203,8 @@ def check_toxiproxy(
         return Diagnosis(
             "proxy server", DiagnosisStatus.OK, f"{chosen.kind.value} (no toxiproxy-server on the PATH)"
         )
-    if chosen.kind is ServerKind.PROGRAM:
-        return Diagnosis("proxy server", DiagnosisStatus.OK, f"{chosen.kind.value} ({chosen.where})")
     try:
-        version = version_of(chosen.where)
+        version = version_of(chosen)
     except ToxiproxyProblem as problem:
         return Diagnosis("proxy server", DiagnosisStatus.MISSING, chosen.where, f"{problem}.")
     return Diagnosis(

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from barrier_tck.harness.cli import completion
 from barrier_tck.harness.cli.options import JsonOption
 from barrier_tck.harness.cli.printing import VerdictConsole, console_for, emit
 from barrier_tck.harness.cli.shipped import SKELETONS, Skeleton, shipped_campaigns
@@ -21,6 +22,7 @@ def init(
         str | None,
         typer.Argument(
             metavar="campaign|system|backend|query|workload|storage|ci|NAME",
+            autocompletion=completion.first_files,
             help="What to write; NAME is a campaign file that comes with barrier-tck. Without it, all are listed.",
         ),
     ] = None,

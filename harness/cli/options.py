@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from barrier_tck.harness.cli import completion
 from barrier_tck.harness.cluster.cluster_config import ClusterKind
 from barrier_tck.harness.support.errors import UsageProblem
 
@@ -26,6 +27,7 @@ SystemOption = Annotated[
     typer.Option(
         "--system",
         metavar="NAME",
+        autocompletion=completion.SYSTEMS,
         help="System under test: reference-simulated, reference-spark, structured-streaming, or "
         "package.module:Factory. Default: the campaign file's, else reference-simulated.",
     ),
@@ -43,6 +45,7 @@ ReplaySystemOption = Annotated[
     typer.Option(
         "--system",
         metavar="NAME",
+        autocompletion=completion.SYSTEMS,
         help="System under test: reference-simulated, reference-spark, structured-streaming, or "
         "package.module:Factory. Default: the recorded one, or reference-simulated for a plan without a record.",
     ),
@@ -52,6 +55,7 @@ StateBackendOption = Annotated[
     typer.Option(
         "--state-backend",
         metavar="NAME",
+        autocompletion=completion.BACKENDS,
         help="State backend of the job: heap, rocksdb, or package.module:Factory. Default: the campaign "
         "file's, else heap.",
     ),
@@ -61,6 +65,7 @@ CheckpointStorageOption = Annotated[
     typer.Option(
         "--checkpoint-storage",
         metavar="NAME",
+        autocompletion=completion.STORAGES,
         help="Where checkpoints are kept: files, s3, hdfs (below the URL in BARRIER_TCK_HDFS), memory (the "
         "coordinator's), or package.module:Factory, which is given a directory and the job's name. Default: the "
         "campaign file's, else files.",

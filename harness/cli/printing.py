@@ -22,6 +22,8 @@ from rich.console import Console
 _IN_ASCII = {"✓": "+", "✗": "x", "–": "-", "×": "x", "…": "...", "→": "->", "·": "-"}
 """Our special characters -> what replaces them if they cannot be written. All others are spelled out."""
 _ERRORS = "barrier-tck-in-ascii"
+_WIDTH_OF_FILES = 1_000
+"""Characters to a line where no terminal limits them; tables are as wide as what is in them."""
 
 
 class VerdictConsole(Console):
@@ -33,6 +35,8 @@ class VerdictConsole(Console):
     def __init__(self, stderr: bool = False) -> None:
         """Print to standard output or to standard error."""
         super().__init__(stderr=stderr, highlight=False, soft_wrap=True, markup=False, emoji=False)
+        if not self.is_terminal:  # in a file nothing is cut off at the width of a terminal
+            self.width = _WIDTH_OF_FILES
 
     def print(self, *objects: Any, **options: Any) -> None:
         """Print; drop what cannot be written, for instance because the disk is full."""

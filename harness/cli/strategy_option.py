@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from barrier_tck.harness.cli import completion
 from barrier_tck.harness.support.errors import UsageProblem
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ StrategyOption = Annotated[
     typer.Option(
         "--strategy",
         metavar="uniform|swarm|guided|pct",
+        autocompletion=completion.STRATEGIES,
         help="How plans are drawn: each by itself; with about half of all features in each; many like those that "
         "reached something new; or with priorities of processes in the simulator's schedule. Default: the campaign "
         "file's, else uniform.",

@@ -83,12 +83,16 @@ def code_of_campaign(configuration: CampaignConfiguration) -> Iterator[Untrusted
     yield from (UntrustedCode(what, target) for what, target in dict.fromkeys(named) if is_target(target))
 
 
-def require_named(found: Iterable[UntrustedCode], given: Iterable[UntrustedCode], source: str) -> None:
-    """Raise UsageProblem for the first code that a file names and the command line does not."""
-    allowed = tuple(given)
+def require_named(found: Iterable[UntrustedCode], given: Iterable[UntrustedCode] | None, source: str) -> None:
+    """Raise UsageProblem for the first code that a file names and the command line does not.
+
+    ``given`` is None if the command has no options that name code.
+    """
+    allowed = tuple(given or ())
     for code in found:
         if code not in allowed:
+            naming = f"name it too: {code.option} {code.named} (or --trust, for all that the file names)"
             raise UsageProblem(
-                f"{source} names code that would run: the {code.what} {shown(code.target)}. If you trust it, name it "
-                f"too: {code.option} {code.named} (or --trust, for all that the file names)"
+                f"{source} names code that would run: the {code.what} {shown(code.target)}. If you trust it, "
+                f"{'give --trust' if given is None else naming}"
             )

@@ -82,12 +82,13 @@ def value_of(plan: TrialPlan, field: str) -> object:
 
 
 def in_short(fields: Sequence[str]) -> str:
-    """Return fields as a phrase; a part's name stands for all of its fields that may be unused."""
+    """Return fields as a phrase; a part's name stands for all of its fields, its rest for those that may be unused."""
     shown: dict[str, None] = {}
     for field in fields:
         part = _part_of(field)
         whole = [other for other in optional_fields() if _part_of(other) == part]
-        shown[part if all(other in fields for other in whole) else field] = None
+        name = f"the rest of {part}" if part in map(_part_of, _OURS) else part
+        shown[name if all(other in fields for other in whole) else field] = None
     return ", ".join(shown)
 
 

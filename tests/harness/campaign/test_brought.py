@@ -255,7 +255,7 @@ def test_all_fields_of_a_part_are_told_as_the_part() -> None:
     told = in_short(unused).split(", ")
     assert "network" in told and "checkpoints" not in told and "checkpoints.timeout_ms" in told
     assert in_short(optional_fields()).startswith(
-        "workload, deployment, checkpoints, restart, network, limits, job"
+        "the rest of workload, the rest of deployment, checkpoints, restart, network, the rest of limits, job"
     )
 
 

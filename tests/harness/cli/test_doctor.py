@@ -181,7 +181,12 @@ def no_engine() -> str:
         (check_loopback(lambda _host, _port: "Can't assign requested address"), DiagnosisStatus.MISSING),
         (check_loopback(lambda _host, _port: None), DiagnosisStatus.OK),
         (check_toxiproxy(ServerChoice(ServerKind.EMBEDDED)), DiagnosisStatus.OK),
-        (check_toxiproxy(ServerChoice(ServerKind.PROGRAM, "/usr/bin/toxiproxy-server")), DiagnosisStatus.OK),
+        (
+            check_toxiproxy(ServerChoice(ServerKind.PROGRAM, "/bin/toxiproxy-server"), lambda _: "2.12.0"),
+            DiagnosisStatus.OK,
+        ),
+        # It is there, and cannot be run.
+        (check_toxiproxy(ServerChoice(ServerKind.PROGRAM, "/bin/false")), DiagnosisStatus.MISSING),
         (check_toxiproxy(ServerChoice(ServerKind.URL, "http://h:1"), lambda _: "2.12.0"), DiagnosisStatus.OK),
         (check_toxiproxy(ServerChoice(ServerKind.URL, "h:1")), DiagnosisStatus.MISSING),
         (check_java_compiler(lambda: True), DiagnosisStatus.OK),

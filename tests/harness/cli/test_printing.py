@@ -5,6 +5,7 @@ Grain: commands in forked processes and one behind a real pipe, and commands cal
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -16,8 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
+from rich.table import Table
 
+from barrier_tck.harness.campaign.budget import Budget
 from barrier_tck.harness.campaign.configuration import configuration_from
+from barrier_tck.harness.campaign.progress_display import CampaignProgress
 from barrier_tck.harness.campaign.runner import run_campaign
 from barrier_tck.harness.cli import main as cli
 from barrier_tck.harness.cli.printing import VerdictConsole, emit
@@ -186,3 +191,58 @@ def test_shells_complete_commands(shell: str) -> None:
     asked |= {"_BARRIER_TCK_COMPLETE": f"complete_{shell}", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
     done = forked([], variables=asked)
     assert (done.code, "campaign" in done.out) == (0, True), done.err
+
+
+def test_lines_in_a_file_are_not_cut_at_the_width_of_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    table = Table(box=None, pad_edge=False)
+    for column in range(3):
+        table.add_column(f"column {column}", no_wrap=True)
+    table.add_row("a" * 60, "b" * 60, "1234567")
+    VerdictConsole().print(table)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1].split() == ["a" * 60, "b" * 60, "1234567"]
+    assert len(lines[-1].rstrip()) < 150, "no wider than what is in it"
+
+
+@pytest.mark.parametrize(
+    ("words", "incomplete", "among"),
+    [
+        ("campaign", "gra", "graphs"),
+        ("campaign --system", "reference-s", "reference-spark"),
+        ("campaign --state-backend", "r", "rocksdb"),
+        ("campaign --checkpoint-storage", "h", "hdfs"),
+        ("campaign --strategy", "g", "guided"),
+        ("init", "sto", "storage"),
+        ("certify", "h", "heap"),
+        ("certify --level", "cr", "crash"),
+        ("certify-storage", "m", "memory"),
+    ],
+)
+def test_a_shell_completes_values(
+    words: str,
+    incomplete: str,
+    among: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("_BARRIER_TCK_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", f"barrier-tck {words} {incomplete}")
+    monkeypatch.setenv("COMP_CWORD", str(1 + len(words.split())))
+    assert cli.run([]) == 0
+    assert among in capsys.readouterr().out.split()
+
+
+def test_the_bar_on_a_terminal_says_how_much_time_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter((0.0, 10.0))
+    monkeypatch.setattr("barrier_tck.harness.campaign.progress_display.time.monotonic", lambda: next(times))
+    screen = io.StringIO()
+    monkeypatch.setattr(screen, "isatty", lambda: True)
+    terminal = Console(file=screen, force_terminal=True, width=120)
+    with CampaignProgress(terminal, Budget(trials=100)) as progress:
+        progress.update(None, 25, 0, 0)  # type: ignore[arg-type]
+        assert progress._progress is not None
+        (task,) = progress._progress.tasks
+    assert task.fields["left"] == "about 30 s left"

@@ -18,7 +18,7 @@ from barrier_tck.harness.campaign.configuration import AimedTrial, CampaignConfi
 from barrier_tck.harness.campaign.mix import MixSection
 from barrier_tck.harness.certify.backend.stage import BackendFailure
 from barrier_tck.harness.cli import main as cli
-from barrier_tck.harness.cli.untrusted_code import code_of_campaign
+from barrier_tck.harness.cli.untrusted_code import UntrustedCode, code_of_campaign, require_named
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan, WorkloadPlan, write
 from barrier_tck.harness.record.run_reader import open_run
 from barrier_tck.harness.support.errors import UsageProblem
@@ -188,3 +188,12 @@ def test_a_campaign_is_asked_for_all_the_code_that_it_may_name() -> None:
     assert {"campaign: system", "mix: workload", "trial: state_backend", "trial: checkpoints.storage"} <= {
         *named
     }
+
+
+def test_a_command_without_options_that_name_code_advises_none_of_them() -> None:
+    code = [UntrustedCode("system", "evil:System")]
+    with pytest.raises(UsageProblem, match="If you trust it, give --trust") as told:
+        require_named(code, None, "runs/one")
+    assert "--system" not in str(told.value)
+    with pytest.raises(UsageProblem, match="name it too: --system evil:System"):
+        require_named(code, (), "runs/one")
