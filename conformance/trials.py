@@ -22,6 +22,7 @@ from barrier_tck.harness.draw.strategies import draw_plan, trial_plans
 from barrier_tck.harness.plan.trial_plan import TrialPlan, to_json, write
 from barrier_tck.harness.record.history import History
 from barrier_tck.harness.record.records import TrialRecord
+from barrier_tck.harness.record.unknown_trials import why_unknown
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.support.third_party import is_target
 from barrier_tck.harness.system.exposed_targets import targets_of
@@ -94,6 +95,12 @@ class NothingShown(AssertionError):
     """So that ``barrier-tck conformance`` tells it from a failure."""
 
 
+class NotJudged(AssertionError):
+    """A checker crashed, so a trial was not judged. The test is never run again: that might hide what is wrong here."""
+
+    shows_nothing = True
+
+
 class ClausesBroken(AssertionError):
     """Checkers found that a trial broke clauses: those that their evidence breaks first."""
 
@@ -105,8 +112,9 @@ class ClausesBroken(AssertionError):
 
 def assert_valid(trial: Trial) -> None:
     """Fail unless every checker reported VALID and every planned fault is shown to have fired (CAM-3)."""
-    if trial.record.verdict is Verdict.UNKNOWN:
-        raise NothingShown(explain(trial))
+    why = why_unknown(trial.record.verdict, trial.record.findings)
+    if why is not None:
+        raise (NothingShown if why.of_the_schedule else NotJudged)(explain(trial))
     if trial.record.verdict is Verdict.INVALID:
         wrong = [found for found in trial.record.findings if found.verdict is Verdict.INVALID]
         broken = dict.fromkeys(found.clauses[0] for found in wrong if found.clauses)

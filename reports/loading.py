@@ -21,6 +21,7 @@ from barrier_tck.harness.record.records import (
 )
 from barrier_tck.harness.record.run_directory import trial_directory
 from barrier_tck.harness.record.run_reader import open_run
+from barrier_tck.harness.record.unknown_trials import WhyUnknown, counted, why_unknown
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.reports.wording import replay_command
 
@@ -71,6 +72,11 @@ class ReportedRun:
         if not checkpoints and not batches and self.recoveries is None:
             return None, CHECKPOINTS
         return (batches, BATCHES) if batches and not checkpoints else (checkpoints, CHECKPOINTS)
+
+    @property
+    def why_unknown(self) -> dict[str, int]:
+        """Return how many trials are UNKNOWN for each reason: nothing happened, a checker crashed, it was not run."""
+        return counted(why_unknown(verdict_of(trial), trial.findings) for trial in self.trials)
 
     def count(self, verdict: Verdict) -> int:
         """Return how many trials have this verdict."""
@@ -173,6 +179,7 @@ def _disagreements(run: ReportedRun) -> list[str]:
         f"All trials together: {finding.summary} ({', '.join(finding.clauses)})."
         for finding in campaign.findings
     ]
+    notices += _not_judged(run)
     if campaign.store is not None:
         notices += [
             f"A stored plan that failed on barrier-tck {each.on_version} ({each.clause or 'no clause'}, "
@@ -184,4 +191,18 @@ def _disagreements(run: ReportedRun) -> list[str]:
     if unchecked:
         listed = ", ".join(map(str, unchecked[:10])) + (", ..." if len(unchecked) > 10 else "")
         notices.append(f"No checker judged trial {listed}: nothing was checked, so the verdict is unknown.")
+    return notices
+
+
+def _not_judged(run: ReportedRun) -> list[str]:
+    """Say which trials are UNKNOWN for another reason than that nothing happened."""
+    notices = []
+    for reason in WhyUnknown:
+        trials = [
+            trial.trial for trial in run.trials if why_unknown(verdict_of(trial), trial.findings) is reason
+        ]
+        if trials and not reason.of_the_schedule:
+            listed = ", ".join(map(str, trials[:10])) + (", ..." if len(trials) > 10 else "")
+            many = "trial is" if len(trials) == 1 else "trials are"
+            notices.append(f"{len(trials):,} {many} UNKNOWN because {reason}: trial {listed}.")
     return notices

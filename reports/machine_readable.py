@@ -46,6 +46,7 @@ def as_object(run: ReportedRun) -> dict[str, Any]:
         "checkpoints_completed": sum(trial.checkpoints_completed for trial in run.trials),
         "run_directory": str(run.directory),
         "report_version": REPORT_VERSION,
+        "why_unknown": run.why_unknown,
         "campaign": campaign.name,
         "system": campaign.system,
         "seed": campaign.seed,

@@ -15,19 +15,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from barrier_tck.harness.record.unknown_trials import too_many_unknown
+
 ROOT = Path(__file__).parents[1]
 CAMPAIGN = ROOT / "campaigns" / "explore.toml"
 TRIALS_MIN = 5
 TOGETHER_MIN = 40
 """What all trials together must show now and then is asked of so many of them: how many run within a budget depends on
 the machine, and a few may have shown nothing of it by chance."""
-UNKNOWN_MAX = 0.05
-"""The share of trials that may be UNKNOWN."""
 
 
 def problems(summary: Mapping[str, Any]) -> Iterator[str]:
     """Say what is wrong with a campaign, by the summary that it prints as JSON, and what to do about it."""
-    trials, invalid, unknown = (int(summary[name]) for name in ("trials", "invalid", "unknown"))
+    trials, invalid = int(summary["trials"]), int(summary["invalid"])
     where = summary["run_directory"]
     if summary["interrupted"]:
         yield "the campaign was interrupted; run it again"
@@ -37,12 +37,7 @@ def problems(summary: Mapping[str, Any]) -> Iterator[str]:
             "with the line that was printed above. If the runtime is wrong, mend it and plant the bug; if a checker "
             "is, mend the checker, and keep the plan as a test of it"
         )
-    if unknown > max(1, UNKNOWN_MAX * trials):
-        yield (
-            f"{unknown} of {trials} trials are UNKNOWN, more than {UNKNOWN_MAX:.0%}. The findings above say why: a "
-            "fault that waits for what its plan does not reach is drawn wrongly; a trial that could not be run has "
-            "its logs"
-        )
+    yield from too_many_unknown(summary["why_unknown"], trials)
     for finding in summary["findings"]:
         if finding["trial"] is None and trials >= TOGETHER_MIN:
             yield f"all trials together show too little: {finding['summary']}"

@@ -146,7 +146,8 @@ def test_what_is_too_long_for_one_environment_runs_in_the_other() -> None:
 
 def summary_of(**changes: Any) -> dict[str, Any]:
     counts = {"trials": 40, "valid": 40, "invalid": 0, "unknown": 0, "interrupted": False}
-    return {**counts, "run_directory": "runs/explore-1", "findings": [], **changes}
+    nothing = {"nothing_happened": changes.get("unknown", 0), "checker_crashed": 0, "not_run": 0}
+    return {**counts, "run_directory": "runs/explore-1", "findings": [], "why_unknown": nothing, **changes}
 
 
 @pytest.mark.parametrize(
@@ -155,7 +156,12 @@ def summary_of(**changes: Any) -> dict[str, Any]:
         ({}, []),
         ({"unknown": 2}, []),
         ({"trials": 10, "unknown": 1}, []),
-        ({"unknown": 3}, ["3 of 40 trials are UNKNOWN"]),
+        ({"unknown": 3}, ["in 3 of 40 trials nothing happened"]),
+        ({"unknown": 1, "why_unknown": {"not_run": 1}}, []),
+        (
+            {"unknown": 2, "why_unknown": {"checker_crashed": 1, "not_run": 1}},
+            ["2 of 40 trials were not judged", "a checker crashed in 1, 1 could not be run"],
+        ),
         ({"invalid": 1}, ["1 of 40 trials are INVALID", "runs/explore-1", "plant the bug"]),
         ({"trials": 2}, ["only 2 trials ran"]),
         ({"interrupted": True}, ["interrupted"]),

@@ -32,7 +32,8 @@ import msgspec
 import pytest
 from barrier_tck.conformance.plans import CALM
 from barrier_tck.conformance.trials import assert_valid, happened, require
-from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.harness.record.unknown_trials import CRASHED
+from barrier_tck.harness.record.verdict import Finding, Verdict
 
 seen = []
 
@@ -57,6 +58,13 @@ def test_a(trials, verdict):
     print("\\nrun:", verdict)
     trial = trials.run(CALM)
     assert_valid(replace(trial, record=msgspec.structs.replace(trial.record, verdict=verdict)))
+
+def test_not_judged(trials):
+    print("\\nrun: not judged")
+    trial = trials.run(CALM)
+    crashed = Finding("a-checker", (), Verdict.UNKNOWN, f"{CRASHED}: IndexError")
+    record = msgspec.structs.replace(trial.record, verdict=Verdict.UNKNOWN, findings=(crashed,))
+    assert_valid(replace(trial, record=record))
 """
 
 
@@ -86,8 +94,8 @@ def test_a_test_is_run_again_only_if_nothing_was_shown(
     tmp_path: Path, tries: int, runs: dict[str, int], failed: set[str]
 ) -> None:
     ran, outcomes, printed = _outcomes(tmp_path, tries)
-    assert ran == {**runs, "wrong": 1, "valid": 1, "invalid": 1, "unknown": tries}, printed
-    assert outcomes == {*failed, "wrong", "a[invalid]", "a[unknown]"}, printed
+    assert ran == {**runs, "wrong": 1, "not judged": 1, "valid": 1, "invalid": 1, "unknown": tries}, printed
+    assert outcomes == {*failed, "wrong", "not_judged", "a[invalid]", "a[unknown]"}, printed
     retries = re.findall(r"UserWarning: (try .*)$", printed, re.MULTILINE)
     assert len(retries) == sum(ran.values()) - len(ran), "each run after the first is announced"
     if tries > 1:

@@ -138,6 +138,7 @@ def as_object(run: ReportedRun) -> dict[str, Any]:
         "valid": record.valid,
         "invalid": record.invalid,
         "unknown": record.unknown,
+        "why_unknown": run.why_unknown,
         "faults_fired": record.faults_fired,
         "recoveries": run.recoveries,
         "checkpoints_completed": record.checkpoints_completed,

@@ -17,6 +17,7 @@ from barrier_tck.harness.oracle.evidence.first_breaches import moment_of, with_e
 from barrier_tck.harness.oracle.sign import Breach, Directness, Sign
 from barrier_tck.harness.oracle.vacuity import without_vacuous_clauses
 from barrier_tck.harness.plan.trial_plan import to_builtins
+from barrier_tck.harness.record.unknown_trials import CRASHED
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.support.exception_line import exception_line
 from barrier_tck.harness.support.wall_clock import TooLate
@@ -59,6 +60,6 @@ def _guarded(checker: Checker, context: TrialContext) -> Finding:
             checker=checker.name,
             clauses=checker.clauses,
             verdict=Verdict.UNKNOWN,
-            summary=f"the checker itself crashed: {last_line}",
+            summary=f"{CRASHED}: {last_line}",
             details={"traceback": traceback.format_exc(), "plan": to_builtins(context.plan)},
         )

@@ -31,6 +31,7 @@ from barrier_tck.harness.record.records import (
     batches_committed,
     restores_of,
 )
+from barrier_tck.harness.record.unknown_trials import NOT_RUN_CHECKER
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.support.environment import environment
 from barrier_tck.harness.support.errors import (
@@ -192,7 +193,7 @@ def lost_trial(
     trial: int, plan: FilledPlan, system: SystemUnderTest, why: str, started_at: datetime, seconds: float
 ) -> TrialResult:
     """Return the result of a trial whose process ended during it: UNKNOWN, because of ``why``, after ``seconds``."""
-    finding = Finding("trial-ran", (), Verdict.UNKNOWN, why, details={"plan": to_builtins(plan)})
+    finding = Finding(NOT_RUN_CHECKER, (), Verdict.UNKNOWN, why, details={"plan": to_builtins(plan)})
     nemesis = Nemesis(plan.faults)
     return TrialResult(_record_of_failure(trial, plan, system, nemesis, finding, started_at, seconds), None)
 
@@ -255,7 +256,7 @@ def not_run(error: BaseException, plan: TrialPlan) -> Finding:
     elif broke:
         what = f"the system under test broke a rule of its own: {error}"
     return Finding(
-        checker="trial-ran",
+        checker=NOT_RUN_CHECKER,
         clauses=("REC-6",) if broke else (),
         verdict=Verdict.INVALID if broke else Verdict.UNKNOWN,
         summary=what,
