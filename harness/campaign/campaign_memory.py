@@ -72,6 +72,7 @@ class CampaignMemory:
         self._stored_failed: dict[str, None] = {}
         self._stored_new = 0
         self._passing: list[PassingNow] = []
+        self._resumed = False
 
     @property
     def tried_first(self) -> int:
@@ -103,6 +104,7 @@ class CampaignMemory:
                 entry = stored_plan_of(bytes(raw["entry"]), source)
                 found.append(FoundPlan(name, entry, entry.trial_plan(source)))
             self._first = tuple(found)
+        self._resumed = True
         if before is not None:
             self._passing = list(before.passing_now)
 
@@ -124,10 +126,15 @@ class CampaignMemory:
             self._keep_if_new(record, summary)
 
     def remember(self, trial: TrialSummary, plan: TrialPlan) -> None:
-        """Know a failing trial of an interrupted campaign, whose plan may be stored as it is."""
-        if self._store is None or trial.verdict is not Verdict.INVALID or trial.trial < len(self._first):
+        """Know a trial of an interrupted campaign: one that fails, whose plan may be stored as it is, or one of a
+        stored plan that passes, of which a process that was killed could say nothing.
+        """
+        if self._store is None:
             return
-        if len(self._failed) < FAILED_AT_ONCE_MAX:
+        if trial.trial < len(self._first):
+            if trial.verdict is Verdict.VALID and self._certain:
+                self._note_passing(self._first[trial.trial], trial.trial)
+        elif trial.verdict is Verdict.INVALID and len(self._failed) < FAILED_AT_ONCE_MAX:
             entry = failed_plan(plan, self._name, Shown("", "", ""))
             self._failed[trial.trial] = entry
             self._stored_failed[entry.name] = None
@@ -189,14 +196,22 @@ class CampaignMemory:
         assert self._store is not None
         if record.verdict is not Verdict.VALID:
             return
-        certain = Capability.DETERMINISTIC_REPLAY in self._system.capabilities
-        if self._store.passes(found, certain):
-            shown = found.entry.shown or Shown("", "", "")
-            self._passing.append(
-                PassingNow(
-                    found.name, record.trial, shown.clause, shown.checker, shown.shape, found.entry.on_version
-                )
-            )
+        moved = self._store.passes(found, self._certain)
+        # The process that was killed may have moved it in the store already.
+        if moved or (self._resumed and self._certain):
+            self._note_passing(found, record.trial)
+
+    @property
+    def _certain(self) -> bool:
+        """Whether runs of a plan do not differ, so that one that passes is enough."""
+        return Capability.DETERMINISTIC_REPLAY in self._system.capabilities
+
+    def _note_passing(self, found: FoundPlan, trial: int) -> None:
+        shown = found.entry.shown or Shown("", "", "")
+        noted = PassingNow(
+            found.name, trial, shown.clause, shown.checker, shown.shape, found.entry.on_version
+        )
+        self._passing += [] if noted in self._passing else [noted]
 
     def _keep_at_once(self, record: TrialRecord) -> None:
         assert self._store is not None
