@@ -42,6 +42,9 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> object:
             pyfuncitem.obj(**arguments)
         except NothingShown as nothing:
             what = str(nothing).partition("\n")[0]
+            pyfuncitem.user_properties.append(
+                ("tried", number)
+            )  # JUnit reports keep it, and the page of the nights
             warnings.warn(f"try {number} of {trials.tries_max}, because in the last {what}", stacklevel=1)
             trials.forget()
         else:

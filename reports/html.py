@@ -301,17 +301,17 @@ def _facts(run: ReportedRun) -> tuple[tuple[str, Facts], ...]:
     groups = (
         ("Campaign", about),
         ("Environment", tuple(sorted(campaign.environment.items()))),
-        ("Configuration", _flattened(campaign.configuration)),
+        ("Configuration", flattened(campaign.configuration)),
     )
     return tuple((title, facts) for title, facts in groups if facts)
 
 
-def _flattened(configuration: dict[str, Any], prefix: str = "") -> Facts:
+def flattened(configuration: dict[str, Any], prefix: str = "") -> Facts:
     """Return nested configuration as dotted keys with JSON values."""
     entries: list[tuple[str, str]] = []
     for key, value in configuration.items():
         if isinstance(value, dict) and value:
-            entries += _flattened(value, f"{prefix}{key}.")
+            entries += flattened(value, f"{prefix}{key}.")
         else:
             entries.append((f"{prefix}{key}", value if isinstance(value, str) else json.dumps(value)))
     return tuple(entries)

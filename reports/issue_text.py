@@ -19,7 +19,7 @@ PLAN_MAX = 50_000
 def issue_texts(run: ReportedRun) -> dict[str, str]:
     """Return the texts by their file names, in the order of the findings."""
     return {
-        f"{number:02d}-{_file_name(group)}.md": _issue_text(run, group)
+        f"{number:02d}-{_file_name(group)}.md": issue_text(run, group)
         for number, group in enumerate(run.campaign.groups, start=1)
     }
 
@@ -29,7 +29,8 @@ def _file_name(group: FindingGroup) -> str:
     return "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in name)[:80]
 
 
-def _issue_text(run: ReportedRun, group: FindingGroup) -> str:
+def issue_text(run: ReportedRun, group: FindingGroup) -> str:
+    """Return the text of an issue about one finding of a run, in Markdown."""
     campaign, versions = run.campaign, run.campaign.environment
     system = campaign.opened_as or campaign.system
     presumed = f", {group.presumed} of them presumed" if group.presumed else ""

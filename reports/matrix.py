@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from barrier_tck.conformance.clauses import CLAUSES
-from barrier_tck.faults.vocabulary import PHASE_OF_POINT, Phase, ProtocolPoint
+from barrier_tck.faults.vocabulary import Phase, ProtocolPoint
+from barrier_tck.harness.record.hit_cells import phase_of
 from barrier_tck.harness.record.records import CampaignRecord, FaultRecord, TrialSummary
 from barrier_tck.harness.record.verdict import Verdict
 
@@ -133,7 +134,7 @@ def phase_fault_matrix(campaign: CampaignRecord, trials: tuple[TrialSummary, ...
     A fault that did not fire counts as planned for the phase of its point; one without a point then has no phase and
     is left out. Every fault that the system can suffer has its cell, hit or not.
     """
-    cells = _counted((_phase(fault), fault) for trial in trials for fault in trial.faults)
+    cells = _counted((phase_of(fault), fault) for trial in trials for fault in trial.faults)
     phases = [phase.value for phase in Phase]
     kinds = tuple(dict.fromkeys((*campaign.fault_kinds, *sorted(kind for _, kind in cells))))
     declared = [(phase, kind) for phase in campaign.fault_phases for kind in campaign.fault_kinds]
@@ -158,11 +159,3 @@ def _counted(faults: Iterable[tuple[str | None, FaultRecord]]) -> dict[tuple[str
             planned[row, fault.kind] += 1
             fired[row, fault.kind] += fault.outcome == "fired"
     return {key: Cell(fired[key], planned[key]) for key in sorted(planned)}
-
-
-def _phase(fault: FaultRecord) -> str | None:
-    """Return the phase of a fault; if its record names none, that of the point it was aimed at."""
-    if fault.phase is not None:
-        return fault.phase
-    known = [point for point in ProtocolPoint if point.value == fault.point]
-    return PHASE_OF_POINT[known[0]].value if known else None

@@ -68,12 +68,12 @@ def test_tox_environments_and_campaign_files_of_the_workflows_exist() -> None:
         for command in spelled_out(job, step.get("run", ""))
     ]
     named = [match.groups() for match in run if match]
-    assert {environment for environment, _ in named} == {"tests", "explore", "nightly", "campaign"}
-    files = {file for _, file in named if file}
+    assert {environment for environment, _ in named} == {"tests", "explore", "nightly", "campaign", "night"}
+    files = {file for environment, file in named if file and environment == "campaign"}
     assert files == {f"campaigns/{path.name}" for path in (ROOT / "campaigns").glob("*.toml")}
     for environment, file in named:
         assert tox.has_section(f"testenv:{environment}")
-        if file:
+        if file and environment == "campaign":
             assert "{posargs:" in tox.get(f"testenv:{environment}", "commands")
             read_configuration(ROOT / file)
 
@@ -98,9 +98,33 @@ def test_every_campaign_file_runs_each_night() -> None:
     missing = [
         path.name
         for path in (ROOT / "campaigns").glob("*.toml")
-        if f"python -m tox -e campaign -- campaigns/{path.name} --budget 50m" not in run
+        if f"python -m tox -e campaign -- campaigns/{path.name} --budget 50m || test $? -eq 2" not in run
     ]
     assert not missing
+
+
+def test_a_night_is_judged_by_all_that_it_left_with_real_stores_and_kept_for_the_next_ones() -> None:
+    nightly = load(GITHUB / "workflows" / "nightly.yml")["jobs"]
+    others = [name for name in nightly if name != "night"]
+    assert sorted(nightly["night"]["needs"]) == sorted(others)
+    assert nightly["night"]["if"] == "always()"
+    for name in others:
+        used = {step["uses"]: step.get("with", {}) for step in nightly[name]["steps"] if "uses" in step}
+        assert used["./.github/actions/prepare"] == {"stores": "true"}, (
+            "tests on real stores would be skipped"
+        )
+        assert used["actions/upload-artifact@v4"]["name"].startswith("nightly")
+    used = {step["uses"]: step.get("with", {}) for step in nightly["night"]["steps"] if "uses" in step}
+    assert used["actions/download-artifact@v4"]["pattern"] == "nightly*"
+    restored, saved = (used[f"actions/cache/{what}@v4"] for what in ("restore", "save"))
+    assert saved["key"] == restored["key"] and restored["key"].startswith(restored["restore-keys"])
+    commands = (ROOT / "tox.ini").read_text()
+    night = commands.partition("[testenv:night]")[2].partition("[testenv:")[0].partition("\n[")[0]
+    assert f"--out {{toxinidir}}/{saved['path']}" in night
+    for session in re.findall(
+        r"pytest .*", commands.partition("[testenv:nightly]")[2].partition("[testenv:")[0]
+    ):
+        assert "--junitxml {toxinidir}/runs/tests/" in session, "the page of the nights shows each session"
 
 
 def test_stores_are_those_of_the_ci_script() -> None:
@@ -183,6 +207,8 @@ def test_reports_are_kept_even_if_the_campaign_failed() -> None:
     assert uploads
     for step in uploads:
         assert step["if"] == "always()"
+        if step["with"]["name"] == "nights":  # the page of the nights, which has no reports of its own
+            continue
         kept = {line.split("/", 2)[2] for line in step["with"]["path"].split()}
         assert {"report.html", "report.json", "junit.xml", "cuts/*.html"} <= kept
         assert len(ReportPaths.__dataclass_fields__) == 4
@@ -204,7 +230,7 @@ def test_actions_have_a_version_or_are_ours(path: Path) -> None:
         if used.startswith("./"):
             assert (ROOT / used / "action.yml").is_file()
         else:
-            assert re.fullmatch(r"[\w-]+/[\w-]+@v\d+", used), used
+            assert re.fullmatch(r"[\w-]+/[\w-]+(/[\w-]+)?@v\d+", used), used
 
 
 def test_a_job_may_only_read_and_has_a_time_limit() -> None:

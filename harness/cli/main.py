@@ -38,6 +38,7 @@ from barrier_tck.harness.cli.faults_command import faults
 from barrier_tck.harness.cli.init_command import init
 from barrier_tck.harness.cli.join_command import join
 from barrier_tck.harness.cli.mutants_command import mutants
+from barrier_tck.harness.cli.nights_command import nights
 from barrier_tck.harness.cli.patched_run import RanElsewhere
 from barrier_tck.harness.cli.printing import (
     VerdictConsole,
@@ -49,6 +50,7 @@ from barrier_tck.harness.cli.printing import (
 )
 from barrier_tck.harness.cli.replay_command import replay
 from barrier_tck.harness.cli.report_command import report
+from barrier_tck.harness.cli.runs_command import runs
 from barrier_tck.harness.cli.scopes_command import scopes
 from barrier_tck.harness.cli.supervision import supervised
 from barrier_tck.harness.record.verdict import Verdict
@@ -84,6 +86,8 @@ for _command in (
     explain,
     report,
     join,
+    runs,
+    nights,
     init,
     faults,
     doctor,

@@ -178,6 +178,7 @@ def mutants(
     summary = {
         "caught": caught,
         "total": len(results),
+        "world": world,
         "mutants": [{**msgspec.to_builtins(result), "caught": result.shown} for result in results],
         "run_directory": str(path),
         **({"seed": from_seed.value} if file is not None else {}),

@@ -182,9 +182,10 @@ def test_a_small_input_is_compared_too() -> None:
 
 @pytest.mark.nightly
 @pytest.mark.spark
-def test_drawn_plans_are_the_same_in_the_simulator_and_on_spark() -> None:
+def test_drawn_plans_are_the_same_in_the_simulator_and_on_spark(pytestconfig: pytest.Config) -> None:
+    seed = int(pytestconfig.getoption("--seed"))
     configuration = configuration_from(
-        {"name": "worlds", "profile": "spark-explore", "trials": PLANS, "seed": 29}, "worlds"
+        {"name": "worlds", "profile": "spark-explore", "trials": PLANS, "seed": seed}, "worlds"
     )
     spark = ReferenceSpark()
     try:
@@ -192,6 +193,9 @@ def test_drawn_plans_are_the_same_in_the_simulator_and_on_spark() -> None:
         found = [compared(plan, ReferenceSimulated(), spark, "drawn") for plan in plans]
     finally:
         spark.close()
-    assert not [one.differences for one in found if one.differences]
+    different = [
+        (one.differences, to_json(plan)) for plan, one in zip(plans, found, strict=True) if one.differences
+    ]
+    assert not different
     assert sum(one.verdict is Verdict.UNKNOWN for one in found) <= 1, [one.unknown for one in found]
     assert sum(one.rows > 0 for one in found) > PLANS / 4
