@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote
 
 from barrier_tck.faults.targets import TargetKind
 from barrier_tck.harness.plan.trial_plan import TrialPlan
-from barrier_tck.harness.reference.instrumented import with_instruments
+from barrier_tck.harness.reference.instrumented import DriverParts, MakeDriver, with_driver_instrument
 from barrier_tck.reference_impl.ids import CheckpointId
 from barrier_tck.reference_impl.operators.api import Operator
 from barrier_tck.reference_impl.runtime.components import Components
-from barrier_tck.reference_impl.runtime.subtask_deployment import SubtaskDeployment
 from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver
 from barrier_tck.reference_impl.runtime_errors import StorageError
 
@@ -102,18 +102,12 @@ class FailingSnapshots:
         return lambda: self.failures.taken(self.subtask) > before
 
 
-@dataclass(frozen=True)
-class _FailingDrivers:
-    """Makes subtask drivers whose snapshots can fail; takes what ``SubtaskDriver`` takes."""
-
-    make: Callable[..., SubtaskDriver]
-    failures: Failures
-
-    def __call__(self, deployment: SubtaskDeployment, *parts: Any) -> SubtaskDriver:
-        driver = self.make(deployment, *parts)
-        if driver.operators:
-            _let_fail(driver.operators[-1], str(deployment.subtask), self.failures)
-        return driver
+def _that_may_fail(parts: DriverParts, make: MakeDriver, failures: Failures) -> SubtaskDriver:
+    """Return a driver whose snapshots can fail."""
+    driver = make(parts)
+    if driver.operators:
+        _let_fail(driver.operators[-1], str(parts.deployment.subtask), failures)
+    return driver
 
 
 def _let_fail(operator: Operator, subtask: str, failures: Failures) -> None:
@@ -139,5 +133,4 @@ def with_failing_snapshots(components: Components, failures: Failures | None) ->
     """Return the components with drivers whose snapshots can fail; None: unchanged."""
     if failures is None:
         return components
-    make = components.instruments.subtask_driver or SubtaskDriver
-    return with_instruments(components, subtask_driver=_FailingDrivers(make, failures))
+    return with_driver_instrument(components, partial(_that_may_fail, failures=failures))

@@ -14,7 +14,8 @@ import os
 from collections import deque
 from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -30,7 +31,7 @@ from barrier_tck.harness.record.message_trace import (
     What,
     in_order,
 )
-from barrier_tck.harness.reference.instrumented import with_instruments
+from barrier_tck.harness.reference.instrumented import DriverParts, MakeDriver, with_driver_instrument
 from barrier_tck.reference_impl.ids import CheckpointId
 from barrier_tck.reference_impl.operators.api import DataPlane, Payload
 from barrier_tck.reference_impl.operators.graph import JobGraph
@@ -310,39 +311,26 @@ class _ObservedProbe:
         self.inner.reach(point, checkpoint, attempt)
 
 
-@dataclass(frozen=True)
-class MessageTracingDrivers:
-    """Makes subtask drivers whose channels are observed; takes the arguments of ``SubtaskDriver``."""
-
-    make: Callable[..., SubtaskDriver]
-    keep: KeepMessageTrace
-    together: int
-
-    def __call__(
-        self,
-        deployment: SubtaskDeployment,
-        graph: JobGraph,
-        plane: DataPlane,
-        ports: SubtaskPorts,
-        components: Components,
-    ) -> SubtaskDriver:
-        """Return a driver whose ports and entry points are watched."""
-        notes = _Notes(deployment, graph, plane, ports, self.keep, self.together)
-        into, out = ports.input_buffers, ports.output_buffers
-        ports = replace(
-            ports,
-            output=_ObservedOutput(ports.output, notes),
-            input_buffers=None if into is None else _ObservedInputBuffers(into, notes),
-            output_buffers=None if out is None else _ObservedOutputBuffers(out, notes),
-            coordinator=_ObservedLink(ports.coordinator, notes),
-            probe=_ObservedProbe(ports.probe, notes),
-        )
-        driver = self.make(deployment, graph, plane, ports, components)
-        _traced_first(driver, "on_data", notes.taken)
-        _traced_first(driver, "on_control", notes.taken_control)
-        _traced_first(driver, "on_announced", notes.taken_control)
-        _traced_first(driver, "close", notes.finish)
-        return driver
+def _with_observed_channels(
+    parts: DriverParts, make: MakeDriver, keep: KeepMessageTrace, together: int
+) -> SubtaskDriver:
+    """Return a driver whose ports and entry points are watched."""
+    ports = parts.ports
+    notes = _Notes(parts.deployment, parts.graph, parts.plane, ports, keep, together)
+    into, out = ports.input_buffers, ports.output_buffers
+    observed = parts.with_ports(
+        output=_ObservedOutput(ports.output, notes),
+        input_buffers=None if into is None else _ObservedInputBuffers(into, notes),
+        output_buffers=None if out is None else _ObservedOutputBuffers(out, notes),
+        coordinator=_ObservedLink(ports.coordinator, notes),
+        probe=_ObservedProbe(ports.probe, notes),
+    )
+    driver = make(observed)
+    _traced_first(driver, "on_data", notes.taken)
+    _traced_first(driver, "on_control", notes.taken_control)
+    _traced_first(driver, "on_announced", notes.taken_control)
+    _traced_first(driver, "close", notes.finish)
+    return driver
 
 
 def _traced_first(driver: SubtaskDriver, method: str, note: Callable[..., None]) -> None:
@@ -361,8 +349,7 @@ def with_message_trace(components: Components, keep: KeepMessageTrace, together:
 
     After a barrier, ``together`` notes are kept at a time; those that wait are lost if the process is killed.
     """
-    make = components.instruments.subtask_driver or SubtaskDriver
-    return with_instruments(components, subtask_driver=MessageTracingDrivers(make, keep, together))
+    return with_driver_instrument(components, partial(_with_observed_channels, keep=keep, together=together))
 
 
 @dataclass(frozen=True)

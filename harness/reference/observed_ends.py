@@ -8,16 +8,16 @@ system does leaves none. A barrier that overtakes waiting batches does not pass 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
+from functools import partial
 
 from barrier_tck.harness.record.operations import SentBehindEnd
-from barrier_tck.harness.reference.instrumented import with_instruments
+from barrier_tck.harness.reference.instrumented import DriverParts, MakeDriver, with_driver_instrument
 from barrier_tck.reference_impl.operators.api import Payload
 from barrier_tck.reference_impl.protocol.messages import ChannelControl, EndOfChannel, EndOfInput
 from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.runtime.ports import ChannelOutput
-from barrier_tck.reference_impl.runtime.subtask_deployment import SubtaskDeployment, SubtaskPorts
+from barrier_tck.reference_impl.runtime.subtask_deployment import SubtaskDeployment
 from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver
 
 KeepEnd = Callable[[SentBehindEnd], None]
@@ -68,28 +68,13 @@ class WatchedOutput:
         self.inner.send_control(channel, element)
 
 
-@dataclass(frozen=True)
-class EndObservingDrivers:
-    """Makes subtask drivers whose output channels are watched; takes the arguments of ``SubtaskDriver``."""
-
-    make: Callable[..., SubtaskDriver]
-    keep: KeepEnd
-
-    def __call__(
-        self,
-        deployment: SubtaskDeployment,
-        graph: Any,
-        plane: Any,
-        ports: SubtaskPorts,
-        components: Components,
-    ) -> SubtaskDriver:
-        """Return a driver with watched outputs."""
-        names = tuple(str(channel) for channel in graph.outputs_of(deployment.subtask))
-        output = WatchedOutput(ports.output, Ends(deployment, names, self.keep))
-        return self.make(deployment, graph, plane, replace(ports, output=output), components)
+def _with_watched_output(parts: DriverParts, make: MakeDriver, keep: KeepEnd) -> SubtaskDriver:
+    names = tuple(str(channel) for channel in parts.graph.outputs_of(parts.deployment.subtask))
+    return make(
+        parts.with_ports(output=WatchedOutput(parts.ports.output, Ends(parts.deployment, names, keep)))
+    )
 
 
 def ends_observed(components: Components, keep: KeepEnd) -> Components:
     """Return the components with drivers whose output channels are watched."""
-    make = components.instruments.subtask_driver or SubtaskDriver
-    return with_instruments(components, subtask_driver=EndObservingDrivers(make, keep))
+    return with_driver_instrument(components, partial(_with_watched_output, keep=keep))

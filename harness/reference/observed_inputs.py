@@ -27,7 +27,12 @@ from barrier_tck.harness.record.operations import (
     SentBehindEnd,
     SentBehindStop,
 )
-from barrier_tck.harness.reference.instrumented import with_instruments
+from barrier_tck.harness.reference.instrumented import (
+    DriverParts,
+    MakeDriver,
+    with_driver_instrument,
+    with_instruments,
+)
 from barrier_tck.reference_impl.operators.api import Payload, SourceReader
 from barrier_tck.reference_impl.protocol.messages import (
     ChannelControl,
@@ -37,7 +42,7 @@ from barrier_tck.reference_impl.protocol.messages import (
 )
 from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.runtime.ports import ChannelOutput, Probe, RuntimePoint
-from barrier_tck.reference_impl.runtime.subtask_deployment import SubtaskDeployment, SubtaskPorts
+from barrier_tck.reference_impl.runtime.subtask_deployment import SubtaskDeployment
 from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver
 
 _log = logging.getLogger(__name__)
@@ -96,34 +101,19 @@ class ObservedReader:
         self.inner.close()
 
 
-@dataclass(frozen=True)
-class InputObservingDrivers:
-    """Makes subtask drivers whose sources are observed; takes the arguments of ``SubtaskDriver``."""
-
-    make: Callable[..., SubtaskDriver]
-    keep: KeepInput
-    ends: bool = False
-    """Whether the ends are observed, too."""
-
-    def __call__(
-        self,
-        deployment: SubtaskDeployment,
-        graph: Any,
-        plane: Any,
-        ports: SubtaskPorts,
-        components: Components,
-    ) -> SubtaskDriver:
-        """Return a driver. Its reader, if it has one, is observed directly, below any wrappers of the components."""
-        if graph.vertex(deployment.subtask.vertex).source is not None:
-            wrap = partial(_wrapped, components.instruments.reader, self.keep, deployment, self.ends)
-            components = with_instruments(components, reader=wrap)
-        if not self.ends:
-            return self.make(deployment, graph, plane, ports, components)
-        stops = _ObservedStops(deployment, self.keep)
-        output, probe = _WatchedOutput(ports.output, stops), _WatchedProbe(ports.probe, stops)
-        driver = self.make(deployment, graph, plane, replace(ports, output=output, probe=probe), components)
-        stops.watch(driver)
-        return driver
+def _with_observed_source(parts: DriverParts, make: MakeDriver, keep: KeepInput, ends: bool) -> SubtaskDriver:
+    """Return a driver. Its reader, if it has one, is observed directly, below any wrappers of the components."""
+    deployment, ports = parts.deployment, parts.ports
+    if parts.graph.vertex(deployment.subtask.vertex).source is not None:
+        wrap = partial(_wrapped, parts.components.instruments.reader, keep, deployment, ends)
+        parts = replace(parts, components=with_instruments(parts.components, reader=wrap))
+    if not ends:
+        return make(parts)
+    stops = _ObservedStops(deployment, keep)
+    output, probe = _WatchedOutput(ports.output, stops), _WatchedProbe(ports.probe, stops)
+    driver = make(parts.with_ports(output=output, probe=probe))
+    stops.watch(driver)
+    return driver
 
 
 def _wrapped(
@@ -227,8 +217,7 @@ class _WatchedProbe:
 
 def inputs_observed(components: Components, keep: KeepInput, ends: bool = False) -> Components:
     """Return the components with drivers whose sources are observed; ``ends`` says whether their ends are, too."""
-    make = components.instruments.subtask_driver or SubtaskDriver
-    return with_instruments(components, subtask_driver=InputObservingDrivers(make, keep, ends))
+    return with_driver_instrument(components, partial(_with_observed_source, keep=keep, ends=ends))
 
 
 @dataclass(frozen=True)

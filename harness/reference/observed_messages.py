@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -20,13 +21,11 @@ from urllib.parse import quote
 import msgspec
 
 from barrier_tck.harness.record.operations import LocalEvent, MessagesObserved
-from barrier_tck.harness.reference.instrumented import with_instruments
+from barrier_tck.harness.reference.instrumented import DriverParts, MakeDriver, with_driver_instrument
 from barrier_tck.reference_impl.operators.api import Payload
-from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.protocol.messages import ChannelControl, CheckpointBarrier, EndOfChannel
 from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.runtime.ports import ChannelOutput, Probe, RuntimePoint
-from barrier_tck.reference_impl.runtime.subtask_deployment import SubtaskDeployment
 from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver
 
 _encode = msgspec.json.Encoder(order="sorted").encode
@@ -156,39 +155,28 @@ class _NotingProbe:
         self._inner.reach(point, checkpoint, attempt)
 
 
-@dataclass(frozen=True)
-class MessageObservingDrivers:
-    """Makes subtask drivers whose messages are logged; takes the arguments of ``SubtaskDriver``."""
+def _with_logged_messages(parts: DriverParts, make: MakeDriver, open_log: OpenLog) -> SubtaskDriver:
+    """Return a driver that is observed at its ports."""
+    subtask, ports = parts.deployment.subtask, parts.ports
+    notes = _Notes(open_log(str(subtask), int(parts.deployment.attempt)), parts.plane.to_rows)
+    outputs = [str(channel) for channel in parts.graph.outputs_of(subtask)]
+    inputs = [str(channel) for channel in parts.graph.inputs_of(subtask)]
+    output, probe = _NotingOutput(ports.output, outputs, notes), _NotingProbe(ports.probe, notes)
+    driver = make(parts.with_ports(output=output, probe=probe))
+    take, obey = driver.on_data, driver.on_control
 
-    make: Callable[..., SubtaskDriver]
-    open_log: OpenLog
+    def on_data(channel: int, payload: Payload) -> None:
+        notes.message("taken", inputs[channel], payload)
+        take(channel, payload)
 
-    def __call__(
-        self, deployment: SubtaskDeployment, graph: JobGraph, plane: Any, ports: Any, components: Components
-    ) -> SubtaskDriver:
-        """Return a driver that is observed at its ports."""
-        notes = _Notes(self.open_log(str(deployment.subtask), int(deployment.attempt)), plane.to_rows)
-        outputs = [str(channel) for channel in graph.outputs_of(deployment.subtask)]
-        inputs = [str(channel) for channel in graph.inputs_of(deployment.subtask)]
-        logged = replace(
-            ports, output=_NotingOutput(ports.output, outputs, notes), probe=_NotingProbe(ports.probe, notes)
-        )
-        driver = self.make(deployment, graph, plane, logged, components)
-        take, obey = driver.on_data, driver.on_control
+    def on_control(channel: int, element: ChannelControl) -> None:
+        notes.control(inputs[channel], element)
+        obey(channel, element)
 
-        def on_data(channel: int, payload: Payload) -> None:
-            notes.message("taken", inputs[channel], payload)
-            take(channel, payload)
-
-        def on_control(channel: int, element: ChannelControl) -> None:
-            notes.control(inputs[channel], element)
-            obey(channel, element)
-
-        driver.on_data, driver.on_control = on_data, on_control  # type: ignore[method-assign]
-        return driver
+    driver.on_data, driver.on_control = on_data, on_control  # type: ignore[method-assign]
+    return driver
 
 
 def messages_observed(components: Components, open_log: OpenLog) -> Components:
     """Return the components with drivers whose messages are logged, in a log for each subtask and attempt."""
-    make = components.instruments.subtask_driver or SubtaskDriver
-    return with_instruments(components, subtask_driver=MessageObservingDrivers(make, open_log))
+    return with_driver_instrument(components, partial(_with_logged_messages, open_log=open_log))

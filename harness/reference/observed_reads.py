@@ -13,6 +13,7 @@ import os
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -21,7 +22,7 @@ import msgspec
 
 from barrier_tck.harness.record.operations import FileRead, ReadsObserved, ServedFrom
 from barrier_tck.harness.reference.delegating_files import DelegatingFileSystem
-from barrier_tck.harness.reference.instrumented import with_instruments
+from barrier_tck.harness.reference.instrumented import DriverParts, MakeDriver, with_driver_instrument
 from barrier_tck.harness.reference.state_fingerprints import fingerprint_of
 from barrier_tck.reference_impl.protocol.messages import StateRestored
 from barrier_tck.reference_impl.runtime.components import Components
@@ -91,31 +92,16 @@ class _ReportsReads:
         self.inner.send(message)
 
 
-@dataclass(frozen=True)
-class ObservedDrivers:
-    """Makes subtask drivers whose restores are observed; takes what ``SubtaskDriver`` takes."""
-
-    make: Callable[..., SubtaskDriver]
-    keep: Keep
-
-    def __call__(
-        self,
-        deployment: SubtaskDeployment,
-        graph: Any,
-        plane: Any,
-        ports: SubtaskPorts,
-        components: Components,
-    ) -> SubtaskDriver:
-        """Return a driver; only one that restores with local recovery gets watched file systems."""
-        if deployment.restore is not None and deployment.config.local_recovery:
-            ports = _observed(deployment, ports, components, self.keep)
-        return self.make(deployment, graph, plane, ports, components)
+def _with_observed_restore(parts: DriverParts, make: MakeDriver, keep: Keep) -> SubtaskDriver:
+    """Return a driver; only one that restores with local recovery gets watched file systems."""
+    if parts.deployment.restore is not None and parts.deployment.config.local_recovery:
+        parts = replace(parts, ports=_observed(parts.deployment, parts.ports, parts.components, keep))
+    return make(parts)
 
 
 def observed(components: Components, keep: Keep) -> Components:
     """Return the components with drivers whose restores are observed."""
-    make = components.instruments.subtask_driver or SubtaskDriver
-    return with_instruments(components, subtask_driver=ObservedDrivers(make, keep))
+    return with_driver_instrument(components, partial(_with_observed_restore, keep=keep))
 
 
 def _observed(

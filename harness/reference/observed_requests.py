@@ -19,7 +19,12 @@ from typing import Any
 
 from barrier_tck.faults.targets import COORDINATOR
 from barrier_tck.harness.record.operations import StorageAsked
-from barrier_tck.harness.reference.instrumented import with_instruments
+from barrier_tck.harness.reference.instrumented import (
+    DriverParts,
+    MakeDriver,
+    with_driver_instrument,
+    with_instruments,
+)
 from barrier_tck.reference_impl.protocol.messages import (
     AcknowledgeCheckpoint,
     CheckpointBarrier,
@@ -29,7 +34,6 @@ from barrier_tck.reference_impl.protocol.messages import (
 from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.runtime.coordinator_ports import CoordinatorPorts
 from barrier_tck.reference_impl.runtime.ports import CoordinatorLink, Probe, RuntimePoint
-from barrier_tck.reference_impl.runtime.subtask_deployment import SubtaskDeployment, SubtaskPorts
 from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver
 from barrier_tck.reference_impl.storage.checkpoint_storage import MediumCheckpointStorage
 from barrier_tck.reference_impl.storage.whole_files import WholeFiles
@@ -134,33 +138,17 @@ class _WatchedProbe:
         self.inner.reach(point, checkpoint, attempt)
 
 
-@dataclass(frozen=True)
-class RequestCountingDrivers:
-    """Makes subtask drivers whose requests are counted; takes what ``SubtaskDriver`` takes."""
-
-    make: Callable[..., SubtaskDriver]
-    keep: KeepAsked
-
-    def __call__(
-        self,
-        deployment: SubtaskDeployment,
-        graph: Any,
-        plane: Any,
-        ports: SubtaskPorts,
-        components: Components,
-    ) -> SubtaskDriver:
-        """Return a driver; one whose storage has no medium is not watched."""
-        storage = ports.storage
-        if deployment.config.checkpoints is None or not isinstance(storage, MediumCheckpointStorage):
-            return self.make(deployment, graph, plane, ports, components)
-        asked = _Asked(str(deployment.subtask), deployment.attempt, self.keep)
-        storage.reach_through(lambda medium: _CountedMedium(medium, asked.requests))
-        coordinator, probe = _ToCoordinator(ports.coordinator, asked), _WatchedProbe(ports.probe, asked)
-        driver = self.make(
-            deployment, graph, plane, replace(ports, coordinator=coordinator, probe=probe), components
-        )
-        _watch(driver, asked)
-        return driver
+def _with_counted_requests(parts: DriverParts, make: MakeDriver, keep: KeepAsked) -> SubtaskDriver:
+    """Return a driver; one whose storage has no medium is not watched."""
+    deployment, ports = parts.deployment, parts.ports
+    if deployment.config.checkpoints is None or not isinstance(ports.storage, MediumCheckpointStorage):
+        return make(parts)
+    asked = _Asked(str(deployment.subtask), deployment.attempt, keep)
+    ports.storage.reach_through(lambda medium: _CountedMedium(medium, asked.requests))
+    coordinator, probe = _ToCoordinator(ports.coordinator, asked), _WatchedProbe(ports.probe, asked)
+    driver = make(parts.with_ports(coordinator=coordinator, probe=probe))
+    _watch(driver, asked)
+    return driver
 
 
 def _watch(driver: SubtaskDriver, asked: _Asked) -> None:
@@ -220,9 +208,5 @@ def _coordinator_counted(ports: CoordinatorPorts, keep: KeepAsked) -> Coordinato
 
 def requests_counted(components: Components, keep: KeepAsked) -> Components:
     """Return the components with subtasks and a coordinator whose requests are counted."""
-    make = components.instruments.subtask_driver or SubtaskDriver
-    return with_instruments(
-        components,
-        subtask_driver=RequestCountingDrivers(make, keep),
-        coordinator_ports=partial(_coordinator_counted, keep=keep),
-    )
+    counted = with_instruments(components, coordinator_ports=partial(_coordinator_counted, keep=keep))
+    return with_driver_instrument(counted, partial(_with_counted_requests, keep=keep))

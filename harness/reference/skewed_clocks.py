@@ -9,14 +9,13 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from functools import partial
 
 from barrier_tck.harness.record.operations import ClockCompared
-from barrier_tck.harness.reference.instrumented import with_instruments
+from barrier_tck.harness.reference.instrumented import DriverParts, MakeDriver, with_driver_instrument
 from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.runtime.ports import Clock, Timers
-from barrier_tck.reference_impl.runtime.subtask_deployment import SubtaskDeployment, SubtaskPorts
 from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver
 
 KeepComparison = Callable[[ClockCompared], None]
@@ -53,37 +52,23 @@ class _TimersByIt:
         self.inner.set(name, at_ms - self.ahead_ms)
 
 
-@dataclass(frozen=True)
-class SkewedDrivers:
-    """Makes subtask drivers with the clocks of their hosts; takes what ``SubtaskDriver`` takes."""
-
-    make: Callable[..., SubtaskDriver]
-    skews_ms: tuple[int, ...]
-    keep: KeepComparison
-
-    def __call__(
-        self,
-        deployment: SubtaskDeployment,
-        graph: Any,
-        plane: Any,
-        ports: SubtaskPorts,
-        components: Components,
-    ) -> SubtaskDriver:
-        ahead_ms = ahead_ms_of(ports.host, self.skews_ms)
-        timers = _TimersByIt(ports.timers, ahead_ms) if ports.timers is not None else None
-        skewed = replace(ports, clock=_SkewedClock(ports.clock, ahead_ms), timers=timers)
-        # The clock that counts on from the coordinator's is asked first, and last: time passes meanwhile.
-        before = ports.clock.now_ms()
-        seen = skewed.clock.now_ms()
-        between = (before + ports.clock.now_ms()) / 2
-        where = (str(deployment.subtask), deployment.attempt, ports.host)
-        self.keep(ClockCompared(*where, round(seen - between)))
-        return self.make(deployment, graph, plane, skewed, components)
+def _with_skewed_clock(
+    parts: DriverParts, make: MakeDriver, skews_ms: tuple[int, ...], keep: KeepComparison
+) -> SubtaskDriver:
+    deployment, ports = parts.deployment, parts.ports
+    ahead_ms = ahead_ms_of(ports.host, skews_ms)
+    timers = _TimersByIt(ports.timers, ahead_ms) if ports.timers is not None else None
+    skewed = parts.with_ports(clock=_SkewedClock(ports.clock, ahead_ms), timers=timers)
+    # The clock that counts on from the coordinator's is asked first, and last: time passes meanwhile.
+    before = ports.clock.now_ms()
+    seen = skewed.ports.clock.now_ms()
+    between = (before + ports.clock.now_ms()) / 2
+    keep(ClockCompared(str(deployment.subtask), deployment.attempt, ports.host, round(seen - between)))
+    return make(skewed)
 
 
 def skewed(components: Components, skews_ms: tuple[int, ...], keep: KeepComparison) -> Components:
     """Return the components with drivers whose clocks differ from host to host; none of them, if none is to."""
     if not any(skews_ms):
         return components
-    make = components.instruments.subtask_driver or SubtaskDriver
-    return with_instruments(components, subtask_driver=SkewedDrivers(make, skews_ms, keep))
+    return with_driver_instrument(components, partial(_with_skewed_clock, skews_ms=skews_ms, keep=keep))

@@ -17,19 +17,18 @@ import contextlib
 import itertools
 import os
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import msgspec
 
 from barrier_tck.harness.reference.delegating_files import DelegatingFileSystem
-from barrier_tck.harness.reference.instrumented import with_instruments
+from barrier_tck.harness.reference.instrumented import DriverParts, MakeDriver, with_driver_instrument
 from barrier_tck.reference_impl.paths import parent
 from barrier_tck.reference_impl.runtime.components import Components
-from barrier_tck.reference_impl.runtime.subtask_deployment import SubtaskDeployment, SubtaskPorts
 from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver
 from barrier_tck.reference_impl.storage.filesystem import FileSystem, LocalFileSystem, OutputStream
 
@@ -241,30 +240,16 @@ def _renamed_back(named: _Named, journal: Path, root: Path) -> bool:
     return True
 
 
-@dataclass(frozen=True)
-class _JournalingDrivers:
-    """Makes subtask drivers that write through a journal; takes what ``SubtaskDriver`` takes."""
-
-    make: Callable[..., SubtaskDriver]
-    journals: str
-
-    def __call__(
-        self,
-        deployment: SubtaskDeployment,
-        graph: Any,
-        plane: Any,
-        ports: SubtaskPorts,
-        components: Components,
-    ) -> SubtaskDriver:
-        """Return a driver whose durable files are journaled."""
-        files: FileSystem = ports.files
-        if isinstance(files, LocalFileSystem):
-            files = JournaledFiles(files, Path(self.journals), ports.host)
-        storage = components.checkpoint_storage(files, deployment.job, deployment.config.storage_root)
-        return self.make(deployment, graph, plane, replace(ports, files=files, storage=storage), components)
+def _with_journal(parts: DriverParts, make: MakeDriver, journals: str) -> SubtaskDriver:
+    """Return a driver whose durable files are journaled."""
+    deployment, ports = parts.deployment, parts.ports
+    files: FileSystem = ports.files
+    if isinstance(files, LocalFileSystem):
+        files = JournaledFiles(files, Path(journals), ports.host)
+    storage = parts.components.checkpoint_storage(files, deployment.job, deployment.config.storage_root)
+    return make(parts.with_ports(files=files, storage=storage))
 
 
 def journaled(components: Components, journals: str) -> Components:
     """Return the components with subtasks whose unsynced writes can be taken back. Call it after other wrappers."""
-    make = components.instruments.subtask_driver or SubtaskDriver
-    return with_instruments(components, subtask_driver=_JournalingDrivers(make, journals))
+    return with_driver_instrument(components, partial(_with_journal, journals=journals))
