@@ -127,6 +127,21 @@ def test_what_is_no_snapshot_is_refused(state_backend: BackendUnderTest, tmp_pat
     _assert_holds("what-is-no-snapshot-is-refused", state_backend, tmp_path)
 
 
+@pytest.mark.clause("BCK-5")
+def test_a_refused_restore_keeps_nothing_open(state_backend: BackendUnderTest, tmp_path: Path) -> None:
+    _assert_holds("a-refused-restore-keeps-nothing-open", state_backend, tmp_path)
+
+
+@pytest.mark.clause("BCK-1", "SNP-2")
+def test_a_closed_store_refuses_calls(state_backend: BackendUnderTest, tmp_path: Path) -> None:
+    _assert_holds("a-closed-store-refuses-calls", state_backend, tmp_path)
+
+
+@pytest.mark.clause("BCK-1", "BCK-2")
+def test_stores_side_by_side_stay_apart(state_backend: BackendUnderTest, tmp_path: Path) -> None:
+    _assert_holds("stores-side-by-side-stay-apart", state_backend, tmp_path)
+
+
 @pytest.mark.clause("BCK-2", "BCK-3")
 def test_a_failed_checkpoint_is_forgotten(state_backend: BackendUnderTest, tmp_path: Path) -> None:
     _assert_holds("a-failed-checkpoint-is-forgotten", state_backend, tmp_path)

@@ -23,6 +23,7 @@ again.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -32,6 +33,7 @@ from threading import Lock
 from barrier_tck.reference_impl.ids import CheckpointId, KeyGroupRange
 from barrier_tck.reference_impl.protocol.messages import StateHandle
 from barrier_tck.reference_impl.runtime_errors import (
+    CorruptStateError,
     JobUsageError,
     SnapshotCancelled,
     StorageError,
@@ -103,13 +105,15 @@ class RocksDBStateBackend:
         working = Path(scope.working_directory)
         snapshots = snapshots_of(restore, reader, scope.key_groups)
         if scope.read_only:
-            return store_in_memory(scope, working, snapshots, reader)
+            with _naming_files(restore):
+                return store_in_memory(scope, working, snapshots, reader)
         checkpoints = working / _CHECKPOINTS
         if self._local_checkpoints is not None:
             checkpoints = Path(self._local_checkpoints) / working.parent.name / working.name
         make_directory(checkpoints)
         _require_one_file_system(working, checkpoints)
-        database = restored_database(working, snapshots, reader, scope.key_groups, scope.own_threads)
+        with _naming_files(restore):
+            database = restored_database(working, snapshots, reader, scope.key_groups, scope.own_threads)
         captured = CapturingDatabase(database, merges=not scope.own_threads)
         store = RocksDBStateStore(scope.key_groups, captured, checkpoints)
         if (
@@ -120,6 +124,19 @@ class RocksDBStateBackend:
             # After a redistribution the first snapshot uploads all: no two subtasks use the same file.
             store.tables.build_on(scope.restored, shared_tables(snapshots[0][1]))
         return store
+
+
+@contextlib.contextmanager
+def _naming_files(restore: Sequence[StateHandle]) -> Iterator[None]:
+    """Let a CorruptStateError name the files of the snapshot: the library knows local names only."""
+    try:
+        yield
+    except CorruptStateError as error:
+        if any(handle.path in str(error) for handle in restore):
+            raise
+        named = [handle.path for handle in restore if handle.path.rpartition("-")[2] in str(error)]
+        files = ", ".join(named or [handle.path for handle in restore])
+        raise CorruptStateError(f"{error}; restored from {files}") from error
 
 
 class _Prefixes(dict[int, bytes]):

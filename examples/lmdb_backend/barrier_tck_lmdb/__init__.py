@@ -85,13 +85,13 @@ class LmdbStateStore(BatchedStateStore):
 
     def get(self, name: str, group: int, key: bytes) -> bytes | None:
         """Return the value, or None if there is none."""
-        with self._environment.begin() as transaction:
+        with self._begin() as transaction:
             found = transaction.get(self._key(name, group, key))
         return None if found is None else _value(found)
 
     def put(self, name: str, group: int, key: bytes, value: bytes) -> None:
         """Set the value."""
-        with self._environment.begin(write=True) as transaction:
+        with self._begin(write=True) as transaction:
             transaction.put(self._key(name, group, key), _entry(name, group, key, value))
 
     def put_many(
@@ -102,20 +102,20 @@ class LmdbStateStore(BatchedStateStore):
             raise JobUsageError(
                 f"{len(groups)} groups, {len(keys)} keys and {len(values)} values do not match in number"
             )
-        with self._environment.begin(write=True) as transaction:
+        with self._begin(write=True) as transaction:
             for group, key, value in zip(groups, keys, values, strict=True):
                 transaction.put(self._key(name, group, key), _entry(name, group, key, value))
 
     def delete(self, name: str, group: int, key: bytes) -> None:
         """Remove the value; a missing one is not an error."""
-        with self._environment.begin(write=True) as transaction:
+        with self._begin(write=True) as transaction:
             transaction.delete(self._key(name, group, key))
 
     def scan(self, name: str, group: int) -> Iterator[tuple[bytes, bytes]]:
         """Iterate over the entries as they are now."""
         prefix = self._prefix(name, group)
         found = []
-        with self._environment.begin() as transaction, transaction.cursor() as cursor:
+        with self._begin() as transaction, transaction.cursor() as cursor:
             positioned = cursor.set_range(prefix)
             while positioned and cursor.key().startswith(prefix):
                 _, _, key, value = msgspec.msgpack.decode(cursor.value())
@@ -125,7 +125,7 @@ class LmdbStateStore(BatchedStateStore):
 
     def load(self, batches: Iterator[list[tuple[str, int, bytes, bytes]]]) -> None:
         """Take restored entries that lie in the store's key groups."""
-        with self._environment.begin(write=True) as transaction:
+        with self._begin(write=True) as transaction:
             for batch in batches:
                 for name, group, key, value in batch:
                     if group in self._groups:
@@ -135,7 +135,7 @@ class LmdbStateStore(BatchedStateStore):
         self, checkpoint: CheckpointId, writer: StateWriter
     ) -> SnapshotFuture[tuple[StateHandle, ...]]:
         """Begin a read transaction: it sees the store as it is now, whatever is written later."""
-        snapshot = _Snapshot(self._environment.begin(), writer, self._groups)
+        snapshot = _Snapshot(self._begin(), writer, self._groups)
         self._snapshots[checkpoint] = snapshot
         return snapshot
 
@@ -159,6 +159,11 @@ class LmdbStateStore(BatchedStateStore):
         self._snapshots.clear()
         self._environment.close()
         shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _begin(self, write: bool = False) -> lmdb.Transaction:
+        if self._closed:
+            raise JobUsageError("the state was used after its store was closed")
+        return self._environment.begin(write=write)
 
     def _key(self, name: str, group: int, key: bytes) -> bytes:
         return self._prefix(name, group) + hashlib.blake2b(key, digest_size=32).digest()

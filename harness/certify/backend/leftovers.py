@@ -154,8 +154,8 @@ def _life(session: CandidateCalls, groups: tuple[int, int], base: int) -> None:
     call(wire.CloseRequest(CHECKED_STORE, times=2))
 
 
-def left_behind(before: wire.Held, after: wire.Held) -> list[str]:
-    """Return what a process holds after close that it did not hold before."""
+def left_behind(before: wire.Held, after: wire.Held, files: bool = True) -> list[str]:
+    """Return what a process holds after close that it did not hold before; ``files``: no working file may be left."""
     left = []
     new = list(after.descriptors)
     for known in before.descriptors:
@@ -167,7 +167,7 @@ def left_behind(before: wire.Held, after: wire.Held) -> list[str]:
         left.append(f"{after.threads - before.threads} threads")
     if after.children > 0:
         left.append(f"{after.children} child processes")
-    if after.work_files:
+    if after.work_files and (files or len(after.work_files) > len(before.work_files)):
         left.append(
             f"{len(after.work_files)} files in the working directory, among them {after.work_files[:3]}"
         )

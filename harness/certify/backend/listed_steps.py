@@ -93,7 +93,12 @@ _LIKE_NAMES = (
         "a.b",
         "a/b",
         "größe",
+        "gro\u0308ße",
+        "GRÖSSE",
         "grosse",
+        "",
+        " state",
+        "state ",
     ),
     *("n" * 300 + "1", "n" * 300 + "2", "long " * 20 + "x", "long " * 20 + "y"),
 )
@@ -443,6 +448,35 @@ def damaged_files(scale: float) -> Steps:
         *_checkpoint(0, 1),
         *(steps.Damaged(0, 1, file, damage) for file in files for damage in DAMAGES),
         steps.Verify(0, 1),
+    )
+
+
+def closed_stores() -> Steps:
+    """Calls of a store that is closed, and of one whose sequences are out of step."""
+    return (steps.Closed(1),)
+
+
+def refused_opens() -> Steps:
+    """Restores that are refused after some files were read."""
+    return (
+        steps.Layout(_WIDE, files_wanted=3),
+        steps.Fill(0, _NAME, tuple(range(*_WIDE[0])), 200, 12, 30),
+        *_checkpoint(0, 1),
+        steps.Refusals(0, 1, 6),
+    )
+
+
+def stores_side_by_side() -> Steps:
+    """Stores that are open at once, and one that is restored from many."""
+    return (
+        steps.SideBySide(1),
+        steps.ManySources((0, 3, 4, 9, 16), 2),
+        steps.ManySources(tuple(range(0, 21, 2)), 3, files_wanted=7),
+        steps.Fill(0, _NAME, (0, 1), 20, 12, 8),
+        *_checkpoint(0, 4),
+        steps.Verify(0, 4),
+        steps.SideBySide(5),
+        steps.ReadAll(0),
     )
 
 

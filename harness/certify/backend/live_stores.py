@@ -219,9 +219,10 @@ class LiveStores:
         request = wire.DisturbedScanRequest(
             *(step.store, step.name, step.group), added=step.added, changed=step.changed, deleted=step.deleted
         )
-        found = self.call(request)
+        scans = self.call(request)
         try:
-            self._require_scan(step.store, step.name, step.group, found)
+            for found in scans:
+                self._require_scan(step.store, step.name, step.group, found)
         except Violation as violation:
             message = "a scan that was read while other calls wrote does not give the content at its start"
             place = violation.place if isinstance(violation, WrongRead) else None

@@ -131,6 +131,29 @@ PROPERTIES: tuple[BackendProperty, ...] = (
         listed=sequences.damaged_files,
     ),
     Property(
+        "a-refused-restore-keeps-nothing-open",
+        "contract",
+        ("BCK-5",),
+        "After restores that were refused, no descriptor, thread, process or working file of theirs is left.",
+        listed=lambda _scale: sequences.refused_opens(),
+    ),
+    Property(
+        "a-closed-store-refuses-calls",
+        "contract",
+        ("BCK-1", "SNP-2"),
+        "A closed store refuses every call with JobUsageError, and its unfinished snapshots are cancelled; so are "
+        "sequences refused that are out of step.",
+        listed=lambda _scale: sequences.closed_stores(),
+    ),
+    Property(
+        "stores-side-by-side-stay-apart",
+        "contract",
+        ("BCK-1", "BCK-2"),
+        "Stores of several jobs, vertices, operators and subtasks that are open at once, also restored from the same "
+        "files, do not meet; a store is restored from many snapshots in any order.",
+        listed=lambda _scale: sequences.stores_side_by_side(),
+    ),
+    Property(
         "a-failed-checkpoint-is-forgotten",
         "contract",
         ("BCK-2", "BCK-3"),

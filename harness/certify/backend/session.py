@@ -9,7 +9,15 @@ from typing import Any
 
 import msgspec
 
-from barrier_tck.harness.certify.backend import capabilities, clauses, leftovers, reached, steps, wire
+from barrier_tck.harness.certify.backend import (
+    capabilities,
+    clauses,
+    leftovers,
+    promises,
+    reached,
+    steps,
+    wire,
+)
 from barrier_tck.harness.certify.backend.calls import CHECKED_STORE, Entries
 from barrier_tck.harness.certify.backend.free_writes import free_write
 from barrier_tck.harness.certify.backend.live_stores import LiveStores
@@ -347,11 +355,43 @@ class Session(LiveStores):
             if error.kind not in ("corrupt", "storage"):
                 message = f"{what} raised {error} instead of CorruptStateError"
                 raise Violation(self._short(message), clauses.REFUSED) from error
+            if error.kind == "corrupt" and not promises.names_the_file(str(error), handles[number]):
+                message = f"{what} is refused by a message that does not name the file: {error}"
+                raise Violation(self._short(message), clauses.REFUSED) from error
             self.show(clauses.REFUSED)
             return
         if found is not None:
             message = f"{what} was not refused with CorruptStateError: {found.sentence('the store')}"
             raise Violation(message, clauses.REFUSED)
+
+    def _refusals(self, step: steps.Refusals) -> None:
+        if not self._in_phase(step, "completed"):
+            return
+        snapshot, groups = self.stores[step.store].snapshots[step.checkpoint], self._ranges[step.store]
+        requests = []
+        for number in range(len(snapshot.handles)):
+            storage = copied(snapshot.handles, self._storage, self._made("storage"))
+            handles = list(snapshot.handles)
+            packed = self.call(wire.DamageRequest(handles[number], "half", storage))
+            handles[number] = msgspec.convert(packed, wire.Handle)
+            place = (_SPARE_STORE, *groups, step.store, self.attempt + 1, tuple(handles))
+            requests.append(wire.OpenRequest(*place, storage=storage))
+        if promises.after_refused_opens(self, step.rounds, requests):
+            self.show(clauses.KEPT)
+
+    def _closed(self, step: steps.Closed) -> None:
+        promises.after_close(self, step)
+        self.show(clauses.READS)
+        self.show(clauses.CANCELLED)
+
+    def _side_by_side(self, step: steps.SideBySide) -> None:
+        promises.side_by_side(self, step)
+        self.show(clauses.READS)
+        self.show(clauses.RESTORED)
+
+    def _many_sources(self, step: steps.ManySources) -> None:
+        promises.many_sources(self, step)
+        self.show(clauses.RESTORED)
 
     def _restart(self, step: steps.Restart) -> None:
         for model, number in zip(self.stores, step.checkpoints, strict=True):

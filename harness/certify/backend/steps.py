@@ -337,7 +337,9 @@ class ReadAll(BackendStep, frozen=True, tag="read_all"):
 
 
 class DisturbedScan(BackendStep, frozen=True, tag="disturbed_scan"):
-    """Read a scan to its end while one key is added, one is changed and one is deleted."""
+    """Begin scans and read none, one or two of their entries; one key is added, one is changed and one is deleted; then
+    read the scans to their ends, by turns.
+    """
 
     store: int
     name: str
@@ -432,6 +434,59 @@ class Damaged(BackendStep, frozen=True, tag="damaged"):
         )
 
 
+class Closed(BackendStep, frozen=True, tag="closed"):
+    """Close a store of its own with an unfinished snapshot; then call it, and run the snapshot."""
+
+    checkpoint: int
+    """Id of the snapshot; that of a refused one is one more."""
+
+    def description(self) -> str:
+        return "close a store with an unfinished snapshot; call it once more, and run the snapshot"
+
+
+class Refusals(BackendStep, frozen=True, tag="refusals"):
+    """Restore a completed snapshot with one damaged file, ``rounds`` times for each file; nothing may stay open."""
+
+    clause: ClassVar[str] = clauses.KEPT
+    store: int
+    checkpoint: int
+    rounds: int
+
+    def description(self) -> str:
+        return (
+            f"{self.rounds} times restore snapshot {self.checkpoint} of {_at(self.store)} with a damaged file; "
+            "count what the process holds"
+        )
+
+
+class SideBySide(BackendStep, frozen=True, tag="side_by_side"):
+    """Open stores of several jobs, vertices, operators and subtasks at once, write to each, take their snapshots,
+    restore each twice, and compare all.
+    """
+
+    clause: ClassVar[str] = clauses.RESTORED
+    checkpoint: int
+    """Id of the snapshot of each of them."""
+
+    def description(self) -> str:
+        return "open stores of several jobs, vertices, operators and subtasks at once; restore each twice"
+
+
+class ManySources(BackendStep, frozen=True, tag="many_sources"):
+    """Take a snapshot of each of several stores; restore all of them into one store, in several orders."""
+
+    clause: ClassVar[str] = clauses.RESTORED
+    bounds: tuple[int, ...]
+    """The key groups of the stores: each store ends where the next begins."""
+    checkpoint: int
+    """Id of the snapshot of each of them."""
+    files_wanted: int = 1
+
+    def description(self) -> str:
+        files = f", in {self.files_wanted} files each" if self.files_wanted > 1 else ""
+        return f"take snapshots of stores that meet at the key groups {list(self.bounds)}{files}; restore all into one"
+
+
 AnyStep = (
     Put
     | Delete
@@ -462,6 +517,10 @@ AnyStep = (
     | Race
     | Steady
     | Damaged
+    | Closed
+    | Refusals
+    | SideBySide
+    | ManySources
 )
 """Any step."""
 

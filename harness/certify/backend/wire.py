@@ -85,6 +85,12 @@ class OpenRequest(Request, frozen=True, tag="open"):
     """The checkpoint that a store with the same key groups wrote to these files; 0: they are of other stores."""
     storage: str = ""
     """The directory with the files of ``restore``, if it is not the storage directory that was set."""
+    compression: str = "none"
+    """How snapshots should be compressed, a wish."""
+    job: str = ""
+    vertex: str = ""
+    operator: str = ""
+    """Whose store it is, if these are not the usual names."""
 
 
 class GetRequest(Request, frozen=True, tag="get"):
@@ -124,7 +130,10 @@ class ScanRequest(Request, frozen=True, tag="scan"):
 
 
 class DisturbedScanRequest(Request, frozen=True, tag="disturbed_scan"):
-    """Begin a scan, then write, then read the scan to its end; the reply has the entries of the scan."""
+    """Begin three scans and read none, one and two entries of them; then write; then read them by turns to their ends.
+
+    The reply has the entries of each.
+    """
 
     store: int
     name: str
@@ -243,6 +252,8 @@ class DiscardRequest(Request, frozen=True, tag="discard"):
 
     store: int
     checkpoint: int
+    subtask: int | None = None
+    """Whose files they are, if the store is closed already."""
 
 
 class CloseRequest(Request, frozen=True, tag="close"):
@@ -250,6 +261,8 @@ class CloseRequest(Request, frozen=True, tag="close"):
 
     store: int
     times: int = 1
+    keep: bool = False
+    """Keep the closed store and its snapshots, so that they can still be called."""
 
 
 class ResourcesRequest(Request, frozen=True, tag="resources"):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import inspect
+import itertools
 import os
 import resource
 import signal
@@ -41,6 +42,7 @@ from barrier_tck.harness.certify.backend.free_writes import free_write
 from barrier_tck.harness.plan.backend_targets import SHIPPED_BACKENDS
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.third_party import imported
+from barrier_tck.reference_impl.config import Compression
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
 from barrier_tck.reference_impl.protocol.messages import StateHandle
 from barrier_tck.reference_impl.runtime_errors import (
@@ -148,16 +150,24 @@ class Worker:
     def _do_open(self, request: wire.OpenRequest) -> wire.Reply:
         assert self._backend is not None
         groups = KeyGroupRange(request.start, request.end)
+        names = (request.job or JOB, request.vertex or VERTEX, request.operator or OPERATOR)
+        directory = self._working_directory()
         scope = StateScope(
-            *(JOB, VERTEX, OPERATOR, request.subtask, request.attempt, groups),
-            self._working_directory(),
+            *(*names, request.subtask, request.attempt, groups),
+            directory,
             request.files_wanted,
+            Compression(request.compression),
             incremental=request.incremental,
             restored=CheckpointId(request.restored) if request.restored else None,
         )
         handles = [msgspec.msgpack.decode(handle.packed, type=StateHandle) for handle in request.restore]
         files = FaultyFiles(request.storage or self._storage)
-        store = self._backend.open(scope, handles, self._checkpoints(files))
+        try:
+            store = self._backend.open(scope, handles, self._checkpoints(files))
+        except Exception:
+            if directory is not None:
+                remove_tree(Path(directory))
+            raise
         _require(store, _STORE, f"open() returned {store!r}, which is not a keyed state store")
         self._stores[request.store] = _Opened(store, scope)
         return wire.Reply()
@@ -186,13 +196,15 @@ class Worker:
 
     def _do_disturbed_scan(self, request: wire.DisturbedScanRequest) -> wire.Reply:
         store, name, group = self._store(request), request.name, request.group
-        entries = iter(store.scan(name, group))
-        first = next(entries, None)
+        scans = [iter(store.scan(name, group)) for _ in range(3)]
+        found = [list(itertools.islice(scan, number)) for number, scan in enumerate(scans)]
         store.put(name, group, request.added, wire.ADDED)
         store.put(name, group, request.changed, wire.CHANGED)
         store.delete(name, group, request.deleted)
-        found = ([] if first is None else [first]) + list(entries)
-        return wire.Reply([[_a_bytes(key), _a_bytes(value)] for key, value in found])
+        for row in itertools.zip_longest(*scans):
+            for entries, entry in zip(found, row, strict=True):
+                entries += [] if entry is None else [entry]
+        return wire.Reply([[[_a_bytes(key), _a_bytes(value)] for key, value in entries] for entries in found])
 
     def _do_read_all(self, request: wire.ReadAllRequest) -> wire.Reply:
         store = self._store(request)
@@ -229,9 +241,10 @@ class Worker:
         opened = self._stores[request.store]
         store, scope = opened.store, opened.scope
         files = FaultyFiles(self._storage, request.fault)
-        attempt, subtask = AttemptNumber(scope.attempt), SubtaskId(VERTEX, scope.subtask_index)
+        attempt, subtask = AttemptNumber(scope.attempt), SubtaskId(scope.vertex, scope.subtask_index)
         checkpoint = CheckpointId(request.checkpoint)
-        storage, place = self._checkpoints(files), (checkpoint, attempt, subtask, OPERATOR)
+        storage = FileCheckpointStorage(files, scope.job)
+        place = (checkpoint, attempt, subtask, scope.operator)
         writer: StateWriter = storage.writer(*place)
         if request.reuse_from:
             writer = SharingWriter(writer, storage.shared_writer(*place), request.reuse_from)
@@ -319,7 +332,9 @@ class Worker:
         return wire.Reply(f"{len(content)} bytes with SHA-256 {hashlib.sha256(content).hexdigest()[:16]}")
 
     def _do_discard(self, request: wire.DiscardRequest) -> wire.Reply:
-        subtask = self._stores[request.store].scope.subtask_index
+        subtask = request.subtask
+        if subtask is None:
+            subtask = self._stores[request.store].scope.subtask_index
         mine = f"/chk-{request.checkpoint}/{VERTEX}-{subtask}-"
         files = FaultyFiles(self._storage)
         for path in self._checkpoints(files).files():
@@ -329,7 +344,11 @@ class Worker:
         return wire.Reply()
 
     def _do_close(self, request: wire.CloseRequest) -> wire.Reply:
-        opened = self._stores.pop(request.store)
+        opened = self._stores[request.store]
+        if request.keep:
+            opened.close(request.times)
+            return wire.Reply()
+        del self._stores[request.store]
         for key in [key for key in self._taken if key[0] == request.store]:
             del self._taken[key]
         opened.close(request.times)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
 from barrier_tck.reference_impl.ids import CheckpointId
 from barrier_tck.reference_impl.protocol.messages import StateHandle
-from barrier_tck.reference_impl.runtime_errors import JobUsageError
+from barrier_tck.reference_impl.runtime_errors import CorruptStateError, JobUsageError
 from barrier_tck.reference_impl.state.backend import (
     KeyedStateStore,
     StateCapability,
@@ -114,6 +115,82 @@ class ShortNames(Lazy):
     """Names of states are cut off."""
 
     store = _ShortNamesStore
+
+
+class _LateStore(HeapStateStore):
+    def scan(self, name: str, group: int) -> Entries:
+        own = super().scan
+        return ((key, value) for late in (own,) for key, value in list(late(name, group)))
+
+
+class _OpenForEverStore(HeapStateStore):
+    def close(self) -> None:
+        for _, future in list(self._outstanding.values()):
+            future.cancel()
+
+
+class _RunningOnStore(HeapStateStore):
+    def close(self) -> None:
+        self._outstanding.clear()
+        super().close()
+
+
+class BeginsLate(Lazy):
+    """A scan shows the entries of the moment at which its first one is read."""
+
+    store = _LateStore
+
+
+class OpenForEver(Lazy):
+    """A closed store can be read."""
+
+    store = _OpenForEverStore
+
+
+class RunsOn(Lazy):
+    """An unfinished snapshot runs although its store was closed."""
+
+    store = _RunningOnStore
+
+
+class KeepsWhatItRefused(HeapStateBackend):
+    """A descriptor stays open if a restore is refused."""
+
+    def open(self, scope: StateScope, restore: Sequence[StateHandle], reader: StateReader) -> KeyedStateStore:
+        opened = os.open(os.devnull, os.O_RDONLY)
+        store = super().open(scope, restore, reader)
+        os.close(opened)
+        return store
+
+
+class NamesNothing(HeapStateBackend):
+    """A restore is refused without saying which file is damaged."""
+
+    def open(self, scope: StateScope, restore: Sequence[StateHandle], reader: StateReader) -> KeyedStateStore:
+        try:
+            return super().open(scope, restore, reader)
+        except CorruptStateError as error:
+            raise CorruptStateError("a file is damaged") from error
+
+
+class ReadsTwo(HeapStateBackend):
+    """Of several snapshots, only the files of two are restored."""
+
+    def open(self, scope: StateScope, restore: Sequence[StateHandle], reader: StateReader) -> KeyedStateStore:
+        ranges = list(dict.fromkeys(handle.path.rpartition("/")[2].split("-a")[0] for handle in restore))
+        kept = [handle for handle in restore if handle.path.rpartition("/")[2].split("-a")[0] in ranges[:2]]
+        return super().open(scope, kept, reader)
+
+
+class SharesByNumber(HeapStateBackend):
+    """Restored tables are cached by subtask and checkpoint, whichever operator they are of."""
+
+    known: ClassVar[dict[str, Sequence[StateHandle]]] = {}
+
+    def open(self, scope: StateScope, restore: Sequence[StateHandle], reader: StateReader) -> KeyedStateStore:
+        if restore:
+            restore = self.known.setdefault(f"{os.getcwd()} {scope.subtask_index} {restore[0].size}", restore)
+        return super().open(scope, restore, reader)
 
 
 class Leaking(HeapStateBackend):

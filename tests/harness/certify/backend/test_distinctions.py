@@ -11,6 +11,8 @@ from barrier_tck.harness.certify.backend.suite import probe
 from barrier_tck.harness.certify.engine.certificate import PropertyOutcome
 
 APART, LEFT, ORDERED = "what-differs-stays-apart", "nothing-is-left-behind", "scans-are-ordered"
+CLOSED, REFUSED_OPEN = "a-closed-store-refuses-calls", "a-refused-restore-keeps-nothing-open"
+BESIDE = "stores-side-by-side-stay-apart"
 LADDER = "sizes-up-the-ladder"
 SMALL = 0.05
 
@@ -36,6 +38,13 @@ def judged(target: str, *names: str, capabilities: tuple[str, ...] = ()) -> list
         ("OneGroup", APART, "by get_many(), expected"),
         ("ShortNames", APART, "'nnnnnnnnnnnnnnnn'... and 'nnn1', 301 long"),
         ("Leaking", LEFT, "descriptors, among them ['/dev/null'"),
+        ("BeginsLate", APART, "while other calls wrote"),
+        ("OpenForEver", CLOSED, "get() of a closed store was not refused with JobUsageError"),
+        ("RunsOn", CLOSED, "a snapshot ran although its store was closed before it began"),
+        ("KeepsWhatItRefused", REFUSED_OPEN, "descriptors, among them ['/dev/null'"),
+        ("NamesNothing", "what-is-no-snapshot-is-refused", "a message that does not name the file"),
+        ("ReadsTwo", BESIDE, "a restore from 4 snapshots: state 'totals'"),
+        ("SharesByNumber", BESIDE, "one of 12 that are restored side by side,"),
         ("SortedOnce", ORDERED, "scan() of a restored store gave the keys in the order"),
     ],
 )
@@ -50,5 +59,6 @@ def test_a_backend_that_breaks_one_sentence_fails_by_it(backend: str, name: str,
 @pytest.mark.long
 @pytest.mark.parametrize("target", ["heap", "rocksdb", "examples.minimal_backend.backend:SortedDictBackend"])
 def test_a_right_backend_passes(target: str) -> None:
-    outcomes = judged(target, APART, LEFT, capabilities=tuple(probe(target)["capabilities"]))
-    assert [outcome.status for outcome in outcomes] == ["passed", "passed"], outcomes
+    names = (APART, LEFT, CLOSED, REFUSED_OPEN, BESIDE)
+    outcomes = judged(target, *names, capabilities=tuple(probe(target)["capabilities"]))
+    assert [outcome.status for outcome in outcomes] == ["passed"] * len(names), outcomes

@@ -44,6 +44,10 @@ def test_every_step_has_a_description_and_survives_json() -> None:
         steps.Steady(0, 3, 10, 16, 2),
         *(steps.Damaged(0, 1, -1, damage) for damage in wire.DAMAGES),
         steps.Restart((1, 0), "bare"),
+        steps.Closed(3),
+        steps.Refusals(0, 1, 2),
+        steps.SideBySide(3),
+        steps.ManySources((0, 2, 5), 3, files_wanted=7),
     )
     failure = BackendFailure("heap", "all-at-once", "?", every)
     assert msgspec.json.decode(msgspec.json.encode(failure), type=BackendFailure) == failure

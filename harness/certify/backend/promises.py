@@ -1,0 +1,206 @@
+"""Promises of the guide for authors of backends that need stores of their own: closed ones, refused ones, several side
+by side, and one that is restored from many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from barrier_tck.harness.certify.backend import clauses, steps, wire
+from barrier_tck.harness.certify.backend.calls import CHECKED_STORE, CandidateCalls, Entries
+from barrier_tck.harness.certify.backend.leftovers import left_behind
+from barrier_tck.harness.certify.backend.pool import CandidateRaised
+from barrier_tck.harness.certify.backend.readings import first_difference
+from barrier_tck.harness.certify.engine.violation import Violation
+
+_NAME = "totals"
+_GROUPS = (0, 6)
+_JOBS = (
+    ("", "", "", 0),
+    ("", "", "", 1),
+    ("", "", "operator-1", 0),
+    ("", "", "Operator", 0),
+    ("", "keyed-operator", "", 0),
+    ("certified-keyed", "", "", 0),
+)
+"""Job, vertex, operator and subtask of stores that are open at once; an empty name is the usual one."""
+_COMPRESSIONS = ("none", "zstd", "none")
+_FIRST_STORE = CHECKED_STORE + 2
+
+
+def after_close(session: CandidateCalls, step: steps.Closed) -> None:
+    """Close a store with an unfinished snapshot: the snapshot is cancelled, and every later call is refused."""
+    store, call, at = CHECKED_STORE, session.call, (_NAME, 1)
+    call(wire.OpenRequest(store, *_GROUPS, 0, session.attempt + 1))
+    call(wire.PutRequest(store, *at, b"k", b"v"))
+    for what, wrong in (
+        ("get_many() of two keys and one key group", wire.GetManyRequest(store, _NAME, (1,), (b"k", b"l"))),
+        ("put_many() without values", wire.PutManyRequest(store, _NAME, (1,), (b"k",), ())),
+        (
+            "put_many() of two keys in one key group",
+            wire.PutManyRequest(store, _NAME, (1,), (b"k", b"l"), (b"", b"")),
+        ),
+    ):
+        _refused(call, wrong, what)
+    done = call(wire.SnapshotRequest(store, step.checkpoint))["done"]
+    call(wire.CloseRequest(store, keep=True))
+    if not done:
+        try:
+            session.run(wire.RunRequest(store, step.checkpoint))
+        except CandidateRaised as error:
+            if error.kind != "cancelled":
+                message = f"a snapshot that close() cancelled raised {error} instead of SnapshotCancelled"
+                raise Violation(message, clauses.CANCELLED) from error
+        else:
+            raise Violation("a snapshot ran although its store was closed before it began", clauses.CANCELLED)
+    calls: tuple[wire.AnyRequest, ...] = (
+        wire.GetRequest(store, *at, b"k"),
+        wire.PutRequest(store, *at, b"k", b"w"),
+        wire.DeleteRequest(store, *at, b"k"),
+        wire.ScanRequest(store, *at),
+        wire.GetManyRequest(store, _NAME, (1,), (b"k",)),
+        wire.PutManyRequest(store, _NAME, (1,), (b"k",), (b"w",)),
+        wire.SnapshotRequest(store, step.checkpoint + 1),
+    )
+    for request in calls:
+        _refused(call, request, f"{type(request).__struct_config__.tag}() of a closed store")
+    call(wire.CloseRequest(store))
+    call(wire.DiscardRequest(store, step.checkpoint, subtask=0))
+
+
+def _refused(call: Any, request: wire.AnyRequest, what: str) -> None:
+    try:
+        call(request)
+    except CandidateRaised as error:
+        if error.kind != "usage":
+            raise Violation(f"{what} raised {error} instead of JobUsageError", clauses.READS) from error
+    else:
+        raise Violation(f"{what} was not refused with JobUsageError", clauses.READS)
+
+
+def after_refused_opens(session: CandidateCalls, rounds: int, requests: Sequence[wire.OpenRequest]) -> int:
+    """Open stores from damaged files; raise Violation if anything stays open. Returns how many were refused.
+
+    A first round is not counted, because libraries keep some things open after their first use.
+    """
+    refused = 0
+    for number in range(rounds + 1):
+        for request in requests:
+            try:
+                session.call(request)
+                session.call(wire.CloseRequest(request.store))
+            except CandidateRaised as error:
+                if error.kind not in ("corrupt", "storage"):
+                    raise
+                refused += 1
+        if not number:
+            before = session.resources()
+    left = left_behind(before, msgspec.structs.replace(session.resources(), storage_files=()), files=False)
+    if left:
+        message = f"after {rounds} rounds of restores that were refused, these are left: {'; '.join(left)}"
+        raise Violation(message, clauses.KEPT)
+    return refused
+
+
+def names_the_file(message: str, handle: wire.Handle) -> bool:
+    """Return whether a message names the file of a handle."""
+    return handle.path in message or Path(handle.path).name in message
+
+
+def side_by_side(session: CandidateCalls, step: steps.SideBySide) -> None:
+    """Open stores of several jobs, vertices, operators and subtasks at once; each must have what was written to it."""
+    call, contents = session.call, []
+    numbers = range(_FIRST_STORE, _FIRST_STORE + len(_JOBS))
+    for number, names in zip(numbers, _JOBS, strict=True):
+        call(_opened(session, number, names, ()))
+        content = {(_NAME, group, b"k%d" % group): b"%d of %d" % (group, number) for group in range(*_GROUPS)}
+        _write(call, number, content)
+        contents.append(content)
+    for number in numbers:
+        call(wire.SnapshotRequest(number, step.checkpoint))
+    for number in numbers:
+        _write(call, number, dict.fromkeys(contents[0], b"later in %d" % number))
+    handles = [session.run(wire.RunRequest(number, step.checkpoint)).handles for number in reversed(numbers)]
+    handles.reverse()
+    for position, number in enumerate(numbers):
+        later = dict.fromkeys(contents[0], b"later in %d" % number)
+        _compare(
+            call, number, later, f"store {position + 1} of {len(_JOBS)} that are open at once", clauses.READS
+        )
+        call(wire.CloseRequest(number))
+    # Each is restored twice, and both are open at once with all others.
+    twice = [(number, position) for position, number in enumerate(numbers)]
+    twice += [(number + len(_JOBS), position) for number, position in twice]
+    for number, position in twice:
+        call(_opened(session, number, _JOBS[position], handles[position]))
+    for number, position in twice:
+        what = f"store {position + 1}, one of {len(twice)} that are restored side by side,"
+        _compare(call, number, contents[position], what, clauses.RESTORED)
+        _write(call, number, {(_NAME, 0, b"k0"): b"own %d" % number})
+    for number, position in twice:
+        own = contents[position] | {(_NAME, 0, b"k0"): b"own %d" % number}
+        _compare(call, number, own, f"store {position + 1}, beside others that were closed,", clauses.READS)
+        call(wire.CloseRequest(number))
+    for subtask in (0, 1):
+        call(wire.DiscardRequest(_FIRST_STORE, step.checkpoint, subtask=subtask))
+
+
+def many_sources(session: CandidateCalls, step: steps.ManySources) -> None:
+    """Restore a store from the snapshots of many, in any order of the snapshots, with other hints than they had."""
+    call, whole, parts = session.call, dict[Any, bytes](), []
+    for number, (start, end) in enumerate(zip(step.bounds, step.bounds[1:], strict=False)):
+        request = wire.OpenRequest(CHECKED_STORE, start, end, number, session.attempt + 1)
+        compression = _COMPRESSIONS[number % len(_COMPRESSIONS)]
+        call(msgspec.structs.replace(request, files_wanted=step.files_wanted, compression=compression))
+        content: Entries = {
+            (name, group, b"%d of %d" % (each, number)): b"value %d" % each
+            for name in (_NAME, f"only in {number}")
+            for group in range(start, end)
+            for each in range(3)
+        }
+        _write(call, CHECKED_STORE, content)
+        call(wire.SnapshotRequest(CHECKED_STORE, step.checkpoint))
+        parts.append(session.run(wire.RunRequest(CHECKED_STORE, step.checkpoint)).handles)
+        call(wire.CloseRequest(CHECKED_STORE))
+        whole |= content
+    order = range(len(parts))
+    for sources in (order, reversed(order), [*order[1::2], *order[::2]]):
+        handles = tuple(handle for number in sources for handle in parts[number])
+        for start, end in ((step.bounds[0], step.bounds[-1]), (step.bounds[0] + 1, step.bounds[-1] - 1)):
+            request = wire.OpenRequest(CHECKED_STORE, start, end, 0, session.attempt + 2, handles)
+            call(msgspec.structs.replace(request, compression="zstd"))
+            wanted = {place: value for place, value in whole.items() if start <= place[1] < end}
+            what = f"a restore from {len(parts)} snapshots"
+            _compare(call, CHECKED_STORE, wanted, what, clauses.RESTORED, (start, end))
+            call(wire.CloseRequest(CHECKED_STORE))
+    for number in order:
+        call(wire.DiscardRequest(CHECKED_STORE, step.checkpoint, subtask=number))
+
+
+def _opened(
+    session: CandidateCalls, number: int, names: tuple[str, str, str, int], handles: tuple[wire.Handle, ...]
+) -> wire.OpenRequest:
+    job, vertex, operator, subtask = names
+    return wire.OpenRequest(
+        *(number, *_GROUPS, subtask, session.attempt + 1, handles), job=job, vertex=vertex, operator=operator
+    )
+
+
+def _write(call: Any, store: int, entries: Entries) -> None:
+    names = dict.fromkeys(name for name, _, _ in entries)
+    for name in names:
+        own = {place: value for place, value in entries.items() if place[0] == name}
+        groups, keys = tuple(place[1] for place in own), tuple(place[2] for place in own)
+        call(wire.PutManyRequest(store, name, groups, keys, tuple(own.values())))
+
+
+def _compare(
+    call: Any, store: int, wanted: Entries, what: str, clause: str, groups: tuple[int, int] = _GROUPS
+) -> None:
+    found = first_difference(call, store, groups, wanted, (_NAME,), scan_first=store % 2 == 0)
+    if found is not None:
+        raise Violation(found.sentence(what), clauses.READS if found.right_by or found.twice else clause)
