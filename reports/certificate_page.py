@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 from markupsafe import Markup
@@ -81,9 +82,19 @@ def _tiles(certificate: Certificate) -> tuple[tuple[str, str], ...]:
     )
 
 
+def _files(certificate: Certificate) -> str:
+    """Return how many files were certified, and the digest of the list that ``sha256sum`` would print of them."""
+    if not certificate.files:
+        return "not named"
+    listed = "".join(f"{digest}  {name}\n" for name, digest in sorted(certificate.files.items()))
+    return f"{len(certificate.files)}, SHA-256 of their list {hashlib.sha256(listed.encode()).hexdigest()}"
+
+
 def _facts(certificate: Certificate) -> tuple[tuple[str, tuple[tuple[str, str], ...]], ...]:
     about = (
         ("target", certificate.target),
+        ("distribution", certificate.distribution or "not installed as one"),
+        ("files", _files(certificate)),
         (certificate.kind, certificate.backend or "could not be made"),
         ("capabilities", ", ".join(certificate.capabilities) or "none"),
         ("level asked for", certificate.asked_level),

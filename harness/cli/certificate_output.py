@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +21,23 @@ if TYPE_CHECKING:
 
 _EXIT_CODES = {"certified": 0, "failed": 1, "unknown": 2}
 """Verdict of a certificate -> exit code."""
-_DATA, _PAGE = "certificate.json", "certificate.html"
+_DATA, _PAGE, _JUNIT = "certificate.json", "certificate.html", "junit.xml"
 _SIGNS = {"passed": "✓", "failed": "✗", "unknown": "?", "skipped": "–"}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the command line asks of a certification."""
+
+    level: str
+    seed: int
+    path: Path
+    """The run directory."""
+    require: tuple[str, ...]
+    only: tuple[str, ...]
+    strength: bool
+    call_timeout_s: float
+    progress: Callable[[PropertyOutcome], None]
 
 
 def certified(
@@ -59,14 +75,22 @@ def output_certificate(certificate: Certificate, path: Path, console: Console, a
     _keep(certificate, path)
     _print_result(console, certificate, path)
     emit(as_json, _summary(certificate, path))
-    return _EXIT_CODES[certificate.verdict]
+    return _EXIT_CODES[certificate.verdict] if not certificate.only else _code_of_only(certificate)
+
+
+def _code_of_only(certificate: Certificate) -> int:
+    """Return the exit code of a run of a few properties: that of the worst of them."""
+    statuses = {one.status for one in certificate.outcomes if one.name in certificate.only}
+    return 1 if "failed" in statuses else 0 if statuses == {"passed"} else 2
 
 
 def _keep(certificate: Certificate, path: Path) -> None:
     """Write a certificate and its page into a directory, over those that are there."""
+    from barrier_tck.reports.certificate_junit import certificate_as_junit
     from barrier_tck.reports.certificate_page import write_certificate
 
     write_atomically(path / _DATA, _as_json(certificate))
+    write_atomically(path / _JUNIT, certificate_as_junit(certificate).encode("utf-8", "backslashreplace"))
     write_certificate(certificate, path / _PAGE)
 
 
@@ -122,6 +146,8 @@ def _summary(certificate: Certificate, path: Path) -> dict[str, Any]:
         "target": certificate.target,
         "seed": certificate.seed,
         "seconds": certificate.seconds,
+        "distribution": certificate.distribution,
+        "files": len(certificate.files),
         "clauses": {result.clause: result.status for result in certificate.clauses},
         "properties": {outcome.name: outcome.status for outcome in outcomes},
         "shown": {result.clause: result.times for result in certificate.clauses},
@@ -141,10 +167,31 @@ def _summary(certificate: Certificate, path: Path) -> dict[str, Any]:
         ],
         "certificate": str(path / _DATA),
         "page": str(path / _PAGE),
+        "junit": str(path / _JUNIT),
     }
 
 
-def print_outcome(console: Console, outcome: PropertyOutcome, target: str, path: Path) -> None:
+def printed_outcomes(
+    console: Console, begins: str, target: str, path: Path, only: Sequence[str]
+) -> Callable[[PropertyOutcome], None]:
+    """Return what prints each outcome, and before the first one, when the target was found, what is certified.
+
+    Of what ``--only`` leaves out nothing is printed.
+    """
+    announced = False
+
+    def progress(outcome: PropertyOutcome) -> None:
+        nonlocal announced
+        if not announced:
+            console.print(begins, markup=False)
+            announced = True
+        if not only or outcome.name in only or outcome.status == "failed":
+            _print_outcome(console, outcome, target, path)
+
+    return progress
+
+
+def _print_outcome(console: Console, outcome: PropertyOutcome, target: str, path: Path) -> None:
     """Print what became of one property, and the line that repeats a failure."""
     from barrier_tck.harness.certify.engine.certificate import replay_line
 
@@ -171,6 +218,8 @@ def print_outcome(console: Console, outcome: PropertyOutcome, target: str, path:
 
 def _print_result(console: Console, certificate: Certificate, path: Path) -> None:
     for result in certificate.clauses:
+        if certificate.only and result.status == "skipped":
+            continue
         need = "required" if result.required else "optional"
         reason = f" ({result.reason.splitlines()[0]})" if result.reason else ""
         if result.status == "shown":
@@ -179,7 +228,9 @@ def _print_result(console: Console, certificate: Certificate, path: Path) -> Non
             reason = f" ({result.times:,} times, by {shown_by})"
         console.print(printable(f"{result.clause}  {result.status}, {need}{reason}"), markup=False)
     console.print(printable(_strength_rendered(certificate.strength)), markup=False)
-    if certificate.verdict == "certified":
+    if certificate.only:
+        line = f"nothing is certified: only {', '.join(certificate.only)} was to be checked"
+    elif certificate.verdict == "certified":
         line = f"certified: level {certificate.level}"
     else:
         reached = (

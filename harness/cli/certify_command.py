@@ -12,10 +12,11 @@ from rich.console import Console
 
 from barrier_tck.harness.cli import completion
 from barrier_tck.harness.cli.certificate_output import (
+    Asked,
     certified,
     output_certificate,
     output_replay,
-    print_outcome,
+    printed_outcomes,
     short,
 )
 from barrier_tck.harness.cli.certify_on_spark import (
@@ -24,7 +25,7 @@ from barrier_tck.harness.cli.certify_on_spark import (
     replay_on_spark,
     spark_store,
 )
-from barrier_tck.harness.cli.options import DEFAULT_OUT, JsonOption, OutOption
+from barrier_tck.harness.cli.options import DEFAULT_OUT, JsonOption, OutOption, listed
 from barrier_tck.harness.cli.printing import console_for
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.root_seed import root_seed
@@ -89,6 +90,14 @@ def certify(
             help="Whether the suite also runs its planted bugs and writes on the certificate how many it caught.",
         ),
     ] = True,
+    only: Annotated[
+        str | None,
+        typer.Option(
+            "--only",
+            metavar="PROPERTY,...",
+            help="Check only these properties, for instance while one is mended; nothing is certified then.",
+        ),
+    ] = None,
     call_timeout: Annotated[
         float,
         typer.Option("--call-timeout", metavar="SECONDS", help="Time that one call to the backend may take."),
@@ -155,29 +164,27 @@ def certify(
     drawn_from = root_seed(seed)
     path = short(new_run_path(out, "certify", datetime.now()))
     make_output_directory(path)
-    console.print(f"certifying {target} up to {level}, seed {drawn_from}, in {path}", markup=False)
+    chosen = listed("--only", only) if only is not None else ()
+    named = target if store is None else f"{store.name}{store.arguments}"
+    begins = f"certifying {target} up to {level}, seed {drawn_from}, in {path}"
+    asked = Asked(
+        level,
+        drawn_from.value,
+        path,
+        names_in(require),
+        chosen,
+        strength and not chosen,
+        call_timeout,
+        printed_outcomes(console, begins, named, path, chosen),
+    )
     if store is None:
-        certificate = _certified(
-            target, level, drawn_from.value, path, require, spark, strength, call_timeout, console
-        )
+        certificate = _certified(target, asked, spark, console)
     else:
-        certificate = certified_on_spark(
-            store, level, drawn_from.value, path, require, strength, call_timeout, console
-        )
+        certificate = certified_on_spark(store, asked, console)
     raise typer.Exit(output_certificate(certificate, path, console, as_json))
 
 
-def _certified(
-    target: str,
-    level: str,
-    seed: int,
-    path: Path,
-    require: str,
-    spark: bool,
-    strength: bool,
-    call_timeout_s: float,
-    console: Console,
-) -> Certificate:
+def _certified(target: str, asked: Asked, spark: bool, console: Console) -> Certificate:
     """Run the certifier of backends in Python."""
     from barrier_tck.harness.certify.backend.planted_bugs import measure_strength
     from barrier_tck.harness.certify.backend.pool import Limits
@@ -186,17 +193,19 @@ def _certified(
     def run(keep: Callable[[Certificate], None]) -> Certificate:
         return run_suite(
             target,
-            level,
-            seed,
-            directory=path,
-            limits=Limits(call_s=call_timeout_s),
-            require=names_in(require),
+            asked.level,
+            asked.seed,
+            directory=asked.path,
+            limits=Limits(call_s=asked.call_timeout_s),
+            require=asked.require,
             spark=spark,
-            progress=lambda outcome: print_outcome(console, outcome, target, path),
+            progress=asked.progress,
             keep=keep,
+            only=asked.only,
         )
 
-    return certified(run, (lambda: measure_strength(seed)) if strength else None, path, console)
+    measure = (lambda: measure_strength(asked.seed)) if asked.strength else None
+    return certified(run, measure, asked.path, console)
 
 
 def _replay(file: Path, target: str | None, console: Console, as_json: bool) -> NoReturn:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 import typer
 from rich.console import Console
 
-from barrier_tck.harness.cli.certificate_output import certified, output_replay, print_outcome
+from barrier_tck.harness.cli.certificate_output import Asked, certified, output_replay
 from barrier_tck.harness.support.errors import UsageProblem
 
 if TYPE_CHECKING:
@@ -33,16 +33,7 @@ def spark_store(target: str | None, jars: str, conf: Sequence[str]) -> StoreTarg
     return None
 
 
-def certified_on_spark(
-    store: StoreTarget,
-    level: str,
-    seed: int,
-    path: Path,
-    require: str,
-    strength: bool,
-    call_timeout_s: float,
-    console: Console,
-) -> Certificate:
+def certified_on_spark(store: StoreTarget, asked: Asked, console: Console) -> Certificate:
     """Run the certifier of Spark's state stores."""
     from barrier_tck.harness.certify.spark_store.planted_bugs import measure_strength
     from barrier_tck.harness.certify.spark_store.suite import certify
@@ -50,16 +41,18 @@ def certified_on_spark(
     def run(keep: Callable[[Certificate], None]) -> Certificate:
         return certify(
             store,
-            level,
-            seed,
-            directory=path,
-            call_s=call_timeout_s,
-            require=names_in(require),
-            progress=lambda outcome: print_outcome(console, outcome, f"{store.name}{store.arguments}", path),
+            asked.level,
+            asked.seed,
+            directory=asked.path,
+            call_s=asked.call_timeout_s,
+            require=asked.require,
+            progress=asked.progress,
             keep=keep,
+            only=asked.only,
         )
 
-    return certified(run, (lambda: measure_strength(seed)) if strength else None, path, console)
+    measure = (lambda: measure_strength(asked.seed)) if asked.strength else None
+    return certified(run, measure, asked.path, console)
 
 
 def replay_on_spark(

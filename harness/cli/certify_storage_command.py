@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from barrier_tck.harness.cli import completion
-from barrier_tck.harness.cli.certificate_output import certified, output_certificate, print_outcome, short
-from barrier_tck.harness.cli.options import DEFAULT_OUT, JsonOption, OutOption
+from barrier_tck.harness.cli.certificate_output import certified, output_certificate, printed_outcomes, short
+from barrier_tck.harness.cli.options import DEFAULT_OUT, JsonOption, OutOption, listed
 from barrier_tck.harness.cli.printing import console_for
 from barrier_tck.harness.support.errors import UsageProblem
 
@@ -56,6 +56,14 @@ def certify_storage(
             help="Whether the suite also runs its planted bugs and writes on the certificate how many it caught.",
         ),
     ] = True,
+    only: Annotated[
+        str | None,
+        typer.Option(
+            "--only",
+            metavar="PROPERTY,...",
+            help="Check only these properties, for instance while one is mended; nothing is certified then.",
+        ),
+    ] = None,
     timeout: Annotated[
         float, typer.Option("--timeout", metavar="SECONDS", help="Time that one property may take.")
     ] = 120.0,
@@ -89,7 +97,8 @@ def certify_storage(
     path: Path = short(new_run_path(out, "certify-storage", datetime.now()))
     make_output_directory(path)
     location = f"{at.rstrip('/')}/{path.name}" if at else str((path / _STORED).absolute())
-    console.print(f"certifying {target} up to {level} at {location}, in {path}", markup=False)
+    chosen = listed("--only", only) if only is not None else ()
+    begins = f"certifying {target} up to {level} at {location}, in {path}"
 
     def run(keep: Callable[[Certificate], None]) -> Certificate:
         return run_suite(
@@ -97,9 +106,10 @@ def certify_storage(
             location,
             level,
             property_s=timeout,
-            progress=lambda outcome: print_outcome(console, outcome, target, path),
+            only=chosen,
+            progress=printed_outcomes(console, begins, target, path, chosen),
             keep=keep,
         )
 
-    certificate = certified(run, measure_strength if strength else None, path, console)
+    certificate = certified(run, measure_strength if strength and not chosen else None, path, console)
     raise typer.Exit(output_certificate(certificate, path, console, as_json))

@@ -53,6 +53,7 @@ from barrier_tck.harness.cli.report_command import report
 from barrier_tck.harness.cli.runs_command import runs
 from barrier_tck.harness.cli.scopes_command import scopes
 from barrier_tck.harness.cli.supervision import supervised
+from barrier_tck.harness.cli.verify_certificate_command import verify_certificate
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.support.errors import HarnessError
 from barrier_tck.harness.support.exception_line import exception_line
@@ -96,6 +97,7 @@ for _command in (
     bench,
     certify,
     certify_storage,
+    verify_certificate,
     conformance,
 ):
     app.command()(_command)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from barrier_tck.harness.certify.engine.certification import (
 )
 from barrier_tck.harness.certify.engine.check import skipped
 from barrier_tck.harness.certify.engine.failure import read_replay, saved
+from barrier_tck.harness.certify.engine.identity import identity_of
 from barrier_tck.harness.certify.engine.levels import DEFAULT_SEED, TOTAL_S, require_level, seed_of
 from barrier_tck.harness.certify.engine.playing import Watch, breach_of
 from barrier_tck.harness.certify.engine.property import Property
@@ -88,8 +90,9 @@ def certify(
     scale: float = 1.0,
     progress: Progress = lambda outcome: None,
     keep: Keep = drop_certificate,
+    only: Sequence[str] = (),
 ) -> Certificate:
-    """Certify a backend up to a level; replay files go into ``directory``.
+    """Certify a backend up to a level; replay files go into ``directory``. ``only`` names properties, instead of all.
 
     After each property ``keep`` is given what has been shown so far, as a certificate that says it was interrupted.
 
@@ -102,7 +105,7 @@ def certify(
     if level == "chaos" and spark:
         chaos.require_spark()
     pool = Pool(target, limits, TOTAL_S[level])
-    name = ""
+    name, identity = "", identity_of(SHIPPED_BACKENDS.get(target, target))
     capabilities: tuple[str, ...] = ()
 
     def subject() -> Subject:
@@ -113,9 +116,10 @@ def certify(
             capabilities=capabilities,
             seed=seed,
             log=pool.log,
+            identity=identity,
         )
 
-    certification = Certification(level, (*PROPERTIES, *chaos.CHAOS), subject, progress, keep)
+    certification = Certification(level, (*PROPERTIES, *chaos.CHAOS), subject, progress, keep, only)
 
     def why_not(one: BackendProperty) -> PropertyOutcome | None:
         if one.name == chaos.SPARK and not spark:

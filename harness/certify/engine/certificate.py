@@ -102,6 +102,12 @@ class Certificate(msgspec.Struct, frozen=True):
     """What a command line says besides the target, to find the same candidate; begins with a space."""
     interrupted: bool = False
     """Whether the certification ended before everything was run; what was not run is ``skipped``."""
+    distribution: str = ""
+    """Name and version of the distribution that was certified; empty if it is not installed as one."""
+    files: dict[str, str] = {}
+    """Name -> SHA-256 of each file that was certified."""
+    only: tuple[str, ...] = ()
+    """The only properties that were to be checked; empty if all were. Then nothing is certified."""
     asks: dict[str, str] = {}
     """What those clauses ask that are not in the project's list of clauses."""
 

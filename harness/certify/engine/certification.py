@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Generic
@@ -18,10 +18,15 @@ from barrier_tck.harness.certify.engine.certificate import (
     verdict_of,
 )
 from barrier_tck.harness.certify.engine.check import outcome_of, skipped
+from barrier_tck.harness.certify.engine.identity import Identity
 from barrier_tck.harness.certify.engine.levels import LEVELS
 from barrier_tck.harness.certify.engine.property import Property
 from barrier_tck.harness.certify.engine.steps import StepT
 from barrier_tck.harness.support.environment import environment
+from barrier_tck.harness.support.errors import UsageProblem
+from barrier_tck.harness.support.notices import notice
+from barrier_tck.harness.support.strict_input import nearest
+from barrier_tck.harness.support.third_party import shown
 
 INTERRUPTED = "the certification was interrupted before it was run"
 
@@ -49,6 +54,7 @@ class Subject:
     settings: dict[str, str] = field(default_factory=dict)
     """What the environment has besides versions and facts of the machine."""
     asks: dict[str, str] = field(default_factory=dict)
+    identity: Identity = field(default_factory=Identity)
 
 
 class Certification(Generic[StepT]):
@@ -61,11 +67,20 @@ class Certification(Generic[StepT]):
         subject: Callable[[], Subject],
         progress: Progress = lambda outcome: None,
         keep: Keep = drop_certificate,
+        only: Sequence[str] = (),
     ) -> None:
-        """Begin; the properties are run in the order of their levels."""
+        """Begin; the properties are run in the order of their levels, only some of them if they are named.
+
+        Raises UsageProblem if there is no property of such a name.
+        """
         self.asked_level = asked_level
         self.outcomes: list[PropertyOutcome] = []
         self._properties = sorted(properties, key=lambda one: LEVELS.index(one.level))
+        self._only = tuple(only)
+        names = [one.name for one in self._properties]
+        for name in self._only:
+            if name not in names:
+                raise UsageProblem(f"--only names {shown(name)}, which is no property{nearest(name, names)}")
         self._subject = subject
         self._progress = progress
         self._keep = keep
@@ -95,7 +110,10 @@ class Certification(Generic[StepT]):
         ``check`` is given the clauses that are broken already. ``why_not`` may leave out a property for another reason.
         """
         for one in self._properties:
-            reason = self.why_not(one.level)
+            left_out = "--only leaves it out" if self._only and one.name not in self._only else ""
+            reason = left_out or self.why_not(one.level)
+            if not reason and one.level == "chaos":
+                notice(f"checking {one.name}, which takes minutes")
             outcome = skipped(one, reason) if reason else why_not(one)
             if outcome is None:
                 outcome = check(one, frozenset(earlier.violated for earlier in self.outcomes))
@@ -139,5 +157,8 @@ class Certification(Generic[StepT]):
             kind=subject.kind,
             arguments=subject.arguments,
             interrupted=interrupted,
+            distribution=subject.identity.distribution,
+            files=subject.identity.files,
+            only=self._only,
             asks=subject.asks,
         )

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from barrier_tck.harness.certify.engine.certificate import PropertyOutcome, Strength
+from barrier_tck.harness.support.notices import notice
+
+NOTICE_S = 10.0
+"""How often it is said how far the hunt is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +40,15 @@ class PlantedBug:
 
 def strength_of(planted: Sequence[PlantedBug], hunted: Callable[[PlantedBug], PropertyOutcome]) -> Strength:
     """Hunt every bug with the property that must catch it; the score goes on the certificate."""
-    found = {bug.id: hunted(bug).status for bug in planted}
+    found, caught = dict[str, str](), 0
+    said = time.monotonic()
+    notice(f"measuring how strong the suite is: {len(planted)} planted bugs")
+    for bug in planted:
+        found[bug.id] = hunted(bug).status
+        caught += found[bug.id] == "failed"
+        if time.monotonic() - said >= NOTICE_S:
+            said = time.monotonic()
+            notice(f"strength: {len(found)} of {len(planted)} planted bugs were run, {caught} caught")
     unsure = [name for name, status in found.items() if status == "unknown"]
     return Strength(
         measured=True,

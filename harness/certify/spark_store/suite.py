@@ -36,7 +36,7 @@ from barrier_tck.harness.certify.spark_store.properties import PROPERTIES, distu
 from barrier_tck.harness.certify.spark_store.session_settings import SETTINGS
 from barrier_tck.harness.certify.spark_store.stage import StoreFailure, StoreProperty, StoreStage, check
 from barrier_tck.harness.certify.spark_store.steps import AnyStep
-from barrier_tck.harness.certify.spark_store.targets import StoreTarget
+from barrier_tck.harness.certify.spark_store.targets import StoreTarget, identity_of_store
 from barrier_tck.harness.cluster.java_compiler import has_java_compiler
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.strict_input import nearest
@@ -73,8 +73,9 @@ def certify(
     scale: float = 1.0,
     progress: Progress = lambda outcome: None,
     keep: Keep = drop_certificate,
+    only: Sequence[str] = (),
 ) -> Certificate:
-    """Certify a state store up to a level; replay files go into ``directory``.
+    """Certify a state store up to a level; replay files go into ``directory``. ``only`` names properties.
 
     After each property ``keep`` is given what has been shown so far, as a certificate that says it was interrupted.
 
@@ -85,6 +86,7 @@ def certify(
     if unknown:
         raise UsageProblem(f"--require names {unknown[0]!r}{nearest(unknown[0], CAPABILITIES)}")
     processes = StoreProcesses(target, call_s, TOTAL_S[level])
+    identity = identity_of_store(target)
     lacking = dict.fromkeys(CAPABILITIES, "no store could be opened")
 
     def subject() -> Subject:
@@ -98,9 +100,10 @@ def certify(
             arguments=target.arguments,
             settings=SETTINGS | dict(target.settings) | _jars(target),
             asks=CLAUSES,
+            identity=identity,
         )
 
-    certification = Certification(level, PROPERTIES, subject, progress, keep)
+    certification = Certification(level, PROPERTIES, subject, progress, keep, only)
 
     def why_not(one: StoreProperty) -> PropertyOutcome | None:
         if disturbs_writes(one) and not has_java_compiler():

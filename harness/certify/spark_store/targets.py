@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 
+from barrier_tck.harness.certify.engine.identity import Identity, identity_of_files
+from barrier_tck.harness.cluster.installation import spark_home
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.strict_input import nearest
 from barrier_tck.harness.support.third_party import shown
@@ -42,6 +45,13 @@ class StoreTarget:
         own = [(key, value) for key, value in self.settings if short.get(key) != value]
         jars = [f" --jars {','.join(self.jars)}"] if self.jars else []
         return "".join([*jars, *(f" --conf {key}={value}" for key, value in own)])
+
+
+def identity_of_store(target: StoreTarget) -> Identity:
+    """Return what exactly is certified: its jars, or the jars of Spark's SQL if it is Spark's own."""
+    own = [] if target.jars else sorted((spark_home() / "jars").glob("spark-sql*.jar"))
+    spark = f"pyspark {metadata.version('pyspark')}"
+    return identity_of_files(spark, [*own, *map(Path, target.jars)])
 
 
 def is_store_target(name: str) -> bool:

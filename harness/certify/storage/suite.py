@@ -13,10 +13,12 @@ from barrier_tck.harness.certify.engine.certification import (
     drop_certificate,
 )
 from barrier_tck.harness.certify.engine.check import check, skipped
+from barrier_tck.harness.certify.engine.identity import identity_of
 from barrier_tck.harness.certify.engine.levels import require_level
 from barrier_tck.harness.certify.engine.violation import Violation
 from barrier_tck.harness.certify.storage.properties import LEVELS, PROPERTIES
 from barrier_tck.harness.certify.storage.stage import StorageProperty, StorageStage
+from barrier_tck.harness.plan.storage_targets import storage_target
 
 PROPERTY_S = 120.0
 """How long a property may take, in seconds; starting the process counts for the first one."""
@@ -34,12 +36,13 @@ def certify(
     """Certify a checkpoint storage up to a level.
 
     ``location`` is a directory, or the beginning of a URL, below which nothing is; ``only`` names the properties that
-    are checked, instead of all. After each property ``keep`` is given what has been shown so far.
+    are checked, instead of all; others are skipped. After each property ``keep`` is given what has been shown so far.
 
     Raises UsageProblem if the target makes no checkpoint storage.
     """
     require_level(level, LEVELS)
     stage = StorageStage(target, location, property_s)
+    identity = identity_of(storage_target(target))
 
     def subject() -> Subject:
         loaded = stage.loaded
@@ -49,6 +52,7 @@ def certify(
             backend=loaded.name if loaded else "",
             capabilities=("outlives-its-process",) if loaded and loaded.outlives_its_process else (),
             log=stage.log,
+            identity=identity,
         )
 
     def why_not(one: StorageProperty) -> PropertyOutcome | None:
@@ -61,12 +65,8 @@ def certify(
     def checked(one: StorageProperty, broken: frozenset[str]) -> PropertyOutcome:
         return check(one, stage, seed=0, broken=broken)[0]
 
-    properties = [
-        one
-        for one in PROPERTIES
-        if LEVELS.index(one.level) <= LEVELS.index(level) and (not only or one.name in only)
-    ]
-    certification = Certification(level, properties, subject, progress, keep)
+    properties = [one for one in PROPERTIES if LEVELS.index(one.level) <= LEVELS.index(level)]
+    certification = Certification(level, properties, subject, progress, keep, only)
     try:
         certification.run(checked, why_not)
     finally:
