@@ -11,6 +11,7 @@ from barrier_tck.conformance.clauses import CLAUSES
 from barrier_tck.harness.certify.engine.certificate import Certificate, replay_line
 from barrier_tck.harness.support.atomic_files import write_atomically
 from barrier_tck.reports.html import page_source, templates
+from barrier_tck.reports.wording import moment
 
 _TITLES = {
     "certified": "Certified: level {level}",
@@ -101,6 +102,6 @@ def _facts(certificate: Certificate) -> tuple[tuple[str, tuple[tuple[str, str], 
         ("level reached", certificate.level or "none"),
         ("suite version", certificate.suite_version),
         ("seed", str(certificate.seed)),
-        ("started", certificate.started_at),
+        ("started", moment(certificate.started_at)),
     )
     return (("Certification", about), ("Environment", tuple(sorted(certificate.environment.items()))))

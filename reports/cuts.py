@@ -73,7 +73,7 @@ class CutView:
 
 def shown_by_default(run: ReportedRun) -> tuple[Wanted, ...]:
     """Return what a report shows by default: of each invalid trial with a timeline the checkpoint that a finding
-    names, and of the first trial with a verdict that was kept the first checkpoint that completed.
+    names, and of the trials with a verdict that were kept that completed checkpoint which shows the most.
     """
     wanted = []
     for record in timeline_trials(run):
@@ -81,7 +81,7 @@ def shown_by_default(run: ReportedRun) -> tuple[Wanted, ...]:
             wanted += _failing(record)
     # A trial without a verdict may have been given up after a long time; that is not repeated here.
     judged = [item for _, item in sorted(run.details.items()) if item.verdict is not Verdict.UNKNOWN]
-    wanted += next((found for entry in judged if (found := _first(entry))), [])
+    wanted += _telling(judged)
     return tuple(dict.fromkeys(wanted))
 
 
@@ -173,8 +173,28 @@ def _failing(record: TrialRecord) -> list[Wanted]:
     return _first(record) if chosen is None else [Wanted(record.trial, chosen)]
 
 
+def _telling(records: Sequence[TrialRecord]) -> list[Wanted]:
+    """Return a completed checkpoint with records in flight in its snapshots, or else one that was aligned, if any."""
+    scores: dict[Wanted, tuple[bool, ...]] = {}
+    for record in records:
+        for wanted in _completed(record):
+            parts = [part for part in record.snapshots if part.checkpoint == wanted.checkpoint]
+            scores[wanted] = (
+                record.verdict is Verdict.VALID,
+                any(part.channel_bytes for part in parts),
+                any(part.alignment_buffered_bytes for part in parts),
+                any(part.alignment_ms for part in parts),
+            )
+    return [max(scores, key=lambda wanted: scores[wanted])] if scores else []
+
+
 def _first(record: TrialRecord) -> list[Wanted]:
-    completed = [
-        checkpoint.checkpoint for checkpoint in record.checkpoints if checkpoint.status == "completed"
+    return sorted(_completed(record))[:1]
+
+
+def _completed(record: TrialRecord) -> list[Wanted]:
+    return [
+        Wanted(record.trial, checkpoint.checkpoint)
+        for checkpoint in record.checkpoints
+        if checkpoint.status == "completed"
     ]
-    return [Wanted(record.trial, min(completed))] if completed else []

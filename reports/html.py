@@ -231,7 +231,7 @@ def _view(run: ReportedRun, entry: RankedFinding, linked: set[int]) -> FindingVi
     number = entry.trial.trial
     command = run.replay_command(number)
     together = None if entry.group is None else wording.in_how_many_trials(entry.group)
-    seen = tuple(_seen(entry.finding.first))
+    seen = (*_seen(entry.finding.first), *_faults_before(entry))
     return FindingView(number, entry.finding, number in linked, command, seen, together)
 
 
@@ -248,6 +248,14 @@ def _seen(first: Evidence | None) -> Iterator[tuple[str, str]]:
         yield "at", wording.duration(first.at_ms)
     if first.after:
         yield "before it", first.after
+
+
+def _faults_before(entry: RankedFinding) -> Iterator[tuple[str, str]]:
+    """Yield the faults that struck in the trial, unless it is known which one came before."""
+    first = entry.finding.first
+    struck = [fault for fault in entry.trial.faults if fault.outcome == "fired"]
+    if struck and (first is None or not first.after):
+        yield "faults", "; ".join(f"{fault.label} {fault.trigger}" for fault in struck)
 
 
 def _rows(run: ReportedRun, linked: set[int]) -> tuple[tuple[TrialRow, ...], int]:
@@ -295,7 +303,7 @@ def _facts(run: ReportedRun) -> tuple[tuple[str, Facts], ...]:
         ("campaign", campaign.name),
         ("system", campaign.system),
         ("seed", str(campaign.seed)),
-        ("started", campaign.started_at),
+        ("started", wording.moment(campaign.started_at)),
         ("run directory", str(run.directory)),
     )
     groups = (
@@ -330,6 +338,7 @@ def templates() -> jinja2.Environment:
     environment.filters["fault_colour"] = wording.fault_colour
     environment.filters["fault_name"] = wording.fault_name
     environment.filters["duration"] = wording.duration
+    environment.filters["moment"] = wording.moment
     environment.filters["measurement"] = lambda value, name: wording.measurement(name, value)
     environment.filters["known"] = wording.known
     environment.filters["printable"] = wording.printable

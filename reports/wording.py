@@ -6,6 +6,7 @@ import math
 import shlex
 import statistics
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 
 from barrier_tck.faults.catalogue import BY_TAG
@@ -88,6 +89,16 @@ def duration(milliseconds: float | None) -> str:
     if milliseconds < 120_000:
         return f"{milliseconds / 1_000:.2f} s"
     return f"{milliseconds / 60_000:.1f} min"
+
+
+def moment(text: str) -> str:
+    """Return a time in ISO 8601 as people write it, to the minute and in its own zone; other text stays as it is."""
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        return text
+    zone = "" if when.tzinfo is None else f" {when.tzname()}"
+    return f"{when.day} {when:%B %Y, %H:%M}{zone}"
 
 
 def size(count: float) -> str:

@@ -34,8 +34,9 @@ def report(
 ) -> None:
     """Write report.html, report.json and junit.xml into a run directory and print the summary.
 
-    The report shows the cut of the failing checkpoint of each invalid trial with a timeline, and that of the first
-    checkpoint of the first trial. Exit code: the verdict's, as of the campaign; 2 at best if that was interrupted.
+    The report shows the cut of the failing checkpoint of each invalid trial with a timeline, and that of a valid
+    checkpoint with records in flight, if there is one. Exit code: the verdict's, as of the campaign; 2 at best if that
+    was interrupted.
 
     \b
     Examples:

@@ -11,7 +11,7 @@ import pytest
 
 from barrier_tck.harness.plan.trial_plan import CheckpointingMode, CheckpointPlan
 from barrier_tck.harness.record.message_trace import CutTaken, InFlightKept, Sent, Taken, TraceEvent, What
-from barrier_tck.harness.record.records import CheckpointRecord, TrialRecord
+from barrier_tck.harness.record.records import CheckpointRecord, SnapshotRecord, TrialRecord
 from barrier_tck.harness.record.run_directory import write_message_trace
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.reports.cut import NoCut, Side, cut_of
@@ -23,6 +23,7 @@ from barrier_tck.reports.write import write_reports
 from tests.reports.synthetic_run import record_of, write_run
 
 CHANNEL = "read[0]->keep[0]"
+SNAPSHOT = SnapshotRecord(1, 1, "keep[0]", 0.0, 0.0, 0, 1.0, 1.0, 10)
 
 
 def record_with(
@@ -364,3 +365,32 @@ def test_a_page_of_a_cut_fetches_nothing_and_links_back_to_its_place_in_the_repo
     assert 'href="../report.html#cut-0-3"' in page
     assert 'id="cut-0-3"' in report
     assert 'href="cuts/trial-00000-checkpoint-3.html"' in report
+
+
+def test_the_cut_that_is_shown_of_a_right_trial_has_records_in_flight_or_else_an_alignment(
+    tmp_path: Path,
+) -> None:
+    def trial(number: int, **parts: dict[str, float]) -> TrialRecord:
+        ids = [int(name.removeprefix("checkpoint_")) for name in parts]
+        return msgspec.structs.replace(
+            record_of(0),
+            trial=number,
+            verdict=Verdict.VALID,
+            findings=(),
+            checkpoints=tuple(CheckpointRecord(each, 1, "completed", 0.0, 10.0) for each in ids),
+            snapshots=tuple(
+                msgspec.structs.replace(SNAPSHOT, checkpoint=each, **values)
+                for each, values in zip(ids, parts.values(), strict=True)
+            ),
+        )
+
+    empty = trial(0, checkpoint_1={})
+    aligned = trial(1, checkpoint_1={}, checkpoint_2={"alignment_ms": 3.0}, checkpoint_3={})
+    held = trial(2, checkpoint_5={"alignment_buffered_bytes": 9}, checkpoint_6={"channel_bytes": 9})
+    for records, shown in (
+        ([empty], Wanted(0, 1)),
+        ([empty, aligned], Wanted(1, 2)),
+        ([empty, aligned, held], Wanted(2, 6)),
+    ):
+        run = load_run(write_run(tmp_path / str(len(records)), records))
+        assert shown_by_default(run) == (shown,)

@@ -18,16 +18,27 @@ import pytest
 from rich.console import Console
 
 from barrier_tck.faults.catalogue import FAULTS
+from barrier_tck.harness.certify.engine.verification import read_certificate
 from barrier_tck.harness.record.control_records import BreakRecord, ControlRecord, ControlsRecord
 from barrier_tck.harness.record.records import TrialRecord
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.support.errors import EnvironmentProblem
 from barrier_tck.reports import html
+from barrier_tck.reports.certificate_page import render_certificate
 from barrier_tck.reports.loading import load_run
 from barrier_tck.reports.machine_readable import as_junit, as_object
 from barrier_tck.reports.summary import print_run
 from barrier_tck.reports.write import write_reports
-from tests.reports.synthetic_run import EXAMPLES, campaign_of, plan_of, record_of, spark_campaign, write_run
+from tests.reports.synthetic_run import (
+    EXAMPLES,
+    INVALID_TRIAL,
+    campaign_of,
+    plan_of,
+    record_of,
+    spark_campaign,
+    write_run,
+)
+from tests.test_tidy import ROOT
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\x1b[2J\x00"
 
@@ -37,6 +48,7 @@ class Page(HTMLParser):
 
     def __init__(self, source: str) -> None:
         super().__init__()
+        self.html = source
         self.tags: list[tuple[str, dict[str, str | None]]] = []
         self._texts: list[str] = []
         self._silent = False
@@ -107,7 +119,8 @@ def test_the_pages_numbers_are_the_records(page: Page) -> None:
 
 
 def test_every_planned_fault_is_on_the_page(page: Page) -> None:
-    table = page.text[page.text.index("Trials Trial Verdict") : page.text.index("Timelines")]
+    begin = page.text.index("Trials Trial Verdict")
+    table = page.text[begin : page.text.index("Timelines", begin)]
     faults = [fault for trial in range(12) for fault in record_of(trial).faults]
     assert len(faults) == sum(len(plan_of(trial).faults) for trial in range(12))
     for text in {f"{fault.label} {fault.trigger}" for fault in faults}:
@@ -157,7 +170,7 @@ def test_the_bundle_draws_every_kind_of_trace_that_the_page_has(run_directory: P
 def test_trials_and_matrix_come_before_clauses_and_valid_clauses_are_folded(page: Page) -> None:
     order = [page.text.index(title) for title in ("Trials Trial", "Faults by phase", "Verdict per clause")]
     assert order == sorted(order)
-    clauses = page.text[order[-1] : page.text.index("Timelines")]
+    clauses = page.text[order[-1] : page.text.index("Timelines", order[-1])]
     assert (
         clauses.index("ALN-1 ✗ invalid")
         < clauses.index("CAM-3 ? unknown")
@@ -266,7 +279,7 @@ def test_the_table_of_trials_says_what_each_is_for_and_what_it_was_run_with(tmp_
 def test_each_kind_of_fault_has_its_name_and_its_colour_in_matrix_and_legend(page: Page) -> None:
     planned = {type(scheduled.fault) for trial in range(12) for scheduled in plan_of(trial).faults}
     heads = [
-        fault for fault in FAULTS if f"border-bottom: 3px solid {fault.colour}" in page.attributes("style")
+        fault for fault in FAULTS if f"border-left: 3px solid {fault.colour}" in page.attributes("style")
     ]
     assert set(heads) == planned and all(fault.label in page.text for fault in planned)
     legend = [fault for fault in FAULTS if f"color: {fault.colour}" in page.attributes("style")]
@@ -486,3 +499,30 @@ def test_a_report_that_cannot_be_written_leaves_no_half_file(tmp_path: Path) -> 
     with pytest.raises(EnvironmentProblem, match=r"cannot write .*report\.json"):
         write_reports(load_run(run_directory))
     assert not list(run_directory.glob(".report*"))
+
+
+def test_the_contents_list_names_each_section_and_only_those_that_are_there(page: Page) -> None:
+    source = page.html
+    links = re.findall(r'<a href="#([a-z]+)">', source.partition("<nav>")[2].partition("</nav>")[0])
+    assert links == re.findall(r'<section id="([a-z]+)">', source)
+
+
+def test_a_finding_names_the_faults_that_struck_in_its_trial(page: Page) -> None:
+    findings = page.text[page.text.index("Findings, worst first") : page.text.index("Trials Trial Verdict")]
+    (struck,) = [fault for fault in record_of(INVALID_TRIAL).faults if fault.outcome == "fired"]
+    assert f"faults {struck.label} {struck.trigger}" in findings
+
+
+def test_a_matrix_has_a_row_for_each_fault_so_that_many_fit(page: Page) -> None:
+    matrix = page.html.partition('<table class="matrix')[2].partition("</table>")[0]
+    heads = re.findall(r"<th[^>]*>(?:<span>)?([^<]+)", matrix)
+    assert heads[0] == "Fault" and "alignment" in heads and "kill executor" not in heads
+
+
+def test_a_certificate_fits_on_a_phone_and_lists_its_contents() -> None:
+    fixture = ROOT / "tests" / "fixtures" / "0.1.0" / "certificates" / "naive-failed.json"
+    source = render_certificate(read_certificate(fixture))
+    assert source.count("<table") == source.count('<table class="stacks">') > 1, "rows become blocks"
+    links = re.findall(r'<a href="#([a-z]+)">', source.partition("<nav>")[2].partition("</nav>")[0])
+    assert links == re.findall(r'<section id="([a-z]+)">', source)
+    assert " UTC</p>" in source

@@ -92,3 +92,15 @@ def test_a_kind_of_fault_that_this_version_does_not_know_is_shown_by_its_tag() -
     )
     assert wording.fault_name("fill_disk_of_tomorrow") == "fill disk of tomorrow"
     assert wording.fault_colour("fill_disk_of_tomorrow") == "transparent"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("2026-11-28T14:31:25.448126+00:00", "28 November 2026, 14:31 UTC"),
+        ("2026-03-01T09:05:00", "1 March 2026, 09:05"),
+        ("yesterday", "yesterday"),
+    ],
+)
+def test_a_time_is_shown_as_people_write_it(text: str, shown: str) -> None:
+    assert wording.moment(text) == shown
