@@ -39,10 +39,10 @@ TOGETHER_MIN = 40
 
 
 def gathered(
-    directories: Sequence[Path], commit: str
+    directories: Sequence[Path], commit: str, before: Sequence[NightRecord] = ()
 ) -> tuple[NightRecord, dict[str, tuple[Path, FindingGroup]]]:
     """Return what a night left below some directories, and for each ``NightFinding.plan`` the run directory and the
-    finding of that run to which the plan belongs.
+    finding of that run to which the plan belongs. ``before``: the nights before, oldest first.
 
     Raises UsageProblem if there is nothing, or something cannot be read.
     """
@@ -67,11 +67,16 @@ def gathered(
         bugs=bugs,
         tests=tests,
     )
-    return msgspec.structs.replace(night, problems=tuple(problems(night))), plans
+    return msgspec.structs.replace(night, problems=tuple(problems(night, before))), plans
 
 
-def problems(night: NightRecord) -> Iterator[str]:
-    """Say why a night fails: whatever is INVALID, and more that is UNKNOWN than the stated shares allow."""
+def problems(night: NightRecord, before: Sequence[NightRecord] = ()) -> Iterator[str]:
+    """Say why a night fails: what is INVALID, what left nothing, and what more is UNKNOWN than the shares allow."""
+    ran = [campaign.name for campaign in night.campaigns]
+    earlier = [one for one in before if one.night < night.night]
+    for campaign in earlier[-1].campaigns if earlier else ():
+        if campaign.name not in ran:
+            yield f"{campaign.name} left nothing, and it ran the night before"
     for finding in night.findings:
         yield (
             f"{finding.clause or 'no clause'} is broken ({finding.checker}: {finding.shape}), in {finding.trials} "

@@ -59,7 +59,7 @@ def nights(
     require_place(out)
     history = out / "nights.jsonl"
     before = read_history(history)
-    night, plans = gathered(directories, os.environ.get("GITHUB_SHA", ""))
+    night, plans = gathered(directories, os.environ.get("GITHUB_SHA", ""), before)
     all_nights = with_night(before, night)
     out.mkdir(parents=True, exist_ok=True)
     open_directory(out / "findings")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +127,16 @@ def test_a_campaign_that_was_interrupted_fails_the_night(tmp_path: Path) -> None
     assert night.problems == ("graphs was interrupted after 12 trials",)
 
 
+def test_a_campaign_that_leaves_nothing_fails_the_night_if_it_ran_the_night_before(
+    calm: Path, wild: Path
+) -> None:
+    earlier = msgspec.structs.replace(gathered([wild], "")[0], night="2025-12-31T03:00:00+00:00")
+    night, _ = gathered([calm], "", [earlier])
+    assert night.problems == ("modes left nothing, and it ran the night before",)
+    assert night.verdict is Verdict.UNKNOWN
+    assert not gathered([calm], "", [moved(earlier, 2)])[0].problems, "a later night is not one before"
+
+
 def moved(night: NightRecord, day: int) -> NightRecord:
     return msgspec.structs.replace(night, night=f"2026-01-{day:02d}T03:00:00+00:00")
 
@@ -167,6 +178,11 @@ def test_the_command_adds_a_night_to_the_history_and_keeps_plans_of_the_last_one
     later = msgspec.json.decode((calm / "deep" / "graphs" / "campaign.json").read_bytes())
     later["started_at"] = "2026-01-01T03:30:00+00:00"
     (calm / "deep" / "graphs" / "campaign.json").write_bytes(msgspec.json.encode(later))
+    assert run(["nights", str(calm), "--out", str(out)]) == 2
+    assert "modes left nothing" in capsys.readouterr().out
+    shutil.copytree(calm / "deep" / "graphs", calm / "deep" / "modes")
+    later["name"] = "modes"
+    (calm / "deep" / "modes" / "campaign.json").write_bytes(msgspec.json.encode(later))
     assert run(["nights", str(calm), "--out", str(out)]) == 0
     assert len(read_history(out / "nights.jsonl")) == 2
     assert list((out / "findings").iterdir()) == []
