@@ -169,7 +169,7 @@ def test_snapshots_keep_nothing(state_backend: BackendUnderTest, tmp_path: Path)
 
 
 @pytest.mark.long
-@pytest.mark.clause("SNP-1", "BCK-2")
+@pytest.mark.clause("BCK-2")
 def test_all_at_once(state_backend: BackendUnderTest, tmp_path: Path) -> None:
     _assert_holds("all-at-once", state_backend, tmp_path)
 
@@ -257,6 +257,6 @@ def test_killed_amid_many_snapshots(state_backend: BackendUnderTest, tmp_path: P
 
 
 @pytest.mark.long
-@pytest.mark.clause("SNP-1", "BCK-2", "BCK-3")
+@pytest.mark.clause("BCK-2", "BCK-3")
 def test_crashes_and_failures_mixed(state_backend: BackendUnderTest, tmp_path: Path) -> None:
     _assert_holds("crashes-and-failures-mixed", state_backend, tmp_path)

@@ -468,6 +468,12 @@ def test_heap_is_certified_in_one_command(tmp_path: Path, capsys: pytest.Capture
 
 
 @pytest.mark.nightly
+def test_the_sqlite_backend_of_the_guide_is_certified() -> None:
+    certificate = certify("examples.sqlite_backend.backend:SqliteStateBackend", "crash")
+    assert (certificate.verdict, certificate.level) == ("certified", "crash"), certificate.outcomes
+
+
+@pytest.mark.nightly
 def test_chaos_in_the_simulator_alone_is_run_and_does_not_give_the_level() -> None:
     certificate = certify("heap", "chaos", spark=False, scale=0.2)
     statuses = {outcome.name: outcome.status for outcome in certificate.outcomes}

@@ -57,7 +57,13 @@ def test_a_backend_that_breaks_one_sentence_fails_by_it(backend: str, name: str,
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("target", ["heap", "rocksdb", "examples.minimal_backend.backend:SortedDictBackend"])
+@pytest.mark.parametrize(
+    "target",
+    [
+        *("heap", "rocksdb", "examples.minimal_backend.backend:SortedDictBackend"),
+        "examples.sqlite_backend.backend:SqliteStateBackend",
+    ],
+)
 def test_a_right_backend_passes(target: str) -> None:
     names = (APART, LEFT, CLOSED, REFUSED_OPEN, BESIDE)
     outcomes = judged(target, *names, capabilities=tuple(probe(target)["capabilities"]))

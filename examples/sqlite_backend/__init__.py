@@ -1,0 +1,1 @@
+"""A state backend that keeps state in SQLite."""
