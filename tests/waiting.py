@@ -8,7 +8,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-PATIENCE_S = 60.0
+PATIENCE_S = 300.0
 """How long to wait for what takes milliseconds on an idle machine."""
 
 

@@ -27,7 +27,7 @@ from barrier_tck.faults.toxiproxy.client import ToxiproxyClient, ToxiproxyProble
 URL_VARIABLE = "TOXIPROXY_URL"
 PROGRAM = "toxiproxy-server"
 
-_START_TIMEOUT_S = 20.0
+_START_TIMEOUT_S = 60.0
 _END_TIMEOUT_S = 5.0
 _PROBE_TIMEOUT_S = 3.0
 _POLL_S = 0.02

@@ -22,7 +22,7 @@ JAVA_ADVICE = (
 )
 
 _VERSION = re.compile(r'version "(?P<version>[^"]+)"')
-_ANSWER_TIMEOUT_S = 30
+_ANSWER_TIMEOUT_S = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def ask_version(executable: Path) -> str:
 
     Raises:
         OSError: it cannot be run.
-        subprocess.TimeoutExpired: it did not answer within half a minute.
+        subprocess.TimeoutExpired: it did not answer within two minutes.
     """
     answer = subprocess.run(
         [str(executable), "-version"],

@@ -14,6 +14,7 @@ from barrier_tck.reference_impl.runtime_errors import JobUsageError, SnapshotCan
 from barrier_tck.reference_impl.state import rocksdb_capture
 from barrier_tck.reference_impl.state.rocksdb_capture import Capture, CapturingDatabase
 from barrier_tck.reference_impl.state.rocksdb_library import close_database, open_database
+from tests.waiting import PATIENCE_S
 
 Entries = dict[tuple[bytes, bytes], bytes]
 PREFIXES = (b"p", b"q")
@@ -116,7 +117,7 @@ def test_a_writer_goes_on_while_another_thread_makes_the_capture(
 
         def create_checkpoint(self, path: str) -> None:
             making.set()
-            assert written.wait(20), "the writer waited for the capture"
+            assert written.wait(PATIENCE_S), "the writer waited for the capture"
             self._real.create_checkpoint(path)
 
     real = Checkpoint
@@ -125,7 +126,7 @@ def test_a_writer_goes_on_while_another_thread_makes_the_capture(
     capture = begun(database, tmp_path / "c")
     maker = threading.Thread(target=capture.make)
     maker.start()
-    assert making.wait(20)
+    assert making.wait(PATIENCE_S)
     database.put(b"p", b"k", b"after")
     assert database.get(b"p", b"k") == b"after"
     written.set()

@@ -30,7 +30,7 @@ KEY, SECRET, REGION = "barrier-tck", "only-on-this-machine", "us-east-1"
 """Who may use the server: clients that the harness gives the address to. It listens on the loopback interface only."""
 
 _ADDRESS = "127.0.0.1"
-_START_S = 30.0
+_START_S = 120.0
 _POLL_S = 0.02
 _TRIES = 3
 _END_S = 5.0

@@ -115,12 +115,12 @@ def test_java_home_is_used(java_home: dict[str, str]) -> None:
 
 def test_java_that_does_not_run_is_missing(java_home: dict[str, str]) -> None:
     def hang(executable: Path) -> str:
-        raise subprocess.TimeoutExpired(str(executable), 30)
+        raise subprocess.TimeoutExpired(str(executable), 120)
 
     def refuse(executable: Path) -> str:
         raise OSError(8, "Exec format error", str(executable))
 
-    for probe, said in ((hang, "did not answer within 30 s"), (refuse, "could not be run")):
+    for probe, said in ((hang, "did not answer within 120 s"), (refuse, "could not be run")):
         with pytest.raises(JavaMissing, match=said):
             find_java(java_home, probe)
 

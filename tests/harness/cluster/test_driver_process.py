@@ -24,8 +24,9 @@ from barrier_tck.harness.cluster.installation import import_path
 from barrier_tck.reference_impl.ids import SubtaskId
 from tests.harness.cluster import echoing_driver
 from tests.harness.cluster.echoing_driver import EchoDriver, Reports
+from tests.waiting import PATIENCE_S
 
-WAIT_S = 30.0
+WAIT_S = PATIENCE_S
 
 
 class Told:

@@ -14,6 +14,7 @@ import pytest
 
 from barrier_tck.harness.cluster.http_fault_proxy import HttpFaultProxy
 from barrier_tck.harness.cluster.object_store.s3_requests import S3Requests
+from tests.waiting import PATIENCE_S
 
 LOOPBACK = "127.0.0.1"
 
@@ -64,7 +65,7 @@ def proxy(server: Server) -> Iterator[HttpFaultProxy]:
 
 
 def ask(proxy: HttpFaultProxy, method: str, path: str) -> int:
-    connection = HTTPConnection(*proxy.address, timeout=10)
+    connection = HTTPConnection(*proxy.address, timeout=PATIENCE_S)
     try:
         connection.request(method, path, body=b"content" if method == "PUT" else None)
         return connection.getresponse().status

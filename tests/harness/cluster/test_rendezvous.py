@@ -14,6 +14,7 @@ import pytest
 
 from barrier_tck.harness.cluster.driver.peer import PeerGone
 from barrier_tck.harness.cluster.rendezvous import Rendezvous, met
+from tests.waiting import PATIENCE_S
 
 COMES = """
 import os, sys
@@ -40,7 +41,7 @@ class Gate:
     def stand(self, pid: int) -> str:
         self.pid = pid
         self.came.set()
-        assert self.opened.wait(20)
+        assert self.opened.wait(PATIENCE_S)
         return "go"
 
 
@@ -56,11 +57,11 @@ def test_a_process_stands_still_until_it_may_go(tmp_path: Path) -> None:
     place, gate = tmp_path / ("long" * 40), Gate()
     with Rendezvous(place, Reports, gate):
         process = comes_to(place)
-        assert gate.came.wait(20)
+        assert gate.came.wait(PATIENCE_S)
         assert gate.pid == process.pid
         assert process.poll() is None
         gate.opened.set()
-        assert process.communicate(timeout=20)[0] == "go\n"
+        assert process.communicate(timeout=PATIENCE_S)[0] == "go\n"
 
 
 def test_only_the_user_may_enter_the_place(tmp_path: Path) -> None:
@@ -72,9 +73,9 @@ def test_who_is_killed_there_does_not_disturb_the_next_one(tmp_path: Path) -> No
     place, gate = tmp_path / "place", Gate()
     with Rendezvous(place, Reports, gate):
         first = comes_to(place)
-        assert gate.came.wait(20)
+        assert gate.came.wait(PATIENCE_S)
         first.kill()
-        first.wait(20)
+        first.wait(PATIENCE_S)
         gate.opened.set()
         with met(str(place), Reports) as harness:  # type: ignore[type-abstract]
             assert harness.stand(7) == "go"
@@ -94,9 +95,9 @@ def test_closing_it_lets_everybody_go_and_nobody_in(tmp_path: Path) -> None:
 
         standing = threading.Thread(target=stand)
         standing.start()
-        assert gate.came.wait(20)
+        assert gate.came.wait(PATIENCE_S)
         rendezvous.close()
-        standing.join(20)
+        standing.join(PATIENCE_S)
         assert isinstance(said[0], PeerGone)
     gate.opened.set()
     with pytest.raises(OSError, match=r"refused|No such file"), met(str(place), Reports):  # type: ignore[type-abstract]

@@ -166,7 +166,7 @@ def test_a_job_that_does_not_end_in_time_is_stuck_and_says_what_it_waits_for(
         mutant=None,
         workload=msgspec.structs.replace(plan.workload, records_per_second=1),
         checkpoints=CheckpointPlan(interval_ms=600_000),
-        limits=msgspec.structs.replace(plan.limits, wall_s=6),
+        limits=msgspec.structs.replace(plan.limits, wall_s=60),
     )
     record = run_trial(plan, system, tmp_path)
     assert record.end == End.STUCK.value

@@ -20,8 +20,9 @@ from barrier_tck.harness.reference.spark.remote_job import JobDrivers, RemoteJob
 from barrier_tck.harness.support.errors import OperatingError, SystemCrashed
 from barrier_tck.reference_impl.protocol.coordinator_states import JobState
 from barrier_tck.reference_impl.runtime_errors import IncompatibleState, StorageError
+from tests.waiting import PATIENCE_S
 
-WAIT_S = 20.0
+WAIT_S = PATIENCE_S
 ORDER = JobOrder(
     plan={},
     source="in",

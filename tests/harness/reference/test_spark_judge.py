@@ -19,10 +19,11 @@ from barrier_tck.harness.reference.spark.judge import SparkJudge
 from barrier_tck.harness.support.errors import OperatingError
 from barrier_tck.harness.workloads.keyed_totals import SCHEMA, KeyedTotals
 from barrier_tck.harness.workloads.workload import write_splits
+from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 PLAN = TrialPlan(seed=3, workload=WorkloadPlan(name="keyed-totals", batches=4, batch_records=3, keys=2))
-LEAVES_WITHIN_S = 30.0
+LEAVES_WITHIN_S = PATIENCE_S
 
 
 @pytest.fixture(scope="module")

@@ -34,7 +34,7 @@ from barrier_tck.harness.cluster.signalled_process import SignalledProcess
 from barrier_tck.harness.streaming.checkpoint_outages import CheckpointOutages
 from barrier_tck.harness.streaming.disturbed_writes import DisturbedWrites
 from barrier_tck.harness.streaming.query_targets import TASKS, QueryTargets
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 APPLICATION = "app-1"
 # As Spark has it: the executor starts a daemon, and the daemon forks the Python worker of a task.
@@ -175,17 +175,17 @@ def test_each_task_that_stands_at_a_point_is_hit_in_its_own_worker_and_executor(
 
     def stand(task: Task) -> None:
         with targets.standing_in(task.worker):
-            all_stand.wait(20)
+            all_stand.wait(PATIENCE_S)
             worker, executor = targets.worker_of(TASKS), targets.executor_of(TASKS)
             assert worker is not None and executor is not None
             hit[task.worker] = worker.description, executor.description
-            all_stand.wait(20)
+            all_stand.wait(PATIENCE_S)
 
     threads = [threading.Thread(target=stand, args=(task,)) for task in tasks]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(PATIENCE_S)
     assert hit == {
         task.worker: (
             f"Python worker of a task (pid {task.worker})",

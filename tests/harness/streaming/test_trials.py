@@ -52,6 +52,7 @@ from barrier_tck.harness.streaming.structured_streaming import POINTS, STEP_OF_S
 from barrier_tck.harness.support.errors import NotJudgeable
 from barrier_tck.harness.trial.trial_run import execute
 from barrier_tck.harness.workloads.workload_names import filled, workload_named
+from tests.waiting import PATIENCE_S
 
 ROWS = 24
 """Three micro-batches, two sources, four rows each."""
@@ -134,7 +135,7 @@ class PretendedDriver:
         with contextlib.suppress(psutil.NoSuchProcess):
             self.process.kill()
         if self._thread is not None:
-            self._thread.join(20)
+            self._thread.join(PATIENCE_S)
 
     def _run(self, order: QueryOrder) -> None:
         try:

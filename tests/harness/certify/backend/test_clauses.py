@@ -22,13 +22,13 @@ from barrier_tck.harness.certify.engine.certificate import PropertyOutcome, clau
 from barrier_tck.harness.certify.engine.check import NOT_REACHED, NOT_SHOWN
 from barrier_tck.harness.certify.engine.hunt import Hunt
 
-QUICK = Limits(call_s=8.0)
+QUICK = Limits(call_s=60.0)
 
 
 @pytest.fixture(scope="module", name="heap")
 def _heap() -> Iterator[Pool]:
     """Processes of a right backend."""
-    pool = Pool("heap", Limits(call_s=30.0))
+    pool = Pool("heap", Limits(call_s=60.0))
     yield pool
     pool.close()
 

@@ -20,7 +20,7 @@ SMALL = 0.05
 def judged(target: str, *names: str, capabilities: tuple[str, ...] = ()) -> list[PropertyOutcome]:
     """Return what became of some properties, hunted one after the other in processes of one pool."""
     wanted = [one for name in names for one in PROPERTIES if one.name == name]
-    pool = Pool(target, total_s=60.0)
+    pool = Pool(target, total_s=600.0)
     try:
         return [check(one, pool, 1, SMALL, shrink_s=0.0, declared=capabilities)[0] for one in wanted]
     finally:

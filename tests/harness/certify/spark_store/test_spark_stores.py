@@ -48,6 +48,7 @@ from barrier_tck.reports.certificate_page import render_certificate
 from tests.harness.certify.spark_store.pretended_stores import play
 from tests.test_docs import rows
 from tests.test_tidy import ROOT
+from tests.waiting import PATIENCE_S
 
 PAGE = (ROOT / "docs" / "guide" / "certify-spark-stores.md").read_text()
 KEY = (0, "a")
@@ -137,7 +138,7 @@ def test_what_waits_for_a_file_acts_when_it_has_appeared_and_not_before(tmp_path
     (tmp_path / ".2.delta.tmp").write_text("two")
     assert not appeared.wait(0.05)
     (tmp_path / ".2.delta.tmp").rename(tmp_path / "2.delta")
-    assert appeared.wait(10)
+    assert appeared.wait(PATIENCE_S)
     watch.join()
     other.join()
     assert not never.is_set()
