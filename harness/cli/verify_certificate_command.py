@@ -49,7 +49,7 @@ def verify_certificate(
     search_working_directory()
     certificate = read_certificate(file / "certificate.json" if file.is_dir() else file)
     named = target or certificate.target
-    found = verify(certificate, _present(named, jars), metadata.version("barrier-tck"))
+    found = verify(certificate, named, _present(named, jars), metadata.version("barrier-tck"))
     subject = f"{certificate.kind} {certificate.target}, level {certificate.level or 'none'}"
     console.print(printable(f"{subject}, suite {certificate.suite_version}, seed {certificate.seed}"))
     console.print(

@@ -48,9 +48,11 @@ def read_certificate(path: Path) -> Certificate:
     return certificate
 
 
-def verify(certificate: Certificate, present: Identity, suite_version: str) -> Verification:
-    """Compare a certificate with itself and with the candidate that is present, of which nothing is run."""
+def verify(certificate: Certificate, target: str, present: Identity, suite_version: str) -> Verification:
+    """Compare a certificate with itself and with the target that is present, of which nothing is run."""
     problems = list(_contradictions(certificate))
+    if target != certificate.target:  # one file may have several
+        problems.append(f"{certificate.target} was certified, and not {target}")
     unsure = []
     if not certificate.files:
         unsure.append("it names no files, so it does not say what was certified")

@@ -97,6 +97,7 @@ def test_a_certificate_holds_for_the_files_that_it_names_and_for_no_others(
     shutil.copy(here / "my_backend.py", here / "other.py")
     assert cli.run(["verify-certificate", "run", "other:MyBackend", "--json"]) == 1
     assert last_json(capsys)["problems"] == [
+        "my_backend:MyBackend was certified, and not other:MyBackend",
         "1 file missing: my_backend.py",
         "1 file not certified: other.py",
     ]
