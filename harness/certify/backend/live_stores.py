@@ -283,7 +283,10 @@ class LiveStores:
             doing = step.description() if step is not None else what
             raise Violation(self._short(f"{doing} raised {error}"), clause) from error
         except CandidateDied as error:
-            raise Violation(self._short(str(error)), clause, fatal=True, hung=error.hung) from error
+            message = self._short(str(error))
+            raise Violation(
+                message, clause, fatal=True, hung=error.hung, from_outside=error.from_outside
+            ) from error
 
     def _short(self, text: str) -> str:
         """Leave the session's own directory out of paths."""

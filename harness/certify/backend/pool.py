@@ -46,6 +46,10 @@ class Limits:
     """Limit of private memory; 0 means unlimited (a trial on Spark starts a JVM)."""
 
 
+_ENDED_BY_OTHERS = (-signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP)
+"""Exit codes of a process that was asked to end."""
+
+
 class CandidateError(Exception):
     """Base of what a call to a candidate can raise."""
 
@@ -53,10 +57,11 @@ class CandidateError(Exception):
 class CandidateDied(CandidateError):
     """The process is gone, hung, or sent nonsense; it was killed. The message says what happened."""
 
-    def __init__(self, message: str, hung: bool = False) -> None:
-        """Take what happened, and whether a time limit was exceeded."""
+    def __init__(self, message: str, hung: bool = False, from_outside: bool = False) -> None:
+        """Take what happened, whether a time limit was exceeded, and whether somebody else ended the process."""
         super().__init__(message)
         self.hung = hung
+        self.from_outside = from_outside
 
 
 class CandidateRaised(CandidateError):
@@ -171,10 +176,12 @@ class Candidate:
                 message = f"{asked} ended the process with {signal.Signals(-code).name}"
             else:
                 message = f"{asked} ended the process with exit code {code}"
+        # A backend has no reason to send these; whoever stops a machine or a job has.
+        from_outside = self._process.returncode in _ENDED_BY_OTHERS
         self.kill()
         printed = self.log().strip()[-600:]
         message = f"{message}; the end of its output:\n{printed}" if printed else message
-        return CandidateDied(message, hung=isinstance(error, TimeoutError))
+        return CandidateDied(message, isinstance(error, TimeoutError), from_outside)
 
     def _runaways(self) -> list[psutil.Process]:
         """Return processes that carry the candidate's mark but are not in its session any more."""

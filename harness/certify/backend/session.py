@@ -200,10 +200,33 @@ class Session(LiveStores):
             # Otherwise it ended before the first write, so this shows nothing about concurrent writers.
             model.note_differences(snapshot, under_way=True)
         self._completed(step.store, checkpoint, raced.handles)
-        self._verify(steps.Verify(step.store, checkpoint))
-        self._read_all(steps.ReadAll(step.store))
+        try:
+            self._compare_raced(step, checkpoint)
+        except WrongRead as error:
+            wrote = self._who_wrote(step, checkpoint, raced.writes, error)
+            raise WrongRead(f"{error}; {wrote}", error.clause, error.place) from error
         self._discard(step.store, checkpoint)
         return bool(raced.meanwhile) or snapshot.done
+
+    def _who_wrote(self, step: steps.Race, checkpoint: int, writes: int, error: WrongRead) -> str:
+        """Say which of the writes during the asynchronous part were made at a place that was read wrong."""
+        if error.place is None:
+            return "the place of the wrong value is not known"
+        mattered = []
+        for number in range(writes):
+            call, groups, keys = free_write(number, step.groups, checkpoint)
+            if (step.name, *error.place[1:]) == error.place and error.place[1:] in zip(
+                groups, keys, strict=True
+            ):
+                mattered.append(f"number {number + 1} ({call})")
+        if not mattered:
+            return f"none of the {writes} writes meanwhile was made there"
+        more = f" and {len(mattered) - 4} more" if len(mattered) > 4 else ""
+        return f"of the {writes} writes meanwhile, these were made there: {', '.join(mattered[:4])}{more}"
+
+    def _compare_raced(self, step: steps.Race, checkpoint: int) -> None:
+        self._verify(steps.Verify(step.store, checkpoint))
+        self._read_all(steps.ReadAll(step.store))
 
     def _cancel(self, step: steps.Cancel) -> None:
         model = self.stores[step.store].snapshots.get(step.checkpoint)

@@ -48,9 +48,18 @@ def check(
     finally:
         stage.close()
     failure = None
+    outside = str(found.violation) if found is not None and found.violation.from_outside else ""
+    if outside:
+        found = None
     if found is not None:
         failure = Failure(stage.target, one.name, str(found.violation), found.steps, layout=stage.layout)
-    status, reason = ("failed", str(found.violation)) if found else _without_breach(one, hunt, scale)
+    if outside:
+        status, reason = (
+            "unknown",
+            f"{outside}: somebody else ended it, so this says nothing of the candidate",
+        )
+    else:
+        status, reason = ("failed", str(found.violation)) if found else _without_breach(one, hunt, scale)
     return (
         outcome_of(
             one,

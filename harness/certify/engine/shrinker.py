@@ -18,7 +18,7 @@ def smallest(stage: Stage[StepT], found: Breach[StepT], shrink_s: float) -> Brea
 
     A sequence that exceeded a time limit is returned as it is: each attempt would cost the limit again.
     """
-    if not shrink_s or found.violation.hung or len(found.steps) < 2:
+    if not shrink_s or found.violation.hung or found.violation.from_outside or len(found.steps) < 2:
         return found
     shrinker = Shrinker(stage, found, shrink_s)
     shrinker.shrink()

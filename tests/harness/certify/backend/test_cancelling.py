@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from typing import Any
 
 import pytest
@@ -35,6 +37,27 @@ def test_ctrl_c_in_the_middle_of_a_call_is_no_failure_of_the_backend(monkeypatch
     finally:
         pool.close()
     assert calls == [40], "the process was asked nothing more"
+
+
+def test_sigterm_from_outside_is_no_failure_of_the_backend(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = next(entry for entry in PROPERTIES if entry.name == "reads-see-the-writes")
+    calls, send = [0], Session.call
+
+    def ended(session: Session, request: wire.AnyRequest) -> Any:
+        calls[0] += 1
+        if calls[0] == 40:
+            assert session.candidate is not None
+            os.kill(session.candidate.pid, signal.SIGTERM)
+        return send(session, request)
+
+    monkeypatch.setattr(Session, "call", ended)
+    pool = Pool("heap", total_s=60.0)
+    try:
+        outcome, failure = check(one, pool, 1)
+    finally:
+        pool.close()
+    assert (outcome.status, outcome.violated, failure) == ("unknown", "", None)
+    assert "SIGTERM" in outcome.reason and "says nothing of the candidate" in outcome.reason
 
 
 @pytest.mark.long
