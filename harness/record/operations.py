@@ -361,6 +361,14 @@ class SentBehindEnd(_Kind, frozen=True):
     """What it was, for readers."""
 
 
+class TookBehindEnd(_Kind, frozen=True):
+    """A subtask at the end of the job processed records after it had said that all its input was consumed, as observed
+    at its operators (BAR-6)."""
+
+    subtask: str
+    attempt: int
+
+
 class LocalEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     """One thing that a process did: it sent or took a message, took a marker, or recorded itself for a checkpoint."""
 
@@ -494,6 +502,7 @@ Operation = (
     | ReadBehindStop
     | SentBehindStop
     | SentBehindEnd
+    | TookBehindEnd
     | MessagesObserved
     | JobFinished
     | JobStopped

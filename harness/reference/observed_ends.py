@@ -1,8 +1,10 @@
-"""Watches the output channels of subtasks, and notes who sends on a channel that has ended: a record behind the end of
-input, or anything at all behind the end of the channel (BAR-6).
+"""Watches the ends of subtasks, and notes what comes behind them (BAR-6).
 
-The notes are taken outside of everything that a planted bug can replace, below the driver where it sends. What a right
-system does leaves none. A barrier that overtakes waiting batches does not pass here, and may overtake an end, too.
+That is a record behind the end of input on a channel, anything at all behind the end of the channel, and a record that
+a subtask at the end of the job processes after it has said that all its input is consumed.
+
+The notes are taken below the driver where it sends, and where it gives batches to its operators. What a right system
+does leaves none. A barrier that overtakes waiting batches does not pass here, and may overtake an end, too.
 """
 
 from __future__ import annotations
@@ -10,17 +12,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
-from barrier_tck.harness.record.operations import SentBehindEnd
+from barrier_tck.harness.record.operations import SentBehindEnd, TookBehindEnd
 from barrier_tck.harness.reference.instrumented import DriverParts, MakeDriver, with_driver_instrument
 from barrier_tck.reference_impl.operators.api import Payload
-from barrier_tck.reference_impl.protocol.messages import ChannelControl, EndOfChannel, EndOfInput
+from barrier_tck.reference_impl.protocol.messages import (
+    ChannelControl,
+    EndOfChannel,
+    EndOfInput,
+    InputConsumed,
+)
 from barrier_tck.reference_impl.runtime.components import Components
-from barrier_tck.reference_impl.runtime.ports import ChannelOutput
+from barrier_tck.reference_impl.runtime.ports import ChannelOutput, CoordinatorLink
 from barrier_tck.reference_impl.runtime.subtask_deployment import SubtaskDeployment
 from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver
 
-KeepEnd = Callable[[SentBehindEnd], None]
+KeepEnd = Callable[[SentBehindEnd | TookBehindEnd], None]
 """Keeps a note."""
 
 
@@ -36,6 +44,10 @@ class Ends:
     of_channel: dict[int, None] = field(default_factory=dict)
     """Those on which nothing follows."""
     noted: dict[int, None] = field(default_factory=dict)
+    consumed: bool = False
+    """Whether it has said that all its input is consumed."""
+    took: bool = False
+    """Whether it is noted that it took records after that."""
 
     def note(self, channel: int, sent: str) -> None:
         """Take that something was sent behind the end of a channel; ``sent`` says what."""
@@ -43,6 +55,22 @@ class Ends:
             self.noted[channel] = None
             subtask = str(self.deployment.subtask)
             self.keep(SentBehindEnd(subtask, self.deployment.attempt, self.names[channel], sent))
+
+    def processed(self, payload: Payload | None) -> None:
+        """Take that operators are given a batch, or none."""
+        if self.consumed and payload is not None and not self.took:
+            self.took = True
+            self.keep(TookBehindEnd(str(self.deployment.subtask), self.deployment.attempt))
+
+    def watch(self, driver: SubtaskDriver) -> None:
+        """Look at what a driver gives to its operators."""
+        inner = driver.run_chain
+
+        def watched(start: int, payload: Payload | None) -> None:
+            self.processed(payload)
+            inner(start, payload)
+
+        vars(driver).update(run_chain=watched)
 
 
 @dataclass(frozen=True)
@@ -68,13 +96,30 @@ class WatchedOutput:
         self.inner.send_control(channel, element)
 
 
-def _with_watched_output(parts: DriverParts, make: MakeDriver, keep: KeepEnd) -> SubtaskDriver:
+@dataclass(frozen=True)
+class _WatchedLink:
+    """The connection to the coordinator of a subtask at the end of the job, watched."""
+
+    inner: CoordinatorLink
+    ends: Ends
+
+    def send(self, message: Any) -> None:
+        self.inner.send(message)
+        if isinstance(message, InputConsumed):
+            self.ends.consumed = True
+
+
+def _with_watched_ends(parts: DriverParts, make: MakeDriver, keep: KeepEnd) -> SubtaskDriver:
+    """Return a driver with watched outputs or, where there are none, watched input."""
     names = tuple(str(channel) for channel in parts.graph.outputs_of(parts.deployment.subtask))
-    return make(
-        parts.with_ports(output=WatchedOutput(parts.ports.output, Ends(parts.deployment, names, keep)))
-    )
+    ends = Ends(parts.deployment, names, keep)
+    if names:
+        return make(parts.with_ports(output=WatchedOutput(parts.ports.output, ends)))
+    driver = make(parts.with_ports(coordinator=_WatchedLink(parts.ports.coordinator, ends)))
+    ends.watch(driver)
+    return driver
 
 
 def ends_observed(components: Components, keep: KeepEnd) -> Components:
-    """Return the components with drivers whose output channels are watched."""
-    return with_driver_instrument(components, partial(_with_watched_output, keep=keep))
+    """Return the components with drivers whose ends are watched."""
+    return with_driver_instrument(components, partial(_with_watched_ends, keep=keep))

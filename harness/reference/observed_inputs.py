@@ -26,6 +26,7 @@ from barrier_tck.harness.record.operations import (
     ReadBehindStop,
     SentBehindEnd,
     SentBehindStop,
+    TookBehindEnd,
 )
 from barrier_tck.harness.reference.instrumented import (
     DriverParts,
@@ -47,7 +48,7 @@ from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver
 
 _log = logging.getLogger(__name__)
 
-InputNote = InputRead | InputLeft | ReadBehindStop | SentBehindStop | SentBehindEnd
+InputNote = InputRead | InputLeft | ReadBehindStop | SentBehindStop | SentBehindEnd | TookBehindEnd
 """What is logged."""
 
 KeepInput = Callable[[InputNote], None]
@@ -232,6 +233,8 @@ class InputsDirectory:
         match note:
             case ReadBehindStop() | SentBehindStop():
                 what = str(note.checkpoint)
+            case TookBehindEnd():
+                what = "input"
             case SentBehindEnd():
                 what = quote(note.channel, safe="")
             case InputRead() | InputLeft():

@@ -1,8 +1,9 @@
-"""No record comes behind the end of input on a channel, and nothing at all behind the end of the channel (BAR-6).
+"""No record comes behind the end of input, and nothing at all behind the end of a channel (BAR-6).
 
 Who has learned that a channel has ended counts on it: barriers are not waited for, last results are given, and state is
 not asked for again. A record behind that comes too late for the last results, or for the last checkpoint. Output shows
-it only now and then. So it is observed where subtasks send, and one such record is a violation, in every mode.
+it only now and then. So it is observed where subtasks send and, at the end of the job, where they process, and one such
+record is a violation, in every mode.
 """
 
 from __future__ import annotations
@@ -11,24 +12,23 @@ from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.precondition import ALWAYS
 from barrier_tck.harness.oracle.sign import Breach, Directness, Sign
 from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
-from barrier_tck.harness.record.operations import Finished, SentBehindEnd
+from barrier_tck.harness.record.operations import Finished, SentBehindEnd, TookBehindEnd
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
 
 _BEHIND = Sign("a subtask sends on a channel that it has ended", "BAR-6")
+_TAKEN = Sign("a subtask processes records after it has said that its input is consumed", "BAR-6")
 
 
 class EndsComeLast(StandardChecker):
-    """Nobody sends on a channel that has ended."""
+    """Nobody sends on a channel that has ended, and nobody processes records behind the end of all input."""
 
     name = "ends-come-last"
-    requires = (
-        "No record comes behind the end of input on a channel, and nothing behind the end of the channel."
-    )
+    requires = "No record comes behind the end of input, and nothing behind the end of a channel."
     judges = "systems whose subtasks finish early and whose messages can be observed"
     covers = {"BAR-6": ALWAYS}
     needs = frozenset({Capability.EARLY_FINISH, Capability.MESSAGE_LOG})
-    signs = (_BEHIND,)
+    signs = (_BEHIND, _TAKEN)
     directness = Directness.OPERATIONS
     rank = 175
 
@@ -51,12 +51,22 @@ class EndsComeLast(StandardChecker):
             for line in history.of(SentBehindEnd)
             for behind in (line.operation,)
         ]
+        problems += [
+            Breach(
+                _TAKEN,
+                f"at {line.time_ms:g} ms {late.subtask} of attempt {late.attempt} processed records after it had said "
+                "that all its input was consumed",
+                line.index,
+                late.subtask,
+                attempt=late.attempt,
+            )
+            for line in history.of(TookBehindEnd)
+            for late in (line.operation,)
+        ]
         finished = sum(1 for _ in history.of(Finished))
         counts = {"finished": finished, "violations": len(problems)}
         if problems:
-            summary = (
-                f"{len(problems)} channels were used behind their end; the first: {problems[0].sentence}"
-            )
+            summary = f"{len(problems)} times something came behind an end; the first: {problems[0].sentence}"
             return self.broken(context, summary, counts, problems)
-        summary = f"nothing came behind the ends of channels; {finished} subtasks finished before the job"
+        summary = f"nothing came behind the ends of inputs and channels; {finished} subtasks finished before the job"
         return Finding(self.name, self.clauses if finished else (), Verdict.VALID, summary, counts)

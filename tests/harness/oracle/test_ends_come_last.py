@@ -36,6 +36,30 @@ def test_a_record_behind_the_end_of_a_channel_is_invalid() -> None:
     assert "source[0]->totals[1]" in finding.summary
 
 
+def test_a_record_behind_the_end_of_all_input_is_invalid() -> None:
+    book = Book().attempt(1).tell(ops.TookBehindEnd("sink[0]", 1))
+    finding = EndsComeLast().check(a_context(a_plan(), book))
+    assert (finding.verdict, finding.clauses) == (Verdict.INVALID, ("BAR-6",))
+    assert "sink[0]" in finding.summary
+
+
+def test_what_operators_are_given_is_noted_only_behind_the_end_of_input() -> None:
+    found: list[object] = []
+    given: list[object] = []
+    deployment = SimpleNamespace(subtask="sink[0]", attempt=AttemptNumber(1))
+    ends = Ends(cast("Any", deployment), (), found.append)
+    driver = SimpleNamespace(run_chain=lambda start, payload: given.append((start, payload)))
+    ends.watch(cast("Any", driver))
+    driver.run_chain(0, RECORDS)
+    ends.consumed = True
+    driver.run_chain(1, None)
+    assert not found
+    driver.run_chain(0, RECORDS)
+    driver.run_chain(0, RECORDS)
+    assert found == [ops.TookBehindEnd("sink[0]", 1)]
+    assert given == [(0, RECORDS), (1, None), (0, RECORDS), (0, RECORDS)]
+
+
 def test_where_nobody_finished_early_nothing_is_claimed() -> None:
     book = Book().attempt(1)
     assert EndsComeLast().check(a_context(a_plan(), book)).clauses == ()
