@@ -187,7 +187,7 @@ PROFILES: tuple[Profile, ...] = (
             _LOOPS.checkpoints, modes=("exactly_once",), protocol="chandy_lamport", interval_ms=(6, 30)
         ),
         # Only here a subtask that is held reads on every channel, up to its marker or its end.
-        scenarios=tuple({**dict(_LOOPS.scenarios), "stops_at_the_end": 260}.items()),
+        scenarios=tuple({**dict(_LOOPS.scenarios), "stops_at_the_end": 400}.items()),
     ),
     Profile(
         name="savepoints",

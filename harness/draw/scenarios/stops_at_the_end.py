@@ -30,11 +30,14 @@ _FIRST_MS = (-12, 15)
 """When the first stop is asked for, after the time at which the longest source has read its input at the earliest."""
 _NEXT_MS = (12, 30)
 """How much later each further one: full queues and loops hold the end up, and a stop that succeeds does so, too."""
-_SLOW_FACTORS = (6, 12)
+_SLOW_FACTORS = (8, 16)
+_CAPACITY = 32
+"""Room for all that a source reads: then the slow channel holds no source up. So stops and the end meet, and its last
+records are still under way, to a subtask that is held."""
 _PAUSES = 3
 """How many times as long as a checkpoint may take it is until the next one begins, so that stops need not wait."""
 _SOURCES_MIN = 2
-_INTO_LOOPS_PER_MILLE = 700
+_INTO_LOOPS_PER_MILLE = 500
 """In how many of these plans in 1,000 the slow channel leads into a loop, if one does."""
 _IN_TIME, _ON_SLOW_CHANNEL = 0.02, 0.25
 
@@ -45,7 +48,12 @@ def _profile(draw: st.DrawFn, profile: Profile) -> Profile:
         stopping,
         workload=replace(stopping.workload, batches=(12, 30)),
         job=replace(stopping.job, sources=(_SOURCES_MIN, max(_SOURCES_MIN, stopping.job.sources[1]))),
-        network=replace(stopping.network, slow_channel_per_mille=1_000, slow_factors=_SLOW_FACTORS),
+        network=replace(
+            stopping.network,
+            slow_channel_per_mille=1_000,
+            slow_factors=_SLOW_FACTORS,
+            channel_capacities=(_CAPACITY,),
+        ),
         faults=replace(stopping.faults, number=(0, 0)),
     )
 
