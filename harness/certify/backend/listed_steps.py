@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import count, product
 
 from barrier_tck.harness.certify.backend import steps
-from barrier_tck.harness.certify.backend.free_writes import FREE_KEY_BYTES
+from barrier_tck.harness.certify.backend.free_writes import FREE_KEY_BYTES, entry_value
 from barrier_tck.harness.certify.backend.model import NAMES, RANGES
 from barrier_tck.harness.certify.backend.wire import DAMAGES
 
@@ -189,6 +189,8 @@ def ladder(scale: float) -> Steps:
         played += _rung(next(checkpoints), steps.Fill(0, _NAME, (3,), entries, 12, 8))
     for size in _rungs(1 << 20, 1 << 23, 8, scale):
         played += _moved(next(checkpoints), next(checkpoints), size)
+    played += _powers_of_two(next(checkpoints), scale)
+    played += _many_states(next(checkpoints))
     return (*played, *_high_key_groups(next(checkpoints)))
 
 
@@ -208,6 +210,44 @@ def _rung(checkpoint: int, fill: steps.Fill) -> Steps:
         steps.Run(0, checkpoint),
         steps.Verify(0, checkpoint),
         steps.Rescale((checkpoint, 0), 2, 5),
+    )
+
+
+_POWERS_MAX = 21
+"""The length of the largest values whose length is near a power of two, as that power."""
+_STATES = 70
+"""More named states than a word has bits."""
+
+
+def _powers_of_two(checkpoint: int, scale: float) -> Steps:
+    """Values one byte below, at, and one byte above each power of two."""
+    last = _POWERS_MAX if scale >= 1 else 17
+    lengths = [(1 << bits) + more for bits in range(last + 1) for more in (-1, 0, 1)]
+    return (
+        steps.Layout(RANGES),
+        *(
+            steps.Put(0, _NAME, 1, b"%08d" % length, entry_value(length, length, 0))
+            for length in dict.fromkeys(lengths)
+        ),
+        *_read_live_and_restored(checkpoint),
+    )
+
+
+def _many_states(checkpoint: int) -> Steps:
+    names = [f"state {number}" for number in range(_STATES)]
+    return (
+        steps.Layout(RANGES),
+        *(steps.Put(0, name, number % 6, b"k", name.encode()) for number, name in enumerate(names)),
+        *_read_live_and_restored(checkpoint),
+    )
+
+
+def _read_live_and_restored(checkpoint: int) -> Steps:
+    return (
+        steps.ReadAll(0),
+        steps.Snapshot(0, checkpoint),
+        steps.Run(0, checkpoint),
+        steps.Verify(0, checkpoint),
     )
 
 
