@@ -9,6 +9,7 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
@@ -168,34 +169,43 @@ def no_engine() -> str:
 
 
 @pytest.mark.parametrize(
-    ("finding", "status"),
+    ("check", "status"),
     [
-        (check_python((3, 10, 12)), DiagnosisStatus.OLD),
-        (check_python((3, 11, 0)), DiagnosisStatus.OK),
-        (check_disk(0.1), DiagnosisStatus.WARNING),
-        (check_disk(50), DiagnosisStatus.OK),
-        (check_memory(0.5), DiagnosisStatus.WARNING),
-        (check_memory(8), DiagnosisStatus.OK),
-        (check_cores(1), DiagnosisStatus.WARNING),
-        (check_cores(2), DiagnosisStatus.OK),
-        (check_loopback(lambda _host, _port: "Can't assign requested address"), DiagnosisStatus.MISSING),
-        (check_loopback(lambda _host, _port: None), DiagnosisStatus.OK),
-        (check_toxiproxy(ServerChoice(ServerKind.EMBEDDED)), DiagnosisStatus.OK),
+        (partial(check_python, (3, 10, 12)), DiagnosisStatus.OLD),
+        (partial(check_python, (3, 11, 0)), DiagnosisStatus.OK),
+        (partial(check_disk, 0.1), DiagnosisStatus.WARNING),
+        (partial(check_disk, 50), DiagnosisStatus.OK),
+        (partial(check_memory, 0.5), DiagnosisStatus.WARNING),
+        (partial(check_memory, 8), DiagnosisStatus.OK),
+        (partial(check_cores, 1), DiagnosisStatus.WARNING),
+        (partial(check_cores, 2), DiagnosisStatus.OK),
         (
-            check_toxiproxy(ServerChoice(ServerKind.PROGRAM, "/bin/toxiproxy-server"), lambda _: "2.12.0"),
+            partial(check_loopback, lambda _host, _port: "Can't assign requested address"),
+            DiagnosisStatus.MISSING,
+        ),
+        (partial(check_loopback, lambda _host, _port: None), DiagnosisStatus.OK),
+        (partial(check_toxiproxy, ServerChoice(ServerKind.EMBEDDED)), DiagnosisStatus.OK),
+        (
+            partial(
+                check_toxiproxy, ServerChoice(ServerKind.PROGRAM, "/bin/toxiproxy-server"), lambda _: "2.12.0"
+            ),
             DiagnosisStatus.OK,
         ),
         # It is there, and cannot be run.
-        (check_toxiproxy(ServerChoice(ServerKind.PROGRAM, "/bin/false")), DiagnosisStatus.MISSING),
-        (check_toxiproxy(ServerChoice(ServerKind.URL, "http://h:1"), lambda _: "2.12.0"), DiagnosisStatus.OK),
-        (check_toxiproxy(ServerChoice(ServerKind.URL, "h:1")), DiagnosisStatus.MISSING),
-        (check_java_compiler(lambda: True), DiagnosisStatus.OK),
-        (check_java_compiler(lambda: False), DiagnosisStatus.WARNING),
-        (check_containers(lambda: "20.10.24"), DiagnosisStatus.OK),
-        (check_containers(no_engine), DiagnosisStatus.WARNING),
+        (partial(check_toxiproxy, ServerChoice(ServerKind.PROGRAM, "/bin/false")), DiagnosisStatus.MISSING),
+        (
+            partial(check_toxiproxy, ServerChoice(ServerKind.URL, "http://h:1"), lambda _: "2.12.0"),
+            DiagnosisStatus.OK,
+        ),
+        (partial(check_toxiproxy, ServerChoice(ServerKind.URL, "h:1")), DiagnosisStatus.MISSING),
+        (partial(check_java_compiler, lambda: True), DiagnosisStatus.OK),
+        (partial(check_java_compiler, lambda: False), DiagnosisStatus.WARNING),
+        (partial(check_containers, lambda: "20.10.24"), DiagnosisStatus.OK),
+        (partial(check_containers, no_engine), DiagnosisStatus.WARNING),
     ],
 )
-def test_what_is_short_has_advice(finding: Diagnosis, status: DiagnosisStatus) -> None:
+def test_what_is_short_has_advice(check: Callable[[], Diagnosis], status: DiagnosisStatus) -> None:
+    finding = check()
     assert finding.status is status
     assert bool(finding.advice) == (status is not DiagnosisStatus.OK)
 
