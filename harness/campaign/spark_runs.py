@@ -143,11 +143,14 @@ class SparkRuns:
                     yield from chunks.counted(_oldest(waiting))
             while waiting:
                 yield from chunks.counted(_oldest(waiting))
+        except BaseException:
+            # Ctrl-C may come when a job was handed over and is not yet among those that are waited for.
+            self._over.set()
+            with contextlib.suppress(Py4JError, OSError):  # Spark may have ended first
+                self._session.sparkContext.cancelAllJobs()
+            raise
         finally:
             self._over.set()
-            if waiting:
-                with contextlib.suppress(Py4JError, OSError):  # Spark may have ended first
-                    self._session.sparkContext.cancelAllJobs()
             threads.shutdown(wait=True, cancel_futures=True)
 
     # --- on a thread for each job ---------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Generator, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -50,7 +51,7 @@ from tests.harness.campaign.test_trial_pool import (
     listed,
     without_times,
 )
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 EVEN = "reference-simulated"
 
@@ -162,7 +163,7 @@ def test_ctrl_c_cancels_the_only_job(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     def job(_: Any) -> list[bytes]:
         os.kill(os.getpid(), signal.SIGINT)
-        assert cancelled.wait(60)
+        assert cancelled.wait(PATIENCE_S)
         raise OSError("cancelled")
 
     monkeypatch.setattr(runs, "_job", job)
@@ -175,6 +176,35 @@ def test_ctrl_c_cancels_the_only_job(tmp_path: Path, monkeypatch: pytest.MonkeyP
     finally:
         signal.signal(signal.SIGINT, before)
     assert cancelled.is_set()
+
+
+def test_ctrl_c_cancels_a_job_that_is_just_handed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, cancelled = threading.Event(), threading.Event()
+    session = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=1, cancelAllJobs=cancelled.set))
+    runs = SparkRuns(open_system(EVEN), session)  # type: ignore[arg-type]
+    ended: list[bool] = []
+
+    def job(_: Any) -> list[bytes]:
+        began.set()
+        ended.append(cancelled.wait(PATIENCE_S))
+        raise OSError("cancelled")
+
+    class Interrupted(ThreadPoolExecutor):
+        def submit(self, call: Any, /, *given: Any, **more: Any) -> Any:
+            future = super().submit(call, *given, **more)
+            if given:
+                assert began.wait(PATIENCE_S)
+                raise KeyboardInterrupt
+            return future
+
+    monkeypatch.setattr(runs, "_job", job)
+    monkeypatch.setattr(spark_runs, "ThreadPoolExecutor", Interrupted)
+    trial = PlannedTrial(0, filled(TrialPlan()), tmp_path, drawn=False)
+    with pytest.raises(KeyboardInterrupt):
+        next(runs.run([trial]))
+    assert ended == [True]
 
 
 # --- on local[2] ----------------------------------------------------------------------------------------------------
