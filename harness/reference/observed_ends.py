@@ -9,6 +9,7 @@ does leaves none. A barrier that overtakes waiting batches does not pass here, a
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -63,12 +64,14 @@ class Ends:
             self.keep(TookBehindEnd(str(self.deployment.subtask), self.deployment.attempt))
 
     def watch(self, driver: SubtaskDriver) -> None:
-        """Look at what a driver gives to its operators."""
-        inner = driver.run_chain
+        """Look at what a driver gives to its operators; the driver does not come to hold itself by that."""
+        kind, reference = type(driver), weakref.ref(driver)
 
         def watched(start: int, payload: Payload | None) -> None:
             self.processed(payload)
-            inner(start, payload)
+            own = reference()
+            assert own is not None, "it is called by who holds it"
+            kind.run_chain(own, start, payload)
 
         vars(driver).update(run_chain=watched)
 

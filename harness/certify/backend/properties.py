@@ -24,7 +24,7 @@ PROPERTIES: tuple[BackendProperty, ...] = (
         ("BCK-1",),
         "Reads, scans and batch reads give what was written last; unusual keys and values are kept unchanged.",
         Moves("write read"),
-        examples=40,
+        examples=50,
         needs=("put", "delete", "put_many", "get", "scan"),
     ),
     Property(
@@ -73,7 +73,7 @@ PROPERTIES: tuple[BackendProperty, ...] = (
         ("BCK-2",),
         "A snapshot restores to exactly its content: twice, in a new process, and as a store that is used further.",
         Moves("write checkpoint verify close", finale="elsewhere"),
-        examples=10,
+        examples=12,
         needs=("verify", "restart"),
     ),
     Property(
@@ -104,7 +104,7 @@ PROPERTIES: tuple[BackendProperty, ...] = (
         "Restored into another range of key groups, from one or two snapshots, a store holds its own groups "
         "and no others.",
         Moves("write checkpoint rescale"),
-        examples=25,
+        examples=40,
         needs=("rescale",),
     ),
     Property(
@@ -120,7 +120,7 @@ PROPERTIES: tuple[BackendProperty, ...] = (
         ("BCK-2",),
         "Stores that go on with other key groups are exact, in any sequence of writes, snapshots and redistributions.",
         Moves("write checkpoint verify rescale redistribute close"),
-        examples=12,
+        examples=15,
         needs=("redistribute", "rescale"),
     ),
     Property(
@@ -160,7 +160,7 @@ PROPERTIES: tuple[BackendProperty, ...] = (
         "After a failed checkpoint the store goes on; after a restart on the same disk with other data "
         "nothing of the failed one comes back.",
         Moves("write checkpoint fail snapshot close"),
-        examples=20,
+        examples=30,
         needs=("snapshot", "abort", "restart"),
     ),
     Property(
@@ -202,7 +202,7 @@ PROPERTIES: tuple[BackendProperty, ...] = (
         ("BCK-2",),
         "All of the above in any mixture.",
         Moves("write read snapshot background verify checkpoint rescale notify close", steps_max=40),
-        examples=20,
+        examples=30,
     ),
     Property(
         "unfinished-snapshots-end-in-any-order",
@@ -312,7 +312,7 @@ PROPERTIES: tuple[BackendProperty, ...] = (
         "After SIGKILL between two calls, inside a call or in the middle of an asynchronous part, the last "
         "completed snapshot restores to exactly its content, on the disk that the dead process left.",
         Moves("write checkpoint snapshot background verify kill", restarts_max=2),
-        examples=15,
+        examples=25,
         needs=("restart",),
     ),
     Property(
@@ -321,7 +321,7 @@ PROPERTIES: tuple[BackendProperty, ...] = (
         ("BCK-3",),
         "If the k-th storage operation fails, is cut short or closing fails, the snapshot fails too (BE-06).",
         Moves("write fail verify checkpoint"),
-        examples=35,
+        examples=50,
         needs=("snapshot", "abort"),
     ),
     Property(

@@ -48,7 +48,9 @@ def barriers(plan: TrialPlan) -> bool:
 
 
 def has_windows(job: JobPlan) -> bool:
-    return any(operator.kind == "window" for vertex in job.vertices for operator in vertex.operators)
+    return any(
+        operator.kind in ("window", "session") for vertex in job.vertices for operator in vertex.operators
+    )
 
 
 RULES: dict[str, Rule] = {

@@ -48,7 +48,12 @@ def test_what_operators_are_given_is_noted_only_behind_the_end_of_input() -> Non
     given: list[object] = []
     deployment = SimpleNamespace(subtask="sink[0]", attempt=AttemptNumber(1))
     ends = Ends(cast("Any", deployment), (), found.append)
-    driver = SimpleNamespace(run_chain=lambda start, payload: given.append((start, payload)))
+
+    class Driver:
+        def run_chain(self, start: int, payload: Any) -> None:
+            given.append((start, payload))
+
+    driver = Driver()
     ends.watch(cast("Any", driver))
     driver.run_chain(0, RECORDS)
     ends.consumed = True

@@ -229,7 +229,7 @@ def test_a_planted_backend_bug_is_caught_by_its_clause(mutant: PlantedBug) -> No
     found = hunt_planted(mutant, seed_of(1, mutant.caught_by))
     assert found.status == "failed", f"{mutant.id} was missed: {mutant.description}"
     assert found.violated == mutant.clause, found.reason
-    if mutant.caught_by == "writers-run-freely":
+    if mutant.caught_by == "writers-run-freely" and "it raised" not in found.reason:
         assert "writes meanwhile, these were made there: number" in found.reason
 
 
