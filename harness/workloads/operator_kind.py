@@ -65,8 +65,6 @@ class HoldsBack:
     """The parameter that says for how long at most (ms)."""
     longest_ms: int
     """The most that it may say."""
-    prolongs: bool = False
-    """Whether a later record may prolong that time: then the timer is deleted, and another one set."""
 
 
 class Place(Enum):

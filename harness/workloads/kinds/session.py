@@ -27,7 +27,7 @@ KIND = OperatorKind(
     name="session",
     state=KEPT_RECORDS,
     keeps=Keeps.BY_KEY,
-    holds_back=HoldsBack("gap_ms", GAP_MS_MAX, prolongs=True),
+    holds_back=HoldsBack("gap_ms", GAP_MS_MAX),
     problem=_problem,
     stands_for=("keep",),
 )
