@@ -114,7 +114,7 @@ def test_a_job_that_goes_on_wider_and_narrower_leaves_what_one_job_would_have_le
 @pytest.mark.parametrize(
     "mode", ["unaligned", pytest.param("aligned_timeout", marks=pytest.mark.nightly_on_clusters)]
 )
-@pytest.mark.parametrize("width", [1, WIDE])
+@pytest.mark.parametrize("width", [pytest.param(1, marks=pytest.mark.nightly_on_clusters), WIDE])
 def test_records_in_flight_at_the_stop_reach_the_subtasks_that_own_them_now(
     trials: Trials, mode: CheckpointingMode, width: int
 ) -> None:
@@ -147,7 +147,7 @@ def test_a_failure_while_the_wider_job_starts_and_one_after_its_first_checkpoint
 
 @pytest.mark.long_on_clusters
 @pytest.mark.clause("RSC-3", "UNA-1")
-@pytest.mark.parametrize("width", [1, WIDE])
+@pytest.mark.parametrize("width", [pytest.param(1, marks=pytest.mark.nightly_on_clusters), WIDE])
 def test_records_of_one_key_and_channel_keep_their_order_at_another_width(trials: Trials, width: int) -> None:
     """Each batch has records of all keys, so batches that wait in a channel hold several of each."""
     plan = _plan({"totals": width, "source": 3}, mode="unaligned")

@@ -361,7 +361,7 @@ def test_a_data_node_syncs_what_it_has_before_the_file_is_closed(nodes: HdfsNode
     eventually("its counters show the syncs", lambda: nodes.syncs() > before)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_data_node_killed_in_the_middle_of_an_upload_loses_nothing_and_leaves_nothing(
     nodes: HdfsNodes,
 ) -> None:
