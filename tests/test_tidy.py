@@ -312,7 +312,7 @@ def test_tox_runs_what_the_project_has() -> None:
     tox = configparser.ConfigParser(interpolation=None)
     tox.read(ROOT / "tox.ini")
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
-    tools = {"ruff", "mypy", "lint-imports", "pytest", *scripts}
+    tools = {"ruff", "mypy", "lint-imports", "pytest", "tox", *scripts}
     for section in tox.sections():
         for line in tox.get(section, "commands", fallback="").strip().splitlines():
             if line and not line.startswith("#"):
