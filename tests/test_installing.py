@@ -29,6 +29,7 @@ INSTALLS = ("wheel", pytest.param("editable", marks=pytest.mark.long))
 DATA = (
     "barrier_tck/py.typed",
     "barrier_tck/campaigns/flights.toml",
+    "barrier_tck/examples/my_streaming_job/pyproject.toml",
     "barrier_tck/harness/cluster/containers/Dockerfile",
     *(
         f"barrier_tck/harness/cli/skeletons/{path.name}"

@@ -324,9 +324,9 @@ def test_tox_runs_what_the_project_has() -> None:
 def test_the_one_package_is_the_five_folders() -> None:
     """In a checkout they are links, and a wheel includes them; ``tests/test_installing.py`` installs both.
 
-    Campaign files are there too, as data.
+    Campaign files and examples are there too, as data.
     """
-    inside = (*FOLDERS, "campaigns")
+    inside = (*FOLDERS, "campaigns", "examples")
     config = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
     wheel = config["hatch"]["build"]["targets"]["wheel"]
     assert set(inside) <= set(wheel["only-include"])

@@ -68,7 +68,14 @@ def test_tox_environments_and_campaign_files_of_the_workflows_exist() -> None:
         for command in spelled_out(job, step.get("run", ""))
     ]
     named = [match.groups() for match in run if match]
-    assert {environment for environment, _ in named} == {"tests", "docs", "explore", "nightly", "campaign", "night"}
+    assert {environment for environment, _ in named} == {
+        "tests",
+        "docs",
+        "explore",
+        "nightly",
+        "campaign",
+        "night",
+    }
     files = {file for environment, file in named if file and environment == "campaign"}
     assert files == {f"campaigns/{path.name}" for path in (ROOT / "campaigns").glob("*.toml")}
     for environment, file in named:

@@ -25,7 +25,7 @@ def first_files(incomplete: str) -> list[str]:
     """Complete the name of a file that ``init`` can write."""
     from barrier_tck.harness.cli.shipped import SKELETONS
 
-    return one_of(*SKELETONS)(incomplete) + campaign_names(incomplete)
+    return one_of(*SKELETONS, "examples")(incomplete) + campaign_names(incomplete)
 
 
 SYSTEMS = one_of("reference-simulated", "reference-spark", "structured-streaming")

@@ -10,7 +10,13 @@ import typer
 from barrier_tck.harness.cli import completion
 from barrier_tck.harness.cli.options import JsonOption
 from barrier_tck.harness.cli.printing import VerdictConsole, console_for, emit
-from barrier_tck.harness.cli.shipped import SKELETONS, Skeleton, shipped_campaigns
+from barrier_tck.harness.cli.shipped import (
+    EXAMPLES,
+    SKELETONS,
+    Skeleton,
+    shipped_campaigns,
+    shipped_examples,
+)
 from barrier_tck.harness.support.atomic_files import write_atomically
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.strict_input import nearest
@@ -21,7 +27,7 @@ def init(
     what: Annotated[
         str | None,
         typer.Argument(
-            metavar="campaign|system|backend|query|workload|storage|ci|NAME",
+            metavar="campaign|system|backend|query|workload|storage|ci|examples|NAME",
             autocompletion=completion.first_files,
             help="What to write; NAME is a campaign file that comes with barrier-tck. Without it, all are listed.",
         ),
@@ -30,7 +36,7 @@ def init(
         Path | None,
         typer.Argument(
             metavar="FILE",
-            help="The file to write, which must not exist. Default: the usual name of such a file.",
+            help="The file (or folder of examples) to write, which must not exist. Default: its usual name.",
         ),
     ] = None,
     as_json: JsonOption = False,
@@ -47,11 +53,15 @@ def init(
       barrier-tck init workload               my_workload.py, and my_workload.toml, which runs it
       barrier-tck init storage                my_storage.py
       barrier-tck init ci                     .github/workflows/barrier-tck.yml
+      barrier-tck init examples               examples, a folder with all that the guide shows
       barrier-tck init graphs                 graphs.toml, a campaign file that comes with barrier-tck
     """
     console = console_for(as_json)
     if what is None:
         _list(console, as_json)
+        return
+    if what == "examples":
+        _write_examples(file or Path(what), console, as_json)
         return
     skeleton = _chosen(what)
     path = file if file is not None else Path(skeleton.file)
@@ -77,6 +87,20 @@ def init(
     emit(as_json, {"file": str(path), "use": use})
 
 
+def _write_examples(folder: Path, console: VerdictConsole, as_json: bool) -> None:
+    """Write the folder of examples, which is a package in the working directory."""
+    if folder.exists():
+        raise UsageProblem(f"{folder} exists already; name another folder, or move it away")
+    if not folder.name.isidentifier():
+        raise UsageProblem(f"{folder} could not be imported: a package's name has letters, digits and _ only")
+    for path, text in shipped_examples().items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(folder / path, text.encode())
+    use = f"python -m {folder.name}.echo_system.echo"
+    console.print(f"wrote {folder}; to run the first one: {use}")
+    emit(as_json, {"file": str(folder), "use": use})
+
+
 def _chosen(what: str) -> Skeleton:
     """Return the skeleton of that name, or a shipped campaign file as one."""
     if what in SKELETONS:
@@ -84,7 +108,7 @@ def _chosen(what: str) -> Skeleton:
     campaigns = shipped_campaigns()
     if what not in campaigns:
         raise UsageProblem(
-            f"there is no file {shown(what)} to write{nearest(what, [*SKELETONS, *campaigns])}"
+            f"there is no file {shown(what)} to write{nearest(what, [*SKELETONS, 'examples', *campaigns])}"
         )
     return campaigns[what].as_skeleton()
 
@@ -94,6 +118,7 @@ def _list(console: VerdictConsole, as_json: bool) -> None:
     campaigns = shipped_campaigns()
     for name, skeleton in SKELETONS.items():
         console.print(f"{name:16} {skeleton.description}")
+    console.print(f"{'examples':16} {EXAMPLES}")
     for name, campaign in campaigns.items():
         console.print(f"{name:16} {campaign.description} ({campaign.system})")
     emit(

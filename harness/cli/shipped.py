@@ -1,8 +1,9 @@
-"""Files that come with the package: campaign files, and skeletons of what people bring."""
+"""Files that come with the package: campaign files, examples, and skeletons of what people bring."""
 
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -116,6 +117,23 @@ class ShippedCampaign:
         """Return the first sentence of the comments in the file, which is that of its head."""
         head = [line.removeprefix("#").strip() for line in self.text.splitlines() if line.startswith("#")]
         return " ".join(head).partition(". ")[0].removesuffix(".")
+
+
+EXAMPLES = "the systems, backends and jobs that the guide shows, in a folder"
+"""What ``init examples`` writes."""
+
+
+def shipped_examples() -> dict[Path, str]:
+    """Return the content of each file of the examples, by its path in their folder."""
+
+    def below(folder: Traversable, path: Path) -> Iterator[tuple[Path, str]]:
+        for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
+            if entry.is_dir():
+                yield from below(entry, path / entry.name)
+            elif entry.name.endswith((".py", ".toml", ".md")):
+                yield path / entry.name, entry.read_text(encoding="utf-8")
+
+    return dict(below(resources.files("barrier_tck") / "examples", Path()))
 
 
 def _directory() -> Traversable:

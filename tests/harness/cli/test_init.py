@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -243,6 +244,9 @@ def test_campaign_files_come_with_the_package_and_are_found_by_name(
         (["system", "my-system.py"], "could not be imported"),
         (["backend", "mine.txt"], "could not be imported"),
         (["campaign", "no/where.toml"], "no is not a directory; create it first"),
+        (["examples", "taken.py"], "taken.py exists already"),
+        (["examples", "my-examples"], "could not be imported"),
+        (["exampels"], "did you mean 'examples'?"),
         (["x" * 300], "there is no file 'xxx"),
     ],
 )
@@ -252,6 +256,20 @@ def test_what_cannot_be_written_is_told(
     (here / "taken.py").touch()
     assert cli.run(["init", *arguments]) == 3
     assert words in capsys.readouterr().err
+
+
+def test_examples_are_written_as_the_guide_shows_them(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["init", "examples", "--json"]) == 0
+    assert last_json(capsys)["use"] == "python -m examples.echo_system.echo"
+    files = {file for file in (ROOT / "examples").rglob("*.*") if "__pycache__" not in file.parts}
+    assert {file.relative_to(here) for file in here.rglob("*.*")} == {
+        file.relative_to(ROOT) for file in files
+    }
+    assert all((here / file.relative_to(ROOT)).read_text() == file.read_text() for file in files)
+    done = subprocess.run(
+        [sys.executable, "-m", "examples.echo_system.echo"], check=True, capture_output=True
+    )
+    assert b"echo, with a kill: valid" in done.stdout
 
 
 def test_every_fault_is_listed_under_its_names(capsys: pytest.CaptureFixture[str]) -> None:
