@@ -339,8 +339,8 @@ FULL: dict[str, dict[tuple[str, str], str]] = {
             "Every fault that a trial planned is shown to have fired, or the trial is unknown, not passed."
         ),
         ("CER-1", "mission"): (
-            "A third party certifies its own state backend from outside this repository with `pytest "
-            "conformance/` or one command, and gets a report that says which clauses were required, "
+            "A third party certifies its own state backend from outside this repository with pytest "
+            "or one command, and gets a report that says which clauses were required, "
             "optional, passed, failed, skipped and why. A certificate's level means that all that it "
             "requires passed."
         ),

@@ -15,8 +15,8 @@ from barrier_tck.faults.vocabulary import COORDINATOR_POINTS, ProtocolPoint
 _HEAD = """\
 # Faults
 
-What can be done to a system, and how a correct system must react. This page is generated from `faults/catalogue.py`
-and from the faults' own files below `faults/kinds/`.
+What can be done to a system, and how a correct system must react. This page is generated from
+[their catalogue](../faults/catalogue.py) and [their own files](../faults/kinds).
 
 <!-- Generated: python -m barrier_tck.faults.faults_page > docs/faults.md -->
 

@@ -16,9 +16,17 @@ from typing import Any, get_args
 import msgspec
 import pytest
 import typer
+import yaml
 
 from barrier_tck.conformance.clauses import CLAUSES
 from barrier_tck.faults.vocabulary import ProtocolPoint
+from barrier_tck.harness.certify.engine.certificate import (
+    CERTIFICATE_VERSION,
+    Certificate,
+    ClauseResult,
+    PropertyOutcome,
+    Strength,
+)
 from barrier_tck.harness.cli.exit_codes import EXIT_CODES
 from barrier_tck.harness.cli.main import app, run
 from barrier_tck.harness.record.history import History, Recorded
@@ -39,6 +47,8 @@ ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text()
 COMMANDS = (ROOT / "docs" / "commands.md").read_text()
 RUN_DIRECTORY = (ROOT / "docs" / "run-directory.md").read_text()
 DECISIONS = ROOT / "docs" / "decisions"
+FOR_USERS = ("Three ways in", "How to", "Reference")
+"""The parts of the site's contents whose pages need no checkout."""
 _CODE = re.compile(r"(```|~~~).*?\1", re.DOTALL)
 
 
@@ -252,6 +262,62 @@ def test_fields_of_the_metadata_in_the_document_are_those_that_are_written(
     page = (ROOT / "docs" / "checkpoint-files.md").read_text()
     part = re.split(rf"\| field of (?:the|an|a) {table} \| meaning \|", page)[1].partition("\n\n")[0]
     assert [name for row in rows(part, r"`.*`") for name in _columns(row[0])] == fields
+
+
+@pytest.mark.parametrize(
+    ("table", "kind"),
+    [
+        ("a certificate", Certificate),
+        ("an outcome", PropertyOutcome),
+        ("a clause", ClauseResult),
+        ("the strength", Strength),
+    ],
+)
+def test_fields_of_the_certificate_in_the_document_are_those_that_are_written(
+    table: str, kind: type[msgspec.Struct]
+) -> None:
+    page = (ROOT / "docs" / "certificate.md").read_text()
+    assert f"version {CERTIFICATE_VERSION} of the format" in page
+    part = page.partition(f"| field of {table} | meaning |")[2].partition("\n\n")[0]
+    listed = [field for row in rows(part, r"`.*`") for field in _columns(row[0])]
+    assert sorted(listed) == sorted(kind.__struct_fields__)
+
+
+def pages_for_users() -> list[Path]:
+    """Return the pages that somebody reads who has the package and not the repository."""
+    contents = yaml.safe_load((ROOT / "docs" / "_toc.yml").read_text())["subtrees"]
+    theirs = [part["entries"] for part in contents if part["caption"] in FOR_USERS]
+    assert len(theirs) == len(FOR_USERS)
+    return [ROOT / "docs" / f"{entry['file']}.md" for entries in theirs for entry in entries]
+
+
+def only_in_a_checkout(text: str) -> list[str]:
+    """Return which files of the repository a page names, without a link to them.
+
+    Examples are no such files if the page says how they are had.
+    """
+    text = re.sub(r"\[[^\]]*\]\([^)]*\)|<!--.*?-->", "", text, flags=re.DOTALL)
+    folders = {*FOLDERS, "benchmarks", "campaigns", "docs", "examples", "tests"}
+    named = re.findall(rf"(?<![\w./-])(?:\./)?((?:{'|'.join(sorted(folders))})/[\w./-]*)", text)
+    had = {"examples"} if "barrier-tck init examples" in text else set[str]()
+    return [path for path in named if path.partition("/")[0] not in had]
+
+
+@pytest.mark.parametrize("page", pages_for_users(), ids=name)
+def test_a_page_for_users_names_no_file_that_they_do_not_have(page: Path) -> None:
+    assert not only_in_a_checkout(page.read_text()), "link to it, or name what the package has"
+
+
+def test_what_only_a_checkout_has_is_found() -> None:
+    assert only_in_a_checkout("`harness/plan/trial_plan.py`, campaigns/ci.toml\nexamples/echo_system") == [
+        "harness/plan/trial_plan.py",
+        "campaigns/ci.toml",
+        "examples/echo_system",
+    ]
+    assert not only_in_a_checkout(
+        "[its source](../harness/plan/trial_plan.py), /mnt/reports/x, runs/reports/y"
+    )
+    assert not only_in_a_checkout("`barrier-tck init examples` writes examples/echo_system")
 
 
 def test_changelog_begins_with_what_is_unreleased_and_has_a_date_for_the_version() -> None:

@@ -287,7 +287,7 @@ def test_workloads_are_listed_with_their_shapes() -> None:
 def test_campaign_files_are_listed_with_their_world() -> None:
     listed = {codes(row[0])[0]: row[1].lower() for row in table(CAMPAIGNS, "| file |")}
     files = sorted((ROOT / "campaigns").glob("*.toml"))
-    assert listed == {name(file): open_system(read_configuration(file).system.name).world for file in files}
+    assert listed == {file.stem: open_system(read_configuration(file).system.name).world for file in files}
 
 
 def test_sections_of_campaign_files_are_listed_with_their_fields() -> None:

@@ -43,8 +43,9 @@ def _marks_of_parameters(mark: pytest.Mark) -> list[pytest.Mark]:
 
 def _tests() -> Iterator[tuple[str, list[pytest.Mark]]]:
     """Yield every test of the suite with its own marks and those of its module."""
+    suite = __name__.rpartition(".meta_tests")[0]
     for subject in SUBJECTS:
-        module = importlib.import_module(f"conformance.{subject}")
+        module = importlib.import_module(f"{suite}.{subject}")
         for name, value in vars(module).items():
             if name.startswith("test_"):
                 yield f"{subject}::{name}", _marks(module) + _marks(value)

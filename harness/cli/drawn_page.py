@@ -190,7 +190,7 @@ def _chains(chains: ReachedConditions) -> Iterator[str]:
         "",
         "## Chains of conditions",
         "",
-        f"{chains.trials} trials of `campaigns/chains.toml` were run. Counted is in how many the trace shows",
+        f"{chains.trials} trials of the campaign `chains` were run. Counted is in how many the trace shows",
         "a condition, and in how many it shows that of a row before that of a column.",
         "",
         "| | condition | trials | " + " | ".join(f"then {number}" for number in numbers.values()) + " |",

@@ -16,8 +16,8 @@ from barrier_tck.harness.oracle.sometimes import Sometimes
 _HEAD = """\
 # Checkers
 
-Each of the {number} checkers judges one property of a trial. This page is generated from their own files below
-`harness/oracle/checkers/`. [How a trial is judged](judging.md) explains how they work together.
+Each of the {number} checkers judges one property of a trial. This page is generated from
+[their own files](../harness/oracle/checkers). [How a trial is judged](judging.md) explains how they work together.
 
 <!-- Generated: python -m barrier_tck.harness.oracle.checkers_page > docs/checkers.md -->
 

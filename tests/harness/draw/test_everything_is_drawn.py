@@ -56,7 +56,7 @@ def test_the_page_has_every_option_and_none_that_is_never_drawn() -> None:
 
 def test_the_page_counts_a_thousand_plans_and_as_many_trials() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    for counted in (r"(\d+) plans were drawn", r"(\d+) trials of `campaigns/chains.toml` were run"):
+    for counted in (r"(\d+) plans were drawn", r"(\d+) trials of the campaign `chains` were run"):
         assert [int(number) >= 1_000 for number in re.findall(counted, text)] == [True]
 
 
