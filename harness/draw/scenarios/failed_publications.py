@@ -1,10 +1,11 @@
-"""An attempt fails while a checkpoint of it is published, and the publication fails, too (COO-1, COO-2, REC-1).
+"""An attempt fails while a checkpoint of it is published; mostly the publication fails, too (COO-1, COO-2, REC-1).
 
 The job must not start again before the outcome is known, because the checkpoint may be complete. It must start again
-when the write has failed. By chance an attempt fails next to never within the moment of the write, and then the write
-succeeds. Here something dies when all have acknowledged a checkpoint whose metadata cannot be written. Storage is slow,
-so that often nothing is left of the attempt when the write ends. One checkpoint is in flight at a time: its number is
-known.
+when the write has ended, whether it succeeded or not. By chance an attempt fails next to never within the moment of the
+write, so a second failure hardly ever meets a coordinator that still waits for the outcome of something. Here something
+dies when all have acknowledged a checkpoint, whose metadata often cannot be written; now and then the coordinator dies,
+too, before the write has ended. Storage is slow, so that often nothing is left of the attempt when it ends. One
+checkpoint is in flight at a time: its number is known.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from barrier_tck.faults.catalogue import FaultKind
 from barrier_tck.faults.drawing import Aim, Plainest
 from barrier_tck.faults.fault import Ends
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
-from barrier_tck.harness.draw.choices import between
+from barrier_tck.harness.draw.choices import between, chance
 from barrier_tck.harness.draw.constraints import Drawing
 from barrier_tck.harness.draw.counted_checkpoints import one_by_one
 from barrier_tck.harness.draw.drawn_job import DrawnJob
@@ -35,6 +36,10 @@ _SURE = _FAILS[1] + 2
 _SLOW_MS = (15, 40)
 """How long storage takes at the most, a checkpoint's metadata half as long."""
 _FAULTS = 2
+_WRITTEN_PER_MILLE = 250
+"""Of 1,000 of these plans, in how many the write succeeds."""
+_CRASH_PER_MILLE = 200
+"""Of 1,000 of these plans, in how many the coordinator dies as soon as it knows that the attempt has failed."""
 _METADATA = "metadata"
 """The field of a fault that says whether the coordinator's writes fail."""
 
@@ -64,14 +69,18 @@ def _faults(drawing: Drawing, job: DrawnJob, kinds: Sequence[FaultKind]) -> Sequ
     aim = Aim(draw(st.sampled_from(job.view.names)))
     dies = draw(st.sampled_from(killers)).fault.drawn(Plainest(), aim)
     fails = msgspec.structs.replace(refused[0].fault.drawn(Plainest(), aim), **{_METADATA: True})
-    return (
-        ScheduledFault(fails, After(ProtocolPoint.CHECKPOINT_TRIGGERED, nth=number)),
-        ScheduledFault(dies, After(ProtocolPoint.ALL_ACKNOWLEDGED, nth=number)),
-    )
+    faults = [ScheduledFault(dies, After(ProtocolPoint.ALL_ACKNOWLEDGED, nth=number))]
+    if not chance(draw, _WRITTEN_PER_MILLE):
+        faults.insert(0, ScheduledFault(fails, After(ProtocolPoint.CHECKPOINT_TRIGGERED, nth=number)))
+    crashes = [kind for kind in kinds if kind.fault.ends is Ends.COORDINATOR]
+    if crashes and len(faults) < drawing.profile.faults.number[1] and chance(draw, _CRASH_PER_MILLE):
+        crash = draw(st.sampled_from(crashes)).fault.drawn(Plainest(), aim)
+        faults.append(ScheduledFault(crash, After(ProtocolPoint.ATTEMPT_FAILED)))
+    return faults
 
 
 SCENARIO = Scenario(
-    per_mille=25,
+    per_mille=40,
     settles=frozenset({Part.INPUT, Part.PACE, Part.FAULTS}),
     possible=_possible,
     profile=_profile,

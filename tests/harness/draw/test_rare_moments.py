@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.trial.trial_run import execute
 from barrier_tck.harness.workloads.kinds.changes import AT_THE_END
+from barrier_tck.reference_impl.protocol.messages import OperatorSnapshot
 
 SYSTEM = ReferenceSimulated()
 MADE = (
@@ -28,6 +30,7 @@ MADE = (
     ("failed_publications", "standard"),
     ("fallbacks", "rescale"),
     ("last_totals", "ends"),
+    ("ends_apart", "ends"),
     ("late_messages", "loops"),
     ("outages_in_restore", "object-store"),
     ("outages_in_publication", "object-store"),
@@ -62,21 +65,22 @@ def test_snapshots_fail_where_some_are_certain_to_follow() -> None:
     assert failing >= 10 and overlapping >= 2
 
 
-def test_a_publication_fails_while_the_attempt_ends() -> None:
-    failing = 0
-    for plan in drawn("failed_publications", "standard", 20):
-        points = {
-            getattr(one.fault, "metadata", False): (one.trigger.point, one.trigger.nth)
-            for one in plan.faults
-            if isinstance(one.trigger, After)
-        }
-        if True in points:
-            failing += 1
-            (triggered, number), (acknowledged, same) = points[True], points[False]
-            assert triggered is ProtocolPoint.CHECKPOINT_TRIGGERED and number == same
-            assert acknowledged is ProtocolPoint.ALL_ACKNOWLEDGED
-            assert plan.checkpoints.max_concurrent == 1 and plan.checkpoints.async_ms_max >= 15
-    assert failing >= 10
+def test_an_attempt_fails_while_a_checkpoint_is_published() -> None:
+    failing, written, crashed = 0, 0, 0
+    for plan in drawn("failed_publications", "standard", 40):
+        triggers = [one.trigger for one in plan.faults if isinstance(one.trigger, After)]
+        numbers = {trigger.point: trigger.nth for trigger in triggers}
+        if ProtocolPoint.ALL_ACKNOWLEDGED not in numbers or plan.checkpoints.async_ms_max < 15:
+            continue  # its input is too short
+        assert plan.checkpoints.max_concurrent == 1
+        crashed += ProtocolPoint.ATTEMPT_FAILED in numbers
+        if ProtocolPoint.CHECKPOINT_TRIGGERED not in numbers:
+            written += 1
+            continue
+        failing += 1
+        assert numbers[ProtocolPoint.CHECKPOINT_TRIGGERED] == numbers[ProtocolPoint.ALL_ACKNOWLEDGED]
+        assert plan.faults[0].fault.fails_metadata
+    assert failing >= 20 and written >= 4 and crashed >= 4
 
 
 def test_copies_of_several_checkpoints_are_there_when_a_sink_dies() -> None:
@@ -122,6 +126,32 @@ def test_the_input_ends_while_the_snapshot_is_stored_that_is_restored() -> None:
         points = [getattr(one.trigger, "point", None) for one in plan.faults]
         died += points == [ProtocolPoint.COMPLETION_NOTIFIED]
     assert died >= 18
+
+
+def _one_has_ended(of: Sequence[OperatorSnapshot], *_: object) -> bool:
+    return any(one.input_ended for one in of)
+
+
+def test_a_job_is_restored_narrower_that_is_at_its_end_in_some_subtasks_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plans = drawn("ends_apart", "ends", 20)
+    for plan in plans:
+        assert plan.checkpoints.overtakes and [one.fault.needs for one in plan.faults] == [
+            TargetKind.CAPACITY
+        ]
+
+    def wrong_ones(scratch: Path) -> Iterator[TrialPlan]:
+        for number, plan in enumerate(plans):
+            directory = scratch / str(number)
+            directory.mkdir(parents=True)
+            if execute(plan, SYSTEM, directory).record.verdict is Verdict.INVALID:
+                yield plan
+
+    with monkeypatch.context() as broken:
+        broken.setattr("barrier_tck.reference_impl.protocol.rescale._ended", _one_has_ended)
+        wrong = next(wrong_ones(tmp_path / "broken"))
+    assert execute(wrong, SYSTEM, tmp_path).record.verdict is Verdict.VALID
 
 
 def test_a_member_of_a_loop_and_the_coordinator_hear_late_of_each_other() -> None:
