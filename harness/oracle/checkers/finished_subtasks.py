@@ -58,6 +58,8 @@ class _Attempt:
     """Sink -> the newest checkpoint for which it committed."""
     prepared: dict[str, dict[int, int]] = field(default_factory=dict)
     """Subtask -> checkpoint -> records that it prepared."""
+    acknowledged: dict[str, dict[int, None]] = field(default_factory=dict)
+    """Subtask -> the checkpoints of which it had acknowledged its own part by the time that it finished."""
 
 
 def _completed_after_finish(finding: Finding, _: TrialSummary) -> Sightings | None:
@@ -67,6 +69,10 @@ def _completed_after_finish(finding: Finding, _: TrialSummary) -> Sightings | No
 
 _TOO_EARLY = Sign("a subtask finishes when something of it can still be lost", "BAR-6")
 _COUNTED = Sign("a checkpoint counts a subtask as finished that is not", "BAR-6")
+_REPLACED = Sign("a checkpoint counts a subtask as finished that had acknowledged its part before", "BAR-6")
+_SAVEPOINT_REPLACED = Sign(
+    "a savepoint counts a subtask as finished that had acknowledged its part before", "COO-5"
+)
 _FORGOTTEN = Sign("a checkpoint has forgotten that a subtask had finished", "BAR-6")
 _UNREAD = Sign("the readers of a split have finished before its end", "BAR-6")
 _NEVER_READ = Sign("a restored source finishes without having read a split at all", "SRC-1")
@@ -100,7 +106,15 @@ class FinishedSubtasks(StandardChecker):
             trials_min=DUE_MIN,
         ),
     )
-    signs = (_TOO_EARLY, _COUNTED, _FORGOTTEN, _NEVER_READ, _UNREAD)
+    signs = (
+        _TOO_EARLY,
+        _COUNTED,
+        _REPLACED,
+        _SAVEPOINT_REPLACED,
+        _FORGOTTEN,
+        _NEVER_READ,
+        _UNREAD,
+    )
     directness = Directness.OPERATIONS
     rank = 290
 
@@ -187,9 +201,21 @@ class FinishedSubtasks(StandardChecker):
                     if receiver in view.finished and sender not in view.finished
                 ),
             ]
+            replaced = [
+                entry
+                for entry in view.finished
+                if entry not in attempt.before and number in attempt.acknowledged.get(entry, {})
+            ]
             forgotten = [entry for entry in sorted(attempt.before) if entry not in view.finished]
             sentences = [
                 *((_COUNTED, f"checkpoint {number} counts as finished {what}") for what in found),
+                *(
+                    (
+                        _REPLACED if view.savepoint is None else _SAVEPOINT_REPLACED,
+                        f"checkpoint {number} counts as finished {entry}, which had acknowledged its own part before",
+                    )
+                    for entry in replaced
+                ),
                 *(
                     (
                         _FORGOTTEN,
@@ -253,9 +279,15 @@ def _attempts(history: History, views: dict[int, SnapshotView], context: TrialCo
         line.operation.attempt: _started(line.operation, views, context)
         for line in history.of(AttemptStarted)
     }
-    for line in history.of(Finished):
-        if line.operation.attempt in attempts:
-            attempts[line.operation.attempt].finished[line.operation.subtask] = None
+    for line in history.operations:
+        match line.operation:
+            case Finished(attempt=number, subtask=subtask) if number in attempts:
+                attempts[number].finished[subtask] = None
+            case Acknowledged(attempt=number, subtask=subtask, checkpoint=checkpoint, forged=False):
+                if number in attempts and subtask not in attempts[number].finished:
+                    attempts[number].acknowledged.setdefault(subtask, {})[checkpoint] = None
+            case _:
+                continue
     return attempts
 
 

@@ -90,6 +90,19 @@ def test_a_checkpoint_that_counts_somebody_as_finished_who_had_not_is_told() -> 
     assert told_of(judge(book, view(1), view(2, "source[1]")), "source[1], which had never finished")
 
 
+def test_a_part_that_was_acknowledged_is_not_replaced_because_the_subtask_finishes_then() -> None:
+    def book() -> Book:
+        begun = Book().attempt(1).checkpoint(1).triggered(2)
+        begun.tell(ops.Acknowledged(2, 1, "source[0]"))
+        return finish(begun, "source[0]").completed(2)
+
+    assert judge(book(), view(1), view(2)).verdict is Verdict.VALID
+    finding = judge(book(), view(1), view(2, "source[0]"))
+    assert told_of(finding, "source[0], which had acknowledged its own part") and finding.broken == "BAR-6"
+    savepoint = msgspec.structs.replace(view(2, "source[0]"), savepoint="savepoints/one")
+    assert judge(book(), view(1), savepoint).broken == "COO-5"
+
+
 def test_a_receiver_that_counts_as_finished_before_its_sender_is_told() -> None:
     book = finish(Book().attempt(1).checkpoint(1), "source[0]", "totals[0]").checkpoint(2)
     finding = judge(book, view(1), view(2, "source[0]", "totals[0]"))
