@@ -25,7 +25,15 @@ from barrier_tck.harness.cli.certify_on_spark import (
     replay_on_spark,
     spark_store,
 )
-from barrier_tck.harness.cli.options import DEFAULT_OUT, JsonOption, OutOption, listed
+from barrier_tck.harness.cli.options import (
+    DEFAULT_OUT,
+    JsonOption,
+    LevelOption,
+    OnlyPropertiesOption,
+    OutOption,
+    StrengthOption,
+    chosen_properties,
+)
 from barrier_tck.harness.cli.printing import console_for
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.root_seed import root_seed
@@ -47,15 +55,7 @@ def certify(
             "StateStoreProvider; or spark:rocksdb, spark:rocksdb-changelog, spark:hdfs.",
         ),
     ] = None,
-    level: Annotated[
-        str,
-        typer.Option(
-            "--level",
-            metavar="contract|crash|chaos",
-            autocompletion=completion.LEVELS,
-            help="Level to certify; the levels below it are checked first.",
-        ),
-    ] = "crash",
+    level: LevelOption = "crash",
     seed: Annotated[
         int | None,
         typer.Option(
@@ -83,21 +83,8 @@ def certify(
             "level that can be reached.",
         ),
     ] = True,
-    strength: Annotated[
-        bool,
-        typer.Option(
-            "--strength/--no-strength",
-            help="Whether the suite also runs its planted bugs and writes on the certificate how many it caught.",
-        ),
-    ] = True,
-    only: Annotated[
-        str | None,
-        typer.Option(
-            "--only",
-            metavar="PROPERTY,...",
-            help="Check only these properties, for instance while one is mended; nothing is certified then.",
-        ),
-    ] = None,
+    strength: StrengthOption = True,
+    only: OnlyPropertiesOption = None,
     call_timeout: Annotated[
         float,
         typer.Option("--call-timeout", metavar="SECONDS", help="Time that one call to the backend may take."),
@@ -164,7 +151,7 @@ def certify(
     drawn_from = root_seed(seed)
     path = short(new_run_path(out, "certify", datetime.now()))
     make_output_directory(path)
-    chosen = listed("--only", only) if only is not None else ()
+    chosen = chosen_properties(only)
     named = target if store is None else f"{store.name}{store.arguments}"
     begins = f"certifying {target} up to {level}, seed {drawn_from}, in {path}"
     asked = Asked(

@@ -11,7 +11,15 @@ import typer
 
 from barrier_tck.harness.cli import completion
 from barrier_tck.harness.cli.certificate_output import certified, output_certificate, printed_outcomes, short
-from barrier_tck.harness.cli.options import DEFAULT_OUT, JsonOption, OutOption, listed
+from barrier_tck.harness.cli.options import (
+    DEFAULT_OUT,
+    JsonOption,
+    LevelWithoutChaosOption,
+    OnlyPropertiesOption,
+    OutOption,
+    StrengthOption,
+    chosen_properties,
+)
 from barrier_tck.harness.cli.printing import console_for
 from barrier_tck.harness.support.errors import UsageProblem
 
@@ -33,12 +41,7 @@ def certify_storage(
             "s3, hdfs, or memory.",
         ),
     ],
-    level: Annotated[
-        str,
-        typer.Option(
-            "--level", metavar="contract|crash", help="Level to certify; contract is checked first."
-        ),
-    ] = "crash",
+    level: LevelWithoutChaosOption = "crash",
     at: Annotated[
         str,
         typer.Option(
@@ -49,21 +52,8 @@ def certify_storage(
         ),
     ] = "",
     out: OutOption = DEFAULT_OUT,
-    strength: Annotated[
-        bool,
-        typer.Option(
-            "--strength/--no-strength",
-            help="Whether the suite also runs its planted bugs and writes on the certificate how many it caught.",
-        ),
-    ] = True,
-    only: Annotated[
-        str | None,
-        typer.Option(
-            "--only",
-            metavar="PROPERTY,...",
-            help="Check only these properties, for instance while one is mended; nothing is certified then.",
-        ),
-    ] = None,
+    strength: StrengthOption = True,
+    only: OnlyPropertiesOption = None,
     timeout: Annotated[
         float, typer.Option("--timeout", metavar="SECONDS", help="Time that one property may take.")
     ] = 120.0,
@@ -97,7 +87,7 @@ def certify_storage(
     path: Path = short(new_run_path(out, "certify-storage", datetime.now()))
     make_output_directory(path)
     location = f"{at.rstrip('/')}/{path.name}" if at else str((path / _STORED).absolute())
-    chosen = listed("--only", only) if only is not None else ()
+    chosen = chosen_properties(only)
     begins = f"certifying {target} up to {level} at {location}, in {path}"
 
     def run(keep: Callable[[Certificate], None]) -> Certificate:

@@ -32,4 +32,3 @@ SYSTEMS = one_of("reference-simulated", "reference-spark", "structured-streaming
 BACKENDS = one_of("heap", "rocksdb")
 STORAGES = one_of("files", "s3", "hdfs", "memory")
 STRATEGIES = one_of("uniform", "swarm", "guided", "pct")
-LEVELS = one_of("contract", "crash", "chaos")

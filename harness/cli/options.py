@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer.models import OptionInfo
 
 from barrier_tck.harness.cli import completion
 from barrier_tck.harness.cluster.cluster_config import ClusterKind
@@ -84,9 +85,45 @@ OutOption = Annotated[
 ]
 
 
+def _level_option(*levels: str) -> OptionInfo:
+    option: OptionInfo = typer.Option(
+        "--level",
+        metavar="|".join(levels),
+        autocompletion=completion.one_of(*levels),
+        help="Level to certify; the levels below it are checked first.",
+    )
+    return option
+
+
+LevelOption = Annotated[str, _level_option("contract", "crash", "chaos")]
+"""The level of a certificate."""
+LevelWithoutChaosOption = Annotated[str, _level_option("contract", "crash")]
+"""The same for candidates that the level chaos does not exist for."""
+StrengthOption = Annotated[
+    bool,
+    typer.Option(
+        "--strength/--no-strength",
+        help="Whether the suite also runs its planted bugs and writes on the certificate how many it caught.",
+    ),
+]
+OnlyPropertiesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--only",
+        metavar="PROPERTY,...",
+        help="Check only these properties, for instance while one is mended; nothing is certified then.",
+    ),
+]
+
+
 def listed(option: str, names: str) -> tuple[str, ...]:
     """Return the names of a list with commas; raises UsageProblem if there is none: that would mean all."""
     found = tuple(name.strip() for name in names.split(",") if name.strip())
     if not found:
         raise UsageProblem(f"{option} is {names!r}, which names nothing; leave it out for all")
     return found
+
+
+def chosen_properties(only: str | None) -> tuple[str, ...]:
+    """Return the only properties that are to be checked; empty if all are. Raises UsageProblem for an empty list."""
+    return listed("--only", only) if only is not None else ()
