@@ -106,6 +106,12 @@ def test_any_number_of_snapshots(state_backend: BackendUnderTest, tmp_path: Path
     _assert_holds("any-number-of-snapshots", state_backend, tmp_path)
 
 
+@pytest.mark.long
+@pytest.mark.clause("SNP-1", "BCK-2")
+def test_many_deletes_between_snapshots(state_backend: BackendUnderTest, tmp_path: Path) -> None:
+    _assert_holds("many-deletes-between-snapshots", state_backend, tmp_path)
+
+
 @pytest.mark.clause("BCK-2")
 def test_key_groups_move(state_backend: BackendUnderTest, tmp_path: Path) -> None:
     _assert_holds("key-groups-move", state_backend, tmp_path)
@@ -157,6 +163,12 @@ def test_a_cancelled_snapshot_stops(state_backend: BackendUnderTest, tmp_path: P
     _assert_holds("a-cancelled-snapshot-stops", state_backend, tmp_path)
 
 
+@pytest.mark.long
+@pytest.mark.clause("SNP-1", "SNP-2")
+def test_any_thread_runs_and_cancels(state_backend: BackendUnderTest, tmp_path: Path) -> None:
+    _assert_holds("any-thread-runs-and-cancels", state_backend, tmp_path)
+
+
 @pytest.mark.clause("SNP-2", "BCK-5")
 def test_nothing_is_left_behind(state_backend: BackendUnderTest, tmp_path: Path) -> None:
     _assert_holds("nothing-is-left-behind", state_backend, tmp_path)
@@ -166,6 +178,12 @@ def test_nothing_is_left_behind(state_backend: BackendUnderTest, tmp_path: Path)
 @pytest.mark.clause("BCK-5")
 def test_snapshots_keep_nothing(state_backend: BackendUnderTest, tmp_path: Path) -> None:
     _assert_holds("snapshots-keep-nothing", state_backend, tmp_path)
+
+
+@pytest.mark.long
+@pytest.mark.clause("BCK-5")
+def test_dropped_snapshots_keep_nothing(state_backend: BackendUnderTest, tmp_path: Path) -> None:
+    _assert_holds("dropped-snapshots-keep-nothing", state_backend, tmp_path)
 
 
 @pytest.mark.long
@@ -208,6 +226,12 @@ def test_increments_build_on_what_is_confirmed(state_backend: BackendUnderTest, 
 @pytest.mark.clause("BCK-2")
 def test_increments_go_on_after_many_failures(state_backend: BackendUnderTest, tmp_path: Path) -> None:
     _assert_holds("increments-go-on-after-many-failures", state_backend, tmp_path)
+
+
+@pytest.mark.long
+@pytest.mark.clause("BCK-2")
+def test_increments_hold_many_deletes(state_backend: BackendUnderTest, tmp_path: Path) -> None:
+    _assert_holds("increments-hold-many-deletes", state_backend, tmp_path)
 
 
 @pytest.mark.clause("BCK-2")

@@ -19,8 +19,6 @@ CAPABILITIES = (ASYNCHRONOUS, CONCURRENT, ORDERED, LOCAL, DETERMINISTIC, INCREME
 _NAME = "totals"
 _GROUPS = (0, 6)
 _GROUP = 0
-_UNSORTED = (b"m", b"c\x00", b"x", b"\xff", b"c", b"")
-"""Keys that are written in any case."""
 _STATES = 5
 """Names of states whose order in a file shows whether it follows their hashes."""
 
@@ -222,7 +220,7 @@ def _stored(session: CandidateCalls, checkpoint: int, reuse_from: int) -> tuple[
 def _fill(session: CandidateCalls, step: steps.CheckCapability) -> None:
     """Open the store and write: some entries, those of the step, one of them again, and one that is deleted."""
     session.call(wire.OpenRequest(CHECKED_STORE, *_GROUPS, 0, session.attempt + 1))
-    for key in (*_UNSORTED, *step.keys, step.keys[0]):
+    for key in (*steps.UNSORTED, *step.keys, step.keys[0]):
         session.call(wire.PutRequest(CHECKED_STORE, _NAME, _GROUP, key, key * 2))
     session.call(wire.PutRequest(CHECKED_STORE, _NAME, _GROUP, b"deleted", b""))
     session.call(wire.DeleteRequest(CHECKED_STORE, _NAME, _GROUP, b"deleted"))

@@ -24,6 +24,8 @@ _SHARE_OF_ROUNDS = 0.3
 _FEWEST = 4
 """Fewer additional descriptors, threads or files than this do not count as growth."""
 _GROUPS = (0, 6)
+_LARGE_STORES, _LARGE_VALUES, _LARGE_BYTES = 12, 200, 20_000
+"""Stores that are closed one after the other, and the values of each with their length."""
 
 
 def after_failed_snapshots(session: CandidateCalls, step: steps.Crowd) -> None:
@@ -36,21 +38,30 @@ def after_snapshots(session: CandidateCalls, step: steps.Steady) -> None:
     _held_over_rounds(session, step, _whole_snapshot, f"{step.rounds} snapshots")
 
 
+def after_dropped_snapshots(session: CandidateCalls, step: steps.Dropped) -> None:
+    """Take snapshots that come to nothing, in every way, and one that is confirmed; raise Violation if the process
+    grows.
+    """
+    what = f"{step.rounds} times {len(_DROPPED)} snapshots that were cancelled, aborted or deleted, and one more,"
+    _held_over_rounds(session, step, _dropped_snapshots, what, ids=len(_DROPPED) + 1)
+
+
 def _held_over_rounds(
     session: CandidateCalls,
-    step: steps.Crowd | steps.Steady,
+    step: steps.Crowd | steps.Steady | steps.Dropped,
     take: Callable[[CandidateCalls, int], None],
     what: str,
+    ids: int = 1,
 ) -> None:
-    """Take snapshots of a separate store that stays open all the time."""
+    """Take snapshots of a separate store that stays open all the time; ``ids`` in each round."""
     session.call(wire.OpenRequest(CHECKED_STORE, *_GROUPS, 0, session.attempt + 1))
     samples = []
     for number in range(_WARM_UP_ROUNDS + step.rounds):
         _overwrite(session, step, number)
-        take(session, step.checkpoint + number)
+        take(session, step.checkpoint + ids * number)
         if number >= _WARM_UP_ROUNDS:
             samples.append(session.resources(settle=False))
-    session.call(wire.DiscardRequest(CHECKED_STORE, step.checkpoint + number))
+    session.call(wire.DiscardRequest(CHECKED_STORE, step.checkpoint + ids * (number + 1) - 1))
     session.call(wire.CloseRequest(CHECKED_STORE))
     growing = grown(samples, step.count * step.size)
     if growing:
@@ -69,6 +80,61 @@ def _failed_snapshot(session: CandidateCalls, checkpoint: int) -> None:
     session.call(wire.DiscardRequest(CHECKED_STORE, checkpoint))
 
 
+def _dropped_snapshots(session: CandidateCalls, checkpoint: int) -> None:
+    for number, end in enumerate(_DROPPED):
+        end(session, checkpoint + number)
+        session.call(wire.DiscardRequest(CHECKED_STORE, checkpoint + number))
+    last = checkpoint + len(_DROPPED)
+    _whole_snapshot(session, last)
+    session.call(wire.DiscardRequest(CHECKED_STORE, last))
+
+
+def _cancelled_and_never_run(session: CandidateCalls, checkpoint: int) -> None:
+    session.call(wire.SnapshotRequest(CHECKED_STORE, checkpoint))
+    session.call(wire.NotifyRequest(CHECKED_STORE, checkpoint, "cancel"))
+
+
+def _cancelled_before(session: CandidateCalls, checkpoint: int) -> None:
+    _cancelled_and_never_run(session, checkpoint)
+    _until_cancelled(session, wire.RunRequest(CHECKED_STORE, checkpoint))
+
+
+def _cancelled_amid(session: CandidateCalls, checkpoint: int) -> None:
+    session.call(wire.SnapshotRequest(CHECKED_STORE, checkpoint))
+    session.call(wire.StartRequest(CHECKED_STORE, checkpoint, 2))
+    session.call(wire.NotifyRequest(CHECKED_STORE, checkpoint, "cancel", elsewhere=True))
+    _until_cancelled(session, wire.FinishRequest(CHECKED_STORE, checkpoint))
+
+
+def _aborted_and_never_run(session: CandidateCalls, checkpoint: int) -> None:
+    session.call(wire.SnapshotRequest(CHECKED_STORE, checkpoint))
+    session.call(wire.NotifyRequest(CHECKED_STORE, checkpoint, "abort"))
+
+
+def _deleted_without_a_word(session: CandidateCalls, checkpoint: int) -> None:
+    session.call(wire.SnapshotRequest(CHECKED_STORE, checkpoint))
+    session.run(wire.RunRequest(CHECKED_STORE, checkpoint))
+
+
+def _until_cancelled(session: CandidateCalls, request: wire.RunRequest | wire.FinishRequest) -> None:
+    try:
+        session.run(request)
+    except CandidateRaised as error:
+        if error.kind != "cancelled":
+            raise
+
+
+_DROPPED = (
+    _cancelled_and_never_run,
+    _cancelled_before,
+    _cancelled_amid,
+    _aborted_and_never_run,
+    _deleted_without_a_word,
+)
+"""Snapshots that no checkpoint needs, and how each comes to its end."""
+_SNAPSHOTS_OF_A_LIFE = len(_DROPPED) + 4
+
+
 def _whole_snapshot(session: CandidateCalls, checkpoint: int) -> None:
     """Take a snapshot and delete the previous one, like a runtime that retains one checkpoint."""
     session.call(wire.SnapshotRequest(CHECKED_STORE, checkpoint))
@@ -77,7 +143,9 @@ def _whole_snapshot(session: CandidateCalls, checkpoint: int) -> None:
     session.call(wire.DiscardRequest(CHECKED_STORE, checkpoint - 1))
 
 
-def _overwrite(session: CandidateCalls, step: steps.Crowd | steps.Steady, number: int) -> None:
+def _overwrite(
+    session: CandidateCalls, step: steps.Crowd | steps.Steady | steps.Dropped, number: int
+) -> None:
     groups = tuple(_GROUPS[0] + each % (_GROUPS[1] - _GROUPS[0]) for each in range(step.count))
     keys = tuple(b"held-%06d" % each for each in range(step.count))
     values = tuple(entry_value(each, step.size, number) for each in range(step.count))
@@ -115,7 +183,7 @@ def after_close(session: CandidateCalls, rounds: int, groups: tuple[int, int], c
     """
     for number in range(rounds + 1):
         _life(session, groups, checkpoint)
-        checkpoint += 4
+        checkpoint += _SNAPSHOTS_OF_A_LIFE
         if not number:
             before = session.resources()
     left = left_behind(before, session.resources())
@@ -123,15 +191,43 @@ def after_close(session: CandidateCalls, rounds: int, groups: tuple[int, int], c
         partial = all("storage" in what for what in left)
         message = "after every store was closed, these are left: " + "; ".join(left)
         raise Violation(message, clauses.CANCELLED if partial else clauses.KEPT)
-    return checkpoint
+    return _memory_of_closed(session, groups, checkpoint)
+
+
+def _memory_of_closed(session: CandidateCalls, groups: tuple[int, int], checkpoint: int) -> int:
+    """Fill and close stores; raise Violation if their state stays in memory. Returns the next free checkpoint."""
+    samples = []
+    keys = tuple(b"%d" % number for number in range(_LARGE_VALUES))
+    for number in range(_WARM_UP_ROUNDS + _LARGE_STORES):
+        session.call(wire.OpenRequest(CHECKED_STORE, *groups, 0, session.attempt + 1))
+        values = tuple(entry_value(each, _LARGE_BYTES, number) for each in range(len(keys)))
+        session.call(wire.PutManyRequest(CHECKED_STORE, NAMES[0], (groups[0],) * len(keys), keys, values))
+        _deleted_without_a_word(session, checkpoint + number)
+        session.call(wire.DiscardRequest(CHECKED_STORE, checkpoint + number))
+        session.call(wire.CloseRequest(CHECKED_STORE))
+        if number >= _WARM_UP_ROUNDS:
+            samples.append(session.resources(settle=False))
+    growing = grown(samples, _LARGE_VALUES * _LARGE_BYTES)
+    if growing:
+        stores = (
+            f"{_LARGE_STORES} stores of {_LARGE_VALUES * _LARGE_BYTES:,} bytes each, one after the other,"
+        )
+        raise Violation(
+            f"{stores} made the process grow although each was closed: {'; '.join(growing)}", clauses.KEPT
+        )
+    return checkpoint + _WARM_UP_ROUNDS + _LARGE_STORES
 
 
 def _life(session: CandidateCalls, groups: tuple[int, int], base: int) -> None:
     """Play the life of a store, with snapshots that end in every possible way; the store is closed at the end."""
     call, start, attempt = session.call, groups[0], session.attempt + 1
     call(wire.OpenRequest(CHECKED_STORE, *groups, 0, attempt))
+    call(wire.PutRequest(CHECKED_STORE, NAMES[0], start, b"first", b"v" * 100))
+    for checkpoint, end in enumerate(_DROPPED, base):
+        end(session, checkpoint)
+        call(wire.DiscardRequest(CHECKED_STORE, checkpoint))
     for number in range(4):
-        checkpoint = base + number
+        checkpoint = base + len(_DROPPED) + number
         call(wire.PutRequest(CHECKED_STORE, NAMES[0], start, b"k%d" % number, b"v" * 100))
         try:
             fault = wire.StorageFault(2) if number == 1 else None

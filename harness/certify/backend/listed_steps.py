@@ -364,21 +364,11 @@ def any_number(scale: float) -> Steps:
     Between both parts of each snapshot its newest value is overwritten, so it must still be isolated.
     """
     many = _MANY if scale >= 1 else 12
-    numbers = [*range(1, many), *(limit + step for limit in _ID_LIMITS for step in (-1, 0, 1))]
-    played: list[steps.AnyStep] = [steps.Fill(0, _NAME, (0, 1, 2), 10, 12, 20)]
-    for number in numbers:
-        played += [
-            steps.Put(0, _NAME, 1, b"newest", b"before %020d" % number),
-            steps.Snapshot(0, number),
-            steps.Put(0, _NAME, 1, b"newest", b"after_ %020d" % number),
-            steps.Run(0, number),
-            steps.Confirm(0, number),
-        ]
-        if number % 50 == 1 or number >= many - 2:
-            played.append(steps.Verify(0, number))
-    newest = numbers[-1]
+    newest = _ID_LIMITS[-1] + 1
     return (
-        *played,
+        steps.Fill(0, _NAME, (0, 1, 2), 10, 12, 20),
+        steps.Series(0, 1, _NAME, 1, many),
+        *(steps.Series(0, limit - 1, _NAME, 1, 3) for limit in _ID_LIMITS),
         steps.Restart((newest, 0)),
         steps.ReadAll(0),
         *_checkpoint(0, newest + 1),
@@ -446,36 +436,127 @@ _FAILURES = 300
 def failures_in_a_row(scale: float) -> Steps:
     """Increments after hundreds of snapshots that failed or were never heard of, with changes before each of them."""
     many = _FAILURES if scale >= 1 else 80
-    keys = tuple(b"%05d" % number for number in range(6 * many))
-    groups = tuple(number % 3 for number in range(len(keys)))
-    played: list[steps.AnyStep] = [
-        steps.Layout(RANGES, incremental=True),
-        steps.PutMany(0, _NAME, groups, keys, tuple(key * 6 for key in keys)),
-        *_checkpoint(0, 1, 1),
-    ]
-    for number in range(2, many + 2):
-        # Most fail before they have written anything. Of the others every second one is neither confirmed nor aborted.
-        played += [
-            steps.Put(0, _NAME, groups[number], keys[number], b"changed"),
-            steps.Delete(0, _NAME, groups[-number], keys[-number]),
-            steps.Snapshot(0, number, reuse_from=1),
-            *([steps.Cancel(0, number)] if number % 8 else []),
-            steps.Run(0, number),
-            *([steps.AbortSnapshot(0, number)] if number % 16 else []),
-        ]
+    groups, entries = (0, 1, 2), 6 * many
     last = many + 2
     return (
-        *played,
+        steps.Layout(RANGES, incremental=True),
+        steps.Fill(0, _NAME, groups, entries, 12, 30),
+        *_checkpoint(0, 1, 1),
+        steps.Failures(0, 2, _NAME, groups, entries, 12, many, reuse_from=1),
         *_checkpoint(0, last, 1),
         steps.Verify(0, last),
-        steps.Put(0, _NAME, groups[0], keys[0], b"newest"),
+        steps.Put(0, _NAME, 0, b"newest", b"newest"),
         *_checkpoint(0, last + 1, 1),
         steps.Verify(0, last + 1),
         steps.Restart((last + 1, 0)),
         steps.ReadAll(0),
-        steps.Put(0, _NAME, groups[1], keys[1], b"restored"),
+        steps.Put(0, _NAME, 1, b"restored", b"restored"),
         *_checkpoint(0, last + 2, last + 1),
         steps.Verify(0, last + 2),
+    )
+
+
+_DELETED = 6_000
+"""Entries of which thousands are deleted between two snapshots."""
+
+
+def many_deletes(scale: float, incremental: bool = False) -> Steps:
+    """Delete thousands of entries between two snapshots: every second one, those of a key group, of a state, and all.
+
+    Some are written again before the next snapshot. After each deletion stores are opened from what is left.
+    """
+    many, groups, reuse = _DELETED if scale >= 1 else 1_500, (0, 1, 2), int(incremental)
+    return (
+        steps.Layout(RANGES, incremental=incremental),
+        steps.Fill(0, _NAME, groups, many, 12, 20),
+        steps.Fill(0, NAMES[1], (3, 4), 400, 12, 20),
+        *_checkpoint(0, 1, reuse),
+        steps.Snapshot(0, 2, reuse_from=reuse),
+        # The snapshot that is unfinished has them all.
+        steps.DeleteMany(0, _NAME, groups, 12, 0, many, 2),
+        steps.Run(0, 2),
+        steps.Confirm(0, 2),
+        steps.Verify(0, 2),
+        steps.Fill(0, _NAME, groups, many // 4, 12, 20, salt=1),
+        steps.Delete(0, _NAME, 1, b"newest"),
+        steps.Put(0, _NAME, 1, b"newest", b"put"),
+        steps.Delete(0, _NAME, 1, b"newest"),
+        steps.Put(0, _NAME, 2, b"newest", b"deleted"),
+        steps.Delete(0, _NAME, 2, b"newest"),
+        steps.Put(0, _NAME, 2, b"newest", b"put again"),
+        steps.DisturbedScan(0, _NAME, 2, added=b"~", changed=b"newest", deleted=b"~"),
+        steps.ReadAll(0),
+        *_checkpoint(0, 3, reuse),
+        steps.Verify(0, 3),
+        steps.DeleteMany(0, _NAME, groups, 12, 1, many, len(groups)),
+        steps.Delete(0, _NAME, 1, b"newest"),
+        steps.DeleteMany(0, NAMES[1], (3, 4), 12, 0, 400),
+        *_checkpoint(0, 4, reuse),
+        steps.Verify(0, 4),
+        steps.Rescale((4, 0), 1, 5),
+        steps.Restart((4, 0)),
+        steps.ReadAll(0),
+        steps.Put(0, _NAME, 1, b"newest", b"after it was opened again"),
+        *_checkpoint(0, 5, reuse),
+        steps.Verify(0, 5),
+        *_all_deleted(6, 7, groups, many, reuse),
+    )
+
+
+def _all_deleted(empty: int, after: int, groups: tuple[int, ...], many: int, reuse: int) -> Steps:
+    """Delete what is left; open the store from a snapshot of nothing, with a kill and without, and go on."""
+    return (
+        steps.DeleteMany(0, _NAME, groups, 12, 0, many),
+        *(steps.Delete(0, _NAME, place, key) for place in groups for key in (b"newest", b"~")),
+        steps.ReadAll(0),
+        *_checkpoint(0, empty, reuse),
+        steps.Verify(0, empty),
+        steps.Restart((empty, 0)),
+        steps.ReadAll(0),
+        steps.Put(0, _NAME, 1, b"newest", b"the only one"),
+        *_checkpoint(0, after, reuse),
+        steps.Verify(0, after),
+        steps.Restart((after, 0), "kill"),
+        steps.ReadAll(0),
+    )
+
+
+def any_thread() -> Steps:
+    """Asynchronous parts that run on the thread that writes, and cancels from a third thread at every moment."""
+    groups = tuple(range(*_WIDE[0]))
+    key = b"written meanwhile"
+    return (
+        steps.Layout(_WIDE),
+        steps.Fill(0, _NAME, groups, 4_000, FREE_KEY_BYTES, 24),
+        steps.Put(0, _NAME, 1, key, b"0"),
+        steps.Snapshot(0, 1),
+        steps.Cancel(0, 1, elsewhere=True),
+        steps.Put(0, _NAME, 1, key, b"1"),
+        steps.Run(0, 1),
+        steps.Snapshot(0, 2),
+        steps.Start(0, 2, 3),
+        steps.Put(0, _NAME, 1, key, b"2"),
+        steps.Cancel(0, 2, elsewhere=True),
+        steps.Finish(0, 2),
+        steps.Snapshot(0, 3),
+        *[steps.Cancel(0, 3, elsewhere=True)] * 2,
+        steps.Run(0, 3, here=True),
+        steps.ReadAll(0),
+        steps.Snapshot(0, 4),
+        steps.Put(0, _NAME, 1, key, b"3"),
+        steps.Run(0, 4),
+        steps.Cancel(0, 4, elsewhere=True),
+        steps.Verify(0, 4),
+        steps.Snapshot(0, 5),
+        steps.Put(0, _NAME, 1, key, b"4"),
+        steps.Run(0, 5, here=True),
+        steps.Verify(0, 5),
+        steps.Race(0, 100, _NAME, groups, 12, cancelled=True),
+        steps.Snapshot(0, 200),
+        steps.Put(0, _NAME, 1, key, b"5"),
+        steps.Run(0, 200),
+        steps.Verify(0, 200),
+        steps.ReadAll(0),
     )
 
 
@@ -528,6 +609,11 @@ def held_by_snapshots(scale: float) -> Steps:
 def held_by_failed_snapshots(scale: float) -> Steps:
     """The same with a storage that fails."""
     return (steps.Crowd(0, 1, 500, 2_048, rounds=45 if scale >= 1 else 24),)
+
+
+def held_by_dropped_snapshots(scale: float) -> Steps:
+    """The same with snapshots that come to nothing."""
+    return (steps.Dropped(0, 1, 500, 2_048, rounds=30 if scale >= 1 else 20),)
 
 
 def lives() -> Steps:

@@ -12,6 +12,7 @@ from barrier_tck.harness.certify.engine.planted_bugs import PlantedBug, strength
 _MODULE = "barrier_tck.harness.reference.mutants.backend_bugs"
 _HELD_OUT = "barrier_tck.harness.reference.mutants.held_out_backend_bugs"
 _HELD_OUT_FILES = "barrier_tck.harness.reference.mutants.held_out_file_bugs"
+_DROPPED = "barrier_tck.harness.reference.mutants.dropped_and_deleted_bugs"
 _ROCKSDB = "barrier_tck.harness.reference.mutants.rocksdb_bugs"
 _SMALL = 0.3
 """The scale of listed sequences: the share of their sizes and rounds that is played."""
@@ -306,6 +307,52 @@ PLANTED_BUGS: tuple[PlantedBug, ...] = (
         module=_HELD_OUT,
         scale=1.0,
     ),
+    _bug(
+        "SB-21",
+        "CancelsOnItsOwnThread",
+        "SNP-2",
+        "certified before this property was there",
+        "A snapshot can only be cancelled by the thread that took it.",
+        "any-thread-runs-and-cancels",
+        module=_DROPPED,
+    ),
+    _bug(
+        "SB-22",
+        "KeepsCancelledSnapshots",
+        "BCK-5",
+        "certified before this property was there",
+        "A snapshot that is cancelled and never run is kept in memory.",
+        "dropped-snapshots-keep-nothing",
+        module=_DROPPED,
+    ),
+    _bug(
+        "SB-23",
+        "KeepsEmptiedGroups",
+        "BCK-2",
+        "certified before this property was there",
+        "A snapshot has the last entries of a key group that was emptied.",
+        "many-deletes-between-snapshots",
+        module=_DROPPED,
+    ),
+    _bug(
+        "SB-24",
+        "LosesManyDeletions",
+        "BCK-2",
+        "certified before this property was there",
+        "An increment has 500 deletions of a key group at most; what else was deleted comes back.",
+        "increments-hold-many-deletes",
+        module=_DROPPED,
+        scale=1.0,
+    ),
+    _bug(
+        "SB-25",
+        "KeepsClosedStores",
+        "BCK-5",
+        "certified before this property looked at memory",
+        "The state of a store that was closed stays in a register of all stores.",
+        "nothing-is-left-behind",
+        module=_DROPPED,
+    ),
 )
 """Every planted backend bug."""
 
@@ -316,7 +363,7 @@ def hunt_planted(bug: PlantedBug, seed: int) -> PropertyOutcome:
     pool = Pool(bug.target, total_s=120.0)
     try:
         declared = tuple(probe(bug.target)["capabilities"])
-        return check(one, pool, seed, bug.scale, shrink_s=0.0, declared=declared)[0]
+        return check(one, pool, seed, bug.scale, shrink=False, declared=declared)[0]
     finally:
         pool.close()
 

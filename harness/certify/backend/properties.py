@@ -98,6 +98,14 @@ PROPERTIES: tuple[BackendProperty, ...] = (
         listed=sequences.any_number,
     ),
     Property(
+        "many-deletes-between-snapshots",
+        "contract",
+        ("SNP-1", "BCK-2"),
+        "Snapshots and restores are exact after thousands of entries were deleted between two snapshots: every second "
+        "one, those of a key group, those of a state, and all; some are written again before the next.",
+        listed=sequences.many_deletes,
+    ),
+    Property(
         "key-groups-move",
         "contract",
         ("BCK-2",),
@@ -182,6 +190,14 @@ PROPERTIES: tuple[BackendProperty, ...] = (
         needs=("cancel", "run"),
     ),
     Property(
+        "any-thread-runs-and-cancels",
+        "contract",
+        ("SNP-1", "SNP-2"),
+        "An asynchronous part may run on the thread that writes, and be cancelled from a third one at any moment, also "
+        "while the store is written without a pause.",
+        listed=lambda _scale: sequences.any_thread(),
+    ),
+    Property(
         "nothing-is-left-behind",
         "contract",
         ("SNP-2", "BCK-5"),
@@ -195,6 +211,14 @@ PROPERTIES: tuple[BackendProperty, ...] = (
         "Snapshots of a state that does not grow do not make an open store hold ever more memory, descriptors, "
         "threads or files.",
         listed=sequences.held_by_snapshots,
+    ),
+    Property(
+        "dropped-snapshots-keep-nothing",
+        "contract",
+        ("BCK-5",),
+        "Snapshots that are cancelled before or while they run, aborted, or deleted without a word do not make an open "
+        "store hold ever more.",
+        listed=sequences.held_by_dropped_snapshots,
     ),
     Property(
         "all-at-once",
@@ -270,6 +294,14 @@ PROPERTIES: tuple[BackendProperty, ...] = (
         ("BCK-2",),
         "However many snapshots in a row failed, or were not heard of, the next increment holds all that has changed.",
         listed=sequences.failures_in_a_row,
+        capability=INCREMENTAL,
+    ),
+    Property(
+        "increments-hold-many-deletes",
+        "contract",
+        ("BCK-2",),
+        "What was deleted in thousands between two increments does not come back, and what was written again does.",
+        listed=lambda scale: sequences.many_deletes(scale, incremental=True),
         capability=INCREMENTAL,
     ),
     Property(

@@ -15,6 +15,8 @@ _ALL_GROUPS_MAX = 64
 """In a store with more key groups, only those that hold entries and their neighbours are scanned."""
 _ABSENT_MAX = 20
 """For this many entries of a state, similar keys that must be absent are read too."""
+_GONE_MAX = 40
+"""So many keys of a state that were deleted are read too."""
 _SINGLES_MAX = 60
 """This many keys of a state are also read one by one."""
 
@@ -52,14 +54,25 @@ def first_difference(
     wanted: Entries,
     names: Iterable[str],
     scan_first: bool,
+    gone: Iterable[Place] = (),
 ) -> Difference | None:
-    """Read a store in every form and compare; ``call`` raises what a candidate raises."""
+    """Read a store in every form and compare; ``call`` raises what a candidate raises.
+
+    ``gone`` are places where something was once and must not be now; some of each state are read.
+    """
     by_name: dict[str, list[Place]] = {name: [] for name in names}
     for place in wanted:
         by_name.setdefault(place[0], []).append(place)
+    gone_by_name: dict[str, list[Place]] = {}
+    for place in gone:
+        if place not in wanted and groups[0] <= place[1] < groups[1]:
+            gone_by_name.setdefault(place[0], []).append(place)
+            by_name.setdefault(place[0], [])
     for name, places in by_name.items():
         scanned = _scanned(groups, places)
-        asked = [*places, *_absent(places, groups, wanted)]
+        once = gone_by_name.get(name, [])
+        deleted = [once[number] for number in wire.sampled(len(once), _GONE_MAX)]
+        asked = list(dict.fromkeys((*places, *deleted, *_absent(places, groups, wanted))))
         request = wire.ReadAllRequest(
             *(store, name, scanned),
             groups=tuple(place[1] for place in asked),

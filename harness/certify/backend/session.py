@@ -19,7 +19,7 @@ from barrier_tck.harness.certify.backend import (
     wire,
 )
 from barrier_tck.harness.certify.backend.calls import CHECKED_STORE, Entries
-from barrier_tck.harness.certify.backend.free_writes import free_write
+from barrier_tck.harness.certify.backend.free_writes import entry_key, free_write
 from barrier_tck.harness.certify.backend.live_stores import LiveStores
 from barrier_tck.harness.certify.backend.model import NAMES, SnapshotModel, StoreModel, WrongRead
 from barrier_tck.harness.certify.backend.pool import CandidateRaised
@@ -27,8 +27,14 @@ from barrier_tck.harness.certify.backend.readings import Difference, first_diffe
 from barrier_tck.harness.certify.backend.restored_files import copied, key_groups_wrong
 from barrier_tck.harness.certify.engine.violation import Violation
 
+_NEWEST = b"newest"
+"""The key that each round of a series writes."""
+_COMPARED_APART = 50
+"""Each snapshot of a series that is so far from the one before is compared."""
 _SPARE_STORE = CHECKED_STORE
 """Number of the store into which snapshots are restored to be compared."""
+_CANCELS_APART, _CANCELS_WITHIN = 7, 23
+"""The number of writes before a race is cancelled grows by the first from snapshot to snapshot, below the second."""
 _RACES_PER_ROUND_MAX = 3
 """How often a round of a race is run at most, if the two threads never meet."""
 
@@ -86,7 +92,7 @@ class Session(LiveStores):
         if self._in_phase(step, "taken"):
             model = self.stores[step.store]
             model.note_differences(model.snapshots[step.checkpoint], under_way=False)
-            self._complete(step, wire.RunRequest(step.store, step.checkpoint))
+            self._complete(step, wire.RunRequest(step.store, step.checkpoint, step.here))
 
     def _start(self, step: steps.Start) -> None:
         if self._in_phase(step, "taken"):
@@ -185,17 +191,31 @@ class Session(LiveStores):
         self._snapshot(steps.Snapshot(step.store, checkpoint))
         model = self.stores[step.store]
         snapshot = model.snapshots[checkpoint]
+        cancel_after = _CANCELS_APART * checkpoint % _CANCELS_WITHIN if step.cancelled else -1
+        request = wire.RaceRequest(step.store, checkpoint, step.name, step.groups, cancel_after)
         try:
-            found = self.call(wire.RaceRequest(step.store, checkpoint, step.name, step.groups))
+            found = self.call(request)
         except CandidateRaised as error:
             snapshot.phase = "gone"
-            message = f"while one thread stored snapshot {checkpoint} and another thread wrote, it raised"
-            raise Violation(self._short(f"{message} {error}"), clauses.ISOLATED) from error
+            third = ", and a third one cancelled it" if step.cancelled else ""
+            message = (
+                f"while one thread stored snapshot {checkpoint} and another thread wrote{third}, it raised"
+            )
+            clause = clauses.CANCELLED if step.cancelled else clauses.ISOLATED
+            raise Violation(self._short(f"{message} {error}"), clause) from error
         raced = msgspec.convert(found, wire.Raced)
         for number in range(raced.writes):
             call, groups, keys = free_write(number, step.groups, checkpoint)
             for group, key in zip(groups, keys, strict=True):
                 model.write((step.name, group, key), None if call == "delete" else b"%08d" % number)
+        if step.cancelled:
+            model.disturb()
+        if raced.cancelled:
+            snapshot.phase = "gone"
+            self.show(clauses.CANCELLED)
+            self._discard(step.store, checkpoint)
+            self._read_all(steps.ReadAll(step.store))
+            return True
         if raced.meanwhile or snapshot.done:
             # Otherwise it ended before the first write, so this shows nothing about concurrent writers.
             model.note_differences(snapshot, under_way=True)
@@ -231,7 +251,7 @@ class Session(LiveStores):
     def _cancel(self, step: steps.Cancel) -> None:
         model = self.stores[step.store].snapshots.get(step.checkpoint)
         if model is not None and model.phase != "gone" and model.attempt == self.attempt:
-            self.call(wire.NotifyRequest(step.store, step.checkpoint, "cancel"))
+            self.call(wire.NotifyRequest(step.store, step.checkpoint, "cancel", step.elsewhere))
             self._note_cancel(step.store, step.checkpoint)
 
     def _note_cancel(self, store: int, checkpoint: int) -> None:
@@ -270,6 +290,42 @@ class Session(LiveStores):
     def _discard(self, store: int, checkpoint: int) -> None:
         self.call(wire.DiscardRequest(store, checkpoint))
         self.stores[store].snapshots[checkpoint].phase = "gone"
+
+    def _series(self, step: steps.Series) -> None:
+        if not self._owns(step.store, step.group):
+            return
+        place = (step.store, step.name, step.group, _NEWEST)
+        for taken in range(step.rounds):
+            number = step.checkpoint + taken
+            self._put(steps.Put(*place, b"before %020d" % number))
+            self._snapshot(steps.Snapshot(step.store, number))
+            self._put(steps.Put(*place, b"after_ %020d" % number))
+            self._run(steps.Run(step.store, number))
+            self._confirm(steps.Confirm(step.store, number))
+            if taken % _COMPARED_APART == 0 or taken >= step.rounds - 2:
+                self._verify(steps.Verify(step.store, number))
+
+    def _failures(self, step: steps.Failures) -> None:
+        if not self._owns(step.store, *step.groups):
+            return
+        for taken in range(step.rounds):
+            number = step.checkpoint + taken
+            changed, deleted = taken % step.count, step.count - 1 - taken % step.count
+            for entry, act in ((changed, self._put_changed), (deleted, self._delete_again)):
+                act(step, step.groups[entry % len(step.groups)], entry_key(entry, step.key_bytes))
+            self._snapshot(steps.Snapshot(step.store, number, reuse_from=step.reuse_from))
+            # Most fail before they have written anything. Of the others every second one is never heard of again.
+            if number % 8:
+                self._cancel(steps.Cancel(step.store, number))
+            self._run(steps.Run(step.store, number))
+            if number % 16:
+                self._abort(steps.AbortSnapshot(step.store, number))
+
+    def _put_changed(self, step: steps.Failures, group: int, key: bytes) -> None:
+        self._put(steps.Put(step.store, step.name, group, key, b"changed"))
+
+    def _delete_again(self, step: steps.Failures, group: int, key: bytes) -> None:
+        self._delete(steps.Delete(step.store, step.name, group, key))
 
     def _promise(self, step: steps.CheckCapability) -> None:
         self.next_checkpoint = max(self.next_checkpoint, step.checkpoint + 1)
@@ -323,7 +379,9 @@ class Session(LiveStores):
             wire.OpenRequest(*(_SPARE_STORE, *groups, store or 0, self.attempt + 1, handles), storage=storage)
         )
         found = first_difference(
-            call, _SPARE_STORE, groups, wanted, NAMES, scan_first=sum(checkpoints) % 2 == 0
+            *(call, _SPARE_STORE, groups, wanted, NAMES),
+            scan_first=sum(checkpoints) % 2 == 0,
+            gone=[place for model in models for place in model.written if place not in content],
         )
         if found is not None:
             raise WrongRead(found.sentence(what), self._clause_of(found, sources), found.place)
@@ -514,6 +572,11 @@ class Session(LiveStores):
     def _steady(self, step: steps.Steady) -> None:
         self.next_checkpoint = max(self.next_checkpoint, step.checkpoint + step.rounds + 10)
         leftovers.after_snapshots(self, step)
+        self.show(clauses.KEPT)
+
+    def _dropped(self, step: steps.Dropped) -> None:
+        self.next_checkpoint = max(self.next_checkpoint, step.checkpoint + 10 * step.rounds + 100)
+        leftovers.after_dropped_snapshots(self, step)
         self.show(clauses.KEPT)
 
     def _resources(self, step: steps.Resources) -> None:

@@ -164,15 +164,21 @@ class _Drawing:
         if way in ("cancel", "abort"):
             self._call_off(way, number)
             if self.random.random() < 0.7:
-                self._play(steps.Run(self.store, number))
+                self._run(number)
             self.unfinished.remove(number)
             return
-        self._play(steps.Run(self.store, number))
+        self._run(number)
         self.unfinished.remove(number)
         self._after(number)
 
+    def _run(self, number: int) -> None:
+        """Run an asynchronous part, now and then on the thread that writes."""
+        self._play(steps.Run(self.store, number, here=self.random.random() < 0.1))
+
     def _call_off(self, way: str, number: int) -> None:
-        off = steps.Cancel(self.store, number) if way == "cancel" else steps.AbortSnapshot(self.store, number)
+        off: steps.AnyStep = steps.AbortSnapshot(self.store, number)
+        if way == "cancel":
+            off = steps.Cancel(self.store, number, elsewhere=self.random.random() < 0.5)
         self._play(*[off] * self.random.choice((1, 1, 2)))
 
     def _end_started(self) -> None:

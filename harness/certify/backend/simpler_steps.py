@@ -2,45 +2,121 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from barrier_tck.harness.certify.backend import steps
+from barrier_tck.harness.certify.backend.calls import Place
 from barrier_tck.harness.certify.backend.model import NAMES, WrongRead
 from barrier_tck.harness.certify.engine.violation import Violation
 
 _PLAIN_KEY = b"a"
 
 
+_READS = (steps.Get, steps.GetMany, steps.Scan, steps.ReadAll, steps.Verify, steps.Rescale)
+
+
 def shortcuts(played: tuple[steps.AnyStep, ...], violation: Violation) -> Iterator[tuple[steps.AnyStep, ...]]:
-    """Yield a sequence from its last layout on, and one that reads the wrong place instead of everything."""
+    """Yield much smaller sequences, each of which leaves out one kind of what often does not matter.
+
+    That is what comes before the last layout, what is done with the other store and with other snapshots, all reads but
+    the last, and what is written elsewhere than where something wrong was read; and the last step becomes one read.
+    """
     layouts = [number for number, step in enumerate(played) if isinstance(step, steps.Layout)]
     if layouts and layouts[-1]:
         # Nothing from before this step matters any more.
         yield played[layouts[-1] :]
-    last = played[-1] if played else None
-    if isinstance(last, steps.ReadAll) and isinstance(violation, WrongRead) and violation.place is not None:
-        name, group, key = violation.place
+    if not played:
+        return
+    *before, last = played
+    place = violation.place if isinstance(violation, WrongRead) else None
+    shorter: list[list[steps.AnyStep]] = [
+        _of_store(before, getattr(last, "store", None)),
+        [step for step in before if not isinstance(step, _READS)],
+        _of_snapshot(before, getattr(last, "checkpoint", None)),
+    ]
+    if place is not None:
+        shorter.append([kept for step in before for kept in _at_the_place(step, place)])
+    for kept in shorter:
+        if len(kept) < len(before):
+            yield (*kept, last)
+    if isinstance(last, steps.ReadAll) and place is not None:
+        name, group, key = place
         for read in (
             steps.Get(last.store, name, group, key),
             steps.GetMany(last.store, name, (group,), (key,)),
             steps.Scan(last.store, name, group),
         ):
-            yield (*played[:-1], read)
+            yield (*before, read)
+
+
+def _of_store(before: list[steps.AnyStep], store: int | None) -> list[steps.AnyStep]:
+    return [step for step in before if store is None or getattr(step, "store", store) == store]
+
+
+def _of_snapshot(before: list[steps.AnyStep], checkpoint: int | None) -> list[steps.AnyStep]:
+    return [
+        step for step in before if checkpoint is None or getattr(step, "checkpoint", checkpoint) == checkpoint
+    ]
+
+
+def _at_the_place(step: steps.AnyStep, place: Place) -> list[steps.AnyStep]:
+    """Return what is left of a step if nothing is written elsewhere: the step, a smaller one, or nothing."""
+    name, group, _ = place
+    match step:
+        case steps.Put() | steps.Delete():
+            return [step] if (step.name, step.group, step.key) == place else []
+        case steps.PutMany():
+            numbers = [
+                number
+                for number, each in enumerate(zip(step.groups, step.keys, strict=True))
+                if (step.name, *each) == place
+            ]
+            return [_kept(step, numbers)] if numbers else []
+        case steps.Fill() | steps.DeleteMany():
+            return [step] if step.name == name and group in step.groups else []
+    return [step]
+
+
+def _kept(step: steps.PutMany, numbers: Sequence[int]) -> steps.PutMany:
+    return msgspec.structs.replace(
+        step,
+        groups=tuple(step.groups[number] for number in numbers),
+        keys=tuple(step.keys[number] for number in numbers),
+        values=tuple(step.values[number] for number in numbers),
+    )
 
 
 def simpler_steps(step: steps.AnyStep) -> Iterator[steps.AnyStep]:
     """Yield steps that do less."""
+    yield from _smaller_writes(step)
+    match step:
+        case steps.Restart(checkpoints=(first, second)) | steps.Rescale(checkpoints=(first, second)):
+            if first and second:
+                yield msgspec.structs.replace(step, checkpoints=(first, 0))
+                yield msgspec.structs.replace(step, checkpoints=(0, second))
+        case steps.Layout(files_wanted=files) if files > 1:
+            yield msgspec.structs.replace(step, files_wanted=1)
+        case steps.Run(here=True):
+            yield msgspec.structs.replace(step, here=False)
+        case steps.Cancel(elsewhere=True):
+            yield msgspec.structs.replace(step, elsewhere=False)
+        case steps.Series(rounds=rounds) if rounds > 1:
+            yield from _fewer_rounds(step)
+            yield msgspec.structs.replace(step, checkpoint=step.checkpoint + 1, rounds=rounds - 1)
+        case steps.Failures(rounds=rounds) if rounds > 1:
+            yield from _fewer_rounds(step)
+        case steps.CheckCapability(keys=keys) if len(keys) > 1:
+            for left_out in range(len(keys)):
+                yield msgspec.structs.replace(step, keys=keys[:left_out] + keys[left_out + 1 :])
+
+
+def _smaller_writes(step: steps.AnyStep) -> Iterator[steps.AnyStep]:
     match step:
         case steps.PutMany(keys=keys) if len(keys) > 1:
             for kept in _fewer(len(keys)):
-                yield msgspec.structs.replace(
-                    step,
-                    groups=tuple(step.groups[number] for number in kept),
-                    keys=tuple(step.keys[number] for number in kept),
-                    values=tuple(step.values[number] for number in kept),
-                )
+                yield _kept(step, kept)
         case steps.PutMany(keys=(key,), values=(value,)):
             yield steps.Put(step.store, step.name, step.groups[0], key, value)
         case steps.Put(name=name, key=key, value=value):
@@ -51,28 +127,32 @@ def simpler_steps(step: steps.AnyStep) -> Iterator[steps.AnyStep]:
             if name != NAMES[0]:
                 yield msgspec.structs.replace(step, name=NAMES[0])
         case steps.Fill():
-            if step.count > 1:
-                yield msgspec.structs.replace(step, count=step.count // 2)
-                yield msgspec.structs.replace(step, count=step.count - 1)
-            if len(step.groups) > 1:
-                yield msgspec.structs.replace(step, groups=step.groups[:1])
-            if step.key_bytes > 8:
-                yield msgspec.structs.replace(step, key_bytes=step.key_bytes // 2)
-            if step.value_bytes:
-                yield msgspec.structs.replace(step, value_bytes=step.value_bytes // 2)
-        case steps.Restart(checkpoints=(first, second)) if first and second:
-            yield msgspec.structs.replace(step, checkpoints=(first, 0))
-            yield msgspec.structs.replace(step, checkpoints=(0, second))
-        case steps.Rescale(checkpoints=(first, second)) if first and second:
-            yield msgspec.structs.replace(step, checkpoints=(first, 0))
-            yield msgspec.structs.replace(step, checkpoints=(0, second))
-        case steps.Layout(files_wanted=files) if files > 1:
-            yield msgspec.structs.replace(step, files_wanted=1)
-        case steps.CheckCapability(keys=keys) if len(keys) > 1:
-            for left_out in range(len(keys)):
-                yield msgspec.structs.replace(step, keys=keys[:left_out] + keys[left_out + 1 :])
-        case _:
-            return
+            yield from _smaller_fills(step)
+        case steps.DeleteMany():
+            count = len(range(step.first, step.end, step.apart))
+            for kept_count in (count // 2, count - 1):
+                if 0 < kept_count < count:
+                    yield msgspec.structs.replace(step, end=step.first + kept_count * step.apart)
+
+
+def _smaller_fills(step: steps.Fill) -> Iterator[steps.Fill]:
+    if step.count > 1:
+        yield msgspec.structs.replace(step, count=step.count // 2)
+        yield msgspec.structs.replace(step, count=step.count - 1)
+    if len(step.groups) > 1:
+        yield msgspec.structs.replace(step, groups=step.groups[:1])
+    if step.key_bytes > 8:
+        yield msgspec.structs.replace(step, key_bytes=step.key_bytes // 2)
+    if step.value_bytes:
+        yield msgspec.structs.replace(step, value_bytes=step.value_bytes // 2)
+
+
+def _fewer_rounds(step: steps.Series | steps.Failures) -> Iterator[steps.AnyStep]:
+    """Yield it with less and less taken from its rounds, down to one of them."""
+    taken = step.rounds // 2
+    while taken:
+        yield msgspec.structs.replace(step, rounds=step.rounds - taken)
+        taken //= 2
 
 
 def _fewer(count: int) -> Iterator[list[int]]:

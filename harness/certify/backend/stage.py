@@ -13,7 +13,6 @@ from barrier_tck.harness.certify.engine.check import check as hunt_property
 from barrier_tck.harness.certify.engine.check import skipped
 from barrier_tck.harness.certify.engine.failure import Failure
 from barrier_tck.harness.certify.engine.property import Property
-from barrier_tck.harness.certify.engine.shrinker import SHRINK_S_MAX
 from barrier_tck.harness.certify.engine.stage import Stage
 from barrier_tck.harness.certify.engine.violation import Violation
 
@@ -62,11 +61,11 @@ def check(
     pool: Pool,
     seed: int,
     scale: float = 1.0,
-    shrink_s: float = SHRINK_S_MAX,
+    shrink: bool = True,
     declared: tuple[str, ...] = (),
     broken: frozenset[str] = frozenset(),
 ) -> tuple[PropertyOutcome, BackendFailure | None]:
     """Test one property, as ``engine.check.check`` does; what the backend does not declare is not tested."""
     if one.capability and one.capability not in declared:
         return skipped(one, f"the backend does not declare {one.capability}", optional=True), None
-    return hunt_property(one, BackendStage(pool, declared), seed, scale, shrink_s, broken)
+    return hunt_property(one, BackendStage(pool, declared), seed, scale, shrink, broken)

@@ -204,14 +204,14 @@ class BackendMachine(StepMachine):
         model = self.open_session.stores[store]
         checkpoint = self._drawn(data, model.under_way("taken", "started", "completed"))
         if checkpoint is not None:
-            self.play(*[steps.Cancel(store, checkpoint)] * (1 + twice))
+            self.play(*[steps.Cancel(store, checkpoint, elsewhere=checkpoint % 2 == 1)] * (1 + twice))
 
     @precondition(_may_take("notify"))
     @rule(store=_STORES, twice=st.booleans(), stop_at=st.integers(0, 4))
     def cancel_and_end(self, store: int, twice: bool, stop_at: int) -> None:
         """Cancel before the asynchronous part begins (0) or in its middle; then let it come to its end."""
         number = self.open_session.next_checkpoint
-        cancel = [steps.Cancel(store, number)] * (1 + twice)
+        cancel = [steps.Cancel(store, number, elsewhere=number % 2 == 1)] * (1 + twice)
         self.play(self.snapshot(store, number))
         if stop_at and not self.open_session.stores[store].under_way("started"):
             self.play(steps.Start(store, number, stop_at), *cancel, steps.Finish(store, number))

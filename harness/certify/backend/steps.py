@@ -17,11 +17,23 @@ _ENDS = {
 """How both stores end."""
 
 
+_LISTED_MAX = 12
+"""So many keys or values of a call are listed."""
+UNSORTED = (b"m", b"c\x00", b"x", b"\xff", b"c", b"")
+"""Keys that the check of a capability writes in any case, before those of its step."""
+
+
 class BackendStep(Step, frozen=True, tag_field="do", forbid_unknown_fields=True):
     """Base of all steps. ``store`` 0 and 1 are two subtasks of one operator, each with its own key groups."""
 
     clause: ClassVar[str] = clauses.READS
     """The clause that is broken if the step raises something that it must not."""
+    weight: ClassVar[int] = 1
+    """How many ordinary steps it is worth, or each of its rounds."""
+
+    @property
+    def effort(self) -> int:
+        return self.weight * int(getattr(self, "rounds", 1))
 
 
 class Put(BackendStep, frozen=True, tag="put"):
@@ -120,9 +132,12 @@ class Run(BackendStep, frozen=True, tag="run"):
     clause: ClassVar[str] = clauses.WHOLE
     store: int
     checkpoint: int
+    here: bool = False
+    """On the thread that writes, instead of another one."""
 
     def description(self) -> str:
-        return f"{_at(self.store)}: run the asynchronous part of {self.checkpoint}"
+        where = " on the thread that writes" if self.here else ""
+        return f"{_at(self.store)}: run the asynchronous part of {self.checkpoint}{where}"
 
 
 class Start(BackendStep, frozen=True, tag="start"):
@@ -155,9 +170,12 @@ class Cancel(BackendStep, frozen=True, tag="cancel"):
     clause: ClassVar[str] = clauses.CANCELLED
     store: int
     checkpoint: int
+    elsewhere: bool = False
+    """From a thread that neither writes nor runs it."""
 
     def description(self) -> str:
-        return f"{_at(self.store)}: cancel the asynchronous part of {self.checkpoint}"
+        where = " from another thread" if self.elsewhere else ""
+        return f"{_at(self.store)}: cancel the asynchronous part of {self.checkpoint}{where}"
 
 
 class Confirm(BackendStep, frozen=True, tag="confirm"):
@@ -188,6 +206,7 @@ class Verify(BackendStep, frozen=True, tag="verify"):
     """
 
     clause: ClassVar[str] = clauses.RESTORED
+    weight: ClassVar[int] = 3
     store: int
     checkpoint: int
     elsewhere: bool = False
@@ -204,6 +223,7 @@ class Rescale(BackendStep, frozen=True, tag="rescale"):
     """
 
     clause: ClassVar[str] = clauses.RESTORED
+    weight: ClassVar[int] = 3
     checkpoints: tuple[int, int]
     start: int
     end: int
@@ -222,6 +242,7 @@ class Redistribute(BackendStep, frozen=True, tag="redistribute"):
     """
 
     clause: ClassVar[str] = clauses.RESTORED
+    weight: ClassVar[int] = 5
     checkpoints: tuple[int, int]
     ranges: tuple[tuple[int, int], tuple[int, int]]
 
@@ -237,6 +258,7 @@ class Restart(BackendStep, frozen=True, tag="restart"):
     """
 
     clause: ClassVar[str] = clauses.RESTORED
+    weight: ClassVar[int] = 5
     checkpoints: tuple[int, int]
     how: str = "close"
 
@@ -252,6 +274,7 @@ class Crowd(BackendStep, frozen=True, tag="crowd"):
     """
 
     clause: ClassVar[str] = clauses.KEPT
+    weight: ClassVar[int] = 60
     store: int
     checkpoint: int
     """Id of the first snapshot; each round uses the next one."""
@@ -266,10 +289,32 @@ class Crowd(BackendStep, frozen=True, tag="crowd"):
         )
 
 
+class Dropped(BackendStep, frozen=True, tag="dropped"):
+    """Repeat: overwrite ``count`` values of ``size`` bytes each, take snapshots that end in every way but a good one,
+    and one that is confirmed. The process must not grow.
+    """
+
+    clause: ClassVar[str] = clauses.KEPT
+    weight: ClassVar[int] = 120
+    store: int
+    checkpoint: int
+    """Id of the first snapshot; each round uses the next eight."""
+    count: int
+    size: int
+    rounds: int
+
+    def description(self) -> str:
+        return (
+            f"{_at(self.store)}: {self.rounds} times overwrite {self.count} values of {self.size:,} bytes; take "
+            "snapshots that are cancelled before and while they run, aborted, and deleted without a word; confirm one"
+        )
+
+
 class Resources(BackendStep, frozen=True, tag="resources"):
     """Open, use and close stores ``rounds`` times, then compare what the process holds with before."""
 
     clause: ClassVar[str] = clauses.KEPT
+    weight: ClassVar[int] = 60
     rounds: int
 
     def description(self) -> str:
@@ -280,13 +325,14 @@ class CheckCapability(BackendStep, frozen=True, tag="promise"):
     """Check a declared capability with a separate store, into which these keys are written in this order."""
 
     clause: ClassVar[str] = clauses.DECLARED
+    weight: ClassVar[int] = 30
     capability: str
     keys: tuple[bytes, ...]
     checkpoint: int
     """Id of the snapshot that it takes."""
 
     def description(self) -> str:
-        keys = _all_short(self.keys)
+        keys = _all_short((*UNSORTED, *self.keys))
         return f"check {self.capability} in a store into which {keys} are put in this order"
 
 
@@ -294,6 +340,7 @@ class Layout(BackendStep, frozen=True, tag="layout"):
     """Close both stores and open two empty ones with these key groups; earlier snapshots are dropped."""
 
     clause: ClassVar[str] = clauses.RESTORED
+    weight: ClassVar[int] = 5
     ranges: tuple[tuple[int, int], tuple[int, int]]
     files_wanted: int = 1
     """The scope's hint: the number of files into which a snapshot should be split."""
@@ -319,6 +366,10 @@ class Fill(BackendStep, frozen=True, tag="fill"):
     salt: int = 0
     """A different salt gives the same keys different values of the same length."""
 
+    @property
+    def effort(self) -> int:
+        return 1 + self.count // 300 + self.count * (self.key_bytes + self.value_bytes) // 100_000
+
     def description(self) -> str:
         again = f" (values number {self.salt})" if self.salt else ""
         return (
@@ -327,9 +378,81 @@ class Fill(BackendStep, frozen=True, tag="fill"):
         )
 
 
+class DeleteMany(BackendStep, frozen=True, tag="delete_many"):
+    """Delete entries that `Fill` wrote, one after the other: those whose numbers are ``first``, ``first + apart`` and
+    so on, below ``end``.
+    """
+
+    store: int
+    name: str
+    groups: tuple[int, ...]
+    """Those of the `Fill`."""
+    key_bytes: int
+    first: int
+    end: int
+    apart: int = 1
+
+    @property
+    def effort(self) -> int:
+        return 1 + (self.end - self.first) // self.apart // 300
+
+    def description(self) -> str:
+        count = len(range(self.first, self.end, self.apart))
+        which = f"{count:,} of them, each {self.apart}th" if self.apart > 1 else f"{count:,} of them"
+        return f"{_at(self.store)}.delete({self.name!r}, ...): {which}, in {_groups(self.groups)}"
+
+
+class Series(BackendStep, frozen=True, tag="series"):
+    """Repeat: write a value, take a snapshot, overwrite the value, run the asynchronous part, and confirm the snapshot.
+
+    The first snapshot, each fiftieth after it, and the last two are restored and compared.
+    """
+
+    clause: ClassVar[str] = clauses.WHOLE
+    weight: ClassVar[int] = 6
+    store: int
+    checkpoint: int
+    """Id of the first snapshot; each round uses the next one."""
+    name: str
+    group: int
+    rounds: int
+
+    def description(self) -> str:
+        return (
+            f"{_at(self.store)}: {self.rounds} times put a value, take a snapshot ({self.checkpoint}, ...), overwrite "
+            "the value, run the asynchronous part and confirm it; restore the first, each fiftieth and the last two"
+        )
+
+
+class Failures(BackendStep, frozen=True, tag="failures"):
+    """Repeat: change one entry of those that `Fill` wrote, delete another, and take a snapshot; most are cancelled
+    before they run and aborted, some succeed and are aborted, and some of these are never heard of again.
+    """
+
+    clause: ClassVar[str] = clauses.WHOLE
+    weight: ClassVar[int] = 6
+    store: int
+    checkpoint: int
+    """Id of the first snapshot; each round uses the next one."""
+    name: str
+    groups: tuple[int, ...]
+    count: int
+    key_bytes: int
+    """Groups, number of entries and length of keys of the `Fill`."""
+    rounds: int
+    reuse_from: int = 0
+
+    def description(self) -> str:
+        return (
+            f"{_at(self.store)}: {self.rounds} times change an entry, delete another and take a snapshot "
+            f"({self.checkpoint}, ...) that is cancelled, aborted or never heard of again"
+        )
+
+
 class ReadAll(BackendStep, frozen=True, tag="read_all"):
     """Read everything that the store must hold, in every form of read; also read keys that it must not hold."""
 
+    weight: ClassVar[int] = 3
     store: int
 
     def description(self) -> str:
@@ -382,14 +505,22 @@ class Race(BackendStep, frozen=True, tag="race"):
     """
 
     clause: ClassVar[str] = clauses.ISOLATED
+    weight: ClassVar[int] = 150
     store: int
     checkpoint: int
     """Id of the first snapshot; each round uses the next one, and so does a round that is run again."""
     name: str
     groups: tuple[int, ...]
     rounds: int
+    cancelled: bool = False
+    """Whether a third thread cancels each of them; one that succeeds nevertheless is compared."""
 
     def description(self) -> str:
+        if self.cancelled:
+            return (
+                f"{_at(self.store)}: {self.rounds} times take a snapshot and write without a pause while a thread runs "
+                "its asynchronous part and another one cancels it; read the store"
+            )
         return (
             f"{_at(self.store)}: {self.rounds} times take a snapshot, write without a pause while a thread runs "
             "its asynchronous part, restore it and read it"
@@ -402,6 +533,7 @@ class Steady(BackendStep, frozen=True, tag="steady"):
     """
 
     clause: ClassVar[str] = clauses.KEPT
+    weight: ClassVar[int] = 60
     store: int
     checkpoint: int
     """Id of the first snapshot; each round uses the next one."""
@@ -437,6 +569,7 @@ class Damaged(BackendStep, frozen=True, tag="damaged"):
 class Closed(BackendStep, frozen=True, tag="closed"):
     """Close a store of its own with an unfinished snapshot; then call it, and run the snapshot."""
 
+    weight: ClassVar[int] = 20
     checkpoint: int
     """Id of the snapshot; that of a refused one is one more."""
 
@@ -448,6 +581,7 @@ class Refusals(BackendStep, frozen=True, tag="refusals"):
     """Restore a completed snapshot with one damaged file, ``rounds`` times for each file; nothing may stay open."""
 
     clause: ClassVar[str] = clauses.KEPT
+    weight: ClassVar[int] = 40
     store: int
     checkpoint: int
     rounds: int
@@ -465,6 +599,7 @@ class SideBySide(BackendStep, frozen=True, tag="side_by_side"):
     """
 
     clause: ClassVar[str] = clauses.RESTORED
+    weight: ClassVar[int] = 100
     checkpoint: int
     """Id of the snapshot of each of them."""
 
@@ -476,6 +611,7 @@ class ManySources(BackendStep, frozen=True, tag="many_sources"):
     """Take a snapshot of each of several stores; restore all of them into one store, in several orders."""
 
     clause: ClassVar[str] = clauses.RESTORED
+    weight: ClassVar[int] = 100
     bounds: tuple[int, ...]
     """The key groups of the stores: each store ends where the next begins."""
     checkpoint: int
@@ -506,10 +642,14 @@ AnyStep = (
     | Redistribute
     | Restart
     | Crowd
+    | Dropped
     | Resources
     | CheckCapability
     | Layout
     | Fill
+    | DeleteMany
+    | Series
+    | Failures
     | ReadAll
     | DisturbedScan
     | Foreign
@@ -540,7 +680,8 @@ def _groups(groups: tuple[int, ...]) -> str:
 
 
 def _all_short(values: tuple[bytes, ...]) -> str:
-    return f"[{', '.join(_short(value) for value in values)}]"
+    more = f", ... ({len(values)} in all)" if len(values) > _LISTED_MAX else ""
+    return f"[{', '.join(_short(value) for value in values[:_LISTED_MAX])}{more}]"
 
 
 def _short(value: bytes) -> str:

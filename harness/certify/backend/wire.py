@@ -159,6 +159,15 @@ class ReadAllRequest(Request, frozen=True, tag="read_all"):
     scan_first: bool
 
 
+class DeleteManyRequest(Request, frozen=True, tag="delete_many"):
+    """Delete many values, one after the other."""
+
+    store: int
+    name: str
+    groups: tuple[int, ...]
+    keys: tuple[bytes, ...]
+
+
 class GetManyRequest(Request, frozen=True, tag="get_many"):
     """Read many values."""
 
@@ -193,6 +202,8 @@ class RunRequest(Request, frozen=True, tag="run"):
 
     store: int
     checkpoint: int
+    here: bool = False
+    """Run it on the thread that calls the store."""
 
 
 class StartRequest(Request, frozen=True, tag="start"):
@@ -216,6 +227,8 @@ class RaceRequest(Request, frozen=True, tag="race"):
     checkpoint: int
     name: str
     groups: tuple[int, ...]
+    cancel_after: int = -1
+    """The number of writes after which a third thread cancels it; negative: it is not cancelled."""
 
 
 class FinishRequest(Request, frozen=True, tag="finish"):
@@ -245,6 +258,8 @@ class NotifyRequest(Request, frozen=True, tag="notify"):
     store: int
     checkpoint: int
     what: str
+    elsewhere: bool = False
+    """Call ``cancel`` from a thread of its own."""
 
 
 class DiscardRequest(Request, frozen=True, tag="discard"):
@@ -292,6 +307,7 @@ AnyRequest = (
     | GetRequest
     | PutRequest
     | DeleteRequest
+    | DeleteManyRequest
     | ScanRequest
     | DisturbedScanRequest
     | ReadAllRequest
@@ -329,6 +345,8 @@ class Raced(msgspec.Struct, frozen=True):
     """How many writes were made from the start of the asynchronous part."""
     meanwhile: int
     """How many of them ended before the asynchronous part did."""
+    cancelled: bool = False
+    """Whether it was cancelled in time; then there are no handles."""
 
 
 class Readings(msgspec.Struct, frozen=True):

@@ -10,13 +10,13 @@ from barrier_tck.harness.certify.engine.failure import Failure
 from barrier_tck.harness.certify.engine.hunt import Hunt
 from barrier_tck.harness.certify.engine.levels import seeds_of_rounds
 from barrier_tck.harness.certify.engine.property import Property
-from barrier_tck.harness.certify.engine.shrinker import SHRINK_S_MAX, smallest
+from barrier_tck.harness.certify.engine.shrinker import smallest
 from barrier_tck.harness.certify.engine.stage import Stage
 from barrier_tck.harness.certify.engine.steps import StepT
 from barrier_tck.harness.certify.engine.violation import Violation
 
 _KNOWN_SHARE = 0.2
-"""A sequence that breaks a clause that another property broke before is made smaller for this share of the time."""
+"""A sequence that breaks a clause that another property broke before is made smaller with this share of the steps."""
 NOT_DRAWN = "the drawn examples had no step of kind"
 NOT_SHOWN = "the examples were too few to show"
 """The beginning of the reason if there were too few examples to show anything."""
@@ -29,13 +29,13 @@ def check(
     stage: Stage[StepT],
     seed: int,
     scale: float = 1.0,
-    shrink_s: float = SHRINK_S_MAX,
+    shrink: bool = True,
     broken: frozenset[str] = frozenset(),
 ) -> tuple[PropertyOutcome, Failure[StepT] | None]:
     """Test one property.
 
-    ``scale`` multiplies the number of examples. A failing sequence is made smaller for at most ``shrink_s`` seconds;
-    not at all if this is 0. ``broken`` has the clauses that other properties broke before.
+    ``scale`` multiplies the number of examples. ``shrink``: a failing sequence is made smaller. ``broken`` has the
+    clauses that other properties broke before.
     """
     began, before = time.monotonic(), stage.processes
     hunt = Hunt(stage, one.clauses)
@@ -44,7 +44,7 @@ def check(
         _play(one, hunt, seed, scale)
         if hunt.breach is not None:
             known = hunt.breach.violation.clause in broken
-            found = smallest(stage, hunt.breach, shrink_s * (_KNOWN_SHARE if known else 1.0))
+            found = smallest(stage, hunt.breach, (_KNOWN_SHARE if known else 1.0) * shrink)
     finally:
         stage.close()
     failure = None

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Iterator
 from typing import Generic
 
 from barrier_tck.harness.certify.engine.playing import Breach, breach_of
 from barrier_tck.harness.certify.engine.stage import Stage
 from barrier_tck.harness.certify.engine.steps import StepT
 
-SHRINK_S_MAX = 10.0
-"""For how many seconds, at most, a failing sequence is made smaller."""
+_SESSION_EFFORT = 5
+"""What it costs to begin and to end a session, in ordinary steps."""
 
 
-def smallest(stage: Stage[StepT], found: Breach[StepT], shrink_s: float) -> Breach[StepT]:
-    """Return the smallest sequence, found within a time, that breaks the same clause in a new process too.
+def smallest(stage: Stage[StepT], found: Breach[StepT], share: float = 1.0) -> Breach[StepT]:
+    """Return the smallest sequence that was found, which breaks the same clause in a new process too.
 
-    A sequence that exceeded a time limit is returned as it is: each attempt would cost the limit again.
+    ``share``: this share of the stage's steps may be played; none if it is 0. A sequence that exceeded a time limit is
+    returned as it is: each attempt would cost the limit again.
     """
-    if not shrink_s or found.violation.hung or found.violation.from_outside or len(found.steps) < 2:
+    if not share or found.violation.hung or found.violation.from_outside:
         return found
-    shrinker = Shrinker(stage, found, shrink_s)
+    if len(found.steps) < 2 and not any(True for _ in _simpler(stage, found.steps)):
+        return found
+    shrinker = Shrinker(stage, found, round(share * stage.shrink_steps_max))
     shrinker.shrink()
     stage.renew()
     repeated = breach_of(stage, shrinker.smallest.steps)
@@ -28,17 +31,22 @@ def smallest(stage: Stage[StepT], found: Breach[StepT], shrink_s: float) -> Brea
     return found if repeated is None else Breach(shrinker.smallest.steps, repeated.violation)
 
 
+def _simpler(stage: Stage[StepT], steps: tuple[StepT, ...]) -> Iterator[StepT]:
+    for position in range(len(steps)):
+        yield from stage.simpler(steps, position)
+
+
 class Shrinker(Generic[StepT]):
     """One failing sequence, which becomes smaller."""
 
-    def __init__(self, stage: Stage[StepT], found: Breach[StepT], seconds_max: float) -> None:
+    def __init__(self, stage: Stage[StepT], found: Breach[StepT], steps_max: int) -> None:
         self._stage = stage
-        self._deadline = time.monotonic() + seconds_max
+        self._steps_left = steps_max
         self._hung = False
         self.smallest = found
 
     def shrink(self) -> None:
-        """Do what can be done within the time."""
+        """Do what can be done with so many steps."""
         while self._fewer_steps() or self._simpler_steps():
             pass
 
@@ -74,14 +82,23 @@ class Shrinker(Generic[StepT]):
         )
 
     def _take_shortcuts(self) -> bool:
+        """Take shortcuts as long as there are some; tell whether there was one."""
+        taken = False
+        while self._takes_a_shortcut():
+            taken = True
+        return taken
+
+    def _takes_a_shortcut(self) -> bool:
         found = self.smallest
         return any(self._takes(steps) for steps in self._stage.shortcuts(found.steps, found.violation))
 
     def _takes(self, steps: tuple[StepT, ...]) -> bool:
         """Continue with this sequence if it also fails, and breaks the same clause."""
-        if time.monotonic() > self._deadline or self._stage.remaining_s < 0 or self._hung:
+        if self._steps_left <= 0 or self._stage.remaining_s < 0 or self._hung:
             return False
         found = breach_of(self._stage, steps)
+        played = steps if found is None else found.steps
+        self._steps_left -= _SESSION_EFFORT + sum(step.effort for step in played)
         if found is None or found.violation.clause != self.smallest.violation.clause:
             return False
         self._hung = found.violation.hung

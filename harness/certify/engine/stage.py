@@ -41,6 +41,9 @@ class Stage(ABC, Generic[StepT]):
     """What a replay file names."""
     layout: str = ""
     """How it is laid out, for a replay file; empty if there is one way only."""
+    shrink_steps_max: int = 30_000
+    """How many steps are played, at most, to make a failing sequence smaller. Steps are counted, and not seconds, so
+    that a busy machine reports the same sequence."""
 
     @property
     @abstractmethod

@@ -307,7 +307,7 @@ def hunt_planted(bug: PlantedBug, processes: StoreProcesses, classes: Path, seed
     """Run the property that must catch a bug; the JVM must have ``classes`` on its class path."""
     one = next(entry for entry in PROPERTIES if entry.name == bug.caught_by)
     processes.target = target_of(bug, classes)
-    return check(one, processes, seed, shrink_s=0.0)[0]
+    return check(one, processes, seed, shrink=False)[0]
 
 
 def measure_strength(seed: int, call_s: float = 20.0) -> Strength:

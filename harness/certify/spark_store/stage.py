@@ -10,7 +10,6 @@ from barrier_tck.harness.certify.engine.certificate import PropertyOutcome
 from barrier_tck.harness.certify.engine.check import check as hunt_property
 from barrier_tck.harness.certify.engine.failure import Failure
 from barrier_tck.harness.certify.engine.property import Property
-from barrier_tck.harness.certify.engine.shrinker import SHRINK_S_MAX
 from barrier_tck.harness.certify.engine.stage import Stage
 from barrier_tck.harness.certify.spark_store import steps
 from barrier_tck.harness.certify.spark_store.layouts import LAYOUTS
@@ -24,6 +23,8 @@ _PLAIN_KEY = (0, "a")
 
 class StoreStage(Stage[steps.AnyStep]):
     """A state store with a layout, in one JVM after the other; each session has its own checkpoint directory."""
+
+    shrink_steps_max = 3_000
 
     def __init__(self, processes: StoreProcesses, layout: str) -> None:
         self.target = processes.target.name
@@ -63,8 +64,8 @@ def check(
     processes: StoreProcesses,
     seed: int,
     scale: float = 1.0,
-    shrink_s: float = SHRINK_S_MAX,
+    shrink: bool = True,
     broken: frozenset[str] = frozenset(),
 ) -> tuple[PropertyOutcome, StoreFailure | None]:
     """Test one property, as ``engine.check.check`` does."""
-    return hunt_property(one, StoreStage(processes, one.layout), seed, scale, shrink_s, broken)
+    return hunt_property(one, StoreStage(processes, one.layout), seed, scale, shrink, broken)

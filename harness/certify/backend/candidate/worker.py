@@ -190,6 +190,12 @@ class Worker:
         self._store(request).delete(request.name, request.group, request.key)
         return wire.Reply()
 
+    def _do_delete_many(self, request: wire.DeleteManyRequest) -> wire.Reply:
+        store = self._store(request)
+        for group, key in zip(request.groups, request.keys, strict=True):
+            store.delete(request.name, group, key)
+        return wire.Reply()
+
     def _do_scan(self, request: wire.ScanRequest) -> wire.Reply:
         entries = self._store(request).scan(request.name, request.group)
         return wire.Reply([[_a_bytes(key), _a_bytes(value)] for key, value in entries])
@@ -254,7 +260,10 @@ class Worker:
 
     def _do_run(self, request: wire.RunRequest) -> wire.Reply:
         taken = self._taken[request.store, request.checkpoint]
-        taken.start()
+        if request.here:
+            taken.run()
+        else:
+            taken.start()
         return self._ended(taken)
 
     def _do_start(self, request: wire.StartRequest) -> wire.Reply:
@@ -270,9 +279,12 @@ class Worker:
         interval = sys.getswitchinterval()
         sys.setswitchinterval(_OFTEN_S)
         writes = meanwhile = 0
+        cancelling = None
         try:
             taken.start()
             while writes < FREE_WRITES_MIN or (writes < FREE_WRITES_MAX and not taken.ended.is_set()):
+                if writes == request.cancel_after:
+                    cancelling = taken.cancel()
                 call, groups, keys = free_write(writes, request.groups, request.checkpoint)
                 value = b"%08d" % writes
                 if call == "put":
@@ -283,9 +295,13 @@ class Worker:
                     store.put_many(request.name, list(groups), list(keys), [value] * len(keys))
                 writes += 1
                 meanwhile += not taken.ended.is_set()
+            if cancelling is not None:
+                cancelling.ended()
             ended = self._ended(taken)
         finally:
             sys.setswitchinterval(interval)
+        if ended.error == "cancelled" and cancelling is not None:
+            return wire.Reply(wire.Raced((), writes, meanwhile, cancelled=True))
         if ended.error is not None:
             return ended
         return wire.Reply(wire.Raced(ended.value.handles, writes, meanwhile))
@@ -319,7 +335,11 @@ class Worker:
     def _do_notify(self, request: wire.NotifyRequest) -> wire.Reply:
         checkpoint = CheckpointId(request.checkpoint)
         if request.what == "cancel":
-            self._taken[request.store, request.checkpoint].future.cancel()
+            taken = self._taken[request.store, request.checkpoint]
+            if request.elsewhere:
+                taken.cancel().ended()
+            else:
+                taken.future.cancel()
         elif request.what == "confirm":
             self._stores[request.store].store.confirm(checkpoint)
         else:

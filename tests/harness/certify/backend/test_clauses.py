@@ -88,7 +88,7 @@ def test_a_bug_of_scans_breaks_the_clause_of_reads_and_no_other() -> None:
     )
     pool = Pool("tests.harness.certify.backend.confusing_backends:DropsTheLast", QUICK)
     try:
-        found = [check(one, pool, 1, 0.2, shrink_s=0.0)[0] for one in PROPERTIES if one.name in names]
+        found = [check(one, pool, 1, 0.2, shrink=False)[0] for one in PROPERTIES if one.name in names]
     finally:
         pool.close()
     assert [(one.status, one.violated) for one in found] == [("failed", "BCK-1")] * 4

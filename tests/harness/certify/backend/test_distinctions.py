@@ -22,7 +22,7 @@ def judged(target: str, *names: str, capabilities: tuple[str, ...] = ()) -> list
     wanted = [one for name in names for one in PROPERTIES if one.name == name]
     pool = Pool(target, total_s=600.0)
     try:
-        return [check(one, pool, 1, SMALL, shrink_s=0.0, declared=capabilities)[0] for one in wanted]
+        return [check(one, pool, 1, SMALL, shrink=False, declared=capabilities)[0] for one in wanted]
     finally:
         pool.close()
 

@@ -190,7 +190,7 @@ def test_drawn_and_listed_sequences_meet_each_mistake_whatever_the_seed(
     for seed in SEEDS:
         for one in likely:
             processes = Machine(mistake, tmp_path / f"{seed}-{one.name}").as_processes()
-            if check(one, processes, seed, shrink_s=0.0)[0].status == "failed":
+            if check(one, processes, seed, shrink=False)[0].status == "failed":
                 break
         else:
             pytest.fail(f"no property has met it with the seed {seed}")

@@ -461,7 +461,7 @@ def test_a_failure_is_made_smaller_and_played_again_with_the_bug_and_without(
     planted = next(one for one in PLANTED_BUGS if one.name == "LosesTheLastPut")
     planted_jvm.target = target_of(planted, classes)
     one = next(one for one in PROPERTIES if one.name == planted.caught_by)
-    outcome, failure = check(one, planted_jvm, DEFAULT_SEED, shrink_s=20.0)
+    outcome, failure = check(one, planted_jvm, DEFAULT_SEED)
     assert failure is not None and len(failure.steps) <= 4, outcome.sequence
     assert replay(failure, target_of(planted, classes)) is not None
     assert replay(failure, store_target("spark:hdfs")) is None
