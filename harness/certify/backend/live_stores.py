@@ -28,6 +28,17 @@ _CALL_BYTES = 1 << 20
 _CALL_ENTRIES = 5_000
 """The largest number of entries in one ``put_many``."""
 
+_KEYS_OF_A_CALL = 40
+"""A call with so many keys takes as much again as one with a single key."""
+_EFFORT_OF_COUNTING, _EFFORT_OF_A_PROCESS = 50, 1_000
+_EFFORTS: dict[type[wire.Request], int] = {
+    wire.OpenRequest: 10,
+    wire.CloseRequest: 5,
+    wire.RaceRequest: 500,
+    wire.ResourcesRequest: _EFFORT_OF_COUNTING,
+}
+"""What takes more than reading or writing one value, and about how many times as much."""
+
 
 class LiveStores:
     """Two stores in one process, each with its model; plays the steps that read and write them."""
@@ -42,6 +53,7 @@ class LiveStores:
         self.next_checkpoint = 1
         self.played: list[steps.AnyStep] = []
         self.calls = 0
+        self.effort = 0
         self.shown: Counter[str] = Counter()
         """How often each clause was shown: a comparison that could have failed, and did not."""
         self.reached: Counter[str] = Counter()
@@ -84,18 +96,22 @@ class LiveStores:
     def call(self, request: wire.AnyRequest) -> Any:
         """Send a request to the process; raises what a candidate's call raises."""
         self.calls += 1
+        self.effort += _EFFORTS.get(type(request), 1) + len(getattr(request, "keys", ())) // _KEYS_OF_A_CALL
         return self._candidate().call(request)
 
     def run(self, request: wire.RunRequest | wire.FinishRequest) -> wire.Ran:
         self.calls += 1
+        self.effort += 1
         return self._candidate().run(request)
 
     def resources(self, settle: bool = True) -> wire.Held:
+        self.effort += _EFFORT_OF_COUNTING
         return self._candidate().resources(settle)
 
     @contextlib.contextmanager
     def in_another_process(self) -> Iterator[CandidateCalls]:
         other = self._pool.take()
+        self.effort += _EFFORT_OF_A_PROCESS
         try:
             other.call(wire.ResetRequest(str(self._made("storage")), str(self._made("work"))))
             yield _OtherProcess(other, self.attempt)
@@ -112,6 +128,7 @@ class LiveStores:
         """Open both stores from their own snapshots, or each from all the files of both."""
         if self.candidate is None:
             self.candidate = self._pool.take()
+            self.effort += _EFFORT_OF_A_PROCESS
         self.call(wire.ResetRequest(str(self._storage), str(self._work)))
         for number, model in enumerate(self.stores):
             checkpoint = checkpoints[number]

@@ -28,12 +28,6 @@ class BackendStep(Step, frozen=True, tag_field="do", forbid_unknown_fields=True)
 
     clause: ClassVar[str] = clauses.READS
     """The clause that is broken if the step raises something that it must not."""
-    weight: ClassVar[int] = 1
-    """How many ordinary steps it is worth, or each of its rounds."""
-
-    @property
-    def effort(self) -> int:
-        return self.weight * int(getattr(self, "rounds", 1))
 
 
 class Put(BackendStep, frozen=True, tag="put"):
@@ -206,7 +200,6 @@ class Verify(BackendStep, frozen=True, tag="verify"):
     """
 
     clause: ClassVar[str] = clauses.RESTORED
-    weight: ClassVar[int] = 3
     store: int
     checkpoint: int
     elsewhere: bool = False
@@ -223,7 +216,6 @@ class Rescale(BackendStep, frozen=True, tag="rescale"):
     """
 
     clause: ClassVar[str] = clauses.RESTORED
-    weight: ClassVar[int] = 3
     checkpoints: tuple[int, int]
     start: int
     end: int
@@ -242,7 +234,6 @@ class Redistribute(BackendStep, frozen=True, tag="redistribute"):
     """
 
     clause: ClassVar[str] = clauses.RESTORED
-    weight: ClassVar[int] = 5
     checkpoints: tuple[int, int]
     ranges: tuple[tuple[int, int], tuple[int, int]]
 
@@ -258,7 +249,6 @@ class Restart(BackendStep, frozen=True, tag="restart"):
     """
 
     clause: ClassVar[str] = clauses.RESTORED
-    weight: ClassVar[int] = 5
     checkpoints: tuple[int, int]
     how: str = "close"
 
@@ -274,7 +264,6 @@ class Crowd(BackendStep, frozen=True, tag="crowd"):
     """
 
     clause: ClassVar[str] = clauses.KEPT
-    weight: ClassVar[int] = 60
     store: int
     checkpoint: int
     """Id of the first snapshot; each round uses the next one."""
@@ -295,7 +284,6 @@ class Dropped(BackendStep, frozen=True, tag="dropped"):
     """
 
     clause: ClassVar[str] = clauses.KEPT
-    weight: ClassVar[int] = 120
     store: int
     checkpoint: int
     """Id of the first snapshot; each round uses the next eight."""
@@ -314,7 +302,6 @@ class Resources(BackendStep, frozen=True, tag="resources"):
     """Open, use and close stores ``rounds`` times, then compare what the process holds with before."""
 
     clause: ClassVar[str] = clauses.KEPT
-    weight: ClassVar[int] = 60
     rounds: int
 
     def description(self) -> str:
@@ -325,7 +312,6 @@ class CheckCapability(BackendStep, frozen=True, tag="promise"):
     """Check a declared capability with a separate store, into which these keys are written in this order."""
 
     clause: ClassVar[str] = clauses.DECLARED
-    weight: ClassVar[int] = 30
     capability: str
     keys: tuple[bytes, ...]
     checkpoint: int
@@ -340,7 +326,6 @@ class Layout(BackendStep, frozen=True, tag="layout"):
     """Close both stores and open two empty ones with these key groups; earlier snapshots are dropped."""
 
     clause: ClassVar[str] = clauses.RESTORED
-    weight: ClassVar[int] = 5
     ranges: tuple[tuple[int, int], tuple[int, int]]
     files_wanted: int = 1
     """The scope's hint: the number of files into which a snapshot should be split."""
@@ -366,10 +351,6 @@ class Fill(BackendStep, frozen=True, tag="fill"):
     salt: int = 0
     """A different salt gives the same keys different values of the same length."""
 
-    @property
-    def effort(self) -> int:
-        return 1 + self.count // 300 + self.count * (self.key_bytes + self.value_bytes) // 100_000
-
     def description(self) -> str:
         again = f" (values number {self.salt})" if self.salt else ""
         return (
@@ -392,10 +373,6 @@ class DeleteMany(BackendStep, frozen=True, tag="delete_many"):
     end: int
     apart: int = 1
 
-    @property
-    def effort(self) -> int:
-        return 1 + (self.end - self.first) // self.apart // 300
-
     def description(self) -> str:
         count = len(range(self.first, self.end, self.apart))
         which = f"{count:,} of them, each {self.apart}th" if self.apart > 1 else f"{count:,} of them"
@@ -409,7 +386,6 @@ class Series(BackendStep, frozen=True, tag="series"):
     """
 
     clause: ClassVar[str] = clauses.WHOLE
-    weight: ClassVar[int] = 6
     store: int
     checkpoint: int
     """Id of the first snapshot; each round uses the next one."""
@@ -430,7 +406,6 @@ class Failures(BackendStep, frozen=True, tag="failures"):
     """
 
     clause: ClassVar[str] = clauses.WHOLE
-    weight: ClassVar[int] = 6
     store: int
     checkpoint: int
     """Id of the first snapshot; each round uses the next one."""
@@ -452,7 +427,6 @@ class Failures(BackendStep, frozen=True, tag="failures"):
 class ReadAll(BackendStep, frozen=True, tag="read_all"):
     """Read everything that the store must hold, in every form of read; also read keys that it must not hold."""
 
-    weight: ClassVar[int] = 3
     store: int
 
     def description(self) -> str:
@@ -505,7 +479,6 @@ class Race(BackendStep, frozen=True, tag="race"):
     """
 
     clause: ClassVar[str] = clauses.ISOLATED
-    weight: ClassVar[int] = 150
     store: int
     checkpoint: int
     """Id of the first snapshot; each round uses the next one, and so does a round that is run again."""
@@ -533,7 +506,6 @@ class Steady(BackendStep, frozen=True, tag="steady"):
     """
 
     clause: ClassVar[str] = clauses.KEPT
-    weight: ClassVar[int] = 60
     store: int
     checkpoint: int
     """Id of the first snapshot; each round uses the next one."""
@@ -569,7 +541,6 @@ class Damaged(BackendStep, frozen=True, tag="damaged"):
 class Closed(BackendStep, frozen=True, tag="closed"):
     """Close a store of its own with an unfinished snapshot; then call it, and run the snapshot."""
 
-    weight: ClassVar[int] = 20
     checkpoint: int
     """Id of the snapshot; that of a refused one is one more."""
 
@@ -581,7 +552,6 @@ class Refusals(BackendStep, frozen=True, tag="refusals"):
     """Restore a completed snapshot with one damaged file, ``rounds`` times for each file; nothing may stay open."""
 
     clause: ClassVar[str] = clauses.KEPT
-    weight: ClassVar[int] = 40
     store: int
     checkpoint: int
     rounds: int
@@ -599,7 +569,6 @@ class SideBySide(BackendStep, frozen=True, tag="side_by_side"):
     """
 
     clause: ClassVar[str] = clauses.RESTORED
-    weight: ClassVar[int] = 100
     checkpoint: int
     """Id of the snapshot of each of them."""
 
@@ -611,7 +580,6 @@ class ManySources(BackendStep, frozen=True, tag="many_sources"):
     """Take a snapshot of each of several stores; restore all of them into one store, in several orders."""
 
     clause: ClassVar[str] = clauses.RESTORED
-    weight: ClassVar[int] = 100
     bounds: tuple[int, ...]
     """The key groups of the stores: each store ends where the next begins."""
     checkpoint: int

@@ -26,22 +26,29 @@ def breach_of(
     stage: Stage[StepT], steps: tuple[StepT, ...], watch: Watch[StepT] = lambda number, step: None
 ) -> Breach[StepT] | None:
     """Play steps in a session of their own; return how they fail, or None."""
+    return breach_and_effort(stage, steps, watch)[0]
+
+
+def breach_and_effort(
+    stage: Stage[StepT], steps: tuple[StepT, ...], watch: Watch[StepT] = lambda number, step: None
+) -> tuple[Breach[StepT] | None, int]:
+    """Play steps in a session of their own; return how they fail, or None, and how much effort that took."""
     try:
         session = stage.begin(steps)
     except Violation as violation:
-        return Breach((), violation)
+        return Breach((), violation), 1
     try:
         play_all(session, steps, watch)
         session.close()
     except Violation as violation:
         session.end(violation)
-        return Breach(tuple(session.played), violation)
+        return Breach(tuple(session.played), violation), session.effort
     except BaseException:
         # After Ctrl-C between a request and its reply, the next reply would answer the old request.
         session.abandon()
         raise
     session.end()
-    return None
+    return None, session.effort
 
 
 def play_all(

@@ -5,25 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Generic
 
-from barrier_tck.harness.certify.engine.playing import Breach, breach_of
+from barrier_tck.harness.certify.engine.playing import Breach, breach_and_effort, breach_of
 from barrier_tck.harness.certify.engine.stage import Stage
 from barrier_tck.harness.certify.engine.steps import StepT
-
-_SESSION_EFFORT = 5
-"""What it costs to begin and to end a session, in ordinary steps."""
 
 
 def smallest(stage: Stage[StepT], found: Breach[StepT], share: float = 1.0) -> Breach[StepT]:
     """Return the smallest sequence that was found, which breaks the same clause in a new process too.
 
-    ``share``: this share of the stage's steps may be played; none if it is 0. A sequence that exceeded a time limit is
+    ``share``: this share of the stage's effort may be spent; none if it is 0. A sequence that exceeded a time limit is
     returned as it is: each attempt would cost the limit again.
     """
     if not share or found.violation.hung or found.violation.from_outside:
         return found
     if len(found.steps) < 2 and not any(True for _ in _simpler(stage, found.steps)):
         return found
-    shrinker = Shrinker(stage, found, round(share * stage.shrink_steps_max))
+    shrinker = Shrinker(stage, found, round(share * stage.shrink_effort_max))
     shrinker.shrink()
     stage.renew()
     repeated = breach_of(stage, shrinker.smallest.steps)
@@ -39,14 +36,14 @@ def _simpler(stage: Stage[StepT], steps: tuple[StepT, ...]) -> Iterator[StepT]:
 class Shrinker(Generic[StepT]):
     """One failing sequence, which becomes smaller."""
 
-    def __init__(self, stage: Stage[StepT], found: Breach[StepT], steps_max: int) -> None:
+    def __init__(self, stage: Stage[StepT], found: Breach[StepT], effort_max: int) -> None:
         self._stage = stage
-        self._steps_left = steps_max
+        self._effort_left = effort_max
         self._hung = False
         self.smallest = found
 
     def shrink(self) -> None:
-        """Do what can be done with so many steps."""
+        """Do what can be done with so much effort."""
         while self._fewer_steps() or self._simpler_steps():
             pass
 
@@ -94,11 +91,10 @@ class Shrinker(Generic[StepT]):
 
     def _takes(self, steps: tuple[StepT, ...]) -> bool:
         """Continue with this sequence if it also fails, and breaks the same clause."""
-        if self._steps_left <= 0 or self._stage.remaining_s < 0 or self._hung:
+        if self._effort_left <= 0 or self._stage.remaining_s < 0 or self._hung:
             return False
-        found = breach_of(self._stage, steps)
-        played = steps if found is None else found.steps
-        self._steps_left -= _SESSION_EFFORT + sum(step.effort for step in played)
+        found, effort = breach_and_effort(self._stage, steps)
+        self._effort_left -= effort
         if found is None or found.violation.clause != self.smallest.violation.clause:
             return False
         self._hung = found.violation.hung

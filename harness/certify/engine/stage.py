@@ -21,6 +21,10 @@ class Session(Protocol[StepT]):
     """Situation -> how often something was compared in it."""
     calls: int
 
+    @property
+    def effort(self) -> int:
+        """How much it took, in calls; one that does much counts as several."""
+
     def apply(self, step: StepT) -> None:
         """Play one step; raises Violation as soon as the candidate differs from the model."""
 
@@ -41,9 +45,9 @@ class Stage(ABC, Generic[StepT]):
     """What a replay file names."""
     layout: str = ""
     """How it is laid out, for a replay file; empty if there is one way only."""
-    shrink_steps_max: int = 30_000
-    """How many steps are played, at most, to make a failing sequence smaller. Steps are counted, and not seconds, so
-    that a busy machine reports the same sequence."""
+    shrink_effort_max: int = 60_000
+    """How much may be played to make a failing sequence smaller. Calls are counted, and not seconds, so that a busy
+    machine reports the same sequence."""
 
     @property
     @abstractmethod

@@ -19,11 +19,6 @@ class Step(msgspec.Struct, frozen=True):
         """Its kind, as replay files name it."""
         return str(type(self).__struct_config__.tag)
 
-    @property
-    def effort(self) -> int:
-        """How many ordinary steps it is worth: so much it takes of what may be played to make a failure smaller."""
-        return 1
-
     def description(self) -> str:
         """Return it as a line for people."""
         raise NotImplementedError

@@ -76,6 +76,10 @@ class StoreSession:
         if self.disturbed:
             self._writes = self.processes.disturbed_writes(self.checkpoints)
 
+    @property
+    def effort(self) -> int:
+        return self.calls
+
     def apply(self, step: steps.AnyStep) -> None:
         """Play one step."""
         self.played.append(step)

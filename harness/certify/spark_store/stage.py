@@ -24,7 +24,7 @@ _PLAIN_KEY = (0, "a")
 class StoreStage(Stage[steps.AnyStep]):
     """A state store with a layout, in one JVM after the other; each session has its own checkpoint directory."""
 
-    shrink_steps_max = 3_000
+    shrink_effort_max = 3_000
 
     def __init__(self, processes: StoreProcesses, layout: str) -> None:
         self.target = processes.target.name

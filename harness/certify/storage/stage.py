@@ -88,6 +88,10 @@ class StorageSession:
         self.calls = 0
         """How many comparisons there were."""
 
+    @property
+    def effort(self) -> int:
+        return self.calls
+
     def apply(self, step: RunCheck) -> None:
         self.played.append(step)
         checked = self._stage.check(step.property)
