@@ -31,6 +31,7 @@ smartquotes = False
 # Anchors are those that forges give to headings, down to the last level.
 myst_heading_anchors = 6
 myst_fence_as_directive = ["mermaid"]
+mermaid_version = "11.12.1"
 
 html_theme = "furo"
 # It is on every page, at every width.

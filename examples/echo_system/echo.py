@@ -1,6 +1,6 @@
 """A system under test in one file: it echoes records, survives the kill of its worker, and can lose some.
 
-Read with ``docs/guide/01-echo.md`` and ``docs/guide/02-lose-one.md``. Run it at the top of a checkout::
+Read with chapters 1 and 2 of the guide. Run it beside the folder ``examples``::
 
     python -m examples.echo_system.echo          # the honest system: exit code 0
     python -m examples.echo_system.echo --lossy  # the other one: exit code 1

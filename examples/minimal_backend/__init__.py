@@ -1,1 +1,1 @@
-"""A complete state backend in one file; ``docs/guide/state-backend.md`` explains it."""
+"""A complete state backend in one file; the guide explains it."""

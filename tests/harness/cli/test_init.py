@@ -266,6 +266,8 @@ def test_examples_are_written_as_the_guide_shows_them(here: Path, capsys: pytest
         file.relative_to(ROOT) for file in files
     }
     assert all((here / file.relative_to(ROOT)).read_text() == file.read_text() for file in files)
+    elsewhere = re.compile(r"\]\(\.\.|(?<!/main/)docs/")
+    assert not [file for file in files if elsewhere.search(file.read_text())], "what is copied stands alone"
     done = subprocess.run(
         [sys.executable, "-m", "examples.echo_system.echo"], check=True, capture_output=True
     )
