@@ -164,7 +164,7 @@ def test_any_process_initiates_and_every_snapshot_is_a_consistent_cut(trials: Tr
             require(cuts["checkpoints"] == counts["checkpoints"], "every cut was judged", trial)
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @pytest.mark.long
 @marked
 @pytest.mark.clause("CHL-2", "REC-1")

@@ -180,7 +180,7 @@ OVERTAKEN: TrialPlan = msgspec.structs.replace(
 
 
 @pytest.mark.needs(Capability.UNALIGNED_CHECKPOINTS)
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @pytest.mark.clause("COO-5", "BAR-3", "UNA-5")
 def test_a_stopped_subtask_still_takes_in_what_comes_before_the_barriers_of_others(trials: Trials) -> None:
     """It reads nothing more. If it took in nothing either, its sender would wait for room, and never reach the
@@ -471,7 +471,7 @@ def test_a_savepoint_that_was_claimed_stays_until_a_newer_checkpoint_is_complete
         happened(restored.count(stopped) >= 2, f"it was started from twice, in {restored}", trial)
 
 
-@pytest.mark.long_on_clusters
+@pytest.mark.nightly_on_clusters
 @pytest.mark.needs(Capability.UNALIGNED_CHECKPOINTS)
 @pytest.mark.clause("REC-6", "COO-5")
 def test_a_stopped_subtask_reads_nothing_when_it_gives_an_overlapping_checkpoint_up(trials: Trials) -> None:

@@ -287,7 +287,7 @@ def check_every_death(name: str) -> int:
         return len(states)
 
 
-MEDIA = ["files", "objects", pytest.param("hdfs", marks=pytest.mark.long)]
+MEDIA = ["files", "objects", pytest.param("hdfs", marks=pytest.mark.nightly)]
 
 
 @pytest.mark.parametrize("name", MEDIA)
