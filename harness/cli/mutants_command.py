@@ -249,7 +249,7 @@ def print_mutant(console: Console, result: MutantResult, path: Path, command: st
         for line in _not_caught(result):
             console.print(line, markup=False)
         return
-    clauses = result.clause or ", ".join(result.clauses)
+    clauses = result.clause or result.named or ", ".join(result.clauses)
     if not result.shown:
         console.print(
             f"{result.id} FAILS WITHOUT IT: of its plan {result.checker} says INVALID on the reference as it is, too "

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from barrier_tck.harness.campaign.mutant_hunt import hunt
+from barrier_tck.harness.campaign.mutant_hunt import MutantResult, hunt
 from barrier_tck.harness.cli import mutants_command
 from barrier_tck.harness.cli.hunt_progress import HuntProgress
 from barrier_tck.harness.cli.printing import VerdictConsole, console_for
@@ -60,6 +60,19 @@ def test_in_real_time_a_saved_plan_is_run_until_it_fails_again_or_as_often_as_se
     assert system.runs == 1 + runs
     mutants_command.print_mutant(console_for(False), result, tmp_path, None)
     assert said in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_patch_is_said_to_break_the_clause_that_was_broken_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = MutantResult(
+        "my", True, None, 3, 1.5, checker="dataflow", clauses=("BAR-6", "ALN-2"), named="BAR-6"
+    )
+    mutants_command.print_mutant(
+        console_for(False), msgspec.structs.replace(result, faults=0), tmp_path, None
+    )
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "my caught by dataflow in trial 3 after 1.5 s (BAR-6); 0 faults left" in printed
 
 
 def test_a_saved_plan_is_not_run_again_if_nobody_asks_for_it(tmp_path: Path) -> None:
