@@ -17,6 +17,10 @@ from barrier_tck.harness.certify.engine.violation import Violation
 
 _KNOWN_SHARE = 0.2
 """A sequence that breaks a clause that another property broke before is made smaller with this share of the steps."""
+_ASKED_MAX = 5
+"""So many times the examples of a property are drawn at most, if they do not show what they should."""
+_MORE_SHARE = 0.25
+"""This share of them is drawn at once if there were enough that showed something, but a situation was not reached."""
 NOT_DRAWN = "the drawn examples had no step of kind"
 NOT_SHOWN = "the examples were too few to show"
 """The beginning of the reason if there were too few examples to show anything."""
@@ -98,11 +102,15 @@ def _play(one: Property[StepT], hunt: Hunt[StepT], seed: int, scale: float) -> N
             assert hunt.breach is not None
         return
     assert one.drawn is not None, f"{one.name} has no steps"
-    wanted = _wanted(one, scale)
+    wanted, asked = _wanted(one, scale), 0
     for seed_of_round in seeds_of_rounds(seed):
         missing = wanted - hunt.examples
-        one.drawn.run(one, hunt, seed_of_round, missing if missing > 0 else wanted)
+        more = missing if missing > 0 else max(1, round(wanted * _MORE_SHARE))
+        one.drawn.run(one, hunt, seed_of_round, more)
+        asked += more
         if hunt.over or (hunt.examples >= wanted and not _lacking(one, hunt, scale)):
+            return
+        if asked >= _ASKED_MAX * wanted:
             return
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.strict_input import nearest
@@ -13,8 +14,6 @@ LEVELS = ("contract", "crash", "chaos")
 TOTAL_S = {"contract": 600.0, "crash": 1_200.0, "chaos": 2_400.0}
 """Level -> total time in seconds; properties that are left after it are unknown."""
 DEFAULT_SEED = 20_260_101
-_ROUNDS_MAX = 5
-"""Examples are drawn again, with another seed, up to this number of times, if they do not show what they should."""
 
 
 def require_level(level: str, levels: Sequence[str] = LEVELS) -> None:
@@ -28,6 +27,8 @@ def seed_of(seed: int, name: str) -> int:
     return zlib.crc32(f"{seed} {name}".encode())
 
 
-def seeds_of_rounds(seed: int) -> tuple[int, ...]:
-    """Return the seed of each round of examples: the given one first."""
-    return (seed, *(zlib.crc32(f"{seed} round {number}".encode()) for number in range(2, _ROUNDS_MAX + 1)))
+def seeds_of_rounds(seed: int) -> Iterator[int]:
+    """Yield the seed of each round of examples, without end: the given one first."""
+    yield seed
+    for number in itertools.count(2):
+        yield zlib.crc32(f"{seed} round {number}".encode())

@@ -193,6 +193,28 @@ def test_what_shows_nothing_does_not_count_and_what_is_demanded_must_be_reached(
     assert bool(found.examples) == (kept == 5) != bool(found.idle)
 
 
+def test_only_a_few_more_are_drawn_if_a_situation_was_not_reached_often_enough(heap: Pool) -> None:
+    asked: list[int] = []
+
+    class Asked(Repeated):
+        def run(self, one: BackendProperty, hunt: Hunt[steps.AnyStep], seed: int, examples: int) -> None:
+            asked.append(examples)
+            for _ in range(examples):
+                hunt.play(self.played)
+
+    drawn = Asked((PUT, TAKEN[0], OTHER, TAKEN[1], steps.Verify(0, 1)))
+    one = next(entry for entry in PROPERTIES if entry.name == "snapshots-are-isolated")
+    for wanted, often in ((6, [4, 1, 1]), (99, [4, *[1] * 16])):
+        asked.clear()
+        found = check(
+            dataclasses.replace(one, drawn=drawn, examples=4, needs=(), reaches=((reached.CHANGED, wanted),)),
+            heap,
+            1,
+        )[0]
+        assert asked == often
+        assert found.status == ("passed" if wanted == 6 else "unknown")
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_chosen_shapes_have_many_unfinished_snapshots_that_end_in_every_way_and_are_all_compared(
     seed: int,
