@@ -34,7 +34,7 @@ _EFFORT_OF_COUNTING, _EFFORT_OF_A_PROCESS = 50, 1_000
 _EFFORTS: dict[type[wire.Request], int] = {
     wire.OpenRequest: 10,
     wire.CloseRequest: 5,
-    wire.RaceRequest: 500,
+    wire.RaceRequest: 150,
     wire.ResourcesRequest: _EFFORT_OF_COUNTING,
 }
 """What takes more than reading or writing one value, and about how many times as much."""

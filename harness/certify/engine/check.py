@@ -15,7 +15,7 @@ from barrier_tck.harness.certify.engine.stage import Stage
 from barrier_tck.harness.certify.engine.steps import StepT
 from barrier_tck.harness.certify.engine.violation import Violation
 
-_KNOWN_SHARE = 0.2
+_KNOWN_SHARE = 0.4
 """A sequence that breaks a clause that another property broke before is made smaller with this share of the steps."""
 _ASKED_MAX = 5
 """So many times the examples of a property are drawn at most, if they do not show what they should."""
