@@ -123,11 +123,11 @@ def side_by_side(session: CandidateCalls, step: steps.SideBySide) -> None:
     for number in numbers:
         call(wire.SnapshotRequest(number, step.checkpoint))
     for number in numbers:
-        _write(call, number, dict.fromkeys(contents[0], b"later in %d" % number))
+        _write(call, number, dict.fromkeys(contents[0], _later(number)))
     handles = [session.run(wire.RunRequest(number, step.checkpoint)).handles for number in reversed(numbers)]
     handles.reverse()
     for position, number in enumerate(numbers):
-        later = dict.fromkeys(contents[0], b"later in %d" % number)
+        later = dict.fromkeys(contents[0], _later(number))
         _compare(
             call, number, later, f"store {position + 1} of {len(_JOBS)} that are open at once", clauses.READS
         )
@@ -139,7 +139,7 @@ def side_by_side(session: CandidateCalls, step: steps.SideBySide) -> None:
         call(_opened(session, number, _JOBS[position], handles[position]))
     for number, position in twice:
         what = f"store {position + 1}, one of {len(twice)} that are restored side by side,"
-        _compare(call, number, contents[position], what, clauses.RESTORED)
+        _compare(call, number, contents[position], what, clauses.RESTORED, later=_later(numbers[position]))
         _write(call, number, {(_NAME, 0, b"k0"): b"own %d" % number})
     for number, position in twice:
         own = contents[position] | {(_NAME, 0, b"k0"): b"own %d" % number}
@@ -198,9 +198,23 @@ def _write(call: Any, store: int, entries: Entries) -> None:
         call(wire.PutManyRequest(store, name, groups, keys, tuple(own.values())))
 
 
+def _later(number: int) -> bytes:
+    """Return what is written into a store after the synchronous part of its snapshot."""
+    return b"later in %d" % number
+
+
 def _compare(
-    call: Any, store: int, wanted: Entries, what: str, clause: str, groups: tuple[int, int] = _GROUPS
+    call: Any,
+    store: int,
+    wanted: Entries,
+    what: str,
+    clause: str,
+    groups: tuple[int, int] = _GROUPS,
+    later: bytes | None = None,
 ) -> None:
+    """Compare all that a store holds; ``later`` was written after the snapshot from which it was restored."""
     found = first_difference(call, store, groups, wanted, (_NAME,), scan_first=store % 2 == 0)
     if found is not None:
+        if later is not None and found.found == later:
+            clause = clauses.ISOLATED
         raise Violation(found.sentence(what), clauses.READS if found.right_by or found.twice else clause)

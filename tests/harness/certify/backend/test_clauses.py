@@ -94,6 +94,17 @@ def test_a_bug_of_scans_breaks_the_clause_of_reads_and_no_other() -> None:
     assert [(one.status, one.violated) for one in found] == [("failed", "BCK-1")] * 4
 
 
+@pytest.mark.long
+def test_what_was_written_after_a_snapshot_breaks_isolation_also_in_stores_side_by_side() -> None:
+    one = next(entry for entry in PROPERTIES if entry.name == "stores-side-by-side-stay-apart")
+    pool = Pool("barrier_tck.harness.reference.mutants.backend_bugs:SnapshotsLiveTables", QUICK)
+    try:
+        found = check(one, pool, 1, shrink=False)[0]
+    finally:
+        pool.close()
+    assert (found.status, found.violated) == ("failed", "SNP-1"), found.reason
+
+
 @pytest.mark.nightly
 def test_examples_that_show_too_little_are_followed_by_others(heap: Pool) -> None:
     """A certificate of a right backend must not depend on the seed."""
