@@ -29,7 +29,7 @@ def with_rescales(draw: st.DrawFn, profile: Profile, plan: TrialPlan) -> TrialPl
 
     Vertices that are joined by a forward edge stay equally wide, and the receivers of a broadcast stay as they are.
     Every job has the subtasks that the plan names as initiators. Operators that emit at the end of the input stay as
-    they are behind a stop that is aimed at that end: if only some subtasks have emitted, the job refuses other widths.
+    they are if some subtasks may have emitted and others not: then the job refuses other widths.
     """
     ranges, groups = profile.savepoints, plan.deployment.max_parallelism
     stops = sum(asked.stop for asked in plan.savepoints)
@@ -56,9 +56,24 @@ def with_rescales(draw: st.DrawFn, profile: Profile, plan: TrialPlan) -> TrialPl
 
 
 def _may_have_emitted(plan: TrialPlan, names: Sequence[str]) -> bool:
-    """Return whether vertices emit at the end of their input, and a stop comes at a time, whatever has completed."""
+    """Return whether vertices emit at the end of their input, and only some subtasks may have when the job is stopped.
+
+    That is so if barriers overtake that end, or if a stop comes at a time, whatever has completed.
+    """
     at_a_time = any(asked.stop and not asked.after_checkpoints for asked in plan.savepoints)
-    return at_a_time and any(AT_THE_END in plan.job.vertex(name).parameters for name in names)
+    return (at_a_time or plan.checkpoints.overtakes) and any(
+        AT_THE_END in plan.job.vertex(name).parameters for name in names
+    )
+
+
+def can_become_narrower(plan: TrialPlan) -> bool:
+    """Return whether the job can go on narrower from each of its checkpoints, so that it may be elastic.
+
+    Under Chandy-Lamport no job is elastic (CHL-2). If only some subtasks of an operator had emitted what it emits at
+    the end of its input, the job refuses another parallelism; barriers that overtake may leave it like that.
+    """
+    emits = any(AT_THE_END in vertex.parameters for vertex in plan.job.vertices)
+    return not plan.checkpoints.records_all and not (emits and plan.checkpoints.overtakes)
 
 
 def _subtasks_left(names: Sequence[str], job: JobPlan, subtasks_max: int) -> int:

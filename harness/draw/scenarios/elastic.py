@@ -20,7 +20,12 @@ from barrier_tck.harness.draw.lost_executors import (
     with_late_replacements,
 )
 from barrier_tck.harness.draw.profile import Profile
-from barrier_tck.harness.draw.rescaled_jobs import groups_that_change, jobs_of, least_subtasks
+from barrier_tck.harness.draw.rescaled_jobs import (
+    can_become_narrower,
+    groups_that_change,
+    jobs_of,
+    least_subtasks,
+)
 from barrier_tck.harness.draw.scenario import Part, Scenario
 from barrier_tck.harness.plan.job_graph import SINK, SOURCE, JobPlan
 from barrier_tck.harness.plan.trial_plan import TrialPlan
@@ -44,7 +49,7 @@ def _profile(_: st.DrawFn, profile: Profile) -> Profile:
 
 def _slots(drawing: Drawing, plan: TrialPlan) -> TrialPlan:
     """Let the job be elastic, with as many slots as this needs."""
-    if plan.checkpoints.records_all:  # as a campaign may prescribe
+    if not can_become_narrower(plan):  # a campaign may prescribe its protocol
         return plan
     draw, profile = drawing.draw, drawing.profile
     plan = _with_more_sinks(draw, plan)

@@ -24,7 +24,7 @@ from barrier_tck.harness.draw.constraints import Drawing
 from barrier_tck.harness.draw.drawn_job import DrawnJob
 from barrier_tck.harness.draw.lost_executors import LOST, can_lose_executors
 from barrier_tck.harness.draw.profile import Profile
-from barrier_tck.harness.draw.rescaled_jobs import least_subtasks
+from barrier_tck.harness.draw.rescaled_jobs import can_become_narrower, least_subtasks
 from barrier_tck.harness.draw.scenario import Part, Scenario
 from barrier_tck.harness.draw.scenarios.changed_totals import SCENARIO as CHANGED_TOTALS
 from barrier_tck.harness.plan.trial_plan import OVERTAKING, CheckpointingMode, TrialPlan
@@ -111,7 +111,7 @@ def _load(drawing: Drawing, plan: TrialPlan) -> TrialPlan:
 
 def _slots(drawing: Drawing, plan: TrialPlan) -> TrialPlan:
     """Let all subtasks have just the slots that they need, so that the job is narrower when an executor is lost."""
-    if plan.checkpoints.records_all:  # as a campaign may prescribe
+    if not can_become_narrower(plan):  # a campaign may prescribe its protocol
         return plan
     draw, slots = drawing.draw, drawing.draw(st.sampled_from(_SLOTS))
     least = -(-least_subtasks(plan.job, ()) // slots)

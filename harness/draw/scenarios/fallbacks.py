@@ -28,6 +28,7 @@ from barrier_tck.harness.draw.drawn_job import DrawnJob
 from barrier_tck.harness.draw.input_length import is_long_enough, long_enough
 from barrier_tck.harness.draw.lost_executors import LOST, can_lose_executors
 from barrier_tck.harness.draw.profile import Profile
+from barrier_tck.harness.draw.rescaled_jobs import can_become_narrower
 from barrier_tck.harness.draw.scenario import Part, Scenario
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.system.job_view import Role
@@ -83,7 +84,7 @@ def _profile(_: st.DrawFn, profile: Profile) -> Profile:
 
 def _slots(drawing: Drawing, plan: TrialPlan) -> TrialPlan:
     """Let the job be elastic, and let one executor less be too few for it."""
-    if plan.checkpoints.records_all:  # as a campaign may prescribe
+    if not can_become_narrower(plan):  # a campaign may prescribe its protocol
         return plan
     late = chance(drawing.draw, _REPLACED_PER_MILLE)
     deployment = msgspec.structs.replace(

@@ -27,7 +27,7 @@ from barrier_tck.harness.draw.lost_executors import (
     with_late_replacements,
 )
 from barrier_tck.harness.draw.profile import Profile
-from barrier_tck.harness.draw.rescaled_jobs import least_subtasks
+from barrier_tck.harness.draw.rescaled_jobs import can_become_narrower, least_subtasks
 from barrier_tck.harness.draw.scenario import Part, Scenario
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.system.job_view import Role
@@ -92,7 +92,7 @@ def _profile(draw: st.DrawFn, profile: Profile) -> Profile:
 
 def _slots(drawing: Drawing, plan: TrialPlan) -> TrialPlan:
     """Let the job be elastic, and become narrower with each of several losses."""
-    if plan.checkpoints.records_all:  # as a campaign may prescribe
+    if not can_become_narrower(plan):  # a campaign may prescribe its protocol
         return plan
     draw, profile = drawing.draw, drawing.profile
     slots = draw(st.sampled_from((1, 1, 2)))

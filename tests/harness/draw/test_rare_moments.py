@@ -13,7 +13,7 @@ from barrier_tck.faults.vocabulary import After, ProtocolPoint
 from barrier_tck.harness.draw.catalogue import known_scenarios
 from barrier_tck.harness.draw.constraints import Constraints
 from barrier_tck.harness.draw.profiles import profile_named
-from barrier_tck.harness.draw.strategies import draw_plan
+from barrier_tck.harness.draw.strategies import draw_plan, draw_plans
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
@@ -126,6 +126,19 @@ def test_the_input_ends_while_the_snapshot_is_stored_that_is_restored() -> None:
         points = [getattr(one.trigger, "point", None) for one in plan.faults]
         died += points == [ProtocolPoint.COMPLETION_NOTIFIED]
     assert died >= 18
+
+
+def test_a_job_that_emits_at_its_end_stays_as_wide_as_it_is_if_barriers_overtake_that_end() -> None:
+    made = profile_named("ends").with_shares(elastic=1_000, savepoints=1_000, changed_totals=1_000)
+    elastic: dict[bool, int] = {True: 0, False: 0}
+    for plan in draw_plans(5, 80, made, Constraints(SYSTEM.job, SYSTEM.capabilities)):
+        last = [vertex.name for vertex in plan.job.vertices if AT_THE_END in vertex.parameters]
+        if last and plan.checkpoints.overtakes:
+            elastic[True] += plan.deployment.elastic_wait_ms is not None
+            assert not any(name in rescale.widths for rescale in plan.rescales for name in last)
+        else:
+            elastic[False] += plan.deployment.elastic_wait_ms is not None
+    assert elastic[True] == 0 and elastic[False] >= 10
 
 
 def _one_has_ended(of: Sequence[OperatorSnapshot], *_: object) -> bool:
