@@ -56,8 +56,8 @@ def with_faults(
     """Return the plan with faults.
 
     ``kinds`` names the kind of each fault, in order. Those that cannot hit the job are left out, and the plan's note
-    names them. If ``kinds`` is None, the first of ``scenarios`` that draws faults settles them. If none does, kinds are
-    drawn by the weights of the profile, among those that the system can suffer.
+    names them. If ``kinds`` is None, the first of ``scenarios`` that draws as many as the profile asks for settles
+    them. If none does, kinds are drawn by the weights of the profile, among those that the system can suffer.
     """
     job = DrawnJob(plan, drawing.lasting(plan))
     if kinds is None:
@@ -75,7 +75,7 @@ def _drawn(drawing: Drawing, job: DrawnJob, scenarios: Sequence[DrawFaults]) -> 
     possible = [kind for kind in weighted if kind.fault.needs in exposed and job.hit_by(kind)]
     for draw_faults in scenarios:
         faults = tuple(draw_faults(drawing, job, possible))
-        if faults:
+        if len(faults) >= max(1, drawing.profile.faults.number[0]):
             return faults
     suffered = tuple(kind for kind in possible if not hits_copies(kind))
     number = between(drawing.draw, drawing.profile.faults.number) if suffered else 0

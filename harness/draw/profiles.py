@@ -283,6 +283,8 @@ PROFILES: tuple[Profile, ...] = (
             ("rocksdb", 20),
             ("forms", 0),
             ("changed_totals", 0),
+            ("ends_apart", 0),
+            ("bursts", 0),
             ("copies", 0),
             ("recovery", 0),
             ("tiny_inputs", 0),

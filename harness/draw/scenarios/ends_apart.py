@@ -49,7 +49,7 @@ def _possible(profile: Profile, capabilities: frozenset[Capability]) -> bool:
     return (
         able
         and bool(_overtaking(profile))
-        and profile.faults.number[1] > 0
+        and profile.faults.number[0] <= 1 <= profile.faults.number[1]
         # Where time is not virtual, so short an input is over before the first checkpoint.
         and Capability.DETERMINISTIC_REPLAY in capabilities
     )

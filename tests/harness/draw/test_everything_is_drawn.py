@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from barrier_tck.harness.campaign.configuration import read_configuration
@@ -204,7 +205,7 @@ def test_chains_reach_most_conditions_within_a_few_trials() -> None:
 
 @pytest.mark.long
 def test_plans_of_the_campaign_of_chains_have_several_links() -> None:
-    configuration = read_configuration(found_campaign(Path("chains"))).seeded()
+    configuration = msgspec.structs.replace(read_configuration(found_campaign(Path("chains"))), seed=1)
     plans = list(islice(campaign_plans(configuration, open_system("reference-simulated")), 10))
     # Hypothesis begins with the simplest plan.
     assert all(len(plan.faults) + len(plan.savepoints) >= 3 for plan in plans[1:])
