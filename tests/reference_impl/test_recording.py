@@ -145,6 +145,7 @@ Policies = st.lists(st.sampled_from([ALIGN, OVERTAKE, RECORD]), min_size=1, max_
 Gaps = st.lists(st.integers(0, 3), min_size=4, max_size=4)
 
 
+@pytest.mark.long
 @given(
     policies=Policies,
     gaps=st.lists(Gaps, min_size=4, max_size=4),

@@ -95,6 +95,7 @@ def test_a_campaign_whose_recoveries_could_not_fail_is_unknown_for_that_reason(
     assert record.controls.could_be_violated["REC-1"] == record.controls.could_be_violated["SRC-1"] == 0
 
 
+@pytest.mark.long
 def test_the_same_kills_in_the_midst_of_the_input_could_have_violated_clauses(tmp_path: Path) -> None:
     aimed = [{"repeat": 12, "faults": [kill("completion_notified", "sink[0]")]}]
     record = campaign(tmp_path, **KILLED_TOO_EARLY | {"trial": aimed, "controls": 2})

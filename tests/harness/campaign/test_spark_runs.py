@@ -286,6 +286,7 @@ def test_answers_that_are_too_large_for_the_driver_come_in_smaller_jobs(
     assert jobs.count(1) == 3 < len(jobs)
 
 
+@pytest.mark.long
 def test_chunks_grow_until_they_take_long_or_are_large() -> None:
     def sizes(seconds: float, answer: bytes) -> list[int]:
         chunks = spark_runs._Chunks(iter([spark_runs._Asked(0, b"", None)] * 1_000))

@@ -210,6 +210,7 @@ def test_slow_vertices_and_later_jobs_of_drawn_plans_have_time_for_their_checkpo
     assert [plan for plan in drawn(name) if in_time(plan) != plan] == []
 
 
+@pytest.mark.long
 def test_a_lasting_fault_leaves_enough_restarts_for_its_whole_duration() -> None:
     for plan in standard():
         lasting_ms = sum(scheduled.fault.heals_after_ms or 0 for scheduled in plan.faults)

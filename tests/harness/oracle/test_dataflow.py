@@ -168,6 +168,7 @@ def unreadable(view: SnapshotView) -> SnapshotView:
     return msgspec.structs.replace(view, state=(), problem=problem)
 
 
+@pytest.mark.long
 def test_a_checkpoint_that_cannot_be_opened_is_no_reason_to_be_silent(exact: History) -> None:
     assert told(judge(EXACT, with_view(exact, unreadable)), "could not be opened: some/file: no snapshot of")
 
