@@ -257,8 +257,8 @@ class Restart(BackendStep, frozen=True, tag="restart"):
         return f"{_ENDS[self.how]}; restore them from {sources}"
 
 
-class Crowd(BackendStep, frozen=True, tag="crowd"):
-    """Repeat: overwrite ``count`` values of ``size`` bytes each, take a snapshot whose storage fails, and abort it.
+class Rounds(BackendStep, frozen=True):
+    """Base of steps that overwrite ``count`` values of ``size`` bytes each in every round, and take snapshots.
 
     The process must not grow.
     """
@@ -266,10 +266,17 @@ class Crowd(BackendStep, frozen=True, tag="crowd"):
     clause: ClassVar[str] = clauses.KEPT
     store: int
     checkpoint: int
-    """Id of the first snapshot; each round uses the next one."""
+    """Id of the first snapshot; each round uses the next ones."""
     count: int
     size: int
     rounds: int
+
+
+class Crowd(Rounds, frozen=True, tag="crowd"):
+    """Repeat: overwrite ``count`` values of ``size`` bytes each, take a snapshot whose storage fails, and abort it.
+
+    The process must not grow.
+    """
 
     def description(self) -> str:
         return (
@@ -278,23 +285,27 @@ class Crowd(BackendStep, frozen=True, tag="crowd"):
         )
 
 
-class Dropped(BackendStep, frozen=True, tag="dropped"):
+class Dropped(Rounds, frozen=True, tag="dropped"):
     """Repeat: overwrite ``count`` values of ``size`` bytes each, take snapshots that end in every way but a good one,
     and one that is confirmed. The process must not grow.
     """
-
-    clause: ClassVar[str] = clauses.KEPT
-    store: int
-    checkpoint: int
-    """Id of the first snapshot; each round uses the next eight."""
-    count: int
-    size: int
-    rounds: int
 
     def description(self) -> str:
         return (
             f"{_at(self.store)}: {self.rounds} times overwrite {self.count} values of {self.size:,} bytes; take "
             "snapshots that are cancelled before and while they run, aborted, and deleted without a word; confirm one"
+        )
+
+
+class Steady(Rounds, frozen=True, tag="steady"):
+    """Repeat: overwrite ``count`` values of ``size`` bytes each, take a snapshot, confirm it, and delete the previous
+    one. The process must not grow.
+    """
+
+    def description(self) -> str:
+        return (
+            f"{_at(self.store)}: {self.rounds} times overwrite {self.count} values of {self.size:,} bytes and "
+            "take a snapshot, the one before is deleted"
         )
 
 
@@ -497,26 +508,6 @@ class Race(BackendStep, frozen=True, tag="race"):
         return (
             f"{_at(self.store)}: {self.rounds} times take a snapshot, write without a pause while a thread runs "
             "its asynchronous part, restore it and read it"
-        )
-
-
-class Steady(BackendStep, frozen=True, tag="steady"):
-    """Repeat: overwrite ``count`` values of ``size`` bytes each, take a snapshot, confirm it, and delete the previous
-    one. The process must not grow.
-    """
-
-    clause: ClassVar[str] = clauses.KEPT
-    store: int
-    checkpoint: int
-    """Id of the first snapshot; each round uses the next one."""
-    count: int
-    size: int
-    rounds: int
-
-    def description(self) -> str:
-        return (
-            f"{_at(self.store)}: {self.rounds} times overwrite {self.count} values of {self.size:,} bytes and "
-            "take a snapshot, the one before is deleted"
         )
 
 
