@@ -48,7 +48,7 @@ def after_dropped_snapshots(session: CandidateCalls, step: steps.Dropped) -> Non
 
 def _held_over_rounds(
     session: CandidateCalls,
-    step: steps.Crowd | steps.Steady | steps.Dropped,
+    step: steps.Rounds,
     take: Callable[[CandidateCalls, int], None],
     what: str,
     ids: int = 1,
@@ -143,9 +143,7 @@ def _whole_snapshot(session: CandidateCalls, checkpoint: int) -> None:
     session.call(wire.DiscardRequest(CHECKED_STORE, checkpoint - 1))
 
 
-def _overwrite(
-    session: CandidateCalls, step: steps.Crowd | steps.Steady | steps.Dropped, number: int
-) -> None:
+def _overwrite(session: CandidateCalls, step: steps.Rounds, number: int) -> None:
     groups = tuple(_GROUPS[0] + each % (_GROUPS[1] - _GROUPS[0]) for each in range(step.count))
     keys = tuple(b"held-%06d" % each for each in range(step.count))
     values = tuple(entry_value(each, step.size, number) for each in range(step.count))
