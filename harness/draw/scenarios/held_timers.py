@@ -38,6 +38,8 @@ def _profile(draw: st.DrawFn, profile: Profile) -> Profile:
         stopping,
         # Of its jobs every other one has an operator that can hold records back, and of those with totals none.
         workload=replace(stopping.workload, names=("lineage",)),
+        # With an input that goes on for so long, eleven sources give more records than can be judged in time.
+        job=replace(stopping.job, shapes_left_out=(*stopping.job.shapes_left_out, "fan-in")),
         # A slow channel may hold timers up for as long as the trial allows for progress.
         network=replace(stopping.network, slow_channel_per_mille=0),
         faults=replace(stopping.faults, number=(0, 0)),
