@@ -87,7 +87,9 @@ def _width(view: SnapshotView, vertex: str) -> int:
 @pytest.mark.parametrize(
     "chain",
     [
-        pytest.param(chain, id=name, marks=() if name == BEFORE_EVERY_MERGE else pytest.mark.long_on_clusters)
+        pytest.param(
+            chain, id=name, marks=() if name == BEFORE_EVERY_MERGE else pytest.mark.nightly_on_clusters
+        )
         for name, chain in CHAINS.items()
     ],
 )

@@ -16,8 +16,11 @@ from barrier_tck.harness.reference.bugs.catalogue import bugs_of_runtime
 from barrier_tck.harness.system.system_under_test import SystemUnderTest
 
 ON_SPARK = [bug.id for bug in bugs_of_runtime().values() if "spark" in bug.worlds]
-AT_NIGHT = ("CO-06", "CO-11", "EL-09", "FS-02")
+ENDLESS = ("CO-06", "CO-11", "EL-09", "FS-02", "HB-01")
 """Their jobs never end, so that each trial lasts as long as it may: a minute and more."""
+SLOW = ("MD-01", "TI-02")
+"""Each takes most of a minute, and the same checkers catch others on Spark before a merge."""
+AT_NIGHT = (*ENDLESS, *SLOW)
 
 
 @pytest.mark.long_on_clusters

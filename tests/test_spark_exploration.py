@@ -37,7 +37,7 @@ def alive(process: int) -> bool:
     return True
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="there is no /proc to find children in")
 def test_a_terminated_exploration_ends_its_campaign_and_tells_what_it_saw(tmp_path: Path) -> None:
     command = [sys.executable, "-c", SIMULATED, "--trials", "100000", "--out", str(tmp_path)]

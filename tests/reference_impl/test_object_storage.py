@@ -218,7 +218,7 @@ PROPERTY_S = 900.0
 """No machine is so busy that a property takes so long."""
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_the_s3_storage_keeps_its_contract_on_a_real_server(versity: VersityServer) -> None:
     outcomes = certify("s3", f"s3://{BUCKET}/quick", only=QUICK, property_s=PROPERTY_S).outcomes
     tried = {one.name: (one.status, one.reason) for one in outcomes if one.name in QUICK}

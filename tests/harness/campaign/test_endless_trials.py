@@ -72,7 +72,7 @@ def test_a_backend_that_never_returns_makes_its_trial_unknown_and_the_next_one_r
     assert "of third_party_factories.py (hangs)" in finding.summary
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_process_that_no_signal_reaches_is_ended_and_the_next_trial_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -227,7 +227,7 @@ def test_a_planted_bug_is_found_with_the_same_smallest_plans(spark: Any, tmp_pat
     assert open_run(tmp_path / "spark").campaign.shrunk
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_trial_that_kills_its_process_is_unknown_and_the_campaign_goes_on(
     spark: Any, tmp_path: Path
 ) -> None:

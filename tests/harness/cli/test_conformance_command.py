@@ -81,7 +81,7 @@ def test_a_wrong_system_is_invalid_by_the_clause_that_it_breaks_and_its_plan_is_
     assert cli.run([*line.removeprefix("replay: barrier-tck ").split(), "--json"]) == 1
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_known_failure_does_not_make_a_system_invalid_and_one_that_passes_is_told(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

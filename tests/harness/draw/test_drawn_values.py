@@ -259,7 +259,7 @@ SOON = 3
 """A checkpoint beyond such a number must be among the first ones of its trial, since later ones may never come."""
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.parametrize("longer", LONGER_FROM)
 def test_ids_cross_the_places_where_numbers_get_longer(longer: int) -> None:
     firsts = [plan.checkpoints.first_id for plan in plans()]

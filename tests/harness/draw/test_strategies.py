@@ -160,7 +160,7 @@ def test_an_unknown_profile_names_the_nearest() -> None:
         profile_named("standrad")
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_channel_that_a_drawn_fault_disturbs_exists() -> None:
     disturbed = 0
     for plan in standard():
@@ -172,7 +172,7 @@ def test_a_channel_that_a_drawn_fault_disturbs_exists() -> None:
     assert disturbed > 20
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_job_that_may_be_started_again_for_ever_has_time_for_its_checkpoints() -> None:
     endless = [plan for plan in standard() if plan.restart.strategy in ("failure_rate", "exponential_delay")]
     assert len(endless) > 100
@@ -210,7 +210,7 @@ def test_slow_vertices_and_later_jobs_of_drawn_plans_have_time_for_their_checkpo
     assert [plan for plan in drawn(name) if in_time(plan) != plan] == []
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_lasting_fault_leaves_enough_restarts_for_its_whole_duration() -> None:
     for plan in standard():
         lasting_ms = sum(scheduled.fault.heals_after_ms or 0 for scheduled in plan.faults)

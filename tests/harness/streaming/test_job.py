@@ -245,7 +245,7 @@ def test_containers_are_lost_and_unplugged_in_drawn_trials_and_each_of_these_fau
     assert cut_off == {(Peers.EVERYONE, Direction.BOTH)}
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_drawn_trials_have_no_retries_and_fewer_executors_now_and_then_unless_the_campaign_says_which() -> (
     None
 ):

@@ -233,7 +233,7 @@ def test_a_planted_backend_bug_is_caught_by_its_clause(mutant: PlantedBug) -> No
         assert "writes meanwhile, these were made there: number" in found.reason
 
 
-SMALL_SOON = ("BE-06", "BE-keys", "SB-01", "SB-14")
+SMALL_SOON = ("BE-06", "SB-01")
 """Bugs whose failures are made smaller in the long tests; the nightly ones do so with all."""
 
 
@@ -308,7 +308,7 @@ def test_a_backend_without_concurrent_snapshots_has_one_unfinished_at_a_time() -
         pool.close()
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_purely_synchronous_backend_passes() -> None:
     """Its storage fails inside snapshot(), and its files exist before the asynchronous part."""
     target = "examples.minimal_backend.backend:SortedDictBackend"
