@@ -9,6 +9,7 @@ from barrier_tck.harness.support.errors import UsageProblem
 from benchmarks.large_state import ENTRY_BYTES, measure
 
 
+@pytest.mark.long
 def test_state_with_few_keys_in_memory_is_measured_and_restored() -> None:
     assert BENCHMARKS["large-state"] == "large_state"
     numbers = measure(3, cached_keys=4_000)

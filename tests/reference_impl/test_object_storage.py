@@ -318,6 +318,7 @@ def test_a_put_whose_answer_was_lost_knows_itself_and_takes_nobody_elses(moto: N
     assert plain.put("a", b"older", version) is None
 
 
+@pytest.mark.long
 def test_errors_name_the_object_and_a_missing_one_is_told_apart(moto: None) -> None:
     store = S3ObjectStore(s3_client(), BUCKET, "some/prefix")
     with pytest.raises(StorageError, match=f"cannot read s3://{BUCKET}/some/prefix/x: .*") as caught:

@@ -52,6 +52,7 @@ def as_bag(rows: Sequence[Row]) -> list[str]:
     return sorted(repr(sorted(row.items())) for row in rows)
 
 
+@pytest.mark.long
 @given(batches, st.integers(0, 10))
 def test_every_pair_is_emitted_once_on_both_planes_and_across_a_restore(
     given_batches: Sequence[tuple[int, list[Row]]], restore_after: int

@@ -86,6 +86,7 @@ def test_reading_from_a_position_gives_exactly_the_rest(
     assert before + drained(second) == EVERYTHING
 
 
+@pytest.mark.long
 @given(st.integers(0, 10), st.integers(0, 7), st.integers(1, 5))
 def test_any_position_is_reached_in_parquet(directory: Path, in_a: int, in_c: int, batch: int) -> None:
     reader = opened(ParquetSource((str(directory),), columns=("split", "i"), batch_rows=batch))

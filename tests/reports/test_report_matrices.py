@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -96,6 +97,7 @@ def test_a_fault_that_fired_was_possible_whatever_the_system_declared() -> None:
     assert matrix.fired == matrix.possible == 6
 
 
+@pytest.mark.long
 @settings(deadline=None)  # the first example pays for imports
 @given(trials)
 def test_no_vote_and_no_fault_is_lost(drawn: tuple[TrialSummary, ...]) -> None:

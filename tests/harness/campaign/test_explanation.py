@@ -115,6 +115,7 @@ def test_what_cannot_be_explained_is_refused_with_what_to_do(
     assert said in " ".join(capsys.readouterr().err.split())
 
 
+@pytest.mark.long
 def test_a_record_that_nobody_sent_is_not_in_the_input(
     runs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:

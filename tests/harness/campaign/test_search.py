@@ -110,6 +110,7 @@ def test_guided_tries_more_plans_like_those_that_reached_what_others_did_not(see
     assert found["guided"] > 2 * found["uniform"] > 0
 
 
+@pytest.mark.long
 def test_guided_without_anything_new_draws_each_plan_by_itself() -> None:
     search = Guided(5)
     for trial in range(2 * GENERATION):

@@ -147,6 +147,7 @@ def test_drawn_savepoints_are_declined_while_stops_wait_for_them(profile: str, t
     assert reached >= 3
 
 
+@pytest.mark.long
 def test_stops_at_the_end_are_asked_for_when_the_sources_end_and_one_channel_is_slow() -> None:
     system = ReferenceSimulated()
     constraints = Constraints(system.job, system.capabilities)

@@ -125,6 +125,7 @@ def output_judged(context: TrialContext, output: Sequence[Row]) -> Finding:
     return checker.check(dataclasses.replace(context, history=history))
 
 
+@pytest.mark.long
 def test_a_row_that_comes_more_often_than_it_was_given_up_is_invalid(given_up_totals: TrialContext) -> None:
     output = given_up_totals.history.output
     assert output is not None

@@ -104,6 +104,7 @@ def test_a_field_that_the_system_leaves_unused_is_named(skipped: dict[str, str])
     assert skipped["test_a_field_is_not_used"] == "micro-batches does not use: network.latency_ms_max"
 
 
+@pytest.mark.long
 def test_what_can_be_shown_runs(skipped: dict[str, str]) -> None:
     ran = [name for name, why in skipped.items() if not why]
     assert ran == ["test_all_is_there", "test_a_field_is_used", "test_a_plan_of_ones_own_is_run"]

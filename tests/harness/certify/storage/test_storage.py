@@ -77,6 +77,7 @@ def nothing(location: str, job: str) -> object:
     return [location, job]
 
 
+@pytest.mark.long
 def test_a_storage_that_ends_its_process_fails_that_property_and_the_others_go_on(tmp_path: Path) -> None:
     only = ("counters-never-fall", "an-id-is-published-once", "a-discarded-checkpoint-is-gone")
     outcomes = certify(f"{_HERE}:ends_its_process", str(tmp_path), only=only).outcomes

@@ -52,6 +52,7 @@ def test_every_plan_carries_the_patch_and_so_the_bug(text: str, tmp_path: Path) 
         assert "transactions[1:]" in file[1]
 
 
+@pytest.mark.long
 def test_plans_are_drawn_from_the_seed_that_is_given(tmp_path: Path) -> None:
     first, again, other = (list(read(tmp_path, FILE, seed).plans("simulated")) for seed in (1, 1, 100))
     assert first == again != other
