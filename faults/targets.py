@@ -161,7 +161,7 @@ class PausableTarget(ProcessTarget, Protocol):
         """Stop it (SIGSTOP) and return when it stands; raises TargetGone if it is dead."""
 
     def resume(self) -> None:
-        """Let it go on (SIGCONT); harmless if it is dead or was not paused."""
+        """Let it go on (SIGCONT), unless another target holds it, too; harmless if it is dead or was not paused."""
 
     def is_paused(self) -> bool:
         """Return whether it stands still: the proof that the fault fired."""

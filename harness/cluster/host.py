@@ -28,7 +28,7 @@ class Host(Protocol):
         """Let every process on it stand still, and return when they do."""
 
     def resume(self) -> None:
-        """Let them go on. Harmless if it is not paused."""
+        """End the latest pause: they go on if it was the last. Harmless if it is not paused."""
 
     def is_paused(self) -> bool:
         """Return whether they stand still."""

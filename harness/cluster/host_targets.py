@@ -153,16 +153,20 @@ class ExecutorOnHost(SignalledProcess):
     ) -> None:
         super().__init__(pid, description, on_kill, with_children=True, lose=lose)
         self._host = host
+        self._pauses_host = False
 
     def pause(self) -> None:
         """Pause its host; raises TargetGone if the executor is dead."""
         if self.is_dead():
             raise TargetGone(self.description)
         self._host.pause()
+        self._pauses_host = True
 
     def resume(self) -> None:
-        """Let the host go on."""
-        self._host.resume()
+        """Let the host go on, unless another pause holds it. Harmless if it was not paused."""
+        if self._pauses_host:
+            self._pauses_host = False
+            self._host.resume()
 
     def is_paused(self) -> bool:
         """Return whether everything on the host stands still."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 import psutil
 
 from barrier_tck.faults.targets import TargetGone
+from barrier_tck.harness.cluster.stopped_processes import go_on, stop
 
 _SIGNAL_TIMEOUT_S = 5.0
 _POLL_S = 0.002
@@ -90,11 +91,11 @@ class SignalledProcess:
         _poll_until(self.is_paused)
 
     def resume(self) -> None:
-        """Send SIGCONT to every process that was stopped. Harmless if it is dead or was not paused."""
+        """Let every process that was stopped go on, unless another pause holds it. Harmless if it is dead or was not
+        paused."""
         paused, self._paused = self._paused, []
         for process in paused:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.resume()
+            go_on(process)
 
     def is_paused(self) -> bool:
         """Return whether the system shows all of it as stopped (state T); processes that died while stopped do not
@@ -104,7 +105,7 @@ class SignalledProcess:
 
     def _stop(self, process: psutil.Process) -> None:
         with contextlib.suppress(psutil.NoSuchProcess):
-            process.suspend()
+            stop(process)
             self._paused.append(process)
 
     def _family(self, process: psutil.Process) -> list[psutil.Process]:

@@ -13,6 +13,7 @@ import psutil
 from barrier_tck.harness.cluster.containers import memory_filler, packet_loss
 from barrier_tck.harness.cluster.containers.engine import problems
 from barrier_tck.harness.cluster.containers.memory_limit import first_to_die, kills_for_memory
+from barrier_tck.harness.cluster.stopped_processes import go_on, stop
 from barrier_tck.harness.support.errors import OperatingError
 
 _END_TIMEOUT_S = 20
@@ -33,6 +34,8 @@ class ContainerHost:
         self._container = container
         self._network = network
         self._address = address
+        self._pauses: list[list[psutil.Process]] = []
+        """The processes that each pause holds which is not over."""
 
     @property
     def description(self) -> str:
@@ -73,21 +76,27 @@ class ContainerHost:
         The engine's own pause needs a freezer that gives up on busy processes (decision 0050).
         """
         deadline = time.monotonic() + _STOP_TIMEOUT_S
-        while running := [process for process in self._processes() if _status(process) not in _STANDING]:
+        held: list[psutil.Process] = []
+        self._pauses.append(held)
+        # Those that stand already are held, too: another pause may end before this one.
+        while new := [process for process in self._processes() if not _stands(process, held)]:
             # Again and again: what was forked meanwhile is stopped in the next round.
-            for process in running:
+            for process in new:
                 with contextlib.suppress(psutil.NoSuchProcess):
-                    process.suspend()
+                    if process in held:
+                        process.suspend()
+                    else:
+                        stop(process)
+                        held.append(process)
             if time.monotonic() > deadline:
                 self.resume()
                 raise OperatingError(f"Processes of the {self.description} do not stop.")
             time.sleep(_POLL_S)
 
     def resume(self) -> None:
-        """Send SIGCONT to every process in the container."""
-        for process in self._processes():
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.resume()
+        """End the latest pause: every process that no other pause holds goes on. Harmless if it is not paused."""
+        for process in self._pauses.pop() if self._pauses else ():
+            go_on(process)
 
     def is_paused(self) -> bool:
         """Return whether there are processes, and the system shows each as stopped."""
@@ -188,6 +197,12 @@ class ContainerHost:
             self._container.reload()
         attributes: dict[str, Any] = self._container.attrs
         return attributes
+
+
+def _stands(process: psutil.Process, held: list[psutil.Process]) -> bool:
+    """Return whether a pause holds a process, and it has stopped; one that has ended needs no pause."""
+    status = _status(process)
+    return status in _STANDING and (process in held or status != psutil.STATUS_STOPPED)
 
 
 def _status(process: psutil.Process) -> str:

@@ -106,23 +106,14 @@ def _silences(context: TrialContext) -> Iterator[_Silence]:
                         if subtask not in finished
                     ]
             case FaultHealed(fault=number):
-                over = [one for one in open_ones if _goes_on(one, number, context)]
+                over = [one for one in open_ones if one.fault == number]
                 yield from _ended(over, now_ms)
-                open_ones = [silence for silence in open_ones if silence not in over]
+                open_ones = [silence for silence in open_ones if silence.fault != number]
             case AttemptEnded() | JobFinished() | JobStopped() | JobFailed() | JobCut():
                 yield from _ended(open_ones, now_ms)
                 attempt, open_ones = None, []
             case _:
                 pass
-
-
-def _goes_on(silence: _Silence, healed: int, context: TrialContext) -> bool:
-    """Return whether a silence is over with the healing of a fault.
-
-    A process that was stopped twice, as itself and with its executor, runs again as soon as one of the two faults lets
-    it go on. So nothing is required behind the first healing of what silenced a subtask.
-    """
-    return silence.fault == healed or silence.subtask in context.plan.faults[healed].fault.silences
 
 
 def _ended(silences: Sequence[_Silence], now_ms: float) -> Iterator[_Silence]:

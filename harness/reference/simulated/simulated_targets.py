@@ -34,6 +34,7 @@ class _ExecutorTarget:
         self._world = world
         self._executor = executor
         self._lost = lost
+        self._pauses = False
 
     @property
     def description(self) -> str:
@@ -49,12 +50,15 @@ class _ExecutorTarget:
     def pause(self) -> None:
         self._require_alive()
         self._world.pause_executor(self._executor)
+        self._pauses = True
 
     def resume(self) -> None:
-        self._world.resume_executor(self._executor)
+        if self._pauses:
+            self._pauses = False
+            self._world.resume_executor(self._executor)
 
     def is_paused(self) -> bool:
-        return self._executor.paused
+        return self._executor.pauses > 0
 
     def _require_alive(self) -> None:
         if not self._executor.alive:
@@ -82,6 +86,7 @@ class _WorkerTarget:
     def __init__(self, world: SimulatedWorld, process: SimulatedSubtask) -> None:
         self._world = world
         self._process = process
+        self._pauses = False
 
     @property
     def description(self) -> str:
@@ -97,9 +102,12 @@ class _WorkerTarget:
     def pause(self) -> None:
         self._require_alive()
         self._process.pause()
+        self._pauses = True
 
     def resume(self) -> None:
-        self._process.resume()
+        if self._pauses:
+            self._pauses = False
+            self._process.resume()
 
     def is_paused(self) -> bool:
         return self._process.paused

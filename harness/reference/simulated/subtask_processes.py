@@ -102,7 +102,8 @@ class SimulatedExecutor:
         self.alive = True
         self.successor: SimulatedExecutor | None = None
         """What has replaced it, if it died and something has."""
-        self.paused = False
+        self.pauses = 0
+        """How many pauses hold it and all its subtasks."""
 
 
 class SimulatedSubtask:
@@ -129,6 +130,8 @@ class SimulatedSubtask:
         self.runs = False
         """Whether it takes steps: it is alive, open and not frozen."""
         self.paused = False
+        self._pauses = 0
+        """How many pauses hold it; it goes on when the last of them is over."""
         self.frozen = False
         """Whether it is paused, or still stands in the step in which it was paused."""
         self.watched = False
@@ -318,13 +321,15 @@ class SimulatedSubtask:
     def pause(self) -> None:
         """Stand still from now on, even in the middle of a step."""
         self._trace("paused")
+        self._pauses += 1
         self.paused = self.frozen = True
         self.runs = False
         self.world.watch(self)
 
     def resume(self) -> None:
-        """Go on."""
-        if self.paused:
+        """End one pause, and go on if it was the last."""
+        self._pauses = max(0, self._pauses - 1)
+        if self.paused and not self._pauses:
             self._trace("resumed")
             self.paused = False
             if not self._standing:

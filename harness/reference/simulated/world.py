@@ -321,7 +321,7 @@ class SimulatedWorld:
         self._everyone.extend(processes.values())
         for process in processes.values():
             self.disturbances.disturb_new(process)
-            if process.executor.paused:
+            for _ in range(process.executor.pauses):
                 process.pause()
         for subtask, process in processes.items():
             process.attach(self._driver_for(process, subtask, attempt, restore))
@@ -479,14 +479,14 @@ class SimulatedWorld:
 
     def pause_executor(self, executor: SimulatedExecutor) -> None:
         """Stop an executor and every process on it."""
-        executor.paused = True
+        executor.pauses += 1
         for process in executor.subtasks:
             if process.alive:
                 process.pause()
 
     def resume_executor(self, executor: SimulatedExecutor) -> None:
-        """Resume an executor and its processes."""
-        executor.paused = False
+        """End one pause of an executor and its processes; what no other pause holds goes on."""
+        executor.pauses -= 1
         for process in executor.subtasks:
             process.resume()
 

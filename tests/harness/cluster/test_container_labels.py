@@ -23,6 +23,7 @@ from barrier_tck.harness.cluster.containers import container_host, docker_cluste
 from barrier_tck.harness.cluster.containers.container_host import ContainerHost
 from barrier_tck.harness.cluster.containers.docker_cluster import DockerCluster
 from barrier_tck.harness.cluster.containers.labelled import CLUSTER_LABEL, remove_orphans
+from barrier_tck.harness.cluster.signalled_process import SignalledProcess
 from barrier_tck.harness.support import owners
 from barrier_tck.harness.support.errors import LeftBehind, OperatingError
 from tests.waiting import eventually
@@ -296,6 +297,22 @@ def test_a_host_is_paused_if_each_of_its_processes_stands_still_and_goes_on_with
     assert host.is_paused()
     host.resume()
     assert not [process for process in processes if process.status() == psutil.STATUS_STOPPED]
+
+
+@pytest.mark.parametrize("host_first", [False, True])
+def test_a_process_that_is_paused_twice_with_its_host_goes_on_when_both_pauses_are_over(
+    processes: list[psutil.Process], host_first: bool
+) -> None:
+    host, worker = host_of(processes), SignalledProcess(processes[1].pid, "a worker", lambda: None)
+    for pause in (host.pause, worker.pause) if host_first else (worker.pause, host.pause):
+        pause()
+    host.resume()
+    assert [stands_still(process) for process in processes] == [False, True, False]
+    host.pause()
+    worker.resume()
+    assert host.is_paused()
+    host.resume()
+    assert not any(stands_still(process) for process in processes)
 
 
 @pytest.mark.parametrize("stubborn", range(3))

@@ -225,6 +225,25 @@ def test_a_paused_executor_stands_still_with_all_that_it_started_until_it_is_res
     parent.wait()
 
 
+def test_a_process_that_is_paused_twice_goes_on_when_both_pauses_are_over() -> None:
+    parent = psutil.Popen(["sh", "-c", "sleep 60 & wait"])
+    while not (children := parent.children()):
+        assert parent.is_running()
+    executor = SignalledProcess(parent.pid, "an executor", lambda: None, with_children=True)
+    worker = SignalledProcess(children[0].pid, "its worker", lambda: None)
+    for first, second in ((executor, worker), (worker, executor)):
+        executor.pause()
+        worker.pause()
+        first.resume()
+        first.resume()
+        assert second.is_paused(), "resuming twice ends no pause of another target"
+        second.resume()
+        while any(process.status() == psutil.STATUS_STOPPED for process in (parent, *children)):
+            assert parent.is_running()
+    executor.kill()
+    parent.wait()
+
+
 def test_a_lost_host_takes_its_local_files_with_it_and_leaves_the_directories_of_its_worker(
     tmp_path: Path,
 ) -> None:

@@ -113,6 +113,32 @@ def test_a_silent_process_is_replaced_after_the_heartbeat_timeout_and_comes_back
     assert did_more, "at no seed did it do anything before it heard of its end"
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (PauseWorker("totals[0]", 90), PauseWorker("totals[0]", 20)),
+        (PauseWorker("totals[0]", 90), PauseExecutor("totals[0]", 20)),
+        (PauseExecutor("totals[0]", 90), PauseWorker("totals[0]", 20)),
+        (PauseExecutor("totals[0]", 90), PauseExecutor("totals[0]", 20)),
+        (PauseExecutor("totals[0]", 20), PauseWorker("totals[0]", 80)),
+    ],
+)
+@pytest.mark.parametrize("trigger", [At(40), TAKEN])
+def test_a_process_that_is_paused_twice_goes_on_when_both_pauses_are_over(
+    first: Fault, second: Fault, trigger: After | At, tmp_path: Path
+) -> None:
+    """Whether it stands between two steps or in one, and whichever of the two comes first."""
+    once = steps(run(planned(first, trigger), tmp_path), "totals[0]#1")
+    since = next(time for time, step in once if step == "paused")
+    faults = (ScheduledFault(first, trigger), ScheduledFault(second, At(int(since) + 10)))
+    plan = msgspec.structs.replace(PLAN, faults=faults)
+    healed = [fault.healed_at_ms for fault in judged(plan, tmp_path).faults]
+    mine = steps(run(plan, tmp_path), "totals[0]#1")
+    (resumed,) = [time for time, step in mine if step == "resumed"]
+    assert resumed == pytest.approx(max(at or 0.0 for at in healed), abs=0.01)
+    assert {step for time, step in mine if since < time < resumed} == {"paused"}
+
+
 def test_two_processes_that_stand_in_their_steps_at_once_both_go_on(tmp_path: Path) -> None:
     faults = (
         ScheduledFault(PauseWorker("totals[0]", 80), After(ProtocolPoint.SNAPSHOT_TAKEN, "totals[0]")),
