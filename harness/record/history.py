@@ -128,6 +128,9 @@ class SnapshotView(msgspec.Struct, frozen=True):
     """The subtasks that had finished before it (BAR-6): it holds positions of theirs, and no state."""
     lacking: tuple[CheckpointProblem, ...] = ()
     """Files that were missing when this one was opened, of all checkpoints that were retained then."""
+    retained: tuple[int, ...] | None = None
+    """The checkpoints that were in storage and complete when this one had become complete, before it made any other
+    superfluous; None if nobody looked."""
 
     def state_by_operator(self, without: Collection[str] = ()) -> Mapping[str, Mapping[str, list[Any]]]:
         """Return operator -> key -> accumulator values over all subtasks.

@@ -246,8 +246,8 @@ class RunRecorder(JobObserver, ABC):
             self.note(ops.CopiesSeen(copies), process="hosts")
         self._end_checkpoint(checkpoint, attempt, "completed", "")
         opened = self._opener.open(completed, self._graph_of(attempt))
-        lacking = self._opener.lacking((*self.views, opened))
-        self.views.append(msgspec.structs.replace(opened, lacking=lacking) if lacking else opened)
+        retained, lacking = self._opener.retained((*self.views, opened))
+        self.views.append(msgspec.structs.replace(opened, lacking=lacking, retained=retained))
         self._request_savepoints(completed=1)
 
     def checkpoint_aborted(self, checkpoint: int, attempt: int, cause: Cause, reason: str) -> None:

@@ -184,8 +184,10 @@ class CheckpointOpener:
             }
         )
 
-    def lacking(self, views: Sequence[SnapshotView]) -> tuple[CheckpointProblem, ...]:
-        """Return the files of retained checkpoints that are gone now, of those checkpoints that are among ``views``.
+    def retained(
+        self, views: Sequence[SnapshotView]
+    ) -> tuple[tuple[int, ...] | None, tuple[CheckpointProblem, ...]]:
+        """Return the complete checkpoints that are in storage now, and which files of those among ``views`` are gone.
 
         Storage that cannot be reached shows nothing; what it holds at the end is judged in any case.
         """
@@ -194,7 +196,7 @@ class CheckpointOpener:
             # Before the checkpoints: what is retained after that had all of its files until then.
             there = dict.fromkeys(files.list_files(self.root))
             retained = dict.fromkeys(self.storage.completed())
-            return tuple(
+            lacking = tuple(
                 CheckpointProblem(view.checkpoint, Reason.MISSING, path, "it is gone")
                 for view in views
                 if CheckpointId(view.checkpoint) in retained and view.savepoint is None
@@ -203,7 +205,8 @@ class CheckpointOpener:
                 if join(self.root, path) not in there and not files.exists(join(self.root, path))
             )
         except StorageError:
-            return ()
+            return None, ()
+        return tuple(int(checkpoint) for checkpoint in retained), lacking
 
     def open_restored(self, checkpoint: int, job_of: Callable[[int], JobGraph]) -> SnapshotView:
         """Open a checkpoint by its number; one whose metadata cannot be read is a view with a ``problem``.
