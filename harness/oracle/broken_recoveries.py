@@ -10,7 +10,8 @@ conditions, and test whether the checkers find the break.
   records were read after it, and a later checkpoint of this or a newer attempt holds them. If nothing was left to
   read, what was restored was never used.
 * *A transaction is committed early*: a sink had prepared records for a checkpoint that did not complete, and the next
-  attempt starts from before it.
+  attempt starts from before it. In at-least-once mode no attempt may have gone back behind a complete checkpoint: what
+  that had committed may come twice, and what was committed early right behind it looks the same.
 * *An attempt is not fenced*: a checkpoint was pending when its attempt failed, and a later attempt reached running. A
   crashed coordinator could not report what became of its checkpoints, so such a trial does not count.
 
@@ -26,6 +27,7 @@ from itertools import pairwise
 
 from barrier_tck.faults.fault import Ends
 from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.evidence.recoveries import fell_back
 from barrier_tck.harness.oracle.evidence.storage_damage import primaries_damaged
 from barrier_tck.harness.oracle.evidence.survived_kills import (
     kills_fired,
@@ -72,6 +74,8 @@ def _vacuity(
             reason = _of_restores(broken, context, story)
         case BrokenRecovery.COMMITTED_EARLY:
             reason = None if any(_uncovered(story)) else Vacuity.NOTHING_PREPARED
+            if reason is None and context.plan.checkpoints.mode == "at_least_once" and fell_back(context):
+                reason = Vacuity.EXCUSED
         case BrokenRecovery.UNFENCED:
             reason = None if _left_pending(context, story) else Vacuity.NOTHING_PENDING
     if reason is None and not covered.intersection(broken.clauses):

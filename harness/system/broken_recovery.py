@@ -70,5 +70,5 @@ _REASONS = {
     Vacuity.NOTHING_PREPARED: "no sink had prepared output for a checkpoint that its attempt did not complete",
     Vacuity.NOT_COMPARED: "nothing was compared that would have differed",
     Vacuity.NOT_REPORTED: "the system does not report what would show it",
-    Vacuity.EXCUSED: "an older checkpoint was allowed in place of a damaged one, which excuses a difference",
+    Vacuity.EXCUSED: "an older checkpoint or savepoint was rightly restored, which excuses a difference",
 }

@@ -12,7 +12,7 @@ from barrier_tck.faults.kinds.kill_worker import KillWorker
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.oracle.broken_recoveries import vacuity_reasons
 from barrier_tck.harness.oracle.checker import TrialContext
-from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan, WorkloadPlan
+from barrier_tck.harness.plan.trial_plan import CheckpointingMode, CheckpointPlan, TrialPlan, WorkloadPlan
 from barrier_tck.harness.record import operations as ops
 from barrier_tck.harness.record.history import SnapshotView
 from barrier_tck.harness.record.reasons import Reason
@@ -136,6 +136,26 @@ def test_prepared_output_of_a_checkpoint_that_never_completed_shows_an_early_com
     assert chances(pending(GIVEN_UP))[how] == Vacuity.NOTHING_PREPARED
     completed = ops.CheckpointCompleted(2, 1)
     assert chances(pending(completed, prepared=3))[how] == Vacuity.NOTHING_PREPARED
+
+
+@pytest.mark.parametrize(
+    ("mode", "started_from", "reason"),
+    [
+        ("at_least_once", 1, Vacuity.EXCUSED.value),
+        ("at_least_once", None, ""),
+        ("exactly_once", 1, ""),
+    ],
+)
+def test_an_early_commit_behind_what_was_rightly_committed_twice_does_not_show_at_least_once(
+    mode: CheckpointingMode, started_from: int | None, reason: str
+) -> None:
+    book = Book().attempt(1).checkpoint(1).checkpoint(2).triggered(3)
+    book.tell(ops.Acknowledged(3, 1, "sink[0]", prepared=3)).attempt_failed(1)
+    if started_from is not None:
+        book.tell(ops.StartedFromSavepoint(started_from, "savepoint-1"))
+    book.attempt(2, started_from or 2).checkpoint(4, 2)
+    checkpoints = msgspec.structs.replace(PLAN.checkpoints, mode=mode)
+    assert chances(book, checkpoints=checkpoints)[BrokenRecovery.COMMITTED_EARLY] == reason
 
 
 # --- what a break does to a trial ---------------------------------------------------------------------------
