@@ -230,6 +230,12 @@ def test_increments_go_on_after_many_failures(state_backend: BackendUnderTest, t
 
 @pytest.mark.long
 @pytest.mark.clause("BCK-2")
+def test_increments_in_a_long_chain(state_backend: BackendUnderTest, tmp_path: Path) -> None:
+    _assert_holds("increments-in-a-long-chain", state_backend, tmp_path)
+
+
+@pytest.mark.long
+@pytest.mark.clause("BCK-2")
 def test_increments_hold_many_deletes(state_backend: BackendUnderTest, tmp_path: Path) -> None:
     _assert_holds("increments-hold-many-deletes", state_backend, tmp_path)
 

@@ -65,6 +65,7 @@ STARTED_BY_OTHERS = {
     "barrier_tck.harness.certify.storage.candidate.worker": "barrier_tck.harness.certify.storage.suite, as a process",
     "barrier_tck.harness.reference.mutants.backend_bugs": "barrier_tck.harness.certify.backend.planted_bugs, by name",
     "barrier_tck.harness.reference.mutants.held_out_file_bugs": "certify.backend.planted_bugs, by name",
+    "barrier_tck.harness.reference.mutants.chained_and_closed_bugs": "certify.backend.planted_bugs, by name",
     "barrier_tck.harness.reference.mutants.dropped_and_deleted_bugs": "certify.backend.planted_bugs, by name",
     "barrier_tck.harness.reference.mutants.rocksdb_bugs": "barrier_tck.harness.certify.backend.planted_bugs, by name",
     "barrier_tck.harness.reference.spark.spark_system": "barrier_tck.harness.system.system_names, by name",

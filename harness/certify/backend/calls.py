@@ -30,7 +30,7 @@ class CandidateCalls(Protocol):
     def call(self, request: wire.AnyRequest) -> Any:
         """Send a request to the process; raises what a candidate's call raises."""
 
-    def run(self, request: wire.RunRequest | wire.FinishRequest) -> wire.Ran:
+    def run(self, request: wire.EndingRequest) -> wire.Ran:
         """Run or finish an asynchronous part."""
 
     def resources(self, settle: bool = True) -> wire.Held:

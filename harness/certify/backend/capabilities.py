@@ -100,6 +100,8 @@ def _digests(session: CandidateCalls, step: steps.CheckCapability) -> list[str]:
 
 _UNCHANGED = 2_000
 """Entries that an increment need not write again."""
+_BESIDE_CHANGES = 50
+"""So many of them are in the key group where something changes: a backend may write a file for each few key groups."""
 _MIDDLE, _MOVED = 3, 200
 """The key group where two stores meet, and the entries of each."""
 _APART = 1_000_000
@@ -128,7 +130,11 @@ class _Chain:
         session.call(wire.OpenRequest(CHECKED_STORE, *_GROUPS, 0, session.attempt + 1, incremental=True))
         keys = tuple(b"%05d" % number for number in range(_UNCHANGED))
         values = tuple(key * 8 for key in keys)
-        session.call(wire.PutManyRequest(CHECKED_STORE, _NAME, (_GROUP,) * _UNCHANGED, keys, values))
+        groups = tuple(
+            _GROUP if number < _BESIDE_CHANGES else _GROUP + 1 + number % (_GROUPS[1] - 1)
+            for number in range(_UNCHANGED)
+        )
+        session.call(wire.PutManyRequest(CHECKED_STORE, _NAME, groups, keys, values))
         self._entries = dict(zip(keys, values, strict=True))
         full = self._taken(0)
         session.call(wire.NotifyRequest(CHECKED_STORE, ids[0], "confirm"))
@@ -168,7 +174,8 @@ class _Chain:
         session.call(wire.CloseRequest(CHECKED_STORE))
         request = wire.OpenRequest(CHECKED_STORE, *_GROUPS, 0, session.attempt + 1, handles)
         session.call(request)
-        found = dict(session.call(wire.ScanRequest(CHECKED_STORE, _NAME, _GROUP)))
+        scans = [session.call(wire.ScanRequest(CHECKED_STORE, _NAME, group)) for group in range(*_GROUPS)]
+        found = dict(entry for scan in scans for entry in scan)
         wrong = [key for key in {**found, **self._entries} if found.get(key) != self._entries.get(key)]
         return (
             f"the increments restore {len(wrong)} entries wrong, {wrong[0]!r} among them" if wrong else None

@@ -24,6 +24,8 @@ _SHARE_OF_ROUNDS = 0.3
 _FEWEST = 4
 """Fewer additional descriptors, threads or files than this do not count as growth."""
 _GROUPS = (0, 6)
+_MANY_ENTRIES = 5_000
+"""Entries of a store that is closed in the middle of a snapshot."""
 _LARGE_STORES, _LARGE_VALUES, _LARGE_BYTES = 12, 200, 20_000
 """Stores that are closed one after the other, and the values of each with their length."""
 
@@ -116,12 +118,13 @@ def _deleted_without_a_word(session: CandidateCalls, checkpoint: int) -> None:
     session.run(wire.RunRequest(CHECKED_STORE, checkpoint))
 
 
-def _until_cancelled(session: CandidateCalls, request: wire.RunRequest | wire.FinishRequest) -> None:
+def _until_cancelled(session: CandidateCalls, request: wire.EndingRequest) -> None:
     try:
         session.run(request)
     except CandidateRaised as error:
         if error.kind != "cancelled":
-            raise
+            message = f"the asynchronous part of snapshot {request.checkpoint}, which was called off, raised {error}"
+            raise Violation(f"{message} instead of SnapshotCancelled", clauses.CANCELLED) from error
 
 
 _DROPPED = (
@@ -132,7 +135,7 @@ _DROPPED = (
     _deleted_without_a_word,
 )
 """Snapshots that no checkpoint needs, and how each comes to its end."""
-_SNAPSHOTS_OF_A_LIFE = len(_DROPPED) + 4
+_SNAPSHOTS_OF_A_LIFE = len(_DROPPED) + 5
 
 
 def _whole_snapshot(session: CandidateCalls, checkpoint: int) -> None:
@@ -181,6 +184,7 @@ def after_close(session: CandidateCalls, rounds: int, groups: tuple[int, int], c
     """
     for number in range(rounds + 1):
         _life(session, groups, checkpoint)
+        _large_life(session, groups, checkpoint + _SNAPSHOTS_OF_A_LIFE - 1)
         checkpoint += _SNAPSHOTS_OF_A_LIFE
         if not number:
             before = session.resources()
@@ -246,6 +250,18 @@ def _life(session: CandidateCalls, groups: tuple[int, int], base: int) -> None:
         call(wire.NotifyRequest(CHECKED_STORE, checkpoint, "abort" if number else "confirm"))
         call(wire.DiscardRequest(CHECKED_STORE, checkpoint))
     call(wire.CloseRequest(CHECKED_STORE, times=2))
+
+
+def _large_life(session: CandidateCalls, groups: tuple[int, int], checkpoint: int) -> None:
+    """Fill a store with thousands of entries, and close it while another thread runs a snapshot's asynchronous part."""
+    call, start = session.call, groups[0]
+    call(wire.OpenRequest(CHECKED_STORE, *groups, 0, session.attempt + 1))
+    keys = tuple(b"%06d" % number for number in range(_MANY_ENTRIES))
+    call(wire.PutManyRequest(CHECKED_STORE, NAMES[0], (start,) * len(keys), keys, keys))
+    call(wire.SnapshotRequest(CHECKED_STORE, checkpoint))
+    call(wire.StartRequest(CHECKED_STORE, checkpoint, 2))
+    _until_cancelled(session, wire.CloseAmidRequest(CHECKED_STORE, checkpoint))
+    call(wire.DiscardRequest(CHECKED_STORE, checkpoint, subtask=0))
 
 
 def left_behind(before: wire.Held, after: wire.Held, files: bool = True) -> list[str]:

@@ -6,8 +6,16 @@ largest sizes and most of the rounds: then less is shown.
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import lzma
+import pickle
+import zlib
 from collections.abc import Iterator, Sequence
 from itertools import count, product
+
+import msgspec
+import pyarrow as pa
 
 from barrier_tck.harness.certify.backend import steps
 from barrier_tck.harness.certify.backend.free_writes import FREE_KEY_BYTES, entry_value
@@ -100,6 +108,20 @@ _LIKE_NAMES = (
         " state",
         "state ",
     ),
+    # Some of these are one name to a normal form, or without what cannot be seen.
+    *(
+        "\ufb01ne",
+        "fine",
+        "m\u00b2",
+        "m2",
+        "\uff53tate",
+        "stra\u00dfe",
+        "strasse",
+        "\u212b",
+        "\u00c5",
+        "A\u030a",
+    ),
+    *("state\x00", "state\n", "state\u200b", "\U0001f600", "state.", "%73tate", "None", "STATE"),
     *("n" * 300 + "1", "n" * 300 + "2", "long " * 20 + "x", "long " * 20 + "y"),
 )
 _LIKE_GROUPS = (0, 1, 10, 11, 16, 17, 100, 101, 255, 256, 257, 299)
@@ -112,6 +134,44 @@ _LENGTHS = (31, 63, 127, 254, 255, 510, 511, 1_023, 4_095, 65_534, 65_535, 70_00
 _IN_A_CALL = 20
 _VALUE_LENGTHS = (1, 16, 17, 256, 4_097, 65_537)
 """Lengths of values that differ in one byte."""
+_TEXT = b"a text that occurs again and again; " * 30
+_NOTHING: tuple[object, ...] = (None, False, 0, b"", [], {"k": b"v"})
+"""Values that are nothing, or little, to a serialiser."""
+_LIKE_FORMATS: dict[str, bytes] = {
+    **{f"zlib {level}": zlib.compress(_TEXT, level) for level in (0, 1, 6, 9)},
+    "zlib of little": zlib.compress(b"v"),
+    "deflate": zlib.compress(_TEXT)[2:-4],
+    "gzip": gzip.compress(_TEXT, mtime=0),
+    "bzip2": bz2.compress(_TEXT),
+    "xz": lzma.compress(_TEXT),
+    **{codec: pa.compress(_TEXT, codec=codec, asbytes=True) for codec in ("zstd", "lz4", "snappy", "brotli")},
+    "magic of zstd": b"\x28\xb5\x2f\xfd",
+    "magic of gzip": b"\x1f\x8b\x08",
+    "magic of zlib": b"x\x9c",
+    **{f"pickle {protocol}": pickle.dumps({"k": [None, 1]}, protocol) for protocol in (0, 2, 4)},
+    "pickle of None": pickle.dumps(None),
+    **{f"MessagePack {value!r}": msgspec.msgpack.encode(value) for value in _NOTHING},
+    **{
+        f"text {text!r}": text
+        for text in (b"null", b"None", b"{}", b"[]", b'{"k": 1}', b'""', b"0", b"1.0", b"true")
+    },
+    **{
+        f"text {text!r}": text
+        for text in (b"deleted", b"tombstone", b"\n", b" ", b"a b\r\n", b"%00", b"\\x00")
+    },
+    "zeros": bytes(300),
+    "one zero": b"\x00",
+    "ones": b"\xff" * 300,
+    "UTF-8": "gr\u00f6\u00dfer als \U0001f600".encode(),
+    "UTF-8 with its mark": b"\xef\xbb\xbfv",
+    "UTF-16": "v\u00e4".encode("utf-16"),
+    "Latin-1": "gr\u00f6\u00dfe".encode("latin-1"),
+    "surrogate": b"\xed\xa0\x80",
+    "base64": b"dmFsdWU=",
+    "hexadecimal": b"76616c7565",
+    "empty": b"",
+}
+"""Values that a backend may take for something of its own, or for nothing, and what each looks like."""
 
 
 def what_differs() -> Steps:
@@ -128,6 +188,7 @@ def what_differs() -> Steps:
         *_written(places, b"value %06d"),
         *_written_nearly_equal(b"1"),
         *_written_nearly_equal(b"2"),
+        *_written_in_formats(4),
         steps.ReadAll(0),
         steps.DisturbedScan(0, "state", 10, added=b"added", changed=b"k", deleted=b"0"),
         *(steps.Unseen(0, what) for what in ("confirm", "abort")),
@@ -136,6 +197,9 @@ def what_differs() -> Steps:
         # Values have the same length, so a store that writes in place changes the snapshot.
         *_written(places, b"other %06d"),
         *_written_nearly_equal(b"3"),
+        # The same while a snapshot is unfinished, whose entries may be elsewhere than what was written since.
+        steps.DisturbedScan(0, "state", 10, added=b"added later", changed=b"k", deleted=b"1"),
+        steps.DisturbedScan(0, "state", 255, added=b"added", changed=b"k", deleted=b"~"),
         steps.Run(0, 1),
         steps.Verify(0, 1),
         steps.Snapshot(0, 2),
@@ -153,6 +217,16 @@ def _written_nearly_equal(byte: bytes) -> Iterator[steps.AnyStep]:
         values = tuple(b"v" * place + byte + b"v" * (length - place - 1) for place in places)
         yield steps.Put(0, "equal", 3, b"put " + keys[-1], values[-1])
         yield steps.PutMany(0, "equal", (3,) * len(places), keys, values)
+
+
+def _written_in_formats(group: int) -> Iterator[steps.AnyStep]:
+    """Write values that look like something, by both forms of write, and the same bytes as keys."""
+    keys = tuple(what.encode() for what in _LIKE_FORMATS)
+    values = tuple(_LIKE_FORMATS.values())
+    for what, value in _LIKE_FORMATS.items():
+        yield steps.Put(0, "formats", group, b"put " + what.encode(), value)
+    yield steps.PutMany(0, "formats", (group,) * len(keys), keys, values)
+    yield steps.PutMany(0, "as keys", (group,) * len(keys), values, keys)
 
 
 def _written(places: Sequence[tuple[str, int, bytes]], value: bytes) -> Iterator[steps.AnyStep]:
@@ -215,8 +289,8 @@ def _rung(checkpoint: int, fill: steps.Fill) -> Steps:
 
 _POWERS_MAX = 21
 """The length of the largest values whose length is near a power of two, as that power."""
-_STATES = 70
-"""More named states than a word has bits."""
+_STATES = 300
+"""More named states than a byte can count."""
 
 
 def _powers_of_two(checkpoint: int, scale: float) -> Steps:
@@ -234,12 +308,7 @@ def _powers_of_two(checkpoint: int, scale: float) -> Steps:
 
 
 def _many_states(checkpoint: int) -> Steps:
-    names = [f"state {number}" for number in range(_STATES)]
-    return (
-        steps.Layout(RANGES),
-        *(steps.Put(0, name, number % 6, b"k", name.encode()) for number, name in enumerate(names)),
-        *_read_live_and_restored(checkpoint),
-    )
+    return steps.Layout(RANGES), steps.ManyStates(0, _STATES), *_read_live_and_restored(checkpoint)
 
 
 def _read_live_and_restored(checkpoint: int) -> Steps:
@@ -456,6 +525,36 @@ def failures_in_a_row(scale: float) -> Steps:
     )
 
 
+_CHAIN = 14
+"""More increments in a row than a backend may want to restore one after the other."""
+
+
+def long_chain(scale: float) -> Steps:
+    """Increments of which each refers to the one before, with deletions between them; all are restored.
+
+    A backend that merges some of them must not lose what the others need. The chain goes on after a restore, and after
+    a kill.
+    """
+    many, entries = _CHAIN if scale >= 1 else 8, 300
+    groups = (0, 1, 2)
+    chain = [
+        steps.Chain(0, first, _NAME, groups, entries, 12, rounds)
+        for first, rounds in ((1, many), (many + 1, 7), (many + 8, 7))
+    ]
+    return (
+        steps.Layout(RANGES, incremental=True),
+        steps.Fill(0, _NAME, groups, entries, 12, 30),
+        steps.Fill(0, NAMES[1], (3, 4), entries, 12, 30),
+        chain[0],
+        steps.Restart((many, 0)),
+        steps.ReadAll(0),
+        chain[1],
+        steps.Restart((many + 7, 0), "kill"),
+        steps.ReadAll(0),
+        chain[2],
+    )
+
+
 _DELETED = 6_000
 """Entries of which thousands are deleted between two snapshots."""
 
@@ -564,7 +663,9 @@ def any_thread() -> Steps:
 
 
 def damaged_files(scale: float) -> Steps:
-    """Files that the backend did not write, each in place of a file of a snapshot."""
+    """Files that the backend did not write, each in place of a file of a snapshot; also of one that is not restored
+    alone.
+    """
     files = (0, 1, 2, -1) if scale >= 1 else (0, -1)
     return (
         steps.Fill(0, _NAME, (0, 1, 2), 60, 12, 30),
@@ -572,12 +673,22 @@ def damaged_files(scale: float) -> Steps:
         *_checkpoint(0, 1),
         *(steps.Damaged(0, 1, file, damage) for file in files for damage in DAMAGES),
         steps.Verify(0, 1),
+        steps.Fill(1, _NAME, (6, 9, 15), 60, 12, 30),
+        *_checkpoint(1, 2),
+        *(steps.Damaged(store, 1 + store, -1, "half", 2 - store) for store in (0, 1)),
+        steps.Layout(RANGES, files_wanted=3),
+        steps.Fill(0, _NAME, (0, 2, 5), 60, 12, 30),
+        *_checkpoint(0, 3),
+        *(steps.Damaged(0, 3, file, "half") for file in files),
     )
 
 
 def closed_stores() -> Steps:
-    """Calls of a store that is closed, and of one whose sequences are out of step."""
-    return (steps.Closed(1),)
+    """Calls of a store that is closed, of one that is closed in the middle of a snapshot, and of one whose sequences
+    are out of step.
+    """
+    amid = (steps.ClosedAmid(10 + stop_at, stop_at) for stop_at in (1, 2, 3, 4, 6))
+    return (steps.Closed(1), *amid)
 
 
 def refused_opens() -> Steps:

@@ -99,7 +99,7 @@ class LiveStores:
         self.effort += _EFFORTS.get(type(request), 1) + len(getattr(request, "keys", ())) // _KEYS_OF_A_CALL
         return self._candidate().call(request)
 
-    def run(self, request: wire.RunRequest | wire.FinishRequest) -> wire.Ran:
+    def run(self, request: wire.EndingRequest) -> wire.Ran:
         self.calls += 1
         self.effort += 1
         return self._candidate().run(request)
@@ -217,6 +217,12 @@ class LiveStores:
             )
             self._put_many(part)
 
+    def _many_states(self, step: steps.ManyStates) -> None:
+        start, end = self._ranges[step.store]
+        for number in range(step.count):
+            name = f"state {number}"
+            self._put(steps.Put(step.store, name, start + number % (end - start), b"k", name.encode()))
+
     def _delete_many(self, step: steps.DeleteMany) -> None:
         if not self._owns(step.store, *step.groups):
             return
@@ -333,7 +339,7 @@ class _OtherProcess:
     def call(self, request: wire.AnyRequest) -> Any:
         return self._candidate.call(request)
 
-    def run(self, request: wire.RunRequest | wire.FinishRequest) -> wire.Ran:
+    def run(self, request: wire.EndingRequest) -> wire.Ran:
         return self._candidate.run(request)
 
     def resources(self, settle: bool = True) -> wire.Held:

@@ -13,6 +13,7 @@ _MODULE = "barrier_tck.harness.reference.mutants.backend_bugs"
 _HELD_OUT = "barrier_tck.harness.reference.mutants.held_out_backend_bugs"
 _HELD_OUT_FILES = "barrier_tck.harness.reference.mutants.held_out_file_bugs"
 _DROPPED = "barrier_tck.harness.reference.mutants.dropped_and_deleted_bugs"
+_CHAINED = "barrier_tck.harness.reference.mutants.chained_and_closed_bugs"
 _ROCKSDB = "barrier_tck.harness.reference.mutants.rocksdb_bugs"
 _SMALL = 0.3
 """The scale of listed sequences: the share of their sizes and rounds that is played."""
@@ -352,6 +353,79 @@ PLANTED_BUGS: tuple[PlantedBug, ...] = (
         "The state of a store that was closed stays in a register of all stores.",
         "nothing-is-left-behind",
         module=_DROPPED,
+    ),
+    _bug(
+        "SB-26",
+        "RemembersWhatMayBeReused",
+        "BCK-6",
+        "a stranger's backend that was certified",
+        "Whether the files of a checkpoint may be reused is asked once.",
+        "increments-end-in-any-order",
+        module=_CHAINED,
+        scale=1.0,
+    ),
+    _bug(
+        "SB-27",
+        "LosesLateDeletions",
+        "BCK-2",
+        "a stranger's backend that was certified",
+        "From the fifth increment of a chain on, deletions are lost.",
+        "increments-in-a-long-chain",
+        module=_CHAINED,
+    ),
+    _bug(
+        "SB-28",
+        "ClosesWhatIsRead",
+        "SNP-2",
+        "a stranger's backend that was certified",
+        "A store is closed while another thread still reads it for a snapshot.",
+        "a-closed-store-refuses-calls",
+        module=_CHAINED,
+    ),
+    _bug(
+        "SB-29",
+        "ScansLateAmidASnapshot",
+        "BCK-1",
+        "a stranger's backend that was certified",
+        "While a snapshot is unfinished, a scan gives what is there when its first entry is read.",
+        "what-differs-stays-apart",
+        module=_CHAINED,
+    ),
+    _bug(
+        "SB-30",
+        "InflatesValues",
+        "BCK-1",
+        "a stranger's backend that was certified",
+        "Values that look compressed are inflated when they are read.",
+        "what-differs-stays-apart",
+        module=_CHAINED,
+    ),
+    _bug(
+        "SB-31",
+        "HasRoomForFewStates",
+        "BCK-1",
+        "a stranger's backend that was certified",
+        "A store has room for 128 states.",
+        "sizes-up-the-ladder",
+        module=_CHAINED,
+    ),
+    _bug(
+        "SB-32",
+        "KeepsItsSweeper",
+        "BCK-5",
+        "a stranger's backend that was certified",
+        "A store with 1,000 entries or more has a thread that close does not end.",
+        "nothing-is-left-behind",
+        module=_CHAINED,
+    ),
+    _bug(
+        "SB-33",
+        "BlamesTheFirstFile",
+        "BCK-4",
+        "a stranger's backend that was certified",
+        "Whichever of several restored files is damaged, the message names the first one.",
+        "what-is-no-snapshot-is-refused",
+        module=_CHAINED,
     ),
 )
 """Every planted backend bug."""

@@ -126,7 +126,7 @@ class Candidate:
             raise CandidateRaised(reply.error, reply.message, reply.fault_fired)
         return reply.value
 
-    def run(self, request: wire.RunRequest | wire.FinishRequest) -> wire.Ran:
+    def run(self, request: wire.EndingRequest) -> wire.Ran:
         """Run or finish an asynchronous part."""
         return msgspec.convert(self.call(request), wire.Ran)
 

@@ -4,6 +4,7 @@ by side, and one that is restored from many.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import msgspec
 
 from barrier_tck.harness.certify.backend import clauses, steps, wire
 from barrier_tck.harness.certify.backend.calls import CHECKED_STORE, CandidateCalls, Entries
+from barrier_tck.harness.certify.backend.free_writes import entry_value
 from barrier_tck.harness.certify.backend.leftovers import left_behind
 from barrier_tck.harness.certify.backend.pool import CandidateRaised
 from barrier_tck.harness.certify.backend.readings import first_difference
@@ -30,6 +32,8 @@ _JOBS = (
 """Job, vertex, operator and subtask of stores that are open at once; an empty name is the usual one."""
 _COMPRESSIONS = ("none", "zstd", "none")
 _FIRST_STORE = CHECKED_STORE + 2
+_AMID_ENTRIES, _AMID_BYTES = 2_000, 400
+"""What a store holds that is closed in the middle of a snapshot: enough for several chunks."""
 
 
 def after_close(session: CandidateCalls, step: steps.Closed) -> None:
@@ -72,6 +76,37 @@ def after_close(session: CandidateCalls, step: steps.Closed) -> None:
     call(wire.DiscardRequest(store, step.checkpoint, subtask=0))
 
 
+def closed_amid(session: CandidateCalls, step: steps.ClosedAmid) -> bool:
+    """Close a store while another thread runs the asynchronous part of its snapshot. Tell whether that was cancelled.
+
+    It may also come too late for a part that was nearly done; then the snapshot is whole.
+    """
+    store, call = CHECKED_STORE, session.call
+    call(wire.OpenRequest(store, *_GROUPS, 0, session.attempt + 1))
+    content: Entries = {
+        (_NAME, number % _GROUPS[1], b"%05d" % number): entry_value(number, _AMID_BYTES, 0)
+        for number in range(_AMID_ENTRIES)
+    }
+    _write(call, store, content)
+    call(wire.SnapshotRequest(store, step.checkpoint))
+    call(wire.StartRequest(store, step.checkpoint, step.stop_at))
+    try:
+        handles = session.run(wire.CloseAmidRequest(store, step.checkpoint)).handles
+    except CandidateRaised as error:
+        if error.kind != "cancelled":
+            message = f"a snapshot that was under way when its store was closed raised {error}"
+            raise Violation(f"{message} instead of SnapshotCancelled", clauses.CANCELLED) from error
+        return True
+    else:
+        call(wire.OpenRequest(store, *_GROUPS, 0, session.attempt + 1, handles))
+        what = "a snapshot that came to its end although its store was closed"
+        _compare(call, store, content, what, clauses.RESTORED)
+        call(wire.CloseRequest(store))
+        return False
+    finally:
+        call(wire.DiscardRequest(store, step.checkpoint, subtask=0))
+
+
 def _refused(call: Any, request: wire.AnyRequest, what: str) -> None:
     try:
         call(request)
@@ -107,8 +142,8 @@ def after_refused_opens(session: CandidateCalls, rounds: int, requests: Sequence
 
 
 def names_the_file(message: str, handle: wire.Handle) -> bool:
-    """Return whether a message names the file of a handle."""
-    return handle.path in message or Path(handle.path).name in message
+    """Return whether a message names the file of a handle; a longer name that begins with it is another file's."""
+    return re.search(rf"{re.escape(Path(handle.path).name)}(?![\w-])", message) is not None
 
 
 def side_by_side(session: CandidateCalls, step: steps.SideBySide) -> None:

@@ -149,8 +149,8 @@ PROPERTIES: tuple[BackendProperty, ...] = (
         "a-closed-store-refuses-calls",
         "contract",
         ("BCK-1", "SNP-2"),
-        "A closed store refuses every call with JobUsageError, and its unfinished snapshots are cancelled; so are "
-        "sequences refused that are out of step.",
+        "A closed store refuses every call with JobUsageError, and its unfinished snapshots are cancelled, also those "
+        "that another thread runs; so are sequences refused that are out of step.",
         listed=lambda _scale: sequences.closed_stores(),
     ),
     Property(
@@ -297,6 +297,14 @@ PROPERTIES: tuple[BackendProperty, ...] = (
         capability=INCREMENTAL,
     ),
     Property(
+        "increments-in-a-long-chain",
+        "contract",
+        ("BCK-2",),
+        "Increments are exact at every length of their chain, with deletions between them, also after a restore.",
+        listed=sequences.long_chain,
+        capability=INCREMENTAL,
+    ),
+    Property(
         "increments-hold-many-deletes",
         "contract",
         ("BCK-2",),
@@ -334,7 +342,7 @@ PROPERTIES: tuple[BackendProperty, ...] = (
         needs=("snapshot", "verify", "restart"),
         reaches=(
             *((reached.CHANGED, 10), (reached.DELETED, 5), (reached.ADDED, 5)),
-            *((reached.INCREMENT, 40), (reached.LATE_WORD, 60)),
+            *((reached.INCREMENT, 40), (reached.LATE_WORD, 60), (reached.BASE_GONE, 8)),
         ),
     ),
     Property(

@@ -13,6 +13,7 @@ FAILED = "after the storage of another one failed"
 TAKEN_AMID = "a snapshot taken when some before it had ended and others had not"
 
 INCREMENT = "an increment that refers to files of an earlier snapshot"
+BASE_GONE = "a snapshot taken when no file of the newest confirmed one might be used any more"
 LATE_WORD = "a snapshot taken after an older one was confirmed later than a newer one"
 COUNTS = (2, 4, 8)
 """How many unfinished snapshots of a store at once are counted."""

@@ -145,7 +145,7 @@ def _compared(
 
 
 def shown(value: str | bytes | None) -> str:
-    """Return a name, key or value as a short text."""
+    """Return a name, key or value as a short text in ASCII, so that names which look alike differ."""
     if value is None or len(value) <= 60:
-        return repr(value)
-    return f"{value[:16]!r}... and {value[-4:]!r}, {len(value):,} long"
+        return ascii(value)
+    return f"{value[:16]!a}... and {value[-4:]!a}, {len(value):,} long"

@@ -85,6 +85,8 @@ class Session(LiveStores):
             taken.met[reached.TAKEN_AMID] = None
         if model.late_word:
             taken.met[reached.LATE_WORD] = None
+        if taken.reuse_from > max(model.reusable(self.attempt), default=taken.reuse_from):
+            taken.met[reached.BASE_GONE] = None
         for one in (*beside, taken):
             one.unfinished_max = max(one.unfinished_max, len(beside) + 1)
 
@@ -107,9 +109,7 @@ class Session(LiveStores):
             model.note_differences(model.snapshots[step.checkpoint], under_way=True)
             self._complete(step, wire.FinishRequest(step.store, step.checkpoint))
 
-    def _complete(
-        self, step: steps.Run | steps.Finish, request: wire.RunRequest | wire.FinishRequest
-    ) -> None:
+    def _complete(self, step: steps.Run | steps.Finish, request: wire.EndingRequest) -> None:
         store = self.stores[step.store]
         model = store.snapshots[step.checkpoint]
         try:
@@ -321,6 +321,29 @@ class Session(LiveStores):
             if number % 16:
                 self._abort(steps.AbortSnapshot(step.store, number))
 
+    def _chain(self, step: steps.Chain) -> None:
+        if not self._owns(step.store, *step.groups):
+            return
+        at, changed = (step.store, step.name), b"changed"
+        for number in range(step.checkpoint, step.checkpoint + step.rounds):
+            entry = self._place_of(step, step.count - number)
+            self._put(steps.Put(*at, *entry, b"%s in %d" % (changed, number)))
+            self._delete(steps.Delete(*at, *self._place_of(step, 2 * number)))
+            if number % 3 == 0:
+                self._put(steps.Put(*at, *self._place_of(step, 2 * number - 4), b"again in %d" % number))
+            self._delete(steps.Delete(*at, step.groups[0], b"of %d" % (number - 1)))
+            self._put(steps.Put(*at, step.groups[0], b"of %d" % number, b""))
+            self._snapshot(steps.Snapshot(step.store, number, reuse_from=max(1, number - 1)))
+            self._run(steps.Run(step.store, number))
+            self._verify(steps.Verify(step.store, number))
+            self._confirm(steps.Confirm(step.store, number))
+
+    @staticmethod
+    def _place_of(step: steps.Chain, number: int) -> tuple[int, bytes]:
+        """Return key group and key of one of the entries that `Fill` wrote."""
+        number %= step.count
+        return step.groups[number % len(step.groups)], entry_key(number, step.key_bytes)
+
     def _put_changed(self, step: steps.Failures, group: int, key: bytes) -> None:
         self._put(steps.Put(step.store, step.name, group, key, b"changed"))
 
@@ -416,21 +439,30 @@ class Session(LiveStores):
         """The restore must be refused, or give what was written, because a restore may not need every file."""
         if not self._in_phase(step, "completed"):
             return
+        other = steps.Verify(1 - step.store, step.beside)
+        if step.beside and not self._in_phase(other, "completed"):
+            return
         model = self.stores[step.store].snapshots[step.checkpoint]
         if not -len(model.handles) <= step.file < len(model.handles):
             return
         number, groups = step.file % len(model.handles), self._ranges[step.store]
-        storage = copied(model.handles, self._storage, self._made("storage"))
+        beside = self.stores[other.store].snapshots[step.beside] if step.beside else SnapshotModel({})
+        if step.beside:
+            groups = self._ranges[0][0], self._ranges[1][1]
+        storage = copied((*model.handles, *beside.handles), self._storage, self._made("storage"))
         packed = self.call(wire.DamageRequest(model.handles[number], step.damage, storage))
         handles = list(model.handles)
         handles[number] = msgspec.convert(packed, wire.Handle)
         what = f"a restore from {Path(handles[number].path).name}, which {wire.DAMAGED_HOW[step.damage]},"
+        # Those of store 0 come first, as if the runtime restored both.
+        restored = (*handles, *beside.handles) if step.store == 0 else (*beside.handles, *handles)
         request = wire.OpenRequest(
-            *(_SPARE_STORE, *groups, step.store, self.attempt + 1, tuple(handles)), storage=storage
+            *(_SPARE_STORE, *groups, step.store, self.attempt + 1, restored), storage=storage
         )
         try:
             self.call(request)
-            found = first_difference(self.call, _SPARE_STORE, groups, model.content, NAMES, scan_first=True)
+            wanted = model.content | beside.content
+            found = first_difference(self.call, _SPARE_STORE, groups, wanted, NAMES, scan_first=True)
             self.call(wire.CloseRequest(_SPARE_STORE))
         except CandidateRaised as error:
             if error.kind not in ("corrupt", "storage"):
@@ -464,6 +496,10 @@ class Session(LiveStores):
         promises.after_close(self, step)
         self.show(clauses.READS)
         self.show(clauses.CANCELLED)
+
+    def _closed_amid(self, step: steps.ClosedAmid) -> None:
+        if promises.closed_amid(self, step):
+            self.show(clauses.CANCELLED)
 
     def _side_by_side(self, step: steps.SideBySide) -> None:
         promises.side_by_side(self, step)

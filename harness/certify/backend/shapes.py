@@ -14,7 +14,7 @@ from barrier_tck.harness.certify.backend.calls import Place
 from barrier_tck.harness.certify.backend.capabilities import CONCURRENT, INCREMENTAL
 from barrier_tck.harness.certify.backend.model import NAMES, RANGES
 from barrier_tck.harness.certify.backend.stage import BackendProperty, BackendStage
-from barrier_tck.harness.certify.backend.wire import StorageFault
+from barrier_tck.harness.certify.backend.wire import ADDED, CHANGED, StorageFault
 from barrier_tck.harness.certify.engine.drawing import play_drawn
 from barrier_tck.harness.certify.engine.hunt import Hunt
 
@@ -22,11 +22,13 @@ _KEYS = (b"", b"\x00", b"a", b"a\x00", b"b", b"c", b"\xff\xfe", b"k" * 500)
 _ORDERS = ("oldest first", "newest first", "any order", "any order")
 _CHANGES = (
     *("put", "put", "delete", "delete", "put_many", "new_key", "new_key", "new_group", "new_name"),
-    *("again", "gone", "same", "empty"),
+    *("again", "gone", "same", "empty", "scan"),
 )
 _PARTS_MAX = 3
 _AT_ONCE = (2, 2, 3, 4, 6, 9, 16)
 """So many snapshots are begun before most of them end."""
+_BASE_GONE = 0.05
+"""Probability that an increment must not refer to what was confirmed, although nothing newer was."""
 _FILLER = 60
 """Additional entries of a store whose snapshots are increments."""
 _FILES_WANTED = (1, 1, 1, 2, 3, 7, 40)
@@ -76,6 +78,8 @@ class _Drawing:
     contents: dict[int, dict[Place, bytes]] = field(default_factory=dict)
     confirmed: list[int] = field(default_factory=list)
     newest: int = 0
+    reuse_from: int = 1
+    """The oldest checkpoint whose files are kept for increments."""
     values: int = 0
     store: int = 0
 
@@ -135,7 +139,12 @@ class _Drawing:
             fault = StorageFault(self.random.randint(1, 4), self.random.choice(("error", "short", "close")))
             self.failing[number] = None
         if self.incremental and self.random.random() < 0.85:
-            reuse = self.random.choice(self.confirmed[-3:]) if self.confirmed else 1
+            newest = max(self.confirmed, default=number)
+            if newest + 1 < number and self.random.random() < _BASE_GONE:
+                # A newer one completed, of which the store has not heard yet, and the older ones were deleted.
+                self.reuse_from = newest + 1
+            kept = [each for each in self.confirmed[-3:] if each >= self.reuse_from]
+            reuse = self.random.choice(kept) if kept else self.reuse_from
         self._play(steps.Snapshot(self.store, number, fault, reuse))
         self.unfinished.append(number)
         self.contents[number] = dict(self.entries)
@@ -230,7 +239,7 @@ class _Drawing:
         chosen = (number, 0) if self.store == 0 else (0, number)
         self._play(steps.Restart(chosen, self.shape.how), steps.ReadAll(self.store))
         self.entries = dict(self.completed[number])
-        self.confirmed = [number]
+        self.confirmed, self.reuse_from = [number], 1
         self.contents.clear()
 
     # --- writes ---------------------------------------------------------------------------------------------
@@ -304,9 +313,19 @@ class _Drawing:
                 self._delete(place)
             case "same":
                 self._put(held, self.entries[held])
+            case "scan":
+                self._scan_meanwhile(held)
             case _:
                 for place in [each for each in self.entries if each[:2] == (name, group)]:
                     self._delete(place)
+
+    def _scan_meanwhile(self, held: Place) -> None:
+        """Read scans of a key group while one of its entries changes, and one is added and deleted again."""
+        name, group, key = held
+        self._play(steps.DisturbedScan(self.store, name, group, b"scan %d" % self.values, key, b"scanned"))
+        self.entries[name, group, b"scan %d" % self.values] = ADDED
+        self.entries[held] = CHANGED
+        self.entries.pop((name, group, b"scanned"), None)
 
     def _play(self, *played: steps.AnyStep) -> None:
         self.played += played

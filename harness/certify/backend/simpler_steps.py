@@ -105,7 +105,7 @@ def simpler_steps(step: steps.AnyStep) -> Iterator[steps.AnyStep]:
         case steps.Series(rounds=rounds) if rounds > 1:
             yield from _fewer_rounds(step)
             yield msgspec.structs.replace(step, checkpoint=step.checkpoint + 1, rounds=rounds - 1)
-        case steps.Failures(rounds=rounds) if rounds > 1:
+        case steps.Failures(rounds=rounds) | steps.Chain(rounds=rounds) if rounds > 1:
             yield from _fewer_rounds(step)
         case steps.CheckCapability(keys=keys) if len(keys) > 1:
             for left_out in range(len(keys)):
@@ -128,6 +128,9 @@ def _smaller_writes(step: steps.AnyStep) -> Iterator[steps.AnyStep]:
                 yield msgspec.structs.replace(step, name=NAMES[0])
         case steps.Fill():
             yield from _smaller_fills(step)
+        case steps.ManyStates(count=count) if count > 1:
+            for kept_count in dict.fromkeys((count // 2, count - count // 4, count - 1)):
+                yield msgspec.structs.replace(step, count=kept_count)
         case steps.DeleteMany():
             count = len(range(step.first, step.end, step.apart))
             for kept_count in (count // 2, count - 1):
@@ -147,7 +150,7 @@ def _smaller_fills(step: steps.Fill) -> Iterator[steps.Fill]:
         yield msgspec.structs.replace(step, value_bytes=step.value_bytes // 2)
 
 
-def _fewer_rounds(step: steps.Series | steps.Failures) -> Iterator[steps.AnyStep]:
+def _fewer_rounds(step: steps.Series | steps.Failures | steps.Chain) -> Iterator[steps.AnyStep]:
     """Yield it with less and less taken from its rounds, down to one of them."""
     taken = step.rounds // 2
     while taken:

@@ -40,7 +40,7 @@ class Put(BackendStep, frozen=True, tag="put"):
     value: bytes
 
     def description(self) -> str:
-        return f"{_at(self.store)}.put({self.name!r}, {self.group}, {_short(self.key)}, {_short(self.value)})"
+        return f"{_at(self.store)}.put({self.name!a}, {self.group}, {_short(self.key)}, {_short(self.value)})"
 
 
 class Delete(BackendStep, frozen=True, tag="delete"):
@@ -52,7 +52,7 @@ class Delete(BackendStep, frozen=True, tag="delete"):
     key: bytes
 
     def description(self) -> str:
-        return f"{_at(self.store)}.delete({self.name!r}, {self.group}, {_short(self.key)})"
+        return f"{_at(self.store)}.delete({self.name!a}, {self.group}, {_short(self.key)})"
 
 
 class Get(BackendStep, frozen=True, tag="get"):
@@ -64,7 +64,7 @@ class Get(BackendStep, frozen=True, tag="get"):
     key: bytes
 
     def description(self) -> str:
-        return f"{_at(self.store)}.get({self.name!r}, {self.group}, {_short(self.key)})"
+        return f"{_at(self.store)}.get({self.name!a}, {self.group}, {_short(self.key)})"
 
 
 class Scan(BackendStep, frozen=True, tag="scan"):
@@ -75,7 +75,7 @@ class Scan(BackendStep, frozen=True, tag="scan"):
     group: int
 
     def description(self) -> str:
-        return f"{_at(self.store)}.scan({self.name!r}, {self.group})"
+        return f"{_at(self.store)}.scan({self.name!a}, {self.group})"
 
 
 class PutMany(BackendStep, frozen=True, tag="put_many"):
@@ -89,7 +89,7 @@ class PutMany(BackendStep, frozen=True, tag="put_many"):
 
     def description(self) -> str:
         keys, values = _all_short(self.keys), _all_short(self.values)
-        return f"{_at(self.store)}.put_many({self.name!r}, {list(self.groups)}, {keys}, {values})"
+        return f"{_at(self.store)}.put_many({self.name!a}, {list(self.groups)}, {keys}, {values})"
 
 
 class GetMany(BackendStep, frozen=True, tag="get_many"):
@@ -101,7 +101,7 @@ class GetMany(BackendStep, frozen=True, tag="get_many"):
     keys: tuple[bytes, ...]
 
     def description(self) -> str:
-        return f"{_at(self.store)}.get_many({self.name!r}, {list(self.groups)}, {_all_short(self.keys)})"
+        return f"{_at(self.store)}.get_many({self.name!a}, {list(self.groups)}, {_all_short(self.keys)})"
 
 
 class Snapshot(BackendStep, frozen=True, tag="snapshot"):
@@ -365,9 +365,19 @@ class Fill(BackendStep, frozen=True, tag="fill"):
     def description(self) -> str:
         again = f" (values number {self.salt})" if self.salt else ""
         return (
-            f"{_at(self.store)}.put_many({self.name!r}, ...): {self.count:,} keys of {self.key_bytes:,} bytes, "
+            f"{_at(self.store)}.put_many({self.name!a}, ...): {self.count:,} keys of {self.key_bytes:,} bytes, "
             f"values of {self.value_bytes:,}, in {_groups(self.groups)}{again}"
         )
+
+
+class ManyStates(BackendStep, frozen=True, tag="many_states"):
+    """Write one value into each of ``count`` states, whose names differ in a number; key groups take turns."""
+
+    store: int
+    count: int
+
+    def description(self) -> str:
+        return f"{_at(self.store)}.put('state N', ...): a value in each of {self.count} states"
 
 
 class DeleteMany(BackendStep, frozen=True, tag="delete_many"):
@@ -387,7 +397,7 @@ class DeleteMany(BackendStep, frozen=True, tag="delete_many"):
     def description(self) -> str:
         count = len(range(self.first, self.end, self.apart))
         which = f"{count:,} of them, each {self.apart}th" if self.apart > 1 else f"{count:,} of them"
-        return f"{_at(self.store)}.delete({self.name!r}, ...): {which}, in {_groups(self.groups)}"
+        return f"{_at(self.store)}.delete({self.name!a}, ...): {which}, in {_groups(self.groups)}"
 
 
 class Series(BackendStep, frozen=True, tag="series"):
@@ -435,6 +445,29 @@ class Failures(BackendStep, frozen=True, tag="failures"):
         )
 
 
+class Chain(BackendStep, frozen=True, tag="chain"):
+    """Repeat: change, delete and write again some of the entries that `Fill` wrote, take a snapshot, restore and
+    compare it, and confirm it. Each may refer to the files of the one before, and of no older one.
+    """
+
+    clause: ClassVar[str] = clauses.RESTORED
+    store: int
+    checkpoint: int
+    """Id of the first snapshot; each round uses the next one."""
+    name: str
+    groups: tuple[int, ...]
+    count: int
+    key_bytes: int
+    """Groups, number of entries and length of keys of the `Fill`."""
+    rounds: int
+
+    def description(self) -> str:
+        return (
+            f"{_at(self.store)}: {self.rounds} times change an entry, delete two, write one again that was deleted; "
+            f"take, restore, read and confirm a snapshot ({self.checkpoint}, ...) that may use files of the one before"
+        )
+
+
 class ReadAll(BackendStep, frozen=True, tag="read_all"):
     """Read everything that the store must hold, in every form of read; also read keys that it must not hold."""
 
@@ -458,7 +491,7 @@ class DisturbedScan(BackendStep, frozen=True, tag="disturbed_scan"):
 
     def description(self) -> str:
         return (
-            f"{_at(self.store)}.scan({self.name!r}, {self.group}); while it is read, {_short(self.added)} is "
+            f"{_at(self.store)}.scan({self.name!a}, {self.group}); while it is read, {_short(self.added)} is "
             f"added, {_short(self.changed)} changed and {_short(self.deleted)} deleted"
         )
 
@@ -512,7 +545,9 @@ class Race(BackendStep, frozen=True, tag="race"):
 
 
 class Damaged(BackendStep, frozen=True, tag="damaged"):
-    """Restore a completed snapshot with one damaged file; the file's handle fits the damaged content."""
+    """Restore a completed snapshot with one damaged file, alone or with a snapshot of the other store; the file's
+    handle fits the damaged content.
+    """
 
     clause: ClassVar[str] = clauses.REFUSED
     store: int
@@ -521,10 +556,13 @@ class Damaged(BackendStep, frozen=True, tag="damaged"):
     """The number of the file, counted from 0; negative numbers count from the last."""
     damage: str
     """One of `candidate_wire.DAMAGES`."""
+    beside: int = 0
+    """The snapshot of the other store that is restored with it; 0: none."""
 
     def description(self) -> str:
+        beside = f" with snapshot {self.beside} of {_at(1 - self.store)}" if self.beside else ""
         return (
-            f"restore snapshot {self.checkpoint} of {_at(self.store)}, whose file number {self.file} "
+            f"restore snapshot {self.checkpoint} of {_at(self.store)}{beside}, of which file number {self.file} "
             f"{DAMAGED_HOW[self.damage]}"
         )
 
@@ -537,6 +575,23 @@ class Closed(BackendStep, frozen=True, tag="closed"):
 
     def description(self) -> str:
         return "close a store with an unfinished snapshot; call it once more, and run the snapshot"
+
+
+class ClosedAmid(BackendStep, frozen=True, tag="closed_amid"):
+    """Close a store of its own while another thread runs the asynchronous part of its snapshot, which is then before a
+    storage operation.
+    """
+
+    clause: ClassVar[str] = clauses.CANCELLED
+    checkpoint: int
+    stop_at: int
+    """The number of that operation, from 1."""
+
+    def description(self) -> str:
+        return (
+            "close a store while another thread, before storage operation "
+            f"{self.stop_at}, runs the asynchronous part of its snapshot {self.checkpoint}"
+        )
 
 
 class Refusals(BackendStep, frozen=True, tag="refusals"):
@@ -606,9 +661,11 @@ AnyStep = (
     | CheckCapability
     | Layout
     | Fill
+    | ManyStates
     | DeleteMany
     | Series
     | Failures
+    | Chain
     | ReadAll
     | DisturbedScan
     | Foreign
@@ -617,6 +674,7 @@ AnyStep = (
     | Steady
     | Damaged
     | Closed
+    | ClosedAmid
     | Refusals
     | SideBySide
     | ManySources

@@ -238,6 +238,15 @@ class FinishRequest(Request, frozen=True, tag="finish"):
     checkpoint: int
 
 
+class CloseAmidRequest(Request, frozen=True, tag="close_amid"):
+    """Close a store of which an asynchronous part was started and waits; that goes on at the latest when the store is
+    closed. Replies as to `FinishRequest`.
+    """
+
+    store: int
+    checkpoint: int
+
+
 class DigestRequest(Request, frozen=True, tag="digest"):
     """Read a file of a snapshot; the reply has its length and checksum, as text."""
 
@@ -318,6 +327,7 @@ AnyRequest = (
     | StartRequest
     | RaceRequest
     | FinishRequest
+    | CloseAmidRequest
     | NotifyRequest
     | DigestRequest
     | DamageRequest
@@ -328,6 +338,10 @@ AnyRequest = (
     | CloseSystemsRequest
 )
 """Any request."""
+
+
+EndingRequest = RunRequest | FinishRequest | CloseAmidRequest
+"""Any request with which an asynchronous part comes to its end."""
 
 
 class Ran(msgspec.Struct, frozen=True):

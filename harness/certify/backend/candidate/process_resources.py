@@ -7,12 +7,13 @@ import ctypes
 import gc
 import os
 import threading
+import time
 from pathlib import Path
 
 import psutil
 
 THREADS_END_S = 2.0
-"""A thread that was asked to end may take this many seconds before it counts as left behind."""
+"""Threads that were asked to end may take this many seconds together before they count as left behind."""
 
 
 def descriptors() -> tuple[str, ...]:
@@ -36,9 +37,10 @@ def give_back_memory() -> None:
 
 def settled(process: psutil.Process) -> int:
     """Wait for threads that are about to end; return the number of threads that remain."""
+    until = time.monotonic() + THREADS_END_S
     for thread in threading.enumerate():
         if thread is not threading.current_thread():
-            thread.join(THREADS_END_S)
+            thread.join(max(0.0, until - time.monotonic()))
     return int(process.num_threads())
 
 

@@ -67,6 +67,8 @@ JOB, VERTEX, OPERATOR = "certified", "keyed", "operator"
 _PR_SET_PDEATHSIG = 1
 FREE_WRITES_MIN, FREE_WRITES_MAX = 40, 2_000
 """The smallest and largest number of writes that are made while a snapshot is stored."""
+CLOSE_WAITS_S = 0.1
+"""A store whose ``close`` takes longer is taken to wait for the asynchronous part that is under way, in seconds."""
 _OFTEN_S = 1e-5
 """Python's thread switch interval during that time, in seconds."""
 _ERRORS: tuple[tuple[type[Exception], str], ...] = (
@@ -101,6 +103,10 @@ class _Opened:
         """Close the store, then remove its directory, in the same order as the runtime."""
         for _ in range(times):
             self.store.close()
+        self.remove_directory()
+
+    def remove_directory(self) -> None:
+        """Remove the store's own directory, if it has one."""
         if self.scope.working_directory is not None:
             remove_tree(Path(self.scope.working_directory))
 
@@ -373,6 +379,29 @@ class Worker:
             del self._taken[key]
         opened.close(request.times)
         return wire.Reply()
+
+    def _do_close_amid(self, request: wire.CloseAmidRequest) -> wire.Reply:
+        """Most stores need not wait for the asynchronous part, so it goes on after ``close``; for one that does wait it
+        goes on earlier.
+        """
+        opened = self._stores.pop(request.store)
+        taken = self._taken.pop((request.store, request.checkpoint))
+        closed = threading.Event()
+
+        def go_on() -> None:
+            closed.wait(CLOSE_WAITS_S)
+            taken.files.go_on()
+
+        going_on = threading.Thread(target=go_on, name="goes on", daemon=True)
+        going_on.start()
+        try:
+            opened.store.close()
+        finally:
+            closed.set()
+            going_on.join()
+            ended = self._ended(taken)
+        opened.remove_directory()
+        return ended
 
     def _do_resources(self, request: wire.ResourcesRequest) -> wire.Reply:
         give_back_memory()

@@ -248,6 +248,31 @@ def test_chosen_shapes_have_many_unfinished_snapshots_that_end_in_every_way_and_
     assert max(unfinished_of(alone)) == 1
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_chosen_shapes_of_increments_forbid_older_files_until_something_newer_is_confirmed(seed: int) -> None:
+    one = next(each for each in PROPERTIES if each.name == "increments-end-in-any-order")
+    assert isinstance(one.drawn, Shape)
+    forbidden = 0
+    for number in range(20):
+        confirmed, oldest = 0, 1
+        for step in one.drawn.sequence(Random(f"{seed} {number}"), several=True, incremental=True):
+            if isinstance(step, steps.Confirm):
+                confirmed = max(confirmed, step.checkpoint)
+            elif isinstance(step, steps.Restart):
+                confirmed, oldest = max(step.checkpoints), 1
+            elif isinstance(step, steps.Snapshot) and step.reuse_from:
+                assert step.checkpoint > step.reuse_from >= oldest or step.reuse_from == 1
+                if step.reuse_from > confirmed > 0:
+                    forbidden, oldest = forbidden + 1, step.reuse_from
+    assert forbidden >= 5
+
+
+def test_names_that_look_alike_are_printed_in_ascii() -> None:
+    composed, decomposed = (steps.Get(0, name, 1, b"k") for name in ("gr\u00f6\u00dfe", "gro\u0308\u00dfe"))
+    assert composed.description() == r"store0.get('gr\xf6\xdfe', 1, b'k')"
+    assert decomposed.description() == r"store0.get('gro\u0308\xdfe', 1, b'k')"
+
+
 def unfinished_of(played: tuple[steps.AnyStep, ...]) -> Iterator[int]:
     """Yield how many snapshots are unfinished after each step."""
     unfinished: set[int] = set()

@@ -57,6 +57,15 @@ def test_a_backend_that_breaks_one_sentence_fails_by_it(backend: str, name: str,
 
 
 @pytest.mark.long
+def test_an_increment_may_consist_of_a_file_for_each_key_group() -> None:
+    """Whatever changes in a key group, its file is written again; the others are referred to."""
+    target = "tests.harness.certify.backend.grouped_backend:Grouped"
+    names = ("increments-build-on-what-is-confirmed", "increments-part-and-meet")
+    outcomes = judged(target, *names, capabilities=tuple(probe(target)["capabilities"]))
+    assert [outcome.status for outcome in outcomes] == ["passed"] * 2, outcomes
+
+
+@pytest.mark.long
 @pytest.mark.parametrize(
     "target",
     [
