@@ -310,6 +310,10 @@ class Cluster(abc.ABC):
             return ()
         return tuple(process.pid for process in family if is_python_worker(process))
 
+    def processes(self) -> tuple[int, ...]:
+        """The pids of all processes of the cluster now: master, workers, executors, Python workers, drivers."""
+        return tuple(process.pid for process in self._members())
+
     def log_files(self) -> tuple[Path, ...]:
         """The logs of master, workers and executors so far, for a run directory to copy."""
         directory = self.directory

@@ -241,12 +241,12 @@ class LimitsPlan(Bounded, frozen=True, forbid_unknown_fields=True):
     virtual_ms: _SomeTime = 60_000
     """Simulator: bound on virtual time."""
     wall_s: _Some = 120
-    """Bound on wall time. Real world: the job counts as stuck; a machine that was slow to start the job at first is
-    given more (``harness.record.first_start``). Simulator: the trial and its judgement are given up, and its verdict
+    """Bound on wall time. Real world: the job counts as stuck; a machine that is slow, or busy with other things, is
+    given more (``harness.record.slow_machine``). Simulator: the trial and its judgement are given up, and its verdict
     is UNKNOWN."""
     progress_ms: _SomeTime = 30_000
     """Within this time after the last healing, a checkpoint must complete or the job must end; the trial's clock. A
-    real machine that was slow to start the job at first is given more."""
+    real machine that is slow, or busy with other things, is given more."""
 
 
 class TrialPlan(Bounded, frozen=True, forbid_unknown_fields=True):

@@ -46,6 +46,14 @@ class SlotsChanged(_Kind, frozen=True):
     """How long before the time of this line it was seen."""
 
 
+class ProcessorAwaited(_Kind, frozen=True):
+    """Processes of the job have waited for a processor since the trial began, as measured on a real machine; reported
+    whenever it has grown by some tenths of a second."""
+
+    total_ms: float
+    """For how long at least one of them was waiting, at the most."""
+
+
 class AttemptStarted(_Kind, frozen=True):
     """A deployment of the dataflow begins."""
 
@@ -478,6 +486,7 @@ class HealingUnclear(_Kind, frozen=True):
 Operation = (
     Narrowed
     | SlotsChanged
+    | ProcessorAwaited
     | AttemptStarted
     | AttemptRunning
     | AttemptEnded

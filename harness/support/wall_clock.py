@@ -64,13 +64,21 @@ def waited_for_a_processor_s(pid: int | None = None) -> float:
 
     ``pid`` None means this process. It is 0 where the kernel does not tell, and for a process that has ended.
     """
-    waited_ns = 0
+    return sum(threads_waited_s(pid).values())
+
+
+def threads_waited_s(pid: int | None = None) -> dict[int, float]:
+    """Return how long each thread of a process has been ready without running since it was started, in seconds.
+
+    ``pid`` None means this process. It is empty where the kernel does not tell, and for a process that has ended.
+    """
+    waited: dict[int, float] = {}
     for file in Path("/proc", "self" if pid is None else str(pid), "task").glob("*/schedstat"):
         try:
-            waited_ns += int(file.read_text().split()[1])
+            waited[int(file.parent.name)] = int(file.read_text().split()[1]) / 1e9
         except (OSError, ValueError, IndexError):
             continue  # the thread has just ended
-    return waited_ns / 1e9
+    return waited
 
 
 def is_kept_waiting(waited_s: float, seconds: float) -> bool:

@@ -2,7 +2,7 @@
 
 A system that takes checkpoints must complete one; if a system takes none, a commit shows that it goes on. Lasting
 faults stop when they heal: from then on the job must go on, or end, within the plan's ``limits.progress_ms``. A real
-machine that was slow to start the job at first is given more time (``harness.record.first_start``). As long
+machine that is slow, or busy with other things, is given more time (``harness.record.slow_machine``). As long
 as a fault that may cut off the whole job lasts, nothing is required of the job; but a paused process or a slow
 connection is no excuse. Nor is anything required of an elastic job while the slots that are left are too few for it at
 any parallelism (RSC-2).
@@ -43,7 +43,6 @@ from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
 from barrier_tck.harness.oracle.precondition import ALWAYS
 from barrier_tck.harness.oracle.sign import Breach, Sign
 from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
-from barrier_tck.harness.record.first_start import allowed_for_starts_ms
 from barrier_tck.harness.record.history import End, History
 from barrier_tck.harness.record.operations import (
     AttemptEnded,
@@ -60,6 +59,7 @@ from barrier_tck.harness.record.operations import (
     JobFinished,
 )
 from barrier_tck.harness.record.reasons import Reason
+from barrier_tck.harness.record.slow_machine import allowed_on_a_slow_machine_ms
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
 
@@ -170,7 +170,7 @@ class Progress(StandardChecker):
         faults = [fired.time_ms for fired in history.of(FaultFired)]
         signs = _signs_of_life(context)
         took_ms = _went_on_after_healing(context, signs)
-        bound_ms = _progress_bound_ms(context)
+        bound_ms = _progress_bound_ms(context, took_ms)
         if took_ms is not None and took_ms > bound_ms:
             return (
                 Verdict.INVALID,
@@ -297,19 +297,28 @@ def _advanced_lately(context: TrialContext, trial_input: TrialInput) -> str | No
 def _went_on_after_healing(context: TrialContext, signs: Sequence[float]) -> float | None:
     """Return after how many milliseconds the job went on after the last healing; None if there was nothing to do."""
     history = context.history
-    healed = max((line.time_ms for line in history.of(FaultHealed)), default=None)
+    healed = _healed_last_ms(history)
     ended = _ended_ms(history)
     if healed is None or ended is None or ended <= healed:
         return None
     return min((time_ms for time_ms in (*signs, ended) if time_ms >= healed), default=ended) - healed
 
 
-def _progress_bound_ms(context: TrialContext) -> float:
-    """Return within which time a job must go on; a real machine that was slow to start it at first is given more."""
+def _healed_last_ms(history: History) -> float | None:
+    return max((line.time_ms for line in history.of(FaultHealed)), default=None)
+
+
+def _progress_bound_ms(context: TrialContext, took_ms: float | None) -> float:
+    """Return within which time a job must go on that took so long; a real machine that is slow or busy is given
+    more."""
     bound_ms = float(context.plan.limits.progress_ms)
-    if Capability.DETERMINISTIC_REPLAY.name in context.capabilities:
+    healed_ms = _healed_last_ms(context.history)
+    if Capability.DETERMINISTIC_REPLAY.name in context.capabilities or took_ms is None or healed_ms is None:
         return bound_ms
-    return bound_ms + allowed_for_starts_ms(context.history.operations, bound_ms)
+    went_on_ms = healed_ms + took_ms
+    return bound_ms + allowed_on_a_slow_machine_ms(
+        context.history.operations, bound_ms, healed_ms, went_on_ms
+    )
 
 
 def _blocking_to_the_end(context: TrialContext) -> str | None:

@@ -11,11 +11,12 @@ from pathlib import Path
 from barrier_tck.faults.fault import Ends
 from barrier_tck.faults.targets import TargetKind
 from barrier_tck.harness.cluster.cluster import Cluster
+from barrier_tck.harness.cluster.processor_waits import ProcessorWaits
 from barrier_tck.harness.plan.trial_plan import TrialPlan, to_builtins
-from barrier_tck.harness.record.first_start import allowed_for_starts_ms
 from barrier_tck.harness.record.history import End, History, OutputComparison, Row
-from barrier_tck.harness.record.operations import ClockCompared
+from barrier_tck.harness.record.operations import ClockCompared, ProcessorAwaited
 from barrier_tck.harness.record.reasons import Reason
+from barrier_tck.harness.record.slow_machine import allowed_on_a_slow_machine_ms
 from barrier_tck.harness.reference.checkpoint_storages import stored_below
 from barrier_tck.harness.reference.copy_targets import MetadataWrites, PrimaryCopies
 from barrier_tck.harness.reference.external_storage import ExternalStorage, FilesAndMedium
@@ -54,6 +55,8 @@ from barrier_tck.reference_impl.storage.checkpoint_storage import (
 from barrier_tck.reference_impl.storage.filesystem import FileSystem, LocalFileSystem
 
 _POLL_MS = 20.0
+_WAITED_NOTED_MS = 200.0
+"""After so much more time of waiting for a processor the history says so."""
 _TAKES_HOSTS = (TargetKind.HOST, TargetKind.CAPACITY)
 """The targets whose loss takes a whole host along, with what was not synced there."""
 _RUNTIME_POINTS = {fault_point: point for point, fault_point in FAULT_POINTS.items()}
@@ -198,6 +201,8 @@ class SparkTrial:
         self._failures = _failures_below(environment.scratch) if fails_snapshots(plan) else None
         if plan.local_recovery and isinstance(self._disks, JobDisks):
             self._watcher.disks = self._disks
+        self._waits = ProcessorWaits(environment.cluster.processes)
+        self._waited_noted_ms = 0.0
         self._job = RemoteJob(environment.drivers, self._order(), lambda: self._watcher.finished)
         self._watcher.on_job_over, self._watcher.on_savepoint = self._job.job_over, self._job.take_savepoint
 
@@ -285,9 +290,10 @@ class SparkTrial:
         """Wait for a job's end or the trial's bound; meanwhile timed faults strike and lasting faults are healed."""
         watcher, nemesis, wall_s = self._watcher, self._nemesis, self._plan.limits.wall_s
         while True:
+            self._measure_waits()
             bound_ms = wall_s * 1_000.0
             if watcher.now_ms() >= bound_ms:
-                bound_ms += allowed_for_starts_ms(watcher.operations, bound_ms)
+                bound_ms += allowed_on_a_slow_machine_ms(watcher.operations, bound_ms)
             due_ms = nemesis.next_time_ms()
             # A fault that fires at a point meanwhile may have to be healed: look again soon.
             next_ms = min(bound_ms, watcher.now_ms() + _POLL_MS, due_ms if due_ms is not None else bound_ms)
@@ -300,6 +306,13 @@ class SparkTrial:
                 )
             if due_ms is not None and watcher.now_ms() >= due_ms:
                 nemesis.time_reached(watcher.now_ms())
+
+    def _measure_waits(self) -> None:
+        """Note for how long processes waited for a processor; not every millisecond, as some always do."""
+        self._waits.look(self._watcher.now_ms())
+        if self._waits.total_ms >= self._waited_noted_ms + _WAITED_NOTED_MS:
+            self._waited_noted_ms = self._waits.total_ms
+            self._watcher.note(ProcessorAwaited(self._waits.total_ms), process="machine")
 
     def note_observations(self, ended: JobEnded) -> float:
         """Take what the processes logged into the history; returns the trial's length in milliseconds."""

@@ -17,11 +17,6 @@ from barrier_tck.faults.vocabulary import At, ScheduledFault
 from barrier_tck.harness.oracle.checkers.progress import Progress
 from barrier_tck.harness.oracle.checkers.tolerated_failures import ToleratedFailures
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, LimitsPlan
-from barrier_tck.harness.record.first_start import (
-    STARTS_ALLOWED,
-    allowed_for_starts_ms,
-    first_start_ms,
-)
 from barrier_tck.harness.record.history import End
 from barrier_tck.harness.record.operations import (
     AttemptEnded,
@@ -31,9 +26,16 @@ from barrier_tck.harness.record.operations import (
     Crashed,
     JobCut,
     JobFinished,
+    ProcessorAwaited,
 )
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.records import FaultRecord
+from barrier_tck.harness.record.slow_machine import (
+    STARTS_ALLOWED,
+    WAITS_ALLOWED,
+    allowed_on_a_slow_machine_ms,
+    first_start_ms,
+)
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
 from tests.harness.oracle.oracle_histories import (
@@ -309,13 +311,26 @@ def test_a_bound_is_at_most_doubled_and_a_start_that_a_fault_disturbed_measures_
     book = Book().attempt(1)
     took_ms = first_start_ms(book.operations)
     assert took_ms
-    assert allowed_for_starts_ms(book.operations, took_ms) == took_ms
+    assert allowed_on_a_slow_machine_ms(book.operations, took_ms) == took_ms
     assert first_start_ms(Book().operations) is None
     disturbed = [
         operation for operation in book.operations if not isinstance(operation.operation, AttemptRunning)
     ]
     assert first_start_ms(disturbed) is None
     assert first_start_ms([*disturbed, *Book().fault().operations, *book.operations]) is None
+
+
+def test_the_time_in_which_a_job_waited_for_a_processor_does_not_count_from_the_healing_on() -> None:
+    def judged(took_ms: int, waited_before_ms: float, waited_ms: float) -> Verdict:
+        book = Book().attempt(1).checkpoint(1).fault().tell(ProcessorAwaited(waited_before_ms)).healing()
+        book.nothing(took_ms - 2).tell(ProcessorAwaited(waited_before_ms + waited_ms)).tell(JobFinished())
+        return judge(book, faults=(PAUSE,), limits=LimitsPlan(progress_ms=20)).verdict
+
+    assert judged(20, 0, 0) is Verdict.VALID
+    assert judged(40, 0, 0) is Verdict.INVALID
+    assert judged(40, 0, 20) is Verdict.VALID
+    assert judged(40, 100, 10) is Verdict.INVALID, "what it waited before says nothing"
+    assert judged(20 * (1 + WAITS_ALLOWED) + 10, 0, 1_000) is Verdict.INVALID, "there is an end to it"
 
 
 def test_a_job_that_ended_before_the_healing_has_nothing_to_prove() -> None:

@@ -1,0 +1,58 @@
+"""Measures for how long the processes of a cluster have waited for a processor, although they could have run.
+
+The kernel keeps that time for each thread (its run delay). It grows while a machine is busy with other things, and next
+to not at all while processes sleep, because they wait for a message or for each other. So it tells a job that the
+machine holds up from one that is stuck.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from barrier_tck.harness.support.wall_clock import threads_waited_s
+
+LOOKS_EVERY_MS = 1_000.0
+"""How often is looked; what a thread waited between its last look and its end is not seen."""
+_LOOKS_WITH_THE_SAME_PROCESSES = 5
+"""After so many looks is asked again which processes there are."""
+
+
+class ProcessorWaits:
+    """How long the processes of one trial have waited for a processor, all together.
+
+    At any time that counts once, however many of them wait. So it is the longest that the job can have been held up.
+    """
+
+    def __init__(
+        self,
+        processes: Callable[[], Sequence[int]],
+        waited_s: Callable[[int], Mapping[int, float]] = threads_waited_s,
+    ) -> None:
+        """Take what returns the pids of the processes, and what returns for how many seconds each thread of one has
+        waited."""
+        self.total_ms = 0.0
+        self._find = processes
+        self._waited_s = waited_s
+        self._looked_ms: float | None = None
+        self._processes: Sequence[int] = ()
+        self._looks_left = 0
+        self._before: dict[tuple[int, int], float] = {}
+
+    def look(self, now_ms: float) -> None:
+        """Look if it is time to, by any clock in milliseconds; the first look begins the measurement."""
+        before_ms = self._looked_ms
+        if before_ms is not None and now_ms - before_ms < LOOKS_EVERY_MS:
+            return
+        if not self._looks_left:
+            self._processes, self._looks_left = self._find(), _LOOKS_WITH_THE_SAME_PROCESSES
+        self._looks_left -= 1
+        waited = {
+            (process, thread): waited_s * 1_000.0
+            for process in self._processes
+            for thread, waited_s in self._waited_s(process).items()
+        }
+        if before_ms is not None:
+            # A number may be that of another thread by now, which has waited for less.
+            grown = sum(max(0.0, ms - self._before.get(thread, 0.0)) for thread, ms in waited.items())
+            self.total_ms += min(grown, now_ms - before_ms)
+        self._looked_ms, self._before = now_ms, waited
