@@ -1,4 +1,4 @@
-"""An elastic job that loses an executor for good goes on narrower, and leaves what it would have left otherwise."""
+"""An elastic job that loses an executor for good goes on with fewer subtasks, and its output is as without the loss."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ pytestmark = [
 ]
 
 EXECUTORS, SLOTS = 3, 3
-"""What the clusters of the suite have: nine slots."""
+"""The executors of the suite's clusters, and the slots of each: nine slots in all."""
 JOB = JobPlan("", {"source": 2, "totals": 5, "sink": 1})
 """Eight subtasks: two too many for two executors."""
 LOSSES = {
@@ -82,7 +82,7 @@ def _plan(
 
 
 def _narrowed(trial: Trial) -> list[Narrowed]:
-    """Return what was reported of the attempts that were narrower and ran after an executor was lost."""
+    """Return the reports of narrower attempts that reached the state running after an executor was lost."""
     ran = {line.operation.attempt for line in trial.history.of(AttemptRunning)}
     lost = [line.index for line in trial.history.of(FaultFired)]
     return [
@@ -95,7 +95,7 @@ def _narrowed(trial: Trial) -> list[Narrowed]:
 @pytest.mark.nightly_on_clusters
 @pytest.mark.clause("RSC-1", "RSC-2", "RSC-3", "REC-1")
 @pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
-def test_a_job_that_loses_an_executor_for_good_goes_on_narrower_and_leaves_the_same(
+def test_a_job_that_loses_an_executor_for_good_goes_on_narrower_with_the_same_output(
     trials: Trials, loss: After
 ) -> None:
     trial = trials.valid(_plan(loss))
@@ -103,7 +103,7 @@ def test_a_job_that_loses_an_executor_for_good_goes_on_narrower_and_leaves_the_s
     happened(narrowed, "an attempt ran on the slots that were left", trial)
     widths = narrowed[-1].widths
     happened(narrowed[-1].slots == 6, f"six slots were left, and not {narrowed[-1].slots}", trial)
-    require(sum(widths.values()) == 6, f"on each of six, as {widths}", trial)
+    require(sum(widths.values()) == 6, f"the parallelism {widths} uses all six", trial)
     require(any(trial.history.of(JobFinished)), "the job finished", trial)
     for view in trial.history.checkpoints:
         owners = {(group, part.subtask) for part in view.state for group in part.groups.values()}
@@ -133,7 +133,7 @@ def test_records_in_flight_reach_the_subtasks_that_are_left(trials: Trials, mode
 
 @pytest.mark.long_on_clusters
 @pytest.mark.clause("RSC-2", "REC-5")
-def test_a_job_that_loses_two_executors_one_after_the_other_goes_on_with_as_many_subtasks_as_vertices(
+def test_a_job_that_loses_two_of_three_executors_goes_on_with_one_subtask_per_vertex(
     trials: Trials,
 ) -> None:
     completed = ProtocolPoint.CHECKPOINT_COMPLETED
@@ -147,12 +147,12 @@ def test_a_job_that_loses_two_executors_one_after_the_other_goes_on_with_as_many
 @pytest.mark.needs(Capability.DETERMINISTIC_REPLAY)
 @pytest.mark.uses("on_unreadable")
 @pytest.mark.clause("RSC-3", "SNK-1", "REC-5")
-def test_what_waits_for_its_commit_is_committed_though_the_sinks_become_fewer_again_and_again(
+def test_pending_transactions_are_committed_although_the_sinks_become_fewer_twice(
     trials: Trials,
 ) -> None:
-    """The last sink is lost before it commits, and so is the one that has taken over, which put off the commit.
+    """The last of four sinks is lost before it commits, and the sink that restored its transaction before it does, too.
 
-    Only in virtual time are there so many executors that the sinks become fewer one by one.
+    Only in virtual time are there enough executors for the number of sinks to fall by one at a time.
     """
     completed = ProtocolPoint.CHECKPOINT_COMPLETED
     plan = msgspec.structs.replace(
@@ -192,8 +192,8 @@ def test_a_job_that_got_its_slots_in_time_waits_for_them_again(trials: Trials) -
 
 @pytest.mark.nightly_on_clusters
 @pytest.mark.clause("RSC-2")
-def test_a_vertex_that_is_to_stay_as_it_is_keeps_its_parallelism(trials: Trials) -> None:
-    """With four sources and three others, the others would be the next to give up a subtask."""
+def test_a_fixed_vertex_keeps_its_parallelism(trials: Trials) -> None:
+    """After the first of four sources is given up, the next subtask would be one of the three of ``totals``."""
     job = JobPlan("", {"source": 4, "totals": 3, "sink": 1})
     plan = msgspec.structs.replace(_plan(LOSSES["while checkpoints are taken"], fixed=("totals",)), job=job)
     trial = trials.valid(plan)
@@ -201,13 +201,15 @@ def test_a_vertex_that_is_to_stay_as_it_is_keeps_its_parallelism(trials: Trials)
     happened(narrowed, "an attempt ran on the slots that were left", trial)
     widths = {"source": 2, "totals": 3, "sink": 1}
     require(
-        all(narrowing.widths == widths for narrowing in narrowed), f"only sources gave up: {narrowed}", trial
+        all(narrowing.widths == widths for narrowing in narrowed),
+        f"only sources were given up: {narrowed}",
+        trial,
     )
 
 
 @pytest.mark.nightly_on_clusters
 @pytest.mark.clause("RSC-2", "COO-3", "SNK-1")
-def test_what_sinks_that_are_gone_have_prepared_is_deleted(trials: Trials) -> None:
+def test_prepared_transactions_of_sinks_that_were_given_up_are_deleted(trials: Trials) -> None:
     """The executor is lost when the last of four sinks has prepared a transaction. Two sinks are left."""
     job = JobPlan("", {"source": 2, "totals": 2, "sink": 4})
     loss = After(ProtocolPoint.SNAPSHOT_TAKEN, by_role(Role.SINK, 3), nth=2)
@@ -225,7 +227,7 @@ def test_what_sinks_that_are_gone_have_prepared_is_deleted(trials: Trials) -> No
 @pytest.mark.clause("RSC-2", "CHL-5")
 @pytest.mark.needs(Capability.LOOPS)
 def test_the_vertices_of_a_loop_keep_their_parallelism(trials: Trials) -> None:
-    """The loop has four subtasks, and one of its vertices more than any other vertex; the others give up two."""
+    """In the loop ``head`` has the most subtasks of all vertices. Yet only vertices outside of it give up subtasks."""
     plan = msgspec.structs.replace(
         _plan(LOSSES["while checkpoints are taken"]),
         job=JobPlan("loop", {"read": 2, "head": 3, "again": 1, "out": 2}),

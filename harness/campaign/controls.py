@@ -1,11 +1,11 @@
 """Control trials: some plans of a campaign run again with recovery broken on purpose, and must then be INVALID.
 
-A campaign whose trials restore nothing is VALID whatever recovery does. So the history of each trial shows which
-broken recoveries it would have shown (``harness.oracle.broken_recoveries``). A sample of those trials runs again,
-broken in each such way in turn. A control that is not INVALID although its own history shows that it had to be makes
-the campaign UNKNOWN, with the plan and the reason. One that took another course than its trial shows nothing, which is
-noted. A campaign in which many trials recovered and none of them could have shown anything is UNKNOWN too (decision
-0027).
+A campaign whose trials restore nothing is VALID whatever recovery does. So it is computed from the history of each
+trial which ways to break recovery would have made the trial INVALID (``harness.oracle.broken_recoveries``). A sample of
+those trials runs again, broken in each of these ways in turn. If a control is not INVALID, although its own history
+shows that the break had to be visible, the campaign is UNKNOWN, and the finding names the plan and the reason. If a
+control runs differently from its trial, it may show nothing; the record notes this. A campaign is UNKNOWN, too, if many
+of its trials recovered but none of them could have violated a clause of recovery (decision 0027).
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ ONE_IN_REAL, REAL_MAX = 16, 2
 """The same numbers for systems on which a trial takes seconds."""
 
 RECOVERED_MIN_DRAWN, RECOVERED_MIN_LISTED = 10, 5
-"""If this many trials recovered and none of them used what it restored, this is not bad luck. Plans that are drawn
-from ``standard`` kill too early or too late in six of ten recoveries; a listed plan strikes where its author aimed
-it.
+"""If at least this many trials recovered and none of them used what it restored, this is not chance: in campaigns whose
+plans are drawn, and in those whose plans are listed. In six of ten recoveries, the faults of plans that are drawn from
+``standard`` come too early or too late; those of a listed plan come where its author aimed them.
 """
 
 TRIES_MAX = 3
-"""Number of plans that are tried for one control: if time is real, a control may take another course than its trial."""
+"""The most plans that are tried for one control: in real time, a control may run differently from its trial."""
 
 CANDIDATES_MAX = 40
-"""Number of plans that are remembered for each way to break recovery."""
+"""The most plans that are kept for each way to break recovery."""
 
 
 def controls_by_default(trials: int, world: str) -> int:
@@ -68,7 +68,7 @@ class _Candidate:
 
 
 class _Sample:
-    """An even sample of the candidates that were offered, whose size is bounded; the same seed draws the same."""
+    """A reservoir sample of the candidates that were offered: uniform, of bounded size, and determined by the seed."""
 
     def __init__(self, seed: int, name: str) -> None:
         self._random = random.Random(f"controls/{seed}/{name}")
@@ -89,7 +89,7 @@ class _Sample:
 
 @dataclass
 class Controls:
-    """The controls of one campaign: knows its trials, runs the controls, and says what they show."""
+    """The controls of one campaign: it samples the campaign's trials, runs the controls, and gives their finding."""
 
     system: SystemUnderTest
     seed: int
@@ -99,7 +99,7 @@ class Controls:
     """If this many trials recovered and no clause of recovery could have been violated in any of them, the campaign is
     UNKNOWN."""
     only: tuple[str, ...] = ()
-    """Clauses for which the campaign's trials, and so its controls, are judged; empty: all."""
+    """The only clauses for which the trials and the controls of the campaign are judged; empty: all clauses."""
     trials: int = 0
     invalid: int = 0
     """Invalid trials. The campaign runs no control after one: its verdict is settled."""
@@ -113,7 +113,7 @@ class Controls:
         self._samples = {how: _Sample(self.seed, how.value) for how in BrokenRecovery}
 
     def add(self, trial: TrialSummary, plan: TrialPlan) -> None:
-        """Take a finished trial: what it could have shown, and its plan if it is VALID and fit for a control."""
+        """Count a trial and the clauses that it could have violated; if it is VALID, offer its plan for controls."""
         self.trials += 1
         self.invalid += trial.verdict is Verdict.INVALID
         exercised = []
@@ -188,7 +188,7 @@ class Controls:
         plan = msgspec.structs.replace(plan, note=note)
         name = f"controls/{trial:05d}-{how.value}.json"
         directory.write_plan(name, plan)
-        if self.only and checkers is None:  # others than those of the trials must not answer for these
+        if self.only and checkers is None:  # only checkers that judge the trials may find a control INVALID
             checkers = judges_of(filled(plan), self.system, self.only)
         with tempfile.TemporaryDirectory(dir=directory.path, prefix=SCRATCH) as scratch:
             record = run_trial(plan, self.system, Path(scratch), checkers)
@@ -198,7 +198,7 @@ class Controls:
         described = Vacuity(reason).description if reason else "no checker saw it"
         return ControlRecord(how.value, trial, name, record.verdict, "", described, counts=not reason)
 
-    # --- what they show -------------------------------------------------------------------------------------
+    # --- the result -------------------------------------------------------------------------------------
 
     @property
     def recovered(self) -> int:
@@ -224,7 +224,8 @@ class Controls:
         )
 
     def _is_unknown(self, clause: str) -> bool:
-        """Return whether no trial shows whether a clause could have been violated, and some trials might."""
+        """Return whether it is unknown if a clause could have been violated: no trial shows that it could, and some
+        trials did not report enough to decide it."""
         reasons = [self._vacuity[how] for how in BrokenRecovery if clause in how.clauses]
         return not self._could_be_violated[clause] and any(
             found[Vacuity.NOT_REPORTED.value] for found in reasons
@@ -247,16 +248,16 @@ class Controls:
         if self.invalid and not self.ran:
             return "a trial is INVALID, which settles the verdict, so no control was run"
         if len(self.ran) < self.number and not self.ran:
-            return "no valid trial would have shown a broken recovery, so there was none to control"
+            return "no valid trial could have shown a broken recovery, so there was no plan for a control"
         return "; ".join(unshown(self.ran))
 
     def finding(self) -> Finding | None:
-        """Return why the campaign cannot be VALID; None if its controls, if any, showed what they should."""
+        """Return why the campaign cannot be VALID; None if its controls are no reason against it."""
         found = finding_of(self.record(), self.wanted, self.recovered_min, self.only)
         return found and msgspec.structs.replace(found, clauses=self._clauses())
 
     def missed(self) -> tuple[Finding, ...]:
-        """Return the part of that finding that single controls show."""
+        """Return the finding about controls that had to be INVALID and are not; empty if there are none."""
         record = self.record()
         found = _finding(record, [*_missed(record)]) if record.possible and self.wanted != 0 else None
         return () if found is None else (msgspec.structs.replace(found, clauses=self._clauses()),)
@@ -304,8 +305,8 @@ def _missed(record: ControlsRecord) -> Iterator[str]:
 
 
 def unshown(ran: Sequence[ControlRecord]) -> Iterator[str]:
-    """Name the kinds of break that no control could show, because all of them took another course than their
-    trials."""
+    """Yield a sentence for each kind of break that no control could show, because every one of them ran differently
+    from its trial."""
     for how in BrokenRecovery:
         of_kind = [control for control in ran if control.broken == how.value]
         if of_kind and not any(control.counts or control.verdict is Verdict.INVALID for control in of_kind):
@@ -315,7 +316,7 @@ def unshown(ran: Sequence[ControlRecord]) -> Iterator[str]:
 def _vacuous(record: ControlsRecord, recovered_min: int, only: tuple[str, ...]) -> Iterator[str]:
     """Yield a reason if recovery was not tested at all."""
     how = BrokenRecovery.READ_AGAIN
-    read_again = next((one for one in record.breaks if one.broken == how.value), None)
+    read_again = next((entry for entry in record.breaks if entry.broken == how.value), None)
     if (
         read_again is None
         or record.recovered < recovered_min
@@ -332,12 +333,12 @@ def _vacuous(record: ControlsRecord, recovered_min: int, only: tuple[str, ...]) 
 
 
 def _judges(how: BrokenRecovery, only: tuple[str, ...]) -> bool:
-    """Return whether a campaign that judges ``only`` these clauses, or all, judges one that this breaks."""
+    """Return whether a campaign judges a clause that this break violates; ``only``: what it judges, empty for all."""
     return not only or not set(only).isdisjoint(how.clauses)
 
 
 def joined(records: Sequence[ControlsRecord]) -> ControlsRecord:
-    """Return the controls of all shards of a campaign as those of one."""
+    """Return one record of the controls of all shards of a campaign."""
     ran = tuple(control for record in records for control in record.ran)
     could: Counter[str] = Counter()
     for record in records:
@@ -361,10 +362,10 @@ def joined(records: Sequence[ControlsRecord]) -> ControlsRecord:
     )
 
 
-def _joined_break(same: Sequence[BreakRecord]) -> BreakRecord:
+def _joined_break(shards: Sequence[BreakRecord]) -> BreakRecord:
     vacuity: Counter[str] = Counter()
-    for one in same:
-        vacuity.update(one.vacuity)
+    for shard in shards:
+        vacuity.update(shard.vacuity)
     return msgspec.structs.replace(
-        same[0], exercised=sum(one.exercised for one in same), vacuity=dict(vacuity.most_common())
+        shards[0], exercised=sum(shard.exercised for shard in shards), vacuity=dict(vacuity.most_common())
     )

@@ -1,7 +1,7 @@
-"""Where a store of plans is: a directory. ``harness.reference.bucket_place`` has the other kind, a bucket.
+"""The location of a plan store: a directory. It may also be a bucket (``harness.reference.bucket_place``).
 
-Files are written whole or not at all, and each belongs to one plan. So campaigns that use one store at once do not
-disturb each other, and one that is killed leaves nothing half-written.
+Files are written whole or not at all, and each belongs to one plan. So several campaigns can use one store at the same
+time, and a campaign that is killed leaves no half-written plan.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from barrier_tck.harness.support.atomic_files import write_atomically
 from barrier_tck.harness.support.errors import EnvironmentProblem, UsageProblem
 
 BYTES_MAX = 4 * 2**20
-"""No plan is as large; a larger file is not read."""
+"""The largest file that is read, in bytes; plans are smaller."""
 
 _NAME = re.compile(r"[0-9a-f]{8,64}\.json")
 
 
 def is_name(name: str) -> bool:
-    """Whether a file of this name can be a stored plan; others, such as half-written ones, are left alone."""
+    """Whether a file of this name can be a stored plan; other files, such as half-written ones, are ignored."""
     return _NAME.fullmatch(name) is not None
 
 
 class Place(Protocol):
-    """Holds files in folders. EnvironmentProblem says that it cannot be reached or written."""
+    """Files in folders. Methods raise EnvironmentProblem if the location cannot be reached or written."""
 
     @property
     def location(self) -> str:
-        """Return what a user calls it."""
+        """Return its path or URL, as messages to users show it."""
 
     def names(self, folder: str) -> tuple[str, ...]:
-        """Return the names in a folder, in order; none if there is no such folder."""
+        """Return the sorted names of the files in a folder; none if there is no such folder."""
 
     def read(self, folder: str, name: str) -> bytes | None:
         """Return a file's content; None if it is gone. Raises UsageProblem if it cannot be a stored plan."""
@@ -41,10 +41,10 @@ class Place(Protocol):
         """Write a file, or replace it."""
 
     def remove(self, folder: str, name: str) -> bool:
-        """Remove a file; return False if somebody else has removed it before."""
+        """Remove a file; return False if it was already gone."""
 
     def source(self, folder: str, name: str) -> str:
-        """Return what a user calls a file."""
+        """Return a file's path or URL, as messages to users show it."""
 
 
 class DirectoryPlace:

@@ -1,5 +1,5 @@
-"""Promises of the guide for authors of backends that need stores of their own: closed ones, refused ones, several side
-by side, and one that is restored from many.
+"""Checks, with stores of their own, of what the guide for authors of backends promises: of closed stores, of restores
+that are refused, of several stores that are open at once, and of a store that is restored from many snapshots.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _JOBS = (
     ("", "keyed-operator", "", 0),
     ("certified-keyed", "", "", 0),
 )
-"""Job, vertex, operator and subtask of stores that are open at once; an empty name is the usual one."""
+"""Job, vertex, operator and subtask of stores that are open at once; an empty name stands for the default one."""
 _COMPRESSIONS = ("none", "zstd", "none")
 _FIRST_STORE = CHECKED_STORE + 2
 _AMID_ENTRIES, _AMID_BYTES = 2_000, 400
@@ -37,7 +37,7 @@ _AMID_ENTRIES, _AMID_BYTES = 2_000, 400
 
 
 def after_close(session: CandidateCalls, step: steps.Closed) -> None:
-    """Close a store with an unfinished snapshot: the snapshot is cancelled, and every later call is refused."""
+    """Close a store with an unfinished snapshot: the snapshot must be cancelled, and later calls refused."""
     store, call, at = CHECKED_STORE, session.call, (_NAME, 1)
     call(wire.OpenRequest(store, *_GROUPS, 0, session.attempt + 1))
     call(wire.PutRequest(store, *at, b"k", b"v"))
@@ -118,9 +118,9 @@ def _refused(call: Any, request: wire.AnyRequest, what: str) -> None:
 
 
 def after_refused_opens(session: CandidateCalls, rounds: int, requests: Sequence[wire.OpenRequest]) -> int:
-    """Open stores from damaged files; raise Violation if anything stays open. Returns how many were refused.
+    """Open stores from damaged files; raise Violation if the process keeps anything open; return how many were refused.
 
-    A first round is not counted, because libraries keep some things open after their first use.
+    Resources are compared with those after an extra first round, because libraries keep some open after first use.
     """
     refused = 0
     for number in range(rounds + 1):
@@ -147,7 +147,7 @@ def names_the_file(message: str, handle: wire.Handle) -> bool:
 
 
 def side_by_side(session: CandidateCalls, step: steps.SideBySide) -> None:
-    """Open stores of several jobs, vertices, operators and subtasks at once; each must have what was written to it."""
+    """Open stores of several jobs, vertices, operators and subtasks at once; require that each has its own content."""
     call, contents = session.call, []
     numbers = range(_FIRST_STORE, _FIRST_STORE + len(_JOBS))
     for number, names in zip(numbers, _JOBS, strict=True):
@@ -167,7 +167,7 @@ def side_by_side(session: CandidateCalls, step: steps.SideBySide) -> None:
             call, number, later, f"store {position + 1} of {len(_JOBS)} that are open at once", clauses.READS
         )
         call(wire.CloseRequest(number))
-    # Each is restored twice, and both are open at once with all others.
+    # Each store is restored twice, and all restored stores are open at once.
     twice = [(number, position) for position, number in enumerate(numbers)]
     twice += [(number + len(_JOBS), position) for number, position in twice]
     for number, position in twice:
@@ -185,7 +185,7 @@ def side_by_side(session: CandidateCalls, step: steps.SideBySide) -> None:
 
 
 def many_sources(session: CandidateCalls, step: steps.ManySources) -> None:
-    """Restore a store from the snapshots of many, in any order of the snapshots, with other hints than they had."""
+    """Restore a store from the snapshots of many stores, in several orders, with other hints than those stores had."""
     call, whole, parts = session.call, dict[Any, bytes](), []
     for number, (start, end) in enumerate(zip(step.bounds, step.bounds[1:], strict=False)):
         request = wire.OpenRequest(CHECKED_STORE, start, end, number, session.attempt + 1)
@@ -247,7 +247,7 @@ def _compare(
     groups: tuple[int, int] = _GROUPS,
     later: bytes | None = None,
 ) -> None:
-    """Compare all that a store holds; ``later`` was written after the snapshot from which it was restored."""
+    """Require that a store has this content; ``later``: the value written after the snapshot that it restored."""
     found = first_difference(call, store, groups, wanted, (_NAME,), scan_first=store % 2 == 0)
     if found is not None:
         if later is not None and found.found == later:

@@ -1,7 +1,7 @@
 """The messages between the certifier and a candidate's process: frames of MessagePack over their own socket.
 
-A frame is a length of four bytes (big-endian), followed by that many bytes. Each request gets one reply, in turn.
-Nothing is pickled, so a candidate that sends rubbish can do nothing else with it.
+A frame is a length of four bytes (big-endian), followed by that many bytes. Requests are answered in order, each
+with one reply. Nothing is pickled, so no bytes that a candidate sends can run code in the certifier.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 FRAME_BYTES_MAX = 256 * 1024 * 1024
-"""The largest length of a frame in bytes; a longer frame is not ours."""
+"""The largest length of a frame in bytes; a longer frame is refused."""
 CHECKPOINTS = "checkpoints"
 """The directory, within a storage directory, from which the paths of handles start."""
 DAMAGED_HOW = {
@@ -38,18 +38,18 @@ class Handle(msgspec.Struct, frozen=True):
     path: str
     size: int
     start: int
-    """The first key group that it names."""
+    """The first key group in it."""
     end: int
-    """The first key group behind those that it names."""
+    """The first key group behind those in it."""
     packed: bytes
 
 
 class StorageFault(msgspec.Struct, frozen=True):
-    """A failure of storage during one snapshot, at its ``at``-th operation (from 1), in one of three ways."""
+    """A failure of storage during one snapshot, at its ``at``-th storage operation, counted from 1."""
 
     at: int
     kind: str = "error"
-    """``error``: the operation fails; ``short``: a write takes half its bytes and says so; ``close``: close fails."""
+    """``error``: the operation fails; ``short``: a write takes only half of its bytes; ``close``: closing fails."""
 
 
 class Request(msgspec.Struct, frozen=True, tag_field="ask"):
@@ -70,7 +70,7 @@ class ResetRequest(Request, frozen=True, tag="reset"):
 
 
 class OpenRequest(Request, frozen=True, tag="open"):
-    """Open a store under a number."""
+    """Open a store; later requests name it by the number ``store``."""
 
     store: int
     start: int
@@ -82,15 +82,15 @@ class OpenRequest(Request, frozen=True, tag="open"):
     incremental: bool = False
     """Whether its snapshots may be increments (SNP-5)."""
     restored: int = 0
-    """The checkpoint that a store with the same key groups wrote to these files; 0: they are of other stores."""
+    """The checkpoint in which a store with the same key groups wrote ``restore``; 0: other stores wrote these files."""
     storage: str = ""
     """The directory with the files of ``restore``, if it is not the storage directory that was set."""
     compression: str = "none"
-    """How snapshots should be compressed, a wish."""
+    """A hint how to compress snapshots."""
     job: str = ""
     vertex: str = ""
     operator: str = ""
-    """Whose store it is, if these are not the usual names."""
+    """The job, the vertex and the operator that the store belongs to; empty: the default names."""
 
 
 class GetRequest(Request, frozen=True, tag="get"):
@@ -130,9 +130,9 @@ class ScanRequest(Request, frozen=True, tag="scan"):
 
 
 class DisturbedScanRequest(Request, frozen=True, tag="disturbed_scan"):
-    """Begin three scans and read none, one and two entries of them; then write; then read them by turns to their ends.
+    """Begin three scans; read no entry of the first, one of the second, two of the third; write; read on to their ends.
 
-    The reply has the entries of each.
+    The ends are read in turns, one entry of each scan. The reply has the entries of each scan.
     """
 
     store: int
@@ -188,7 +188,10 @@ class PutManyRequest(Request, frozen=True, tag="put_many"):
 
 
 class SnapshotRequest(Request, frozen=True, tag="snapshot"):
-    """Run the synchronous part; the reply has ``done``, and the number of its storage ``operations``."""
+    """Run the synchronous part of a snapshot.
+
+    The reply has ``done``: whether no asynchronous part is left; and ``operations``: how many it made on storage.
+    """
 
     store: int
     checkpoint: int
@@ -198,7 +201,7 @@ class SnapshotRequest(Request, frozen=True, tag="snapshot"):
 
 
 class RunRequest(Request, frozen=True, tag="run"):
-    """Run the asynchronous part on another thread and wait for it; the reply has the handles."""
+    """Run the asynchronous part of a snapshot on another thread and wait for it; the reply has the handles."""
 
     store: int
     checkpoint: int
@@ -272,12 +275,12 @@ class NotifyRequest(Request, frozen=True, tag="notify"):
 
 
 class DiscardRequest(Request, frozen=True, tag="discard"):
-    """Delete the files of a checkpoint of one store, as a runtime does when it learns of its failure."""
+    """Delete the files of a checkpoint of one store, as a runtime does when the checkpoint has failed."""
 
     store: int
     checkpoint: int
     subtask: int | None = None
-    """Whose files they are, if the store is closed already."""
+    """The subtask that wrote the files; None: that of the store, which is open."""
 
 
 class CloseRequest(Request, frozen=True, tag="close"):
@@ -306,7 +309,7 @@ class TrialRequest(Request, frozen=True, tag="trial"):
 
 
 class CloseSystemsRequest(Request, frozen=True, tag="close_systems"):
-    """Stop what trials have started: a cluster should end in good order, before its process is killed."""
+    """Stop the systems that trials started, so that a cluster ends in good order before its process is killed."""
 
 
 AnyRequest = (
@@ -337,7 +340,6 @@ AnyRequest = (
     | TrialRequest
     | CloseSystemsRequest
 )
-"""Any request."""
 
 
 EndingRequest = RunRequest | FinishRequest | CloseAmidRequest
@@ -352,7 +354,7 @@ class Ran(msgspec.Struct, frozen=True):
 
 
 class Raced(msgspec.Struct, frozen=True):
-    """A snapshot that was stored while the store was written."""
+    """The result of a race: a snapshot that was stored while entries were written."""
 
     handles: tuple[Handle, ...]
     writes: int
@@ -364,13 +366,13 @@ class Raced(msgspec.Struct, frozen=True):
 
 
 class Readings(msgspec.Struct, frozen=True):
-    """What reads of one state returned, form by form."""
+    """What the reads of one state returned: by scans, by ``get_many``, and by ``get``."""
 
     scans: list[list[tuple[bytes, bytes]]]
     """Entries by scanned key group."""
     many: list[bytes | None]
     singles: list[bytes | None]
-    """The values of the keys whose numbers `sampled` returns."""
+    """The values of those keys whose positions `sampled` returns."""
 
 
 def sampled(count: int, wanted: int) -> range:
@@ -379,7 +381,7 @@ def sampled(count: int, wanted: int) -> range:
 
 
 class Held(msgspec.Struct, frozen=True):
-    """What a process holds at one moment."""
+    """The resources of a process at one moment."""
 
     descriptors: tuple[str, ...]
     """For each open descriptor, what it refers to."""
@@ -394,14 +396,14 @@ class Held(msgspec.Struct, frozen=True):
 
 
 class Judged(msgspec.Struct, frozen=True):
-    """A trial in short."""
+    """The result of a trial in short."""
 
     verdict: str
     faults_fired: int
     recoveries: int
     problems: tuple[str, ...] = ()
     shown: tuple[str, ...] = ()
-    """Clauses that a checker judged and found no violation of."""
+    """Clauses that a checker judged, without finding a violation."""
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -438,7 +440,9 @@ def receive(link: socket.socket) -> bytes:
     """Receive one frame; raises Disconnected, or TimeoutError after the socket's timeout."""
     (length,) = _LENGTH.unpack(_exactly(link, _LENGTH.size))
     if length > FRAME_BYTES_MAX:
-        raise Disconnected(f"a frame of {length} bytes was announced")
+        raise Disconnected(
+            f"a frame of {length:,} bytes was announced; at most {FRAME_BYTES_MAX:,} are allowed"
+        )
     return _exactly(link, length)
 
 

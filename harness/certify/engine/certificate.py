@@ -14,7 +14,7 @@ PLAN_SUFFIX = ".plan.json"
 
 
 class PropertyOutcome(msgspec.Struct, frozen=True):
-    """What became of one property."""
+    """The result of one property."""
 
     name: str
     level: str
@@ -28,7 +28,7 @@ class PropertyOutcome(msgspec.Struct, frozen=True):
     examples: int = 0
     """Examples that failed or showed one of the clauses."""
     idle: int = 0
-    """Examples that showed none of the clauses, and count for nothing."""
+    """Examples that showed none of the clauses; they are not among ``examples``."""
     calls: int = 0
     processes: int = 0
     seconds: float = 0.0
@@ -40,11 +40,11 @@ class PropertyOutcome(msgspec.Struct, frozen=True):
     violated: str = ""
     """The one clause that the failure breaks; it need not be one that the property is meant to show."""
     sequence: tuple[str, ...] = ()
-    """The smallest failing sequence, for people."""
+    """The smallest failing sequence of calls, as text."""
     replay: str | None = None
     """Name of the replay file."""
     optional: bool = False
-    """Whether a backend may leave it out by not declaring a capability; if it was run, it must have passed."""
+    """Whether it needs a capability that a backend need not declare; if the property was run, it must have passed."""
 
 
 class ClauseResult(msgspec.Struct, frozen=True):
@@ -99,7 +99,7 @@ class Certificate(msgspec.Struct, frozen=True):
     kind: str = "state backend"
     """What was certified; or ``checkpoint storage``, or ``state store of Spark``."""
     arguments: str = ""
-    """What a command line says besides the target, to find the same candidate; begins with a space."""
+    """The options, besides the target, that name the candidate on a command line; begins with a space unless empty."""
     interrupted: bool = False
     """Whether the certification ended before everything was run; what was not run is ``skipped``."""
     distribution: str = ""
@@ -107,15 +107,15 @@ class Certificate(msgspec.Struct, frozen=True):
     files: dict[str, str] = {}
     """Name -> SHA-256 of each file that was certified."""
     only: tuple[str, ...] = ()
-    """The only properties that were to be checked; empty if all were. Then nothing is certified."""
+    """If not empty, only these properties were to be checked, and nothing is certified."""
     asks: dict[str, str] = {}
-    """What those clauses ask that are not in the project's list of clauses."""
+    """Clause -> its text, for clauses that are not in the project's list."""
 
 
 def replay_line(outcome: PropertyOutcome, target: str, directory: str = "") -> str:
     """Return the command that repeats a failure of a backend, for files below ``directory``; empty if none was saved.
 
-    It names the backend: code that only a file names does not run.
+    The command names the backend, because code that only a file names does not run.
     """
     if not outcome.replay:
         return ""
@@ -161,7 +161,10 @@ def clause_results(outcomes: Sequence[PropertyOutcome], asked: str) -> tuple[Cla
 
 
 def _clause_result(clause: str, outcomes: Sequence[PropertyOutcome], asked: str) -> ClauseResult:
-    """A failure breaks one clause. Its property's other clauses are unknown, whatever other properties showed."""
+    """Return the result of one clause.
+
+    A failure violates one clause. Other clauses of the failed property are unknown, whatever other properties showed.
+    """
     own = [outcome for outcome in outcomes if clause in outcome.clauses]
     breaking = [outcome for outcome in outcomes if outcome.violated == clause]
     cut_short = [o for o in own if o.status == "unknown" or (o.status == "failed" and o.violated != clause)]
@@ -170,7 +173,7 @@ def _clause_result(clause: str, outcomes: Sequence[PropertyOutcome], asked: str)
         status, reason = "failed", f"{breaking[0].name}: {breaking[0].reason}"
     elif cut_short:
         first = cut_short[0]
-        why = f"it broke {first.violated} before it could show it" if first.violated else first.reason
+        why = f"it violated {first.violated} before {clause} was shown" if first.violated else first.reason
         status, reason = "unknown", f"{first.name}: {why}"
     elif showing:
         status, reason = "shown", ""
@@ -188,5 +191,5 @@ def _clause_result(clause: str, outcomes: Sequence[PropertyOutcome], asked: str)
 
 
 def _optional(outcome: PropertyOutcome) -> bool:
-    """Return whether a property is optional: what a backend does not declare need not pass, what it declares must."""
+    """Return whether a property was skipped because the backend does not declare the capability that it needs."""
     return outcome.status == "skipped" and outcome.optional

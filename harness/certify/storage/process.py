@@ -16,11 +16,11 @@ from barrier_tck.harness.certify.storage.wire import Checked, Loaded, Refused, d
 
 WORKER = "barrier_tck.harness.certify.storage.candidate.worker"
 LOG_BYTES = 16 * 1024
-"""How many bytes, from the end, of what the candidate prints are kept."""
+"""How many bytes of the candidate's output are kept, from its end."""
 
 
 class NoAnswer(Exception):
-    """The process ended, hung, or sent nonsense; ``hung`` tells which."""
+    """The process ended, sent no valid answer, or took too long (``hung``)."""
 
     def __init__(self, message: str, hung: bool = False) -> None:
         super().__init__(message)
@@ -28,38 +28,38 @@ class NoAnswer(Exception):
 
 
 class StorageProcess:
-    """One process with the candidate in it. ``kill`` ends it with all that it started."""
+    """A process in which the candidate runs. ``kill`` ends it and all processes that it started."""
 
     def __init__(self, target: str, location: str) -> None:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed by kill
-        self._link, theirs = socket.socketpair()
+        self._link, worker_end = socket.socketpair()
         environ = os.environ | {"PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path)}
-        with theirs:
+        with worker_end:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", WORKER, str(theirs.fileno()), target, location],
+                [sys.executable, "-m", WORKER, str(worker_end.fileno()), target, location],
                 stdin=subprocess.DEVNULL,
                 stdout=self._log,
                 stderr=subprocess.STDOUT,
-                pass_fds=[theirs.fileno()],
+                pass_fds=[worker_end.fileno()],
                 start_new_session=True,
                 env=environ,
             )
         self._answers = self._link.makefile("rb")
 
     def loaded(self, timeout_s: float) -> Loaded | Refused:
-        """Return what the target makes; raises NoAnswer."""
+        """Return the first answer: the candidate's storage was made, or the target is refused. Raises NoAnswer."""
         answer = self._answer(timeout_s)
         if isinstance(answer, Checked):
-            raise NoAnswer("its process answered out of turn")
+            raise NoAnswer("its process sent an answer to another request")
         return answer
 
     def check(self, name: str, timeout_s: float) -> Checked:
-        """Let it check a property; raises NoAnswer."""
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the answer says why
+        """Check one property in the process; raises NoAnswer."""
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the answer tells how it ended
             self._link.sendall(f"{name}\n".encode())
         answer = self._answer(timeout_s)
         if not isinstance(answer, Checked) or answer.name != name:
-            raise NoAnswer("its process answered out of turn")
+            raise NoAnswer("its process sent an answer to another request")
         return answer
 
     def kill(self) -> str:
@@ -86,4 +86,4 @@ class StorageProcess:
         try:
             return decoded(line)
         except msgspec.MsgspecError as error:
-            raise NoAnswer(f"its process answered with something else: {error}") from error
+            raise NoAnswer(f"its process sent an invalid answer: {error}") from error

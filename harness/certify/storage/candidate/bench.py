@@ -1,4 +1,4 @@
-"""What the checks of a checkpoint storage work with: instances of it, processes that die, and checkpoints to keep."""
+"""Fixtures for the checks of a checkpoint storage: instances of it, processes that are killed, and checkpoints."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from barrier_tck.reference_impl.protocol.messages import (
 from barrier_tck.reference_impl.storage.checkpoint_storage import CheckpointStorage
 
 MakeStorage = Callable[[str, str], CheckpointStorage]
-"""Makes the storage of a job: takes where it is, which is a directory or the beginning of a URL, and the job's name."""
+"""Makes a job's storage from its location (a directory, or the beginning of a URL) and the name of the job."""
 
 Errors = type[Exception] | tuple[type[Exception], ...]
 
@@ -37,7 +37,7 @@ _CHILD_S = 60.0
 
 
 class Broken(Exception):
-    """A storage breaks a clause; the message says how."""
+    """A storage violates a clause; the message says how."""
 
     def __init__(self, clause: str, message: str) -> None:
         super().__init__(message)
@@ -45,10 +45,10 @@ class Broken(Exception):
 
 
 class StorageBench:
-    """One property's own place in the candidate's storage."""
+    """The candidate's storage at a location that belongs to one property."""
 
     def __init__(self, make: MakeStorage, target: str, location: str) -> None:
-        """Take the factory, the name by which other processes find it, and a place that nothing has used."""
+        """Take the factory, the name by which other processes import it, and a location that was never used."""
         self._make = make
         self._target = target
         self._location = location
@@ -56,7 +56,7 @@ class StorageBench:
         self.processes = 0
 
     def open(self, job: str = "job") -> CheckpointStorage:
-        """Return another instance, as another process of the job would have one."""
+        """Return a new instance, like that of a new process of the job."""
         return self._make(self._location, job)
 
     def require(self, clause: str, holds: bool, message: str) -> None:
@@ -66,7 +66,7 @@ class StorageBench:
         self.shown[clause] = self.shown.get(clause, 0) + 1
 
     def refused(self, clause: str, errors: Errors, call: Callable[[], object], what: str) -> None:
-        """Demand that a call raises one of some errors."""
+        """Count a call that must raise one of ``errors``; raise Broken if it raised none."""
         try:
             call()
         except errors:
@@ -74,8 +74,8 @@ class StorageBench:
             return
         raise Broken(clause, f"{what} was not refused")
 
-    def dies(self, action: str, *given: str, after_s: float | None = None) -> None:
-        """Let another process do something until it kills itself or, after a time from its beginning, is killed."""
+    def run_until_killed(self, action: str, *given: str, after_s: float | None = None) -> None:
+        """Run an action in another process, which kills itself or is killed ``after_s`` seconds after it began."""
         self.processes += 1
         command = [sys.executable, "-m", _KILLED_PROCESS, self._target, self._location, action, *given]
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path)}
@@ -98,13 +98,13 @@ class StorageBench:
 
 
 def content_of(size: int, salt: int = 0) -> bytes:
-    """Return bytes that differ at every place from those of another salt."""
+    """Return ``size`` bytes, each of which is different with another salt."""
     block = bytes((each * 7 + salt * 13 + each // 256) % 251 for each in range(8192))
     return (block * (size // len(block) + 1))[:size]
 
 
 def chunked(content: bytes, size: int) -> Iterable[bytes]:
-    """Yield a content in pieces, with an empty one first."""
+    """Yield an empty piece, and then content in pieces of ``size`` bytes."""
     yield b""
     for start in range(0, len(content), size):
         yield content[start : start + size]

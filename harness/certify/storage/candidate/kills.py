@@ -29,7 +29,7 @@ from barrier_tck.reference_impl.runtime_errors import StorageError
 
 def what_was_written_survives_a_kill(bench: StorageBench) -> None:
     """Kill a process after it has written and reserved; write the same elsewhere to know the handle."""
-    bench.dies(killed_process.write_and_reserve.__name__)
+    bench.run_until_killed(killed_process.write_and_reserve.__name__)
     storage = bench.open()
     content = content_of(killed_process.WRITTEN_BYTES)
     handle = write(bench.open("twin"), 3, content)
@@ -43,7 +43,7 @@ def what_was_written_survives_a_kill(bench: StorageBench) -> None:
 
 def what_was_published_survives_a_kill(bench: StorageBench) -> None:
     """Kill a process after it has published."""
-    bench.dies(killed_process.publish.__name__)
+    bench.run_until_killed(killed_process.publish.__name__)
     twin = complete(bench.open("twin"), 3)
     found = bench.open().completed()
     bench.require(
@@ -61,7 +61,7 @@ def killed_in_the_middle_of_a_write(bench: StorageBench) -> None:
     storage = bench.open()
     kept = complete(storage, 1)
     before = storage.files()
-    bench.dies(killed_process.write_half.__name__)
+    bench.run_until_killed(killed_process.write_half.__name__)
     found = (bench.open().completed(), bench.open().incomplete())
     bench.require(COMPLETE, found == ((1,), (4,)), f"4 was being written, 1 is complete; listed are {found}")
     bench.open().discard_checkpoint(CheckpointId(4))
@@ -76,7 +76,7 @@ def _killed_while_writing_a_shared_file(bench: StorageBench) -> None:
     """What was whole before is needed by another checkpoint."""
     storage = bench.open()
     before = storage.files()
-    bench.dies(killed_process.write_half_shared.__name__)
+    bench.run_until_killed(killed_process.write_half_shared.__name__)
     handle = killed_process.write_base(bench.open("twin"))
     base = replace(handle, path=handle.path.replace("twin/", "job/", 1))
     with_half = bench.open().files()
@@ -99,7 +99,7 @@ def _killed_while_writing_a_shared_file(bench: StorageBench) -> None:
 def _killed_while_writing_a_savepoint(bench: StorageBench) -> None:
     directory = "savepoints/half"
     before = bench.open().files()
-    bench.dies(killed_process.write_half_savepoint.__name__, directory)
+    bench.run_until_killed(killed_process.write_half_savepoint.__name__, directory)
     bench.refused(
         COMPLETE, StorageError, lambda: bench.open().load_savepoint(directory), "to load half a savepoint"
     )
@@ -114,7 +114,7 @@ def killed_while_publishing(bench: StorageBench) -> None:
     """Kill processes at several moments."""
     for number, after_s in enumerate((0.0, 0.005, 0.03, 0.1)):
         first = 10 * number + 1
-        bench.dies(killed_process.publish_many.__name__, str(first), after_s=after_s)
+        bench.run_until_killed(killed_process.publish_many.__name__, str(first), after_s=after_s)
         reader = bench.open()
         found = sorted([*reader.completed(), *reader.incomplete()])
         begun = [*range(first, first + killed_process.PUBLISHED)]
@@ -137,7 +137,7 @@ def killed_while_discarding(bench: StorageBench) -> None:
     for number, after_s in enumerate((0.0, 0.001, 0.003, 0.01)):
         storage = bench.open()
         completed = complete(storage, number + 1, killed_process.MANY_FILES)
-        bench.dies(killed_process.discard.__name__, str(number + 1), after_s=after_s)
+        bench.run_until_killed(killed_process.discard.__name__, str(number + 1), after_s=after_s)
         if bench.open().completed():
             require_whole(bench, completed, DELETED, "after a process was killed that discarded it")
         bench.open().discard_checkpoint(CheckpointId(number + 1))
