@@ -1,7 +1,7 @@
 """A name that is not synced is lost with its host, and an answer that is lost says nothing of what was done.
 
-A predecessor that died in the middle of a commit or a publication leaves names behind that nobody made durable. Whoever
-goes on from there must make them durable first, or do without them.
+A predecessor that died in the middle of a commit or a publication leaves names behind that were not made durable. Its
+successor must make them durable first, or do without them.
 """
 
 from __future__ import annotations

@@ -446,7 +446,11 @@ def test_a_job_deletes_the_savepoint_that_it_started_from_if_it_claimed_it_and_o
         view = exactly_one(_views(trial), ONE, trial)
         storage = trial.history.storage
         assert storage is not None
-        require([line.operation.claimed for line in trial.history.of(JobStopped)] == [claim], "told", trial)
+        require(
+            [line.operation.claimed for line in trial.history.of(JobStopped)] == [claim],
+            f"the system reports claim={claim}",
+            trial,
+        )
         kept = [savepoint.directory for savepoint in storage.savepoints]
         require(kept == ([] if claim else [view.savepoint]), f"{kept} is left", trial)
         newer = [

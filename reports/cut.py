@@ -127,7 +127,7 @@ class CheckpointCut:
     lanes: tuple[Lane, ...]
     channels: tuple[ChannelCut, ...]
     shifted_ms: float = 0.0
-    """By how much clocks of processes were brought in line, at most."""
+    """By how much the clocks of processes were adjusted, at most."""
 
     @property
     def without_snapshot(self) -> tuple[str, ...]:

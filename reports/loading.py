@@ -65,7 +65,7 @@ class ReportedRun:
     def went_on(self) -> tuple[int | None, str]:
         """Return how often the jobs went on, and how that is called: a system without checkpoints commits batches.
 
-        None for a system that reports neither, nor its attempts: then a zero would claim what nobody knows.
+        None for a system that reports neither, nor its attempts: then a zero would claim what is not known.
         """
         checkpoints = sum(trial.checkpoints_completed for trial in self.trials)
         batches = sum(trial.batches_committed for trial in self.trials)

@@ -29,7 +29,7 @@ class _Line(msgspec.Struct, frozen=True):
 
 
 class Learning:
-    """What one campaign learns. A strategy that does not learn is told nothing, and no file is written."""
+    """What one campaign learns. If the strategy does not learn, nothing is passed to it, and no file is written."""
 
     def __init__(self, search: Search, directory: Path) -> None:
         self._search = search

@@ -161,7 +161,7 @@ def hunt(
 ) -> MutantResult:
     """Run a planted bug's plans until one is INVALID by the bug's clause; shrink, save and replay that plan.
 
-    ``begins`` is told what begins: which trial, or that the plan that shows the bug is made smaller.
+    ``begins`` is called with what begins: a trial, or making the plan that shows the bug smaller.
 
     A trial that is INVALID only for another reason does not count, because the suite should recognise the bug. Without
     DETERMINISTIC_REPLAY the same plan may miss the interleaving that shows the bug, so the saved one is run up to

@@ -52,7 +52,7 @@ def campaign_plans(
 ) -> Iterator[FilledPlan]:
     """Yield plans without end, of those trials that are ``wanted`` by their numbers; the budget ends a campaign.
 
-    ``search`` is the campaign's strategy, which is told what trials reached; None: one that is told nothing.
+    ``search`` is the campaign's strategy, if it learns from what trials reached; None: one that does not learn.
     Raises UsageProblem, before anything runs, for a mistake that ``check_configuration`` finds.
     """
     check_configuration(configuration, system, "the campaign")

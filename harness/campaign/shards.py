@@ -91,7 +91,7 @@ def require_shardable(shard: Shard, configuration: CampaignConfiguration) -> Non
 
 
 def require_told_nothing(configuration: CampaignConfiguration, option: str) -> None:
-    """Raise UsageProblem if the campaign's plans follow from results of all trials before, which nobody would know."""
+    """Raise UsageProblem if the campaign's plans follow from results of earlier trials, which a shard does not have."""
     if configuration.draws and configuration.strategy == "guided":
         raise UsageProblem(
             f"{option}: the strategy 'guided' draws plans by what all trials before reached, which only one process "

@@ -72,7 +72,7 @@ def hunts(
 ) -> Iterator[Hunted]:
     """Yield every hunt: those of which the directory has rows, and then the others, whose rows are added there.
 
-    ``begins`` is told what begins. Raises UsageProblem if the rows cannot be read.
+    ``begins`` is called with what begins. Raises UsageProblem if the rows cannot be read.
     """
     path = directory / ROWS
     done = {hunted.same: hunted for hunted in _rows(path)}

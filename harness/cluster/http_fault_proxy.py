@@ -1,6 +1,7 @@
-"""An HTTP proxy in front of the service that holds checkpoints: it can refuse requests, and strike in an upload.
+"""An HTTP proxy in front of the storage service that holds checkpoints.
 
-Toxiproxy knows bytes, not requests; here requests are distinguished. ``Requests`` knows those of one protocol.
+It can refuse requests, leave one without a response, and carry out a fault at a moment of an upload. Toxiproxy handles
+bytes; this proxy tells requests apart, as ``Requests`` describes them for one protocol.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Headers = list[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What is answered to a request."""
+    """An HTTP response."""
 
     status: int
     reason: str
@@ -34,26 +35,26 @@ class Requests(Protocol):
     """The requests of one protocol to the servers of one service."""
 
     refusal: Answer
-    """What a server answers that has too much to do."""
+    """The response of an overloaded server."""
 
     def upstream(self, target: str) -> tuple[str, int]:
         """Return the address of the server that a request is for."""
 
     def moments(self, method: str, target: str) -> tuple[UploadMoment, ...]:
-        """Return which moments of an upload a request has; none if it belongs to no upload."""
+        """Return the moments of an upload that a request passes; none if it belongs to no upload."""
 
     def is_repeatable(self, method: str, target: str) -> bool:
-        """Return whether a request changes something, and can be sent again by its client."""
+        """Return whether a request changes something and its client may send it again."""
 
     def redirected_here(self, headers: Headers, host: str) -> Headers:
-        """Return the headers of an answer, changed so that a client that is sent to another server comes here again.
+        """Return the headers of a response, changed so that a redirect to another server leads to this proxy again.
 
-        ``host`` is the address by which the client has reached this.
+        ``host`` is the address by which the client has reached the proxy.
         """
 
 
 class FailingRequest:
-    """One request that is to get no answer: the nth from now on that changes something. Any thread may ask."""
+    """A request that gets no response: the nth repeatable one from now on. ``met`` may be read from any thread."""
 
     def __init__(self, nth: int, carried_out: bool) -> None:
         self.left = nth
@@ -61,12 +62,12 @@ class FailingRequest:
 
     @property
     def met(self) -> bool:
-        """Whether it has come."""
+        """Whether this request has come."""
         return self.left <= 0
 
 
-class _BrokeOff(Exception):
-    """A client is gone before it had sent everything."""
+class _ClientGone(Exception):
+    """A client closed its connection before it had sent the whole request."""
 
     def __init__(self, sent: bytes) -> None:
         super().__init__()
@@ -99,40 +100,40 @@ class HttpFaultProxy:
         return str(host), port
 
     def start(self) -> None:
-        """Take requests from now on."""
+        """Accept requests from now on."""
         self._thread.start()
 
     def close(self) -> None:
-        """Take no more requests."""
+        """Accept no more requests."""
         if self._thread.is_alive():
             self._server.shutdown()
             self._thread.join()
         self._server.server_close()
 
     def throttle(self, on: bool) -> None:
-        """Refuse every request from now on, or no more."""
+        """Begin or stop to refuse every request."""
         with self._lock:
             self._throttles = on
             self._refused = 0 if on else self._refused
 
     @property
     def refused(self) -> int:
-        """Return how many requests were refused since throttling began last."""
+        """Return how many requests were refused since throttling last began."""
         return self._refused
 
     def strike(self, moment: UploadMoment | None, act: Callable[[], None] = lambda: None) -> None:
-        """Call ``act`` once, at this moment of the next upload, and never answer that request; None: do not."""
+        """Call ``act`` once, at this moment of the next upload, and leave that request unanswered; None: do not."""
         with self._lock:
             self._strike = None if moment is None else (moment, act)
 
     def fail(self, nth: int, carried_out: bool) -> FailingRequest:
-        """Let one request get no answer."""
+        """Send no response to the nth repeatable request; ``carried_out``: whether the server still gets it."""
         with self._lock:
             self._failing.append(FailingRequest(nth, carried_out))
             return self._failing[-1]
 
     def fails(self, method: str, target: str) -> FailingRequest | None:
-        """Count a request; return what lets it get no answer, if anything does."""
+        """Count a request; return the failure because of which it gets no response, if there is one."""
         if not self.requests.is_repeatable(method, target):
             return None
         with self._lock:
@@ -149,7 +150,7 @@ class HttpFaultProxy:
             return self._throttles
 
     def due(self, method: str, target: str) -> tuple[UploadMoment, Callable[[], None]] | None:
-        """Return what is to strike in this request; it strikes once."""
+        """Return the moment and the action of the fault that is due in this request, and forget them."""
         with self._lock:
             if self._strike is None or self._strike[0] not in self.requests.moments(method, target):
                 return None
@@ -162,7 +163,7 @@ class _Server(ThreadingHTTPServer):
     proxy: HttpFaultProxy
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Be silent about a client that was killed or has given up; log whatever else is wrong."""
+        """Log every error but that of a client that was killed or has given up."""
         if not isinstance(sys.exc_info()[1], ConnectionError):
             super().handle_error(request, client_address)
 
@@ -171,18 +172,18 @@ class _Request(BaseHTTPRequestHandler):
     """The requests of one connection."""
 
     protocol_version = "HTTP/1.1"
-    # Headers and content are written apart. Otherwise the content waits up to 40 ms until the headers are acknowledged.
+    # Headers and content are two writes. With Nagle's algorithm the second waits up to 40 ms for the first one's ACK.
     disable_nagle_algorithm = True
     server: _Server
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server names it
-        """Say nothing: the server itself has logs."""
+        """Log nothing: the storage service has logs of its own."""
 
-    def _pass_on(self) -> None:
+    def _forward(self) -> None:
         proxy, requests = self.server.proxy, self.server.proxy.requests
         try:
             body, whole = b"".join(self._body()), True
-        except _BrokeOff as broken:
+        except _ClientGone as broken:
             body, whole = broken.sent, False
         if proxy.refuses():
             self._answer(requests.refusal)
@@ -206,12 +207,12 @@ class _Request(BaseHTTPRequestHandler):
                 return
             upstream.endheaders(body)
             if not whole:
-                self.close_connection = True  # the server has got as much as the client has sent
+                self.close_connection = True  # the server has received as much as the client has sent
                 return
             got = upstream.getresponse()
             content = got.read()
         except (OSError, HTTPException):
-            self.close_connection = True  # as the server did, or as if there were none
+            self.close_connection = True  # the client sees what the proxy saw: a broken connection
             return
         finally:
             upstream.close()
@@ -226,12 +227,12 @@ class _Request(BaseHTTPRequestHandler):
         self._answer(Answer(got.status, got.reason, headers, content))
 
     def _body(self) -> Iterator[bytes]:
-        """Yield what the client sends; raises _BrokeOff, with what has come, if it is gone before the end."""
+        """Yield the request's body; raises _ClientGone, with the bytes received, if the client is gone too early."""
         if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
             expected = int(self.headers.get("Content-Length", 0))
             content = self.rfile.read(expected)
             if len(content) < expected:
-                raise _BrokeOff(content)
+                raise _ClientGone(content)
             yield content
             return
         came = bytearray()
@@ -241,7 +242,7 @@ class _Request(BaseHTTPRequestHandler):
             chunk = self.rfile.read(size) if size > 0 else b""
             came += chunk
             if size < 0 or len(chunk) < size or not self.rfile.readline():
-                raise _BrokeOff(bytes(came))
+                raise _ClientGone(bytes(came))
             if not size:
                 yield bytes(came)
                 return
@@ -249,7 +250,7 @@ class _Request(BaseHTTPRequestHandler):
     def _struck(
         self, upstream: HTTPConnection, body: bytes, moment: UploadMoment, act: Callable[[], None]
     ) -> None:
-        """Strike before the server has got the whole request; its client gets no answer."""
+        """Carry out a fault before the server has received the whole request; the client gets no response."""
         self.close_connection = True
         if moment is UploadMoment.PART:
             upstream.endheaders()
@@ -268,4 +269,4 @@ class _Request(BaseHTTPRequestHandler):
         if not head:
             self.wfile.write(answer.content)
 
-    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _pass_on  # noqa: N815 - the names that http.server asks for
+    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _forward  # noqa: N815 - the names that http.server asks for

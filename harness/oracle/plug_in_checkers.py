@@ -54,9 +54,9 @@ def _plug_ins_of(owner: object, name: str, plan: TrialPlan) -> Iterator[Checker]
     if not isinstance(owner, ProvidesCheckers):
         return
     try:
-        brought = tuple(owner.checkers(plan))
+        checkers = tuple(owner.checkers(plan))
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001 - because of it the trial is UNKNOWN, but not lost
-        brought = (UnavailableCheckers(name, error),)
-    yield from brought
+        checkers = (UnavailableCheckers(name, error),)
+    yield from checkers

@@ -130,7 +130,7 @@ class SnapshotView(msgspec.Struct, frozen=True):
     """Files that were missing when this one was opened, of all checkpoints that were retained then."""
     retained: tuple[int, ...] | None = None
     """The checkpoints that were in storage and complete when this one had become complete, before it made any other
-    superfluous; None if nobody looked."""
+    superfluous; None if storage was not listed."""
 
     def state_by_operator(self, without: Collection[str] = ()) -> Mapping[str, Mapping[str, list[Any]]]:
         """Return operator -> key -> accumulator values over all subtasks.

@@ -81,7 +81,7 @@ class Server:
 
 
 class StorageService:
-    """One service, with all its troubles; it is also the clock of its clients."""
+    """One service and its faults; it is also the clock of its clients."""
 
     def __init__(self, name: str, files: FileSystem, choices: random.Random) -> None:
         self.name = name
@@ -181,7 +181,7 @@ class StorageService:
 
 
 class ThroughService(DelegatingFileSystem):
-    """The files of a process that reaches the service as the job does: with its troubles."""
+    """The files of a process that uses the service as the job does, and meets its faults."""
 
     def __init__(self, inner: FileSystem, service: StorageService) -> None:
         super().__init__(inner)

@@ -1,14 +1,14 @@
 """Unsynced writes on a real file system: what the processes of a host wrote and did not sync can be taken back.
 
-A killed process loses nothing that it has written, because the operating system still has it. When its host dies, that
-is lost, whichever of its processes wrote it and however long ago that process died. So processes whose host may die in
-a trial write through ``JournaledFiles``, which keep a journal of what is not durable yet, and ``lose_unsynced`` undoes
-what the journals of a host list, newest first. The rules are those of
+A killed process loses nothing that it has written, because the operating system still has it. When a host
+dies, all unsynced writes on it are lost, also those of processes that had died long before. So processes whose host may
+die in a trial write through ``JournaledFiles``, which keep a journal of what is not durable yet, and ``lose_unsynced``
+undoes what the journals of a host list, newest first. The rules are those of
 ``barrier_tck.harness.reference.simulated.file_system``: unsynced bytes are cut off; unsynced names vanish, or refer to
 their previous file; a deletion is durable at once. Any process may make names in a directory durable.
 
-A journal is a directory with a file of lines and with one more name (a hard link) for every file that it needs again.
-Not taken back are files that are written past the file system port: those of state backends and of local copies.
+A journal is a directory with a file of lines and with one more name (a hard link) for every file that may be restored.
+Files that are not written through the file system port are not undone: those of state backends and of local copies.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from barrier_tck.reference_impl.storage.filesystem import FileSystem, LocalFileS
 
 _LINES = "lines"
 _LOST = "lost"
-"""A file that says when the host was lost last."""
+"""The file with the time at which the host was lost last."""
 _serials = itertools.count(1)
 
 
@@ -43,11 +43,11 @@ class _Named(msgspec.Struct, frozen=True, tag="named"):
 
     path: str
     at_ns: int
-    """When, by the clock that all processes of the machine share; the same for the names below."""
+    """The time on the monotonic clock, which all processes of the machine share."""
     before: str | None
-    """The link to the file to which it referred before, if any."""
+    """The link to the file to which the name referred before; None if it is new."""
     source: str | None
-    """The name from which the file is renamed, if it is."""
+    """The old name of a file that is renamed; None if the file is created."""
 
 
 class _Made(msgspec.Struct, frozen=True, tag="made"):
@@ -57,7 +57,7 @@ class _Made(msgspec.Struct, frozen=True, tag="made"):
 
 
 class _Durable(msgspec.Struct, frozen=True, tag="durable"):
-    """So many bytes of a created file are durable."""
+    """The first ``size`` bytes of a created file are durable."""
 
     link: str
     size: int
@@ -140,7 +140,7 @@ class JournaledFiles(DelegatingFileSystem):
         """Create a file, of which nothing is durable."""
         where = self.inner.path_of(path)
         self._journal.note(_Named(path, time.monotonic_ns(), self._journal.link(where), None))
-        # A new file under the old name: the previous one must stay as it is.
+        # The previous file may be restored, so it must not be truncated: a new file gets its name.
         with contextlib.suppress(FileNotFoundError):
             where.unlink()
         stream = self.inner.create(path)
@@ -186,7 +186,7 @@ class _Noted:
     """Directory -> when its names were made durable last."""
 
 
-def _noted_on(host: Path) -> _Noted:
+def _read_journals(host: Path) -> _Noted:
     noted = _Noted()
     lost = host / _LOST
     lost_ns = int(lost.read_text()) if lost.exists() else 0
@@ -194,7 +194,7 @@ def _noted_on(host: Path) -> _Noted:
         for line in (journal / _LINES).read_bytes().splitlines():
             match _lines.decode(line):
                 case _Named(at_ns=at_ns) as named:
-                    if at_ns > lost_ns:  # what is undone once is not undone again
+                    if at_ns > lost_ns:  # earlier names were undone when the host was lost
                         noted.names.append((journal, named))
                 case _Made(link=link):
                     noted.durable[journal / link] = 0
@@ -207,9 +207,10 @@ def _noted_on(host: Path) -> _Noted:
 
 
 def _undo(host: Path, journals: Path, root: Path) -> int:
-    noted, synced_ns, elsewhere_ns = _noted_on(host), dict[str, int](), dict[str, int]()
+    # A name that another host has changed since then is not undone.
+    noted, synced_ns, elsewhere_ns = _read_journals(host), dict[str, int](), dict[str, int]()
     for other in sorted(journals.glob("*")):
-        found = noted if other == host else _noted_on(other)
+        found = noted if other == host else _read_journals(other)
         for directory, at_ns in found.synced_ns.items():
             synced_ns[directory] = max(at_ns, synced_ns.get(directory, 0))
         elsewhere_ns |= {named.path: named.at_ns for _, named in found.names} if found is not noted else {}
@@ -251,5 +252,5 @@ def _with_journal(parts: DriverParts, make: MakeDriver, journals: str) -> Subtas
 
 
 def journaled(components: Components, journals: str) -> Components:
-    """Return the components with subtasks whose unsynced writes can be taken back. Call it after other wrappers."""
+    """Return the components with subtasks whose unsynced writes can be undone. Call it after other wrappers."""
     return with_driver_instrument(components, partial(_with_journal, journals=journals))

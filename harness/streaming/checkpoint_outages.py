@@ -1,4 +1,4 @@
-"""A query's checkpoint directory as storage that faults take away: while it is gone, nothing can be read or written."""
+"""Outages of a query's checkpoint directory: during an outage nothing can be read from it or written to it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _Outage:
     """How many more starts of the query must fail until it comes back; None: it comes back at ``ends_ms``."""
     duration_ms: float = 0.0
     ends_ms: float | None = None
-    """When it comes back; None if the successor of the driver has not started, or starts are counted."""
+    """When it comes back; None before the next driver has started, and if failed starts are counted."""
 
 
 class CheckpointOutages:
@@ -36,7 +36,7 @@ class CheckpointOutages:
 
     @property
     def is_away(self) -> bool:
-        """Whether some part of it is gone."""
+        """Whether a part of the directory is gone."""
         with self._lock:
             return bool(self._outages)
 
@@ -47,7 +47,7 @@ class CheckpointOutages:
     def take_away(self, path: Path, failures: int | None = None, duration_ms: float = 0.0) -> None:
         """Let a directory be gone until ``failures`` starts have failed, or until ``duration_ms`` after the next start.
 
-        Raises TargetGone if it is not there.
+        Raises TargetGone if the directory does not exist.
         """
         with self._lock:
             if not path.is_dir():
@@ -57,7 +57,7 @@ class CheckpointOutages:
             path.touch(exist_ok=False)
 
     def hide(self, duration_ms: float) -> None:
-        """Let all of it be gone until this long after the driver's successor starts; nothing if it was never used."""
+        """Let the whole directory be gone until ``duration_ms`` after the next driver starts, if it exists."""
         if self._checkpoint.is_dir():
             self.take_away(self._checkpoint, duration_ms=duration_ms)
 
@@ -74,24 +74,27 @@ class CheckpointOutages:
             for outage in self._outages:
                 if outage.failures_left is not None:
                     outage.failures_left -= 1
-            self._bring_back([one for one in self._outages if one.failures_left == 0])
+            self._end([outage for outage in self._outages if outage.failures_left == 0])
 
-    def look(self, now_ms: float) -> None:
-        """Bring back what is due."""
+    def end_due(self, now_ms: float) -> None:
+        """End the outages whose time is over."""
         with self._lock:
-            self._bring_back(
-                [one for one in self._outages if one.ends_ms is not None and one.ends_ms <= now_ms]
+            self._end(
+                [
+                    outage
+                    for outage in self._outages
+                    if outage.ends_ms is not None and outage.ends_ms <= now_ms
+                ]
             )
 
     def restore(self) -> None:
-        """Bring back everything. Twice is harmless."""
+        """End all outages; to be called any number of times."""
         with self._lock:
-            self._bring_back(list(self._outages))
+            self._end(list(self._outages))
 
-    def _bring_back(self, over: list[_Outage]) -> None:
-        for outage in sorted(
-            over, key=lambda one: len(one.path.parts)
-        ):  # what contains another one comes first
+    def _end(self, outages: list[_Outage]) -> None:
+        # A directory comes back before those that it contains.
+        for outage in sorted(outages, key=lambda outage: len(outage.path.parts)):
             self._outages.remove(outage)
             if outage.path.is_dir():
                 shutil.rmtree(outage.path)
@@ -111,11 +114,10 @@ class RefusedWrites:
 
     @property
     def description(self) -> str:
-        """Return what is hit."""
         return f"directory {self._path.name}"
 
     def refuse_writes(self, checkpoints: int) -> None:
-        """Let the directory be gone until the query has failed this often; raises TargetGone if it is not there."""
+        """Let the directory be gone until the query has failed this often; raises TargetGone if it does not exist."""
         self._storage.take_away(self._path, failures=checkpoints)
 
     def refuses_writes(self) -> bool:
@@ -123,7 +125,7 @@ class RefusedWrites:
         return self._path.is_file() or self._path.parent.is_file()
 
     def damage(self, damage: Damage) -> None:
-        """Raise TargetGone: Spark promises nothing about files of a checkpoint that somebody else changed."""
+        """Raise TargetGone: Spark promises nothing about checkpoint files that another program changed."""
         raise TargetGone(f"{self.description} cannot be {damage.phrase}")
 
     def is_damaged(self) -> bool:

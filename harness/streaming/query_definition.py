@@ -42,7 +42,7 @@ class QueryPlace:
     checkpoint: str
     """The query's checkpoint directory; it does not exist at first."""
     rendezvous: str = ""
-    """The directory in which the sink meets the harness; empty: nobody waits for it."""
+    """The directory in which the sink meets the harness; empty: the harness does not wait for it."""
 
     def point(self, name: str) -> None:
         """Let the sink stand still between two of its actions, so that a fault may strike there.

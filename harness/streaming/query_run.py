@@ -270,7 +270,7 @@ class QueryRun:
     def _outage_over(self) -> bool:
         """Return whether storage is there; if it is not, the failure says nothing, and the next start waits a
         little."""
-        self._storage.look(self.now_ms())
+        self._storage.end_due(self.now_ms())
         if self._storage.is_away:
             time.sleep(_LOOK_AGAIN_S)
             return False
@@ -321,7 +321,7 @@ class QueryRun:
                 return events.get(timeout=min(_LOOK_AGAIN_S, max(0.001, wait_s)))
             if self.now_ms() >= bound_s * 1_000.0:
                 return _AttemptOver(Reason.OUT_OF_TIME, f"no end within {bound_s:g} s")
-            self._storage.look(self.now_ms())
+            self._storage.end_due(self.now_ms())
             if due_ms is not None and self.now_ms() >= due_ms:
                 self._nemesis.time_reached(self.now_ms())
 

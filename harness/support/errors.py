@@ -32,7 +32,7 @@ class UsageProblem(UsageError):
 
 
 class NotJudgeable(UsageError):
-    """What was brought cannot be judged as it is described, for instance a query that is not deterministic.
+    """The system under test cannot be judged as it is described, for instance a query that is not deterministic.
 
     The message says why, and what to say instead. It is raised before any fault strikes.
     """

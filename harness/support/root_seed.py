@@ -1,7 +1,7 @@
 """The seed from which everything of a run is drawn: one that was given, or a new one.
 
-A run that always drew from the same seed would repeat what it already knows. So a seed is new unless somebody gave one,
-and whoever draws one says so first: with it the run can be repeated.
+A run that always drew from the same seed would repeat what it already knows. So a seed is new unless one is given,
+and a new seed is printed before the run, which can be repeated with it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class RootSeed:
 
 
 def new_seed() -> int:
-    """Return a seed that nobody chose."""
+    """Return a random seed."""
     return secrets.randbelow(SEEDS)
 
 

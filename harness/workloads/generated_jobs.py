@@ -1,9 +1,9 @@
 """Job graphs drawn at random, valid by construction: connected, with keys on hash edges, not too wide to simulate.
 
 There are one to four layers between sources and sinks. Each vertex reads one to three vertices above it, mostly from
-the layer right above, through a union or through separate inputs; now and then one of them by two edges. A vertex that
-no other vertex reads gets a sink, and sinks may read what others read too. In half of the graphs one vertex is wider
-than the numbers of one digit.
+the layer right above, through a union or through separate inputs; sometimes two edges come from the same
+vertex. A vertex that no other vertex reads gets a sink, and a sink may also read a vertex that others read. In half of
+the graphs one vertex has a parallelism of two digits.
 """
 
 from __future__ import annotations
@@ -67,13 +67,13 @@ def generated_job(between: Between, subtasks_max: int = SUBTASKS_MAX) -> JobPlan
     if subtasks_max > 2 * _WIDE[1] and drawing.chance(2):
         drawing.wide = between(0, 4)
     above = [_add_source(drawing, number) for number in range(between(1, 3))]
-    everyone = list(above)
+    vertices_above = list(above)
     for layer in range(between(1, 4)):
         names = [
-            _add_vertex(drawing, f"v{layer}{letter}", above, everyone)
+            _add_vertex(drawing, f"v{layer}{letter}", above, vertices_above)
             for letter in "abc"[: between(1, 2 if layer else 3)]
         ]
-        above, everyone = names, [*everyone, *names]
+        above, vertices_above = names, [*vertices_above, *names]
     _add_sinks(drawing)
     vertices = tuple(drawing.vertices)
     return JobPlan(
@@ -90,10 +90,10 @@ def _add_source(drawing: _Drawing, number: int) -> str:
     return name
 
 
-def _add_vertex(drawing: _Drawing, name: str, above: Sequence[str], everyone: Sequence[str]) -> str:
+def _add_vertex(drawing: _Drawing, name: str, above: Sequence[str], vertices_above: Sequence[str]) -> str:
     senders = list(
         dict.fromkeys(
-            drawing.pick(everyone if drawing.chance(4) else above) for _ in range(drawing.between(1, 3))
+            drawing.pick(vertices_above if drawing.chance(4) else above) for _ in range(drawing.between(1, 3))
         )
     )
     if not drawing.multiplied and drawing.chance(6):
@@ -131,7 +131,8 @@ def drawn_operator(
 ) -> tuple[OperatorPlan, bool]:
     """Return an operator of a kind that may stand at a place, and whether it emits more records than reach it.
 
-    One of the latter is not drawn where records are ``multiplied`` already. ``chained``: it stands behind another one.
+    An operator that emits more is not drawn where records are ``multiplied`` already. ``chained``: whether it is
+    chained behind another operator.
     """
     among = [
         (kind.name, kind.drawn)
@@ -159,7 +160,7 @@ def _spread(drawing: _Drawing) -> Spread:
 
 
 def _add_sinks(drawing: _Drawing) -> None:
-    """Add one sink or two. A second one reads the same loose ends as the first, or a vertex that others also read."""
+    """Add one or two sinks. Two share the vertices that no other vertex reads; the second may read a vertex more."""
     read = {edge.source for edge in drawing.edges}
     names = [vertex.name for vertex in drawing.vertices]
     unread = [name for name in names if name not in read]

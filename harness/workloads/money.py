@@ -1,7 +1,7 @@
-"""Money that moves between accounts round a loop: every global snapshot holds the same total, its channels counted.
+"""Money that moves between accounts in a loop: accounts and channels of every global snapshot hold the same total.
 
-It is the example of Chandy and Lamport. A snapshot that is no consistent cut, or that misses a message of a channel,
-makes money or loses some. No model of the run is needed to see this.
+It is the example of Chandy and Lamport. In a snapshot that is no consistent cut, or that lacks a message of a channel,
+the total is too large or too small. No model of the run is needed to see this.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Money:
         return job_among(_SHAPES, shape, widths)
 
     def problem_of(self, job: JobPlan) -> str | None:
-        """Accept a job that is one of the shapes."""
+        """Return why a job is none of the shapes; None if it is one of them."""
         return problem_of_fixed(self, job)
 
     @property
@@ -99,7 +99,7 @@ def _order(number: int, draws: random.Random, banks: Sequence[str], accounts: in
 # --- shapes -------------------------------------------------------------------------------------------------
 
 
-def _paid(start: str, end: str, feedback: bool = False) -> EdgePlan:
+def _payments(start: str, end: str, feedback: bool = False) -> EdgePlan:
     return EdgePlan(start, end, Spread.HASH, ("account",), feedback=feedback)
 
 
@@ -111,8 +111,8 @@ def _bank() -> Parts:
         VertexPlan("out", SINK, 1),
     )
     return vertices, (
-        _paid("orders", "bank"),
-        _paid("bank", "bank", feedback=True),
+        _payments("orders", "bank"),
+        _payments("bank", "bank", feedback=True),
         EdgePlan("bank", "out", Spread.REBALANCE),
     )
 
@@ -126,23 +126,23 @@ def _banks() -> Parts:
         VertexPlan("out", SINK, 1),
     )
     return vertices, (
-        _paid("orders", "east"),
-        _paid("east", "west"),
-        _paid("west", "east", feedback=True),
+        _payments("orders", "east"),
+        _payments("east", "west"),
+        _payments("west", "east", feedback=True),
         EdgePlan("east", "out", Spread.REBALANCE),
         EdgePlan("west", "out", Spread.REBALANCE),
     )
 
 
 def _exchange() -> Parts:
-    """Payments pass the counters at which orders come in, so every process but the sink reaches every other one."""
+    """Payments go back through the sources of the orders, so every process but the sink reaches every other one."""
     vertices = (
         VertexPlan("orders", SOURCE, 2),
         VertexPlan("bank", ACCOUNT.name, 3),
         VertexPlan("out", SINK, 1),
     )
     return vertices, (
-        _paid("orders", "bank"),
+        _payments("orders", "bank"),
         EdgePlan("bank", "orders", Spread.REBALANCE, feedback=True),
         EdgePlan("bank", "out", Spread.REBALANCE),
     )

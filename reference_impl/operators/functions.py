@@ -25,7 +25,7 @@ class Vectorized:
     """A function given twice: over one row, and over a whole ``pyarrow.RecordBatch``."""
 
     rows: Callable[[Row], Any]
-    """The form over one row, which fixes the meaning."""
+    """The form over one row, which defines the result."""
     batch: Callable[[Any], Any]
     """Record batch to record batch (map, flat map), or to a boolean array (filter; null is false)."""
 
@@ -44,16 +44,16 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class PerSubtask:
-    """A function that is made anew for each subtask and attempt, and may know which one it is in.
+    """A function that is made for each subtask of each attempt, from the place where it runs.
 
-    It may be given wherever a row function is expected, and wherever a keyed function is made.
+    It may be given instead of a row function, and instead of a keyed function.
     """
 
     make: Callable[[Place], Any]
 
 
 def function_at(function: Any, place: Place) -> Any:
-    """Return a row function as one subtask calls it."""
+    """Return the function that a subtask calls: one made for its place, or the given one."""
     return function.make(place) if isinstance(function, PerSubtask) else function
 
 
@@ -79,7 +79,7 @@ class Count:
 
     @property
     def floating(self) -> bool:
-        """Return False: a 64-bit integer."""
+        """Return False: the result is a 64-bit integer."""
         return False
 
     def contribution(self, row: Row) -> int:
@@ -99,7 +99,7 @@ class CountIf:
 
     @property
     def floating(self) -> bool:
-        """Return False: a 64-bit integer."""
+        """Return False: the result is a 64-bit integer."""
         return False
 
     def contribution(self, row: Row) -> int:
@@ -119,7 +119,7 @@ class Sum:
 
     @property
     def floating(self) -> bool:
-        """Return False: a 64-bit integer."""
+        """Return False: the result is a 64-bit integer."""
         return False
 
     def contribution(self, row: Row) -> int:
@@ -148,7 +148,7 @@ class FloatSum:
 
     @property
     def floating(self) -> bool:
-        """Return True: a 64-bit float."""
+        """Return True: the result is a 64-bit float."""
         return True
 
     def contribution(self, row: Row) -> float:

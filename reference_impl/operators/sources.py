@@ -21,7 +21,7 @@ from barrier_tck.reference_impl.storage.filesystem import FileSystem
 
 
 class SplitFormat(Protocol):
-    """Opens splits; what differs between kinds of source."""
+    """How a kind of source reads its splits."""
 
     def batches(self, split: str, offset: int) -> Iterator[tuple[Payload, int]]:
         """Read a split from a record on: batches, each with its number of records (at least one).
@@ -55,7 +55,7 @@ class SplitReader:
         self._batches: Iterator[tuple[Payload, int]] | None = None
 
     def restore(self, positions: Sequence[SplitPosition]) -> None:
-        """Go to a position (REC-1); raises RestoreError for a split that this subtask does not have."""
+        """Continue at these positions (REC-1); raises RestoreError for a split that this subtask does not have."""
         for position in positions:
             if position.split not in self.offsets:
                 why = (
@@ -163,7 +163,7 @@ def _require_within(split: str, offset: int, records: int, start_offset: int) ->
     if offset > max(records, start_offset):
         raise RestoreError(
             f"the position {offset} lies behind the end of split {split!r}, which has {records} records: "
-            "it is not the split that the checkpoint knew"
+            "it has changed since the checkpoint"
         )
 
 
@@ -191,7 +191,7 @@ class ParquetSource:
         _require_start("ParquetSource", self.start_offset)
 
     def split_files(self) -> dict[str, Path]:
-        """Return every split and its file, sorted by name, numbers in it by their value (``split-2`` before
+        """Return every split and its file, sorted by name, with numbers in names sorted by value (``split-2`` before
         ``split-10``); raises JobUsageError if there is none.
         """
         found: list[Path] = []
@@ -227,7 +227,7 @@ class ParquetSource:
 
 
 def _by_number(file: Path) -> tuple[list[str | int], str]:
-    """Return what sorts names with numbers in them as people count; the same number written in two ways by its text."""
+    """Return a key that sorts numbers in names by value, and names with equal numbers (``1``, ``01``) by their text."""
     parts = re.split(r"([0-9]+)", file.name)
     return [int(part) if position % 2 else part for position, part in enumerate(parts)], file.name
 

@@ -15,21 +15,21 @@ from barrier_tck.reference_impl.runtime_errors import ProtocolError
 from barrier_tck.reference_impl.state.snapshots import FinishedSnapshot
 
 BatchFunction = Callable[[Payload], Payload | None]
-"""From batch to batch; None if nothing goes on."""
+"""From a batch to a batch; None if nothing is emitted."""
 
 
 class StatelessOperator:
-    """An ``Operator`` that is a function from batch to batch and adds nothing to a snapshot but its name."""
+    """An ``Operator`` that is a function from batch to batch; a snapshot only says whether its input has ended."""
 
     def __init__(self, uid: str, make: Callable[[Place], BatchFunction]) -> None:
-        """Take the operator's id, and a factory for its function, called once it is known where it runs."""
+        """Take the operator's id, and a factory that ``open`` calls with the place where the operator runs."""
         self.uid = uid
         self._make = make
         self._function: BatchFunction = self._not_opened
         self._input_ended = False
 
     def open(self, context: OperatorContext, restored: OperatorSnapshot | None) -> None:
-        """Make the function, and recall whether the input had ended."""
+        """Make the function, and restore whether the input had ended."""
         self._function = self._make(context.place)
         self._input_ended = restored is not None and restored.input_ended
 
@@ -146,8 +146,8 @@ class CoFlatMap:
 class Combine:
     """Spec of a partial aggregation: each batch becomes one row per key, aggregated over that batch alone.
 
-    It stands before a shuffle, as in the plans of Spark SQL, and keeps nothing from one batch to the next;
-    so a barrier never finds a record in it.
+    It is used before a shuffle, as in the plans of Spark SQL. It keeps nothing from one batch to the next, so it holds
+    no record back when a barrier comes.
     """
 
     inputs: ClassVar[int] = 1
@@ -165,9 +165,9 @@ class Combine:
 
 
 def flat_mapped(plane: DataPlane, function: Callable[[Row], Any], payload: Payload) -> Payload | None:
-    """Replace every record by the rows that a function gives; their columns take their types from the values alone.
+    """Replace every record by the rows that a function returns; the types of columns follow from the values alone.
 
-    For operators with several inputs: a column of the output may have the name of an input's column and another type.
+    This is for operators with several inputs, where an output column may have the name of an input's but another type.
     """
     rows = [result for row in plane.to_rows(payload) for result in function(row)]
     return plane.from_rows(rows) if rows else None

@@ -485,7 +485,7 @@ class Frame(msgspec.Struct, frozen=True):
 
 
 class Crash(msgspec.Struct, frozen=True):
-    """An exception that stands for no failure of the world: a bug of the runtime, or of what a user brought."""
+    """An exception that stands for no failure of the world: a bug of the runtime, or of a user's code."""
 
     error: str
     """What was raised, as one line."""

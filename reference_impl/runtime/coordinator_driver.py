@@ -399,9 +399,9 @@ class CoordinatorDriver:
         self._timers[command.timer.name] = command.timer
         self.ports.timers.set(command.timer.name, command.at_ms)
 
-    def _carry_out_loop_commands(self, told: LoopCommands) -> None:
+    def _carry_out_loop_commands(self, commands: LoopCommands) -> None:
         """Do what the machines of loops ask for."""
-        for loop, command in told:
+        for loop, command in commands:
             match command:
                 case StartWave(wave=wave):
                     self._send(loop.members, CountLoop(loop.name, wave))

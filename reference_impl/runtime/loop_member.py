@@ -87,7 +87,7 @@ class LoopMember:
         )
 
     def input_ended(self, channel: int) -> None:
-        """Tell the coordinator if a channel was the last one from outside, and all that it brought is dealt with."""
+        """Tell the coordinator if a channel was the last one from outside, and all of its records are processed."""
         if channel in self._fed_by:
             self._fed_by.remove(channel)
             if not self._fed_by:

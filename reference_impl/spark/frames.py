@@ -1,8 +1,8 @@
-"""The frames of a data channel: a header (kind, length, and what a fragment or a credit needs) and a body.
+"""The frames of a data channel: a header (kind, length, number of credits, whether fragments follow) and a body.
 
-From sender to receiver pass the schema, batches, fragments of batches, control elements and the orderly end. From
-receiver to sender pass credits only: how many more batches or fragments it has room for. Every length is limited, and
-what is not a frame ends the channel.
+The sender sends the schema, batches, fragments of batches, control elements and the end of the channel. The receiver
+sends only credits: how many more batches or fragments it has room for. Every length is limited, and bytes that are not
+a frame end the channel with an error.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ LIMITS = {
     END: 0,
     FRAGMENT: MAX_BATCH_BYTES,
 }
-"""What a receiver takes from its sender: the longest body of each kind."""
+"""Kind of frame from the sender -> the longest body that a receiver accepts, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What is known of a frame before its body."""
+    """The header of one frame."""
 
     kind: int
     length: int
     count: int
-    """Of credits; else 0."""
+    """The number of credits; 0 in a frame of another kind."""
     more: bool
     """Whether the rest of a fragment's batch follows."""
 
@@ -73,7 +73,7 @@ def _send_all(connection: socket.socket, views: list[memoryview]) -> None:
 
 
 def _after(views: list[memoryview], sent: int) -> list[memoryview]:
-    """Return what is left of the buffers once so many bytes were sent."""
+    """Return what is left of the buffers after ``sent`` bytes."""
     for position, view in enumerate(views):
         if sent < len(view):
             return [view[sent:], *views[position + 1 :]]
@@ -91,12 +91,12 @@ def read_header(connection: socket.socket) -> Header | None:
 
 
 def grant_credits(connection: socket.socket, count: int) -> None:
-    """Tell the sender that there is room for so many more batches or fragments; raises ConnectionLost."""
+    """Allow the sender to send ``count`` more batches or fragments; raises ConnectionLost."""
     send_parts(connection, CREDIT, (), count)
 
 
 def receive_credits(connection: socket.socket) -> int | None:
-    """Return the next grant, or None when the receiver has left; raises ConnectionLost, or WireError."""
+    """Return the next grant, or None if the receiver has closed the connection; raises ConnectionLost, or WireError."""
     header = read_header(connection)
     if header is None:
         return None

@@ -74,7 +74,7 @@ class _Channel:
         """How many of the oldest elements are restored data that comes before everything on other channels."""
 
     def take_in(self, element: Any, size: int) -> None:
-        """Count what the connection brought; raises WireError if the sender had no right to send it."""
+        """Count an element that the connection delivered; raises WireError if the sender had no right to send it."""
         if isinstance(element, ChannelControl):
             if self.control >= _MAX_CONTROL_ELEMENTS:
                 raise WireError(f"more than {self.control} control elements at once")
@@ -164,7 +164,7 @@ class Mailbox:
         grant(self._channels[channel].places)
 
     def put(self, channel: int, element: Any, size: int) -> None:
-        """Take in what a channel's connection brought; raises WireError if the sender had no right to send it.
+        """Take in what a channel's connection delivered; raises WireError if the sender had no right to send it.
 
         Raises SubtaskCancelled if the mailbox is closed.
         """

@@ -1,18 +1,20 @@
 """Secondary copies in memory (LOC-7): a small file system in the memory of one process, up to a limit.
 
-What is in it is lost exactly when its owner dies. ``OwnMemory`` belongs to the process that makes it. ``SharedMemory``
-belongs to a process and to all that it forks: they share one anonymous file (``memfd``), which has no name in any file
-system. The kernel frees it with the last of them, so nothing has to be removed after a kill.
+The files are lost exactly when their owner dies. ``OwnMemory`` belongs to the process that makes it. ``SharedMemory``
+belongs to a process and to all that it forks; they share one anonymous file (``memfd``), which has no name in any file
+system. The kernel frees it when the last of them ends, so nothing has to be removed after a kill.
 
-The anonymous file has a catalogue at its beginning, and one region for each file. Each change of the catalogue is
-written to the other one of two places, with a number and a checksum: a process that dies in the middle leaves the one
-before. Regions are never used twice, so who still reads a deleted file finds zeros, which fit no checksum. A lock of
-the operating system serialises changes, and goes with its process. If its holder stands still, others do not wait for
-long: for them it is as if a disk failed, and there is no copy (LOC-2).
+The anonymous file begins with two places for a catalogue, and has one region for each file. A change of the catalogue
+is written, with a number and a checksum, to the place that does not hold the newest one. So a process that dies while
+it writes leaves the previous catalogue intact. Regions are never used twice: a process that reads a file while another
+one deletes it finds zeros, which match no checksum. A file lock serialises changes, and is released when its process
+dies. If its holder is suspended, other processes give up after a second: as after a failure of a disk, there is no copy
+(LOC-2).
 
-A process may be killed between any two steps, so the catalogue never knows of less than takes memory. A file that grows
-gets its room first, which takes no memory until something is written there, then its new size in the catalogue, and
-then its bytes; one that is deleted goes the opposite way. What is missing in between reads as zeros.
+A process may be killed between any two steps, and even then all memory in use must be in the catalogue. When a file
+grows, the anonymous file is extended first, which uses no memory yet; then the catalogue gets the new size; then the
+bytes are written. When a file is deleted, its memory is freed before the catalogue forgets it. Bytes that are missing
+in between read as zeros.
 """
 
 from __future__ import annotations
@@ -35,9 +37,9 @@ from barrier_tck.reference_impl.runtime_errors import StorageCause, StorageError
 from barrier_tck.reference_impl.storage.filesystem import OutputStream
 
 NAME = "barrier-tck-copies"
-"""What the kernel calls the anonymous file, for those who look at the open files of a process."""
+"""The name of the anonymous file among the open files of a process."""
 _REGION = 1 << 34
-"""Bytes between the beginnings of two regions; only what is written takes room."""
+"""Bytes between the beginnings of two regions; only bytes that are written use memory."""
 _CATALOGUE_MAX = 1 << 24
 _HEADER = struct.Struct("<QII")
 """Number of the change, length and checksum of the catalogue."""
@@ -47,7 +49,7 @@ _BUFFER_BYTES = 1 << 20
 
 
 class Catalogue(msgspec.Struct):
-    """Which files there are."""
+    """The files in memory."""
 
     files: dict[str, tuple[int, int]] = {}
     """Path -> its region, and its size in bytes."""
@@ -55,22 +57,22 @@ class Catalogue(msgspec.Struct):
 
 
 class CopyMemory(Protocol):
-    """Where bytes are kept, region by region, and the catalogue beside them."""
+    """Memory that is divided into regions, with the catalogue of its files."""
 
     def changing(self) -> contextlib.AbstractContextManager[Catalogue]:
-        """Give the catalogue to one owner, who alone may change it; keeps what has changed at the end."""
+        """Lock the catalogue, give it to be changed, and store its changes at the end."""
 
-    def make_room(self, region: int, size: int) -> None:
-        """See to it that the beginning of a region can be read and freed: where nothing was written are zeros."""
+    def extend(self, region: int, size: int) -> None:
+        """Extend a region to ``size`` bytes, so that they can be read and freed; unwritten ones are zeros."""
 
     def write(self, region: int, offset: int, data: bytes) -> None:
-        """Put bytes into a region, where there is room."""
+        """Write bytes into the extended part of a region."""
 
     def read(self, region: int, size: int) -> bytes:
-        """Return the beginning of a region."""
+        """Return the first ``size`` bytes of a region."""
 
     def free(self, region: int, size: int) -> None:
-        """Give the memory of a region back."""
+        """Give the memory of a region back to the operating system."""
 
 
 class OwnMemory:
@@ -83,12 +85,12 @@ class OwnMemory:
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[Catalogue]:
-        """Give the catalogue to one thread."""
+        """Give the catalogue to one thread at a time."""
         with self._lock:
             yield self._catalogue
 
-    def make_room(self, region: int, size: int) -> None:
-        """Fill the region up with zeros."""
+    def extend(self, region: int, size: int) -> None:
+        """Extend the region with zeros."""
         held = self._regions.setdefault(region, bytearray())
         held.extend(bytes(max(0, size - len(held))))
 
@@ -116,7 +118,7 @@ class SharedMemory:
         Raises StorageError where the operating system has no anonymous files.
         """
         if not hasattr(os, "memfd_create"):
-            raise StorageError("copies in memory need an operating system with memfd_create, as Linux is")
+            raise StorageError("copies in memory need an operating system with memfd_create, such as Linux")
         try:
             return cls(os.memfd_create(NAME, os.MFD_CLOEXEC))
         except OSError as error:
@@ -124,7 +126,7 @@ class SharedMemory:
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[Catalogue]:
-        """Give the catalogue to one thread of one process; raises StorageError if another one has it for too long."""
+        """Give the catalogue to one thread of one process; raises StorageError if another one holds it for too long."""
         with self._lock:
             self._take_lock()
             try:
@@ -154,7 +156,7 @@ class SharedMemory:
     def _newest(self) -> tuple[int, int, Catalogue]:
         """Return the number of the last change, the place where it was kept, and what it left."""
         found = [(*self._kept_at(place), place) for place in (0, 1)]
-        number, content, place = max(found, key=lambda one: one[0])
+        number, content, place = max(found, key=lambda entry: entry[0])
         return number, place, msgspec.msgpack.decode(content, type=Catalogue) if content else Catalogue()
 
     def _kept_at(self, place: int) -> tuple[int, bytes]:
@@ -172,8 +174,8 @@ class SharedMemory:
         data = _HEADER.pack(number, len(content), zlib.crc32(content)) + content
         self._write_at(place * _CATALOGUE_MAX, data)
 
-    def make_room(self, region: int, size: int) -> None:
-        """Make the anonymous file so long. Only who may change the catalogue may do this: it never becomes shorter."""
+    def extend(self, region: int, size: int) -> None:
+        """Extend the anonymous file, which never becomes shorter; only while this process holds the catalogue."""
         if size > _REGION:
             raise StorageError(f"a local copy in memory has at most {_REGION} bytes")
         end = region * _REGION + size
@@ -218,10 +220,10 @@ class SharedMemory:
 
 
 class MemoryFileSystem:
-    """Files in memory below a root; all files below it have at most so many bytes together. Implements ``FileSystem``.
+    """Files in memory below a root; together they have at most ``limit_bytes``. Implements ``FileSystem``.
 
-    There are no directories apart from the paths of files, and nothing to sync: what is here lives as long as the
-    memory's owner.
+    Directories exist only as parts of paths. Nothing is synced, because files live only as long as the memory's
+    owner.
     """
 
     def __init__(self, memory: CopyMemory, root: str, limit_bytes: int) -> None:
@@ -242,7 +244,7 @@ class MemoryFileSystem:
     def append(self, region: int, data: bytes) -> None:
         """Add bytes to a file that is being written; raises StorageError, and adds nothing, beyond the limit."""
         with self._memory.changing() as catalogue:
-            own = next((one for one in catalogue.files.items() if one[1][0] == region), None)
+            own = next((entry for entry in catalogue.files.items() if entry[1][0] == region), None)
             if own is None:
                 raise StorageError("a local copy in memory was deleted while it was written")
             path, (_, size) = own
@@ -255,7 +257,7 @@ class MemoryFileSystem:
                     f"no room in memory for the local copy {self._short(path)}: {used_now}, and it needs "
                     f"{len(data)} more"
                 )
-            self._memory.make_room(region, size + len(data))
+            self._memory.extend(region, size + len(data))
             catalogue.files[path] = (region, size + len(data))
         self._memory.write(region, size, data)
 
@@ -274,7 +276,7 @@ class MemoryFileSystem:
             catalogue.files[new] = moved
 
     def sync_directory(self, path: str) -> None:
-        """Do nothing: nothing here outlives its owner."""
+        """Do nothing: no file outlives its owner."""
 
     def list_files(self, directory: str) -> list[str]:
         below = self._full(directory)
@@ -319,7 +321,7 @@ class MemoryFileSystem:
         return path.startswith(f"{directory}/")
 
     def _require_free(self, catalogue: Catalogue, path: str) -> None:
-        """Raise StorageError if a file has the name of one of a path's directories."""
+        """Raise StorageError if one of a path's directories is the name of a file."""
         parts = path.split("/")
         for length in range(1, len(parts)):
             if "/".join(parts[:length]) in catalogue.files:

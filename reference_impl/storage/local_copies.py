@@ -313,7 +313,7 @@ class TaskLocalStateStore:
                 del self._copies[number]
 
     def _delete_what_others_left(self) -> None:
-        """Delete what older attempts copied of checkpoints that nobody restores any more."""
+        """Delete what older attempts copied of checkpoints that are not restored any more."""
         for directory, number, writing in self._directories():
             if writing < self.scope.attempt and number < self._confirmed:
                 self._delete_directory(directory)

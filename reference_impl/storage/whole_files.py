@@ -49,8 +49,9 @@ class WholeFiles(ReadableFiles, Protocol):
     def write(self, path: str, chunks: Iterable[bytes]) -> tuple[int, int]:
         """Write a new file and make its bytes durable; return its size in bytes and its CRC-32.
 
-        No other process writes the same path. If the write fails or ``chunks`` raises, the method tries to delete the
-        file; a note on the error says so if it could not. The name is durable once ``sync_directory`` has returned.
+        The caller ensures that no other process writes the same path. If the write fails or ``chunks`` raises, the
+        method tries to delete the file; a note on the error says so if it could not. The name is durable once
+        ``sync_directory`` has returned.
         """
 
     def put(self, path: str, content: bytes) -> None:
@@ -148,7 +149,7 @@ def _close_after(stream: OutputStream, error: Exception) -> None:
 
 
 def take_back(files: WholeFiles, path: str, error: Exception) -> None:
-    """Delete the file that a publication may have put although it failed: the checkpoint must not look complete."""
+    """Delete the file that a failed publication may have left, so that the checkpoint does not look complete."""
     remove_after(files, path, error)
     try:
         files.sync_directory(parent(path))

@@ -149,9 +149,9 @@ class _DyingMemory(SharedMemory):
         if self._left == 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def make_room(self, region: int, size: int) -> None:
+    def extend(self, region: int, size: int) -> None:
         self._step()
-        super().make_room(region, size)
+        super().extend(region, size)
         self._step()
 
     def free(self, region: int, size: int) -> None:

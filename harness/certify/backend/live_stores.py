@@ -193,7 +193,7 @@ class LiveStores:
             self._require_read(store, (name, group, key), "scan", got.get(key))
 
     def _require_read(self, store: int, place: Place, form: str, found: bytes | None) -> None:
-        """Compare one value. That something is absent which nobody ever wrote shows nothing."""
+        """Compare one value. An absent value that was never written shows nothing."""
         model = self.stores[store]
         wanted = model.entries.get(place)
         if found != wanted:

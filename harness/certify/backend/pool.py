@@ -58,7 +58,7 @@ class CandidateDied(CandidateError):
     """The process is gone, hung, or sent nonsense; it was killed. The message says what happened."""
 
     def __init__(self, message: str, hung: bool = False, from_outside: bool = False) -> None:
-        """Take what happened, whether a time limit was exceeded, and whether somebody else ended the process."""
+        """Take what happened, whether a time limit was exceeded, and whether another program ended the process."""
         super().__init__(message)
         self.hung = hung
         self.from_outside = from_outside

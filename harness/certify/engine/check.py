@@ -60,7 +60,7 @@ def check(
     if outside:
         status, reason = (
             "unknown",
-            f"{outside}: somebody else ended it, so this says nothing of the candidate",
+            f"{outside}: another program ended it, so this says nothing about the candidate",
         )
     else:
         status, reason = ("failed", str(found.violation)) if found else _without_breach(one, hunt, scale)

@@ -20,4 +20,4 @@ class Violation(AssertionError):
         self.fatal = fatal
         self.hung = hung
         self.from_outside = from_outside
-        """Whether somebody else ended the process, so that the candidate has broken nothing."""
+        """Whether another program ended the process, so that the candidate has violated nothing."""

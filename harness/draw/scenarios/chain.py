@@ -1,9 +1,10 @@
 """Chains: recover, checkpoint, rescale, recover again (REC-5).
 
-By chance they are next to never drawn: each step must come after the one before, while there is still input. Here the
-steps are counted. Each job but the last one recovers from its first checkpoint, completes another one, and is stopped
-with a savepoint. The last one fails while it starts from its savepoint, when it has started, or after its own first
-checkpoint. One checkpoint is in flight at a time, so their numbers are certain.
+Independent draws almost never give a chain, because each step must come after the one before while there is still
+input. So the steps are placed by the numbers of checkpoints. Each job but the last one recovers from its first
+checkpoint, completes another one, and is stopped with a savepoint. The last one fails while it starts from its
+savepoint, when it has started, or after its own first checkpoint. One checkpoint is in flight at a time, so their
+numbers are known in advance.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ from barrier_tck.harness.plan.trial_plan import SavepointPlan, TrialPlan
 from barrier_tck.harness.system.system_under_test import Capability
 
 _FAULTS_MIN = 2
-_OF_EACH_JOB = 3
-"""How many checkpoints each job but the last completes: it recovers from one, adds one, and is stopped with one."""
+_CHECKPOINTS_EACH = 3
+"""How many checkpoints each job but the last completes: one to recover from, one more, and the savepoint with
+which it is stopped."""
 _STOPS_MAX = 2
 
 
@@ -44,7 +46,7 @@ def _profile(_: st.DrawFn, profile: Profile) -> Profile:
 
 
 def _savepoints(drawing: Drawing, plan: TrialPlan) -> TrialPlan:
-    """Ask for one or two stops, and give the input the length for all that is to happen."""
+    """Draw one or two stops with a savepoint, and make the input long enough for the whole chain."""
     fewest, most = drawing.profile.faults.number
     stops_max = min(_STOPS_MAX, most - 1)
     stops_min = min(stops_max, max(1, fewest - 1))
@@ -54,7 +56,7 @@ def _savepoints(drawing: Drawing, plan: TrialPlan) -> TrialPlan:
 
 
 def _faults(drawing: Drawing, job: DrawnJob, kinds: Sequence[FaultKind]) -> Sequence[ScheduledFault]:
-    """Draw the failures of a chain; none if a campaign changed its stops, or its input is too short."""
+    """Draw the failures of a chain; none if a campaign file sets other stops, or too short an input."""
     plan = job.plan
     stops = len(plan.savepoints)
     killers = [kind for kind in kinds if kind.fault.ends is not None]
@@ -65,26 +67,27 @@ def _faults(drawing: Drawing, job: DrawnJob, kinds: Sequence[FaultKind]) -> Sequ
     if not (killers and fits and counted):
         return ()
     recovered = [
-        After(ProtocolPoint.CHECKPOINT_COMPLETED, nth=_OF_EACH_JOB * number + 1) for number in range(stops)
+        After(ProtocolPoint.CHECKPOINT_COMPLETED, nth=_CHECKPOINTS_EACH * number + 1)
+        for number in range(stops)
     ]
-    again = _of_the_last_job(drawing.draw, job, stops)
-    return tuple(_failure(drawing, job, killers, trigger) for trigger in (*recovered, again))
+    last = _trigger_in_last_job(drawing.draw, job, stops)
+    return tuple(_failure(drawing, job, killers, trigger) for trigger in (*recovered, last))
 
 
 def _stops(number: int) -> tuple[SavepointPlan, ...]:
     return tuple(
-        SavepointPlan(after_checkpoints=_OF_EACH_JOB * stop + _OF_EACH_JOB - 1, stop=True)
+        SavepointPlan(after_checkpoints=_CHECKPOINTS_EACH * stop + _CHECKPOINTS_EACH - 1, stop=True)
         for stop in range(number)
     )
 
 
 def _checkpoints(plan: TrialPlan) -> int:
     """Return how many checkpoints must come while there is input: those of the chain, and two to spare."""
-    return _OF_EACH_JOB * len(plan.savepoints) + 3
+    return _CHECKPOINTS_EACH * len(plan.savepoints) + 3
 
 
-def _of_the_last_job(draw: st.DrawFn, job: DrawnJob, stops: int) -> After:
-    """Draw when the last job fails. Each job before it had two attempts, and each attempt but the first a restore."""
+def _trigger_in_last_job(draw: st.DrawFn, job: DrawnJob, stops: int) -> After:
+    """Draw when the last job fails. Each job before it has two attempts; all attempts but the very first restore."""
     point = draw(
         st.sampled_from(
             (
@@ -96,19 +99,19 @@ def _of_the_last_job(draw: st.DrawFn, job: DrawnJob, stops: int) -> After:
         )
     )
     if point is ProtocolPoint.CHECKPOINT_COMPLETED:
-        return After(point, nth=_OF_EACH_JOB * stops + 1)
+        return After(point, nth=_CHECKPOINTS_EACH * stops + 1)
     if point is ProtocolPoint.ATTEMPT_RUNNING:
         return After(point, nth=2 * stops + 1)
     return After(point, draw(st.sampled_from(job.view.passing(point))), nth=2 * stops)
 
 
 def _failure(drawing: Drawing, job: DrawnJob, killers: Sequence[FaultKind], trigger: After) -> ScheduledFault:
-    """Draw what fails: the subtask that stands at the point, or any while the coordinator stands there."""
+    """Draw a fault of the subtask at the trigger's point; of any subtask if the coordinator is there."""
     draw, ranges = drawing.draw, drawing.profile.faults
     kind = draw(st.sampled_from(killers))
-    standing = trigger.subtask or draw(st.sampled_from(job.view.names))
+    subtask = trigger.subtask or draw(st.sampled_from(job.view.names))
     aim = Aim(
-        standing,
+        subtask,
         lose_unsynced_per_mille=ranges.lose_unsynced_per_mille,
         unreadable_per_mille=ranges.unreadable_per_mille,
         returns_per_mille=ranges.returns_per_mille,

@@ -99,7 +99,7 @@ def _has_other_inputs(job: JobPlan, rounds: Sequence[Sequence[str]], receiver: s
 
 
 def _savepoints(drawing: Drawing, plan: TrialPlan) -> TrialPlan:
-    """Ask for stops around the end of the input; for none if nobody knows when that is."""
+    """Ask for stops around the end of the input; for none if its time is not known."""
     draw, ends_ms = drawing.draw, DrawnJob(plan, drawing.view(plan)).reads_ms
     if ends_ms is None:
         return plan

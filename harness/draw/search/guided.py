@@ -65,7 +65,7 @@ class Guided:
         self._drawn: dict[int, DrawnPlan] = {}
         """Trials whose results are not known yet."""
         self._learned = 0
-        """How many trials it was told of."""
+        """How many trials it has learned from."""
         self._times: Counter[str] = Counter()
         """Name -> in how many trials it was reached, up to ``SELDOM``."""
         self._new: list[_Kept] = []
@@ -92,7 +92,7 @@ class Guided:
         self, number: int, reached: Iterable[str], promising: bool, sought: bool = False
     ) -> tuple[str, ...]:
         if number != self._learned:
-            raise InternalError(f"trial {number} is told of, but {self._learned} is the next one")
+            raise InternalError(f"trial {number} is to be learned from, but {self._learned} is the next one")
         self._learned += 1
         drawn = self._drawn.pop(number, None)  # None: it could not be drawn
         seldom = tuple(name for name in reached if self._times[name] < SELDOM)

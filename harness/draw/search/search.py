@@ -1,8 +1,8 @@
 """What a strategy is: it gives each trial its plan, and may learn from what the trials before it reached.
 
-A strategy depends on the root seed and on what it was told, never on when it was told. One that learns works in
-generations: the plans of a generation follow from what all trials of the generations before reached. So a trial has
-the same plan in one process, in several, and after an interruption.
+A strategy depends on the root seed and on the results that it learned, never on the time at which it learned them. One
+that learns works in generations: the plans of a generation follow from what all trials of the generations before
+reached. So a trial has the same plan in one process, in several, and after an interruption.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Search(Protocol):
 
     @property
     def learns(self) -> bool:
-        """Whether it wants to be told what trials reached."""
+        """Whether ``learn`` is to be called with what trials reached."""
 
     def drawn(self, number: int, space: PlanSpace) -> DrawnPlan:
         """Return a trial's plan, drawn from ``space``, or nearly like an earlier plan and from the space of that."""
@@ -30,11 +30,11 @@ class Search(Protocol):
     def learn(
         self, number: int, reached: Iterable[str], promising: bool, sought: bool = False
     ) -> tuple[str, ...]:
-        """Take what a trial reached, in the order of the trials, and return what of it was reached seldom before.
+        """Learn what a trial reached, in the order of the trials; return those names that were seldom reached before.
 
         ``promising``: whether plans like this one may be tried. ``sought``: whether the trial did what is looked for,
-        for instance ran the lines of a patch, so that they are worth more. What was returned is enough to be told in
-        its place, when a campaign is resumed.
+        for instance ran the lines of a patch, so that such plans are worth more. When a campaign is resumed, the
+        returned names are enough for ``reached``.
         """
 
 

@@ -81,7 +81,7 @@ def _some_must_not_be_visible(context: TrialContext, bounds: Mapping[int, int | 
         if line.operation.prepared
     ]
     if Capability.BARRIERS.name not in context.capabilities:
-        # Nobody acknowledges, so it is not known what is prepared.
+        # No acknowledgement is reported, so it is not known what is prepared.
         prepared = [
             (line.operation.attempt, line.operation.checkpoint) for line in history.of(CheckpointTriggered)
         ]

@@ -1,15 +1,16 @@
 """Every global snapshot is a consistent cut, and its channel states are the messages between the cuts (CHL-2).
 
-What each process sent, took and recorded is logged at its ports, in the order of the process. Vector clocks are
-computed from that. A cut is consistent if no process had heard, when it recorded itself, of anything that another did
-after it had recorded itself. Then the state of a channel must be exactly what was sent before the sender's record and
-not taken before the receiver's, in order; messages of a restored snapshot are first in their channel.
+The ports of each process log which messages it sends and takes and when it records its state, in its local order.
+Vector clocks are computed from these logs. A cut is consistent if no process, when it recorded its state, knew of an
+event that another process did after recording its own. Moreover, the state of a channel must be exactly what was sent
+before the sender recorded its state and not taken before the receiver recorded its own, in order. The messages of a
+restored snapshot come first in their channels.
 
-An attempt that goes on at another parallelism gets the messages of the restored snapshot on other channels, as its
-system deals them out. Its cuts are not judged here; where each message went is judged by the dataflow.
+After a change of parallelism the system distributes the messages of the restored snapshot to other channels. The cuts
+of such an attempt are not judged here; the checker ``dataflow`` judges what became of each message.
 
-Under Chandy-Lamport no process records itself unasked (CHL-1): before it does, a marker comes, or the plan makes it an
-initiator. Where all channels to a process are closed, no marker can come, and the coordinator triggers it.
+With Chandy-Lamport a process records its state only after a marker has come, unless the plan makes it an initiator
+(CHL-1). If all channels to a process are closed, no marker can come; then the coordinator triggers it.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
 
 BEGUN_ANYWHERE = "begun_anywhere"
-"""What the snapshots are counted under that processes of the plan's choice began, and not just all sources."""
+"""The name of the count of snapshots that were begun by the plan's own initiators, and not by all sources."""
 
 CROSSING = "crossing"
-"""What the messages are counted under that were taken only after their receiver had recorded itself."""
+"""The name of the count of messages that were taken after their receiver had recorded its state."""
 
 INITIATED_MIN = 20
-"""Of so many trials of Chandy-Lamport, some must have snapshots that a chosen process began."""
+"""Among this many trials of Chandy-Lamport, at least one must have a snapshot that a chosen process began."""
 
 Clock = dict[str, int]
 """Process -> how many of its events are known."""
@@ -45,7 +46,7 @@ Clock = dict[str, int]
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
-_UNASKED = Sign("a process begins a snapshot that others are to initiate", "CHL-1")
+_NOT_INITIATOR = Sign("a process begins a snapshot that others are to initiate", "CHL-1")
 _NOT_RECORDED = Sign("a snapshot completes although a process never recorded itself", "CHL-1")
 _RECEIVED_UNSENT = Sign("a message is in the snapshot as received, and not as sent", "CHL-2")
 _CHANNEL_STATE = Sign(
@@ -84,7 +85,7 @@ class ConsistentCut(StandardChecker):
             trials_min=INITIATED_MIN,
         ),
     )
-    signs = (_UNASKED, _NOT_RECORDED, _RECEIVED_UNSENT, _CHANNEL_STATE, _LOOP_STATE, _DISORDER)
+    signs = (_NOT_INITIATOR, _NOT_RECORDED, _RECEIVED_UNSENT, _CHANNEL_STATE, _LOOP_STATE, _DISORDER)
     directness = Directness.MESSAGES
     rank = 340
 
@@ -105,9 +106,11 @@ class ConsistentCut(StandardChecker):
                 continue
             run = next((run for run in runs.values() if number in run.cuts), None)
             if run is None and set(view.subtasks) <= set(view.finished):
-                continue  # it has no process that could have recorded anything
+                continue  # every process had finished, and none could record its state
             if run is None:
-                sentence = f"checkpoint {number} completed, but no process was seen to record itself for it"
+                sentence = (
+                    f"checkpoint {number} completed, but no process was seen to record its state for it"
+                )
                 at = completed_at(context, number)
                 problems.append(Breach(_NOT_RECORDED, sentence, at, checkpoint=number, attempt=view.attempt))
                 continue
@@ -122,7 +125,7 @@ class ConsistentCut(StandardChecker):
                     number,
                     view.attempt,
                 )
-                for sign, place, problem in (*_unasked(run, view, context), *run.problems_of(view))
+                for sign, place, problem in (*_uninitiated(run, view, context), *run.problems_of(view))
             ]
             messages += sum(len(channel.rows) for channel in view.in_flight)
             crossing += run.crossing(view)
@@ -164,7 +167,7 @@ class _Channel:
 
 @dataclass
 class _Cut:
-    """Where one process stood when it recorded itself."""
+    """The position of one process in its log when it recorded its state."""
 
     clock: Clock
     put: dict[str, int]
@@ -187,7 +190,7 @@ class _Run:
             rows = [_encode(row).decode() for row in channel.rows]
             self._channels[name] = _Channel(rows, [{} for _ in rows], len(rows))
         self._at_end: dict[str, _Cut] = {}
-        """Where each process stood in the end."""
+        """The position of each process after its last event."""
         self._replay(logs)
 
     def _replay(self, logs: Mapping[str, Sequence[LocalEvent]]) -> None:
@@ -228,13 +231,13 @@ class _Run:
     def _cut_now(self, process: str, clock: Clock) -> _Cut:
         return _Cut(
             dict(clock),
-            {name: len(item.rows) for name, item in self._channels.items() if _sender(name) == process},
-            {name: entry.taken for name, entry in self._channels.items() if _receiver(name) == process},
+            {name: len(channel.rows) for name, channel in self._channels.items() if _sender(name) == process},
+            {name: channel.taken for name, channel in self._channels.items() if _receiver(name) == process},
         )
 
     @staticmethod
     def _take(channel: _Channel, event: LocalEvent, clock: Clock) -> bool:
-        """Match a message with the next ones of its channel, and let the clock learn what the sender knew."""
+        """Take rows from a channel and merge the sender's clock into ``clock``; return False if they are not next."""
         begin, end = channel.taken, channel.taken + len(event.rows)
         if tuple(channel.rows[begin:end]) != event.rows:
             return False
@@ -252,21 +255,21 @@ class _Run:
         cuts = finished | self.cuts[view.checkpoint]
         missing = [process for process in self._processes if process not in cuts]
         if missing:
-            yield _NOT_RECORDED, missing[0], f"{', '.join(missing)} never recorded itself"
+            yield _NOT_RECORDED, missing[0], f"{', '.join(missing)} never recorded its state"
             return
         for process, cut in cuts.items():
             for other, known in cut.clock.items():
                 if known > cuts[other].clock[other]:
                     sentence = (
-                        f"{process} had heard of event {known} of {other} when it recorded itself, but {other} did so "
-                        f"after event {cuts[other].clock[other]}: something is received that was not sent"
+                        f"{process} knew of event {known} of {other} when it recorded its state, but {other} recorded "
+                        f"its own after event {cuts[other].clock[other]}: something is received that was not sent"
                     )
                     yield _RECEIVED_UNSENT, process, sentence
         yield from self._channel_problems(view, cuts)
 
     def crossing(self, view: SnapshotView) -> int:
-        """Return how many messages a process took after it had recorded itself: they could have been in its state, or
-        be missing from the state of their channel."""
+        """Return how many messages were taken after their receiver had recorded its state: a wrong snapshot could have
+        them in the state of the process, or lack them in the state of the channel."""
         cuts = self.cuts[view.checkpoint]
         return sum(
             len(channel.rows) - cuts[_receiver(name)].taken.get(name, 0)
@@ -307,7 +310,7 @@ def _rescaled_in_flight(context: TrialContext, views: Mapping[int, SnapshotView]
 def _runs(
     context: TrialContext, views: Mapping[int, SnapshotView], left_out: Collection[int]
 ) -> dict[int, _Run]:
-    """Return the events of each attempt, without some."""
+    """Return attempt -> its events, for attempts that are not left out and whose restored snapshot is known."""
     logs: dict[int, dict[str, Sequence[LocalEvent]]] = {}
     for line in context.history.of(MessagesObserved):
         observed = line.operation
@@ -341,7 +344,7 @@ def _begun(logs: Mapping[str, Sequence[LocalEvent]]) -> dict[int, tuple[str, ...
     return found
 
 
-def _unasked(run: _Run, view: SnapshotView, context: TrialContext) -> Iterator[tuple[Sign, str, str]]:
+def _uninitiated(run: _Run, view: SnapshotView, context: TrialContext) -> Iterator[tuple[Sign, str, str]]:
     """Yield the processes that began a snapshot although the plan names others as initiators (CHL-1)."""
     plan = context.plan_of(view.attempt)
     named = plan.checkpoints.initiators
@@ -350,9 +353,8 @@ def _unasked(run: _Run, view: SnapshotView, context: TrialContext) -> Iterator[t
     initiators = (*named[(view.checkpoint - 1) % len(named)], *plan.job.unreached)
     for process in run.begun.get(view.checkpoint, ()):
         if process not in initiators:
-            others = ", ".join(initiators)
-            unasked = f"{process} recorded itself before any marker came, but {others} were to initiate it"
-            yield _UNASKED, process, unasked
+            sentence = f"{process} recorded its state before a marker came; the initiators are {', '.join(initiators)}"
+            yield _NOT_INITIATOR, process, sentence
 
 
 def _channel_name(sender: str, receiver: str, edge: int) -> str:

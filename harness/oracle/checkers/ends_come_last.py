@@ -21,7 +21,7 @@ _TAKEN = Sign("a subtask processes records after it has said that its input is c
 
 
 class EndsComeLast(StandardChecker):
-    """Nobody sends on a channel that has ended, and nobody processes records behind the end of all input."""
+    """No subtask sends on a channel that has ended, or processes records behind the end of all its input."""
 
     name = "ends-come-last"
     requires = "No record comes behind the end of input, and nothing behind the end of a channel."

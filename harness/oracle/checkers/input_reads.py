@@ -1,6 +1,6 @@
-"""Every attempt reads each split from its checkpoint's position on, and reads nothing before it again (REC-1). This
-is observed between the source and its reader; positions that the system reports are not used. Records that are read
-again and dropped appear in no output, but the source has to keep them nevertheless.
+"""Every attempt reads each split from its checkpoint's position on, and reads no record before it again (REC-1).
+Reads are observed between the source and its reader; the positions that the system reports are not used. Records that
+are read again and dropped do not show in the output, but are a fault: the source would have to keep them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ _HAD_FINISHED = Sign("a source reads again that had finished in the restored che
 _NOT_RESUMED = Sign(
     "a source does not resume at its restored position, and records are lost or count twice", "SRC-1"
 )
-_READ_IN_VAIN = Sign("what lies before the restored position is asked for again, without an effect", "REC-1")
+_READ_AND_DROPPED = Sign(
+    "what lies before the restored position is asked for again, without an effect", "REC-1"
+)
 
 
 class InputReads(StandardChecker):
@@ -31,7 +33,7 @@ class InputReads(StandardChecker):
     judges = "systems whose checkpoints can be opened, where reads are recorded"
     covers = {"REC-1": RECOVERED, "SRC-1": RECOVERED}
     needs = frozenset({Capability.SNAPSHOT_INSPECTION})
-    signs = (_RESCALED, _HAD_FINISHED, _NOT_RESUMED, _READ_IN_VAIN)
+    signs = (_RESCALED, _HAD_FINISHED, _NOT_RESUMED, _READ_AND_DROPPED)
     directness = Directness.OPERATIONS
     rank = 260
 
@@ -59,19 +61,23 @@ class InputReads(StandardChecker):
             resumed += checkpoint is not None
             due = start if checkpoint is None else max(start, begins[checkpoint].get(read.split, start))
             if read.offset != due:
-                what = "asked again for what lay before it" if read.offset < due else "left records out"
-                since = "the beginning" if checkpoint is None else f"checkpoint {checkpoint}"
+                what = "records before it were read again" if read.offset < due else "records were left out"
+                origin = "the beginning" if checkpoint is None else f"checkpoint {checkpoint}"
                 sentence = (
-                    f"attempt {read.attempt}, {read.subtask}: by {since} the split {read.split} goes on at record "
-                    f"{due}, and was read from {read.offset} on: it {what} (REC-1)"
+                    f"attempt {read.attempt}, {read.subtask}: from {origin} the split {read.split} continues at record "
+                    f"{due}, but it was read from record {read.offset} on: {what} (REC-1)"
                 )
                 sign = _sign_of(read, read.offset < due, context)
                 problems.append(Breach(sign, sentence, line.index, read.subtask, checkpoint, read.attempt))
         counts = {"splits_read": seen, "resumed": resumed, "violations": len(problems)}
         if problems:
-            summary = f"{len(problems)} splits were read from elsewhere; the first: {problems[0].sentence}"
+            summary = (
+                f"{len(problems)} splits were read from a wrong position; the first: {problems[0].sentence}"
+            )
             return self.broken(context, summary, counts, problems)
-        summary = f"{seen} times a split was begun, {resumed} of them at a restored position, each where it should be"
+        summary = (
+            f"{seen} times a split was begun, {resumed} times at a restored position, always as required"
+        )
         return Finding(self.name, self.clauses if resumed else (), Verdict.VALID, summary, counts)
 
 
@@ -81,11 +87,11 @@ def _sign_of(read: InputRead, again: bool, context: TrialContext) -> Sign:
         return _RESCALED
     if before is not None and read.subtask in before.finished:
         return _HAD_FINISHED
-    return _READ_IN_VAIN if again and _had_no_effect(context) else _NOT_RESUMED
+    return _READ_AND_DROPPED if again and _had_no_effect(context) else _NOT_RESUMED
 
 
 def _had_no_effect(context: TrialContext) -> bool:
-    """Return whether no record came out twice on the same way: so what was read again was dropped."""
+    """Return whether the output has no record twice by the same path, so that records read again were dropped."""
     output = context.history.output
     if output is None:
         return False

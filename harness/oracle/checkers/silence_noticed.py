@@ -1,8 +1,8 @@
 """A subtask of which nothing is heard any more has failed: its attempt ends within the time that is promised (REC-1).
 
-A process that hangs, or is cut off from its coordinator, closes no connection; only its silence shows it. While nobody
-notices, nothing is recovered. A fault that lasts long enough must therefore end the attempt that it strikes, unless
-something else ended it before, or the coordinator died, who starts to listen anew.
+A process that hangs, or is cut off from its coordinator, closes no connection; only missing heartbeats show it. Until
+the failure detector notices, nothing is recovered. A fault that lasts long enough must therefore end the attempt that
+it strikes, unless something else ended it before, or the coordinator died: its successor begins to wait anew.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ def copies_of_older_attempts(context: TrialContext) -> Iterator[CopyLeft]:
     """Yield what older attempts had left on hosts, once an attempt runs there that started from a newer checkpoint, or
     once a subtask there knows that a newer one is complete.
 
-    Only copies of checkpoints that had completed before count, as nobody writes them any more. But a process that a
+    Only copies of checkpoints that had completed before count, as no subtask writes them any more. But a process that a
     fault stops or cuts off may come back, so nothing is said of trials with such a fault, or with one that hits copies.
     """
     lasting = any(

@@ -25,15 +25,15 @@ from barrier_tck.harness.workloads.workload import split_name
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A checkpoint, in the form in which the oracle calculates with it."""
+    """A checkpoint as the oracle computes with it."""
 
     checkpoint: int
     positions: Mapping[str, int]
     """Split -> number of records before the barrier (S_n)."""
     state: Totals
-    """What the checkpoint holds per key; null sums are 0."""
+    """Key -> the totals that the checkpoint holds; null sums are 0."""
     fold: Totals
-    """What the records before the barriers give per key."""
+    """Key -> the totals of the records before the barriers."""
 
     def is_behind(self, record: InputRecord) -> bool:
         """Return whether a record lies at or after S_n: a restore of this checkpoint replays it."""
@@ -43,7 +43,7 @@ class Cut:
         """Return how much more the checkpoint holds for a key than the records before its barriers give."""
         zero = [0] * width
         held, due = self.state.get(key, zero), self.fold.get(key, zero)
-        return [mine - theirs for mine, theirs in zip(held, due, strict=True)]
+        return [stored - expected for stored, expected in zip(held, due, strict=True)]
 
 
 def restored_checkpoints(history: History) -> dict[int, int | None]:
@@ -55,7 +55,7 @@ def restored_checkpoints(history: History) -> dict[int, int | None]:
 
 
 def attempt_of(history: History, view: SnapshotView) -> int | None:
-    """Return the attempt that took a checkpoint: as it says itself, or else the one in which it completed."""
+    """Return the attempt that took a checkpoint: the one that it names, or else the one in which it completed."""
     if view.attempt is not None:
         return view.attempt
     current: int | None = None
@@ -87,7 +87,7 @@ def attempts_that_ran(history: History) -> frozenset[int]:
 
 
 class GivenUp(NamedTuple):
-    """A stretch of a job that was given up: checkpoints completed in it, and the job went on from an older one."""
+    """A stretch of execution that was given up: checkpoints completed in it, but the job went on from an older one."""
 
     start: int | None
     """The checkpoint after which it began; None: the beginning of the input."""
@@ -96,35 +96,35 @@ class GivenUp(NamedTuple):
 
 
 def given_up(context: TrialContext, attempt: int | None) -> tuple[GivenUp, ...]:
-    """Return what was given up before an attempt, in order: primaries were damaged (REC-4), or the job was started from
-    an older savepoint.
+    """Return the stretches that were given up before an attempt, in order.
 
-    Sinks may have committed it, each record once.
+    A stretch is given up if primary copies were damaged (REC-4), or if the job was started from an older savepoint.
+    Sinks may have committed its output, each record once.
     """
     if attempt is None or fell_back(context) is None:
         return ()
     restored, owners = restored_checkpoints(context.history), _owners(context.history)
     kept: dict[int, int] = {}
     """Attempt among the ancestors -> its checkpoint from which the job went on."""
-    heir: int | None = attempt
-    while heir is not None and (checkpoint := restored.get(heir)) is not None:
-        heir = owners.get(checkpoint)
-        if heir is None or heir in kept:
+    ancestor: int | None = attempt
+    while ancestor is not None and (checkpoint := restored.get(ancestor)) is not None:
+        ancestor = owners.get(checkpoint)
+        if ancestor is None or ancestor in kept:
             break
-        kept[heir] = checkpoint
+        kept[ancestor] = checkpoint
     newest = {owner: checkpoint for checkpoint, owner in sorted(owners.items())}
     return tuple(
-        GivenUp(start, newest[entry])
-        for entry, begun in restored.items()
-        if entry < attempt and entry in newest and (start := kept.get(entry, begun)) != newest[entry]
+        GivenUp(start, newest[earlier])
+        for earlier, origin in restored.items()
+        if earlier < attempt and earlier in newest and (start := kept.get(earlier, origin)) != newest[earlier]
     )
 
 
 def committed_again(context: TrialContext, trial_input: TrialInput) -> Counter[int] | None:
-    """Return id -> how often the output may show a record besides its one time, because checkpoints were given up.
+    """Return id -> how many more times than once the output may show a record, because checkpoints were given up.
 
-    Sinks may have committed, once for each stretch that was given up, what lies between its ends, and what was in
-    flight at its beginning. None: such a stretch was not opened, or does not say it.
+    For each stretch that was given up, sinks may have committed once the records between its two checkpoints, and those
+    in flight at the first one. None if a checkpoint of a stretch could not be opened or lacks positions.
     """
     attempt = max(restored_checkpoints(context.history), default=None)
     opened = {view.checkpoint: view for view in context.history.checkpoints}
@@ -152,7 +152,7 @@ def committed_again(context: TrialContext, trial_input: TrialInput) -> Counter[i
 
 
 def _owners(history: History) -> dict[int, int]:
-    """Return complete checkpoint -> the attempt that took it, if the system says so."""
+    """Return completed checkpoint -> the attempt that took it, for those whose triggering was reported."""
     triggered: dict[int, int] = {}
     owners: dict[int, int] = {}
     for line in history.operations:
@@ -169,8 +169,8 @@ def _owners(history: History) -> dict[int, int]:
 
 
 def fell_back(context: TrialContext) -> str | None:
-    """Say which attempt rightly went back behind a completed checkpoint: the plan allows it and a primary was damaged,
-    or the job was started from an older savepoint.
+    """Describe the attempt that was right to go back behind the newest completed checkpoint: the plan allows it and a
+    primary copy was damaged, or the job was started from an older savepoint.
 
     Then records in between come twice, in any mode, if a sink had committed them, perhaps without living long enough to
     report it: a transaction cannot be taken back (REC-4). Returns None if no attempt went back.
@@ -223,7 +223,7 @@ def cut_of(view: SnapshotView, trial_input: TrialInput) -> Cut:
 
 
 def state_of(view: SnapshotView, trial_input: TrialInput) -> Totals:
-    """Return what a checkpoint holds per key, with nulls as 0."""
+    """Return key -> the totals that a checkpoint holds, with nulls as 0."""
     return {
         key_of_text(text): [0 if value is None else value for value in values]
         for entries in view.state_by_operator(without=trial_input.witnesses).values()

@@ -164,8 +164,8 @@ class ReplayedOrder:
         return self._held[view.checkpoint]
 
     def _grown(self, arrivals: TakenRecords, end: Place | None) -> Iterator[_Lane]:
-        """Yield the records that have come on one way each, if some are new since the checkpoint before; none if
-        several edges may have brought them.
+        """Yield, path by path, the records that have come, if some are new since the checkpoint before; none if they
+        may have come over several edges.
         """
         place = (arrivals.subtask, *arrivals.where)
         known, sure = self._growth.known(arrivals), len(arrivals.records) - arrivals.coming

@@ -57,7 +57,7 @@ class _Turns:
 
 @dataclass
 class DrawnPlans:
-    """The plans of one hunt. After each of them it is told what became of it."""
+    """The plans of one hunt. After each plan it learns the result of the trial."""
 
     profiles: Sequence[str]
     system: SystemUnderTest

@@ -75,7 +75,7 @@ def product_source(file: str) -> str:
 
 @cache
 def product_tree(file: str) -> ast.Module:
-    """Return the syntax tree of a file below ``reference_impl/``, which nobody changes."""
+    """Return the syntax tree of a file below ``reference_impl/``; it is shared, and not to be changed."""
     return ast.parse(product_source(file))
 
 

@@ -14,7 +14,7 @@ from barrier_tck.harness.reference.bugs.drawn_plans import DrawnPlans
 
 @dataclass
 class SoughtBug:
-    """A planted bug with drawn plans instead of its own. Whether its lines run in a trial is told to nobody."""
+    """A planted bug with drawn plans instead of its own. No strategy learns whether its lines run in a trial."""
 
     bug: PlantedBug
     drawn: DrawnPlans

@@ -245,7 +245,7 @@ class SearchedWorld:
         return isinstance(_owner(owner._due), SimulatedSubtask)
 
     def _settle(self) -> None:
-        """Do at once what nobody can tell from doing it later."""
+        """Do at once every step that has the same effect now as later."""
         scheduler = self._scheduler
         done = False
         while not done and not scheduler.stopped:
@@ -301,7 +301,7 @@ class SearchedWorld:
             return end.name, f"{name} {_channel(owner, end)}"
         if isinstance(owner, SimulatedWorld):
             return owner.coordinator.name, f"{name} {owner.coordinator.name}"
-        raise InternalError(f"nobody knows whose step {action!r} is")
+        raise InternalError(f"the step {action!r} belongs to no known owner")
 
     # --- states ---------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""What faults can hit in the simulated world, as the structural targets of ``barrier_tck.faults.targets``."""
+"""The targets of faults in the simulated world; they implement the protocols of ``barrier_tck.faults.targets``."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class _CoordinatorTarget:
 
 
 class _LinkTarget:
-    """All present and future connections of one pair of ends, seen from either end."""
+    """All present and future connections of a sender and a receiver, seen from either of them."""
 
     def __init__(
         self, world: SimulatedWorld, sender: str, receiver: str, from_receiver: bool = False
@@ -176,15 +176,15 @@ class _LinkTarget:
 
 
 class SimulatedTargets(NoTargets):
-    """Hands out targets; implements ``barrier_tck.faults.targets.Targets``."""
+    """The targets of one world; implements ``barrier_tck.faults.targets.Targets``."""
 
     def __init__(self, world: SimulatedWorld, failures: Failures | None = None) -> None:
-        """Expose a world; ``failures``: of snapshots, None if the plan lets none of them fail."""
+        """Take the world, and the failures of snapshots: None if the plan lets no snapshot fail."""
         self._world = world
         self._failures = failures
 
     def executor_of(self, subtask: str) -> _ExecutorTarget | None:
-        """Return the executor that hosts a subtask now, or while nothing is deployed, that hosted it last."""
+        """Return the executor that hosts a subtask; while nothing is deployed, the one that hosted it last."""
         executor = self._world.hosting(subtask)
         return _ExecutorTarget(self._world, executor) if executor is not None else None
 
@@ -197,7 +197,7 @@ class SimulatedTargets(NoTargets):
         return _HostTarget(self._world, executor) if executor is not None else None
 
     def lasting_loss_of(self, subtask: str) -> _ExecutorTarget | None:
-        """Return the host of a subtask, which nothing replaces; None if it is the last one."""
+        """Return a subtask's executor, to be lost without a replacement; None if it is the last one that lasts."""
         executor = self._world.hosting(subtask)
         if executor is None or self._world.executors.lasting == 1:
             return None
@@ -276,7 +276,8 @@ class SimulatedTargets(NoTargets):
         return self._world.storage_faults.target()
 
     def deletions(self) -> Deletions | None:
-        """Return the coordinator's deletions; None if the plan lets none of them fail, or they are in a service."""
+        """Return the coordinator's deletions; None if the plan lets none of them fail, or a storage service holds the
+        files."""
         faults = self._world.storage_faults
         return faults.deletions if faults.service is None else None
 
@@ -293,7 +294,7 @@ class SimulatedTargets(NoTargets):
         return _LinkTarget(self._world, sender, receiver) if exists else None
 
     def links_of_executor(self, subtask: str, peers: Peers) -> Sequence[_LinkTarget] | None:
-        """Return the connections between a subtask's executor and its peers; None if the subtask is not there."""
+        """Return the connections between a subtask's executor and its peers; None if the subtask is not running."""
         process = self._world.live(subtask)
         if process is None:
             return None
@@ -302,7 +303,7 @@ class SimulatedTargets(NoTargets):
         return links if peers is Peers.EXECUTORS else links + self._control_links(inside)
 
     def links_between_halves(self, subtasks: Sequence[str]) -> Sequence[_LinkTarget] | None:
-        """Return the connections between the executors of some subtasks and all others."""
+        """Return the connections between the executors of these subtasks and all other processes."""
         processes = [self._world.live(subtask) for subtask in subtasks]
         executors = [process.executor for process in processes if process is not None]
         if len(executors) < len(processes):
@@ -311,7 +312,7 @@ class SimulatedTargets(NoTargets):
         return self._data_links(inside) + self._control_links(inside)
 
     def _channels(self) -> list[tuple[str, str]]:
-        """Return each pair of ends once, because a disturbance affects all channels between two subtasks."""
+        """Return each sender and receiver once, because a disturbance affects all channels between two subtasks."""
         channels = self._world.graph.channels
         return list(dict.fromkeys((str(channel.sender), str(channel.receiver)) for channel in channels))
 

@@ -545,7 +545,7 @@ class SimulatedWorld:
         )
         found: list[CompletedCheckpoint] = []
         for planned in planned_savepoints(self.plan):
-            with contextlib.suppress(StorageError):  # it is not there, or nobody can tell
+            with contextlib.suppress(StorageError):  # it does not exist, or cannot be read
                 found.append(storage.load_savepoint(planned.savepoint.directory))
         newest = max(found, key=lambda one: one.checkpoint, default=None)
         if newest is None or newest.stops_the_job or newest.savepoint is None:

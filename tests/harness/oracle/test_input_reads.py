@@ -74,8 +74,8 @@ def test_a_split_that_goes_on_where_its_checkpoint_says_is_right() -> None:
     assert found.counts == {"splits_read": 2, "resumed": 1, "violations": 0}
 
 
-@pytest.mark.parametrize(("offset", "what"), [(1, "asked again"), (POSITION + 1, "left records out")])
-def test_a_split_that_is_read_from_elsewhere_is_told(offset: int, what: str) -> None:
+@pytest.mark.parametrize(("offset", "what"), [(1, "read again"), (POSITION + 1, "left out")])
+def test_a_split_that_is_read_from_a_wrong_position_is_reported(offset: int, what: str) -> None:
     found = judged(InputRead("source[0]", 2, SPLIT, offset))
     assert found.verdict is Verdict.INVALID and what in found.summary and SPLIT in found.summary
 

@@ -141,14 +141,14 @@ def test_storage_is_hidden_until_some_time_after_the_next_driver_starts(tmp_path
     checkpoint.mkdir()
     storage = CheckpointOutages(checkpoint)
     storage.hide(100)
-    storage.look(now_ms=10_000)
+    storage.end_due(now_ms=10_000)
     storage.failed()
     assert checkpoint.is_file()
     storage.started(now_ms=10_000)
     storage.started(now_ms=10_050)  # the time counts from the first
-    storage.look(now_ms=10_099)
+    storage.end_due(now_ms=10_099)
     assert storage.is_away
-    storage.look(now_ms=10_100)
+    storage.end_due(now_ms=10_100)
     assert checkpoint.is_dir()
 
 

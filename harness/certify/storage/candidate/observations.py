@@ -134,7 +134,7 @@ class _Turns:
             self._changed.notify_all()
 
     def end(self) -> None:
-        """Hold nobody up any more."""
+        """Let calls go on without waiting for a look."""
         with self._changed:
             self._over = True
             self._changed.notify_all()
