@@ -169,7 +169,7 @@ class Trials:
         self._seed = seed
         self._scale = scale_of(system)
         self._known: dict[str, Trial] = {}
-        self._round = 0
+        self._runs = 0
 
     def run(self, plan: TrialPlan) -> Trial:
         """Run a plan as it fits the system, unless this session has; the trial may have any verdict.
@@ -193,7 +193,6 @@ class Trials:
     def forget(self) -> None:
         """Run every plan anew from now on, also those that this session has run."""
         self._known.clear()
-        self._round += 1
 
     def can(self, capability: Capability) -> bool:
         """Return whether the system declares a capability."""
@@ -280,8 +279,10 @@ class Trials:
             plan = msgspec.structs.replace(plan, state_backend=self._state_backend)
         check_plan(plan, self.system)
         name = hashlib.sha256(to_json(plan).encode()).hexdigest()[:12]
-        directory = self._directory / (f"{name}-{self._round}" if self._round else name)
-        directory.mkdir(exist_ok=True)
+        self._runs += 1
+        # A drawn plan may be run again, and the directory of a trial belongs to it alone.
+        directory = self._directory / f"{name}-{self._runs}"
+        directory.mkdir()
         plan_file = directory / "plan.json"
         write(plan, plan_file)
         result = execute(plan, self.system, directory)

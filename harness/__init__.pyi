@@ -19,9 +19,9 @@ from .system.job_view import JobView, Role, SubtaskView
 from .system.scale import HasScale, Scale
 from .record.history import CheckpointProblem, End, History, InFlight, NamedFile, Recorded, Row
 from .record.history import SnapshotView, StateView, StorageView, Transaction
-from .record.operations import AttemptEnded, AttemptRunning, AttemptStarted, CheckpointAborted
+from .record.operations import Acknowledged, AttemptEnded, AttemptRunning, AttemptStarted, CheckpointAborted
 from .record.operations import CheckpointCompleted, CheckpointTriggered, Committed, Crashed, Operation
-from .record.operations import JobCut, JobFailed, JobFinished, JobStopped, Restored
+from .record.operations import Finished, InputRead, JobCut, JobFailed, JobFinished, JobStopped, Restored
 from .record.reasons import Reason
 from .record.records import AttemptRecord, CheckpointRecord, SnapshotRecord, TrialRecord
 # A workload, and what it or a system may bring to a campaign.
@@ -55,27 +55,27 @@ from .reference.backend_kit import require_in_range, require_same_length
 from .reference.storage_kit import CheckpointStorage, MediumCheckpointStorage, WholeFiles
 
 __all__ = [
-    "After", "Aggregate", "At", "AttemptEnded", "AttemptRecord", "AttemptRunning", "AttemptStarted",
+    "Acknowledged", "After", "Aggregate", "At", "AttemptEnded", "AttemptRecord", "AttemptRunning", "AttemptStarted",
     "BatchedStateStore", "BrokenRecovery", "CampaignConfiguration", "CanBeBroken", "Capability", "Checker",
     "CheckpointAborted", "CheckpointCompleted", "CheckpointId", "CheckpointPlan", "CheckpointProblem",
     "CheckpointRanges", "CheckpointRecord", "CheckpointStorage", "CheckpointTriggered", "Committed", "CopiesTarget",
     "CorruptStateError", "CrashCoordinator", "Crashed", "Damage", "DeferredSnapshot", "DeploymentPlan",
     "DeploymentRanges", "DrawnSetting", "DrawsJobs", "EdgePlan", "ElasticRanges", "End", "EnvironmentProblem",
-    "FaultRanges", "Finding", "FinishedSnapshot", "HasCluster", "HasScale", "History", "Impairment", "InFlight",
-    "JobCut", "JobFailed", "JobFinished", "JobPlan", "JobRanges", "JobStopped", "JobUsageError", "JobView",
-    "KeepsLogs", "KeyGroupRange", "KeyedStateStore", "KillExecutor", "KillWorker", "LimitRanges", "LimitsPlan",
-    "LinkTarget", "LinkingStateWriter", "LocalStateReader", "MediumCheckpointStorage", "NamedFile", "NemesisHooks",
-    "NetworkPlan", "NetworkRanges", "NoTargets", "OperatingError", "Operation", "OperatorPlan", "PausableTarget",
-    "ProcessTarget", "Profile", "ProtocolPoint", "ProvidesCheckers", "ProvidesOwnJob", "ProvidesProfiles",
-    "QueryPlace", "QueryState", "Reason", "Recorded", "RestartPlan", "RestartRanges", "Restored", "Role", "Row",
-    "SavepointPlan", "SavepointRanges", "SavepointStarter", "Scale", "ScheduledFault", "SequentialSpec",
-    "SharingStateWriter", "ShowsCoverage", "SnapshotCancelled", "SnapshotFuture", "SnapshotRecord", "SnapshotView",
-    "SplitData", "Spread", "StartsSlowly", "StateBackend", "StateCapability", "StateHandle", "StateReader",
-    "StateScope", "StateView", "StateWriter", "StorageError", "StorageRanges", "StorageUser", "StorageView",
-    "StreamingJob", "SubtaskView", "SystemBroke", "SystemUnderTest", "TakesSettings", "TargetGone", "Targets",
-    "TracesMessages", "Transaction", "TrialContext", "TrialOutcome", "TrialPlan", "TrialRecord", "Upserts",
-    "UsageProblem", "UsesFieldsOfPlans", "Verdict", "VertexPlan", "WholeFiles", "Workload", "WorkloadPlan",
-    "WorkloadRanges", "job_along", "job_of_plan", "problem_of_fixed", "read_configuration", "read_plan",
-    "refuse_overlaps", "register_workload", "require_in_range", "require_same_length", "run_campaign", "run_trial",
-    "workload_names",
+    "FaultRanges", "Finding", "Finished", "FinishedSnapshot", "HasCluster", "HasScale", "History", "Impairment",
+    "InFlight", "InputRead", "JobCut", "JobFailed", "JobFinished", "JobPlan", "JobRanges", "JobStopped",
+    "JobUsageError", "JobView", "KeepsLogs", "KeyGroupRange", "KeyedStateStore", "KillExecutor", "KillWorker",
+    "LimitRanges", "LimitsPlan", "LinkTarget", "LinkingStateWriter", "LocalStateReader", "MediumCheckpointStorage",
+    "NamedFile", "NemesisHooks", "NetworkPlan", "NetworkRanges", "NoTargets", "OperatingError", "Operation",
+    "OperatorPlan", "PausableTarget", "ProcessTarget", "Profile", "ProtocolPoint", "ProvidesCheckers",
+    "ProvidesOwnJob", "ProvidesProfiles", "QueryPlace", "QueryState", "Reason", "Recorded", "RestartPlan",
+    "RestartRanges", "Restored", "Role", "Row", "SavepointPlan", "SavepointRanges", "SavepointStarter", "Scale",
+    "ScheduledFault", "SequentialSpec", "SharingStateWriter", "ShowsCoverage", "SnapshotCancelled",
+    "SnapshotFuture", "SnapshotRecord", "SnapshotView", "SplitData", "Spread", "StartsSlowly", "StateBackend",
+    "StateCapability", "StateHandle", "StateReader", "StateScope", "StateView", "StateWriter", "StorageError",
+    "StorageRanges", "StorageUser", "StorageView", "StreamingJob", "SubtaskView", "SystemBroke", "SystemUnderTest",
+    "TakesSettings", "TargetGone", "Targets", "TracesMessages", "Transaction", "TrialContext", "TrialOutcome",
+    "TrialPlan", "TrialRecord", "Upserts", "UsageProblem", "UsesFieldsOfPlans", "Verdict", "VertexPlan",
+    "WholeFiles", "Workload", "WorkloadPlan", "WorkloadRanges", "job_along", "job_of_plan", "problem_of_fixed",
+    "read_configuration", "read_plan", "refuse_overlaps", "register_workload", "require_in_range",
+    "require_same_length", "run_campaign", "run_trial", "workload_names",
 ]

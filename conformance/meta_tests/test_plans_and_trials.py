@@ -28,7 +28,7 @@ from barrier_tck.harness.plan.trial_plan import TrialPlan, WorkloadPlan
 from barrier_tck.harness.system.role_aims import resolved
 from barrier_tck.harness.system.scale import Scale, scale_of
 from barrier_tck.harness.system.system_names import open_system
-from barrier_tck.harness.system.system_under_test import SystemUnderTest
+from barrier_tck.harness.system.system_under_test import NemesisHooks, SystemUnderTest, TrialOutcome
 from barrier_tck.harness.trial.plan_check import check_plan
 from barrier_tck.harness.workloads.barrier_jobs import barrier_view
 
@@ -112,3 +112,19 @@ def test_a_plan_that_two_tests_look_at_is_run_once(tmp_path: Path) -> None:
     trials = Trials(DoNothing(), tmp_path)
     assert trials.run(CALM) is trials.run(varied())
     assert trials.run(CALM) is not trials.run(varied(job=JobPlan(widths={"totals": 3})))
+
+
+def test_a_plan_that_runs_again_has_a_directory_of_its_own(tmp_path: Path) -> None:
+    found: list[list[str]] = []
+
+    class Leaves(DoNothing):
+        def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
+            found.append(sorted(path.name for path in directory.iterdir()))
+            (directory / "left").touch()
+            return super().run(plan, nemesis, directory)
+
+    trials = Trials(Leaves(), tmp_path)
+    for _ in range(2):  # the same plans
+        trials.generated("standard", lambda _: None)
+    assert len(found) == 2 * scale_of(DoNothing()).examples_max
+    assert {tuple(names) for names in found} == {("plan.json",)}

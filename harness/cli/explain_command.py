@@ -12,6 +12,7 @@ from rich.console import Console
 from barrier_tck.harness.cli.options import JsonOption
 from barrier_tck.harness.cli.printing import console_for, emit
 from barrier_tck.harness.support.errors import UsageProblem
+from barrier_tck.harness.support.third_party import search_working_directory
 
 if TYPE_CHECKING:
     from barrier_tck.harness.campaign.explanation import Explanation, Step
@@ -48,6 +49,7 @@ def explain(
     from barrier_tck.harness.record.run_directory import latest_run, trial_directory
     from barrier_tck.harness.record.run_reader import open_run, read_history, read_record
 
+    search_working_directory()  # the workload may be the user's
     directory = path
     if not (path / "record.json").is_file():
         run = open_run(latest_run(path))

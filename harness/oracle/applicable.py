@@ -19,17 +19,21 @@ def checkers_for(
     capabilities: Collection[Capability],
     workload: Workload | None = None,
     modelled: bool = True,
+    unused: Collection[str] = (),
 ) -> tuple[Checker, ...]:
     """Return the checkers that apply to this plan; they share its input, which is made once.
 
     ``workload`` overrides the plan's, for instance to read an input from elsewhere. ``modelled`` is False if the
-    workload's meaning is not that of the job (``ProvidesOwnJob``). Raises UsageError for a workload that does not
+    workload's meaning is not that of the job (``ProvidesOwnJob``). ``unused`` are the fields of plans that the system
+    leaves unused: what they ask for is not judged. Raises UsageError for a workload that does not
     exist.
     """
     trial_input = TrialInput(workload or workload_named(plan.workload.name), plan)
-    trial = TrialToJudge(trial_input, frozenset(capabilities), modelled)
+    trial = TrialToJudge(trial_input, frozenset(capabilities), modelled, frozenset(unused))
     return tuple(
         checker.made_for(trial)
         for checker in standard_checkers()
-        if checker.needs <= trial.capabilities and checker.applies(trial)
+        if checker.needs <= trial.capabilities
+        and not checker.of_fields & trial.unused
+        and checker.applies(trial)
     )

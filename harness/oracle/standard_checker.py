@@ -47,6 +47,8 @@ class TrialToJudge:
     capabilities: frozenset[Capability]
     modelled: bool = True
     """False if the workload's meaning is not that of the job (``ProvidesOwnJob``)."""
+    unused: frozenset[str] = frozenset()
+    """The fields of plans that the system leaves unused, for instance ``restart.strategy`` (``UsesFieldsOfPlans``)."""
 
     @property
     def plan(self) -> TrialPlan:
@@ -95,6 +97,8 @@ class StandardChecker(ABC):
     """Every clause for which it may speak -> what must have happened before its VALID says something about it."""
     needs: ClassVar[frozenset[Capability]] = frozenset()
     """What a system must be able to do, or the checker has nothing to look at."""
+    of_fields: ClassVar[frozenset[str]] = frozenset()
+    """The fields of a plan whose effect it judges: a system that leaves one of them unused is not judged."""
     judges_output: ClassVar[bool] = False
     """Whether it compares the committed output with the input: then it shows what was survived, no matter how."""
     always: ClassVar[bool] = False

@@ -47,6 +47,7 @@ from barrier_tck.harness.support.raised_by import OF_THE_WORLD, crash_of, is_of_
 from barrier_tck.harness.support.third_party import what_happened, where_it_was
 from barrier_tck.harness.support.wall_clock import TooLate, limited
 from barrier_tck.harness.system.optional_interfaces import KeepsLogs, ProvidesOwnJob
+from barrier_tck.harness.system.plan_fields import unused_by
 from barrier_tck.harness.system.system_names import reference_of
 from barrier_tck.harness.system.system_under_test import Capability, SystemUnderTest, TrialOutcome
 from barrier_tck.harness.trial.nemesis import Nemesis
@@ -208,7 +209,8 @@ def standard_checkers(plan: FilledPlan, system: SystemUnderTest) -> tuple[Checke
     # Imported here: judges may import much, and a caller with checkers of its own needs none of these.
     from barrier_tck.harness.oracle.applicable import checkers_for
 
-    return checkers_for(plan, system.capabilities, modelled=not isinstance(system, ProvidesOwnJob))
+    modelled = not isinstance(system, ProvidesOwnJob)
+    return checkers_for(plan, system.capabilities, modelled=modelled, unused=unused_by(system))
 
 
 def digest(trace: Sequence[str]) -> str | None:

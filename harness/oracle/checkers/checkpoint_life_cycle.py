@@ -119,7 +119,8 @@ class CheckpointLifeCycle(StandardChecker):
         first = context.plan.checkpoints.first_id
         given_out = first - 1 if first > 1 else None
         crashes, lost = coordinator_crashes(context), _lost_what_was_not_durable(context)
-        story = _Story(_subtasks(context), crashes, may_be_older, given_out, lost)
+        acknowledges = any(True for _ in context.history.of(Acknowledged))
+        story = _Story(_subtasks(context), crashes, may_be_older, given_out, lost, acknowledges)
         for line in context.history.operations:
             story.follow(line)
         states = [checkpoint.state for checkpoint in story.checkpoints.values()]
@@ -133,6 +134,12 @@ class CheckpointLifeCycle(StandardChecker):
         if story.problems:
             summary = f"{len(story.problems)} violations; the first: {story.problems[0].sentence}"
             return self.broken(context, summary, counts, story.problems)
+        if counts["completed"] and not acknowledges:
+            summary = (
+                "the history has no acknowledgement, so it is not known whether checkpoints were complete; note an "
+                "Acknowledged (barrier_tck.harness) for each that arrives"
+            )
+            return Finding(self.name, self.clauses, Verdict.UNKNOWN, summary, counts)
         if context.plan.checkpoints.enabled and not story.attempts:
             summary = "the history shows no attempt, so nothing can be said of its checkpoints"
             return Finding(self.name, self.clauses, Verdict.UNKNOWN, summary, counts)
@@ -188,6 +195,7 @@ class _Story:
         may_be_older: bool = False,
         given_out: int | None = None,
         not_durable_lost: bool = False,
+        acknowledges: bool = True,
     ) -> None:
         self.problems: list[Breach] = []
         self.checkpoints: dict[int, _Checkpoint] = {}
@@ -200,6 +208,8 @@ class _Story:
         """Whether what was not durable may have been lost."""
         self._may_be_older = may_be_older
         """Whether an attempt may start from an older checkpoint: the latest was damaged and the plan allows it."""
+        self._acknowledges = acknowledges
+        """Whether acknowledgements are reported at all."""
         self._given_out = given_out
         """The newest id that was given out before the trial."""
         self._started_ms = 0.0
@@ -405,11 +415,14 @@ class _Story:
         if checkpoint.state == _ABORTED:
             return "had been aborted"
         missing = self._missing(checkpoint)
-        if missing or not (checkpoint.acknowledged or self._finished.get(checkpoint.attempt)):
+        heard = checkpoint.acknowledged or self._finished.get(checkpoint.attempt) or not self._acknowledges
+        if missing or not heard:
             return f"was not complete: no acknowledgement of {', '.join(missing) or 'any subtask'}"
         return None
 
     def _missing(self, checkpoint: _Checkpoint) -> list[str]:
+        if not self._acknowledges:
+            return []
         finished = self._finished.get(checkpoint.attempt, set())
         return sorted(self._subtasks(checkpoint.attempt) - checkpoint.acknowledged - finished)
 

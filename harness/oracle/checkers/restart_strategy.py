@@ -46,9 +46,10 @@ class RestartStrategyKept(StandardChecker):
         "A job that failed is deployed again after the delay of its restart strategy, and given up "
         "exactly when the strategy says so."
     )
-    judges = "systems with attempts and barriers"
+    judges = "systems with attempts and barriers, if they use the plan's restart strategy"
     covers = {"REC-3": ALWAYS}
     needs = frozenset({Capability.ATTEMPTS, Capability.BARRIERS})
+    of_fields = frozenset({"restart.strategy"})
     rank = 360
 
     def check(self, context: TrialContext) -> Finding:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -133,3 +135,21 @@ def test_a_corrupt_file_is_named(name: str, tmp_path: Path, capsys: pytest.Captu
     (trial / name).write_text('{"end": 3}\n')
     assert run(["explain", str(trial), "--record", "0"]) == 3
     assert name in capsys.readouterr().err
+
+
+def test_a_workload_of_the_user_is_looked_for_where_the_command_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trial = tmp_path / "trial"
+    trial.mkdir()
+    (tmp_path / "own_records.py").write_text(
+        "from barrier_tck.harness.workloads.keyed_totals import KeyedTotals\n\n"
+        "class Own(KeyedTotals):\n    name = 'own'\n"
+    )
+    result = execute(TrialPlan(), ReferenceSimulated(), tmp_path / "run")
+    own = msgspec.structs.replace(result.record.plan.workload, name="own_records:Own")
+    plan = msgspec.structs.replace(result.record.plan, workload=own)
+    write_trial(trial, replace(result, record=msgspec.structs.replace(result.record, plan=plan)))
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path != str(tmp_path)])
+    monkeypatch.chdir(tmp_path)
+    assert run(["explain", str(trial), "--record", "0"]) == 0, capsys.readouterr().err

@@ -153,3 +153,13 @@ def test_a_system_that_lacks_something_is_judged_by_all_that_do_not_need_it(lack
         assert missing <= set(LOST.get(lacking, "").split()), plan
         lost |= missing
     assert lost == set(LOST.get(lacking, "").split())
+
+
+def test_what_a_plan_asks_of_a_field_that_the_system_leaves_unused_is_not_judged() -> None:
+    plan, every = filled(TrialPlan()), ReferenceSimulated().capabilities
+
+    def names(unused: tuple[str, ...]) -> set[str]:
+        return {checker.name for checker in checkers_for(plan, every, unused=unused)}
+
+    assert names(()) - names(("restart.strategy",)) == {"restart-strategy"}
+    assert names(("restart.delay_ms",)) == names(())

@@ -211,6 +211,15 @@ def test_only_a_crash_of_the_coordinator_excuses_a_checkpoint_that_nobody_aborte
     assert judge(crashed(False, 1), KILL).verdict is Verdict.INVALID
 
 
+def test_a_history_without_any_acknowledgement_is_unknown_and_says_what_to_note() -> None:
+    book = Book().attempt(1).triggered(1).completed(1).attempt_failed(1).attempt(2, 1)
+    finding = judge(book)
+    assert (
+        finding.verdict is Verdict.UNKNOWN and "note an Acknowledged (barrier_tck.harness)" in finding.summary
+    )
+    assert judge(book.triggered(2, 2).acknowledged(2, attempt=2)).verdict is Verdict.INVALID
+
+
 def test_a_history_without_attempts_is_unknown() -> None:
     assert judge(Book()).verdict is Verdict.UNKNOWN
 
