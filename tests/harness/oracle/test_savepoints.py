@@ -258,6 +258,17 @@ def test_a_request_that_is_forgotten_when_the_attempt_fails_is_invalid() -> None
     assert answered(asked(stops=True).attempt_failed(1)).verdict is Verdict.INVALID
 
 
+@pytest.mark.parametrize("end", [ops.JobFinished(), ops.JobStopped(3)])
+def test_a_savepoint_that_neither_completes_nor_fails_before_the_job_ends_is_invalid(end: Operation) -> None:
+    begun = ops.CheckpointTriggered(2, 1, savepoint=PLACE)
+    finding = answered(asked().tell(begun).checkpoint(3).tell(end))
+    assert finding.verdict is Verdict.INVALID and "before it was complete or had failed" in finding.summary
+    assert answered(asked().tell(begun).checkpoint(3).aborted(2).tell(end)).verdict is Verdict.VALID
+    assert answered(asked().tell(begun).tell(ops.JobCut(Reason.OUT_OF_TIME))).verdict is Verdict.VALID
+    plan = a_plan(faults=(ScheduledFault(CrashCoordinator(), At(5)),))
+    assert answered(asked().tell(begun).fault(0).checkpoint(3).tell(end), plan).verdict is Verdict.VALID
+
+
 def test_a_coordinator_that_dies_may_forget_what_it_was_asked_for_and_only_that() -> None:
     plan = a_plan(faults=(ScheduledFault(CrashCoordinator(), At(5)),))
     assert answered(asked().fault(0).attempt_failed(1), plan).verdict is Verdict.VALID
