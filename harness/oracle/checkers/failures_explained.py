@@ -32,7 +32,7 @@ from barrier_tck.harness.oracle.evidence.preconditions import REQUEST_FAILED
 from barrier_tck.harness.oracle.precondition import ALWAYS
 from barrier_tck.harness.oracle.sign import Breach, Directness, Sign
 from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
-from barrier_tck.harness.record.operations import Finished
+from barrier_tck.harness.record.operations import Acknowledged, Finished
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
@@ -45,6 +45,7 @@ _AFTER_AN_END = Sign(
     "a checkpoint fails without a cause when a subtask finishes or a channel has ended", "BAR-6"
 )
 _NOT_ASKED_AGAIN = Sign("a checkpoint fails although only one request to its storage got no answer", "STA-2")
+_PART_REFUSED = Sign("an incremental checkpoint fails with a part that a subtask acknowledges", "SNP-5")
 _NO_CAUSE = Sign("a checkpoint fails without a cause", "BAR-3")
 
 
@@ -57,9 +58,15 @@ class FailuresExplained(StandardChecker):
         "ended."
     )
     judges = "systems with barriers; on a real machine it only counts"
-    covers = {"BAR-3": ALWAYS, "BAR-6": ALWAYS, "UNA-4": STILL_REPLAYED, "STA-2": REQUEST_FAILED}
+    covers = {
+        "BAR-3": ALWAYS,
+        "BAR-6": ALWAYS,
+        "UNA-4": STILL_REPLAYED,
+        "STA-2": REQUEST_FAILED,
+        "SNP-5": ALWAYS,
+    }
     needs = frozenset({Capability.CHECKPOINTS, Capability.BARRIERS})
-    signs = (_NOT_ASKED_AGAIN, _WHILE_REPLAYED, _AFTER_AN_END, _NO_CAUSE)
+    signs = (_PART_REFUSED, _NOT_ASKED_AGAIN, _WHILE_REPLAYED, _AFTER_AN_END, _NO_CAUSE)
     directness = Directness.ABSENCE
     rank = 180
 
@@ -69,10 +76,12 @@ class FailuresExplained(StandardChecker):
 
     @classmethod
     def made_for(cls, trial: TrialToJudge) -> Self:
-        return cls(trial.plan.checkpoints.overtakes)
+        checkpoints = trial.plan.checkpoints
+        return cls(checkpoints.overtakes, checkpoints.incremental)
 
-    def __init__(self, overtakes: bool = False) -> None:
-        self.clauses = ("BAR-3", "BAR-6", "UNA-4", "STA-2") if overtakes else ("BAR-3", "BAR-6", "STA-2")
+    def __init__(self, overtakes: bool = False, incremental: bool = False) -> None:
+        more = (*(("UNA-4",) if overtakes else ()), "STA-2", *(("SNP-5",) if incremental else ()))
+        self.clauses = ("BAR-3", "BAR-6", *more)
 
     def check(self, context: TrialContext) -> Finding:
         """Look for the cause of each failure in one trial."""
@@ -99,7 +108,9 @@ class FailuresExplained(StandardChecker):
             summary = f"{len(problems)} checkpoints failed without a cause; the first: {problems[0].sentence}"
             return self.broken(context, summary, counts, problems)
         summary = f"{failed} checkpoints failed, {len(problems)} of them without a cause in the plan"
-        shown = [clause for clause in self.clauses if clause != "BAR-6" or after_an_end]
+        # That no part was refused says little: other checkers look at the files themselves.
+        unseen = ("SNP-5",) if after_an_end else ("SNP-5", "BAR-6")
+        shown = [clause for clause in self.clauses if clause not in unseen]
         covered = tuple(shown) if completed and repeatable else ()
         return Finding(self.name, covered, Verdict.VALID, summary, counts)
 
@@ -111,7 +122,9 @@ def _breach(life: CheckpointLife, context: TrialContext) -> Breach:
 
 
 def _sign_of(life: CheckpointLife, context: TrialContext) -> Sign:
-    """Return whether the checkpoint was taken while restored records were replayed, or after the end of a channel."""
+    """Return which clause is broken, by what came just before."""
+    if context.plan.checkpoints.incremental and _failed_with_an_acknowledgement(life, context):
+        return _PART_REFUSED
     if life.failed is not Reason.EXPIRED and REQUEST_FAILED.holds(context):
         return _NOT_ASKED_AGAIN
     before = restored_view(context, life.attempt)
@@ -123,6 +136,17 @@ def _sign_of(life: CheckpointLife, context: TrialContext) -> Sign:
         for line in context.history.of(Finished)
     )
     return _AFTER_AN_END if life.final or finished else _NO_CAUSE
+
+
+def _failed_with_an_acknowledgement(life: CheckpointLife, context: TrialContext) -> bool:
+    """Return whether a subtask acknowledged the checkpoint in the same moment: its part cannot be used."""
+    if life.failed is not Reason.DECLINED or not life.ended_at:
+        return False
+    before = context.history.operations[life.ended_at - 1]
+    match before.operation:
+        case Acknowledged(checkpoint=life.number, attempt=life.attempt):
+            return before.time_ms == life.ended_ms
+    return False
 
 
 def _described(life: CheckpointLife, context: TrialContext) -> str:

@@ -59,9 +59,7 @@ class SavepointsAnswered(StandardChecker):
         counts = {"asked": asked, "violations": len(problems)}
         if problems:
             problems.sort(key=lambda problem: problem.operation or 0)
-            summary = (
-                f"{len(problems)} of {asked} requests for savepoints were forgotten; the first: {problems[0].sentence}"
-            )
+            summary = f"{len(problems)} of {asked} requests for savepoints were forgotten; the first: {problems[0].sentence}"
             return self.broken(context, summary, counts, problems)
         summary = f"{asked} savepoints were asked for, and each was refused, or triggered and ended"
         covered = self.clauses if any(_unanswered(context, ignoring=True)) else ()
@@ -83,9 +81,7 @@ def _unanswered(context: TrialContext, ignoring: bool = False) -> Iterator[Breac
                 for place, (asked_ms, stops) in waiting.items():
                     if not any(asked_ms <= crash <= line.time_ms for crash in crashes):
                         what = "a stop with savepoint" if stops else "savepoint"
-                        sentence = (
-                            f"{what} {place} was asked for at {asked_ms:g} ms, and neither triggered nor refused"
-                        )
+                        sentence = f"{what} {place} was asked for at {asked_ms:g} ms, and neither triggered nor refused"
                         yield Breach(_FORGOTTEN, sentence, line.index, place)
                 waiting.clear()
 

@@ -494,6 +494,19 @@ def test_refused_files_are_no_cause_where_their_subtask_acknowledged() -> None:
     assert found.verdict is INVALID
 
 
+@pytest.mark.parametrize("incremental", [False, True])
+@pytest.mark.parametrize("later_ms", [0, 1])
+def test_an_incremental_checkpoint_that_fails_with_an_acknowledgement_has_a_part_that_cannot_be_used(
+    incremental: bool, later_ms: int
+) -> None:
+    book = failed(Book().attempt(1).triggered(1).acknowledged(1, subtasks=SUBTASKS[:2]), 1, Reason.DECLINED)
+    *before, end = book.operations
+    book.operations = [*before, msgspec.structs.replace(end, time_ms=before[-1].time_ms + later_ms)]
+    found = judge(FailuresExplained(incremental=incremental), book, incremental=incremental, **QUICK)
+    assert found.verdict is INVALID
+    assert found.broken == ("SNP-5" if incremental and not later_ms else "BAR-3")
+
+
 def test_slow_parts_explain_an_expiry_but_no_decline() -> None:
     slow: dict[str, Any] = {"timeout_ms": 50, "async_ms_max": 60}
     assert judge(FailuresExplained(), UNDISTURBED, **slow).verdict is VALID
