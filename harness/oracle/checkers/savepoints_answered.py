@@ -29,7 +29,6 @@ from barrier_tck.harness.record.operations import (
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
 
-
 _FORGOTTEN = Sign("a savepoint is neither triggered nor refused", "COO-5")
 _ABANDONED = Sign("the job ends while a savepoint is under way, which neither completes nor fails", "COO-5")
 
@@ -59,7 +58,8 @@ class SavepointsAnswered(StandardChecker):
         counts = {"asked": asked, "violations": len(problems)}
         if problems:
             problems.sort(key=lambda problem: problem.operation or 0)
-            summary = f"{len(problems)} of {asked} requests for savepoints were forgotten; the first: {problems[0].sentence}"
+            first = problems[0].sentence
+            summary = f"{len(problems)} of {asked} requests for savepoints were forgotten; the first: {first}"
             return self.broken(context, summary, counts, problems)
         summary = f"{asked} savepoints were asked for, and each was refused, or triggered and ended"
         covered = self.clauses if any(_unanswered(context, ignoring=True)) else ()

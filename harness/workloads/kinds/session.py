@@ -1,4 +1,4 @@
-"""``session``: keeps every record, as ``window``, but later ones move the end of what they wait for: timers are deleted.
+"""``session``: keeps every record, as ``window``, but later ones move the end of the wait: timers are deleted.
 
 A key may have several timers at once, and the last of them is deleted while earlier ones stay. Some keys wait for very
 long, and a later record may end that soon: so timers are set that are earlier than those that are set already.
