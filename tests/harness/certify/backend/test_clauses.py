@@ -116,6 +116,13 @@ def test_examples_that_show_too_little_are_followed_by_others(heap: Pool) -> Non
 
 
 @pytest.mark.long
+def test_most_drawn_examples_show_something(heap: Pool) -> None:
+    """A snapshot of a store into which nothing was ever written shows little, and takes as long."""
+    found = check(next(entry for entry in PROPERTIES if entry.name == "key-groups-move"), heap, 5, 0.25)[0]
+    assert found.status == "passed" and found.idle <= found.examples
+
+
+@pytest.mark.long
 def test_examples_are_not_drawn_for_ever_if_they_cannot_show_what_they_should(heap: Pool) -> None:
     one = next(entry for entry in PROPERTIES if entry.name == "reads-see-the-writes")
     idle = dataclasses.replace(one, needs=("cancel",))
