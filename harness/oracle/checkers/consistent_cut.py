@@ -46,8 +46,8 @@ Clock = dict[str, int]
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
-_NOT_INITIATOR = Sign("a process begins a snapshot that others are to initiate", "CHL-1")
-_NOT_RECORDED = Sign("a snapshot completes although a process never recorded itself", "CHL-1")
+_NOT_INITIATOR = Sign("a process begins a snapshot although it is no initiator of it", "CHL-1")
+_NOT_RECORDED = Sign("a snapshot completes although a process never recorded its state", "CHL-1")
 _RECEIVED_UNSENT = Sign("a message is in the snapshot as received, and not as sent", "CHL-2")
 _CHANNEL_STATE = Sign(
     "the state of a channel is not what was sent and not received between the cuts", "CHL-2"
@@ -62,8 +62,8 @@ class ConsistentCut(StandardChecker):
     name = "consistent-cut"
     requires = (
         "Every global snapshot is a consistent cut by vector clocks, and each channel state is exactly "
-        "what was sent and not taken between the cuts. No process begins a snapshot unasked. Attempts that "
-        "took over messages in flight of a job of another parallelism are left to `dataflow`."
+        "what was sent and not taken between the cuts. Only initiators begin a snapshot. Attempts that restore "
+        "messages in flight at another parallelism are left to `dataflow`."
     )
     judges = "jobs with loops, and Chandy-Lamport, where the messages of processes are logged"
     covers = {"CHL-1": ALWAYS, "CHL-2": ALWAYS}

@@ -16,12 +16,12 @@ from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
 
 _RESCALED = Sign("after a change of parallelism a split is not read from its restored position on", "RSC-3")
-_HAD_FINISHED = Sign("a source reads again that had finished in the restored checkpoint", "BAR-6")
+_HAD_FINISHED = Sign("a source that had finished in the restored checkpoint reads again", "BAR-6")
 _NOT_RESUMED = Sign(
     "a source does not resume at its restored position, and records are lost or count twice", "SRC-1"
 )
 _READ_AND_DROPPED = Sign(
-    "what lies before the restored position is asked for again, without an effect", "REC-1"
+    "records before the restored position are read again, without an effect on the output", "REC-1"
 )
 
 
