@@ -171,6 +171,7 @@ def test_a_system_that_shows_everything_is_judged_on_everything() -> None:
         "failures-explained",
         "finished-subtasks",
         "input-reads",
+        "checkpoints-retained",
         "no-garbage",
         "no-local-copies",
         "committed-transactions",
