@@ -263,6 +263,8 @@ def ladder(scale: float) -> Steps:
         played += _rung(next(checkpoints), steps.Fill(0, _NAME, (3,), entries, 12, 8))
     for size in _rungs(1 << 20, 1 << 23, 8, scale):
         played += _moved(next(checkpoints), next(checkpoints), size)
+    for size in _rungs(1 << 21, 1 << 25, 4, scale):
+        played += _written_over(next(checkpoints), size)
     played += _powers_of_two(next(checkpoints), scale)
     played += _many_states(next(checkpoints))
     return (*played, *_high_key_groups(next(checkpoints)))
@@ -284,6 +286,27 @@ def _rung(checkpoint: int, fill: steps.Fill) -> Steps:
         steps.Run(0, checkpoint),
         steps.Verify(0, checkpoint),
         steps.Rescale((checkpoint, 0), 2, 5),
+    )
+
+
+_OVER_ENTRIES, _OVER_VALUE_BYTES = 16, 1 << 16
+
+
+def _written_over(checkpoint: int, size: int) -> Steps:
+    """A state that is written over and over while its snapshot is unfinished, this many bytes altogether.
+
+    A store that keeps a log rewrites it some time, and what an unfinished snapshot reads must stay where it is.
+    """
+    fill = steps.Fill(0, _NAME, (1, 2), _OVER_ENTRIES, 12, _OVER_VALUE_BYTES)
+    rounds = max(1, size // (_OVER_ENTRIES * _OVER_VALUE_BYTES))
+    return (
+        steps.Layout(RANGES),
+        fill,
+        steps.Snapshot(0, checkpoint),
+        *(msgspec.structs.replace(fill, salt=number) for number in range(1, rounds + 1)),
+        steps.Run(0, checkpoint),
+        steps.Verify(0, checkpoint),
+        steps.ReadAll(0),
     )
 
 

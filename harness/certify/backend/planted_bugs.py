@@ -427,6 +427,15 @@ PLANTED_BUGS: tuple[PlantedBug, ...] = (
         "what-is-no-snapshot-is-refused",
         module=_CHAINED,
     ),
+    _bug(
+        "SB-34",
+        "CompactsUnderASnapshot",
+        "SNP-1",
+        "a newcomer's mistake in a log that passed 13 properties",
+        "When 4 MiB were written while a snapshot is unfinished, the snapshot has the later values.",
+        "sizes-up-the-ladder",
+        module=_CHAINED,
+    ),
 )
 """Every planted backend bug."""
 

@@ -162,6 +162,35 @@ class ScansLateAmidASnapshot(Variant):
     store = _LateScans
 
 
+class _CompactedStore(HeapStateStore):
+    GROWTH_BYTES = 4 << 20
+
+    def __init__(self, scope: StateScope) -> None:
+        super().__init__(scope)
+        self._grown_bytes = 0
+        self._captured: list[CapturedState] = []
+
+    def capture(self) -> list[CapturedState]:
+        self._captured, self._grown_bytes = super().capture(), 0
+        return self._captured
+
+    def put_many(
+        self, name: str, groups: Sequence[int], keys: Sequence[bytes], values: Sequence[bytes]
+    ) -> None:
+        super().put_many(name, groups, keys, values)
+        self._grown_bytes += sum(map(len, values))
+        if self.pinned_versions and self._grown_bytes > self.GROWTH_BYTES:
+            for captured, tables in self._captured:
+                for group, table in tables.items():
+                    table.update(self._states[captured].readable[group])
+
+
+class CompactsUnderASnapshot(Variant):
+    """SB-34: when 4 MiB were written while a snapshot is unfinished, the snapshot has the later values."""
+
+    store = _CompactedStore
+
+
 # --- values, sizes, files -------------------------------------------------------------------------------------
 
 
