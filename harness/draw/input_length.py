@@ -20,11 +20,15 @@ CHECKPOINTS_MAX = 250
 """Checkpoints that a slow or busy vertex may give time for. Each is opened and judged, so that more have no verdict
 within a trial's limit of wall time."""
 
+CHECKPOINTS_MAX_AT_LEAST_ONCE = 60
+"""The same in at-least-once mode, where each is compared with all that its attempt can have added: a job of 900 records
+on forked paths takes 0.4 s of judging for each."""
+
 PARTS_MAX = 6_000
 """The same for the parts of checkpoints, of which each subtask takes one."""
 
 _STEP_MS = 1
-"""About how long a subtask takes for one batch."""
+"""About how long a subtask takes for one batch, if its channels have room."""
 
 
 def long_enough(
@@ -101,10 +105,23 @@ def _with_rare_checkpoints(plan: TrialPlan) -> TrialPlan:
         else vertex.parallelism
         for vertex in job.vertices
     ]
-    busy_ms = steps * _STEP_MS // min(widths)
-    most = max(1, min(CHECKPOINTS_MAX, PARTS_MAX // len(job.subtasks)))
+    busy_ms = steps * _step_ms(plan) // min(widths)
+    at_the_most = CHECKPOINTS_MAX_AT_LEAST_ONCE if _is_at_least_once(plan) else CHECKPOINTS_MAX
+    most = max(1, min(at_the_most, PARTS_MAX // len(job.subtasks)))
     interval_ms = max(times.interval_ms, busy_ms // most - times.min_pause_ms)
     return msgspec.structs.replace(plan, checkpoints=msgspec.structs.replace(times, interval_ms=interval_ms))
+
+
+def _is_at_least_once(plan: TrialPlan) -> bool:
+    return plan.checkpoints.mode == "at_least_once"
+
+
+def _step_ms(plan: TrialPlan) -> int:
+    """Return about how long a subtask takes for one batch; in at-least-once mode with the time in which it waits for
+    room in a channel, which comes with an answer of the receiver."""
+    if not _is_at_least_once(plan):
+        return _STEP_MS
+    return _STEP_MS + 2 * plan.network.latency_ms_max // plan.network.channel_capacity
 
 
 def _batches(plan: TrialPlan) -> int:

@@ -46,9 +46,8 @@ PROPERTIES: tuple[BackendProperty, ...] = (
         "sizes-up-the-ladder",
         "contract",
         ("BCK-1", "BCK-2"),
-        "Keys and values up to megabytes, 100,000 entries, megabytes of state that is restored into other key groups, or "
-        "written over while a snapshot is unfinished, "
-        "key groups up to 32,767.",
+        "Keys and values up to megabytes, 100,000 entries, megabytes of state that is restored into other key groups, "
+        "or written over while a snapshot is unfinished, key groups up to 32,767.",
         listed=sequences.ladder,
     ),
     Property(

@@ -121,7 +121,11 @@ def _emitted(emitted: Callable[[Bag], Bag], before: Kept, now: Kept | None, adde
 
 
 def _each(inputs: Sequence[Stretch], function: Callable[[Sequence[Bag]], Bag]) -> Stretch:
-    return Stretch(*(function([part(entry) for entry in inputs]) for part in (_least, _most, _ever)))
+    least = function([entry.least for entry in inputs])
+    # Where nothing is uncertain, both are one bag.
+    certain = all(entry.most is entry.least for entry in inputs)
+    most = least if certain else function([entry.most for entry in inputs])
+    return Stretch(least, most, function([entry.ever for entry in inputs]))
 
 
 def _union(inputs: Sequence[Stretch]) -> Stretch:

@@ -20,6 +20,7 @@ from barrier_tck.harness.draw.input_length import (
 )
 from barrier_tck.harness.plan.job_graph import JobPlan, OperatorPlan
 from barrier_tck.harness.plan.trial_plan import (
+    CheckpointingMode,
     CheckpointPlan,
     DeploymentPlan,
     LimitsPlan,
@@ -113,6 +114,30 @@ def test_a_busy_vertex_of_a_wide_job_takes_no_more_checkpoints_than_can_be_judge
     completed, most = sum(1 for _ in history.of(CheckpointCompleted)), PARTS_MAX // len(rarer.job.subtasks)
     assert most / 10 < completed <= most
     assert with_few_checkpoints(_wide(sources=2)) == _wide(sources=2)
+
+
+@pytest.mark.parametrize(
+    ("mode", "latency_ms_max", "channel_capacity", "interval_ms"),
+    [
+        ("at_least_once", 2, 1, 39),
+        ("at_least_once", 0, 1, 9),
+        ("at_least_once", 2, 8, 9),
+        ("exactly_once", 2, 1, 9),
+    ],
+)
+def test_checkpoints_at_least_once_are_rarer_where_channels_have_little_room(
+    mode: CheckpointingMode, latency_ms_max: int, channel_capacity: int, interval_ms: int
+) -> None:
+    """A drawn job of this size once took 107 s of processor time, 94 of them to judge 245 checkpoints."""
+    plan = filled(
+        TrialPlan(
+            workload=WorkloadPlan(batches=156, batch_records=2, keys=3, records_per_second=1_000),
+            job=JobPlan(widths={"source": 3, "totals": 1, "sink": 1}),
+            network=NetworkPlan(latency_ms_max=latency_ms_max, channel_capacity=channel_capacity),
+            checkpoints=CheckpointPlan(interval_ms=9, mode=mode),
+        )
+    )
+    assert with_few_checkpoints(plan).checkpoints.interval_ms == interval_ms
 
 
 def _looped(network: NetworkPlan, slow_batch_ms: int = 0, fork: bool = False) -> TrialPlan:
