@@ -57,7 +57,7 @@ def test_sigterm_from_outside_is_no_failure_of_the_backend(monkeypatch: pytest.M
     finally:
         pool.close()
     assert (outcome.status, outcome.violated, failure) == ("unknown", "", None)
-    assert "SIGTERM" in outcome.reason and "says nothing of the candidate" in outcome.reason
+    assert "SIGTERM" in outcome.reason and "says nothing about the candidate" in outcome.reason
 
 
 @pytest.mark.long
