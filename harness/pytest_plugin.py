@@ -149,9 +149,10 @@ def _tested(config: pytest.Config) -> int:
 
 
 def _ended_early(how: str) -> int:
+    from barrier_tck.harness.cli.supervision import cause_of
+
     sys.stderr.write(
-        f"barrier-tck: pytest's process ended {how} before the tests were over: something that they ran, for "
-        "instance the system under test or its state backend, ended or crashed it\n"
+        f"barrier-tck: pytest's process ended {how} before the tests were over: {cause_of(how)}\n"
     )
     return int(pytest.ExitCode.INTERRUPTED)
 

@@ -52,7 +52,7 @@ from barrier_tck.harness.cli.replay_command import replay
 from barrier_tck.harness.cli.report_command import report
 from barrier_tck.harness.cli.runs_command import runs
 from barrier_tck.harness.cli.scopes_command import scopes
-from barrier_tck.harness.cli.supervision import supervised
+from barrier_tck.harness.cli.supervision import cause_of, supervised
 from barrier_tck.harness.cli.verify_certificate_command import verify_certificate
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.support.errors import HarnessError
@@ -140,8 +140,8 @@ def _open_standard_streams() -> None:
 def _without_a_verdict(as_json: bool, how: str) -> int:
     return _fail(
         as_json,
-        f"the command's process ended {how}, without a verdict: something that it ran, for instance the system under "
-        "test or its state backend, ended or crashed it; trials that were finished are kept in the run directory",
+        f"the command's process ended {how}, without a verdict: {cause_of(how)}; trials that were finished are kept in "
+        "the run directory",
         EXIT_CODES[Verdict.UNKNOWN],
     )
 

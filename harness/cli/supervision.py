@@ -22,6 +22,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM)
 _WATCHED = {*_PASSED_ON, signal.SIGCHLD}
+_FROM_OUTSIDE = (signal.SIGTERM, signal.SIGHUP)
+"""Signals by which one program ends another; code that ends its own process takes others."""
 _SENT_BY_A_PROCESS = 0
 """``si_code`` of a signal that ``kill`` sent. The terminal sends to the whole group, so the child has it already."""
 _SET_PARENT_DEATH_SIGNAL = 1
@@ -117,6 +119,15 @@ def _received_code(reader: int) -> int | None:
         return None
     mark, code = _CODE.unpack(data)
     return int(code) if mark == _MARK else None
+
+
+def cause_of(how: str) -> str:
+    """Return who may have ended a process that ended in this way (the phrase of ``supervised``), as a sentence."""
+    if any(number.name in how for number in _FROM_OUTSIDE):
+        return "another program ended it, so this says nothing about what it ran"
+    return (
+        "something that it ran, for instance the system under test or its state backend, ended or crashed it"
+    )
 
 
 def _how_it_ended(status: int) -> str:

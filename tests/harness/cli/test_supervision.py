@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from barrier_tck.harness.cli.main import run
-from barrier_tck.harness.cli.supervision import supervised
+from barrier_tck.harness.cli.supervision import cause_of, supervised
 from barrier_tck.harness.record.run_reader import open_run
 from tests.harness.cli.forked_command import forked
 from tests.test_tidy import ROOT
@@ -118,6 +118,24 @@ def test_a_signal_to_the_command_interrupts_the_campaign_in_its_child(number: in
     out, _ = process.communicate(timeout=120)
     assert process.returncode == 2
     assert "interrupted after" in out
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [(signal.SIGTERM, "another program ended it"), (signal.SIGABRT, "ended or crashed it")],
+    ids=["SIGTERM", "SIGABRT"],
+)
+def test_a_program_outside_that_ends_a_command_is_not_taken_for_what_it_ran(number: int, words: str) -> None:
+    def without_a_code(how: str) -> int:
+        print(cause_of(how), file=sys.stderr)
+        return 2
+
+    def work() -> int:
+        os.kill(os.getpid(), number)
+        return 0
+
+    done = forked([], call=lambda _: sys.exit(supervised(work, without_a_code)))
+    assert done.code == 2 and words in done.err, done.err
 
 
 SLEEPING = """
