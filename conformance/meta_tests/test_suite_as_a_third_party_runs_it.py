@@ -81,7 +81,7 @@ WHY = re.compile(
 """What a reason for skipping says."""
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_system_that_is_not_ours_is_certified_as_far_as_it_can_show_anything(tmp_path: Path) -> None:
     report = tmp_path / "report.xml"
     finished = _run(FOREIGN, f"--junitxml={report}")

@@ -245,7 +245,7 @@ def test_the_plans_that_the_smallest_stands_for_stay_if_it_cannot_be_written(
     assert store.names("failed") == before
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_an_interrupted_campaign_has_stored_what_it_found_and_is_resumed_with_what_it_tried(
     store: Store, tmp_path: Path
 ) -> None:

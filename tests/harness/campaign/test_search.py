@@ -230,7 +230,7 @@ def test_a_process_with_a_low_priority_is_late_until_another_one_is() -> None:
     assert max(drawn[:change]) < 0.95 <= min(drawn[change:])
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_priorities_change_the_schedule_and_nothing_else_and_a_trial_of_them_can_be_repeated(
     tmp_path: Path,
 ) -> None:

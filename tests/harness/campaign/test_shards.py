@@ -138,7 +138,7 @@ def test_failures_keep_their_plans_and_the_first_of_the_whole_are_shrunk(tmp_pat
     assert open_run(tmp_path / "joined").campaign.shrunk
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_what_may_be_dropped_is_decided_for_the_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

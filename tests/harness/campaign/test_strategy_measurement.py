@@ -108,7 +108,7 @@ def test_options_that_do_not_fit_are_refused(
     assert said in " ".join(capsys.readouterr().err.split())
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_guided_hunt_comes_to_try_more_plans_that_run_the_patched_lines() -> None:
     def ran(strategy: StrategyName) -> int:
         drawn = DrawnPlans(("heavy",), SYSTEM, new_search(strategy, 1, 1))

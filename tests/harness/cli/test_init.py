@@ -81,7 +81,7 @@ def test_a_skeleton_of_a_workload_is_judged_and_not_only_run(
     assert cli.run([*words, "--trials", "1", "--seed", "2", "--no-store"]) == 1
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_skeleton_of_a_storage_is_certified_and_a_wrong_one_is_not(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -103,7 +103,9 @@ def test_only_a_code_that_was_said_is_believed(work: Callable[[], int], code: in
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.long)], ids=["SIGTERM", "SIGINT"]
+    "number",
+    [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.nightly)],
+    ids=["SIGTERM", "SIGINT"],
 )
 def test_a_signal_to_the_command_interrupts_the_campaign_in_its_child(number: int, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "barrier_tck.harness.cli.main", "campaign", "--trials", "100000"]

@@ -103,7 +103,7 @@ def test_some_plans_of_savepoints_are_made_for_stops_that_fail(monkeypatch: pyte
     assert {plan.checkpoints.mode for plan in made} == set(OFTEN.checkpoints.modes)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_many_plans_with_early_ends_have_savepoints_and_some_a_slow_vertex() -> None:
     plans = draw_plans(SEED, 300, profile_named("ends"))
     assert sum(bool(plan.savepoints) for plan in plans) >= 30
@@ -130,7 +130,7 @@ def test_after_a_stop_that_holds_timers_up_nothing_else_happens_for_long() -> No
     assert sum(bool(windows_of(plan.job)) for plan in plans) >= 4
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.parametrize("profile", ["savepoints", "loops", "chandy-lamport"])
 def test_drawn_savepoints_are_declined_while_stops_wait_for_them(profile: str, tmp_path: Path) -> None:
     system = ReferenceSimulated()

@@ -122,7 +122,7 @@ def test_most_drawn_examples_show_something(heap: Pool) -> None:
     assert found.status == "passed" and found.idle <= found.examples
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_examples_are_not_drawn_for_ever_if_they_cannot_show_what_they_should(heap: Pool) -> None:
     one = next(entry for entry in PROPERTIES if entry.name == "reads-see-the-writes")
     idle = dataclasses.replace(one, needs=("cancel",))

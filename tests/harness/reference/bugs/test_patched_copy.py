@@ -224,7 +224,7 @@ trigger = {{ type = "after", point = "checkpoint_completed", nth = 1 }}
             my_bug(SINK, "while True: pass"),
             2,
             ("ENDLESS (SNK-1): trial 1", "did not end within 2 s", "_recover_and_commit"),
-            marks=pytest.mark.long,
+            marks=pytest.mark.nightly,
         ),
         (
             my_bug(SINK, "self.commit(transactions[1:])", "LOC-3"),
