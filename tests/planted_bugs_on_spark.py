@@ -18,8 +18,8 @@ from barrier_tck.harness.system.system_under_test import SystemUnderTest
 ON_SPARK = [bug.id for bug in bugs_of_runtime().values() if "spark" in bug.worlds]
 ENDLESS = ("CO-06", "CO-11", "EL-09", "FS-02", "HB-01")
 """Their jobs never end, so that each trial lasts as long as it may: a minute and more."""
-SLOW = ("MD-01", "TI-02")
-"""Each takes most of a minute, and the same checkers catch others on Spark before a merge."""
+SLOW = ("CL-05", "CL-06", "MD-01", "SI-04", "TI-02")
+"""They take up to a minute, and the same checkers catch other bugs on Spark before a merge."""
 AT_NIGHT = (*ENDLESS, *SLOW)
 
 
