@@ -496,7 +496,7 @@ OF_MANY_WAYS = JobPlan(
 """A loop beside ways of several lengths, so that barriers of several checkpoints wait for each other."""
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.nightly_on_clusters
 @recovers
 @pytest.mark.clause("ALN-1", "ALN-2")

@@ -182,7 +182,7 @@ def _use_all(descriptor: int, last_step: int) -> None:
     files.delete_tree("c")
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_whenever_a_process_is_killed_each_file_can_be_read_and_deleted_and_no_memory_is_lost() -> None:
     steps = 0
     while True:

@@ -39,7 +39,7 @@ def kill(point: str, subtask: str) -> dict[str, Any]:
     }
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_each_way_to_break_recovery_shows_in_the_controls_of_a_campaign(tmp_path: Path) -> None:
     record = campaign(tmp_path, trials=24, controls=4)
     assert record.verdict is Verdict.VALID, record.findings

@@ -63,7 +63,7 @@ def kept(path: Path) -> list[str]:
     return sorted(file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file())
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_resumed_campaign_ends_as_one_without_a_break(tmp_path: Path) -> None:
     wanted = configuration(trials=12, seed=11, faults={"per_trial": [1, 3]}, controls=2)
     whole = run_campaign(wanted, ReferenceSimulated(), tmp_path / "whole")

@@ -380,7 +380,7 @@ def test_a_plan_of_an_elastic_job_that_contradicts_itself_is_refused(
         a_plan(deployment=deployment, checkpoints=checkpoints)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_drawn_elastic_jobs_have_room_before_the_loss_and_for_each_vertex_after_it() -> None:
     plans = draw_plans(3, 120, profile_named("rescale").with_shares(fallbacks=0))
     elastic = [plan for plan in plans if plan.deployment.elastic_wait_ms is not None]
@@ -409,7 +409,7 @@ def test_drawn_elastic_jobs_have_room_before_the_loss_and_for_each_vertex_after_
     )
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_jobs_are_drawn_that_lose_several_executors_one_after_the_other_and_nothing_else_happens() -> None:
     plans = draw_plans(5, 240, profile_named("rescale"))
     several = [plan for plan in plans if sum(isinstance(one.fault, LoseExecutor) for one in plan.faults) > 1]
