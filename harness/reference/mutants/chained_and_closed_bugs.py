@@ -8,6 +8,7 @@ import threading
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 
+from barrier_tck.harness.reference.mutants.dropped_and_deleted_bugs import OtherIncrements
 from barrier_tck.harness.reference.mutants.held_out_backend_bugs import Variant
 from barrier_tck.reference_impl.ids import CheckpointId
 from barrier_tck.reference_impl.protocol.messages import StateHandle
@@ -82,18 +83,8 @@ class _FifthIncrement(IncrementTask):
         return [(name, group, entries, []) for name, group, entries, _ in changes]
 
 
-class _MergingStore(IncrementalHeapStore):
-    def write_task(
-        self, checkpoint: CheckpointId, captured: list[CapturedState], writer: StateWriter
-    ) -> WriteTask:
-        if not isinstance(writer, SharingStateWriter):
-            return super().write_task(checkpoint, captured, writer)
-        version = self._version
-        self._log.begin(version)
-        planned = self._log.planned(version, checkpoint, writer)
-        return _FifthIncrement(
-            captured, self._slices, self._compression, lambda: self._release(version), planned
-        )
+class _MergingStore(OtherIncrements):
+    task = _FifthIncrement
 
 
 class LosesLateDeletions(HeapStateBackend):

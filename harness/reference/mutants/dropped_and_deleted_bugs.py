@@ -153,7 +153,11 @@ class _FewDeletions(IncrementTask):
         return [(name, group, entries, gone[: self.DELETIONS_MAX]) for name, group, entries, gone in changes]
 
 
-class _FewDeletionsStore(IncrementalHeapStore):
+class OtherIncrements(IncrementalHeapStore):
+    """Base of stores that write increments with a task of their own."""
+
+    task: ClassVar[type[IncrementTask]]
+
     def write_task(
         self, checkpoint: CheckpointId, captured: list[CapturedState], writer: StateWriter
     ) -> WriteTask:
@@ -162,9 +166,11 @@ class _FewDeletionsStore(IncrementalHeapStore):
         version = self._version
         self._log.begin(version)
         planned = self._log.planned(version, checkpoint, writer)
-        return _FewDeletions(
-            captured, self._slices, self._compression, lambda: self._release(version), planned
-        )
+        return self.task(captured, self._slices, self._compression, lambda: self._release(version), planned)
+
+
+class _FewDeletionsStore(OtherIncrements):
+    task = _FewDeletions
 
 
 class LosesManyDeletions(HeapStateBackend):
