@@ -29,6 +29,8 @@ _AT_ONCE = (2, 2, 3, 4, 6, 9, 16)
 """So many snapshots are begun before most of them end."""
 _BASE_GONE = 0.05
 """Probability that an increment must not refer to what was confirmed, although nothing newer was."""
+_LATE_WORD = 0.3
+"""Probability that word of a snapshot comes after that of the next one, where no two are unfinished at once."""
 _FILLER = 60
 """Additional entries of a store whose snapshots are increments."""
 _FILES_WANTED = (1, 1, 1, 2, 3, 7, 40)
@@ -77,6 +79,8 @@ class _Drawing:
     """Snapshots that can be restored, and what they hold."""
     contents: dict[int, dict[Place, bytes]] = field(default_factory=dict)
     confirmed: list[int] = field(default_factory=list)
+    late: list[int] = field(default_factory=list)
+    """Completed ones of which the store has not heard yet."""
     newest: int = 0
     reuse_from: int = 1
     """The oldest checkpoint whose files are kept for increments."""
@@ -213,11 +217,19 @@ class _Drawing:
             self._play(steps.AbortSnapshot(self.store, number))
             return
         self.completed[number] = content
-        if word == "confirm" or self.incremental:
-            self._play(*[steps.Confirm(self.store, number)] * self.random.choice((1, 1, 2)))
-            self.confirmed.append(number)
+        if self.incremental and not self.several and self.random.random() < _LATE_WORD:
+            # Snapshots that end one after another give words out of order only if one is held back.
+            self.late.append(number)
+        elif word == "confirm" or self.incremental:
+            self._confirm(number)
+            while self.late:
+                self._confirm(self.late.pop())
         if "cancel" in self._ways() and self.random.random() < 0.2:
             self._play(steps.Cancel(self.store, number))
+
+    def _confirm(self, number: int) -> None:
+        self._play(*[steps.Confirm(self.store, number)] * self.random.choice((1, 1, 2)))
+        self.confirmed.append(number)
 
     def _compare_all(self) -> None:
         """Run all that is unfinished, and restore and compare everything, in any order."""
@@ -241,6 +253,7 @@ class _Drawing:
         self.entries = dict(self.completed[number])
         self.confirmed, self.reuse_from = [number], 1
         self.contents.clear()
+        self.late.clear()
 
     # --- writes ---------------------------------------------------------------------------------------------
 

@@ -1,0 +1,1 @@
+"""A state backend whose snapshots are incremental."""
