@@ -91,11 +91,9 @@ def problems_of(site: Path) -> list[str]:
             problems.append(f"{name} does not say which version it describes")
         if shown.count("<table") != shown.count('<div class="table-wrapper'):
             problems.append(f"{name} has a table that widens the page, where it is narrow")
-    for name, interface in INTERFACES.items():
-        page = (site / "reference" / name).read_text()
-        problems += [
-            f"reference/{name} has no {method}" for method in interface if f'id="{method}"' not in page
-        ]
+    for interface, members in INTERFACES.items():
+        text = (site / "reference" / interface).read_text()
+        problems += [f"reference/{interface} has no {each}" for each in members if f'id="{each}"' not in text]
     return problems
 
 
