@@ -9,12 +9,15 @@ import msgspec
 
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.control_records import ControlsRecord
-from barrier_tck.harness.record.history import End, History
+from barrier_tck.harness.record.history import End, History, Recorded
 from barrier_tck.harness.record.message_trace import TraceEvent
 from barrier_tck.harness.record.operations import (
     AttemptEnded,
     AttemptRunning,
     AttemptStarted,
+    CheckpointAborted,
+    CheckpointCompleted,
+    CheckpointTriggered,
     Committed,
     Restored,
 )
@@ -162,6 +165,38 @@ def attempts_of(history: History) -> tuple[AttemptRecord, ...]:
             )
         )
     return tuple(found)
+
+
+def checkpoints_of(history: History) -> tuple[CheckpointRecord, ...]:
+    """Return the checkpoints that a history reports as ended, for a system that gives no records of them.
+
+    One whose beginning was not reported began when it ended; one without an attempt is of the latest one.
+    """
+    begun: dict[int, Recorded[CheckpointTriggered]] = {}
+    attempt, found = 0, {}
+    for line in history.operations:
+        match line.operation:
+            case AttemptStarted(attempt=attempt):
+                pass
+            case CheckpointTriggered(checkpoint=checkpoint) as triggered:
+                begun[checkpoint] = Recorded(line.index, line.time_ms, line.process, triggered)
+            case (
+                CheckpointCompleted(checkpoint=checkpoint) | CheckpointAborted(checkpoint=checkpoint) as ended
+            ):
+                start = begun.get(checkpoint)
+                of_attempt = ended.attempt if start is None else start.operation.attempt
+                aborted = isinstance(ended, CheckpointAborted)
+                found[checkpoint] = CheckpointRecord(
+                    checkpoint=checkpoint,
+                    attempt=attempt if of_attempt is None else of_attempt,
+                    status="aborted" if aborted else "completed",
+                    triggered_at_ms=line.time_ms if start is None else start.time_ms,
+                    ended_at_ms=line.time_ms,
+                    reason=(ended.detail or ended.reason.value)
+                    if isinstance(ended, CheckpointAborted)
+                    else "",
+                )
+    return tuple(found.values())
 
 
 def batches_committed(history: History) -> int:

@@ -84,6 +84,10 @@ class OperatingError(HarnessError):
     exit_code: ClassVar[int] = 2
 
 
+class OutcomeRefused(OperatingError):
+    """An adapter reported what cannot be, for instance a negative duration; the message names the field."""
+
+
 class NondeterminismError(HarnessError):
     """The same plan did not do the same thing twice."""
 

@@ -116,7 +116,11 @@ class NemesisHooks(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TrialOutcome:
-    """What a deployment leaves behind when it is over. A system fills in what it has."""
+    """What a deployment leaves behind when it is over. A system fills in what it has.
+
+    Give attempts and checkpoints once: as operations of the history, from which the records are made. A system that has
+    better records of its own may give them, too, and they must agree. A negative time, duration or count is refused.
+    """
 
     history: History
     """What the oracle judges."""
@@ -125,9 +129,11 @@ class TrialOutcome:
     duration_ms: float = 0.0
     """The length of the run on its own clock."""
     attempts: tuple[AttemptRecord, ...] = ()
-    """The deployments of the dataflow, in order."""
+    """The deployments of the dataflow, in order; empty: they are made of the history's ``AttemptStarted``,
+    ``AttemptRunning`` and ``AttemptEnded``."""
     checkpoints: tuple[CheckpointRecord, ...] = ()
-    """In order."""
+    """In order; empty: they are made of the history's ``CheckpointTriggered``, ``CheckpointCompleted`` and
+    ``CheckpointAborted``."""
     snapshots: tuple[SnapshotRecord, ...] = ()
     """The subtasks' parts of the checkpoints."""
     trace: tuple[str, ...] = ()

@@ -29,6 +29,7 @@ from barrier_tck.harness.record.records import (
     TrialResult,
     attempts_of,
     batches_committed,
+    checkpoints_of,
     restores_of,
 )
 from barrier_tck.harness.record.unknown_trials import NOT_RUN_CHECKER
@@ -51,6 +52,7 @@ from barrier_tck.harness.system.plan_fields import unused_by
 from barrier_tck.harness.system.system_names import reference_of
 from barrier_tck.harness.system.system_under_test import Capability, SystemUnderTest, TrialOutcome
 from barrier_tck.harness.trial.nemesis import Nemesis
+from barrier_tck.harness.trial.outcome_problems import refuse_what_cannot_be
 from barrier_tck.harness.workloads.workload_names import filled
 
 _log = logging.getLogger(__name__)
@@ -104,6 +106,8 @@ def _execute(
                 outcome = _run(system, plan, nemesis, directory)
             finally:
                 nemesis.heal_all()  # no pause and no cut reaches the next trial, whatever the adapter did
+            if not is_of_project(type(system).__module__):
+                refuse_what_cannot_be(outcome)
             history = _with_faults(outcome.history, nemesis.operations())
             verdict, findings, context = judged(plan, system, nemesis, outcome, history, judges)
     except (UsageError, NondeterminismError, InternalError, KeyboardInterrupt):
@@ -116,7 +120,8 @@ def _execute(
         )
     trace = outcome.trace
     attempts = outcome.attempts or attempts_of(history)
-    course = Course(attempts, outcome.checkpoints, outcome.snapshots)
+    checkpoints = outcome.checkpoints or checkpoints_of(history)
+    course = Course(attempts, checkpoints, outcome.snapshots)
     record = TrialRecord(
         version=RECORD_VERSION,
         trial=trial,
@@ -133,7 +138,7 @@ def _execute(
         duration_ms=outcome.duration_ms,
         faults=with_phases(nemesis.records(), plan.faults, course),
         attempts=attempts,
-        checkpoints=outcome.checkpoints,
+        checkpoints=checkpoints,
         snapshots=outcome.snapshots,
         restores=restores_of(history),
         subtasks=outcome.subtasks,
