@@ -151,6 +151,20 @@ def test_a_stale_sample_output_is_written_again(tmp_path: Path, monkeypatch: pyt
     assert not sample.update()
 
 
+def test_a_sample_with_older_numbers_is_written_again_if_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("```console\n$ barrier-tck campaign\n90 of 90 fired; 1.04 s\n```\n")
+    monkeypatch.setattr(Sample, "path", page)
+    monkeypatch.setattr(
+        "tests.sample_output.printed_by", lambda command, directory: ["101 of 101 fired; 2.79 s"]
+    )
+    sample = Sample("page.md", "barrier-tck campaign")
+    assert not sample.update() and "90 of 90" in page.read_text()
+    assert sample.update(numbers=True) and "101 of 101" in page.read_text()
+
+
 def test_lines_of_a_sample_differ_if_more_than_numbers_do() -> None:
     assert shape("10 of 12 fired; 1.28 s") == shape("9 of 9 fired; 853 ms")
     assert shape("10 of 12 fired") != shape("10 of 12 struck")

@@ -33,7 +33,7 @@ from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.support.atomic_files import write_atomically
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.root_seed import root_seed
-from barrier_tck.reports.wording import replay_command
+from barrier_tck.reports.wording import plural, replay_command
 
 if TYPE_CHECKING:
     from barrier_tck.harness.campaign.mutant_hunt import MutantResult, PlantedBug
@@ -263,7 +263,7 @@ def print_mutant(console: Console, result: MutantResult, path: Path, command: st
         return
     console.print(
         f"{result.id} caught by {result.checker} in trial {result.trials} after {result.seconds:.1f} s "
-        f"({clauses}); {result.faults} faults left",
+        f"({clauses}); {plural(result.faults or 0, 'fault')} left",
         markup=False,
     )
     console.print(f"  {_replays(result)}: {command}", markup=False)
