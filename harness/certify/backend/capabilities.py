@@ -123,6 +123,8 @@ class _Chain:
         self._session = session
         self._ids = [step.checkpoint + number * _APART for number in range(4)]
         self._entries: dict[bytes, bytes] = {}
+        self._changed_before: dict[bytes, int] = {}
+        """Entry -> the snapshot before which it was put or deleted."""
 
     def broken(self) -> Broken:
         """Return what is wrong with the second to fourth snapshot; the third is never confirmed, the others are."""
@@ -163,6 +165,7 @@ class _Chain:
         session.call(wire.DeleteRequest(CHECKED_STORE, _NAME, _GROUP, gone))
         self._entries[changed] = b"new"
         del self._entries[gone]
+        self._changed_before |= {changed: number, gone: number}
         session.call(wire.SnapshotRequest(CHECKED_STORE, self._ids[number], reuse_from=self._ids[0]))
         return session.run(wire.RunRequest(CHECKED_STORE, self._ids[number])).handles
 
@@ -177,8 +180,24 @@ class _Chain:
         scans = [session.call(wire.ScanRequest(CHECKED_STORE, _NAME, group)) for group in range(*_GROUPS)]
         found = dict(entry for scan in scans for entry in scan)
         wrong = [key for key in {**found, **self._entries} if found.get(key) != self._entries.get(key)]
+        return self._explained(wrong, found) if wrong else None
+
+    def _explained(self, wrong: list[bytes], found: dict[bytes, bytes]) -> str:
+        """Say what is wrong with the first of some entries, and since which snapshot it should be otherwise."""
+        key = wrong[0]
+        is_now = f"is {found[key]!r}" if key in found else "is missing"
+        expected = f"expected {self._entries[key]!r}" if key in self._entries else "expected nothing"
+        before = self._changed_before.get(key)
+        when = "before the first snapshot"
+        if before is not None:
+            base = "" if before == 0 else f", after {self._ids[min(before, 2) - 1]} was confirmed"
+            when = f"before snapshot {self._ids[before]}{base}"
+        what = "put" if key in self._entries else "deleted"
+        others = f" ({len(wrong)} entries are wrong)" if len(wrong) > 1 else ""
+        first, *_, last = self._ids
         return (
-            f"the increments restore {len(wrong)} entries wrong, {wrong[0]!r} among them" if wrong else None
+            f"the increments from {first} to {last} restore state {_NAME!r}, key {key!r} wrong: it {is_now}, "
+            f"{expected}; it was {what} {when}{others}"
         )
 
     def forget(self) -> None:

@@ -436,6 +436,15 @@ PLANTED_BUGS: tuple[PlantedBug, ...] = (
         "sizes-up-the-ladder",
         module=_CHAINED,
     ),
+    _bug(
+        "SB-35",
+        "ForgetsDeletionsSinceItsBase",
+        "BCK-2",
+        "passed by this property with two of three seeds",
+        "An increment does not say what was deleted since the confirmed snapshot on which it builds.",
+        "increments-in-any-order",
+        module=_CHAINED,
+    ),
 )
 """Every planted backend bug."""
 

@@ -328,7 +328,7 @@ PROPERTIES: tuple[BackendProperty, ...] = (
         Moves("write snapshot background verify checkpoint rescale redistribute notify close"),
         examples=20,
         capability=INCREMENTAL,
-        needs=("snapshot", "verify"),
+        needs=("snapshot", "verify", "delete"),
     ),
     Property(
         "increments-end-in-any-order",

@@ -329,6 +329,11 @@ class CheckCapability(BackendStep, frozen=True, tag="promise"):
     """Id of the snapshot that it takes."""
 
     def description(self) -> str:
+        if self.capability == "incremental-snapshots":
+            return (
+                f"check {self.capability}: take four snapshots of a store with ids from {self.checkpoint} on, each "
+                "after one put and one delete; confirm the first and the second, abort the third, restore the fourth"
+            )
         keys = _all_short((*UNSORTED, *self.keys))
         return f"check {self.capability} in a store into which {keys} are put in this order"
 

@@ -25,7 +25,8 @@ def smallest(stage: Stage[StepT], found: Breach[StepT], share: float = 1.0) -> B
     stage.renew()
     repeated = breach_of(stage, shrinker.smallest.steps)
     # Processes were used again: what failed may have needed what was left of an earlier sequence.
-    return found if repeated is None else Breach(shrinker.smallest.steps, repeated.violation)
+    # Steps and sentence are of one and the same run, so their numbers agree.
+    return repeated or found
 
 
 def _simpler(stage: Stage[StepT], steps: tuple[StepT, ...]) -> Iterator[StepT]:

@@ -94,6 +94,18 @@ class LosesLateDeletions(HeapStateBackend):
         return _MergingStore(scope) if scope.incremental else HeapStateStore(scope)
 
 
+class _UndeletingStore(IncrementalHeapStore):
+    def delete(self, name: str, group: int, key: bytes) -> None:
+        HeapStateStore.delete(self, name, group, key)
+
+
+class ForgetsDeletionsSinceItsBase(HeapStateBackend):
+    """SB-35: an increment does not say what was deleted since the confirmed snapshot on which it builds."""
+
+    def new_store(self, scope: StateScope) -> HeapStateStore:
+        return _UndeletingStore(scope) if scope.incremental else HeapStateStore(scope)
+
+
 # --- while a snapshot is unfinished ---------------------------------------------------------------------------
 
 

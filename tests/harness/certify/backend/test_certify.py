@@ -276,7 +276,11 @@ def test_a_failing_sequence_becomes_small_and_replays(identifier: str, tmp_path:
         ("NotDeterministic", "deterministic-files", "wrote different files"),
         ("NotIncremental", "incremental-snapshots", "refers to no file of the confirmed one"),
         ("BuildsOnTheUnconfirmed", "incremental-snapshots", "belongs to a checkpoint that failed"),
-        ("LosesTombstones", "incremental-snapshots", "restore 3 entries wrong"),
+        (
+            "LosesTombstones",
+            "incremental-snapshots",
+            "it was deleted before snapshot 1000001, after 1 was confirmed",
+        ),
     ],
 )
 def test_a_capability_that_is_declared_but_missing_fails_and_an_undeclared_one_is_not_tested(
@@ -295,6 +299,21 @@ def test_a_capability_that_is_declared_but_missing_fails_and_an_undeclared_one_i
     assert message in found.reason
     assert failure is not None and len(failure.steps) <= 6
     assert capability in undeclared.reason
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_increments_in_any_order_refuse_a_backend_that_forgets_deletions(seed: int) -> None:
+    """Every example ends with an increment that must leave out what was deleted since a confirmed one."""
+    capability = "incremental-snapshots"
+    pool = Pool(f"{BAD}:LosesTombstones", QUICK)
+    try:
+        found, failure = check(one_property("increments-in-any-order"), pool, seed, declared=(capability,))
+    finally:
+        pool.close()
+    assert (found.status, found.violated) == ("failed", "BCK-2")
+    assert "expected None" in found.reason
+    assert failure is not None and len(failure.steps) <= 12
 
 
 @pytest.mark.long
