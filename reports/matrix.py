@@ -122,6 +122,29 @@ def _row(
     )
 
 
+def broken_first(trials: tuple[TrialSummary, ...]) -> str | None:
+    """Return which clauses were broken first in the trials that are INVALID, and which else these findings speak of.
+
+    One cause breaks many clauses, and each of them has a row of its own. None if no trial is INVALID by a clause.
+    """
+    first: Counter[str] = Counter()
+    also: dict[str, None] = {}
+    for trial in trials:
+        # A trial's findings stand as they were judged: first the one that says what was broken first.
+        broken = [finding for finding in trial.findings if finding.broken]
+        if broken:
+            first[broken[0].broken] += 1
+            also |= dict.fromkeys(clause for finding in broken for clause in finding.clauses)
+    if not first:
+        return None
+    said = ", ".join(
+        f"{clause} first in {count} {'trial' if count == 1 else 'trials'}"
+        for clause, count in first.most_common()
+    )
+    others = [clause for clause in also if clause not in first]
+    return said + (f"; also {', '.join(others)}" if others else "")
+
+
 def unchecked_clauses(rows: tuple[ClauseRow, ...]) -> tuple[str, ...]:
     """Return the clauses that no trial checked, in the document's order."""
     checked = {row.clause for row in rows}

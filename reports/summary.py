@@ -10,7 +10,7 @@ from rich.text import Text
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.reports.intervals import series_of
 from barrier_tck.reports.loading import ReportedRun
-from barrier_tck.reports.matrix import clause_matrix, phase_fault_matrix, unchecked_clauses
+from barrier_tck.reports.matrix import broken_first, clause_matrix, phase_fault_matrix, unchecked_clauses
 from barrier_tck.reports.ranking import RankedFinding, ranked_findings
 from barrier_tck.reports.wording import (
     MEANING,
@@ -77,6 +77,9 @@ def _print_headline(run: ReportedRun, console: Console) -> None:
             f"{duration(campaign.wall_seconds * 1_000)}"
         )
     )
+    first = broken_first(run.trials)
+    if first is not None:
+        console.print(Text(f"broken: {one_line(first)}", style="bold red"))
     phases = phase_fault_matrix(campaign, run.trials)
     if phases.possible:
         console.print(
@@ -92,11 +95,22 @@ def _print_controls(run: ReportedRun, console: Console) -> None:
     controls = run.campaign.controls
     if controls is None:
         return
-    exercised = ", ".join(f"{clause} in {trials}" for clause, trials in controls.could_be_violated.items())
+    shown = {clause: trials for clause, trials in controls.could_be_violated.items() if trials}
+    exercised = ", ".join(f"{clause} in {trials}" for clause, trials in shown.items())
     parts = [f"{one_line(exercised)} of {plural(controls.trials, 'trial')}"] if exercised else []
     if controls.not_reported:
         parts.append(f"not reported: {one_line(', '.join(controls.not_reported))}")
-    console.print(Text(f"could have been violated: {'; '.join(parts)}"))
+    if parts:
+        console.print(Text(f"broken recovery would have violated: {'; '.join(parts)}"))
+    unshown = [clause for clause in controls.could_be_violated if clause not in shown]
+    if unshown:
+        # Such a clause may be VALID in every trial: what was judged was right, and recovery had no part in it.
+        console.print(
+            Text(
+                f"broken recovery would have violated in no trial: {one_line(', '.join(unshown))}; "
+                "VALID says nothing about recovery there"
+            )
+        )
     invalid = sum(control.verdict is Verdict.INVALID for control in controls.ran)
     if controls.ran:
         console.print(

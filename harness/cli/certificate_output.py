@@ -229,7 +229,7 @@ def _print_result(console: Console, certificate: Certificate, path: Path) -> Non
         console.print(printable(f"{result.clause}  {result.status}, {need}{reason}"), markup=False)
     console.print(printable(_strength_rendered(certificate.strength)), markup=False)
     if certificate.only:
-        line = f"nothing is certified: only {', '.join(certificate.only)} was to be checked"
+        line = _subset_rendered(certificate)
     elif certificate.verdict == "certified":
         line = f"certified: level {certificate.level}"
     else:
@@ -239,6 +239,21 @@ def _print_result(console: Console, certificate: Certificate, path: Path) -> Non
         line = f"{certificate.verdict}: {reached}, but {certificate.asked_level} was asked for"
     console.print(f"{line}; {certificate.seconds:.0f} s", markup=False)
     console.print(f"certificate: {path / _PAGE}", markup=False)
+
+
+def _subset_rendered(certificate: Certificate) -> str:
+    """Return what became of a few properties: no certificate failed, because none was asked for."""
+    by_status: dict[str, list[str]] = {}
+    for one in certificate.outcomes:
+        if one.name in certificate.only:
+            by_status.setdefault(one.status, []).append(one.name)
+    counts = [
+        f"{len(names)} {status}" + (f" ({', '.join(names)})" if status != "passed" else "")
+        for status, names in by_status.items()
+    ]
+    asked = len(certificate.only)
+    what = "1 property was" if asked == 1 else f"{asked} properties were"
+    return f"only {what} checked: {', '.join(counts) or 'none was reached'}; nothing is certified by that"
 
 
 def _strength_rendered(strength: Strength) -> str:

@@ -71,8 +71,8 @@ def certify(
             "--require",
             metavar="NAME,...",
             help="Capabilities that the backend must declare: asynchronous-snapshots, concurrent-snapshots, "
-            "ordered-scan, local-files, deterministic-files; or that a Spark state store must have: prefix-scan, "
-            "range-scan, column-families, multiple-values. Default: none.",
+            "ordered-scan, local-files, deterministic-files, incremental-snapshots; or that a Spark state store must "
+            "have: prefix-scan, range-scan, column-families, multiple-values. Default: none.",
         ),
     ] = "",
     spark: Annotated[

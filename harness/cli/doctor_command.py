@@ -9,6 +9,9 @@ from barrier_tck.harness.cli.exit_codes import EXIT_USAGE
 from barrier_tck.harness.cli.options import JsonOption
 from barrier_tck.harness.cli.printing import console_for, emit
 
+WIDTH_MAX = 120
+"""Characters of a line at most."""
+
 
 def doctor(as_json: JsonOption = False) -> None:
     """Show what is installed, what is missing, and what to do about it.
@@ -22,7 +25,8 @@ def doctor(as_json: JsonOption = False) -> None:
     for finding in findings:
         table.add_row(finding.name, finding.found, finding.status.value, finding.advice)
     console = console_for(as_json)
-    console.print(table)
+    # Also in a pipe its lines are those of a page: advice is wrapped, and nothing is cut off.
+    console.print(table, width=min(console.width, WIDTH_MAX), soft_wrap=False)
     blocked = [finding.name for finding in findings if finding.blocks]
     console.print("cannot run on Spark yet: " + ", ".join(blocked) if blocked else "ready")
     rows = [

@@ -228,7 +228,8 @@ def test_every_report_says_in_how_many_trials_clauses_could_be_violated_and_what
     assert "✓ valid trial 5, read-again: no checker saw it controls/00005-read-again.json" in section
     assert re.search(r"REC-1 ✗ invalid .*? 11 0 1 2 exactly-once-output", text)
     printed = summary_text(run.directory)
-    assert "could have been violated: SRC-1 in 2, REC-1 in 2 of 12 trials" in printed
+    assert "broken recovery would have violated: SRC-1 in 2, REC-1 in 2 of 12 trials" in printed
+    assert "in no trial" not in printed
     assert "controls: 1 of 2 invalid, as they must be with recovery broken" in printed
     report = as_object(run)
     assert report["controls"]["breaks"][0]["could"] == 2
@@ -240,6 +241,30 @@ def test_every_report_says_in_how_many_trials_clauses_could_be_violated_and_what
         "ALN-2": None,
         "REC-6": None,
     }
+
+
+def test_a_clause_that_no_broken_recovery_would_have_violated_is_told_apart(tmp_path: Path) -> None:
+    records = [record_of(trial) for trial in range(12)]
+    controls = msgspec.structs.replace(CONTROLS, could_be_violated={"SRC-1": 2, "SNK-1": 0})
+    run = load_run(write_run(tmp_path / "run", records, campaign_of(records, controls=controls)))
+    printed = summary_text(run.directory)
+    assert "SNK-1 in 0" not in printed
+    assert "broken recovery would have violated: SRC-1 in 2 of 12 trials" in printed
+    assert "would have violated in no trial: SNK-1; VALID says nothing about recovery there" in printed
+
+
+def test_the_headline_names_the_clause_that_was_broken_first_and_the_others_as_also(tmp_path: Path) -> None:
+    records = [record_of(trial) for trial in range(2)]
+    chain = (
+        Finding("one", ("ALN-1", "REC-1"), Verdict.INVALID, "first"),
+        Finding("two", ("SNK-1", "ALN-1"), Verdict.INVALID, "later"),
+    )
+    records = [msgspec.structs.replace(record, verdict=Verdict.INVALID, findings=chain) for record in records]
+    run = load_run(write_run(tmp_path / "run", records, campaign_of(records)))
+    assert "broken: ALN-1 first in 2 trials; also REC-1, SNK-1" in summary_text(run.directory)
+    valid = [msgspec.structs.replace(records[0], verdict=Verdict.VALID, findings=())]
+    right = load_run(write_run(tmp_path / "right", valid, campaign_of(valid)))
+    assert "broken:" not in summary_text(right.directory)
 
 
 def test_a_system_that_cannot_be_broken_is_told_in_every_report(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from barrier_tck.harness.certify.engine.certificate import (
     CERTIFICATE_VERSION,
     Certificate,
     ClauseResult,
+    PropertyOutcome,
     Strength,
 )
 from barrier_tck.harness.cli.certificate_output import output_certificate
@@ -54,3 +55,34 @@ def test_the_strength_of_the_suite_and_what_was_shown_is_told(
     summary = json.loads(capsys.readouterr().out)
     assert summary["strength"]["caught"] == list(strength.caught)
     assert summary["shown"] == {"BCK-1": 7}
+
+
+def test_a_run_of_a_few_properties_says_what_became_of_them_and_that_no_certificate_was_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outcomes = (
+        PropertyOutcome("one", "contract", ("BCK-1",), "", "passed", shown={"BCK-1": 1}),
+        PropertyOutcome("two", "contract", ("BCK-2",), "", "failed", "wrong", violated="BCK-2"),
+        PropertyOutcome("left-out", "contract", ("BCK-3",), "", "skipped", "--only leaves it out"),
+    )
+    certificate = Certificate(
+        version=CERTIFICATE_VERSION,
+        suite_version="1",
+        target="some.module:Backend",
+        backend="Backend",
+        capabilities=(),
+        asked_level="contract",
+        level=None,
+        verdict="failed",
+        outcomes=outcomes,
+        clauses=(),
+        seed=1,
+        seconds=1.0,
+        started_at="2026-01-01T12:00:00+00:00",
+        only=("one", "two"),
+    )
+    console = Console(file=io.StringIO(), width=200, record=True)
+    assert output_certificate(certificate, tmp_path, console, as_json=True) == 1
+    capsys.readouterr()
+    line = "only 2 properties were checked: 1 passed, 1 failed (two); nothing is certified by that; 1 s"
+    assert line in console.export_text().splitlines()

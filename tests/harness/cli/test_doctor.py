@@ -35,6 +35,7 @@ from barrier_tck.harness.cli.diagnosis import (
     diagnose,
     release_numbers,
 )
+from barrier_tck.harness.cli.doctor_command import WIDTH_MAX
 from barrier_tck.harness.cluster.java import find_java, java_executable, parse_feature_release
 from barrier_tck.harness.support.errors import EnvironmentProblem, JavaMissing, JavaTooOld
 
@@ -302,3 +303,13 @@ def test_cores_are_counted_where_processes_have_no_affinity(monkeypatch: pytest.
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: 8)
     assert diagnosis.check_cores().found == "8"
+
+
+@pytest.mark.long
+def test_lines_that_go_into_a_pipe_are_no_longer_than_a_page_is_wide(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    cli.run(["doctor"])
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) > 5
+    assert max(map(len, lines)) <= WIDTH_MAX
