@@ -42,7 +42,7 @@ def check(
     clauses that other properties broke before.
     """
     began, before = time.monotonic(), stage.processes
-    hunt = Hunt(stage, one.clauses)
+    hunt = Hunt(stage, one.clauses, name=one.name)
     found = None
     try:
         _play(one, hunt, seed, scale)

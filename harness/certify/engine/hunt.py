@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic
 
@@ -10,6 +12,10 @@ from barrier_tck.harness.certify.engine.playing import Breach
 from barrier_tck.harness.certify.engine.stage import Session, Stage
 from barrier_tck.harness.certify.engine.steps import StepT
 from barrier_tck.harness.certify.engine.violation import Violation
+from barrier_tck.harness.support.notices import notice
+
+SILENT_S = 20.0
+"""A property that takes longer says how far it is, whenever so many seconds have passed."""
 
 
 @dataclass(slots=True)
@@ -30,6 +36,26 @@ class Hunt(Generic[StepT]):
     reached: Counter[str] = field(default_factory=Counter)
     """How often each situation was reached in which something was compared."""
     breach: Breach[StepT] | None = None
+    name: str = ""
+    """The property's; without one nothing is said about how far it is."""
+    clock: Callable[[], float] = time.monotonic
+    began: float = field(init=False)
+    said: float = field(init=False)
+    """When it was last said how far it is."""
+
+    def __post_init__(self) -> None:
+        self.began = self.said = self.clock()
+
+    def say_how_far(self, played: str = "") -> None:
+        """Say how far the property is, if nothing was said for long; ``played``: how far its present example is."""
+        now = self.clock()
+        if not self.name or now - self.said < SILENT_S:
+            return
+        self.said = now
+        examples = "" if played else f"{self.examples} examples, "
+        notice(
+            f"checking {self.name}: {played}{examples}{self.calls:,} calls, after {now - self.began:.0f} s"
+        )
 
     @property
     def over(self) -> bool:
@@ -62,7 +88,8 @@ class Hunt(Generic[StepT]):
             return
         session = self.begin(steps)
         try:
-            for step in steps:
+            for number, step in enumerate(steps, 1):
+                self.say_how_far(f"step {number} of {len(steps)}, ")
                 if self.stage.remaining_s < 0:
                     session.abandon()
                     return
@@ -84,3 +111,4 @@ class Hunt(Generic[StepT]):
         self.kinds.update(step.kind for step in session.played)
         self.shown.update(session.shown)
         self.reached.update(session.reached)
+        self.say_how_far()
