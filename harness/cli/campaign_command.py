@@ -18,6 +18,7 @@ from barrier_tck.harness.cli.options import (
     QueryOption,
     StateBackendOption,
     SystemOption,
+    WorkloadOption,
 )
 from barrier_tck.harness.cli.plan_stores import NoStoreOption, StoreOption
 from barrier_tck.harness.cli.printing import console_for, emit
@@ -73,6 +74,7 @@ def campaign(
             "campaign file's, else one in 20, on Spark one or two; 0: none.",
         ),
     ] = None,
+    workload: WorkloadOption = None,
     state_backend: StateBackendOption = None,
     checkpoint_storage: CheckpointStorageOption = None,
     cluster: ClusterOption = None,
@@ -177,6 +179,7 @@ def campaign(
         seed=seed,
         strategy=known_strategy(strategy),
         controls=controls,
+        workload=workload,
         state_backend=state_backend,
         checkpoint_storage=checkpoint_storage,
         cluster=cluster,

@@ -43,6 +43,7 @@ class CampaignOptions:
     seed: int | None
     strategy: StrategyName | None
     controls: int | None
+    workload: str | None
     state_backend: str | None
     checkpoint_storage: str | None
     cluster: ClusterKind | None
@@ -175,11 +176,13 @@ def _named_again(options: CampaignOptions, configuration: CampaignConfiguration)
         system = _system_of_query(options.query, system)
     named = {
         "system": system,
+        "workload": options.workload,
         "state-backend": options.state_backend,
         "checkpoint-storage": options.checkpoint_storage,
     }
     stored = {
         "system": configuration.system.name,
+        "workload": configuration.workload.get("name", TrialPlan().workload.name),
         "state-backend": configuration.state_backend,
         "checkpoint-storage": configuration.checkpoints.get("storage", TrialPlan().checkpoints.storage),
     }
@@ -241,6 +244,12 @@ def _configured(options: CampaignOptions) -> CampaignConfiguration:
         "state_backend": options.state_backend,
     }
     changes: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+    if options.workload is not None:
+        if configuration.mix is not None and configuration.mix.workload:
+            raise UsageProblem(
+                f"{options.source} mixes workloads; leave --workload out, or its key mix.workload"
+            )
+        changes["workload"] = {**configuration.workload, "name": options.workload}
     if options.checkpoint_storage is not None:
         changes["checkpoints"] = {**configuration.checkpoints, "storage": options.checkpoint_storage}
     if trials is not None or options.budget is not None:

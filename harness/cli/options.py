@@ -61,6 +61,15 @@ StateBackendOption = Annotated[
         "file's, else heap.",
     ),
 ]
+WorkloadOption = Annotated[
+    str | None,
+    typer.Option(
+        "--workload",
+        metavar="NAME",
+        help="Workload, which gives input, jobs and their meaning: a name, or package.module:Factory. Default: the "
+        "campaign file's, else keyed-totals.",
+    ),
+]
 CheckpointStorageOption = Annotated[
     str | None,
     typer.Option(

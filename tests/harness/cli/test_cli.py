@@ -87,6 +87,7 @@ def test_a_campaign_exits_with_its_verdict(
         (["report", "nowhere"], "nowhere"),
         (["bench", "thruput"], "did you mean 'throughput'"),
         (["campaign", "--state-backend", "rocksbd"], "did you mean 'rocksdb'"),
+        (["campaign", "--workload", "passthrouh"], "did you mean 'passthrough'"),
         (["campaign", "--state-backend", "no_such_module:Backend"], "No module named 'no_such_module'"),
         (["mutants", "--world", "spork"], "did you mean 'spark'"),
         (["mutants", "--only", "ZZ-99"], "ZZ-99"),
@@ -224,3 +225,12 @@ def test_the_command_starts_without_pyspark_or_hypothesis() -> None:
         cwd=Path(__file__).parents[3],
     )
     assert found.stdout.split() == ["False", "False"]
+
+
+def test_a_campaign_runs_the_workload_that_its_command_line_names(tmp_path: Path) -> None:
+    few = ["campaign", "--trials", "2", "--seed", "1", "--controls", "0", "--out", str(tmp_path)]
+    assert cli.run([*few, "--workload", "passthrough"]) in (0, 2)
+    (run,) = tmp_path.iterdir()
+    assert json.loads((run / "campaign.json").read_text())["configuration"]["workload"] == {
+        "name": "passthrough"
+    }
