@@ -53,8 +53,15 @@ def certified(
     """
     from barrier_tck.harness.certify.engine.certificate import Strength
 
+    reached: str | None = None
+
+    def keep(so_far: Certificate) -> None:
+        nonlocal reached
+        reached = so_far.level
+        _keep(so_far, path)
+
     try:
-        certificate = run(lambda certificate: _keep(certificate, path))
+        certificate = run(keep)
         if measure is None:
             return certificate
         not_yet = Strength(measured=False, note="interrupted before it was measured")
@@ -65,6 +72,11 @@ def certified(
             path.rmdir()
         raise
     except KeyboardInterrupt:
+        if reached is not None:
+            console.print(
+                f"the level {reached} was reached; barrier-tck verify-certificate {path} --level {reached} holds it",
+                markup=False,
+            )
         if (path / _PAGE).is_file():
             console.print(f"interrupted; what was shown is kept: {path / _PAGE}", markup=False)
         raise

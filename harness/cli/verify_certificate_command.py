@@ -31,6 +31,15 @@ def verify_certificate(
     jars: Annotated[
         str, typer.Option("--jars", metavar="JAR,...", help="Where the jars of a Spark state store are now.")
     ] = "",
+    level: Annotated[
+        str,
+        typer.Option(
+            "--level",
+            metavar="contract|crash|chaos",
+            help="Level for which the certificate is to hold. Default: the one that was asked for. What was reached "
+            "before an interruption counts.",
+        ),
+    ] = "",
     as_json: JsonOption = False,
 ) -> None:
     """Say whether a certificate follows from its outcomes, and whether the files here are those that were certified.
@@ -42,14 +51,18 @@ def verify_certificate(
     Examples:
       barrier-tck verify-certificate runs/certify-20260101-120000
       barrier-tck verify-certificate certificate.json your_package.your_module:YourBackend
+      barrier-tck verify-certificate runs/certify-20260101-120000 --level crash    chaos was interrupted
     """
+    from barrier_tck.harness.certify.engine.levels import require_level
     from barrier_tck.harness.certify.engine.verification import read_certificate, verify
 
     console = console_for(as_json)
+    if level:
+        require_level(level)
     search_working_directory()
     certificate = read_certificate(file / "certificate.json" if file.is_dir() else file)
     named = target or certificate.target
-    found = verify(certificate, named, _present(named, jars), metadata.version("barrier-tck"))
+    found = verify(certificate, named, _present(named, jars), metadata.version("barrier-tck"), level)
     subject = f"{certificate.kind} {certificate.target}, level {certificate.level or 'none'}"
     console.print(printable(f"{subject}, suite {certificate.suite_version}, seed {certificate.seed}"))
     console.print(
@@ -64,7 +77,9 @@ def verify_certificate(
     compared = bool(certificate.files) and not any("not compared" in note for note in found.unsure)
     code = 1 if found.problems else 0 if compared else 2
     if code == 0:
-        console.print(printable(f"✓ the certificate holds for {named}"))
+        console.print(
+            printable(f"✓ the certificate holds for {named}, level {level or certificate.asked_level}")
+        )
     emit(
         as_json,
         {

@@ -48,9 +48,15 @@ def read_certificate(path: Path) -> Certificate:
     return certificate
 
 
-def verify(certificate: Certificate, target: str, present: Identity, suite_version: str) -> Verification:
-    """Compare a certificate with itself and with the target that is present, of which nothing is run."""
-    problems = list(_contradictions(certificate))
+def verify(
+    certificate: Certificate, target: str, present: Identity, suite_version: str, level: str = ""
+) -> Verification:
+    """Compare a certificate with itself and with the target that is present, of which nothing is run.
+
+    ``level``: for which level it is to hold; empty: for the one that was asked for. What was reached below a level that
+    was not finished, because of an interruption or a violation, is no less shown.
+    """
+    problems = [*_contradictions(certificate), *_why_not(certificate, level)]
     if target != certificate.target:  # one file may have several
         problems.append(f"{certificate.target} was certified, and not {target}")
     unsure = []
@@ -90,10 +96,21 @@ def _contradictions(certificate: Certificate) -> list[str]:
         for result in certificate.clauses
         if result.status != results.get(result.clause)
     ]
+    return problems
+
+
+def _why_not(certificate: Certificate, level: str) -> list[str]:
+    """Return why a certificate does not hold for a level, or for the one that was asked for."""
+    reached = achieved(certificate.outcomes)
+    if level and reached is not None and LEVELS.index(reached) >= LEVELS.index(level):
+        return []
+    problems = [f"it reached {reached or 'no level'}, and not {level}"] if level else []
     if certificate.verdict != "certified":
         problems.append(f"its verdict is {certificate.verdict}")
     if certificate.interrupted:
         problems.append("the certification was interrupted")
+    if not level and problems and reached is not None:
+        problems.append(f"it reached the level {reached}: with --level {reached} it is asked for no more")
     return problems
 
 

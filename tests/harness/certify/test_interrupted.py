@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from barrier_tck.harness.certify.backend import chaos, suite
 from barrier_tck.harness.certify.backend import planted_bugs as planted
-from barrier_tck.harness.certify.backend import suite
 from barrier_tck.harness.certify.backend.properties import PROPERTIES
 from barrier_tck.harness.certify.backend.stage import BackendProperty
 from barrier_tck.harness.certify.engine.certificate import Certificate, PropertyOutcome, Strength
@@ -55,6 +55,32 @@ def test_a_certificate_of_a_backend_keeps_what_was_shown(
     assert left_out(found)[0] == of_crash[-1]
     assert not set(left_out(found)) & set(of_crash[:-1])
     assert "what was shown is kept" in " ".join(capsys.readouterr().out.split())
+
+
+def test_the_levels_below_one_that_was_interrupted_are_held(
+    ends_at: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(chaos, "require_spark", lambda: None)
+    monkeypatch.setattr(chaos, "check_simulated", interrupted)
+    assert run(["certify", "heap", "--level", "chaos", "--no-strength", "--out", "runs"]) == 130
+    assert "the level crash was reached" in " ".join(capsys.readouterr().out.split())
+    found = certificate_in(tmp_path)
+    assert (found.interrupted, found.verdict, found.level) == (True, "unknown", "crash")
+    (directory,) = (tmp_path / "runs").iterdir()
+    told = {}
+    for level in ("contract", "crash", "chaos", ""):
+        code = run(["verify-certificate", str(directory), *(["--level", level] if level else [])])
+        told[level] = code, " ".join(capsys.readouterr().out.split())
+    assert [told[level][0] for level in told] == [0, 0, 1, 1]
+    assert "it reached crash, and not chaos" in told["chaos"][1]
+    assert "it reached the level crash: with --level crash it is asked for no more" in told[""][1]
+    changed = msgspec.structs.replace(found, level="chaos")
+    (directory / "certificate.json").write_bytes(msgspec.json.encode(changed))
+    assert run(["verify-certificate", str(directory), "--level", "crash"]) == 1, "it says more than it shows"
+    assert run(["verify-certificate", str(directory), "--level", "crush"]) == 3
 
 
 def test_a_certificate_whose_strength_is_not_measured_yet_says_so(
