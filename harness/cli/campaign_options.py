@@ -211,6 +211,17 @@ def _system_of_query(query: str, system: str | None) -> str:
     return query
 
 
+def _name_of_what_is_tested(options: CampaignOptions) -> str | None:
+    """Return the first code of a user's own that is tested; None if there is none.
+
+    A campaign is named for it, so that no run of another system, or of ours, has the same name and is compared with it.
+    """
+    from barrier_tck.harness.support.third_party import is_target
+
+    own = (options.system, options.state_backend, options.checkpoint_storage, options.workload)
+    return next((target for target in own if target is not None and is_target(target)), None)
+
+
 def _configured(options: CampaignOptions) -> CampaignConfiguration:
     """Read the campaign file, if there is one, and let the given options override it."""
     from barrier_tck.harness.campaign.configuration import (
@@ -224,9 +235,13 @@ def _configured(options: CampaignOptions) -> CampaignConfiguration:
     if options.query is not None:
         system = _system_of_query(options.query, system)
         if options.file is None:
-            name = options.query.replace(":", ".")[-NAME_MAX:]
+            name = options.query
             if trials is None and options.budget is None:
                 trials = QUERY_TRIALS
+    elif options.file is None:
+        name = _name_of_what_is_tested(options)
+    if name is not None:
+        name = name.replace(":", ".")[-NAME_MAX:]
     file = options.campaign_file
     configuration = CampaignConfiguration() if file is None else read_configuration(file)
     if trials is not None and options.budget is not None:

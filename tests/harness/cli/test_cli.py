@@ -227,6 +227,21 @@ def test_the_command_starts_without_pyspark_or_hypothesis() -> None:
     assert found.stdout.split() == ["False", "False"]
 
 
+def test_a_campaign_of_a_users_own_code_is_not_named_as_one_of_ours(tmp_path: Path) -> None:
+    own = {
+        "--system": "examples.echo_system.echo:EchoSystem",
+        "--state-backend": "examples.minimal_backend.backend:SortedDictBackend",
+    }
+    for option, target in own.items():
+        few = ["campaign", option, target, "--trials", "1", "--seed", "1", "--controls", "0"]
+        out = tmp_path / option
+        cli.run([*few, "--out", str(out)])
+        (run,) = out.iterdir()
+        name = json.loads((run / "campaign.json").read_text())["name"]
+        assert name == target.replace(":", ".")
+        assert run.name.startswith(f"{name}-")
+
+
 def test_a_campaign_runs_the_workload_that_its_command_line_names(tmp_path: Path) -> None:
     few = ["campaign", "--trials", "2", "--seed", "1", "--controls", "0", "--out", str(tmp_path)]
     assert cli.run([*few, "--workload", "passthrough"]) in (0, 2)
