@@ -169,3 +169,27 @@ def test_increments_that_were_taken_after_a_redistribution_can_be_redistributed_
     _assert_files_are_shared(trial)
     widths = [line.operation.widths["totals"] for line in trial.history.of(Narrowed)]
     require(widths == [4, 3, 2], f"five subtasks became {widths}", trial)
+
+
+@pytest.mark.needs(
+    Capability.ELASTIC, Capability.EXECUTOR_LOSS, Capability.RESCALING, Capability.DETERMINISTIC_REPLAY
+)
+@pytest.mark.clause("SNP-5", "RSC-2", "REC-1")
+def test_the_first_increment_behind_a_merge_of_key_groups_holds_all_of_them(trials: Trials) -> None:
+    """Each of two subtasks takes over the whole key groups of two, and the checkpoint behind that is restored."""
+    plan = msgspec.structs.replace(
+        MANY,
+        job=JobPlan("", {"source": 1, "totals": 4, "sink": 1}),
+        workload=WorkloadPlan("keyed-totals", batches=120, batch_records=1, keys=30, records_per_second=300),
+        checkpoints=CheckpointPlan(incremental=True, interval_ms=10, async_ms_max=2),
+        deployment=DeploymentPlan(max_parallelism=16, executors=2, slots_per_executor=4, elastic_wait_ms=5),
+        restart=RestartPlan(attempts_max=6, delay_ms=5),
+        faults=(
+            ScheduledFault(LoseExecutor(SINK), After(ProtocolPoint.CHECKPOINT_COMPLETED, nth=5)),
+            kill_worker("totals[0]", After(ProtocolPoint.CHECKPOINT_COMPLETED, nth=6)),
+        ),
+    )
+    for trial in trials.all_valid(plan):
+        _assert_files_are_shared(trial)
+        widths = [line.operation.widths["totals"] for line in trial.history.of(Narrowed)]
+        require(set(widths) == {2}, f"four subtasks became {widths}", trial)

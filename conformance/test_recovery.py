@@ -236,6 +236,32 @@ def test_a_delay_grows_with_failures_in_a_row_and_begins_anew_after_a_long_run(t
         require(first * 0.99 <= waited[2] < longest, f"the third is the first again, not {waited}", trial)
 
 
+@recovers
+@pytest.mark.needs(Capability.DETERMINISTIC_REPLAY)
+@pytest.mark.clause("REC-3")
+def test_a_delay_grows_with_attempts_that_never_ran_however_long_their_deployment_took(
+    trials: Trials,
+) -> None:
+    """Messages are slow, and a good run is a short one: in virtual time a deployment surely takes longer."""
+    plan = msgspec.structs.replace(
+        LONG,
+        network=msgspec.structs.replace(LONG.network, latency_ms_max=30),
+        faults=(
+            AFTER_THE_FIRST_CHECKPOINT,
+            kill_worker(SOURCE, After(ProtocolPoint.RESTORED, SOURCE, 1)),
+            kill_worker(SOURCE, After(ProtocolPoint.RESTORED, SOURCE, 2)),
+        ),
+        restart=RestartPlan(
+            "exponential_delay", 3, delay_ms=10, factor=4, delay_ms_max=160, reset_after_ms=2
+        ),
+    )
+    for trial in trials.all_valid(plan):
+        attempts = trial.record.attempts
+        waited = [later.started_at_ms - earlier.ended_at_ms for earlier, later in pairwise(attempts)]
+        grown = [delay_ms <= waited_ms for delay_ms, waited_ms in zip((10, 40, 160), waited, strict=True)]
+        require(all(grown), f"the delays are 10, 40 and 160 ms, not {waited}", trial)
+
+
 @pytest.mark.long_on_clusters
 @recovers
 @pytest.mark.clause("COO-6", "COO-1", "REC-1", "REC-2")

@@ -88,7 +88,8 @@ def _restart(draw: st.DrawFn, ranges: RestartRanges) -> RestartPlan:
         case "failure_rate":
             return RestartPlan("failure_rate", delay_ms=delay_ms, interval_ms=counted_ms)
         case "exponential_delay":
-            longest_ms, factor = delay_ms * draw(st.sampled_from((2, 8))), draw(st.sampled_from((2, 3, 1)))
+            longest_ms = delay_ms * draw(st.sampled_from(ranges.longest))
+            factor = draw(st.sampled_from(ranges.factors))
             return RestartPlan(
                 "exponential_delay",
                 delay_ms=delay_ms,

@@ -165,6 +165,10 @@ class RestartRanges:
     delay_ms: Range = (0, 40)
     counted_ms: Range = (5, 200)
     """The time in which failures are counted, or after which a row of failures is over."""
+    longest: tuple[int, ...] = (2, 8)
+    """How many times the first delay the longest one is, where delays grow."""
+    factors: tuple[int, ...] = (2, 3, 1)
+    """By how much a delay grows with each failure in a row."""
 
 
 @dataclass(frozen=True, slots=True)

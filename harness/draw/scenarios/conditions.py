@@ -40,6 +40,9 @@ class Act(Enum):
     """What ends the attempt that runs."""
 
     SUBTASK_DIES = auto()
+    SUBTASK_DIES_IN_RESTORE = auto()
+    """A subtask dies while its state is restored: the attempt ends before it ran. One without a restore ends when it
+    runs."""
     COORDINATOR_DIES = auto()
     EXECUTOR_IS_LATE = auto()
     """An executor dies, and the one in its place comes only when the job has gone on narrower."""
@@ -58,12 +61,14 @@ class Link:
 
 
 AGAIN = Link(0, Act.SUBTASK_DIES)
+IN_DEPLOYMENT = Link(0, Act.SUBTASK_DIES_IN_RESTORE)
 LINKS = (
     Link(1, Act.SUBTASK_DIES),
     Link(2, Act.SUBTASK_DIES),
     # A long good run, after which a delay that has grown is the first one again.
     Link(5, Act.SUBTASK_DIES),
     AGAIN,
+    IN_DEPLOYMENT,
     Link(1, Act.COORDINATOR_DIES),
     Link(1, Act.STOP),
     Link(2, Act.STOP),
@@ -72,14 +77,15 @@ LINKS = (
     Link(2, Act.EXECUTOR_IS_LOST),
 )
 """The words of the grammar; any may follow any."""
+_RESTORE = (ProtocolPoint.RESTORE_STARTED, ProtocolPoint.RESTORED)
 _LENGTH = (3, 5)
 """How many links a chain has."""
+_DIES = next(
+    kind for kind in KINDS.values() if kind.fault.needs is TargetKind.WORKER and kind.fault.ends is not None
+)
 _KINDS: dict[Act, FaultKind] = {
-    Act.SUBTASK_DIES: next(
-        kind
-        for kind in KINDS.values()
-        if kind.fault.needs is TargetKind.WORKER and kind.fault.ends is not None
-    ),
+    Act.SUBTASK_DIES: _DIES,
+    Act.SUBTASK_DIES_IN_RESTORE: _DIES,
     Act.COORDINATOR_DIES: next(kind for kind in KINDS.values() if kind.fault.ends is Ends.COORDINATOR),
     Act.EXECUTOR_IS_LATE: next(
         kind
@@ -91,9 +97,9 @@ _KINDS: dict[Act, FaultKind] = {
 _WINDOWS_PER_MILLE = 600
 """How many of these jobs in 1,000 hold records back; mostly for less time than a restart takes."""
 _LOCAL_PER_MILLE, _INCREMENTAL_PER_MILLE = 600, 700
-_WAIT_MS = 10
+WAIT_MS = 10
 """How long an elastic job waits for slots."""
-_LATER_MS = 12
+LATER_MS = 12
 """How much later than that a late executor comes."""
 
 
@@ -139,23 +145,41 @@ def _savepoints(drawing: Drawing, plan: TrialPlan) -> TrialPlan:
 
 
 def chained(drawing: Drawing, plan: TrialPlan, links: Sequence[Link]) -> TrialPlan:
-    """Return the plan with the stops and the faults of these links, and with an input that is long enough for them."""
+    """Return the plan with the stops and the faults of these links, and with an input that is long enough for them.
+
+    Whoever dies in a restore is the same subtask at the same point each time. Of others it is not certain how often
+    they came that far.
+    """
     stops: list[SavepointPlan] = []
     faults: list[ScheduledFault] = []
-    completed, attempts = 0, 1
+    completed, running, restores = 0, 1, 0  # how often an attempt has run by then, and begun with a restore
+    restoring: After | None = None
     for link in links:
         completed += link.checkpoints
         if link.act is Act.STOP:
             stops.append(SavepointPlan(after_checkpoints=completed, stop=True))
             completed += 1  # the savepoint
+        elif link.act is Act.SUBTASK_DIES_IN_RESTORE and completed:
+            restoring = restoring or _in_restore(drawing.draw, plan)
+            aim = Aim(restoring.subtask or "")
+            dies = _KINDS[link.act].fault.drawn(DrawnChoices(drawing.draw), aim)
+            faults.append(ScheduledFault(dies, msgspec.structs.replace(restoring, nth=restores)))
+            running -= 1
         else:
-            trigger = After(ProtocolPoint.ATTEMPT_RUNNING, nth=attempts)
+            trigger = After(ProtocolPoint.ATTEMPT_RUNNING, nth=running)
             if link.checkpoints:
                 trigger = After(ProtocolPoint.CHECKPOINT_COMPLETED, nth=completed)
             faults.append(_fault(drawing.draw, plan, link.act, trigger))
-        attempts += 1
+        running += 1
+        restores += completed > 0
     plan = msgspec.structs.replace(plan, savepoints=tuple(stops), faults=tuple(faults))
     return long_enough(plan, drawing.profile.limits.settle_ms, completed + 3)
+
+
+def _in_restore(draw: st.DrawFn, plan: TrialPlan) -> After:
+    """Draw at which point of its restore a subtask is, and of which vertex it is the first one."""
+    vertex = draw(st.sampled_from(plan.job.vertices))
+    return After(draw(st.sampled_from(_RESTORE)), f"{vertex.name}[0]")
 
 
 def _fault(draw: st.DrawFn, plan: TrialPlan, act: Act, trigger: After) -> ScheduledFault:
@@ -180,8 +204,8 @@ def _slots(drawing: Drawing, plan: TrialPlan) -> TrialPlan:
         plan.deployment,
         executors=executors,
         slots_per_executor=1,
-        elastic_wait_ms=_WAIT_MS,
-        replaced_after_ms=plan.restart.delay_ms + _WAIT_MS + _LATER_MS if late else 0,
+        elastic_wait_ms=WAIT_MS,
+        replaced_after_ms=plan.restart.delay_ms + WAIT_MS + LATER_MS if late else 0,
     )
     if lost == 1 and not late and plan.faults[-1].fault.needs is TargetKind.CAPACITY:
         crash = _fault(drawing.draw, plan, Act.COORDINATOR_DIES, After(ProtocolPoint.WAITING_FOR_SLOTS))

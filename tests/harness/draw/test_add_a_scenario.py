@@ -97,11 +97,13 @@ def test_each_scenario_has_its_share_of_all_plans(profile: Profile) -> None:
         *(
             "backlog",
             "chain",
+            "failed_deployments",
             "failing_savepoints",
             "failing_stops",
             "from_savepoint",
             "held_timers",
             "losses",
+            "merged_increments",
         ),
         *("stops_at_the_end",),
     )

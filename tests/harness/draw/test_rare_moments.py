@@ -10,6 +10,7 @@ import pytest
 from barrier_tck.faults.fault import OnProgress
 from barrier_tck.faults.targets import COORDINATOR, TargetKind
 from barrier_tck.faults.vocabulary import After, ProtocolPoint
+from barrier_tck.harness.campaign.reached_links import Condition, reached
 from barrier_tck.harness.draw.catalogue import known_scenarios
 from barrier_tck.harness.draw.constraints import Constraints
 from barrier_tck.harness.draw.profiles import profile_named
@@ -34,6 +35,10 @@ MADE = (
     ("late_messages", "loops"),
     ("outages_in_restore", "object-store"),
     ("outages_in_publication", "object-store"),
+    ("failed_deployments", "standard"),
+    ("failed_deployments", "modes"),
+    ("merged_increments", "incremental"),
+    ("merged_increments", "graphs"),
 )
 
 
@@ -208,8 +213,48 @@ def test_storage_goes_away_between_two_steps_of_a_savepoint() -> None:
     assert steps == {1, 2, 3}
 
 
+def test_attempts_fail_before_they_run_again_and_again(tmp_path: Path) -> None:
+    """Often the one before the last fails so, too: whether it made the delay grow shows after the next failure."""
+    in_row, near_a_good_run = 0, 0
+    plans = drawn("failed_deployments", "standard", 20)
+    for plan in plans:
+        restart, points = plan.restart, [getattr(one.trigger, "point", None) for one in plan.faults]
+        assert restart.strategy == "exponential_delay" and restart.factor > 1
+        assert points[0] is ProtocolPoint.CHECKPOINT_COMPLETED
+        dying = [point in (ProtocolPoint.RESTORE_STARTED, ProtocolPoint.RESTORED) for point in points]
+        assert any(dying)
+        in_row += any(dying[1:-1])
+        near_a_good_run += restart.reset_after_ms <= plan.network.latency_ms_max
+    assert in_row >= 8 and near_a_good_run >= 8
+    for number, plan in enumerate(plans[:4]):
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        result = execute(plan, SYSTEM, directory)
+        assert result.record.verdict is Verdict.VALID, (plan, result.record.findings)
+        assert Condition.FAILED_IN_DEPLOYMENT in reached(plan, result.history)
+
+
+def test_key_groups_of_several_subtasks_are_merged_where_increments_are_certain(tmp_path: Path) -> None:
+    halved = 0
+    plans = drawn("merged_increments", "incremental", 20)
+    for plan in plans:
+        deployment, points = plan.deployment, [getattr(one.trigger, "point", None) for one in plan.faults]
+        assert plan.checkpoints.incremental and deployment.elastic_wait_ms is not None
+        assert points == [ProtocolPoint.CHECKPOINT_COMPLETED] * len(points) and len(points) >= 2
+        half = sum(-(-vertex.parallelism // 2) for vertex in plan.job.vertices)
+        halved += deployment.slots_per_executor == half
+        assert (deployment.executors - 1) * (deployment.slots_per_executor or 0) < len(plan.job.subtasks)
+    assert halved >= 10
+    for number, plan in enumerate(plans[:4]):
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        result = execute(plan, SYSTEM, directory)
+        assert result.record.verdict is Verdict.VALID, (plan, result.record.findings)
+        assert Condition.NARROWER in reached(plan, result.history)
+
+
 @pytest.mark.nightly
-@pytest.mark.parametrize(("scenario", "profile"), MADE, ids=[scenario for scenario, _ in MADE])
+@pytest.mark.parametrize(("scenario", "profile"), MADE, ids=["-".join(made) for made in MADE])
 def test_the_product_passes_them(scenario: str, profile: str, tmp_path: Path) -> None:
     for number, plan in enumerate(drawn(scenario, profile, 12)):
         directory = tmp_path / str(number)
