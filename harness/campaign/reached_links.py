@@ -24,7 +24,6 @@ class Condition(StrEnum):
 
     FAILED = "a failure after a checkpoint"
     FAILED_AGAIN = "a failure again, before another checkpoint"
-    FAILED_IN_DEPLOYMENT = "a failure before the attempt runs"
     FAILED_LATE = "a failure after a long good run"
     DELAY_GROWN = "a restart after a delay that has grown"
     COORDINATOR_LOST = "a crash of the coordinator"
@@ -55,7 +54,6 @@ class _Reader:
         self._views = {view.checkpoint: view for view in history.checkpoints}
         self._attempts = 0
         self._completed = 0
-        self._runs = False
         self._number_in_attempt: dict[int, tuple[int, int]] = {}
         """Checkpoint -> the number of the attempt that took it, and its number there."""
         self._narrowed: dict[int, None] = {}
@@ -70,8 +68,6 @@ class _Reader:
                     self._narrowed[attempt] = None
                 case ops.AttemptStarted() as started:
                     yield from self._started(started, line.time_ms)
-                case ops.AttemptRunning():
-                    self._runs = True
                 case ops.CheckpointCompleted(checkpoint=checkpoint):
                     self._completed += 1
                     self._number_in_attempt[checkpoint] = (self._attempts, self._completed)
@@ -88,8 +84,6 @@ class _Reader:
                         yield Condition.LOCAL_COPIES
 
     def _failure(self) -> Condition:
-        if not self._runs:
-            return Condition.FAILED_IN_DEPLOYMENT
         if self._completed >= _LONG:
             return Condition.FAILED_LATE
         return Condition.FAILED if self._completed else Condition.FAILED_AGAIN
@@ -116,7 +110,7 @@ class _Reader:
             if self._plan.checkpoints.incremental and attempt > 1 and number > 1:
                 yield Condition.SECOND_INCREMENT
         self._attempts += 1
-        self._completed, self._runs = 0, False
+        self._completed = 0
 
 
 def _due(view: SnapshotView) -> Iterator[float]:
