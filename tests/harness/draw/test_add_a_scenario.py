@@ -46,8 +46,9 @@ def executors(plans: Sequence[TrialPlan]) -> int:
 @pytest.mark.long
 def test_a_scenario_is_added_with_one_file_and_then_drawn_by_profiles_that_do_not_name_it(name: str) -> None:
     """Where it is possible; plans of which it is no part stay as they were."""
-    # One that settles the executors itself has the last word.
-    never, always = STANDARD.with_shares(**{name: 0}), STANDARD.with_shares(**{name: 1_000, "fallbacks": 0})
+    # Those that settle the executors themselves have the last word.
+    never = STANDARD.with_shares(**{name: 0})
+    always = STANDARD.with_shares(**{name: 1_000, "fallbacks": 0, "merged_increments": 0})
     unable = Constraints(capabilities=frozenset(Capability) - {Capability.EXECUTOR_KILL})
     before, after = (draw_plans(3, 200, profile) for profile in (never, STANDARD))
     assert executors(before) + 6 < executors(after) < 150
