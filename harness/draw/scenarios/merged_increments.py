@@ -26,6 +26,14 @@ from barrier_tck.harness.draw.scenarios.conditions import LATER_MS, WAIT_MS, Act
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.system.system_under_test import Capability
 
+_NEEDS = frozenset(
+    {
+        Capability.WORKER_KILL,
+        Capability.EXECUTOR_KILL,
+        Capability.COORDINATOR_CRASH,
+        Capability.DETERMINISTIC_REPLAY,
+    }
+)
 _WORKLOADS = ("keyed-totals", "lineage")
 """Workloads whose vertices by key are as wide as a profile says."""
 _WIDTHS = (2, 4, 4)
@@ -46,7 +54,8 @@ _AFTER_MAX = 2
 
 
 def _possible(profile: Profile, capabilities: frozenset[Capability]) -> bool:
-    able = {Capability.WORKER_KILL, Capability.EXECUTOR_KILL, Capability.COORDINATOR_CRASH} <= capabilities
+    """Return whether a job can become narrower, and fail then, in virtual time."""
+    able = capabilities >= _NEEDS
     named = any(name in _WORKLOADS for name in profile.workload.names)
     return able and named and can_lose_executors(profile, capabilities) and profile.faults.number[1] > 1
 

@@ -183,7 +183,7 @@ def changes(plan: TrialPlan) -> Iterable[str]:
 @pytest.mark.parametrize(
     ("plans", "least"),
     [
-        (lambda: drawn(5), {NARROWER: 24, WIDER: 40, "back": 5, "to one": 9, "to the maximum": 10}),
+        (lambda: drawn(6), {NARROWER: 24, WIDER: 40, "back": 5, "to one": 9, "to the maximum": 10}),
         (
             lambda: draw_plans(3, 60, profile_named("spark-rescale")),
             {NARROWER: 12, WIDER: 20, "back": 7, "to one": 8},
