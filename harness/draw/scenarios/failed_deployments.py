@@ -19,10 +19,10 @@ from barrier_tck.harness.draw.profile import Profile
 from barrier_tck.harness.draw.scenario import Part, Scenario
 from barrier_tck.harness.draw.scenarios import conditions
 from barrier_tck.harness.draw.scenarios.conditions import AGAIN, IN_DEPLOYMENT, Act, Link, chained
-from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.plan.trial_plan import RestartStrategyName, TrialPlan
 from barrier_tck.harness.system.system_under_test import Capability
 
-_STRATEGY = "exponential_delay"
+_STRATEGY: RestartStrategyName = "exponential_delay"
 _FIRST = Link(1, Act.SUBTASK_DIES)
 """There is a checkpoint, so that all later attempts restore something."""
 _LINKS = (IN_DEPLOYMENT, IN_DEPLOYMENT, AGAIN, Link(1, Act.SUBTASK_DIES), Link(2, Act.SUBTASK_DIES))

@@ -231,6 +231,7 @@ def test_attempts_fail_before_they_run_again_and_again(tmp_path: Path) -> None:
         directory.mkdir()
         result = execute(plan, SYSTEM, directory)
         assert result.record.verdict is Verdict.VALID, (plan, result.record.findings)
+        assert result.history is not None
         started, ran = (len(list(result.history.of(kind))) for kind in (AttemptStarted, AttemptRunning))
         assert started > ran
 
@@ -251,6 +252,7 @@ def test_key_groups_of_several_subtasks_are_merged_where_increments_are_certain(
         directory.mkdir()
         result = execute(plan, SYSTEM, directory)
         assert result.record.verdict is Verdict.VALID, (plan, result.record.findings)
+        assert result.history is not None
         assert list(result.history.of(Narrowed))
 
 
