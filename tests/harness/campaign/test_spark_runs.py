@@ -156,12 +156,16 @@ def test_another_version_is_refused(tmp_path: Path) -> None:
     attendant.close()
 
 
-def test_ctrl_c_cancels_the_only_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("taken_by", ["the thread that waits", "another thread"])
+def test_ctrl_c_cancels_the_only_job(taken_by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits = taken_by == "the thread that waits"
     cancelled = threading.Event()
     session = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=1, cancelAllJobs=cancelled.set))
     runs = SparkRuns(open_system(EVEN), session)  # type: ignore[arg-type]
 
     def job(_: Any) -> list[bytes]:
+        # This thread has the mask of the one that waits.
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         os.kill(os.getpid(), signal.SIGINT)
         assert cancelled.wait(PATIENCE_S)
         raise OSError("cancelled")
@@ -170,10 +174,12 @@ def test_ctrl_c_cancels_the_only_job(tmp_path: Path, monkeypatch: pytest.MonkeyP
     trial = PlannedTrial(0, filled(TrialPlan()), tmp_path, drawn=False)
     # A shell that starts the tests in the background has switched it off.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    mask = signal.pthread_sigmask(signal.SIG_UNBLOCK if waits else signal.SIG_BLOCK, {signal.SIGINT})
     try:
         with pytest.raises(KeyboardInterrupt):
             next(runs.run([trial]))
     finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         signal.signal(signal.SIGINT, before)
     assert cancelled.is_set()
 
