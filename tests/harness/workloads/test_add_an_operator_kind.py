@@ -36,7 +36,7 @@ def has_it(plan):
 
 system, found = ReferenceSimulated(), {}
 for name in sys.argv[2:]:
-    plans = draw_plans(5, 30, profile_named(name), Constraints(system.job, system.capabilities))
+    plans = draw_plans(5, 90, profile_named(name), Constraints(system.job, system.capabilities))
     having = [plan for plan in plans if has_it(plan)]
     found[name] = [execute(plan, system, Path("trial")).record.verdict for plan in having[:2]]
 print(json.dumps(found))
