@@ -11,6 +11,7 @@ from barrier_tck.faults.vocabulary import Phase, ProtocolPoint
 from barrier_tck.harness.record.hit_cells import phase_of
 from barrier_tck.harness.record.records import CampaignRecord, FaultRecord, TrialSummary
 from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.reports.wording import plural
 
 TIMED = "timed"
 """The phase of a fault that was aimed at a time, not at a protocol point."""
@@ -137,10 +138,7 @@ def broken_first(trials: tuple[TrialSummary, ...]) -> str | None:
             also |= dict.fromkeys(clause for finding in broken for clause in finding.clauses)
     if not first:
         return None
-    said = ", ".join(
-        f"{clause} first in {count} {'trial' if count == 1 else 'trials'}"
-        for clause, count in first.most_common()
-    )
+    said = ", ".join(f"{clause} first in {plural(count, 'trial')}" for clause, count in first.most_common())
     others = [clause for clause in also if clause not in first]
     return said + (f"; also {', '.join(others)}" if others else "")
 

@@ -15,7 +15,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
@@ -43,6 +43,7 @@ from barrier_tck.harness.campaign.tried_plans import FailedTrial, PlannedTrial, 
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.support.environment import environment
 from barrier_tck.harness.support.errors import OperatingError, UsageProblem
+from barrier_tck.harness.support.futures import result_of
 from barrier_tck.harness.system.system_names import reference_of
 from barrier_tck.harness.system.system_under_test import SystemUnderTest
 from barrier_tck.harness.trial.trial_run import lost_trial
@@ -58,16 +59,12 @@ little is lost by an interruption or an executor's death."""
 CHUNK_BYTES = 64 << 20
 """Chunks grow only as long as their answers are smaller than half of this: trials that fail send their history."""
 
-NOTICED_WITHIN_S = 0.5
-"""After how long Ctrl-C is noticed at the latest."""
-
 _LOST = ("Python worker exited unexpectedly", "ExecutorLostFailure")
 """How Spark says that a task failed because its worker or executor died."""
 _TOO_LARGE = "spark.driver.maxResultSize"
 """What Spark names if the answers of a job are more than the driver takes at once."""
 
 _Given = TypeVar("_Given")
-_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +137,7 @@ class SparkRuns:
         waiting: deque[Future[_Chunk[_Given]]] = deque()
         threads = ThreadPoolExecutor(JOBS_AT_ONCE, "spark-jobs")
         try:
-            chunks.cores = _result(threads.submit(self._cores))
+            chunks.cores = result_of(threads.submit(self._cores))
             for chunk in chunks:
                 waiting.append(threads.submit(self._answered, chunk))
                 if len(waiting) >= JOBS_AT_ONCE:
@@ -250,19 +247,9 @@ class _Chunks(Generic[_Given]):
 
 def _oldest(waiting: deque[Future[_Chunk[_Given]]]) -> _Chunk[_Given]:
     """Take the oldest job, once it is over: one that is waited for in vain has still to be cancelled."""
-    done = _result(waiting[0])
+    done = result_of(waiting[0])
     waiting.popleft()
     return done
-
-
-def _result(future: Future[_Result]) -> _Result:
-    """Wait for a job, and look again and again whether Ctrl-C was pressed.
-
-    A signal that another thread takes, or that comes just before this one begins to wait, ends no wait of Python's.
-    """
-    while not wait((future,), timeout=NOTICED_WITHIN_S).done:
-        pass
-    return future.result()
 
 
 def _sentence(error: Exception) -> str:

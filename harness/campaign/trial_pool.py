@@ -26,6 +26,7 @@ from barrier_tck.harness.campaign.trial_messages import (
 from barrier_tck.harness.campaign.tried_plans import FailedTrial, PlannedTrial, TriedPlan
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.support.errors import OperatingError, UsageProblem
+from barrier_tck.harness.support.futures import result_of
 from barrier_tck.harness.system.system_names import reference_of
 from barrier_tck.harness.system.system_under_test import SystemUnderTest
 from barrier_tck.harness.trial.trial_run import lost_trial
@@ -90,9 +91,9 @@ class TrialPool:
                     waiting.append(threads.submit(work, one))
                 most = 0 if one is None else AHEAD * self._jobs - 1
                 while len(waiting) > most:
-                    yield waiting.popleft().result()
+                    yield result_of(waiting.popleft())
             while waiting:
-                yield waiting.popleft().result()
+                yield result_of(waiting.popleft())
         finally:
             finished = not waiting
             self._end(at_once=not finished)

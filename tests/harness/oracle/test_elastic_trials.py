@@ -454,7 +454,9 @@ def test_elastic_jobs_are_drawn_with_loops_which_have_room_after_the_loss() -> N
 
 @pytest.mark.long
 def test_no_drawn_replacement_comes_too_late_for_a_job_that_has_no_room_without_it() -> None:
-    profile = replace(profile_named("rescale"), elastic=OFTEN_LATE).with_shares(elastic=1_000, merged_increments=0)
+    profile = replace(profile_named("rescale"), elastic=OFTEN_LATE).with_shares(
+        elastic=1_000, merged_increments=0
+    )
     late = [plan for plan in draw_plans(7, 120, profile) if plan.deployment.replaced_after_ms]
     assert len(late) >= 15
     for plan in late:
