@@ -74,6 +74,7 @@ def test_the_profiles_that_are_looked_at_quickly_have_every_scenario() -> None:
     everywhere = [shares_of(profile, frozenset(Capability), known) for profile in PROFILES]
     drawn = {name for shares in everywhere for name, share in shares.items() if share}
     assert sorted(drawn - {name for shares in quick for name, share in shares.items() if share}) == []
+    assert drawn == set(known), "a scenario that no profile draws is dead"
 
 
 @pytest.mark.nightly
