@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from functools import cache
 from random import Random
 
 from hypothesis import strategies as st
@@ -123,24 +124,71 @@ def pick(
 ) -> tuple[Scenario, ...]:
     """Pick the scenarios of which a plan is part; none that settles what is settled already.
 
-    The share of a scenario is a share of all plans, including plans of other scenarios. Each scenario is picked with a
-    random number of its own, so adding a scenario or changing a share does not change the picks of the others, unless
-    it excludes them. Scenarios that settle most parts are picked first, because the others can still be picked for more
-    of the plans. The simplest choice is no scenario.
+    The share of a scenario is a share of all plans, including plans of other scenarios (``fitted_shares``). Each
+    scenario is picked with a random number of its own, so adding a scenario or changing a share does not change the
+    picks of the others, unless it excludes them. Scenarios that settle most parts are picked first, because the others
+    can still be picked for more of the plans. The simplest choice is no scenario.
     """
     entropy = draw(_ENTROPY)
-    free = {name: share for name, share in shares.items() if not known[name].settles & settled}
+    wanted = tuple(
+        (name, share, known[name].settles) for name, share in fitted_shares(shares, known, settled).items()
+    )
+    done = frozenset[Part]()
     picked: list[str] = []
-    taken: list[str] = []
-    for name in sorted(free, key=lambda name: -len(known[name].settles)):
-        scenario, share = known[name], free[name]
-        if not any(scenario.excludes(known[other]) for other in picked):
-            # Of the plans that are left for it, as many as give its share of all plans.
-            left = 1_000 - sum(free[other] for other in taken if scenario.excludes(known[other]))
-            if _fraction(entropy, name) * max(share, left) < share:
-                picked.append(name)
-        taken.append(name)
+    for name, chance, settles in _chances(wanted):
+        if not settles & done and _fraction(entropy, name) < chance:
+            picked.append(name)
+            done |= settles
     return tuple(known[name] for name in known if name in picked)
+
+
+def fitted_shares(
+    shares: dict[str, int], known: dict[str, Scenario], settled: frozenset[Part]
+) -> dict[str, float]:
+    """Return the share in 1,000 plans that each scenario gets which settles nothing that is settled already.
+
+    Where scenarios that settle the same part ask for more than all plans, their shares are lowered in proportion. A
+    share of 1,000 asks for every plan that is left at its turn.
+    """
+    free = {name: share for name, share in shares.items() if not known[name].settles & settled}
+    asked = {
+        part: sum(share for name, share in free.items() if share < _ALL and part in known[name].settles)
+        for part in Part
+    }
+    return {
+        name: share / max([1, *(asked[part] / _ALL for part in known[name].settles)])
+        if share < _ALL
+        else _ALL
+        for name, share in free.items()
+    }
+
+
+_ALL = 1_000
+
+
+@cache
+def _chances(
+    wanted: tuple[tuple[str, float, frozenset[Part]], ...],
+) -> tuple[tuple[str, float, frozenset[Part]], ...]:
+    """Return each scenario with the chance at which it must be picked where nothing excludes it, in the order of picks.
+
+    Of the plans in which nothing excludes it, it must be part of so many that it has its share of all plans. How many
+    these are is computed from the chance of every set of parts that may be settled by those before it.
+    """
+    settled_before = {frozenset[Part](): 1.0}
+    chances: list[tuple[str, float, frozenset[Part]]] = []
+    for name, share, settles in sorted(wanted, key=lambda one: -len(one[2])):
+        left = sum(chance for parts, chance in settled_before.items() if not parts & settles)
+        taken = min(1.0, share / _ALL / left) if left else 0.0
+        chances.append((name, taken, settles))
+        after: dict[frozenset[Part], float] = {}
+        for parts, chance in settled_before.items():
+            part_of_it = 0.0 if parts & settles else taken
+            after[parts] = after.get(parts, 0.0) + chance * (1 - part_of_it)
+            if part_of_it:
+                after[parts | settles] = after.get(parts | settles, 0.0) + chance * part_of_it
+        settled_before = after
+    return tuple(chances)
 
 
 _ENTROPY = st.binary(min_size=8, max_size=8)
