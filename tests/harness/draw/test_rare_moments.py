@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from barrier_tck.faults.fault import OnProgress
+from barrier_tck.faults.kinds.crash_coordinator import CrashCoordinator
+from barrier_tck.faults.kinds.kill_worker import KillWorker
 from barrier_tck.faults.targets import COORDINATOR, TargetKind
-from barrier_tck.faults.vocabulary import After, ProtocolPoint
+from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.draw.catalogue import known_scenarios
 from barrier_tck.harness.draw.constraints import Constraints
 from barrier_tck.harness.draw.profiles import profile_named
+from barrier_tck.harness.draw.scenarios.scarce_restarts import counted_at_most
 from barrier_tck.harness.draw.strategies import draw_plan, draw_plans
-from barrier_tck.harness.plan.trial_plan import TrialPlan
-from barrier_tck.harness.record.operations import AttemptRunning, AttemptStarted, Narrowed
+from barrier_tck.harness.plan.trial_plan import RestartPlan, TrialPlan
+from barrier_tck.harness.record.operations import AttemptRunning, AttemptStarted, JobFailed, Narrowed
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.trial.trial_run import execute
@@ -39,6 +43,9 @@ MADE = (
     ("failed_deployments", "modes"),
     ("merged_increments", "incremental"),
     ("merged_increments", "graphs"),
+    ("scarce_restarts", "standard"),
+    ("scarce_restarts", "chains"),
+    ("scarce_restarts", "savepoints"),
 )
 
 
@@ -234,6 +241,75 @@ def test_attempts_fail_before_they_run_again_and_again(tmp_path: Path) -> None:
         assert result.history is not None
         started, ran = (len(list(result.history.of(kind))) for kind in (AttemptStarted, AttemptRunning))
         assert started > ran
+
+
+def kill(point: ProtocolPoint, nth: int) -> ScheduledFault:
+    return ScheduledFault(KillWorker("totals[0]"), After(point, nth=nth))
+
+
+def crash(nth: int) -> ScheduledFault:
+    return ScheduledFault(CrashCoordinator(), After(ProtocolPoint.CHECKPOINT_COMPLETED, nth=nth))
+
+
+COMPLETED, RUNNING = ProtocolPoint.CHECKPOINT_COMPLETED, ProtocolPoint.ATTEMPT_RUNNING
+
+
+@pytest.mark.parametrize(
+    ("restart", "failures", "counted"),
+    [
+        (RestartPlan("fixed_delay"), (kill(COMPLETED, 1), kill(COMPLETED, 4), kill(RUNNING, 3)), [1, 2, 3]),
+        (RestartPlan("fixed_delay"), (kill(COMPLETED, 1), crash(2), kill(COMPLETED, 3)), [1, 0, 1]),
+        (
+            RestartPlan("exponential_delay", reset_after_ms=20),
+            (kill(COMPLETED, 1), kill(COMPLETED, 2), kill(COMPLETED, 4), kill(RUNNING, 4)),
+            [1, 2, 1, 2],
+        ),
+        # Of three failures the first is long past when the last comes; the second is not.
+        (
+            RestartPlan("failure_rate", interval_ms=26, delay_ms=8),
+            (kill(COMPLETED, 1), kill(RUNNING, 2), kill(COMPLETED, 2), kill(COMPLETED, 4)),
+            [1, 2, 2, 1],
+        ),
+    ],
+)
+def test_what_strategies_count_at_the_most(
+    restart: RestartPlan, failures: tuple[ScheduledFault, ...], counted: list[int]
+) -> None:
+    assert list(counted_at_most(restart, 10, failures)) == counted
+
+
+def test_a_job_has_the_restarts_that_it_needs_and_is_given_up_where_one_is_missing(tmp_path: Path) -> None:
+    """A strategy that counts failures of a row that is over gives up jobs that the product ends."""
+    scarce, given_up, wrong = 0, 0, 0
+    for number, plan in enumerate(drawn("scarce_restarts", "standard", 24)):
+        restart = plan.restart
+        scarce += restart.attempts_max < len(plan.faults)
+        results = []
+        for mutant in (None, "RK-04"):
+            directory = tmp_path / f"{number}-{mutant}"
+            directory.mkdir()
+            results.append(execute(msgspec.structs.replace(plan, mutant=mutant), SYSTEM, directory))
+        right, broken = (result.record for result in results)
+        assert right.verdict is Verdict.VALID, (plan, right.findings)
+        assert [fault.outcome for fault in right.faults] == ["fired"] * len(plan.faults)
+        assert results[0].history is not None
+        given_up += any(results[0].history.of(JobFailed))
+        wrong += broken.verdict is Verdict.INVALID
+    assert scarce >= 8 and given_up >= 2 and wrong >= 3
+
+
+def test_what_a_sink_had_moved_when_it_died_is_at_stake_when_its_host_is_lost(tmp_path: Path) -> None:
+    """Without the sync that finishes a commit of others, the product would lose output in most of these plans."""
+    lost, of_sinks = 0, 0
+    for number, plan in enumerate(drawn("torn_commits", "standard", 12)):
+        trigger = plan.faults[0].trigger
+        assert isinstance(trigger, After)
+        of_sinks += trigger.point is ProtocolPoint.COMMIT_STEP
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        record = execute(msgspec.structs.replace(plan, mutant="FS-01"), SYSTEM, directory).record
+        lost += record.verdict is Verdict.INVALID
+    assert of_sinks >= 8 and lost >= 7
 
 
 def test_key_groups_of_several_subtasks_are_merged_where_increments_are_certain(tmp_path: Path) -> None:
