@@ -46,6 +46,8 @@ MADE = (
     ("scarce_restarts", "standard"),
     ("scarce_restarts", "chains"),
     ("scarce_restarts", "savepoints"),
+    ("ends_in_publication", "graphs"),
+    ("ends_in_publication", "ends"),
 )
 
 
@@ -310,6 +312,23 @@ def test_what_a_sink_had_moved_when_it_died_is_at_stake_when_its_host_is_lost(tm
         record = execute(msgspec.structs.replace(plan, mutant="FS-01"), SYSTEM, directory).record
         lost += record.verdict is Verdict.INVALID
     assert of_sinks >= 8 and lost >= 7
+
+
+def test_processes_end_while_what_they_acknowledged_is_published(tmp_path: Path) -> None:
+    """A process that deletes then what it has acknowledged destroys most of these checkpoints."""
+    broken, breaks, again = 0, 0, 0
+    for number, plan in enumerate(drawn("ends_in_publication", "standard", 16)):
+        triggers = [one.trigger for one in plan.faults if isinstance(one.trigger, After)]
+        if [trigger.point for trigger in triggers[:1]] != [ProtocolPoint.ALL_ACKNOWLEDGED]:
+            continue  # its input is too short
+        breaks += any(one.fault.needs is TargetKind.CHANNEL for one in plan.faults)
+        again += len(plan.faults) > 1
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        record = execute(msgspec.structs.replace(plan, mutant="UN-01"), SYSTEM, directory).record
+        assert record.faults[0].outcome == "fired"
+        broken += record.verdict is Verdict.INVALID
+    assert broken >= 10 and breaks >= 3 and again >= 2
 
 
 def test_key_groups_of_several_subtasks_are_merged_where_increments_are_certain(tmp_path: Path) -> None:

@@ -350,7 +350,7 @@ def test_a_source_that_is_rescaled_is_sure_to_read_only_what_is_its_own_at_every
 def test_a_rescaled_job_keeps_the_subtasks_that_initiate_snapshots() -> None:
     chandy_lamport = profile_named("chandy-lamport").with_shares(savepoints=1_000)
     ranges = replace(chandy_lamport.savepoints, stop_per_mille=1_000, rescale_per_mille=1_000)
-    plans = draw_plans(33, 30, replace(chandy_lamport, savepoints=ranges))
+    plans = draw_plans(37, 30, replace(chandy_lamport, savepoints=ranges))
     rescaled = [plan for plan in plans if plan.checkpoints.initiators and plan.rescales]
     assert any(
         width < plan.job.vertex(name).parallelism
