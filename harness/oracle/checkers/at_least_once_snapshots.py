@@ -86,11 +86,11 @@ class AtLeastOnceSnapshots(SnapshotFormula):
             before = carried.surplus(key, width) if carried is not None else zero
             surplus = tuple(a - b for a, b in zip(here.surplus(key, width), before, strict=True))
             if surplus[count_index] < 0:
-                yield Difference(
-                    Kind.MISSING,
+                missing = (
                     f"key {_text(key)} holds {held.get(key, zero)}; the records before the barriers give "
-                    f"{fold.get(key, zero)} and {before} was restored in addition: {-surplus[count_index]} are missing",
+                    f"{fold.get(key, zero)} and {before} was restored in addition: {-surplus[count_index]} are missing"
                 )
+                yield self._difference(Kind.MISSING, missing, key, view, context)
             elif any(surplus) and not self._explains(key, positions, surplus):
                 yield Difference(
                     Kind.SURPLUS,

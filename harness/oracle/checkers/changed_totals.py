@@ -22,6 +22,12 @@ from barrier_tck.harness.oracle.evidence.cut_preconditions import (
     STATE_CHANGED,
     STATE_HELD,
 )
+from barrier_tck.harness.oracle.evidence.cut_signs import (
+    UNREADABLE_SIGNS,
+    breach_of,
+    circumstances_of,
+    unreadable,
+)
 from barrier_tck.harness.oracle.evidence.in_flight import (
     IN_FLIGHT,
     SOMETIMES_IN_FLIGHT,
@@ -76,7 +82,7 @@ _SIGNS = {
     "BAR-2": Sign(
         "a total that changed before a barrier has no row before it, or a split went back", "BAR-2"
     ),
-    "STA-3": Sign("a checkpoint of totals cannot be opened, or lacks a part", "STA-3"),
+    "STA-3": Sign("a checkpoint of totals lacks a part, or a position", "STA-3"),
     "STA-1": Sign("a total is kept by a subtask that does not own its key", "STA-1"),
     "ALN-2": Sign("a total is not what the records before the barriers give", "ALN-2"),
     "UNA-1": Sign("a total and what is in flight are not what the records before the barriers give", "UNA-1"),
@@ -138,7 +144,7 @@ class ChangedTotals(StandardChecker):
             trials_min=10,
         ),
     )
-    signs = tuple(_SIGNS.values())
+    signs = (*_SIGNS.values(), *UNREADABLE_SIGNS)
     rank = 15
 
     @classmethod
@@ -175,9 +181,12 @@ class ChangedTotals(StandardChecker):
         emitted = 0
         for view in opened.judged if self._exact else ():
             unfit = list(misplaced(view, self._input.extents, self._input.start_offset))
-            if view.problem is not None or unfit:
-                wrong: _Problem = ("STA-3", str(view.problem or unfit[0]))
-                problems += _breaches([wrong], context, view)
+            if view.problem is not None:
+                circumstances = circumstances_of(context, view, was_right=False)
+                problems.append(breach_of(unreadable(view, context), circumstances, context, view))
+                continue
+            if unfit:
+                problems += _breaches(_breaking("STA-3", unfit[:1]), context, view)
                 continue
             cut = self._cut(view)
             cuts.append(cut)

@@ -21,11 +21,13 @@ from dataclasses import dataclass, field
 import msgspec
 
 from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.evidence.exactness import AT_LEAST_ONCE
 from barrier_tck.harness.oracle.evidence.moments import completed_at
 from barrier_tck.harness.oracle.precondition import ALWAYS
 from barrier_tck.harness.oracle.sign import Breach, Directness, Sign
 from barrier_tck.harness.oracle.sometimes import Sometimes, counted
 from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
+from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.history import SnapshotView
 from barrier_tck.harness.record.operations import AttemptStarted, LocalEvent, MessagesObserved
 from barrier_tck.harness.record.verdict import Finding, Verdict
@@ -53,6 +55,10 @@ _CHANNEL_STATE = Sign(
     "the state of a channel is not what was sent and not received between the cuts", "CHL-2"
 )
 _LOOP_STATE = Sign("with barriers, the records in flight in a loop are not part of the snapshot", "CHL-5")
+_OVERTAKEN_STATE = Sign(
+    "with barriers, the state of a channel is not what was sent and not received between the cuts", "UNA-1"
+)
+_NOT_HELD = Sign("a process takes what came behind the barrier on a channel before its own snapshot", "ALN-1")
 _DISORDER = Sign("a process takes a message from a channel where it is not next", "CHL-2")
 
 
@@ -85,7 +91,16 @@ class ConsistentCut(StandardChecker):
             trials_min=INITIATED_MIN,
         ),
     )
-    signs = (_NOT_INITIATOR, _NOT_RECORDED, _RECEIVED_UNSENT, _CHANNEL_STATE, _LOOP_STATE, _DISORDER)
+    signs = (
+        _NOT_INITIATOR,
+        _NOT_RECORDED,
+        _RECEIVED_UNSENT,
+        _CHANNEL_STATE,
+        _LOOP_STATE,
+        _OVERTAKEN_STATE,
+        _NOT_HELD,
+        _DISORDER,
+    )
     directness = Directness.MESSAGES
     rank = 340
 
@@ -99,7 +114,6 @@ class ConsistentCut(StandardChecker):
         rescaled = _rescaled_in_flight(context, views)
         runs = _runs(context, views, rescaled)
         problems: list[Breach] = []
-        records_all = context.plan.checkpoints.records_all
         judged = messages = crossing = 0
         for number, view in views.items():
             if view.attempt in rescaled:
@@ -118,14 +132,18 @@ class ConsistentCut(StandardChecker):
             at = completed_at(context, number)
             problems += [
                 Breach(
-                    _LOOP_STATE if sign is _CHANNEL_STATE and not records_all else sign,
+                    _with_barriers(context.plan_of(view.attempt), place) if sign is _CHANNEL_STATE else sign,
                     f"checkpoint {number}: {problem}",
                     at,
                     place,
                     number,
                     view.attempt,
                 )
-                for sign, place, problem in (*_uninitiated(run, view, context), *run.problems_of(view))
+                for sign, place, problem in (
+                    *_uninitiated(run, view, context),
+                    *_not_held(run, view, context),
+                    *run.problems_of(view),
+                )
             ]
             messages += sum(len(channel.rows) for channel in view.in_flight)
             crossing += run.crossing(view)
@@ -182,6 +200,7 @@ class _Run:
     def __init__(self, logs: Mapping[str, Sequence[LocalEvent]], restored: SnapshotView | None) -> None:
         self.cuts: dict[int, dict[str, _Cut]] = {}
         self.begun: dict[int, tuple[str, ...]] = _begun(logs)
+        self.not_held: dict[int, tuple[tuple[str, str], ...]] = _taken_behind(logs)
         self._processes = tuple(logs)
         self._channels: dict[str, _Channel] = {}
         self._disorder: list[str] = []
@@ -355,6 +374,53 @@ def _uninitiated(run: _Run, view: SnapshotView, context: TrialContext) -> Iterat
         if process not in initiators:
             sentence = f"{process} recorded its state before a marker came; the initiators are {', '.join(initiators)}"
             yield _NOT_INITIATOR, process, sentence
+
+
+def _taken_behind(logs: Mapping[str, Sequence[LocalEvent]]) -> dict[int, tuple[tuple[str, str], ...]]:
+    """Return checkpoint -> process and channel from which it took messages behind the barrier, before its snapshot."""
+    found: dict[int, tuple[tuple[str, str], ...]] = {}
+    for process, events in logs.items():
+        behind: dict[str, dict[int, None]] = {}
+        """Channel -> the checkpoints whose barrier has come on it, and for which the process has no snapshot yet."""
+        taken: dict[int, dict[str, None]] = {}
+        for event in events:
+            match event.kind:
+                case "marked":
+                    behind.setdefault(event.channel, {})[event.checkpoint] = None
+                case "taken":
+                    for checkpoint in behind.get(event.channel, {}):
+                        taken.setdefault(checkpoint, {})[event.channel] = None
+                case "recorded":
+                    for open_ones in behind.values():
+                        open_ones.pop(event.checkpoint, None)
+                    places = tuple((process, channel) for channel in taken.pop(event.checkpoint, {}))
+                    found[event.checkpoint] = found.get(event.checkpoint, ()) + places
+                case _:
+                    pass
+    return found
+
+
+def _not_held(run: _Run, view: SnapshotView, context: TrialContext) -> Iterator[tuple[Sign, str, str]]:
+    """Yield the channels that were read behind a barrier for which they were to be held back (ALN-1)."""
+    checkpoints = context.plan_of(view.attempt).checkpoints
+    if checkpoints.records_all or checkpoints.overtakes or checkpoints.mode == AT_LEAST_ONCE:
+        return
+    for process, channel in run.not_held.get(view.checkpoint, ()):
+        sentence = (
+            f"{process} took messages from {channel} behind the barrier, and before it recorded its state"
+        )
+        yield _NOT_HELD, process, sentence
+
+
+def _with_barriers(plan: TrialPlan, channel: str) -> Sign:
+    """Return what is broken if the state of a channel is wrong: what is recorded of it depends on the protocol."""
+    if plan.checkpoints.records_all:
+        return _CHANNEL_STATE
+    ends = _sender(channel).rpartition("[")[0], _receiver(channel).rpartition("[")[0]
+    edges = [edge for edge in plan.job.edges if (edge.source, edge.target) == ends]
+    number = int(channel.partition("#")[2] or 0)
+    feedback = number >= len(edges) or edges[number].feedback
+    return _LOOP_STATE if feedback or not plan.checkpoints.overtakes else _OVERTAKEN_STATE
 
 
 def _channel_name(sender: str, receiver: str, edge: int) -> str:

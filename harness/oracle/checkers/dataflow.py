@@ -83,6 +83,7 @@ from barrier_tck.harness.oracle.evidence.recoveries import (
     restored_checkpoints,
 )
 from barrier_tck.harness.oracle.evidence.replayed_order import REPLAYED, ReplayedOrder
+from barrier_tck.harness.oracle.evidence.sent_on import SentOn
 from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
 from barrier_tck.harness.oracle.precondition import ALWAYS
 from barrier_tck.harness.oracle.sign import Breach
@@ -544,6 +545,8 @@ class _Judge:
             behind=where.view is not None
             and bool(split)
             and offset >= positions_of(where.view).get(split, 0),
+            unsent=kind is Kind.SURPLUS and self._is_unsent(record, where),
+            cleared=kind is Kind.SURPLUS and self._was_cleared(record, where),
             comes_later=kind is Kind.MISSING and self._comes_later(record, where),
             listed=self._is_listed(where.name),
             looped=any(name in loop for loop in self.context.plan.job.loops for name in vertices),
@@ -566,6 +569,23 @@ class _Judge:
             for bag in in_flight.values()
             for other in bag
         )
+
+    def _is_unsent(self, record: Record, where: _Where) -> bool:
+        """Return whether its operator has a record, and the same checkpoint nothing that it sends because of it."""
+        if self._form is not LINEAGE or where.at_sink:
+            return False
+        cut = self._cut_before(where.view)
+        return cut is not None and self._sent_on.is_unseen(record, where.name, cut)
+
+    @cached_property
+    def _sent_on(self) -> SentOn:
+        return SentOn(self._whole)
+
+    def _was_cleared(self, record: Record, where: _Where) -> bool:
+        """Return whether its operator holds a record as one that waits for a timer, and as one that was passed on."""
+        cut = self._cut_before(where.view) if not where.at_sink else None
+        waits = cut.waiting.get(where.name, Bag())[record] if cut is not None else 0
+        return cut is not None and 0 < waits < cut.holds(where.name)[record]
 
     def _comes_later(self, record: Record, where: _Where) -> bool:
         """Return whether a later checkpoint of the same attempt has a record in the same place."""

@@ -27,6 +27,7 @@ from barrier_tck.harness.record.operations import (
     Acknowledged,
     AttemptStarted,
     CheckpointCompleted,
+    CheckpointTriggered,
     Committed,
     Finished,
     InputRead,
@@ -35,6 +36,7 @@ from barrier_tck.harness.record.records import TrialSummary
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.job_view import Role
 from barrier_tck.harness.system.system_under_test import Capability
+from barrier_tck.harness.workloads.operator_kind import WAITING
 from barrier_tck.harness.workloads.workload import split_name
 
 DUE_MIN = 5
@@ -75,6 +77,12 @@ _SAVEPOINT_REPLACED = Sign(
 )
 _FORGOTTEN = Sign("a checkpoint has forgotten that a subtask had finished", "BAR-6")
 _UNREAD = Sign("the readers of a split have finished before its end", "BAR-6")
+_STILL_WAITS = Sign(
+    "a subtask has finished of which the last stored part still holds records that wait for a timer", "BAR-6"
+)
+_LAST_TOO_EARLY = Sign(
+    "the checkpoint with which the job is to finish is not at the end of its input", "BAR-6"
+)
 _NEVER_READ = Sign("a restored source finishes without having read a split at all", "SRC-1")
 
 
@@ -112,6 +120,8 @@ class FinishedSubtasks(StandardChecker):
         _REPLACED,
         _SAVEPOINT_REPLACED,
         _FORGOTTEN,
+        _STILL_WAITS,
+        _LAST_TOO_EARLY,
         _NEVER_READ,
         _UNREAD,
     )
@@ -138,6 +148,8 @@ class FinishedSubtasks(StandardChecker):
         problems = [
             *self._too_early(history, views, context),
             *self._in_checkpoints(views, attempts, context),
+            *_still_waiting(views, context),
+            *self._last_too_early(views, context),
         ]
         partly = [view for view in views.values() if 0 < len(view.finished) < len(view.subtasks)]
         restored = [line.operation.restored_checkpoint for line in history.of(AttemptStarted)]
@@ -229,6 +241,27 @@ class FinishedSubtasks(StandardChecker):
             for sign, sentence in sentences:
                 yield Breach(sign, sentence, at, checkpoint=number, attempt=view.attempt)
 
+    def _last_too_early(self, views: dict[int, SnapshotView], context: TrialContext) -> Iterator[Breach]:
+        """Yield the checkpoints that were to commit the last output although input was left, with what was left."""
+        if self._input.workload.input_directory is not None:
+            return
+        last = [
+            line.operation.checkpoint
+            for line in context.history.of(CheckpointTriggered)
+            if line.operation.final and line.operation.checkpoint in views
+        ]
+        for number in last:
+            view = views[number]
+            positions = positions_of(view)
+            left = [split for split in self._input.splits if positions.get(split.name, 0) < len(split.rows)]
+            for split in left[:1]:
+                sentence = (
+                    f"checkpoint {number} was to be the last one, and {split.name} is at "
+                    f"{positions.get(split.name, 0)} of {len(split.rows)} in it"
+                )
+                at = completed_at(context, number)
+                yield Breach(_LAST_TOO_EARLY, sentence, at, split.vertex, number, view.attempt)
+
     def _unread(self, view: SnapshotView, context: TrialContext) -> Iterator[tuple[Sign, str]]:
         """Yield the splits that are not at their end although all subtasks that read their vertex's input had
         finished."""
@@ -251,6 +284,40 @@ class FinishedSubtasks(StandardChecker):
                 restored = restored_view(context, view.attempt) is not None
                 sign = _NEVER_READ if restored and not begun else _UNREAD
                 yield sign, f"the readers of {split.name} had finished, which is at {at} of {len(split.rows)}"
+
+
+def _still_waiting(views: dict[int, SnapshotView], context: TrialContext) -> Iterator[Breach]:
+    """Yield the subtasks that had finished, and whose last own part still held records that wait for a timer.
+
+    At the end of all input every timer goes off, so the part is older than that: what was sent then is in none.
+    """
+    last_own: dict[str, SnapshotView] = {}
+    told: dict[str, None] = {}
+    number: int | None = None
+    for checkpoint, view in sorted(views.items()):
+        if context.job_number(view.attempt) != number:
+            number, last_own = context.job_number(view.attempt), {}
+        for subtask in view.finished:
+            own = last_own.get(subtask)
+            if own is None or subtask in told or not _waiting_in(own, subtask):
+                continue
+            told[subtask] = None
+            sentence = (
+                f"checkpoint {checkpoint} counts {subtask} as finished, of which the last part, in checkpoint "
+                f"{own.checkpoint}, holds {_waiting_in(own, subtask)} records that wait for a timer"
+            )
+            at = completed_at(context, checkpoint)
+            yield Breach(_STILL_WAITS, sentence, at, subtask, checkpoint, view.attempt)
+        last_own |= {subtask: view for subtask in view.subtasks if subtask not in view.finished}
+
+
+def _waiting_in(view: SnapshotView, subtask: str) -> int:
+    return sum(
+        len(entry)
+        for part in view.state
+        if part.subtask == subtask and part.name == WAITING
+        for entry in part.entries.values()
+    )
 
 
 def _started(started: AttemptStarted, views: dict[int, SnapshotView], context: TrialContext) -> _Attempt:

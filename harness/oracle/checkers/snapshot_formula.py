@@ -39,6 +39,7 @@ from barrier_tck.harness.oracle.evidence.preconditions import (
     of_restores,
 )
 from barrier_tck.harness.oracle.evidence.recoveries import attempt_of
+from barrier_tck.harness.oracle.evidence.sent_on import rows_prepared
 from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
 from barrier_tck.harness.oracle.sign import Breach
 from barrier_tck.harness.oracle.standard_checker import Meaning, StandardChecker, TrialToJudge
@@ -218,8 +219,29 @@ class SnapshotFormula(StandardChecker):
             operator or ", ".join(holders),
             in_flight_before=flying and not held,
             held_before=bool(held) or (restored is not None and not flying),
+            **self._behind(kind, key, view, context),
             comes_later=kind is Kind.MISSING and self._comes_later(key, view, context),
         )
+
+    def _behind(self, kind: Kind, key: Key, view: SnapshotView, context: TrialContext) -> dict[str, bool]:
+        """Return whether what a key has too much can lie behind the barriers, and whether nothing was sent of that.
+
+        Each record gives one row at once. So if as many rows as there are records before the barriers have reached the
+        sinks or are in flight, what is too much was processed after the barrier had left.
+        """
+        if kind is not Kind.SURPLUS:
+            return {}
+        positions = positions_of(view)
+        rows = rows_prepared(context, view)
+        in_flight = sum(len(channel.rows) for channel in view.in_flight)
+        due = sum(
+            max(0, positions.get(name, 0) - extent.start) for name, extent in self._input.extents.items()
+        )
+        behind = any(
+            one.key == key and one.offset >= positions.get(one.split, 0)
+            for one in self._input.records.values()
+        )
+        return {"behind": behind, "unsent": rows is not None and rows + in_flight == due}
 
     def _comes_later(self, key: Key, view: SnapshotView, context: TrialContext) -> bool:
         """Return whether a later checkpoint of the attempt holds of a key what the records before it give."""

@@ -110,6 +110,12 @@ _RULES = (
     ),
     # --- at least once ---
     _rule(
+        (Kind.MISSING,),
+        "in at-least-once mode restored state is lost after a change of parallelism",
+        "RSC-2",
+        lambda d, c: not c.exact and c.restored and c.rescaled and d.held_before and not d.at_sink,
+    ),
+    _rule(
         _CONTENT,
         "after a recovery records are missing, or more of them twice than lay behind the restored barriers",
         "ALO-2",
@@ -202,6 +208,12 @@ _RULES = (
         lambda d, c: d.behind and d.unsent,
     ),
     _rule(
+        (Kind.SURPLUS,),
+        "what an operator had cleared is still in a snapshot: records wait for timers that have gone off",
+        "STA-1",
+        lambda d, c: d.cleared,
+    ),
+    _rule(
         (Kind.MISSING,),
         "the output lacks records that were waiting for a timer",
         "STA-1",
@@ -264,6 +276,9 @@ _RULES = (
 
 CUT_SIGNS = tuple(rule.sign for rule in _RULES)
 """All signs that a difference can be, in the order in which they are looked for."""
+
+UNREADABLE_SIGNS = tuple(rule.sign for rule in _RULES if rule.kinds == (Kind.UNREADABLE,))
+"""Those of a checkpoint that cannot be opened."""
 
 
 def sign_of(difference: Difference, circumstances: Circumstances) -> Sign:

@@ -61,6 +61,8 @@ class Difference:
     """Whether it was seen among records that a change of parallelism redistributed."""
     unsent: bool = False
     """Whether what its vertex sent before this checkpoint shows nothing of it."""
+    cleared: bool = False
+    """Whether the state says that the record waits for a timer, and also that it was passed on."""
     comes_later: bool = False
     """Whether it is there in a later checkpoint or in the output."""
     listed: bool = False
