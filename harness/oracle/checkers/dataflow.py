@@ -547,6 +547,7 @@ class _Judge:
             and offset >= positions_of(where.view).get(split, 0),
             unsent=kind is Kind.SURPLUS and self._is_unsent(record, where),
             cleared=kind is Kind.SURPLUS and self._was_cleared(record, where),
+            after_end=kind is Kind.SURPLUS and self._was_sent_after_end(identity, where),
             comes_later=kind is Kind.MISSING and self._comes_later(record, where),
             listed=self._is_listed(where.name),
             looped=any(name in loop for loop in self.context.plan.job.loops for name in vertices),
@@ -586,6 +587,20 @@ class _Judge:
         cut = self._cut_before(where.view) if not where.at_sink else None
         waits = cut.waiting.get(where.name, Bag())[record] if cut is not None else 0
         return cut is not None and 0 < waits < cut.holds(where.name)[record]
+
+    def _was_sent_after_end(self, identity: int | None, where: _Where) -> bool:
+        """Return whether a record still waits for a timer in the last part of a subtask that has finished."""
+        view = where.view
+        if view is None or identity is None:
+            return False
+        rows = (
+            row
+            for part in view.state
+            if part.name == WAITING and part.subtask in view.finished
+            for text, entry in part.entries.items()
+            for _, row in self._form.kept(part.name, key_of_text(text), entry)
+        )
+        return any(self._form.identity(self._form.read(row)) == identity for row in rows)
 
     def _comes_later(self, record: Record, where: _Where) -> bool:
         """Return whether a later checkpoint of the same attempt has a record in the same place."""

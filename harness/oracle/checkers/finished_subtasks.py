@@ -36,7 +36,6 @@ from barrier_tck.harness.record.records import TrialSummary
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.job_view import Role
 from barrier_tck.harness.system.system_under_test import Capability
-from barrier_tck.harness.workloads.operator_kind import WAITING
 from barrier_tck.harness.workloads.workload import split_name
 
 DUE_MIN = 5
@@ -77,9 +76,6 @@ _SAVEPOINT_REPLACED = Sign(
 )
 _FORGOTTEN = Sign("a checkpoint has forgotten that a subtask had finished", "BAR-6")
 _UNREAD = Sign("the readers of a split have finished before its end", "BAR-6")
-_STILL_WAITS = Sign(
-    "a subtask has finished of which the last stored part still holds records that wait for a timer", "BAR-6"
-)
 _LAST_TOO_EARLY = Sign(
     "the checkpoint with which the job is to finish is not at the end of its input", "BAR-6"
 )
@@ -120,7 +116,6 @@ class FinishedSubtasks(StandardChecker):
         _REPLACED,
         _SAVEPOINT_REPLACED,
         _FORGOTTEN,
-        _STILL_WAITS,
         _LAST_TOO_EARLY,
         _NEVER_READ,
         _UNREAD,
@@ -148,7 +143,6 @@ class FinishedSubtasks(StandardChecker):
         problems = [
             *self._too_early(history, views, context),
             *self._in_checkpoints(views, attempts, context),
-            *_still_waiting(views, context),
             *self._last_too_early(views, context),
         ]
         partly = [view for view in views.values() if 0 < len(view.finished) < len(view.subtasks)]
@@ -245,13 +239,9 @@ class FinishedSubtasks(StandardChecker):
         """Yield the checkpoints that were to commit the last output although input was left, with what was left."""
         if self._input.workload.input_directory is not None:
             return
-        last = [
-            line.operation.checkpoint
-            for line in context.history.of(CheckpointTriggered)
-            if line.operation.final and line.operation.checkpoint in views
-        ]
-        for number in last:
-            view = views[number]
+        for number in _completed_as_last(context.history):
+            if (view := views.get(number)) is None:
+                continue
             positions = positions_of(view)
             left = [split for split in self._input.splits if positions.get(split.name, 0) < len(split.rows)]
             for split in left[:1]:
@@ -286,38 +276,17 @@ class FinishedSubtasks(StandardChecker):
                 yield sign, f"the readers of {split.name} had finished, which is at {at} of {len(split.rows)}"
 
 
-def _still_waiting(views: dict[int, SnapshotView], context: TrialContext) -> Iterator[Breach]:
-    """Yield the subtasks that had finished, and whose last own part still held records that wait for a timer.
-
-    At the end of all input every timer goes off, so the part is older than that: what was sent then is in none.
-    """
-    last_own: dict[str, SnapshotView] = {}
-    told: dict[str, None] = {}
-    number: int | None = None
-    for checkpoint, view in sorted(views.items()):
-        if context.job_number(view.attempt) != number:
-            number, last_own = context.job_number(view.attempt), {}
-        for subtask in view.finished:
-            own = last_own.get(subtask)
-            if own is None or subtask in told or not _waiting_in(own, subtask):
-                continue
-            told[subtask] = None
-            sentence = (
-                f"checkpoint {checkpoint} counts {subtask} as finished, of which the last part, in checkpoint "
-                f"{own.checkpoint}, holds {_waiting_in(own, subtask)} records that wait for a timer"
-            )
-            at = completed_at(context, checkpoint)
-            yield Breach(_STILL_WAITS, sentence, at, subtask, checkpoint, view.attempt)
-        last_own |= {subtask: view for subtask in view.subtasks if subtask not in view.finished}
-
-
-def _waiting_in(view: SnapshotView, subtask: str) -> int:
-    return sum(
-        len(entry)
-        for part in view.state
-        if part.subtask == subtask and part.name == WAITING
-        for entry in part.entries.values()
-    )
+def _completed_as_last(history: History) -> Iterator[int]:
+    """Yield the checkpoints that completed after they were triggered as the last ones; a number may be given twice."""
+    final: dict[int, bool] = {}
+    for line in history.operations:
+        match line.operation:
+            case CheckpointTriggered(checkpoint=number):
+                final[number] = line.operation.final
+            case CheckpointCompleted(checkpoint=number) if final.pop(number, False):
+                yield number
+            case _:
+                pass
 
 
 def _started(started: AttemptStarted, views: dict[int, SnapshotView], context: TrialContext) -> _Attempt:

@@ -15,9 +15,10 @@ from math import inf
 from typing import Self
 
 from barrier_tck.harness.oracle.checker import TrialContext
-from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.oracle.evidence.moments import completed_at
 from barrier_tck.harness.oracle.evidence.opened_checkpoints import opened_checkpoints
 from barrier_tck.harness.oracle.precondition import ALWAYS
+from barrier_tck.harness.oracle.sign import Breach, Sign
 from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.history import History, SnapshotView
@@ -35,6 +36,14 @@ LATE_MS = 500
 """Where only full buffers, faults and stops hold a timer up, in virtual time, buffers do for less than this (ms), but
 for those that fill with what goes round loops."""
 
+_UNLIKE = Sign(
+    "in a checkpoint timers and what waits for them do not belong together, or a timer is there twice",
+    "STA-1",
+)
+_LATE = Sign(
+    "a record still waits in a checkpoint that was triggered long after the end of its window", "STA-1"
+)
+
 _Waiting = tuple[str, str, int, int, int]
 """Operator, key, number of the input and id of a record that waits, and the end of its window."""
 
@@ -50,6 +59,7 @@ class TimersKept(StandardChecker):
     judges = "jobs with windows, if their checkpoints can be opened"
     covers = {"STA-1": ALWAYS}
     needs = frozenset({Capability.SNAPSHOT_INSPECTION})
+    signs = (_UNLIKE, _LATE)
     rank = 280
 
     @classmethod
@@ -70,15 +80,17 @@ class TimersKept(StandardChecker):
     def check(self, context: TrialContext) -> Finding:
         """Judge every completed checkpoint of one trial."""
         views = opened_checkpoints(context).judged
-        problems: list[str] = []
-        for view in views:
-            problems += [f"checkpoint {view.checkpoint}: {problem}" for problem in self._unlike(view)]
-        problems += self._late(views, context)
+        problems = [
+            _breach(_UNLIKE, f"checkpoint {view.checkpoint}: {problem}", view, context)
+            for view in views
+            for problem in self._unlike(view)
+        ]
+        problems += [_breach(_LATE, problem, view, context) for view, problem in self._late(views, context)]
         waited = sum(len(self._waiting(view)) for view in views)
         counts = {"checkpoints": len(views), WAITED: waited, "violations": len(problems)}
         if problems:
             summary = f"timers or what waits for them went wrong {len(problems)} times"
-            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
+            return self.broken(context, summary, counts, problems)
         if not waited:
             summary = "no record waited in a checkpoint, so nothing is said about timers"
             return Finding(self.name, (), Verdict.VALID, summary, counts)
@@ -110,7 +122,9 @@ class TimersKept(StandardChecker):
             if not has_timer:
                 yield f"records of key {key} wait in {operator} until {end_ms} ms, and {subtask} has no timer for that"
 
-    def _late(self, views: tuple[SnapshotView, ...], context: TrialContext) -> Iterator[str]:
+    def _late(
+        self, views: tuple[SnapshotView, ...], context: TrialContext
+    ) -> Iterator[tuple[SnapshotView, str]]:
         """Yield which records wait in checkpoints that were triggered long after the end of their windows."""
         history, plan = context.history, context.plan
         slow = plan.network.slow_channel is not None or plan.deployment.slow_vertex is not None
@@ -138,7 +152,8 @@ class TimersKept(StandardChecker):
                 if now_ms - end_ms - stopped_ms > allowed_ms:
                     late = f"ended {now_ms - end_ms:.0f} ms before checkpoint {view.checkpoint} was triggered"
                     stopping = f", {stopped_ms:.0f} ms of which a stop took that failed" if stopped_ms else ""
-                    yield f"record {identifier} of key {key} waits in {operator}, and its window {late}{stopping}"
+                    waits = f"record {identifier} of key {key} waits in {operator}"
+                    yield view, f"{waits}, and its window {late}{stopping}"
 
     def _waiting(self, view: SnapshotView) -> list[_Waiting]:
         return [
@@ -148,6 +163,11 @@ class TimersKept(StandardChecker):
             for key, entry in part.entries.items()
             for number, identifier, _, end_ms in entry
         ]
+
+
+def _breach(sign: Sign, sentence: str, view: SnapshotView, context: TrialContext) -> Breach:
+    at = completed_at(context, view.checkpoint)
+    return Breach(sign, sentence, at, checkpoint=view.checkpoint, attempt=view.attempt)
 
 
 def _stops_that_failed(history: History) -> Sequence[tuple[float, float]]:

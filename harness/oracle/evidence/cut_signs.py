@@ -232,6 +232,12 @@ _RULES = (
         lambda d, c: c.finished and not d.at_sink,
     ),
     _rule(
+        (Kind.SURPLUS,),
+        "a subtask has finished, and sent on before what waits for a timer in the last part that it stored",
+        "BAR-6",
+        lambda d, c: d.after_end,
+    ),
+    _rule(
         (Kind.WRONG,),
         "the state of a consistent cut is not what its process had taken: it changed afterwards",
         "SNP-1",

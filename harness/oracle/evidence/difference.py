@@ -63,6 +63,8 @@ class Difference:
     """Whether what its vertex sent before this checkpoint shows nothing of it."""
     cleared: bool = False
     """Whether the state says that the record waits for a timer, and also that it was passed on."""
+    after_end: bool = False
+    """Whether it waits for a timer in the last part that a subtask stored which has finished since."""
     comes_later: bool = False
     """Whether it is there in a later checkpoint or in the output."""
     listed: bool = False

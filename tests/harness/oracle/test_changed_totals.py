@@ -25,7 +25,8 @@ from barrier_tck.harness.plan.trial_plan import (
     TrialPlan,
     WorkloadPlan,
 )
-from barrier_tck.harness.record.history import History, Row
+from barrier_tck.harness.record.history import CheckpointProblem, History, Row
+from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.system.job_view import Role
@@ -180,6 +181,23 @@ def test_a_wrong_checkpoint_is_found(
     assert finding.verdict is Verdict.INVALID
     assert said in f"{finding.summary} {finding.examples}"
     assert finding.clauses[0] == clause
+
+
+@pytest.mark.parametrize(
+    ("problem", "clause"),
+    [
+        (CheckpointProblem(3, Reason.MISSING, detail="a pending file is gone"), "SNK-1"),
+        (CheckpointProblem(3, Reason.MISSING, "totals-0-a1", "it is gone"), "STA-3"),
+    ],
+)
+def test_a_checkpoint_whose_transaction_is_gone_breaks_the_sinks_clause(
+    right: tuple[TrialPlan, History], problem: CheckpointProblem, clause: str
+) -> None:
+    plan, history = right
+    last = msgspec.structs.replace(history.checkpoints[-1], problem=problem)
+    views = (*history.checkpoints[:-1], last)
+    finding = judged(plan, msgspec.structs.replace(history, checkpoints=views))
+    assert (finding.verdict, finding.broken) == (Verdict.INVALID, clause)
 
 
 def test_at_least_once_may_count_twice_and_may_lose_nothing(right: tuple[TrialPlan, History]) -> None:

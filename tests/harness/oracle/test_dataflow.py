@@ -27,6 +27,7 @@ from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSi
 from barrier_tck.harness.trial.trial_run import execute
 from barrier_tck.harness.workloads.barrier_jobs import barrier_view
 from barrier_tck.harness.workloads.lineage import Lineage, source
+from barrier_tck.harness.workloads.operator_kind import WAITING
 from barrier_tck.harness.workloads.workload_names import filled
 from tests.harness.kills import kill
 
@@ -208,6 +209,74 @@ def test_state_of_an_operator_that_keeps_none_is_told(exact: History) -> None:
     number = max(number for number, view in enumerate(exact.checkpoints) if view.state)
     finding = judge(EXACT, with_view(exact, renamed, number))
     assert told(finding, "spread holds state, but no such operator keeps any")
+
+
+# --- which clause a record breaks that a state should not have ---------------------------------------------
+
+
+def a_line(kind: str, **parameters: int) -> TrialPlan:
+    """Return a job of one operator between a source and a sink, without faults."""
+    job = JobPlan(
+        vertices=(source("read", 1), VertexPlan("some", kind, 1, parameters), VertexPlan("out", SINK, 1)),
+        edges=(EdgePlan("read", "some", Spread.HASH, KEY), EdgePlan("some", "out", Spread.FORWARD)),
+    )
+    workload = WorkloadPlan("lineage", batches=12, keys=1, records_per_second=300)
+    return filled(TrialPlan(seed=1, workload=workload, job=job, checkpoints=CheckpointPlan(interval_ms=12)))
+
+
+def of_line(plan: TrialPlan, directory: Path) -> History:
+    result = execute(plan, ReferenceSimulated(), directory)
+    assert result.history is not None and result.record.verdict is Verdict.VALID
+    return result.history
+
+
+def kept_by(view: SnapshotView, name: str) -> list[Any]:
+    return [
+        entry for part in view.state if part.name == name for kept in part.entries.values() for entry in kept
+    ]
+
+
+def with_kept(view: SnapshotView, name: str, entry: list[Any]) -> SnapshotView:
+    parts = tuple(
+        msgspec.structs.replace(part, entries={'["k0"]': [*part.entries.get('["k0"]', ()), entry]})
+        if part.name == name
+        else part
+        for part in view.state
+    )
+    return msgspec.structs.replace(view, state=parts)
+
+
+def test_a_record_behind_the_barrier_breaks_isolation_if_nothing_was_sent_of_it_and_else_alignment(
+    tmp_path: Path,
+) -> None:
+    plan = a_line("keep", every=1)
+    history = of_line(plan, tmp_path)
+    number, later = next(
+        (number, later)
+        for number, (view, later) in enumerate(pairwise(history.checkpoints))
+        if 0 < len(kept_by(view, "seen")) < len(kept_by(later, "seen"))
+    )
+    view = history.checkpoints[number]
+    entry = next(one for one in kept_by(later, "seen") if one not in kept_by(view, "seen"))
+    changed = with_kept(view, "seen", entry)
+    row = next(row for row in later.reached_sinks or () if row["id"] == entry[1])
+    assert judge(plan, with_view(history, lambda _: changed, number)).broken == "SNP-1"
+    sent = msgspec.structs.replace(
+        changed,
+        reached_sinks=(*(view.reached_sinks or ()), row),
+        reached_by=(*view.reached_by, "out[0]"),
+    )
+    assert judge(plan, with_view(history, lambda _: sent, number)).broken == "ALN-2"
+
+
+def test_a_record_that_waits_for_a_timer_that_has_gone_off_was_not_cleared(tmp_path: Path) -> None:
+    plan = a_line("window", size_ms=10)
+    history = of_line(plan, tmp_path)
+    number = next(number for number, view in enumerate(history.checkpoints) if kept_by(view, "seen"))
+    view = history.checkpoints[number]
+    assert any(part.name == WAITING for part in view.state)
+    back = with_kept(view, WAITING, [*kept_by(view, "seen")[0], 10])
+    assert judge(plan, with_view(history, lambda _: back, number)).broken == "STA-1"
 
 
 # --- at least once ------------------------------------------------------------------------------------------

@@ -124,6 +124,19 @@ def test_a_split_that_was_not_read_to_its_end_by_those_who_had_finished_is_told(
     assert told_of(finding, "had finished, which is at")
 
 
+@pytest.mark.parametrize(("final", "unread", "wrong"), [(True, 1, True), (True, 0, False), (False, 1, False)])
+def test_a_last_checkpoint_before_the_end_of_the_input_is_told(final: bool, unread: int, wrong: bool) -> None:
+    book = Book().attempt(1).tell(ops.CheckpointTriggered(1, 1, final=final)).acknowledged(1).completed(1)
+    finding = judge(book, view(1, unread=unread))
+    assert told_of(finding, "checkpoint 1 was to be the last one, and split-0-0 is at") is wrong
+    assert (finding.broken, finding.verdict) == (("BAR-6", Verdict.INVALID) if wrong else ("", Verdict.VALID))
+
+
+def test_a_number_that_is_given_again_for_the_last_checkpoint_is_not_that_of_the_first_one() -> None:
+    book = Book().attempt(1).checkpoint(1).tell(ops.CheckpointTriggered(1, 1, final=True)).aborted(1)
+    assert judge(book, view(1, unread=1)).verdict is Verdict.VALID
+
+
 # --- what a campaign must have seen -------------------------------------------------------------------------
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from barrier_tck.harness.oracle.checkers.snapshot_formula import SnapshotFormula
 from barrier_tck.harness.plan.trial_plan import TrialPlan, WorkloadPlan
+from barrier_tck.harness.record import operations as ops
 from barrier_tck.harness.record.history import CheckpointProblem, SnapshotView, StateView
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.verdict import Finding, Verdict
@@ -81,6 +82,16 @@ def test_a_state_that_is_not_the_fold_is_invalid(change: Any) -> None:
     finding = judge(with_state(change))
     assert finding.verdict is Verdict.INVALID
     assert finding.examples[0].startswith("checkpoint 1: key")
+
+
+@pytest.mark.parametrize(("more", "clause"), [(0, "SNP-1"), (1, "ALN-2")])
+def test_what_is_too_much_was_processed_behind_the_barrier_if_no_row_of_it_was_sent_before(
+    more: int, clause: str
+) -> None:
+    rows = sum(HALF.values()) + more
+    book = Book().attempt(1).triggered(1).tell(ops.Acknowledged(1, 1, "sink[0]", prepared=rows)).completed(1)
+    assert judge(with_state(one_record_too_many), book=book).broken == clause
+    assert judge(with_state(one_key_missing), book=book).broken == "ALN-2"
 
 
 @pytest.mark.parametrize("delta", [-1, 1])
