@@ -48,6 +48,8 @@ MADE = (
     ("scarce_restarts", "savepoints"),
     ("ends_in_publication", "graphs"),
     ("ends_in_publication", "ends"),
+    ("zombies", "standard"),
+    ("zombies", "modes"),
 )
 
 
@@ -329,6 +331,24 @@ def test_processes_end_while_what_they_acknowledged_is_published(tmp_path: Path)
         assert record.faults[0].outcome == "fired"
         broken += record.verdict is Verdict.INVALID
     assert broken >= 10 and breaks >= 3 and again >= 2
+
+
+def test_zombies_go_on_when_their_successors_have_something_to_lose(tmp_path: Path) -> None:
+    """A sink of an older attempt that sweeps away its successor's files does so in some of these plans."""
+    swept, opening, sinks = 0, 0, 0
+    for number, plan in enumerate(drawn("zombies", "standard", 20)):
+        paused = plan.faults[-1]
+        if paused.fault.needs is not TargetKind.PAUSE:
+            continue  # its input is too short
+        assert isinstance(paused.trigger, After)
+        opening += paused.trigger.point in (ProtocolPoint.RESTORE_STARTED, ProtocolPoint.RESTORED)
+        sinks += paused.fault.subtasks[0].startswith("sink")
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        result = execute(msgspec.structs.replace(plan, mutant="FE-02"), SYSTEM, directory)
+        assert [fault.outcome for fault in result.record.faults] == ["fired"] * len(plan.faults)
+        swept += result.record.verdict is Verdict.INVALID
+    assert swept >= 5 and opening >= 4 and sinks >= 8
 
 
 def test_key_groups_of_several_subtasks_are_merged_where_increments_are_certain(tmp_path: Path) -> None:
