@@ -62,6 +62,7 @@ _LOOPS = Profile(
         ("overlapping", 250),
         ("late_messages", 50),
         ("backlog", 120),
+        ("in_flight", 60),
     ),
 )
 
@@ -167,6 +168,7 @@ PROFILES: tuple[Profile, ...] = (
         ),
         faults=FaultRanges(restore_per_mille=380),
         scenarios=(
+            ("in_flight", 200),
             ("late_snapshots", 0),
             ("slow_vertex", 255),
             ("copies", 40),
@@ -206,6 +208,7 @@ PROFILES: tuple[Profile, ...] = (
         # Some come last, with no checkpoint behind them.
         savepoints=SavepointRanges(after=(0, 9)),
         scenarios=(
+            ("in_flight", 100),
             ("tiny_inputs", 23),
             ("savepoints", 1_000),
             ("failing_stops", 230),
@@ -245,6 +248,7 @@ PROFILES: tuple[Profile, ...] = (
         ),
         elastic=ElasticRanges(replaced_late_per_mille=290),
         scenarios=(
+            ("in_flight", 60),
             ("early_ends", 70),
             ("lists", 300),
             ("windows", 280),
@@ -326,6 +330,7 @@ PROFILES: tuple[Profile, ...] = (
         ),
         savepoints=SavepointRanges(number=(1, 4), after=(1, 8), rescale_per_mille=500),
         scenarios=(
+            ("in_flight", 50),
             ("tiny_inputs", 0),
             ("early_ends", 640),
             ("late_ends", 150),
@@ -361,6 +366,7 @@ PROFILES: tuple[Profile, ...] = (
         faults=FaultRanges(restore_per_mille=380),
         savepoints=SavepointRanges(claim_per_mille=160),
         scenarios=(
+            ("in_flight", 40),
             ("tiny_inputs", 23),
             ("compressed", 130),
             ("copies", 60),
