@@ -62,7 +62,7 @@ _LOOPS = Profile(
         ("overlapping", 250),
         ("late_messages", 50),
         ("backlog", 120),
-        ("in_flight", 60),
+        ("in_flight", 100),
     ),
 )
 
@@ -168,7 +168,7 @@ PROFILES: tuple[Profile, ...] = (
         ),
         faults=FaultRanges(restore_per_mille=380),
         scenarios=(
-            ("in_flight", 200),
+            ("in_flight", 300),
             ("late_snapshots", 0),
             ("slow_vertex", 255),
             ("copies", 40),
@@ -208,7 +208,7 @@ PROFILES: tuple[Profile, ...] = (
         # Some come last, with no checkpoint behind them.
         savepoints=SavepointRanges(after=(0, 9)),
         scenarios=(
-            ("in_flight", 100),
+            ("in_flight", 150),
             ("tiny_inputs", 23),
             ("savepoints", 1_000),
             ("failing_stops", 230),
@@ -248,7 +248,7 @@ PROFILES: tuple[Profile, ...] = (
         ),
         elastic=ElasticRanges(replaced_late_per_mille=290),
         scenarios=(
-            ("in_flight", 60),
+            ("in_flight", 100),
             ("early_ends", 70),
             ("lists", 300),
             ("windows", 280),
@@ -366,7 +366,6 @@ PROFILES: tuple[Profile, ...] = (
         faults=FaultRanges(restore_per_mille=380),
         savepoints=SavepointRanges(claim_per_mille=160),
         scenarios=(
-            ("in_flight", 40),
             ("tiny_inputs", 23),
             ("compressed", 130),
             ("copies", 60),

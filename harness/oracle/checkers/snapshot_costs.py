@@ -7,8 +7,9 @@ says which earlier files a snapshot may refer to. A restore reads each file at m
 failed are deleted with one request each.
 
 For each checkpoint the coordinator makes an id durable, and later the metadata. To drop a checkpoint takes three
-deletions, whatever the number of its files: of its metadata, its own files and its shared files. It looks into storage
-when it starts, when a savepoint is taken, and, for increments, to see which shared files are not needed any more.
+deletions, whatever the number of its files: of its metadata, its own files and its shared files. A part that is
+acknowledged when its checkpoint was aborted takes one for each of its files. It looks into storage when it starts,
+when a savepoint is taken, and, for increments, to see which shared files are not needed any more.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialTo
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.history import Recorded
 from barrier_tck.harness.record.operations import (
+    Acknowledged,
     AttemptStarted,
+    CheckpointAborted,
     CheckpointTriggered,
     SavepointRequested,
     StorageAsked,
@@ -177,6 +180,16 @@ def _problems(
         yield _REQUESTS, f"{who} read {requests['read']} files, and restored a checkpoint of {restored}"
 
 
+def _late_acknowledgements(context: TrialContext) -> list[float]:
+    """Return when parts of checkpoints were acknowledged that had been aborted: no checkpoint uses their files."""
+    aborted = {line.operation.checkpoint: line.index for line in context.history.of(CheckpointAborted)}
+    return [
+        line.time_ms
+        for line in context.history.of(Acknowledged)
+        if line.index > aborted.get(line.operation.checkpoint, line.index)
+    ]
+
+
 class _Coordinator:
     """What the coordinator of a trial may ask of checkpoint storage, until some moment."""
 
@@ -191,6 +204,10 @@ class _Coordinator:
         continues = plan.checkpoints.first_id > 1 or TargetKind.COORDINATOR in needs or context.later_jobs
         self._older = OLDER_MAX if continues else 0
         self._deletes_again = any(kind in _OF_STORAGE for kind in needs)
+        self._late = _late_acknowledgements(context)
+        # Its operators' files, and that of the records in flight.
+        most = max(_stateful(context).values(), default=0)
+        self._files_each = _files_max(plan, most, self._files if most else 0) + 1
 
     def problems(self, line: Recorded[StorageAsked]) -> Iterator[str]:
         """Yield what one coordinator asked too often, until it completed a checkpoint."""
@@ -199,6 +216,7 @@ class _Coordinator:
             sum(at_ms <= until_ms for at_ms in times_ms)
             for times_ms in (self._begun, self._attempts, self._savepoints)
         )
+        late = sum(at_ms <= until_ms for at_ms in self._late)
         dropped = 2 * begun + self._older  # what an attempt aborted is dropped once more after it
         bounds = {
             "write": 2 * begun + attempts + 3 * savepoints + STARTING,
@@ -206,7 +224,7 @@ class _Coordinator:
             "list": 2 * savepoints + 2 * begun * self._plan.checkpoints.incremental + STARTING,
             "exists": 3 * begun + 4 * savepoints + self._older + STARTING,
             "read": attempts + savepoints + self._plan.checkpoints.retained + STARTING,
-            "delete": DELETIONS * (dropped + savepoints) + self._files + STARTING,
+            "delete": DELETIONS * (dropped + savepoints) + self._files + late * self._files_each + STARTING,
         }
         for kind, most in bounds.items():
             if asked.get(kind, 0) > most and not (self._deletes_again and kind in _OF_DELETING):

@@ -50,6 +50,8 @@ MADE = (
     ("ends_in_publication", "ends"),
     ("zombies", "standard"),
     ("zombies", "modes"),
+    ("in_flight", "modes"),
+    ("in_flight", "loops"),
 )
 
 

@@ -101,6 +101,22 @@ def test_the_requests_of_the_coordinator_are_bounded_by_its_checkpoints(kind: st
     assert [(one.clause, one.place) for one in finding.evidence] == [("SNP-8", COORDINATOR)]
 
 
+def test_files_of_parts_that_come_when_their_checkpoint_was_aborted_are_deleted_one_by_one() -> None:
+    """The coordinator gives up a checkpoint, and subtasks that have not heard of it yet acknowledge their parts."""
+
+    def until_2(late: int, deletions: int) -> Verdict:
+        book = Book().attempt(1).checkpoint(1).triggered(2).aborted(2)
+        for _ in range(late):
+            book.acknowledged(2, subtasks=(WHO,))
+        book.checkpoint(3).tell(StorageAsked(COORDINATOR, 1, 3, {"delete": deletions}), "storage")
+        return SnapshotCosts().check(a_context(PLAN, book)).verdict
+
+    assert until_2(0, 28) is Verdict.VALID
+    assert until_2(0, 29) is Verdict.INVALID
+    assert until_2(3, 31) is Verdict.VALID
+    assert until_2(3, 32) is Verdict.INVALID
+
+
 def test_ids_that_were_used_before_increments_and_refused_deletions_need_more_requests() -> None:
     used = a_plan(checkpoints=CheckpointPlan(first_id=900))
     assert coordinator_costs({"exists": 70, "delete": 210}, used).verdict is Verdict.VALID

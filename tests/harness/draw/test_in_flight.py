@@ -1,0 +1,75 @@
+"""Plans in which several checkpoints are in flight, and some are given up (``scenarios/in_flight``)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from barrier_tck.faults.targets import TargetKind
+from barrier_tck.faults.vocabulary import After, ProtocolPoint
+from barrier_tck.harness.record.operations import CheckpointAborted
+from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.harness.reference.bugs.catalogue import planted_bugs
+from barrier_tck.harness.trial.trial_run import execute
+from barrier_tck.reference_impl.protocol.recording import BarrierRecorder
+from tests.harness.draw.test_rare_moments import SYSTEM, drawn
+
+
+def test_a_channel_lags_beside_others_while_barriers_leave_often() -> None:
+    plans = drawn("in_flight", "modes", 40)
+    expiring, failing, patient = 0, 0, 0
+    for plan in plans:
+        checkpoints, network, job = plan.checkpoints, plan.network, plan.job
+        assert checkpoints.overtakes and checkpoints.max_concurrent >= 4
+        assert network.slow_channel is not None
+        _, receiver = job.channels[network.slow_channel]
+        assert job.channels_into(receiver.partition("[")[0]) > 1
+        lag_ms = network.latency_ms_max * network.slow_factor
+        assert lag_ms > 2 * checkpoints.interval_ms
+        expiring += checkpoints.timeout_ms < lag_ms + job.depth * network.latency_ms_max
+        patient += checkpoints.mode == "aligned_timeout" and checkpoints.alignment_timeout_ms > 0
+        fails = [one.trigger for one in plan.faults if one.fault.needs is TargetKind.SNAPSHOTS]
+        failing += any(
+            isinstance(trigger, After) and trigger.point is ProtocolPoint.CHECKPOINT_TRIGGERED
+            for trigger in fails
+        )
+    assert expiring >= 12 and failing >= 25 and patient >= 20
+
+
+def test_an_older_checkpoint_is_given_up_while_a_newer_one_holds_a_channel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In at least one plan of eight, which chance did in none of a hundred."""
+    reached: Counter[str] = Counter()
+    give_up = BarrierRecorder._give_up
+
+    def counted(recorder: BarrierRecorder, cut: object) -> None:
+        give_up(recorder, cut)  # type: ignore[arg-type]
+        reached["held"] += any(recorder.blocked)
+
+    plans, trials = drawn("in_flight", "modes", 24), 0
+    with monkeypatch.context() as watched:
+        watched.setattr(BarrierRecorder, "_give_up", counted)
+        for number, plan in enumerate(plans):
+            directory = tmp_path / str(number)
+            directory.mkdir()
+            before = reached["held"]
+            result = execute(plan, SYSTEM, directory, ())
+            trials += reached["held"] > before
+            assert result.history is not None
+            reached["aborted"] += any(True for _ in result.history.of(CheckpointAborted))
+    assert trials >= 3 and reached["aborted"] >= 12
+
+
+def test_they_show_that_channels_are_released_too_early(tmp_path: Path) -> None:
+    bug = planted_bugs()["UC-16"]
+    for number, plan in enumerate(drawn("in_flight", "modes", 24)):
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        planted = execute(bug.planted_in(plan), SYSTEM, directory / "planted")
+        if planted.record.verdict is Verdict.INVALID:
+            assert execute(plan, SYSTEM, directory / "plain").record.verdict is Verdict.VALID
+            return
+    pytest.fail("none of 24 plans shows it")
