@@ -168,7 +168,7 @@ PROFILES: tuple[Profile, ...] = (
         ),
         faults=FaultRanges(restore_per_mille=380),
         scenarios=(
-            ("in_flight", 300),
+            ("in_flight", 330),
             ("late_snapshots", 0),
             ("slow_vertex", 255),
             ("copies", 40),
@@ -330,7 +330,7 @@ PROFILES: tuple[Profile, ...] = (
         ),
         savepoints=SavepointRanges(number=(1, 4), after=(1, 8), rescale_per_mille=500),
         scenarios=(
-            ("in_flight", 50),
+            ("in_flight", 90),
             ("tiny_inputs", 0),
             ("early_ends", 640),
             ("late_ends", 150),

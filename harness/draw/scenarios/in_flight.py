@@ -41,7 +41,7 @@ _BEHIND = 4
 _PATIENT = "aligned_timeout"
 _PATIENCE = (1, 2, 2, 3)
 """How many intervals an alignment lasts until barriers overtake (UNA-2)."""
-_LAG = (3, 6)
+_LAG = (4, 8)
 """How many intervals what goes over a channel that lags takes at most."""
 _ROOM = (4, 8)
 """How many batches are under way on such a channel: with fewer it would take long until the input is read."""
@@ -83,7 +83,7 @@ def _profile(_: st.DrawFn, profile: Profile) -> Profile:
         checkpoints=replace(
             profile.checkpoints,
             # The patient mode has more of what may go on at once.
-            modes=(*modes, *(mode for mode in modes * 2 if mode == _PATIENT)),
+            modes=(*modes, *(mode for mode in modes * 4 if mode == _PATIENT)),
             interval_ms=(5, 9),
             min_pause_ms=(0,),
             max_concurrent=(_LAST, _LAST + 2),
