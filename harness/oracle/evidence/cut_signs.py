@@ -20,6 +20,7 @@ from barrier_tck.harness.oracle.evidence.opened_checkpoints import opened_checkp
 from barrier_tck.harness.oracle.evidence.recoveries import attempt_of, restored_checkpoints
 from barrier_tck.harness.oracle.evidence.sink_losses import lost_at_sinks
 from barrier_tck.harness.oracle.sign import Breach, Sign
+from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.record.history import SnapshotView
 from barrier_tck.harness.record.operations import Finished, InputRead
 from barrier_tck.harness.record.reasons import Reason
@@ -45,6 +46,8 @@ class Circumstances:
     """Whether its attempt read a split from an earlier record on than it was to resume at."""
     finished: bool = False
     """Whether some of its subtasks had finished."""
+    ended: tuple[str, ...] = ()
+    """The subtasks that had finished in the checkpoint, and the vertices and operators all of whose subtasks had."""
     at_end: bool = False
     """Whether it is the output, and not a checkpoint."""
     lost_at_sinks: bool = False
@@ -107,6 +110,13 @@ _RULES = (
         "rows are gone that a sink had committed, or prepared in a completed checkpoint",
         "SNK-1",
         lambda d, c: c.lost_at_sinks and (d.at_sink or d.of_sent),
+    ),
+    # --- what was not in the last part of who has finished ---
+    _rule(
+        (Kind.MISSING,),
+        "all has finished that was to take in records, and the last parts that it stored lack them",
+        "BAR-6",
+        lambda d, c: d.place in c.ended and not d.held_before and not d.in_flight_before,
     ),
     # --- at least once ---
     _rule(
@@ -348,6 +358,7 @@ def circumstances_of(context: TrialContext, view: SnapshotView | None, was_right
         rescaled=restored is not None and context.job_number(restored.attempt) != context.job_number(attempt),
         read_again=restored is not None and _read_again(context, attempt, restored),
         finished=_finished(context, attempt, view),
+        ended=_ended(view, plan.job) if view is not None else (),
         lost_at_sinks=lost_at_sinks(context, view),
         observed=Capability.MESSAGE_LOG.name in context.capabilities,
         at_end=view is None,
@@ -361,6 +372,12 @@ def _finished(context: TrialContext, attempt: int | None, view: SnapshotView | N
         line.operation.attempt == attempt and (completed is None or line.index < completed)
         for line in context.history.of(Finished)
     )
+
+
+def _ended(view: SnapshotView, job: JobPlan) -> tuple[str, ...]:
+    vertices = [vertex for vertex in job.vertices if set(vertex.subtasks) <= set(view.finished)]
+    operators = [operator.name for vertex in vertices for operator in vertex.operators]
+    return (*view.finished, *(vertex.name for vertex in vertices), *operators)
 
 
 def restored_view(context: TrialContext, attempt: int | None) -> SnapshotView | None:
