@@ -24,7 +24,8 @@ _MEANINGS = {
     "unknown": "No verdict is possible: something that the level requires could not be checked. It is not a pass.",
 }
 _INTERRUPTED = (
-    "The certification was interrupted. What had been shown by then is kept; what was not run is skipped."
+    "The certification was interrupted. What had been shown by then is kept; what was not run is skipped. The same "
+    "command with --resume and this directory goes on with it."
 )
 _CLASSES = {
     "certified": "valid",
@@ -103,5 +104,6 @@ def _facts(certificate: Certificate) -> tuple[tuple[str, tuple[tuple[str, str], 
         ("suite version", certificate.suite_version),
         ("seed", str(certificate.seed)),
         ("started", moment(certificate.started_at)),
+        *(("went on after an interruption", moment(when)) for when in certificate.resumed),
     )
     return (("Certification", about), ("Environment", tuple(sorted(certificate.environment.items()))))

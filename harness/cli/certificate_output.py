@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+import signal
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,18 +12,21 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from rich.console import Console
 
+from barrier_tck.harness.cli.certificate_resume import CERTIFICATE, last_interrupted, resumed_line
 from barrier_tck.harness.cli.printing import emit, printable
+from barrier_tck.harness.record.run_directory import held
 from barrier_tck.harness.support.atomic_files import write_atomically
 from barrier_tck.harness.support.errors import EnvironmentProblem, UsageProblem
 
 if TYPE_CHECKING:
     from barrier_tck.harness.certify.engine.certificate import Certificate, PropertyOutcome, Strength
     from barrier_tck.harness.certify.engine.failure import Failure
+    from barrier_tck.harness.certify.engine.planted_bugs import KeepStrength
     from barrier_tck.harness.certify.engine.playing import Watch
 
 _EXIT_CODES = {"certified": 0, "failed": 1, "unknown": 2}
 """Verdict of a certificate -> exit code."""
-_DATA, _PAGE, _JUNIT = "certificate.json", "certificate.html", "junit.xml"
+_PAGE, _JUNIT = "certificate.html", "junit.xml"
 _SIGNS = {"passed": "✓", "failed": "✗", "unknown": "?", "skipped": "–"}
 
 
@@ -38,20 +43,37 @@ class Asked:
     strength: bool
     call_timeout_s: float
     progress: Callable[[PropertyOutcome], None]
+    to_resume: str
+    """The command that goes on with it, after an interruption."""
+    earlier: Certificate | None = None
+    """The interrupted certificate that is gone on with."""
 
 
 def certified(
     run: Callable[[Callable[[Certificate], None]], Certificate],
-    measure: Callable[[], Strength] | None,
+    measure: Callable[[Strength, KeepStrength], Strength] | None,
     path: Path,
     console: Console,
+    to_resume: str,
 ) -> Certificate:
     """Run a certification, and measure the strength of its suite unless ``measure`` is None.
 
-    What was shown so far is kept in a directory meanwhile: ``run`` is given the function that keeps it. If nothing can
-    be certified, the directory, which is empty then, is removed.
+    What was shown so far is kept in a directory meanwhile: ``run`` is given the function that keeps it, and ``measure``
+    what was measured before an interruption and the function that keeps it. If nothing can be certified, the directory,
+    which is empty then, is removed. Raises UsageProblem if another command writes into the directory.
     """
-    from barrier_tck.harness.certify.engine.certificate import Strength
+    with held(path), _sigterm_like_ctrl_c():
+        return _certified(run, measure, path, console, to_resume)
+
+
+def _certified(
+    run: Callable[[Callable[[Certificate], None]], Certificate],
+    measure: Callable[[Strength, KeepStrength], Strength] | None,
+    path: Path,
+    console: Console,
+    to_resume: str,
+) -> Certificate:
+    from barrier_tck.harness.certify.engine.planted_bugs import NO_STRENGTH, NOT_YET
 
     reached: str | None = None
 
@@ -62,11 +84,15 @@ def certified(
 
     try:
         certificate = run(keep)
-        if measure is None:
+        if measure is None or certificate.strength.measured:
             return certificate
-        not_yet = Strength(measured=False, note="interrupted before it was measured")
-        _keep(msgspec.structs.replace(certificate, strength=not_yet), path)
-        return msgspec.structs.replace(certificate, strength=measure())
+
+        def keep_strength(so_far: Strength) -> None:
+            _keep(msgspec.structs.replace(certificate, strength=so_far), path)
+
+        before = certificate.strength if certificate.strength.note == NOT_YET else NO_STRENGTH
+        keep_strength(before)
+        return msgspec.structs.replace(certificate, strength=measure(before, keep_strength))
     except (UsageProblem, EnvironmentProblem):
         if not any(path.iterdir()):
             path.rmdir()
@@ -79,7 +105,19 @@ def certified(
             )
         if (path / _PAGE).is_file():
             console.print(f"interrupted; what was shown is kept: {path / _PAGE}", markup=False)
+            # Kept on one line, however narrow the terminal is: people paste it.
+            console.print(f"to go on: {to_resume}", markup=False, soft_wrap=True)
         raise
+
+
+@contextlib.contextmanager
+def _sigterm_like_ctrl_c() -> Iterator[None]:
+    """Let SIGTERM end a certification as Ctrl-C does, so that it says what is kept, and ends its candidate."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def output_certificate(certificate: Certificate, path: Path, console: Console, as_json: bool) -> int:
@@ -101,7 +139,7 @@ def _keep(certificate: Certificate, path: Path) -> None:
     from barrier_tck.reports.certificate_junit import certificate_as_junit
     from barrier_tck.reports.certificate_page import write_certificate
 
-    write_atomically(path / _DATA, _as_json(certificate))
+    write_atomically(path / CERTIFICATE, _as_json(certificate))
     write_atomically(path / _JUNIT, certificate_as_junit(certificate).encode("utf-8", "backslashreplace"))
     write_certificate(certificate, path / _PAGE)
 
@@ -177,10 +215,20 @@ def _summary(certificate: Certificate, path: Path) -> dict[str, Any]:
             for outcome in outcomes
             if outcome.status == "failed"
         ],
-        "certificate": str(path / _DATA),
+        "certificate": str(path / CERTIFICATE),
         "page": str(path / _PAGE),
         "junit": str(path / _JUNIT),
     }
+
+
+def beginning(begins: str, path: Path, command: str, target: str, earlier: Certificate | None) -> str:
+    """Return what is printed when the target was found: what begins or goes on, or how one could go on instead."""
+    if earlier is not None:
+        return f"{resumed_line(earlier, path)}\n{begins}"
+    last = last_interrupted(path.parent, command, target)
+    if last is None:
+        return begins
+    return f"{begins}\n{last} was interrupted; --resume {last} would go on with it instead"
 
 
 def printed_outcomes(

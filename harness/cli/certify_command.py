@@ -13,12 +13,14 @@ from rich.console import Console
 from barrier_tck.harness.cli import completion
 from barrier_tck.harness.cli.certificate_output import (
     Asked,
+    beginning,
     certified,
     output_certificate,
     output_replay,
     printed_outcomes,
     short,
 )
+from barrier_tck.harness.cli.certificate_resume import ResumeOption, command_to_resume, to_resume
 from barrier_tck.harness.cli.certify_on_spark import (
     certified_on_spark,
     names_in,
@@ -26,6 +28,7 @@ from barrier_tck.harness.cli.certify_on_spark import (
     spark_store,
 )
 from barrier_tck.harness.cli.options import (
+    DEFAULT_LEVEL,
     DEFAULT_OUT,
     JsonOption,
     LevelOption,
@@ -40,12 +43,14 @@ from barrier_tck.harness.support.root_seed import root_seed
 from barrier_tck.harness.support.third_party import is_target, shown
 
 if TYPE_CHECKING:
-    from barrier_tck.harness.certify.engine.certificate import Certificate
+    from barrier_tck.harness.certify.engine.certificate import Certificate, Strength
+    from barrier_tck.harness.certify.engine.planted_bugs import KeepStrength
 
 _CALL_TIMEOUT_MAX_S = 86_400.0
 
 
 def certify(
+    context: typer.Context,
     target: Annotated[
         str | None,
         typer.Argument(
@@ -55,7 +60,7 @@ def certify(
             "StateStoreProvider; or spark:rocksdb, spark:rocksdb-changelog, spark:hdfs.",
         ),
     ] = None,
-    level: LevelOption = "crash",
+    level: LevelOption = None,
     seed: Annotated[
         int | None,
         typer.Option(
@@ -65,6 +70,7 @@ def certify(
         ),
     ] = None,
     out: OutOption = DEFAULT_OUT,
+    resume: ResumeOption = None,
     require: Annotated[
         str,
         typer.Option(
@@ -126,6 +132,7 @@ def certify(
       barrier-tck certify spark:rocksdb
       barrier-tck certify spark:com.example.YourProvider --jars your.jar
       barrier-tck certify your_package.your_module:YourBackend --require ordered-scan
+      barrier-tck certify heap --resume runs/certify-20260101-120000
       barrier-tck certify heap --replay runs/certify-20260101-120000/snapshots-are-isolated.json
     """
     from barrier_tck.harness.certify.backend.suite import require_target
@@ -139,6 +146,9 @@ def certify(
         replay_on_spark(replay_file, store, call_timeout, console, as_json)
     if replay_file is not None:
         _replay(replay_file, target, console, as_json)
+    chosen = chosen_properties(only)
+    earlier = to_resume(resume, strength and not chosen)
+    level = level or (DEFAULT_LEVEL if earlier is None else earlier.asked_level)
     if target is None:
         raise UsageProblem("name a backend as MODULE:NAME, for instance: barrier-tck certify heap")
     if store is None:
@@ -148,10 +158,12 @@ def certify(
         require_store_level(level)
     if not 0 < call_timeout <= _CALL_TIMEOUT_MAX_S:
         raise UsageProblem(f"--call-timeout is {call_timeout:g}; give seconds above 0, up to a day")
+    if earlier is not None:
+        seed, chosen = earlier.seed if seed is None else seed, chosen or earlier.only
     drawn_from = root_seed(seed)
-    path = short(new_run_path(out, "certify", datetime.now()))
-    make_output_directory(path)
-    chosen = chosen_properties(only)
+    path = resume or short(new_run_path(out, "certify", datetime.now()))
+    if earlier is None:
+        make_output_directory(path)
     named = target if store is None else f"{store.name}{store.arguments}"
     begins = f"certifying {target} up to {level}, seed {drawn_from}, in {path}"
     asked = Asked(
@@ -162,7 +174,9 @@ def certify(
         chosen,
         strength and not chosen,
         call_timeout,
-        printed_outcomes(console, begins, named, path, chosen),
+        printed_outcomes(console, beginning(begins, path, "certify", named, earlier), named, path, chosen),
+        command_to_resume(context.obj, path),
+        earlier,
     )
     if store is None:
         certificate = _certified(target, asked, spark, console)
@@ -189,10 +203,13 @@ def _certified(target: str, asked: Asked, spark: bool, console: Console) -> Cert
             progress=asked.progress,
             keep=keep,
             only=asked.only,
+            earlier=asked.earlier,
         )
 
-    measure = (lambda: measure_strength(asked.seed)) if asked.strength else None
-    return certified(run, measure, asked.path, console)
+    def measure(before: Strength, keep: KeepStrength) -> Strength:
+        return measure_strength(asked.seed, before, keep)
+
+    return certified(run, measure if asked.strength else None, asked.path, console, asked.to_resume)
 
 
 def _replay(file: Path, target: str | None, console: Console, as_json: bool) -> NoReturn:

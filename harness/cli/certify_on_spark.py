@@ -13,7 +13,8 @@ from barrier_tck.harness.cli.certificate_output import Asked, certified, output_
 from barrier_tck.harness.support.errors import UsageProblem
 
 if TYPE_CHECKING:
-    from barrier_tck.harness.certify.engine.certificate import Certificate
+    from barrier_tck.harness.certify.engine.certificate import Certificate, Strength
+    from barrier_tck.harness.certify.engine.planted_bugs import KeepStrength
     from barrier_tck.harness.certify.spark_store.targets import StoreTarget
 
 
@@ -49,10 +50,13 @@ def certified_on_spark(store: StoreTarget, asked: Asked, console: Console) -> Ce
             progress=asked.progress,
             keep=keep,
             only=asked.only,
+            earlier=asked.earlier,
         )
 
-    measure = (lambda: measure_strength(asked.seed)) if asked.strength else None
-    return certified(run, measure, asked.path, console)
+    def measure(before: Strength, keep: KeepStrength) -> Strength:
+        return measure_strength(asked.seed, before=before, keep=keep)
+
+    return certified(run, measure if asked.strength else None, asked.path, console, asked.to_resume)
 
 
 def replay_on_spark(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
@@ -10,8 +11,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from barrier_tck.harness.cli import completion
-from barrier_tck.harness.cli.certificate_output import certified, output_certificate, printed_outcomes, short
+from barrier_tck.harness.cli.certificate_output import (
+    beginning,
+    certified,
+    output_certificate,
+    printed_outcomes,
+    short,
+)
+from barrier_tck.harness.cli.certificate_resume import ResumeOption, command_to_resume, to_resume
 from barrier_tck.harness.cli.options import (
+    DEFAULT_LEVEL,
     DEFAULT_OUT,
     JsonOption,
     LevelWithoutChaosOption,
@@ -32,6 +41,7 @@ _PROPERTY_S_MAX = 86_400.0
 
 
 def certify_storage(
+    context: typer.Context,
     target: Annotated[
         str,
         typer.Argument(
@@ -41,7 +51,7 @@ def certify_storage(
             "s3, hdfs, or memory.",
         ),
     ],
-    level: LevelWithoutChaosOption = "crash",
+    level: LevelWithoutChaosOption = None,
     at: Annotated[
         str,
         typer.Option(
@@ -52,6 +62,7 @@ def certify_storage(
         ),
     ] = "",
     out: OutOption = DEFAULT_OUT,
+    resume: ResumeOption = None,
     strength: StrengthOption = True,
     only: OnlyPropertiesOption = None,
     timeout: Annotated[
@@ -71,6 +82,7 @@ def certify_storage(
       barrier-tck certify-storage s3 --at s3://bucket/prefix
       barrier-tck certify-storage hdfs --at webhdfs://localhost:9870/directory
       barrier-tck certify-storage your_package.your_module:YourStorage --at /mnt/shared/try
+      barrier-tck certify-storage files --resume runs/certify-storage-20260101-120000
     """
     from barrier_tck.harness.certify.engine.levels import require_level
     from barrier_tck.harness.certify.storage.planted_bugs import measure_strength
@@ -80,14 +92,21 @@ def certify_storage(
     from barrier_tck.harness.record.run_directory import make_output_directory, new_run_path
 
     console = console_for(as_json)
+    chosen = chosen_properties(only)
+    earlier = to_resume(resume, strength and not chosen)
+    level = level or (DEFAULT_LEVEL if earlier is None else earlier.asked_level)
     require_level(level, LEVELS)
     storage_target(target)
     if not 0 < timeout <= _PROPERTY_S_MAX:
         raise UsageProblem(f"--timeout is {timeout:g}; give seconds above 0, up to a day")
-    path: Path = short(new_run_path(out, "certify-storage", datetime.now()))
-    make_output_directory(path)
-    location = f"{at.rstrip('/')}/{path.name}" if at else str((path / _STORED).absolute())
-    chosen = chosen_properties(only)
+    path: Path = resume or short(new_run_path(out, "certify-storage", datetime.now()))
+    if earlier is None:
+        make_output_directory(path)
+    else:
+        chosen = chosen or earlier.only
+    # Each time another place: what was interrupted may have left something.
+    stored = path.name if earlier is None else f"{path.name}-{datetime.now():%Y%m%d-%H%M%S-%f}"
+    location = f"{at.rstrip('/')}/{stored}" if at else str(_new_place(path).absolute())
     begins = f"certifying {target} up to {level} at {location}, in {path}"
 
     def run(keep: Callable[[Certificate], None]) -> Certificate:
@@ -97,9 +116,22 @@ def certify_storage(
             level,
             property_s=timeout,
             only=chosen,
-            progress=printed_outcomes(console, begins, target, path, chosen),
+            progress=printed_outcomes(
+                console, beginning(begins, path, "certify-storage", target, earlier), target, path, chosen
+            ),
             keep=keep,
+            earlier=earlier,
         )
 
-    certificate = certified(run, measure_strength if strength and not chosen else None, path, console)
+    measure = measure_strength if strength and not chosen else None
+    certificate = certified(run, measure, path, console, command_to_resume(context.obj, path))
     raise typer.Exit(output_certificate(certificate, path, console, as_json))
+
+
+def _new_place(path: Path) -> Path:
+    """Return a directory in the run directory that is not there yet."""
+    numbers = itertools.count(2)
+    place = path / _STORED
+    while place.exists():
+        place = path / f"{_STORED}-{next(numbers)}"
+    return place

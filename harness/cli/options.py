@@ -14,6 +14,8 @@ from barrier_tck.harness.support.errors import UsageProblem
 
 DEFAULT_OUT = Path("runs")
 """The directory in which run directories are created."""
+DEFAULT_LEVEL = "crash"
+"""The level that a candidate is certified up to."""
 
 JsonOption = Annotated[
     bool,
@@ -99,14 +101,14 @@ def _level_option(*levels: str) -> OptionInfo:
         "--level",
         metavar="|".join(levels),
         autocompletion=completion.one_of(*levels),
-        help="Level to certify; the levels below it are checked first.",
+        help=f"Level to certify; the levels below it are checked first. Default: {DEFAULT_LEVEL}.",
     )
     return option
 
 
-LevelOption = Annotated[str, _level_option("contract", "crash", "chaos")]
+LevelOption = Annotated[str | None, _level_option("contract", "crash", "chaos")]
 """The level of a certificate."""
-LevelWithoutChaosOption = Annotated[str, _level_option("contract", "crash")]
+LevelWithoutChaosOption = Annotated[str | None, _level_option("contract", "crash")]
 """The same for candidates that the level chaos does not exist for."""
 StrengthOption = Annotated[
     bool,

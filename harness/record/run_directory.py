@@ -141,7 +141,7 @@ class RunDirectory:
 
 @contextmanager
 def held(path: Path) -> Iterator[None]:
-    """Lock a run directory, so that no other process writes it; raises UsageProblem if another campaign holds the lock.
+    """Lock a run directory, so that no other process writes it; raises UsageProblem if another command holds the lock.
 
     The directory itself is locked. The lock ends with the process, however that ends, and leaves no file behind.
     """
@@ -161,7 +161,7 @@ def _lock(descriptor: int, path: Path) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         raise UsageProblem(
-            f"{path} belongs to a campaign that still runs; wait until it is over, or end it"
+            f"{path} belongs to a command that still runs; wait until it is over, or end it"
         ) from error
     except OSError as error:
         raise EnvironmentProblem(

@@ -91,14 +91,16 @@ def certify(
     progress: Progress = lambda outcome: None,
     keep: Keep = drop_certificate,
     only: Sequence[str] = (),
+    earlier: Certificate | None = None,
 ) -> Certificate:
     """Certify a backend up to a level; replay files go into ``directory``. ``only`` names properties, instead of all.
 
     After each property ``keep`` is given what has been shown so far, as a certificate that says it was interrupted.
+    ``earlier`` is an interrupted certificate of the same: what passed or failed there is not run again.
 
     A level is not begun if the level before it failed: then its outcomes are ``skipped``, with the reason. Raises
-    UsageProblem if the target is no backend or lacks a required capability, EnvironmentProblem if Spark is needed but
-    cannot run.
+    UsageProblem if the target is no backend or lacks a required capability, or is not what ``earlier`` is about;
+    EnvironmentProblem if Spark is needed but cannot run.
     """
     require_target(target)
     require_level(level)
@@ -118,8 +120,6 @@ def certify(
             log=pool.log,
             identity=identity,
         )
-
-    certification = Certification(level, (*PROPERTIES, *chaos.CHAOS), subject, progress, keep, only)
 
     def why_not(one: BackendProperty) -> PropertyOutcome | None:
         if one.name == chaos.SPARK and not spark:
@@ -141,6 +141,9 @@ def certify(
         return saved(*check(one, pool, own_seed, scale, declared=capabilities, broken=broken), directory)
 
     try:
+        certification = Certification(
+            level, (*PROPERTIES, *chaos.CHAOS), subject, progress, keep, only, earlier
+        )
         problem = ""
         try:
             loaded = _loaded(pool)

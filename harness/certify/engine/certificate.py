@@ -108,6 +108,8 @@ class Certificate(msgspec.Struct, frozen=True):
     """Name -> SHA-256 of each file that was certified."""
     only: tuple[str, ...] = ()
     """If not empty, only these properties were to be checked, and nothing is certified."""
+    resumed: tuple[str, ...] = ()
+    """When it was gone on with after an interruption; what had passed or failed before was not run again."""
     asks: dict[str, str] = {}
     """Clause -> its text, for clauses that are not in the project's list."""
 

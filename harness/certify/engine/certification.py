@@ -18,6 +18,7 @@ from barrier_tck.harness.certify.engine.certificate import (
     verdict_of,
 )
 from barrier_tck.harness.certify.engine.check import outcome_of, skipped
+from barrier_tck.harness.certify.engine.continuation import ended, require_same, require_same_capabilities
 from barrier_tck.harness.certify.engine.identity import Identity
 from barrier_tck.harness.certify.engine.levels import LEVELS
 from barrier_tck.harness.certify.engine.property import Property
@@ -29,6 +30,7 @@ from barrier_tck.harness.support.strict_input import nearest
 from barrier_tck.harness.support.third_party import shown
 
 INTERRUPTED = "the certification was interrupted before it was run"
+NOT_MEASURED = "not measured in this run"
 
 Progress = Callable[[PropertyOutcome], None]
 """Called with the outcome of every property as soon as it is known."""
@@ -68,10 +70,14 @@ class Certification(Generic[StepT]):
         progress: Progress = lambda outcome: None,
         keep: Keep = drop_certificate,
         only: Sequence[str] = (),
+        earlier: Certificate | None = None,
     ) -> None:
         """Begin; the properties are run in the order of their levels, only some of them if they are named.
 
-        Raises UsageProblem if there is no property of such a name.
+        ``earlier``: an interrupted certificate that is gone on with; what passed or failed there is not run again.
+
+        Raises UsageProblem if there is no property of such a name, or if the earlier certificate is about another
+        candidate, level or seed, or by another suite.
         """
         self.asked_level = asked_level
         self.outcomes: list[PropertyOutcome] = []
@@ -86,17 +92,27 @@ class Certification(Generic[StepT]):
         self._keep = keep
         self._unusable = ""
         self._began, self._started_at = time.monotonic(), datetime.now(UTC)
+        self._earlier: Certificate | None = None
+        self._ended: dict[str, PropertyOutcome] = {}
+        if earlier is not None:
+            require_same(earlier, self.certificate())
+            self._earlier, self._ended = earlier, ended(earlier)
 
     def add(self, outcome: PropertyOutcome) -> None:
         """Take the next outcome."""
         self.outcomes.append(outcome)
         self._progress(outcome)
         run = {one.name for one in self.outcomes}
-        left_out = [skipped(one, INTERRUPTED) for one in self._properties if one.name not in run]
+        left_out = [
+            self._ended.get(one.name) or skipped(one, INTERRUPTED)
+            for one in self._properties
+            if one.name not in run
+        ]
         self._keep(self._certificate((*self.outcomes, *left_out), interrupted=True))
 
     def starts(self, one: Property[StepT], problem: str, processes: int = 0) -> None:
         """Add whether the candidate can be used at all; if there is a problem, nothing is run."""
+        self._require_same_capabilities()
         self.add(outcome_of(one, "failed" if problem else "passed", problem, processes=processes))
         self._unusable = one.name if problem else ""
 
@@ -109,7 +125,11 @@ class Certification(Generic[StepT]):
 
         ``check`` is given the clauses that are broken already. ``why_not`` may leave out a property for another reason.
         """
+        self._require_same_capabilities()
         for one in self._properties:
+            if one.name in self._ended:
+                self._take_over(self._ended[one.name])
+                continue
             left_out = "--only leaves it out" if self._only and one.name not in self._only else ""
             reason = left_out or self.why_not(one.level)
             if not reason and one.level == "chaos":
@@ -118,6 +138,18 @@ class Certification(Generic[StepT]):
             if outcome is None:
                 outcome = check(one, frozenset(earlier.violated for earlier in self.outcomes))
             self.add(outcome)
+
+    def _require_same_capabilities(self) -> None:
+        """Raise UsageProblem if other capabilities were declared before; nothing is kept then."""
+        subject = self._subject()
+        if self._earlier is not None and self._earlier.backend and subject.backend:
+            require_same_capabilities(self._earlier.capabilities, subject.capabilities)
+
+    def _take_over(self, outcome: PropertyOutcome) -> None:
+        """Take an outcome of the earlier certificate, in which it is kept; only a failure is told once more."""
+        self.outcomes.append(outcome)
+        if outcome.status == "failed":
+            self._progress(outcome)
 
     def why_not(self, level: str) -> str:
         """Return why a level is not run, or an empty text.
@@ -137,6 +169,13 @@ class Certification(Generic[StepT]):
 
     def _certificate(self, outcomes: tuple[PropertyOutcome, ...], interrupted: bool = False) -> Certificate:
         subject, facts = self._subject(), environment()
+        spent_s, started_at = time.monotonic() - self._began, self._started_at.isoformat(timespec="seconds")
+        strength, log, resumed = Strength(measured=False, note=NOT_MEASURED), subject.log, tuple[str, ...]()
+        earlier = self._earlier
+        if earlier is not None:
+            resumed = (*earlier.resumed, started_at)
+            spent_s, started_at = spent_s + earlier.seconds, earlier.started_at
+            strength, log = earlier.strength, subject.log or earlier.log
         return Certificate(
             version=CERTIFICATE_VERSION,
             suite_version=facts["barrier-tck"],
@@ -149,16 +188,17 @@ class Certification(Generic[StepT]):
             outcomes=outcomes,
             clauses=clause_results(outcomes, self.asked_level),
             seed=subject.seed,
-            seconds=round(time.monotonic() - self._began, 2),
-            started_at=self._started_at.isoformat(timespec="seconds"),
+            seconds=round(spent_s, 2),
+            started_at=started_at,
             environment=facts | subject.settings,
-            strength=Strength(measured=False, note="not measured in this run"),
-            log=subject.log,
+            strength=strength,
+            log=log,
             kind=subject.kind,
             arguments=subject.arguments,
             interrupted=interrupted,
             distribution=subject.identity.distribution,
             files=subject.identity.files,
             only=self._only,
+            resumed=resumed,
             asks=subject.asks,
         )

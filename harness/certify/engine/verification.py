@@ -65,7 +65,7 @@ def verify(
     elif not present.files:
         unsure.append("the candidate is not there, so its files were not compared")
     else:
-        problems += _differences(certificate.files, present.files)
+        problems += differences(certificate.files, present.files)
         if certificate.distribution != present.distribution:
             problems.append(
                 f"{certificate.distribution or 'no distribution'} was certified, and "
@@ -114,7 +114,8 @@ def _why_not(certificate: Certificate, level: str) -> list[str]:
     return problems
 
 
-def _differences(certified: dict[str, str], present: dict[str, str]) -> list[str]:
+def differences(certified: dict[str, str], present: dict[str, str]) -> list[str]:
+    """Return which files changed, are missing, or are new, a sentence for each of these kinds."""
     kinds = {
         "changed": [name for name in certified if name in present and present[name] != certified[name]],
         "missing": [name for name in certified if name not in present],

@@ -6,7 +6,13 @@ import shutil
 from pathlib import Path
 
 from barrier_tck.harness.certify.engine.certificate import PropertyOutcome, Strength
-from barrier_tck.harness.certify.engine.planted_bugs import PlantedBug, strength_of
+from barrier_tck.harness.certify.engine.planted_bugs import (
+    NO_STRENGTH,
+    KeepStrength,
+    PlantedBug,
+    drop_strength,
+    strength_of,
+)
 from barrier_tck.harness.certify.spark_store.clauses import (
     ABORTS,
     CLEANUP,
@@ -310,8 +316,13 @@ def hunt_planted(bug: PlantedBug, processes: StoreProcesses, classes: Path, seed
     return check(one, processes, seed, shrink=False)[0]
 
 
-def measure_strength(seed: int, call_s: float = 20.0) -> Strength:
-    """Run all planted bugs, one after the other in one JVM; the score goes on the certificate."""
+def measure_strength(
+    seed: int, call_s: float = 20.0, before: Strength = NO_STRENGTH, keep: KeepStrength = drop_strength
+) -> Strength:
+    """Run all planted bugs, except for those that were run before, one after the other in one JVM.
+
+    The score goes on the certificate.
+    """
     compiler = java_compiler()
     if compiler is None:
         return Strength(measured=False, note=NO_COMPILER)
@@ -320,7 +331,9 @@ def measure_strength(seed: int, call_s: float = 20.0) -> Strength:
         classes = compiled_planted(compiler, directory)
         processes = StoreProcesses(target_of(PLANTED_BUGS[0], classes), call_s, STRENGTH_S)
         try:
-            return strength_of(PLANTED_BUGS, lambda bug: hunt_planted(bug, processes, classes, seed))
+            return strength_of(
+                PLANTED_BUGS, lambda bug: hunt_planted(bug, processes, classes, seed), before, keep
+            )
         finally:
             processes.close()
     finally:

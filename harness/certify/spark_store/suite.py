@@ -74,12 +74,15 @@ def certify(
     progress: Progress = lambda outcome: None,
     keep: Keep = drop_certificate,
     only: Sequence[str] = (),
+    earlier: Certificate | None = None,
 ) -> Certificate:
     """Certify a state store up to a level; replay files go into ``directory``. ``only`` names properties.
 
     After each property ``keep`` is given what has been shown so far, as a certificate that says it was interrupted.
+    ``earlier`` is an interrupted certificate of the same: what passed or failed there is not run again.
 
-    Raises UsageProblem if the class is no provider or lacks a required capability, EnvironmentProblem without a Java.
+    Raises UsageProblem if the class is no provider or lacks a required capability, or is not what ``earlier`` is about;
+    EnvironmentProblem without a Java.
     """
     require_store_level(level)
     unknown = [name for name in require if name not in CAPABILITIES]
@@ -103,8 +106,6 @@ def certify(
             identity=identity,
         )
 
-    certification = Certification(level, PROPERTIES, subject, progress, keep, only)
-
     def why_not(one: StoreProperty) -> PropertyOutcome | None:
         if disturbs_writes(one) and not has_java_compiler():
             return skipped(one, NO_DISTURBED_WRITES, optional=True)
@@ -118,6 +119,7 @@ def certify(
         return saved(*found, directory)
 
     try:
+        certification = Certification(level, PROPERTIES, subject, progress, keep, only, earlier)
         _require_provider(processes)
         problem, started = _lacks(processes, LAYOUTS[PLAIN]), processes.started
         if not problem:

@@ -5,7 +5,13 @@ from __future__ import annotations
 import tempfile
 
 from barrier_tck.harness.certify.engine.certificate import PropertyOutcome, Strength
-from barrier_tck.harness.certify.engine.planted_bugs import PlantedBug, strength_of
+from barrier_tck.harness.certify.engine.planted_bugs import (
+    NO_STRENGTH,
+    KeepStrength,
+    PlantedBug,
+    drop_strength,
+    strength_of,
+)
 from barrier_tck.harness.certify.storage.suite import certify
 
 _MODULE = "barrier_tck.harness.reference.mutants.checkpoint_storage_bugs"
@@ -180,6 +186,6 @@ def hunt_planted(bug: PlantedBug) -> PropertyOutcome:
     return next(outcome for outcome in outcomes if outcome.name == bug.caught_by)
 
 
-def measure_strength() -> Strength:
-    """Run every planted bug on this machine; the score goes on the certificate."""
-    return strength_of(PLANTED_BUGS, hunt_planted)
+def measure_strength(before: Strength = NO_STRENGTH, keep: KeepStrength = drop_strength) -> Strength:
+    """Run every planted bug on this machine that was not run before; the score goes on the certificate."""
+    return strength_of(PLANTED_BUGS, hunt_planted, before, keep)

@@ -32,13 +32,15 @@ def certify(
     property_s: float = PROPERTY_S,
     progress: Progress = lambda outcome: None,
     keep: Keep = drop_certificate,
+    earlier: Certificate | None = None,
 ) -> Certificate:
     """Certify a checkpoint storage up to a level.
 
     ``location`` is a directory, or the beginning of a URL, below which nothing is; ``only`` names the properties that
     are checked, instead of all; others are skipped. After each property ``keep`` is given what has been shown so far.
+    ``earlier`` is an interrupted certificate of the same: what passed or failed there is not run again.
 
-    Raises UsageProblem if the target makes no checkpoint storage.
+    Raises UsageProblem if the target makes no checkpoint storage, or is not what ``earlier`` is about.
     """
     require_level(level, LEVELS)
     stage = StorageStage(target, location, property_s)
@@ -66,7 +68,7 @@ def certify(
         return check(one, stage, seed=0, broken=broken)[0]
 
     properties = [one for one in PROPERTIES if LEVELS.index(one.level) <= LEVELS.index(level)]
-    certification = Certification(level, properties, subject, progress, keep, only)
+    certification = Certification(level, properties, subject, progress, keep, only, earlier)
     try:
         certification.run(checked, why_not)
     finally:

@@ -112,7 +112,7 @@ def test_a_campaign_that_still_runs_is_not_resumed_and_nothing_of_it_is_touched(
     def resuming(plan: TrialPlan) -> Verdict:
         if not tried:
             files = kept(path)
-            with pytest.raises(UsageProblem, match="belongs to a campaign that still runs") as refused:
+            with pytest.raises(UsageProblem, match="belongs to a command that still runs") as refused:
                 resume_campaign(path, FakeSystem(), TABLE)
             tried.append(str(refused.value))
             assert kept(path) == files

@@ -86,7 +86,7 @@ def test_the_levels_below_one_that_was_interrupted_are_held(
 def test_a_certificate_whose_strength_is_not_measured_yet_says_so(
     ends_at: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(seed: int) -> Strength:
+    def interrupted(*_arguments: object) -> Strength:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(planted, "measure_strength", interrupted)
