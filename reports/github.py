@@ -119,9 +119,15 @@ def _cell(matrix: FaultMatrix, row: str, kind: str) -> str:
 
 def _clauses(run: ReportedRun) -> str:
     rows = clause_matrix(run.trials)
-    bad = [f"{_text(row.clause)} {row.verdict.value}" for row in rows if row.verdict is not Verdict.VALID]
+    bad = [
+        f"{_text(row.clause)} {row.verdict.value}"
+        for row in rows
+        if row.verdict is not Verdict.VALID and not row.only_also
+    ]
+    also = [_text(row.clause) for row in rows if row.only_also]
     text = f"{plural(len(rows), 'clause')} checked, {len(unchecked_clauses(rows))} of the project not checked here"
-    return text + (f"; not valid: {', '.join(bad)}" if bad else "")
+    text += f"; not valid: {', '.join(bad)}" if bad else ""
+    return text + (f"; also {', '.join(also)}" if also else "")
 
 
 def _text(text: str) -> str:

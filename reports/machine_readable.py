@@ -64,6 +64,7 @@ def as_object(run: ReportedRun) -> dict[str, Any]:
                 "could_have_failed": row.could_be_violated,
                 "checkers": list(row.checkers),
                 "worst_trials": list(row.worst_trials),
+                "also": list(row.also),
             }
             for row in clauses
         ],

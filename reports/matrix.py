@@ -29,6 +29,8 @@ class ClauseRow:
     checkers: tuple[str, ...]
     worst_trials: tuple[int, ...]
     """Trials with the worst verdict, by number; empty if the clause is valid."""
+    also: tuple[int, ...] = ()
+    """Trials with violations in which other clauses were broken first, and this one later or perhaps: UNKNOWN there."""
     could_be_violated: int | None = None
     """Trials in which it could have been violated: they fail if recovery is broken. None if controls say nothing about
     this clause."""
@@ -37,6 +39,13 @@ class ClauseRow:
     def verdict(self) -> Verdict:
         """Return the worst verdict of any trial; UNKNOWN if no trial checked the clause."""
         return Verdict.worst(verdict for verdict, count in self.trials.items() if count)
+
+    @property
+    def only_also(self) -> bool:
+        """Whether nothing but violations of other clauses keeps it from being VALID."""
+        return (
+            bool(self.also) and self.verdict is Verdict.UNKNOWN and set(self.worst_trials) <= set(self.also)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,21 +90,34 @@ def clause_matrix(
 ) -> tuple[ClauseRow, ...]:
     """Return a row for every clause that a trial checked, the worst first, otherwise in the document's order.
 
+    Of the clauses that the violations of a trial speak for, only the one that was broken first is INVALID; the others
+    are named as such that were perhaps broken also, and are UNKNOWN.
+
     ``could_be_violated``: clause -> trials in which it could have been violated, as the campaign's controls say.
     """
     votes: dict[str, dict[int, Verdict]] = {}
     checkers: dict[str, list[str]] = {}
+    also: dict[str, dict[int, None]] = {}
     for trial in trials:
+        first = _broken_first_in(trial)
         for finding in trial.findings:
             for clause in finding.clauses:
+                verdict = finding.verdict
+                if verdict is Verdict.INVALID and clause != first:
+                    verdict = Verdict.UNKNOWN
+                    also.setdefault(clause, {})[trial.trial] = None
                 by_trial = votes.setdefault(clause, {})
-                by_trial[trial.trial] = Verdict.worst(
-                    (by_trial.get(trial.trial, Verdict.VALID), finding.verdict)
-                )
+                by_trial[trial.trial] = Verdict.worst((by_trial.get(trial.trial, Verdict.VALID), verdict))
                 if finding.checker not in checkers.setdefault(clause, []):
                     checkers[clause].append(finding.checker)
     rows = [
-        _row(clause, by_trial, tuple(checkers[clause]), (could_be_violated or {}).get(clause))
+        _row(
+            clause,
+            by_trial,
+            tuple(checkers[clause]),
+            tuple(also.get(clause, ())),
+            (could_be_violated or {}).get(clause),
+        )
         for clause, by_trial in votes.items()
     ]
     place = {clause: index for index, clause in enumerate(CLAUSES)}
@@ -104,8 +126,20 @@ def clause_matrix(
     )
 
 
+def _broken_first_in(trial: TrialSummary) -> str:
+    """Return the clause that a trial broke first; empty if it broke none.
+
+    Its findings stand as they were judged: first the one that says what was broken first.
+    """
+    return next((finding.broken for finding in trial.findings if finding.broken), "")
+
+
 def _row(
-    clause: str, by_trial: dict[int, Verdict], checkers: tuple[str, ...], could_be_violated: int | None
+    clause: str,
+    by_trial: dict[int, Verdict],
+    checkers: tuple[str, ...],
+    also: tuple[int, ...],
+    could_be_violated: int | None,
 ) -> ClauseRow:
     """Count one clause's verdicts."""
     counts = Counter(by_trial.values())
@@ -119,6 +153,7 @@ def _row(
         worst_trials=()
         if worst is Verdict.VALID
         else tuple(sorted(trial for trial, verdict in by_trial.items() if verdict is worst)),
+        also=also,
         could_be_violated=could_be_violated,
     )
 
@@ -126,16 +161,16 @@ def _row(
 def broken_first(trials: tuple[TrialSummary, ...]) -> str | None:
     """Return which clauses were broken first in the trials that are INVALID, and which else these findings speak of.
 
-    One cause breaks many clauses, and each of them has a row of its own. None if no trial is INVALID by a clause.
+    One cause breaks many clauses, and only the first of them is a violation. None if no trial is INVALID by a clause.
     """
     first: Counter[str] = Counter()
     also: dict[str, None] = {}
     for trial in trials:
-        # A trial's findings stand as they were judged: first the one that says what was broken first.
-        broken = [finding for finding in trial.findings if finding.broken]
-        if broken:
-            first[broken[0].broken] += 1
-            also |= dict.fromkeys(clause for finding in broken for clause in finding.clauses)
+        if broken := _broken_first_in(trial):
+            first[broken] += 1
+            also |= dict.fromkeys(
+                clause for finding in trial.findings if finding.broken for clause in finding.clauses
+            )
     if not first:
         return None
     said = ", ".join(f"{clause} first in {plural(count, 'trial')}" for clause, count in first.most_common())

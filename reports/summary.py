@@ -158,7 +158,8 @@ def _print_clauses(run: ReportedRun, console: Console) -> None:
         for row in rows:
             counts = (str(row.trials[verdict]) for verdict in Verdict)
             checkers = Text(", ".join(map(one_line, row.checkers)))
-            table.add_row(Text(one_line(row.clause)), _badge(row.verdict), *counts, checkers)
+            verdict = Text("also", style="dim") if row.only_also else _badge(row.verdict)
+            table.add_row(Text(one_line(row.clause)), verdict, *counts, checkers)
         console.print(table)
     missing = unchecked_clauses(rows)
     console.print(Text(f"{plural(len(missing), 'clause')} of the project not checked here", style="dim"))

@@ -57,11 +57,37 @@ trials = st.lists(
 
 def test_clauses_count_trials_and_the_worst_come_first() -> None:
     rows = {row.clause: row for row in clause_matrix(SUMMARIES)}
-    assert list(rows) == ["ALN-1", "REC-1", "SNK-1", "CAM-3", "ALN-2", "REC-6"]
+    assert list(rows) == ["SNK-1", "ALN-1", "REC-1", "CAM-3", "ALN-2", "REC-6"]
     assert rows["SNK-1"].trials == {Verdict.VALID: 11, Verdict.UNKNOWN: 0, Verdict.INVALID: 1}
     assert rows["SNK-1"].worst_trials == (6,)
     assert rows["CAM-3"].verdict is Verdict.UNKNOWN
     assert rows["ALN-2"].worst_trials == ()
+
+
+def test_only_the_clause_that_was_broken_first_is_a_violation_and_the_others_are_also() -> None:
+    chain = (
+        Finding("one", ("ALN-1", "REC-1"), Verdict.INVALID, "first"),
+        Finding("two", ("SNK-1", "ALN-1"), Verdict.INVALID, "later"),
+        Finding("three", ("REC-1", "ALN-2"), Verdict.VALID, "fine"),
+    )
+    other = (Finding("two", ("SNK-1",), Verdict.INVALID, "alone"),)
+    unsure = (Finding("two", ("ALN-2", "CAM-3"), Verdict.UNKNOWN, "?"),)
+    trials = tuple(
+        TrialSummary(trial=number, verdict=Verdict.INVALID, findings=found)
+        for number, found in enumerate((chain, chain, other, unsure))
+    )
+    rows = {row.clause: row for row in clause_matrix(trials)}
+    assert {
+        name: row.trials[Verdict.INVALID] for name, row in rows.items() if row.trials[Verdict.INVALID]
+    } == {
+        "ALN-1": 2,
+        "SNK-1": 1,
+    }
+    assert {name: row.also for name, row in rows.items() if row.also} == {"REC-1": (0, 1), "SNK-1": (0, 1)}
+    assert [name for name, row in rows.items() if row.only_also] == ["REC-1"], (
+        "SNK-1 was broken first in trial 2"
+    )
+    assert rows["REC-1"].verdict is rows["CAM-3"].verdict is Verdict.UNKNOWN
 
 
 def test_a_clause_that_nobody_checked_has_no_row() -> None:
@@ -107,7 +133,12 @@ def test_no_vote_and_no_fault_is_lost(drawn: tuple[TrialSummary, ...]) -> None:
         ]
         assert sum(row.trials.values()) == len(checked)
         votes = [each.verdict for trial in checked for each in trial.findings if row.clause in each.clauses]
-        assert row.verdict is Verdict.worst(votes)
+        broken = [next((each.broken for each in trial.findings if each.broken), "") for trial in checked]
+        worst = Verdict.worst(votes)
+        if worst is Verdict.INVALID and row.clause not in broken:
+            worst = Verdict.UNKNOWN
+        assert row.verdict is worst
+        assert row.trials[Verdict.INVALID] == broken.count(row.clause)
     total = point_fault_matrix(drawn).total
     assert total.planned == sum(len(trial.faults) for trial in drawn)
     assert total.fired == sum(fault.outcome == "fired" for trial in drawn for fault in trial.faults)

@@ -172,12 +172,14 @@ def test_trials_and_matrix_come_before_clauses_and_valid_clauses_are_folded(page
     assert order == sorted(order)
     clauses = page.text[order[-1] : page.text.index("Timelines", order[-1])]
     assert (
-        clauses.index("ALN-1 ✗ invalid")
+        clauses.index("SNK-1 ✗ invalid")
+        < clauses.index("ALN-1 also")
         < clauses.index("CAM-3 ? unknown")
         < clauses.index("2 clauses: ALN-2, REC-6")
     )
     folded = clauses[clauses.index("2 clauses: ALN-2, REC-6") :]
-    assert "ALN-2 ✓ valid" in folded and "invalid ALN-1" not in folded
+    assert "ALN-2 ✓ valid" in folded and "invalid SNK-1" not in folded
+    assert "another clause was broken first in trial 6" in clauses
 
 
 def test_the_verdict_stands_beside_the_name_of_what_is_judged(page: Page) -> None:
@@ -226,7 +228,7 @@ def test_every_report_says_in_how_many_trials_clauses_could_be_violated_and_what
     assert "1 of 2 controls were." in section
     assert "Records are read again SRC-1 REC-1 2 of 12 1 / 2 10 nothing was restored" in section
     assert "✓ valid trial 5, read-again: no checker saw it controls/00005-read-again.json" in section
-    assert re.search(r"REC-1 ✗ invalid .*? 11 0 1 2 exactly-once-output", text)
+    assert re.search(r"REC-1 also .*? 11 1 0 2 exactly-once-output", text)
     printed = summary_text(run.directory)
     assert "broken recovery would have violated: SRC-1 in 2, REC-1 in 2 of 12 trials" in printed
     assert "in no trial" not in printed
@@ -542,6 +544,19 @@ def test_a_matrix_has_a_row_for_each_fault_so_that_many_fit(page: Page) -> None:
     matrix = page.html.partition('<table class="matrix')[2].partition("</table>")[0]
     heads = re.findall(r"<th[^>]*>(?:<span>)?([^<]+)", matrix)
     assert heads[0] == "Fault" and "alignment" in heads and "kill executor" not in heads
+
+
+def test_a_certificate_names_the_broken_clause_and_the_others_as_also() -> None:
+    fixture = ROOT / "tests" / "fixtures" / "0.1.0" / "certificates" / "naive-failed.json"
+    certificate = read_certificate(fixture)
+    failed = next(one for one in certificate.outcomes if one.status == "failed")
+    failed = msgspec.structs.replace(failed, clauses=("BCK-1", "SNP-1", "SNP-2"), violated="SNP-1")
+    told = Page(render_certificate(msgspec.structs.replace(certificate, outcomes=(failed,)))).text
+    assert f"✗ failed {failed.name} SNP-1 Also BCK-1 SNP-2 {failed.text}" in told
+    alone = msgspec.structs.replace(failed, clauses=("SNP-1",), not_asked={"what it needs": "it never is"})
+    told = Page(render_certificate(msgspec.structs.replace(certificate, outcomes=(alone,)))).text
+    assert "Also" not in told
+    assert "Not asked: what it needs; it never is." in told
 
 
 def test_a_certificate_fits_on_a_phone_and_lists_its_contents() -> None:

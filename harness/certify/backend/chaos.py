@@ -109,6 +109,7 @@ def _check(
     ran = fired = 0
     shown: dict[str, int] = {}
     status, reason, failing = "passed", "", None
+    violated = _OUTPUT
     candidate: Candidate | None = None
     try:
         candidate = pool.take()
@@ -125,6 +126,7 @@ def _check(
                 for clause in judged.shown if judged.faults_fired else ():
                     shown[clause] = shown.get(clause, 0) + 1
                 if judged.verdict != "valid":
+                    violated = judged.broken or _OUTPUT
                     status = "failed" if judged.verdict == "invalid" else "unknown"
                     reason, failing = (
                         f"trial {number} is {judged.verdict}: " + "; ".join(judged.problems),
@@ -160,7 +162,7 @@ def _check(
         seconds=round(time.monotonic() - began, 2),
         seed=seed,
         shown={clause: shown[clause] for clause in _CLAUSES if clause in shown},
-        violated=_OUTPUT if status == "failed" else "",
+        violated=violated if status == "failed" else "",
     )
     return outcome, failing
 

@@ -39,6 +39,7 @@ def judge_trial(request: wire.TrialRequest, make: Callable[[], StateBackend]) ->
         *(record.verdict.value, record.faults_fired, record.recoveries),
         problems=tuple(problems[:5]),
         shown=tuple(shown),
+        broken=next((finding.broken for finding in record.findings if finding.broken), ""),
     )
 
 
