@@ -206,6 +206,7 @@ def _summary(certificate: Certificate, path: Path) -> dict[str, Any]:
             {
                 "property": outcome.name,
                 "clauses": list(outcome.clauses),
+                "violated": outcome.violated,
                 "reason": outcome.reason,
                 "sequence": list(outcome.sequence),
                 "replay": str(path / outcome.replay) if outcome.replay else None,
@@ -268,6 +269,8 @@ def _print_outcome(console: Console, outcome: PropertyOutcome, target: str, path
     console.print(printable(line), markup=False)
     if outcome.status in ("failed", "unknown"):
         console.print(printable(f"    {outcome.reason}"), markup=False)
+    for situation, why in outcome.not_asked.items():
+        console.print(printable(f"    not asked: {situation}; {why}"), markup=False)
     for number, step in enumerate(outcome.sequence, 1):
         console.print(printable(f"    {number}. {step}"), markup=False)
     line = replay_line(outcome, target, f"{path}/")

@@ -33,6 +33,8 @@ class SnapshotModel:
     """``taken``, ``started``, ``completed``, or ``gone``."""
     done: bool = False
     """Whether nothing was left for the asynchronous part."""
+    operations: int = 0
+    """How often the synchronous part called storage."""
     cancelled: bool = False
     confirmed: bool = False
     handles: tuple[wire.Handle, ...] = ()

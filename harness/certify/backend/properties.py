@@ -252,6 +252,8 @@ PROPERTIES: tuple[BackendProperty, ...] = (
                 for which in (reached.THE_OLDER, reached.THE_NEWER)
             ),
         ),
+        # The storage of an older one can only fail after a newer one was taken if something was left to store.
+        only_with=((f"{reached.FAILED}, {reached.THE_OLDER}", reached.STORED_LATER),),
     ),
     *(
         Property(

@@ -12,6 +12,8 @@ CANCELLED = "after another one was cancelled"
 FAILED = "after the storage of another one failed"
 TAKEN_AMID = "a snapshot taken when some before it had ended and others had not"
 
+STORED_LATER = "a snapshot that its asynchronous part stored"
+"""No comparison, but what some situations need: without it, storage fails in synchronous parts only."""
 INCREMENT = "an increment that refers to files of an earlier snapshot"
 BASE_GONE = "a snapshot taken when no file of the newest confirmed one might be used any more"
 LATE_WORD = "a snapshot taken after an older one was confirmed later than a newer one"

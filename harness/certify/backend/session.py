@@ -64,13 +64,15 @@ class Session(LiveStores):
         )
         request = wire.SnapshotRequest(step.store, step.checkpoint, step.fault, step.reuse_from)
         try:
-            taken.done = self.call(request)["done"]
+            answer = self.call(request)
+            taken.done, taken.operations = answer["done"], answer["operations"]
         except CandidateRaised as error:
             # A purely synchronous backend writes here, so a failure of storage may show here.
             if step.fault is None or error.kind != "storage":
                 raise
             taken.phase = "gone"
             model.disturb()
+            model.note_end(step.checkpoint, reached.FAILED)
             self.show(clauses.WHOLE)
         else:
             self._note_unfinished(step.store, taken)
@@ -123,10 +125,13 @@ class Session(LiveStores):
             self.show(clauses.CANCELLED if cancelled else clauses.WHOLE)
             store.disturb()
             if not cancelled:
+                self.reached[reached.STORED_LATER] += 1
                 store.note_end(step.checkpoint, reached.FAILED)
             if error.fault_fired:
                 self._discard(step.store, step.checkpoint)
             return
+        if ran.operations > model.operations:
+            self.reached[reached.STORED_LATER] += 1
         if ran.fault_fired:
             model.phase = "gone"
             raise Violation(

@@ -351,6 +351,8 @@ class Ran(msgspec.Struct, frozen=True):
 
     handles: tuple[Handle, ...]
     fault_fired: bool = False
+    operations: int = 0
+    """How often storage was called for the snapshot, its synchronous part included."""
 
 
 class Raced(msgspec.Struct, frozen=True):
@@ -404,6 +406,8 @@ class Judged(msgspec.Struct, frozen=True):
     problems: tuple[str, ...] = ()
     shown: tuple[str, ...] = ()
     """Clauses that a checker judged, without finding a violation."""
+    broken: str = ""
+    """The clause that was broken first, if one was."""
 
 
 class Reply(msgspec.Struct, frozen=True):

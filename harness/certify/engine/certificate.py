@@ -37,6 +37,8 @@ class PropertyOutcome(msgspec.Struct, frozen=True):
     """How often each clause was shown by a comparison that could have failed."""
     reached: dict[str, int] = {}
     """Situation -> how often something was compared in it."""
+    not_asked: dict[str, str] = {}
+    """Situation that the property would demand -> why it cannot come about with this candidate."""
     violated: str = ""
     """The one clause that the failure breaks; it need not be one that the property is meant to show."""
     sequence: tuple[str, ...] = ()

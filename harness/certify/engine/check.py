@@ -77,6 +77,7 @@ def check(
             seed=seed,
             shown={clause: hunt.shown[clause] for clause in one.clauses if hunt.shown[clause]},
             reached=dict(sorted(hunt.reached.items())),
+            not_asked=_not_asked(one, hunt) if status == "passed" else {},
             violated=(found.violation.clause or one.clauses[0]) if found else "",
             sequence=tuple(step.description() for step in found.steps) if found else (),
         ),
@@ -126,6 +127,15 @@ def _without_breach(one: Property[StepT], hunt: Hunt[StepT], scale: float) -> tu
     return ("unknown", lacking) if lacking else ("passed", "")
 
 
+def _not_asked(one: Property[StepT], hunt: Hunt[StepT]) -> dict[str, str]:
+    """Return the situations that cannot come about with this candidate, each with the reason."""
+    return {
+        situation: f"no example had {needed}"
+        for situation, needed in one.only_with
+        if not hunt.reached[needed]
+    }
+
+
 def _lacking(one: Property[StepT], hunt: Hunt[StepT], scale: float) -> str:
     """Return what the examples have not shown, as a reason; empty if nothing is lacking."""
     missing = [kind for kind in one.needs if not hunt.kinds[kind]]
@@ -138,7 +148,10 @@ def _lacking(one: Property[StepT], hunt: Hunt[StepT], scale: float) -> str:
         return (
             f"{NOT_SHOWN} {', '.join(one.clauses)}: {hunt.examples} examples did, {hunt.idle} showed nothing"
         )
+    cannot_be = _not_asked(one, hunt)
     for situation, least in one.reaches:
+        if situation in cannot_be:
+            continue
         demanded = max(1, round(least * min(1.0, scale)))
         if hunt.reached[situation] < demanded:
             return f"{NOT_REACHED} this {demanded} times: {situation} ({hunt.reached[situation]} times)"

@@ -35,5 +35,8 @@ class Property(Generic[StepT]):
     """Kinds of steps that at least one example must have had; otherwise nothing was shown."""
     reaches: tuple[tuple[str, int], ...] = ()
     """Situations in which something must have been compared, and how often at least; fewer show too little."""
+    only_with: tuple[tuple[str, str], ...] = ()
+    """A situation of ``reaches``, and another one without which it cannot come about: if that one was never reached,
+    the first is not asked for."""
     layout: str = ""
     """How the candidate is laid out for it; empty if there is one way only."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,8 @@ import pytest
 
 import barrier_tck.harness.campaign.runner
 import barrier_tck.harness.trial.trial_run
+from barrier_tck.harness.certify.backend.capabilities import CAPABILITIES
+from barrier_tck.harness.certify.spark_store.layouts import CAPABILITIES as STORE_CAPABILITIES
 from barrier_tck.harness.cli import main as cli
 from barrier_tck.harness.plan.trial_plan import TrialPlan, write
 from barrier_tck.harness.record.verdict import Verdict
@@ -240,6 +243,30 @@ def test_a_campaign_of_a_users_own_code_is_not_named_as_one_of_ours(tmp_path: Pa
         name = json.loads((run / "campaign.json").read_text())["name"]
         assert name == target.replace(":", ".")
         assert run.name.startswith(f"{name}-")
+
+
+def test_a_workload_on_the_command_line_and_a_mix_of_workloads_contradict_each_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "mixed.toml"
+    file.write_text('name = "mixed"\ntrials = 2\n[mix.workload]\nkeyed-totals = 3\npassthrough = 1\n')
+    few = ["campaign", str(file), "--seed", "1", "--controls", "0", "--out", str(tmp_path / "runs")]
+    assert cli.run([*few, "--workload", "passthrough"]) == 3
+    told = " ".join(capsys.readouterr().err.split())
+    assert "mixes workloads; leave --workload out, or its key mix.workload" in told
+    assert not (tmp_path / "runs").exists()
+    assert cli.run(few) in (0, 2), "without --workload it is right"
+    file.write_text('name = "mixed"\ntrials = 2\n[mix.mode]\nexactly_once = 1\n')
+    assert cli.run([*few, "--workload", "passthrough"]) in (0, 2), "another mix is no contradiction"
+
+
+def test_the_help_of_require_lists_every_capability(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["certify", "--help"]) == 0
+    _, _, told = capsys.readouterr().out.partition("--require")
+    told = " ".join(told.partition("Default: none.")[0].split()).replace("- ", "-")  # lines break at hyphens
+    of_backends, of_stores = re.findall(r"must (?:declare|have): ([a-z, -]+)[;.]", told)
+    assert of_backends.split(", ") == list(CAPABILITIES)
+    assert of_stores.split(", ") == list(STORE_CAPABILITIES)
 
 
 def test_a_campaign_runs_the_workload_that_its_command_line_names(tmp_path: Path) -> None:

@@ -331,7 +331,8 @@ class Worker:
         except Exception as error:  # noqa: BLE001 - whatever it raises is the answer
             reply = self._failed(error)
             return msgspec.structs.replace(reply, fault_fired=taken.files.fault_fired)
-        ran = wire.Ran(tuple(_packed(handle) for handle in handles), taken.files.fault_fired)
+        packed = tuple(_packed(handle) for handle in handles)
+        ran = wire.Ran(packed, taken.files.fault_fired, taken.files.operations)
         return wire.Reply(ran)
 
     def _failed(self, error: Exception) -> wire.Reply:

@@ -146,6 +146,16 @@ class _EagerStore(HeapStateStore):
         return FinishedSnapshot(super().snapshot(checkpoint, writer).run())
 
 
+class SynchronousAndConcurrent(_Liar):
+    """A right one: it writes in the synchronous part, and so may have any number of unfinished snapshots."""
+
+    declared = frozenset({StateCapability.CONCURRENT_SNAPSHOTS})
+
+    def new_store(self, scope: StateScope) -> HeapStateStore:
+        """Return a store that writes at once."""
+        return _EagerStore(scope)
+
+
 class NotConcurrent(_Liar):
     """Forgets a snapshot that is not finished when the next one begins."""
 

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barrier_tck.harness.certify.backend import steps, wire
+from barrier_tck.harness.certify.backend import reached, steps, wire
 from barrier_tck.harness.certify.backend.capabilities import CAPABILITIES
 from barrier_tck.harness.certify.backend.model import NAMES
 from barrier_tck.harness.certify.backend.planted_bugs import PLANTED_BUGS, hunt_planted
@@ -342,6 +342,22 @@ def test_a_purely_synchronous_backend_passes() -> None:
 
 
 @pytest.mark.long
+def test_of_a_synchronous_backend_with_concurrent_snapshots_is_not_asked_what_cannot_come_about() -> None:
+    """When storage fails in snapshot(), it is always the newest one that fails."""
+    one = one_property("unfinished-snapshots-end-in-any-order")
+    older, newer = (f"{reached.FAILED}, {which}" for which in (reached.THE_OLDER, reached.THE_NEWER))
+    for target, not_asked in ((f"{BAD}:SynchronousAndConcurrent", [older]), ("heap", [])):
+        pool = Pool(target, QUICK)
+        try:
+            found = check(one, pool, 3, declared=("concurrent-snapshots",))[0]
+        finally:
+            pool.close()
+        assert (found.status, list(found.not_asked)) == ("passed", not_asked), found
+        assert found.reached[newer] >= 5
+        assert (reached.STORED_LATER in found.reached) == (older in found.reached) == (not not_asked)
+
+
+@pytest.mark.long
 def test_a_long_failing_sequence_becomes_the_few_calls_that_matter() -> None:
     pool = Pool(PLANTED_BUGS[0].target, QUICK)
     noise: tuple[steps.AnyStep, ...] = tuple(
@@ -385,11 +401,11 @@ def test_a_level_is_only_given_if_everything_that_it_requires_passed(
     drawn: list[tuple[str, str]], asked: str
 ) -> None:
     outcomes = [outcome(f"p{number}", level, status) for number, (level, status) in enumerate(drawn)]
-    reached = achieved(outcomes)
-    required = [o for o in outcomes if reached and LEVELS.index(o.level) <= LEVELS.index(reached)]
+    highest = achieved(outcomes)
+    required = [o for o in outcomes if highest and LEVELS.index(o.level) <= LEVELS.index(highest)]
     assert all(o.status == "passed" for o in required)
-    if reached is not None:
-        assert any(o.level == reached for o in outcomes)
+    if highest is not None:
+        assert any(o.level == highest for o in outcomes)
     verdict = verdict_of(outcomes, asked)
     own = [o for o in outcomes if LEVELS.index(o.level) <= LEVELS.index(asked)]
     certified = {level: [o for o in own if o.level == level] for level in LEVELS[: LEVELS.index(asked) + 1]}

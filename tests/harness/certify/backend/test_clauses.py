@@ -211,6 +211,33 @@ def test_what_shows_nothing_does_not_count_and_what_is_demanded_must_be_reached(
     assert bool(found.examples) == (kept == 5) != bool(found.idle)
 
 
+@pytest.mark.parametrize(
+    ("needed", "status", "not_asked"),
+    [
+        (reached.BASE_GONE, "passed", {reached.DELETED: f"no example had {reached.BASE_GONE}"}),
+        (reached.STORED_LATER, "unknown", {}),
+    ],
+)
+def test_what_cannot_come_about_is_not_asked_and_the_outcome_says_so(
+    needed: str, status: str, not_asked: dict[str, str], heap: Pool
+) -> None:
+    """Nothing is deleted in the sequence; heap stores its snapshots in their asynchronous parts."""
+    drawn = Repeated((PUT, TAKEN[0], OTHER, TAKEN[1], steps.Verify(0, 1)))
+    one = next(entry for entry in PROPERTIES if entry.name == "snapshots-are-isolated")
+    demands = ((reached.CHANGED, 1), (reached.DELETED, 1))
+    one = dataclasses.replace(
+        *(one,), drawn=drawn, examples=1, needs=(), reaches=demands, only_with=((reached.DELETED, needed),)
+    )
+    found = check(one, heap, 1)[0]
+    assert (found.status, found.not_asked) == (status, not_asked)
+
+
+def test_each_situation_that_is_asked_only_with_another_one_is_asked_at_all() -> None:
+    for one in PROPERTIES:
+        asked = dict(one.reaches)
+        assert all(situation in asked for situation, _ in one.only_with), one.name
+
+
 def test_only_a_few_more_are_drawn_if_a_situation_was_not_reached_often_enough(heap: Pool) -> None:
     asked: list[int] = []
 
