@@ -257,7 +257,7 @@ PROFILES: tuple[Profile, ...] = (
             ("slow_vertex", 290),
             ("savepoints", 1_000),
             ("backlog", 250),
-            ("chain", 265),
+            ("chain", 420),
             ("from_savepoint", 60),
             ("failing_savepoints", 0),
             ("late_reports", 0),

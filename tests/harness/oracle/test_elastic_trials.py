@@ -471,7 +471,7 @@ def test_no_drawn_replacement_comes_too_late_for_a_job_that_has_no_room_without_
 @pytest.mark.nightly
 def test_elastic_jobs_are_drawn_whose_executors_are_replaced_late(tmp_path: Path) -> None:
     profile = replace(profile_named("rescale"), elastic=OFTEN_LATE).with_shares(
-        chain=0, fallbacks=0, losses=1_000
+        chain=0, fallbacks=0, losses=1_000, merged_increments=0, backlog=0, ends_apart=0
     )
     late = [plan for plan in draw_plans(3, 40, profile) if plan.deployment.replaced_after_ms]
     assert len(late) >= 12
