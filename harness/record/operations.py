@@ -377,6 +377,26 @@ class TookBehindEnd(_Kind, frozen=True):
     attempt: int
 
 
+class SnapshotTooEarly(_Kind, frozen=True):
+    """A subtask took its snapshot of a checkpoint before the barrier had come from all its inputs, as observed at its
+    channels (BAR-3)."""
+
+    subtask: str
+    attempt: int
+    checkpoint: int
+    missing: str
+    """The channels from which it had not come, for readers."""
+
+
+class SnapshotLeftOut(_Kind, frozen=True):
+    """A subtask had read the barrier of a checkpoint from all its inputs and took no snapshot, although it did not know
+    the checkpoint to be over, as observed at its channels (BAR-3)."""
+
+    subtask: str
+    attempt: int
+    checkpoint: int
+
+
 class LocalEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     """One thing that a process did: it sent or took a message, took a marker, or recorded itself for a checkpoint."""
 
@@ -512,6 +532,8 @@ Operation = (
     | SentBehindStop
     | SentBehindEnd
     | TookBehindEnd
+    | SnapshotTooEarly
+    | SnapshotLeftOut
     | MessagesObserved
     | JobFinished
     | JobStopped

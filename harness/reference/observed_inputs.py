@@ -26,6 +26,8 @@ from barrier_tck.harness.record.operations import (
     ReadBehindStop,
     SentBehindEnd,
     SentBehindStop,
+    SnapshotLeftOut,
+    SnapshotTooEarly,
     TookBehindEnd,
 )
 from barrier_tck.harness.reference.instrumented import (
@@ -48,7 +50,16 @@ from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver
 
 _log = logging.getLogger(__name__)
 
-InputNote = InputRead | InputLeft | ReadBehindStop | SentBehindStop | SentBehindEnd | TookBehindEnd
+InputNote = (
+    InputRead
+    | InputLeft
+    | ReadBehindStop
+    | SentBehindStop
+    | SentBehindEnd
+    | TookBehindEnd
+    | SnapshotTooEarly
+    | SnapshotLeftOut
+)
 """What is logged."""
 
 KeepInput = Callable[[InputNote], None]
@@ -231,7 +242,7 @@ class InputsDirectory:
     def __call__(self, note: InputNote) -> None:
         """Keep it, whole or not at all. A disk that refuses costs the proof, and nothing of the reading."""
         match note:
-            case ReadBehindStop() | SentBehindStop():
+            case ReadBehindStop() | SentBehindStop() | SnapshotTooEarly() | SnapshotLeftOut():
                 what = str(note.checkpoint)
             case TookBehindEnd():
                 what = "input"

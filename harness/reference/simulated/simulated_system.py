@@ -40,6 +40,7 @@ from barrier_tck.harness.reference.jobs import (
 )
 from barrier_tck.harness.reference.kinds.sink import OUTPUT
 from barrier_tck.harness.reference.message_tracing import with_message_trace
+from barrier_tck.harness.reference.observed_barriers import barriers_observed
 from barrier_tck.harness.reference.observed_ends import ends_observed
 from barrier_tck.harness.reference.observed_inputs import InputNote, inputs_observed
 from barrier_tck.harness.reference.observed_messages import MemoryLogs, messages_observed
@@ -232,6 +233,7 @@ class SimulatedTrial:
             inputs_observed(counted, recorder.keep_input, ends=bool(plan.savepoints)), recorder.keep_reads
         )
         watched = ends_observed(watched, recorder.keep_input)
+        watched = barriers_observed(watched, plan.checkpoints, recorder.keep_input)
         self.failures = FailuresInMemory() if fails_snapshots(plan) else None
         watched = with_failing_snapshots(watched, self.failures)
         self._trace_events: list[TraceEvent] = []

@@ -32,6 +32,7 @@ from barrier_tck.harness.reference.instrumented import with_instruments
 from barrier_tck.harness.reference.jobs import job_config
 from barrier_tck.harness.reference.message_tracing import MessageTraceDirectory, with_message_trace
 from barrier_tck.harness.reference.notes_directory import NotesDirectory
+from barrier_tck.harness.reference.observed_barriers import barriers_observed
 from barrier_tck.harness.reference.observed_ends import ends_observed
 from barrier_tck.harness.reference.observed_inputs import InputsDirectory, inputs_observed
 from barrier_tck.harness.reference.observed_messages import MessagesDirectory, messages_observed
@@ -152,6 +153,7 @@ class JobDriver:
         counted = skewed(requests_counted(slow, notes), plan.deployment.clock_skew_ms, notes)
         logged = inputs_observed(counted, InputsDirectory(order.inputs), ends=bool(plan.savepoints))
         logged = ends_observed(logged, InputsDirectory(order.inputs))
+        logged = barriers_observed(logged, plan.checkpoints, InputsDirectory(order.inputs))
         components = with_message_trace(
             observed(logged, ReadsDirectory(order.reads)),
             MessageTraceDirectory(order.trace_events),

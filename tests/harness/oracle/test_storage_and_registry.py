@@ -168,6 +168,7 @@ def test_a_system_that_shows_everything_is_judged_on_everything() -> None:
         "aborts-obeyed",
         "snapshot-costs",
         "snapshot-order",
+        "snapshot-at-barriers",
         "failures-explained",
         "finished-subtasks",
         "input-reads",
