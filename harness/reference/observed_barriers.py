@@ -28,7 +28,6 @@ from barrier_tck.reference_impl.protocol.messages import (
     EndOfChannel,
     NotifyCheckpointAborted,
     NotifyCheckpointComplete,
-    TriggerCheckpoint,
 )
 from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.runtime.ports import CoordinatorLink, Probe, RuntimePoint
@@ -82,9 +81,17 @@ class Barriers:
         self.taken = max(self.taken, checkpoint)
 
     def handled(self, checkpoint: int) -> None:
-        """Take that the subtask has done all that it does about a barrier, or about a trigger."""
+        """Take that the subtask has done all that it does about a barrier that came."""
+        # A channel that skipped a checkpoint delivers a newer barrier without that one, and may end then.
+        skipped = any(
+            channel not in self.came.get(checkpoint, {})
+            for newer, channels in self.came.items()
+            if newer > checkpoint
+            for channel in channels
+        )
         left_out = (
-            not self.missing(checkpoint)
+            not skipped
+            and not self.missing(checkpoint)
             and checkpoint > max(self.taken, self.completed)
             and checkpoint not in self.over
             and checkpoint not in self.noted
@@ -116,8 +123,6 @@ class Barriers:
                 case NotifyCheckpointComplete(checkpoint=checkpoint):
                     self.completed = max(self.completed, int(checkpoint))
             on_message(message)
-            if isinstance(message, TriggerCheckpoint):
-                self.handled(int(message.checkpoint))
 
         vars(driver).update(on_control=watched_control, on_message=watched_message)
 
@@ -147,10 +152,14 @@ class _WatchedLink:
 def _with_watched_barriers(
     parts: DriverParts, make: MakeDriver, keep: KeepSnapshot, in_line: bool
 ) -> SubtaskDriver:
-    """Return a driver whose barriers are watched, if it reads channels and none of them closes a loop."""
+    """Return a driver whose barriers are watched, if it reads channels and none of them closes a loop.
+
+    A subtask that had finished in the checkpoint that was restored takes part in no other (BAR-6).
+    """
     subtask, graph = parts.deployment.subtask, parts.graph
     names = tuple(str(channel) for channel in graph.inputs_of(subtask))
-    if not names or any(edge.feedback for edge in graph.edges if edge.target == subtask.vertex):
+    in_loop = any(edge.feedback for edge in graph.edges if edge.target == subtask.vertex)
+    if not names or in_loop or parts.deployment.finished_before:
         return make(parts)
     barriers = Barriers(parts.deployment, names, in_line, keep)
     driver = make(
