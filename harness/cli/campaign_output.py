@@ -17,7 +17,7 @@ from barrier_tck.harness.support.environment import environment
 
 if TYPE_CHECKING:
     from barrier_tck.harness.campaign.configuration import CampaignConfiguration
-    from barrier_tck.harness.record.records import StoreRecord
+    from barrier_tck.harness.record.records import CampaignRecord, StoreRecord
     from barrier_tck.harness.support.root_seed import RootSeed
     from barrier_tck.harness.system.system_under_test import SystemUnderTest
     from barrier_tck.reports.loading import ReportedRun
@@ -90,7 +90,7 @@ def print_campaign(console: Console, run: ReportedRun, file: Path | None = None)
         _print_store(console, record.store)
     if record.interrupted:
         console.print(f"interrupted after {record.trials} trials, which are kept")
-        console.print(f"to continue: barrier-tck campaign --resume {shlex.quote(str(path))}")
+        console.print(f"to continue: {command_to_resume(record, path)}", markup=False, soft_wrap=True)
     elif record.configuration["fail_fast"] and record.invalid:
         console.print(f"ended at the first trial that is invalid, after {record.trials} (fail_fast)")
     versions = record.environment
@@ -102,6 +102,17 @@ def print_campaign(console: Console, run: ReportedRun, file: Path | None = None)
         )
     if os.environ.get("GITHUB_ACTIONS") == "true":
         _annotate(console, run, file)
+
+
+def command_to_resume(record: CampaignRecord, path: Path) -> str:
+    """Return the command that goes on with a campaign; it names again what code of the user's the campaign runs."""
+    from barrier_tck.harness.campaign.configuration import stored_configuration
+    from barrier_tck.harness.cli.untrusted_code import code_of_campaign
+
+    words = ["barrier-tck", "campaign", "--resume", str(path)]
+    for code in code_of_campaign(stored_configuration(record.configuration, str(path))):
+        words += [code.option, code.target]
+    return shlex.join(words)
 
 
 def _print_store(console: Console, store: StoreRecord) -> None:

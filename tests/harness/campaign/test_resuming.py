@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from barrier_tck.harness.campaign.configuration import CampaignConfiguration, co
 from barrier_tck.harness.campaign.resuming import require_resumable
 from barrier_tck.harness.campaign.runner import resume_campaign, run_campaign
 from barrier_tck.harness.cli import main as cli
+from barrier_tck.harness.cli.campaign_output import command_to_resume
 from barrier_tck.harness.plan.trial_plan import FilledPlan, TrialPlan
 from barrier_tck.harness.record.records import CampaignRecord
 from barrier_tck.harness.record.run_directory import held
@@ -238,3 +240,16 @@ def test_a_campaign_that_judged_a_clause_in_no_trial_is_unknown(tmp_path: Path) 
     assert (record.valid, record.verdict) == (3, Verdict.UNKNOWN)
     [finding] = record.findings
     assert "no trial was judged for ALO-2" in finding.summary
+
+
+def test_the_command_that_goes_on_names_code_of_the_user_again(tmp_path: Path) -> None:
+    """Pasted as it was printed, it must not be refused for code that only the run directory names."""
+    named = configuration(
+        system={"name": "my_job.jobs:job", "settings": {}}, workload={"name": "my_job.load:Load"}
+    )
+    record = run_campaign(configuration(), FakeSystem(interrupting(after=3)), tmp_path, TABLE)
+    changed = msgspec.structs.replace(record, configuration=msgspec.to_builtins(named))
+    assert shlex.split(command_to_resume(changed, tmp_path / "a run")) == [
+        *("barrier-tck", "campaign", "--resume", str(tmp_path / "a run")),
+        *("--system", "my_job.jobs:job", "--workload", "my_job.load:Load"),
+    ]

@@ -72,5 +72,5 @@ def test_comparisons_pass_from_one_process_to_another(tmp_path: Path) -> None:
 def test_clocks_differ_in_drawn_plans_if_the_system_can_do_it(able: bool) -> None:
     system = ReferenceSimulated()
     capabilities = system.capabilities - (frozenset() if able else {Capability.CLOCK_SKEW})
-    plans = draw_plans(1, 60, profile_named("standard"), Constraints(system.job, capabilities))
+    plans = draw_plans(1, 120, profile_named("standard"), Constraints(system.job, capabilities))
     assert any(plan.deployment.clock_skew_ms for plan in plans) is able
