@@ -13,6 +13,7 @@ them.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -101,8 +102,8 @@ class Barriers:
             self.keep(SnapshotLeftOut(str(self.deployment.subtask), self.deployment.attempt, checkpoint))
 
     def watch(self, driver: SubtaskDriver) -> None:
-        """Look at what comes to a driver."""
-        on_control, on_message = driver.on_control, driver.on_message
+        """Look at what comes to a driver; it does not come to hold itself by that."""
+        on_control, on_message = _method(driver, "on_control"), _method(driver, "on_message")
 
         def watched_control(channel: int, element: ChannelControl) -> None:
             match element:
@@ -125,6 +126,24 @@ class Barriers:
             on_message(message)
 
         vars(driver).update(on_control=watched_control, on_message=watched_message)
+
+
+def _method(driver: SubtaskDriver, name: str) -> Callable[..., None]:
+    """Return what is called by a name: what another instrument has put there, or the driver's method.
+
+    A bound method would hold the driver.
+    """
+    put_there: Callable[..., None] | None = vars(driver).get(name)
+    if put_there is not None:
+        return put_there
+    method, reference = getattr(type(driver), name), weakref.ref(driver)
+
+    def called(*arguments: Any) -> None:
+        own = reference()
+        assert own is not None, "it is called by who holds it"
+        method(own, *arguments)
+
+    return called
 
 
 @dataclass(frozen=True)

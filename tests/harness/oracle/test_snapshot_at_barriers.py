@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -116,3 +117,18 @@ def test_what_is_noted(
 def test_where_barriers_overtake_an_early_snapshot_is_right() -> None:
     assert noted([barrier(0, 3), barrier(1, 3)], {1: 3}, in_line=False) == []
     assert noted([barrier(0, 3), barrier(1, 3)], {}, in_line=False) == [LEFT_OUT]
+
+
+def test_a_watched_driver_is_not_held_and_what_others_have_put_there_is_called() -> None:
+    deployment = SimpleNamespace(subtask="totals[0]", attempt=AttemptNumber(1))
+    barriers = Barriers(cast("Any", deployment), ("source[0]->totals[0]",), True, lambda _: None)
+    driver = cast("Any", Driver(barriers, {1: 3}))
+    seen: list[object] = []
+    driver.on_message = seen.append
+    barriers.watch(driver)
+    driver.on_message("a message")
+    driver.on_control(*barrier(0, 3))
+    assert (seen, driver.steps) == (["a message"], 1)
+    reference = weakref.ref(driver)
+    del driver
+    assert reference() is None, "it held itself"

@@ -134,9 +134,11 @@ def test_behind_the_barrier_of_a_stop_no_timer_goes_off(
     )
     held: dict[int, bool] = {}
     behind: list[int] = []
+    kept: list[SubtaskDriver] = []  # so that no two operators have the same identity
     hold, fire = SubtaskDriver._hold_input, TimedProcessOperator.fire_timer
 
     def _hold_input(self: SubtaskDriver, now: bool) -> None:
+        kept.append(self)
         held.update((id(operator), now) for operator in self.operators)
         hold(self, now)
 
