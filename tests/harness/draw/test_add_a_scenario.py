@@ -48,7 +48,7 @@ def test_a_scenario_is_added_with_one_file_and_then_drawn_by_profiles_that_do_no
     """Where it is possible; plans of which it is no part stay as they were."""
     # Those that settle the executors themselves have the last word.
     never = STANDARD.with_shares(**{name: 0})
-    always = STANDARD.with_shares(**{name: 1_000, "fallbacks": 0, "merged_increments": 0})
+    always = STANDARD.with_shares(**{name: 1_000, "fallbacks": 0, "merged_increments": 0, "torn_commits": 0})
     unable = Constraints(capabilities=frozenset(Capability) - {Capability.EXECUTOR_KILL})
     before, after = (draw_plans(3, 200, profile) for profile in (never, STANDARD))
     assert executors(before) + 6 < executors(after) < 150

@@ -81,6 +81,8 @@ def test_drawn_plans_are_valid_and_within_their_profile(profile: Profile) -> Non
         assert plan_from(to_builtins(plan), "drawn") == plan
         validate(plan.faults, barrier_view(plan).names)
         assert profile.faults.number[0] <= len(plan.faults) <= profile.faults.number[1]
+    # One scenario counts the restarts that a job needs, and gives it no more.
+    for plan in draw_plans(1, 30, profile.with_shares(scarce_restarts=0)):
         assert plan.restart.attempts_max >= RESTARTS_PER_FAULT * len(plan.faults)
 
 
