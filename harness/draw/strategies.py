@@ -82,6 +82,16 @@ def _picked(
     return pick(draw, shares_of(profile, capabilities, known), known, settled)
 
 
+def _with_room(plan: TrialPlan) -> TrialPlan:
+    """Return the plan with so many slots that its job fits; a campaign prescribes fewer executors than were drawn."""
+    deployment, needed = plan.deployment, -(-len(plan.job.subtasks) // plan.deployment.executors)
+    if deployment.slots_per_executor is None or deployment.slots_per_executor >= needed:
+        return plan
+    return msgspec.structs.replace(
+        plan, deployment=msgspec.structs.replace(deployment, slots_per_executor=needed)
+    )
+
+
 def _applied(drawing: Drawing, changes: Sequence[Change], plan: TrialPlan) -> TrialPlan:
     for change in changes:
         plan = change(drawing, plan)
@@ -113,7 +123,10 @@ def _with_jobs_to_come(drawing: Drawing, picked: Sequence[Scenario], plan: Trial
     plan = drawing.filled(_applied(drawing, [scenario.savepoints for scenario in picked], plan))
     if Capability.RESCALING in drawing.capabilities:
         plan = drawing.filled(with_rescales(drawing.draw, drawing.profile, plan))
-    plan = drawing.filled(_applied(drawing, [scenario.slots for scenario in picked], plan))
+    drawn = _applied(drawing, [scenario.slots for scenario in picked], plan)
+    plan = drawing.filled(drawn)
+    if plan.deployment.executors < drawn.deployment.executors:
+        plan = drawing.filled(_with_room(plan))
     return drawing.filled(in_time(plan))  # its later jobs, and those that are elastic, may be wider
 
 

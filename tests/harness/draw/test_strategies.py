@@ -497,3 +497,21 @@ def test_drawn_trials_restore_checkpoints_taken_in_the_middle_of_the_input(
         inside += any(begin < position < end for position in reached)
     assert restoring > 0
     assert inside >= restoring / 4
+
+
+def test_a_job_fits_if_a_campaign_prescribes_fewer_executors_than_a_scenario_counts_on() -> None:
+    profile = profile_named("standard").with_shares(fallbacks=1_000, merged_increments=0, ends_apart=0)
+
+    def four(plan: TrialPlan) -> TrialPlan:
+        return msgspec.structs.replace(plan, deployment=msgspec.structs.replace(plan.deployment, executors=4))
+
+    constraints = Constraints(adjust=four)
+    plans = [
+        plan
+        for plan in draw_plans(2, 20, profile, constraints)
+        if plan.deployment.slots_per_executor is not None
+    ]
+    assert any(len(plan.job.subtasks) > 4 for plan in plans)
+    for plan in plans:
+        assert plan.deployment.executors == 4
+        assert 4 * (plan.deployment.slots_per_executor or 0) >= len(plan.job.subtasks)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from barrier_tck.harness.draw.catalogue import known_scenarios
 from barrier_tck.harness.draw.profile import CheckpointRanges, Profile, WorkloadRanges
 from barrier_tck.harness.oracle.checker import Checker, TrialContext
 from barrier_tck.harness.plan.trial_plan import TrialPlan
@@ -72,6 +73,8 @@ class Peculiar(FakeSystem):
             "What a peculiar system can do.",
             workload=WorkloadRanges(batches=(2, 3)),
             checkpoints=CheckpointRanges(interval_ms=(70, 90)),
+            # Many a scenario has intervals of its own.
+            scenarios=tuple((name, 0) for name in known_scenarios()),
         ),
         Profile("peculiar-too", "The same, with more."),
     )
