@@ -83,13 +83,18 @@ def _picked(
 
 
 def _with_room(plan: TrialPlan) -> TrialPlan:
-    """Return the plan with so many slots that its job fits; a campaign prescribes fewer executors than were drawn."""
-    deployment, needed = plan.deployment, -(-len(plan.job.subtasks) // plan.deployment.executors)
-    if deployment.slots_per_executor is None or deployment.slots_per_executor >= needed:
+    """Return a plan whose job has room: a campaign may prescribe fewer executors than a scenario counts on.
+
+    Then slots are not counted, and the job is not elastic.
+    """
+    deployment = plan.deployment
+    slots = deployment.slots_per_executor
+    if slots is None or slots * deployment.executors >= len(plan.job.subtasks):
         return plan
-    return msgspec.structs.replace(
-        plan, deployment=msgspec.structs.replace(deployment, slots_per_executor=needed)
+    uncounted = msgspec.structs.replace(
+        deployment, slots_per_executor=None, elastic_wait_ms=None, replaced_after_ms=0
     )
+    return msgspec.structs.replace(plan, deployment=uncounted)
 
 
 def _applied(drawing: Drawing, changes: Sequence[Change], plan: TrialPlan) -> TrialPlan:

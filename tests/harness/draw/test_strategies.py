@@ -505,13 +505,10 @@ def test_a_job_fits_if_a_campaign_prescribes_fewer_executors_than_a_scenario_cou
     def four(plan: TrialPlan) -> TrialPlan:
         return msgspec.structs.replace(plan, deployment=msgspec.structs.replace(plan.deployment, executors=4))
 
-    constraints = Constraints(adjust=four)
-    plans = [
-        plan
-        for plan in draw_plans(2, 20, profile, constraints)
-        if plan.deployment.slots_per_executor is not None
-    ]
+    plans = draw_plans(2, 20, profile, Constraints(adjust=four))
     assert any(len(plan.job.subtasks) > 4 for plan in plans)
     for plan in plans:
         assert plan.deployment.executors == 4
-        assert 4 * (plan.deployment.slots_per_executor or 0) >= len(plan.job.subtasks)
+        slots = plan.deployment.slots_per_executor
+        assert slots is None or 4 * slots >= len(plan.job.subtasks)
+        assert plan.deployment.elastic_wait_ms is None or slots is not None
