@@ -215,13 +215,12 @@ class _LocalFile:
 
     def discard(self) -> None:
         """Remove what was written."""
-        if self._stream is not None:
+        stream, self._stream = self._stream, None
+        if stream is not None:
             try:
-                self._stream.close()
-                self._store.files.delete(self._path)
+                self._store.discard_unfinished(stream, self._path)
             except RuntimeFailure as error:
                 self._store.give_up(self._checkpoint, str(error))
-            self._stream = None
 
     def _fail(self, error: RuntimeFailure) -> None:
         self._store.give_up(self._checkpoint, str(error))

@@ -19,6 +19,7 @@ its copy stays and all older ones go.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import threading
@@ -42,7 +43,7 @@ from barrier_tck.reference_impl.runtime_errors import (
 )
 from barrier_tck.reference_impl.state.working_directory import WorkingDirectory
 from barrier_tck.reference_impl.storage import metadata
-from barrier_tck.reference_impl.storage.filesystem import FileSystem
+from barrier_tck.reference_impl.storage.filesystem import FileSystem, OutputStream
 
 LOCAL = "barrier-tck-local"
 """Directory of all jobs' local copies, below a host's directory for local files."""
@@ -271,9 +272,21 @@ class TaskLocalStateStore:
         stream = self.files.create(temporary)
         try:
             stream.write(encode_manifest(manifest))
-        finally:
             stream.close()
-        self.files.rename(temporary, join(self.directory(copy.checkpoint), MANIFEST))
+            self.files.rename(temporary, join(self.directory(copy.checkpoint), MANIFEST))
+        except RuntimeFailure:
+            self.discard_unfinished(stream, temporary)
+            raise
+
+    def discard_unfinished(self, stream: OutputStream, path: str) -> None:
+        """Close and delete a file that is not to be whole; raises StorageError if the disk refuses to delete it.
+
+        A full disk often refuses to close it, too, as there is something left to write. It is deleted all the same: its
+        room is what the disk lacks.
+        """
+        with contextlib.suppress(RuntimeFailure):
+            stream.close()
+        self.files.delete(path)
 
     def take_over(self, handle: StateHandle, target: str) -> None:
         """Put a file of an older copy of this subtask at ``target``; raises StorageError if no copy has it whole."""

@@ -1,8 +1,9 @@
-"""File systems for tests: one in memory that at a crash loses what was not made durable, and one that fails."""
+"""File systems for tests: one in memory that at a crash loses what was not made durable, one that fails, a full one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TypeVar
 
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
@@ -14,7 +15,7 @@ from barrier_tck.reference_impl.protocol.messages import (
     SubtaskSnapshot,
 )
 from barrier_tck.reference_impl.runtime_errors import StorageError
-from barrier_tck.reference_impl.storage.filesystem import FileSystem, OutputStream
+from barrier_tck.reference_impl.storage.filesystem import FileSystem, LocalFileSystem, OutputStream
 
 ResultT = TypeVar("ResultT")
 
@@ -203,6 +204,46 @@ class _FailingStream:
 
     def close(self) -> None:
         self._owner.step("close", self._inner.close)
+
+
+class FullFileSystem(LocalFileSystem):
+    """A real directory with room for so many bytes: whoever writes more is refused, and refused again at the close."""
+
+    def __init__(self, root: Path, room: int) -> None:
+        super().__init__(root)
+        self.room = room
+
+    def create(self, path: str) -> OutputStream:
+        return _FullStream(self, super().create(path))
+
+
+class _FullStream:
+    def __init__(self, owner: FullFileSystem, inner: OutputStream) -> None:
+        self._owner = owner
+        self._inner = inner
+        self._unwritten = False
+
+    @property
+    def closed(self) -> bool:
+        return self._inner.closed
+
+    def write(self, data: bytes) -> int:
+        self._unwritten = self._unwritten or len(data) > self._owner.room
+        self.flush()
+        self._owner.room -= len(data)
+        return self._inner.write(data)
+
+    def flush(self) -> None:
+        if self._unwritten:
+            raise StorageError("no space left on device")
+
+    def sync(self) -> None:
+        self.flush()
+        self._inner.sync()
+
+    def close(self) -> None:
+        self._inner.close()
+        self.flush()
 
 
 def completed_checkpoint(checkpoint: int, handles: Sequence[StateHandle] = ()) -> CompletedCheckpoint:

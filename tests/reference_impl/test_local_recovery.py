@@ -36,7 +36,7 @@ from barrier_tck.reference_impl.storage.local_copies import (
     require_one_file_system,
 )
 from barrier_tck.reference_impl.storage.restore import RestoreReader
-from tests.reference_impl.storage_fakes import FailingFileSystem, MemoryFileSystem
+from tests.reference_impl.storage_fakes import FailingFileSystem, FullFileSystem, MemoryFileSystem
 
 SUBTASK, GROUPS = SubtaskId("count", 0), KeyGroupRange(0, 4)
 ONE, TWO, THREE = CheckpointId(1), CheckpointId(2), CheckpointId(3)
@@ -146,6 +146,18 @@ def test_a_full_disk_is_reported_with_its_reason(host: Host) -> None:
     report = store.report(ONE)
     assert not report.kept and "incoming" in report.problem
     assert copies_on(host.files, [SUBTASK]) == ()
+
+
+@pytest.mark.parametrize("room", range(0, 4_000, 100))
+def test_a_disk_that_stays_full_keeps_a_whole_copy_or_no_file(tmp_path: Path, room: int) -> None:
+    """What is unfinished is deleted although the disk refuses to close it: it takes the room that is missing."""
+    host, roomy = Host(tmp_path / "full"), Host(tmp_path / "roomy")
+    roomy.write(roomy.store(), ONE)
+    needed = sum(roomy.files.size(name) for name in roomy.held())
+    store = host.store(files=FullFileSystem(host.root, room))
+    host.write(store, ONE)
+    assert store.report(ONE).kept == (room >= needed)
+    assert host.held() == (roomy.held() if room >= needed else [])
 
 
 def test_a_failed_primary_fails_the_write_and_leaves_no_local_file(host: Host) -> None:
