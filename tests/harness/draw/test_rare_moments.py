@@ -50,6 +50,10 @@ MADE = (
     ("ends_in_publication", "ends"),
     ("zombies", "standard"),
     ("zombies", "modes"),
+    ("last_savepoints", "savepoints"),
+    ("last_savepoints", "ends"),
+    ("restored_savepoints", "incremental"),
+    ("restored_savepoints", "standard"),
     ("in_flight", "modes"),
     ("in_flight", "loops"),
 )
