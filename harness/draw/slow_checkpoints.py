@@ -85,10 +85,15 @@ def _with_barriers_handled(plan: TrialPlan) -> TrialPlan:
     """Return a plan whose subtasks can handle the barriers that come if all checkpoints expire.
 
     The barriers of a checkpoint that has expired are still under way, on each channel. If they come faster than a
-    subtask handles them, queues grow without end, and no checkpoint is ever in time again.
+    subtask handles them, queues grow without end, and no checkpoint is ever in time again. Nor is any if the barriers
+    of one checkpoint alone take longer than its timeout.
     """
-    checkpoints = plan.checkpoints
     jobs = [plan.after_stops(stops).job for stops in range(len(plan.rescales) + 1)]
+    handled_ms = STEP_MS * (MESSAGES + max(barriers_before_the_last(job) for job in jobs))
+    checkpoints = msgspec.structs.replace(
+        plan.checkpoints, timeout_ms=max(plan.checkpoints.timeout_ms, handled_ms)
+    )
+    plan = msgspec.structs.replace(plan, checkpoints=checkpoints)
     busiest_ms = STEP_MS * max(
         MESSAGES + job.channels_into(vertex.name) for job in jobs for vertex in job.vertices
     )
@@ -98,6 +103,18 @@ def _with_barriers_handled(plan: TrialPlan) -> TrialPlan:
     return msgspec.structs.replace(
         plan, checkpoints=msgspec.structs.replace(checkpoints, timeout_ms=timeout_ms)
     )
+
+
+def barriers_before_the_last(job: JobPlan) -> int:
+    """Return how many barriers of one checkpoint subtasks handle, one after the other, until the last is handled.
+
+    A subtask handles one on each of its channels, and then those behind it handle theirs.
+    """
+    before: dict[str, int] = {}
+    for vertex in job.vertices:
+        ahead = [before[edge.source] for edge in job.inputs_of(vertex.name) if not edge.feedback]
+        before[vertex.name] = job.channels_into(vertex.name) + max(ahead, default=0)
+    return max(before.values(), default=0)
 
 
 def _needed_ms(plan: TrialPlan, slow_batch_ms: int) -> int:

@@ -207,6 +207,16 @@ def test_a_drawn_job_does_not_start_for_ever_without_any_checkpoint(
     assert run_trial(in_time(plan), ReferenceSimulated(), tmp_path).verdict is not Verdict.INVALID
 
 
+def test_a_checkpoint_may_take_as_long_as_its_barriers_are_handled_whatever_the_strategy(
+    tmp_path: Path,
+) -> None:
+    path = next(path for path in DRAWN if path.stem == "more-barriers-than-can-be-handled-in-time")
+    plan = read_plan(path)
+    assert plan.restart.strategy == "fixed_delay" and plan.checkpoints.timeout_ms < 22
+    assert in_time(plan).checkpoints.timeout_ms >= 22 + 3
+    assert run_trial(in_time(plan), ReferenceSimulated(), tmp_path).verdict is Verdict.VALID
+
+
 @pytest.mark.parametrize("name", ["modes", "rescale", "graphs", "object-store"])
 def test_slow_vertices_and_later_jobs_of_drawn_plans_have_time_for_their_checkpoints(name: str) -> None:
     assert [plan for plan in drawn(name) if in_time(plan) != plan] == []
