@@ -5,7 +5,8 @@ own part of a checkpoint, and of whose entries most are still the same, names so
 snapshot. So it does later, if it knew, when it took a snapshot, that an older checkpoint is complete and that its files
 stay. A full snapshot is explained by a change of half of the entries; by a chain that has become long, of many files or
 of increments that are larger than what they build on; or by snapshots that were taken meanwhile and came to nothing.
-Neither output nor state shows a snapshot that is larger than it must be.
+An increment is as large as the entries that have changed since what it builds on. Neither output nor state shows a
+snapshot that is larger than it must be.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from barrier_tck.harness.record.history import NamedFile, SnapshotView
 from barrier_tck.harness.record.operations import CheckpointTriggered, StorageAsked
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
+from barrier_tck.harness.workloads.keyed_totals import KeyedTotals
 from barrier_tck.harness.workloads.operator_kind import TIMERS
 
 CHAIN_MAX = 6
@@ -30,6 +32,10 @@ CHAIN_MAX = 6
 TABLES_MAX = 3
 """The same for a backend that is a database: RocksDB merges four tables into a new one unasked. Each checkpoint in
 between may have made another table."""
+LARGER_MAX = 3
+"""How many times as much an entry may take in an increment as in a full snapshot."""
+INCREMENT_MIN_BYTES = 256
+"""What an increment may take for no entry at all."""
 ENTRIES_MIN = 4
 """Entries of a subtask from which on a full snapshot costs more than an increment."""
 
@@ -40,7 +46,7 @@ class IncrementsReuse(StandardChecker):
     name = "increments-reuse"
     requires = (
         "An incremental checkpoint names files of the restored one, or of the newest one that it could build on, for "
-        "each subtask of which most entries are the same."
+        "each subtask of which most entries are the same, and its own file is no larger than what has changed explains."
     )
     judges = "systems whose checkpoints can be opened, if the plan asks for incremental checkpoints"
     covers = {"SNP-5": ALWAYS}
@@ -60,6 +66,7 @@ class IncrementsReuse(StandardChecker):
             for file in (entry for files in view.files.values() for entry in files):
                 first_named.setdefault(file.path, view.checkpoint)
         chain_max = CHAIN_MAX if context.plan.state_backend == TrialPlan().state_backend else TABLES_MAX
+        sizes = _Sizes(context, first_named)
         pairs = (*_after_restores(context), *_known_complete(context))
         for before, after, of, between, since in pairs:
             for subtask in _that_hardly_changed(before, after, of, first_named, chain_max - between):
@@ -67,6 +74,9 @@ class IncrementsReuse(StandardChecker):
                 names = {file.path for file in before.files[subtask] if file.shared}
                 files = after.files.get(subtask, ())
                 if any(file.path in names for file in files):
+                    heavier = sizes.excess_of(before, after, subtask)
+                    if heavier is not None:
+                        problems.append(f"checkpoint {after.checkpoint} {heavier}")
                     continue
                 size = sum(file.size for file in files)
                 written += size
@@ -74,12 +84,74 @@ class IncrementsReuse(StandardChecker):
                     f"checkpoint {after.checkpoint} holds {size} bytes of {subtask} anew, and none of the "
                     f"{len(names)} shared files of checkpoint {before.checkpoint}, {since}"
                 )
-        counts = {"increments": looked_at, "full": len(problems), "bytes_written_anew": written}
+        counts = {
+            "increments": looked_at,
+            "measured": sizes.measured,
+            "full": len(problems),
+            "bytes_written_anew": written,
+        }
         if problems:
-            summary = f"{len(problems)} snapshots reuse nothing of what is stored; the first: {problems[0]}"
+            summary = f"{len(problems)} increments store what is stored already; the first: {problems[0]}"
             return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
         summary = f"{looked_at} snapshots could reuse what was stored, and did"
         return Finding(self.name, self.clauses if looked_at else (), Verdict.VALID, summary, counts)
+
+
+class _Sizes:
+    """Compares the bytes of an increment with the entries that have changed.
+
+    A full snapshot tells how many bytes an entry takes. So it is for files of the heap that are not compressed: a
+    database merges its tables when it likes, and what is compressed has no size for each entry. And so it is for
+    totals, which every record changes: other operators write entries that come and go unseen between two checkpoints.
+    """
+
+    def __init__(self, context: TrialContext, first_named: Mapping[str, int]) -> None:
+        """``first_named``: the checkpoint in which each file was seen first, by its path."""
+        plan, default = context.plan, TrialPlan()
+        self._applies = (plan.workload.name, plan.state_backend, plan.checkpoints.compression) == (
+            KeyedTotals.name,
+            default.state_backend,
+            default.checkpoints.compression,
+        )
+        self._views = {view.checkpoint: view for view in context.history.checkpoints}
+        self._first_named = first_named
+        self.measured = 0
+
+    def excess_of(self, before: SnapshotView, after: SnapshotView, subtask: str) -> str | None:
+        """Return by how much the file of a later checkpoint is larger than it may be, in words; None if it is not."""
+        own = sum(
+            file.size for file in after.files[subtask] if self._first_named[file.path] == after.checkpoint
+        )
+        bytes_each = self._bytes_for_each_character(before.files[subtask], subtask) if self._applies else None
+        if bytes_each is None or not own:
+            return None
+        self.measured += 1
+        kept, now = _entries(before, subtask), _entries(after, subtask)
+        changed = {
+            name: now.get(name, kept.get(name)) for name in {**kept, **now} if kept.get(name) != now.get(name)
+        }
+        explained = INCREMENT_MIN_BYTES + LARGER_MAX * bytes_each * _characters(changed)
+        if own <= explained:
+            return None
+        return (
+            f"holds an increment of {own} bytes of {subtask} on checkpoint {before.checkpoint}, since which "
+            f"{len(changed)} of {len(now)} entries have changed"
+        )
+
+    def _bytes_for_each_character(self, files: Sequence[NamedFile], subtask: str) -> float | None:
+        """Return what a character of an entry takes in the full snapshot of a chain; None if that was not opened."""
+        chain = [file for file in files if file.shared]
+        oldest = min(self._first_named[file.path] for file in chain)
+        full = self._views[oldest]
+        # If increments are on it already, it was written for an earlier checkpoint, whose entries nobody has seen.
+        if len(full.files[subtask]) != 1:
+            return None
+        characters = _characters(_entries(full, subtask))
+        return full.files[subtask][0].size / characters if characters else None
+
+
+def _characters(entries: Mapping[tuple[str, str, str], Any]) -> int:
+    return sum(len(repr(entry)) for entry in entries.items())
 
 
 _Pair = tuple[SnapshotView, SnapshotView, tuple[str, ...], int, str]

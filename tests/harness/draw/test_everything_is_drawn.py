@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from barrier_tck.faults.catalogue import BY_TAG
 from barrier_tck.harness.campaign.configuration import read_configuration
 from barrier_tck.harness.campaign.planned_trials import campaign_plans
 from barrier_tck.harness.campaign.reached_links import Condition, ReachedConditions, reached
@@ -31,6 +32,7 @@ from barrier_tck.harness.reference.table_coverage import (
     handled_entries,
 )
 from barrier_tck.harness.support.errors import InternalError
+from barrier_tck.harness.system.exposed_targets import targets_of
 from barrier_tck.harness.system.system_names import open_system
 from barrier_tck.harness.trial.trial_run import execute
 from barrier_tck.harness.workloads.workload_names import filled
@@ -65,6 +67,19 @@ def test_the_page_has_every_condition_and_every_pair() -> None:
     counted = rows("| | condition | trials |")
     assert [cells[1] for cells in counted] == [condition.value for condition in Condition]
     assert [cells for cells in counted if "0" in cells] == []
+
+
+def test_the_page_has_every_kind_of_fault_and_says_each_pair_in_both_rows() -> None:
+    """Faults of targets that no campaign of the reference runtime has are the only ones that may be missing."""
+    together = {
+        cells[0]: (int(cells[1]), dict(re.findall(r"(\w+)` (\d+)", cells[2])))
+        for cells in rows("| fault | plans | together with |")
+    }
+    exposed = {target for name in campaigns_that_draw().values() for target in targets_of(open_system(name))}
+    assert set(together) == {tag for tag, kind in BY_TAG.items() if kind.needs in exposed}
+    for tag, (plans, others) in together.items():
+        assert plans >= max([1, *map(int, others.values())]), tag
+        assert all(together[other][1][tag] == number for other, number in others.items()), tag
 
 
 def test_the_page_has_every_entry_of_the_tables_that_trials_can_reach_or_do_not() -> None:

@@ -10,7 +10,7 @@ from barrier_tck.faults.targets import COORDINATOR
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.oracle.checkers.increments_reuse import IncrementsReuse
 from barrier_tck.harness.oracle.checkers.snapshot_costs import SnapshotCosts
-from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan
+from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan, WorkloadPlan
 from barrier_tck.harness.record.history import NamedFile, SnapshotView, StateView
 from barrier_tck.harness.record.operations import StorageAsked
 from barrier_tck.harness.record.verdict import Finding, Verdict
@@ -136,11 +136,11 @@ def test_copies_databases_and_records_in_flight_need_more_files() -> None:
     assert (costs(each).verdict, costs(each, plan=overtaking).verdict) == (Verdict.INVALID, Verdict.VALID)
 
 
-def reuse(*views: SnapshotView, reusable: int | None = 1) -> Finding:
+def reuse(*views: SnapshotView, reusable: int | None = 1, plan: TrialPlan = SHARING) -> Finding:
     book = Book().attempt(1).checkpoint(1).checkpoint(2).tell(asked(2, reusable=reusable), "storage")
-    context = a_context(SHARING, book)
+    context = a_context(plan, book)
     history = msgspec.structs.replace(context.history, checkpoints=views)
-    return IncrementsReuse().check(type(context)(SHARING, history, context.faults))
+    return IncrementsReuse().check(type(context)(plan, history, context.faults))
 
 
 def test_what_a_subtask_knew_to_be_complete_is_named_again_if_little_changed() -> None:
@@ -155,3 +155,36 @@ def test_a_full_snapshot_is_right_if_nothing_could_be_reused_or_most_has_changed
     assert reuse(*anew, reusable=None).counts["increments"] == 0
     changed = reuse(view(1, "full"), view(2, "full-again", changed=6))
     assert (changed.verdict, changed.counts["increments"]) == (Verdict.VALID, 0)
+
+
+def sized(number: int, changed: int, **files: int) -> SnapshotView:
+    named = tuple(NamedFile(path, size, f"crc32:{path}", shared=True) for path, size in files.items())
+    return msgspec.structs.replace(view(number, changed=changed), files={WHO: named})
+
+
+@pytest.mark.parametrize(
+    ("size", "plan", "verdict"),
+    [
+        (1_000, SHARING, Verdict.INVALID),
+        (500, SHARING, Verdict.VALID),
+        (1_000, a_plan(checkpoints=CheckpointPlan(incremental=True, compression="zstd")), Verdict.VALID),
+        (1_000, a_plan(checkpoints=SHARING.checkpoints, state_backend="rocksdb"), Verdict.VALID),
+        (1_000, a_plan(checkpoints=SHARING.checkpoints, workload=WorkloadPlan("lineage")), Verdict.VALID),
+    ],
+    ids=["all again", "what changed", "compressed", "a database", "entries that come and go"],
+)
+def test_an_increment_is_no_larger_than_what_has_changed_explains(
+    size: int, plan: TrialPlan, verdict: Verdict
+) -> None:
+    """Of ten entries, which take 1,000 bytes, one has changed: neither output nor state shows an increment of all."""
+    views = (sized(1, 0, full=1_000), sized(2, 1, full=1_000, increment=size))
+    found = reuse(*views, plan=plan)
+    assert found.verdict is verdict
+    assert ("an increment of 1000 bytes of totals[0]" in found.summary) == (verdict is Verdict.INVALID)
+
+
+def test_an_increment_is_not_measured_by_a_full_snapshot_that_nobody_has_seen_alone() -> None:
+    """What is in a file that comes with increments is not known, so neither is what an entry takes."""
+    views = (sized(1, 0, full=100, increment=400), sized(2, 1, full=100, increment=400, again=900))
+    found = reuse(*views)
+    assert (found.verdict, found.counts["measured"]) == (Verdict.VALID, 0)
