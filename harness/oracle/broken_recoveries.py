@@ -44,7 +44,7 @@ from barrier_tck.harness.record.operations import (
     CheckpointTriggered,
 )
 from barrier_tck.harness.record.reasons import Reason
-from barrier_tck.harness.record.verdict import Finding
+from barrier_tck.harness.record.verdict import EXERCISED, Finding
 from barrier_tck.harness.system.broken_recovery import BrokenRecovery, Vacuity
 from barrier_tck.harness.workloads.workload_names import workload_named
 
@@ -52,10 +52,13 @@ from barrier_tck.harness.workloads.workload_names import workload_named
 def vacuity_reasons(context: TrialContext, findings: Sequence[Finding]) -> dict[str, str]:
     """Return, for each ``BrokenRecovery``, an empty text if the trial would have shown it, else a ``Vacuity``.
 
-    ``findings`` are those of the checkers that judged the trial, because what no checker compares does not show.
+    ``findings`` are those of the checkers that judged the trial, because what no checker compares does not show. Nor
+    does it show if the checker says itself that nothing could have been wrong.
     """
     story = _story_of(context)
-    covered = {clause for finding in findings for clause in finding.clauses}
+    covered = {
+        clause for finding in findings if finding.counts.get(EXERCISED) != 0 for clause in finding.clauses
+    }
     reasons = {broken: _vacuity(broken, context, story, covered) for broken in BrokenRecovery}
     return {broken.value: reason.value if reason is not None else "" for broken, reason in reasons.items()}
 

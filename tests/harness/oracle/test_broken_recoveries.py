@@ -17,7 +17,7 @@ from barrier_tck.harness.record import operations as ops
 from barrier_tck.harness.record.history import SnapshotView
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.records import FaultRecord
-from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.record.verdict import EXERCISED, Finding, Verdict
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.system.broken_recovery import BrokenRecovery, Vacuity
 from barrier_tck.harness.trial.trial_run import run_trial
@@ -102,6 +102,16 @@ def test_what_no_checker_speaks_for_does_not_show() -> None:
     of_rec_2 = (Finding("one", ("REC-2",), Verdict.VALID, ""),)
     shown = chances(recovered(), view(1, 2), view(2, 4, 2), judged=of_rec_2)
     assert {shown[how] for how in RESTORING} == {Vacuity.NOT_COMPARED.value}
+
+
+@pytest.mark.parametrize(("counted", "why"), [(0, Vacuity.NOT_COMPARED.value), (2, "")])
+def test_a_checker_that_says_itself_that_nothing_could_have_been_wrong_shows_nothing(
+    counted: int, why: str
+) -> None:
+    """As of a sink that had been given no rows of what ran again: a kill alone is no chance."""
+    itself = (Finding("one", ("SNK-1",), Verdict.VALID, "", {EXERCISED: counted}),)
+    shown = chances(pending(GIVEN_UP, prepared=3), judged=itself)
+    assert shown[BrokenRecovery.COMMITTED_EARLY] == why
 
 
 def pending(ends: ops.Operation | None = None, prepared: int = 0) -> Book:
