@@ -80,7 +80,12 @@ PROFILES: tuple[Profile, ...] = (
     Profile(
         name="standard",
         description="Everything at once: all topologies, tiny inputs, late snapshots, 0 to 4 faults.",
-        scenarios=(("overlapping_copies", 40), ("refused_deletions", 50), ("fallbacks", 20)),
+        scenarios=(
+            ("in_flight", 60),
+            ("overlapping_copies", 40),
+            ("refused_deletions", 50),
+            ("fallbacks", 20),
+        ),
     ),
     Profile(
         name="faultless",
@@ -116,6 +121,7 @@ PROFILES: tuple[Profile, ...] = (
         ),
         faults=FaultRanges(number=(1, 3), restore_per_mille=815),
         scenarios=(
+            ("in_flight", 150),
             ("tiny_inputs", 28),
             ("late_snapshots", 37),
             ("late_ends", 250),
@@ -130,6 +136,7 @@ PROFILES: tuple[Profile, ...] = (
         deployment=DeploymentRanges(executors=(1, 4)),
         checkpoints=CheckpointRanges(modes=("exactly_once", "exactly_once", "at_least_once"), late_part=40),
         scenarios=(
+            ("in_flight", 60),
             ("lists", 500),
             ("windows", 480),
             ("copies", 35),
@@ -369,6 +376,7 @@ PROFILES: tuple[Profile, ...] = (
         faults=FaultRanges(restore_per_mille=380),
         savepoints=SavepointRanges(claim_per_mille=160),
         scenarios=(
+            ("in_flight", 120),
             ("tiny_inputs", 23),
             ("compressed", 130),
             ("copies", 60),
@@ -390,7 +398,7 @@ PROFILES: tuple[Profile, ...] = (
         checkpoints=CheckpointRanges(incremental_per_mille=380, storages=SERVED),
         faults=FaultRanges(number=(1, 4), kinds=(*EVERY_KIND, *_OF_SERVICES)),
         savepoints=SavepointRanges(claim_per_mille=160),
-        scenarios=(("savepoints", 130), ("from_savepoint", 30)),
+        scenarios=(("in_flight", 60), ("savepoints", 130), ("from_savepoint", 30)),
     ),
     Profile(
         name="large-state",
@@ -404,7 +412,10 @@ PROFILES: tuple[Profile, ...] = (
             late_part=40,
         ),
         faults=FaultRanges(number=(0, 3), restore_per_mille=290),
-        scenarios=(("refused_deletions", 40),),
+        scenarios=(
+            ("in_flight", 60),
+            ("refused_deletions", 40),
+        ),
     ),
     *SPARK_PROFILES,
 )

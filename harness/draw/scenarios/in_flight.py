@@ -1,12 +1,13 @@
 """Several checkpoints are in flight, each at another place, and some are given up (BAR-4, UNA-1, UNA-2, UNA-5, COO-2).
 
-What a subtask holds back or records for one checkpoint must not change what it does for the others, whichever ends
-first, and however. By chance that is next to never drawn: where barriers overtake, a checkpoint is over before the next
-one begins, or nothing ends it early. Here barriers leave more often than they arrive, an alignment lasts for some
-intervals until it is given up, and one of the channels into a vertex lags behind the others. So one checkpoint is being
-recorded there while newer ones are still aligned. Some checkpoints expire meanwhile, because their barriers take longer
-on that channel than they may, or a snapshot fails elsewhere. Often something dies later, so that a checkpoint is
-restored that came through all this.
+What a subtask holds back, counts or records for one checkpoint must not change what it does for the others, whichever
+ends first, and however. By chance that is next to never drawn: a checkpoint is over before the next one begins, or
+nothing ends it early. Here barriers leave more often than they arrive, an alignment lasts for some intervals until it
+is given up, and one of the channels into a vertex lags behind the others. So one checkpoint is being recorded there while
+newer ones are still aligned, or several wait for the same channel, which in some plans ends before their barriers come.
+Some checkpoints expire meanwhile, because their barriers take longer on that channel than they may. Others fail: the
+synchronous part of a snapshot, its write, or the write of the metadata. Often something dies later, so that a
+checkpoint is restored that came through all this.
 """
 
 from __future__ import annotations
@@ -19,19 +20,20 @@ from hypothesis import strategies as st
 
 from barrier_tck.faults.catalogue import KINDS, FaultKind
 from barrier_tck.faults.drawing import Aim, Plainest
-from barrier_tck.faults.targets import TargetKind
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.draw.choices import DrawnChoices, chance, numbers
 from barrier_tck.harness.draw.constraints import Drawing
 from barrier_tck.harness.draw.drawn_job import DrawnJob
 from barrier_tck.harness.draw.profile import Profile
 from barrier_tck.harness.draw.scenario import Part, Scenario
+from barrier_tck.harness.draw.scenarios.early_ends import with_early_ends
 from barrier_tck.harness.plan.trial_plan import OVERTAKING, TrialPlan
 from barrier_tck.harness.system.system_under_test import Capability
 
-_FAILS = next(kind for kind in KINDS.values() if kind.fault.needs is TargetKind.SNAPSHOTS)
+_FAIL_CHECKPOINTS = tuple(KINDS[name] for name in ("fail-snapshot", "fail-primary-writes"))
+"""What makes a checkpoint fail: before its barrier has left the subtask, or when its parts are written."""
 _FAILING = (1, 3)
-"""In how many subtasks snapshots fail."""
+"""In how many subtasks."""
 _FIRST, _LAST = 2, 4
 """The checkpoints with which they fail."""
 _IN_ROW = (1, 2)
@@ -49,19 +51,21 @@ _EXPIRE_PER_MILLE = 600
 """How many plans in 1,000 with such a channel have a timeout that some barriers on it outlast."""
 _TENTHS = (6, 10)
 """How many tenths of the channel's longest delay that timeout has, beside what else a checkpoint takes."""
+_ENDS_EARLY_PER_MILLE = 250
+"""How many plans in 1,000 with such a channel have a source that ends early."""
 _KILL_PER_MILLE = 400
 _COMPLETED = (1, 2)
 """At which completion something dies."""
 
 
 def _possible(profile: Profile, capabilities: frozenset[Capability]) -> bool:
-    overtakes = any(mode in OVERTAKING for mode in profile.checkpoints.modes)
     fewest, most = profile.faults.number
-    return overtakes and fewest <= 1 and most >= _FAILING[1] and Capability.SNAPSHOT_FAULTS in capabilities
+    able = {Capability.SNAPSHOT_FAULTS, Capability.STORAGE_FAULTS} <= capabilities
+    return able and fewest <= 1 and most >= _FAILING[1]
 
 
 def _profile(_: st.DrawFn, profile: Profile) -> Profile:
-    modes = tuple(mode for mode in profile.checkpoints.modes if mode in OVERTAKING)
+    modes = profile.checkpoints.modes
     return replace(
         profile,
         workload=replace(
@@ -82,8 +86,12 @@ def _profile(_: st.DrawFn, profile: Profile) -> Profile:
         ),
         checkpoints=replace(
             profile.checkpoints,
-            # The patient mode has more of what may go on at once.
-            modes=(*modes, *(mode for mode in modes * 4 if mode == _PATIENT)),
+            # Where barriers overtake, and most of all in the patient mode, more may go on at once.
+            modes=(
+                *modes,
+                *(mode for mode in modes if mode in OVERTAKING),
+                *(mode for mode in modes * 4 if mode == _PATIENT),
+            ),
             interval_ms=(5, 9),
             min_pause_ms=(0,),
             max_concurrent=(_LAST, _LAST + 2),
@@ -105,7 +113,7 @@ def _profile(_: st.DrawFn, profile: Profile) -> Profile:
 
 def _load(drawing: Drawing, plan: TrialPlan) -> TrialPlan:
     """Return the plan with a channel that lags or with crowded queues, and with an input that is long enough."""
-    late = _lagging(drawing.draw, plan)
+    late = _lagging(drawing, plan)
     checkpoints, workload = late.checkpoints, late.workload
     if checkpoints.mode == _PATIENT:
         patience_ms = drawing.draw(st.sampled_from(_PATIENCE)) * checkpoints.interval_ms
@@ -118,8 +126,9 @@ def _load(drawing: Drawing, plan: TrialPlan) -> TrialPlan:
     )
 
 
-def _lagging(draw: st.DrawFn, plan: TrialPlan) -> TrialPlan:
+def _lagging(drawing: Drawing, plan: TrialPlan) -> TrialPlan:
     """Let a channel lag beside others of the same receiver, if there is such a channel; often checkpoints expire."""
+    draw = drawing.draw
     job, network, checkpoints = plan.job, plan.network, plan.checkpoints
     ends = [(edge.source, edge.target) for edge in job.edges for _ in job.channels_of(edge)]
     beside = [number for number, (_, name) in enumerate(ends) if job.channels_into(name) > 1]
@@ -127,6 +136,9 @@ def _lagging(draw: st.DrawFn, plan: TrialPlan) -> TrialPlan:
         return plan
     sources = [vertex.name for vertex in job.sources]
     first = [number for number in beside if ends[number][0] in sources]
+    if first and chance(draw, _ENDS_EARLY_PER_MILLE):
+        plan = with_early_ends(drawing, plan)
+        first = [number for number in first if job.channels[number][0] in _ended(plan)] or first
     lag_ms = draw(numbers(*_LAG)) * checkpoints.interval_ms
     lags = msgspec.structs.replace(
         network,
@@ -141,6 +153,11 @@ def _lagging(draw: st.DrawFn, plan: TrialPlan) -> TrialPlan:
     return msgspec.structs.replace(plan, network=lags, checkpoints=checkpoints)
 
 
+def _ended(plan: TrialPlan) -> list[str]:
+    """Return the source subtasks that end early."""
+    return [name for vertex in plan.job.sources for name in vertex.subtasks][: plan.workload.early_ends]
+
+
 def _needed_ms(plan: TrialPlan, settle_ms: int) -> int:
     """Return how long it takes at most until the last of those checkpoints has begun, and some later ones.
 
@@ -152,21 +169,16 @@ def _needed_ms(plan: TrialPlan, settle_ms: int) -> int:
 
 
 def _faults(drawing: Drawing, job: DrawnJob, kinds: Sequence[FaultKind]) -> Sequence[ScheduledFault]:
-    """Draw snapshots that fail, and perhaps something that dies later; nothing if no snapshot is certain to follow."""
-    draw, able, plan = drawing.draw, job.hit_by(_FAILS), job.plan
+    """Draw checkpoints that fail, and perhaps something that dies later; nothing if none is certain to follow."""
+    draw, plan = drawing.draw, job.plan
+    able = [
+        (kind, name) for kind in _FAIL_CHECKPOINTS for name in job.hit_by(kind) if name not in _ended(plan)
+    ]
     needed_ms = _needed_ms(plan, drawing.profile.limits.settle_ms)
     if not able or plan.checkpoints.max_concurrent < _LAST or (job.reads_ms or 0) < needed_ms:
         return ()
     failing = draw(numbers(*_FAILING))
-    fails = [
-        ScheduledFault(
-            _FAILS.fault.drawn(
-                DrawnChoices(draw), Aim(draw(st.sampled_from(able)), checkpoints=draw(numbers(*_IN_ROW)))
-            ),
-            After(ProtocolPoint.CHECKPOINT_TRIGGERED, nth=draw(numbers(_FIRST, _LAST))),
-        )
-        for _ in range(failing)
-    ]
+    fails = [_failing(draw, *draw(st.sampled_from(able))) for _ in range(failing)]
     killers = [kind for kind in kinds if kind.fault.ends is not None]
     several = drawing.profile.faults.number[1] > failing
     if not (killers and several and chance(draw, _KILL_PER_MILLE)):
@@ -175,6 +187,12 @@ def _faults(drawing: Drawing, job: DrawnJob, kinds: Sequence[FaultKind]) -> Sequ
     dies = draw(st.sampled_from(killers)).fault.drawn(Plainest(), target)
     completed = After(ProtocolPoint.CHECKPOINT_COMPLETED, nth=draw(numbers(*_COMPLETED)))
     return (*fails, ScheduledFault(dies, completed))
+
+
+def _failing(draw: st.DrawFn, kind: FaultKind, subtask: str) -> ScheduledFault:
+    aim = Aim(subtask, checkpoints=draw(numbers(*_IN_ROW)))
+    trigger = After(ProtocolPoint.CHECKPOINT_TRIGGERED, nth=draw(numbers(_FIRST, _LAST)))
+    return ScheduledFault(kind.fault.drawn(DrawnChoices(draw), aim), trigger)
 
 
 SCENARIO = Scenario(
