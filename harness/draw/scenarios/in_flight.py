@@ -3,10 +3,10 @@
 What a subtask holds back, counts or records for one checkpoint must not change what it does for the others, whichever
 ends first, and however. By chance that is next to never drawn: a checkpoint is over before the next one begins, or
 nothing ends it early. Here barriers leave more often than they arrive, an alignment lasts for some intervals until it
-is given up, and one of the channels into a vertex lags behind the others. So one checkpoint is being recorded there while
-newer ones are still aligned, or several wait for the same channel, which in some plans ends before their barriers come.
-Some checkpoints expire meanwhile, because their barriers take longer on that channel than they may. Others fail: the
-synchronous part of a snapshot, its write, or the write of the metadata. Often something dies later, so that a
+is given up, and one of the channels into a vertex lags behind the others. So one checkpoint is being recorded there
+while newer ones are still aligned, or several wait for the same channel, which in some plans ends before their barriers
+come. Some checkpoints expire meanwhile, because their barriers take longer on that channel than they may. Others fail:
+the synchronous part of a snapshot, its write, or the write of the metadata. Often something dies later, so that a
 checkpoint is restored that came through all this.
 """
 
@@ -27,7 +27,7 @@ from barrier_tck.harness.draw.drawn_job import DrawnJob
 from barrier_tck.harness.draw.profile import Profile
 from barrier_tck.harness.draw.scenario import Part, Scenario
 from barrier_tck.harness.draw.scenarios.early_ends import with_early_ends
-from barrier_tck.harness.plan.trial_plan import OVERTAKING, TrialPlan
+from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.system.system_under_test import Capability
 
 _FAIL_CHECKPOINTS = tuple(KINDS[name] for name in ("fail-snapshot", "fail-primary-writes"))
@@ -36,6 +36,8 @@ _FAILING = (1, 3)
 """In how many subtasks."""
 _FIRST, _LAST = 2, 4
 """The checkpoints with which they fail."""
+_WAITS_PER_MILLE = 500
+"""How many failures of 1,000 are those of the subtask that waits for the channel that lags."""
 _IN_ROW = (1, 2)
 """For how many checkpoints each."""
 _BEHIND = 4
@@ -86,12 +88,8 @@ def _profile(_: st.DrawFn, profile: Profile) -> Profile:
         ),
         checkpoints=replace(
             profile.checkpoints,
-            # Where barriers overtake, and most of all in the patient mode, more may go on at once.
-            modes=(
-                *modes,
-                *(mode for mode in modes if mode in OVERTAKING),
-                *(mode for mode in modes * 4 if mode == _PATIENT),
-            ),
+            # In the patient mode, more may go on at once.
+            modes=(*modes, *(mode for mode in modes * 2 if mode == _PATIENT)),
             interval_ms=(5, 9),
             min_pause_ms=(0,),
             max_concurrent=(_LAST, _LAST + 2),
@@ -158,6 +156,12 @@ def _ended(plan: TrialPlan) -> list[str]:
     return [name for vertex in plan.job.sources for name in vertex.subtasks][: plan.workload.early_ends]
 
 
+def _behind_the_lag(plan: TrialPlan) -> str | None:
+    """Return the subtask that waits for what lags, if a channel does."""
+    number = plan.network.slow_channel
+    return None if number is None else plan.job.channels[number][1]
+
+
 def _needed_ms(plan: TrialPlan, settle_ms: int) -> int:
     """Return how long it takes at most until the last of those checkpoints has begun, and some later ones.
 
@@ -178,7 +182,11 @@ def _faults(drawing: Drawing, job: DrawnJob, kinds: Sequence[FaultKind]) -> Sequ
     if not able or plan.checkpoints.max_concurrent < _LAST or (job.reads_ms or 0) < needed_ms:
         return ()
     failing = draw(numbers(*_FAILING))
-    fails = [_failing(draw, *draw(st.sampled_from(able))) for _ in range(failing)]
+    waits = [one for one in able if one[1] == _behind_the_lag(plan)]
+    fails = []
+    for _ in range(failing):
+        among = waits if waits and chance(draw, _WAITS_PER_MILLE) else able
+        fails.append(_failing(draw, *draw(st.sampled_from(among))))
     killers = [kind for kind in kinds if kind.fault.ends is not None]
     several = drawing.profile.faults.number[1] > failing
     if not (killers and several and chance(draw, _KILL_PER_MILLE)):
