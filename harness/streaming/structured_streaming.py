@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -416,12 +417,17 @@ def _rpc_stub_of_judge(process: DriverProcess) -> JudgeRpc:
 
 
 def _tables(plan: TrialPlan, number: int, held_back_s: float) -> list[pa.Table]:
-    """Return the rows of a generated workload, with a timestamp each, in about equal parts."""
+    """Return the rows of a generated workload, with a timestamp each, in about equal parts.
+
+    Rows with ids come in the order of these, as those of a log do: the row of a key that comes last is its newest.
+    """
     workload = workload_named(plan.workload.name)
     schemas = workload.schemas(plan.job)
     if len(schemas) != 1:
         raise UsageProblem(f"the workload {workload.name!r} has {len(schemas)} inputs, and a query reads one")
     rows = [row for split in workload.splits(plan) for row in split.input]
+    if workload.spec is not None:
+        rows.sort(key=itemgetter(workload.spec.id_column))
     table = pa.Table.from_pylist(rows, schema=next(iter(schemas.values())))
     step_s = max(1, math.ceil(held_back_s * number / max(1, len(rows) - number)))
     times = [_FIRST_AT + timedelta(seconds=step_s * index) for index in range(len(rows))]
