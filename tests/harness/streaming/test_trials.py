@@ -485,7 +485,8 @@ def test_the_input_has_each_row_of_the_workload_once_in_files_whose_times_are_th
 ) -> None:
     """Rows that are missing here are missing for the query and for its judge, who would agree."""
     made = StructuredStreaming(StreamingJob(query=same, sink=written, input=name))
-    plan = filled(TrialPlan(workload=WorkloadPlan(name, batches=3, batch_records=5, early_ends=early_ends)))
+    workload = WorkloadPlan(name, batches=3, batch_records=5, early_ends=early_ends)
+    plan = filled(TrialPlan(seed=6, workload=workload))
     made._write_input(plan, tmp_path / "input")
     files = sorted((tmp_path / "input").iterdir(), key=lambda file: file.stat().st_mtime)
     assert [file.name for file in files] == ["00000.parquet", "00001.parquet", "00002.parquet"]
