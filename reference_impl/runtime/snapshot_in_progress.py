@@ -31,13 +31,17 @@ class SnapshotInProgress:
         alignment_ms: float,
         buffered_bytes: int,
         discard: Callable[[Sequence[StateHandle]], None],
+        files: Sequence[StateHandle],
         with_channels: bool = False,
     ) -> None:
         """Begin with the synchronous part; times in milliseconds. ``discard`` deletes files.
 
+        ``files``: those of its operators that are written so far; it grows as they are written.
+
         ``with_channels``: the snapshot is whole only after ``run_channels`` too.
         """
         self._discard = discard
+        self._files = files
         self._unfinished = self._untold = 2 if with_channels else 1
         self._lock = threading.Lock()
         self._cancelled = False
@@ -67,14 +71,13 @@ class SnapshotInProgress:
 
     def run(self) -> tuple[OperatorSnapshot, ...]:
         """Do the asynchronous parts; raises SnapshotCancelled or StorageError, and leaves no file then."""
-        parts: list[OperatorSnapshot] = []
         try:
-            # One by one: if a later part fails, it must be known what the earlier ones wrote, to remove it.
-            parts.extend(
+            parts = [
                 future if isinstance(future, OperatorSnapshot) else future.run() for future in self._futures
-            )
+            ]
         except BaseException:
-            self._discard(self._written_by(parts))
+            # Also what the part that failed had written before.
+            self._discard(self._files)
             raise
         self._keep(self._written_by(parts))
         return tuple(parts)

@@ -16,6 +16,7 @@ from barrier_tck.reference_impl.protocol.messages import (
     CheckpointBarrier,
     LocalCopyReport,
     OperatorSnapshot,
+    StateHandle,
     StateRestored,
     SubtaskFailed,
 )
@@ -42,6 +43,7 @@ from barrier_tck.reference_impl.storage.local_copies import (
     TaskLocalStateStore,
     require_one_file_system,
 )
+from barrier_tck.reference_impl.storage.noting_writer import NotingWriter
 from barrier_tck.reference_impl.storage.restore import RestoreReader
 from barrier_tck.reference_impl.storage.sharing_writer import SharingWriter
 
@@ -76,6 +78,8 @@ class StateCopies:
         """Directory of each checkpoint of this attempt that is a savepoint."""
         self._reuse_from = 0
         """What the newest barrier says about shared files (``CheckpointBarrier.reuse_from``)."""
+        self._written: list[StateHandle] = []
+        """The files that the snapshot which was begun last has written, as they come."""
         self._begun: deque[CheckpointId] = deque(maxlen=_BEGUN_MAX)
         """The last checkpoints of this attempt whose snapshot was begun, as they came."""
 
@@ -91,16 +95,19 @@ class StateCopies:
         """
         place, reuse_from = self._place(checkpoint, operator), self._reuse_from
         if not reuse_from:
-            return self._private_writer(checkpoint, operator)
+            return self._private_writer(checkpoint, operator, self._written)
         private, shared = self._ports.storage.writer(*place), self._ports.storage.shared_writer(*place)
-        primary = SharingWriter(private, shared, reuse_from)
+        noted = NotingWriter(private, self._written), NotingWriter(shared, self._written)
+        primary = SharingWriter(*noted, reuse_from)
         return (
             primary if self.local is None else SharingCopyingWriter(self.local, checkpoint, operator, primary)
         )
 
-    def _private_writer(self, checkpoint: CheckpointId, operator: str) -> StateWriter:
+    def _private_writer(
+        self, checkpoint: CheckpointId, operator: str, written: list[StateHandle]
+    ) -> StateWriter:
         place, savepoint = self._place(checkpoint, operator), self._savepoints.get(checkpoint, "")
-        primary = self._ports.storage.writer(*place, savepoint)
+        primary = NotingWriter(self._ports.storage.writer(*place, savepoint), written)
         if self.local is None:
             return primary
         compression = self._deployment.config.local_compression
@@ -111,15 +118,18 @@ class StateCopies:
     ) -> tuple[CheckpointId, AttemptNumber, SubtaskId, str]:
         return checkpoint, self._deployment.attempt, self._deployment.subtask, operator
 
-    def begin(self, barrier: CheckpointBarrier) -> None:
+    def begin(self, barrier: CheckpointBarrier) -> list[StateHandle]:
         """Note where the files of the checkpoint that now begins belong: those of a savepoint are the user's.
 
-        The writers of its snapshot are made before the next one begins.
+        The writers of its snapshot are made before the next one begins. Return the list to which they add the files of
+        its operators when these are written.
         """
+        self._written = []
         self._begun.append(barrier.checkpoint)
         self._reuse_from = barrier.reuse_from
         if barrier.savepoint is not None:
             self._savepoints[barrier.checkpoint] = barrier.savepoint.directory
+        return self._written
 
     def check(self, working: WorkingDirectory) -> None:
         """Raise JobUsageError if local copies would lie on another file system than the backend's files (LOC-10)."""
@@ -173,7 +183,7 @@ class StateCopies:
 
     def channels_writer(self, checkpoint: CheckpointId) -> StateWriter:
         """Return what writes records in flight; made on the subtask's thread, which also cancels."""
-        return self._private_writer(checkpoint, OPERATOR)
+        return self._private_writer(checkpoint, OPERATOR, [])  # it is one file
 
     def run_channels(
         self, snapshot: SnapshotInProgress, channels: EncodedChannels, writer: StateWriter

@@ -339,13 +339,13 @@ class SubtaskDriver:
         started_ms = self._alignment_started_ms.pop(barrier.checkpoint, now_ms)
         if not self.is_source:
             self.ports.probe.reach(RuntimePoint.ALIGNMENT_COMPLETED, barrier.checkpoint)
-        self.copies.begin(barrier)
         snapshot = SnapshotInProgress(
             barrier.checkpoint,
             started_ms,
             now_ms - started_ms,
             self.ports.buffered_bytes(),
             self.ports.storage.discard,
+            self.copies.begin(barrier),
             self.machine.with_channels,
         )
         self.channels.begin(barrier.checkpoint)
