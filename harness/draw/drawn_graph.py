@@ -40,7 +40,9 @@ def _with_drawn_job(drawing: Drawing, plan: TrialPlan) -> TrialPlan:
     if isinstance(workload, DrawsJobs) and chance(draw, ranges.drawn_per_mille):
         job = workload.draw_job(lambda least, most: draw(numbers(least, most)), ranges.subtasks_max)
         return msgspec.structs.replace(plan, job=job)
-    return with_shape(drawing, plan, shapes_of(workload, ranges, with_lists=False))
+    # A scenario leaves shapes out of workloads that it does not know, too: another shape may not be left.
+    shapes = shapes_of(workload, ranges, with_lists=False) or tuple(workload.shapes)
+    return with_shape(drawing, plan, shapes)
 
 
 def shapes_of(workload: Workload, ranges: JobRanges, with_lists: bool) -> list[str]:

@@ -1,4 +1,4 @@
-"""Notes which files of a snapshot are written, so that a snapshot that fails can remove those that came before (SNP-2)."""
+"""Notes which files of a snapshot are written, so that one that fails can remove those that came before (SNP-2)."""
 
 from __future__ import annotations
 

@@ -116,7 +116,8 @@ def _load(drawing: Drawing, plan: TrialPlan) -> TrialPlan:
     if checkpoints.mode == _PATIENT:
         patience_ms = drawing.draw(st.sampled_from(_PATIENCE)) * checkpoints.interval_ms
         checkpoints = msgspec.structs.replace(checkpoints, alignment_timeout_ms=patience_ms)
-    assert workload.records_per_second is not None
+    if workload.records_per_second is None:
+        return late  # the system under test takes no rate
     records = _needed_ms(late, drawing.profile.limits.settle_ms) * workload.records_per_second // 1_000
     batches = max(workload.batches, 2 + records // workload.batch_records)
     return msgspec.structs.replace(

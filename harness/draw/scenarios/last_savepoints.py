@@ -39,13 +39,14 @@ _CAPACITY = 32
 _EARLY_ENDS_PER_MILLE = 200
 
 
-def _possible(_: Profile, capabilities: frozenset[Capability]) -> bool:
-    """Return whether the end of the input can be met to the millisecond, which is so in virtual time only."""
-    return capabilities >= {
+def _possible(profile: Profile, capabilities: frozenset[Capability]) -> bool:
+    """Return whether there may be no fault, and the end of the input can be met to the millisecond: in virtual time."""
+    able = capabilities >= {
         Capability.SAVEPOINTS,
         Capability.SLOW_SNAPSHOTS,
         Capability.DETERMINISTIC_REPLAY,
     }
+    return able and profile.faults.number[0] == 0
 
 
 def _profile(_: st.DrawFn, profile: Profile) -> Profile:

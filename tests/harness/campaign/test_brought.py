@@ -62,11 +62,8 @@ def test_without_a_profile_a_campaign_draws_from_the_first_one_of_its_system() -
 
 def test_a_campaign_names_profiles_of_its_system_and_of_its_workload() -> None:
     assert configured(profile="peculiar-too").profile_for(Peculiar()).name == "peculiar-too"
-    brief = plans_of(profile="brief", workload={"name": "brief-load"}, seed=14)
-    assert {(plan.workload.name, plan.workload.batches) for plan in brief} <= {
-        ("brief-load", 1),
-        ("brief-load", 0),
-    }
+    brief = plans_of(profile="brief", workload={"name": "brief-load"})
+    assert {(plan.workload.name, plan.workload.batches) for plan in brief} == {("brief-load", 1)}
     with pytest.raises(UsageProblem, match="no profile 'peculiar-to'; did you mean 'peculiar-too'"):
         configured(profile="peculiar-to")
 

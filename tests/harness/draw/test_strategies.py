@@ -21,6 +21,7 @@ from barrier_tck.faults.kinds.partition_executor import PartitionExecutor
 from barrier_tck.faults.schedule import validate
 from barrier_tck.faults.targets import Peers, TargetKind
 from barrier_tck.faults.vocabulary import After, At, ProtocolPoint, ScheduledFault
+from barrier_tck.harness.draw.catalogue import known_scenarios
 from barrier_tck.harness.draw.constraints import ANYWHERE, Constraints, Drawing
 from barrier_tck.harness.draw.drawn_job import DrawnJob
 from barrier_tck.harness.draw.profile import DrawnSetting, Profile
@@ -415,7 +416,8 @@ def test_drawn_faults_of_copies_fire_and_are_met(tmp_path: Path) -> None:
 
 
 def test_some_plans_of_modes_take_checkpoints_while_a_broadcast_meets_what_was_restored() -> None:
-    often = profile_named("modes").with_shares(recovery=1_000, copies=0)
+    others = dict.fromkeys(known_scenarios(), 0)
+    often = profile_named("modes").with_shares(**others | {"recovery": 1_000, "slow_vertex": 255})
     drawn = draw_plans(3, 30, often)
     assert all(plan.checkpoints.overtakes and len(plan.faults) >= 2 for plan in drawn)
     met = 0

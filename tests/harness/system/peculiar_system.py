@@ -24,6 +24,8 @@ class BriefLoad(KeyedTotals):
             "brief",
             "One batch for everybody.",
             workload=WorkloadRanges(names=("brief-load",), batches=(1, 1)),
+            # Many a scenario has input of its own.
+            scenarios=tuple((name, 0) for name in known_scenarios()),
         ),
     )
 
