@@ -26,6 +26,7 @@ from barrier_tck.harness.record.records import FindingGroup
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.plan_fields import unused_by, without
 from barrier_tck.harness.system.system_under_test import Capability, SystemUnderTest
+from barrier_tck.harness.workloads.workload_names import filled
 
 SHRUNK_MAX = 8
 """How many plans of failing trials are made smaller at the end of a campaign."""
@@ -227,11 +228,16 @@ class Grouping:
         if self._exact:
             smallest = shrink(plan, still_fails, self.system.job, RUNS_OF_ONE_MAX, fit=self._fit)
             self._found(failure, smallest.plan)
-        else:
-            self._found(failure, *self._shrink_in_real_time(plan, Repeated(still_fails, self._left)))
+            return
+        found = self._shrink_in_real_time(plan, Repeated(still_fails, self._left))
+        self._found(failure, found.plan, found.failed_runs, found.runs, shrunk=found.smaller)
 
-    def _found(self, failure: Failure, smallest: TrialPlan, failed_runs: int = 1, runs: int = 1) -> None:
-        """Let a trial whose plan was made smaller join the finding of this shape, or begin one."""
+    def _found(
+        self, failure: Failure, smallest: TrialPlan, failed_runs: int = 1, runs: int = 1, shrunk: bool = True
+    ) -> None:
+        """Let a trial join the finding of the shape of its smallest plan, or begin one; if it is not ``shrunk``, that
+        is its own plan.
+        """
         self._sorted[failure.number] = None
         clause, checker = failure.keys[0]
         shape = shape_of(smallest)
@@ -239,10 +245,10 @@ class Grouping:
             if (group.clause, group.checker, group.shape) == (clause, checker, shape):
                 group.numbers.append(failure.number)
                 if group.smallest is None or sort_key(smallest) < sort_key(group.smallest):
-                    group.smallest, group.smallest_of, group.shrunk = smallest, failure, True
+                    group.smallest, group.smallest_of, group.shrunk = smallest, failure, shrunk
                     group.failed_runs, group.runs = failed_runs, runs
                 return
-        found = Group(clause, checker, shape, smallest, failure, [failure.number], shrunk=True)
+        found = Group(clause, checker, shape, smallest, failure, [failure.number], shrunk=shrunk)
         found.failed_runs, found.runs = failed_runs, runs
         self.groups.append(found)
 
@@ -257,16 +263,34 @@ class Grouping:
             seconds=self.effort.seconds - self._seconds,
         )
 
-    def _shrink_in_real_time(self, plan: TrialPlan, repeated: Repeated) -> tuple[TrialPlan, int, int]:
-        """Return the smallest plan that failed at least once, and in how many of how many further runs it fails."""
+    def _shrink_in_real_time(self, plan: TrialPlan, repeated: Repeated) -> _Smallest:
+        """Return the smallest plan that failed when it was tried and again afterwards; the plan itself if none did."""
         began = time.monotonic()
         try:
-            smallest = shrink(plan, repeated.fails, self.system.job, RUNS_OF_ONE_MAX, fit=self._fit)
-            failed_runs, runs = repeated.how_often(smallest.plan)
+            smallest = shrink(plan, repeated.fails, self.system.job, RUNS_OF_ONE_MAX, fit=self._fit).plan
+            failed_runs, runs = repeated.how_often(smallest)
         finally:
             self._trials += repeated.trials
             self._seconds += time.monotonic() - began
-        return smallest.plan, failed_runs, runs
+        whole = filled(plan)
+        if smallest == whole:
+            # The trial itself was a run of this plan, and it failed.
+            return _Smallest(whole, failed_runs + 1, runs + 1, smaller=False)
+        if not failed_runs:
+            # One failure of many candidates may be chance. A plan that shows nothing when it is run again helps nobody.
+            return _Smallest(whole, 1, 1, smaller=False)
+        return _Smallest(smallest, failed_runs, runs, smaller=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Smallest:
+    """The smallest plan of a finding where runs differ, and in how many of how many runs it failed."""
+
+    plan: TrialPlan
+    failed_runs: int
+    runs: int
+    smaller: bool
+    """False: it is the plan of the trial."""
 
 
 def joined_groups(groups: Iterable[FindingGroup]) -> tuple[FindingGroup, ...]:

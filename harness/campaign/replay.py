@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from barrier_tck.harness.campaign.failures import failed_keys
 from barrier_tck.harness.campaign.plan_store.stored_plan import stored_plan_of
 from barrier_tck.harness.oracle.checker import Checker
 from barrier_tck.harness.plan.job_graph import JobPlan
@@ -16,7 +17,7 @@ from barrier_tck.harness.plan.reading import check_names, plan_from, read_plan
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.records import TrialRecord, TrialResult
 from barrier_tck.harness.record.run_directory import latest_run, trial_directory
-from barrier_tck.harness.record.run_reader import open_run, read_record
+from barrier_tck.harness.record.run_reader import open_run, read_campaign, read_record
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.support.errors import NondeterminismError, UsageProblem
 from barrier_tck.harness.support.strict_input import read_json
@@ -41,6 +42,20 @@ class ReplaySource:
     recorded: TrialRecord | None = None
     trace: tuple[str, ...] = ()
     """The recorded trace, if it was kept."""
+    kept_for: KeptFor | None = None
+    """What the plan showed, if it is kept because it failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptFor:
+    """What a plan showed that is kept because it failed."""
+
+    clause: str
+    """The clause that was broken first; empty if the checker names none."""
+    checker: str
+    failed_runs: int
+    """In how many of ``runs`` runs it failed."""
+    runs: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +64,15 @@ class Replayed:
 
     source: ReplaySource
     record: TrialRecord
+    runs: int = 1
+    """How often it was run; ``record`` is that of the last run."""
+    exact: bool = False
+    """Whether runs of one plan do not differ."""
+
+    @property
+    def shows_no_more(self) -> KeptFor | None:
+        """What the plan showed before, if it is kept because it failed, and is VALID now."""
+        return self.source.kept_for if self.record.verdict is Verdict.VALID else None
 
     @property
     def same_verdict(self) -> bool:
@@ -65,7 +89,7 @@ def sources_of(path: Path) -> tuple[ReplaySource, ...]:
     if path.is_file():
         if path.name == "plan.json" and (path.parent / "record.json").is_file():
             return (_recorded(path.parent),)
-        return (ReplaySource(path, _plan_in(path)),)
+        return (_kept_plan(path),)
     if not path.exists():
         raise UsageProblem(f"{path} does not exist; name a plan file or a run directory")
     if (path / "record.json").is_file():
@@ -78,12 +102,30 @@ def sources_of(path: Path) -> tuple[ReplaySource, ...]:
     return tuple(_recorded(trial_directory(path, number)) for number in chosen)
 
 
-def _plan_in(path: Path) -> TrialPlan:
-    """Read a plan's file, or one of a store of plans."""
+def _kept_plan(path: Path) -> ReplaySource:
+    """Read a plan's file, one of a store of plans, or the smallest plan of a finding in a run directory."""
     value = read_json(path)
     if isinstance(value, dict) and "because" in value:
-        return stored_plan_of(path.read_bytes(), str(path)).trial_plan(str(path))
-    return plan_from(value, str(path))
+        stored = stored_plan_of(path.read_bytes(), str(path))
+        shown = stored.shown
+        kept_for = (
+            KeptFor(shown.clause, shown.checker, max(1, stored.failed_runs), max(1, stored.runs))
+            if shown is not None
+            else None
+        )
+        return ReplaySource(path, stored.trial_plan(str(path)), kept_for=kept_for)
+    return ReplaySource(path, plan_from(value, str(path)), kept_for=_finding_of(path))
+
+
+def _finding_of(path: Path) -> KeptFor | None:
+    """Return the finding of which a file has the smallest plan; None if it lies in no run directory."""
+    run = path.resolve().parent.parent
+    if not (run / "campaign.json").is_file():
+        return None
+    for group in read_campaign(run).groups:
+        if group.plan and (run / group.plan) == path.resolve():
+            return KeptFor(group.clause, group.checker, group.failed_runs, group.runs)
+    return None
 
 
 def varied(
@@ -112,27 +154,35 @@ def varied(
 
 def _recorded(directory: Path) -> ReplaySource:
     trace = directory / "trace.txt"
+    record = read_record(directory)
+    broken = failed_keys(record.findings)
     return ReplaySource(
         path=directory / "plan.json",
         plan=read_plan(directory / "plan.json"),
-        recorded=read_record(directory),
+        recorded=record,
         trace=tuple(trace.read_text().splitlines()) if trace.is_file() else (),
+        kept_for=KeptFor(*broken[0], 1, 1) if broken else None,
     )
 
 
 def replay(
-    source: ReplaySource, system: SystemUnderTest, checkers: Sequence[Checker] | None = None
+    source: ReplaySource, system: SystemUnderTest, checkers: Sequence[Checker] | None = None, times: int = 1
 ) -> Replayed:
-    """Run a plan again and compare.
+    """Run a plan again and compare; ``times`` is how often it is run at most until it is not VALID.
 
-    In a system with DETERMINISTIC_REPLAY the trace must be the recorded one; a plan without a record runs twice.
-    Raises NondeterminismError, with the first differing line, if the traces differ.
+    In a system with DETERMINISTIC_REPLAY, ``times`` does not count: the trace must be the recorded one, and a plan
+    without a record runs twice. Raises NondeterminismError, with the first differing line, if the traces differ.
     """
     check_plan(source.plan, system, str(source.path))
     result = _run(source.plan, system, checkers)
+    runs = 1
     if Capability.DETERMINISTIC_REPLAY in system.capabilities:
         _compare(source, result, system, checkers)
-    return Replayed(source, result.record)
+        return Replayed(source, result.record, exact=True)
+    while runs < times and result.record.verdict is Verdict.VALID:
+        result = _run(source.plan, system, checkers)
+        runs += 1
+    return Replayed(source, result.record, runs)
 
 
 def _run(plan: TrialPlan, system: SystemUnderTest, checkers: Sequence[Checker] | None) -> TrialResult:

@@ -24,7 +24,7 @@ from barrier_tck.harness.support.strict_input import read_text
 from barrier_tck.harness.support.third_party import search_working_directory
 
 if TYPE_CHECKING:
-    from barrier_tck.harness.campaign.replay import Replayed, ReplaySource
+    from barrier_tck.harness.campaign.replay import KeptFor, Replayed, ReplaySource
 
 
 def replay(
@@ -68,6 +68,15 @@ def replay(
         ),
     ] = None,
     cluster: ClusterOption = None,
+    times: Annotated[
+        int,
+        typer.Option(
+            "--times",
+            metavar="N",
+            min=1,
+            help="Where runs of one plan differ, run it up to N times until it is not valid.",
+        ),
+    ] = 1,
     trust: TrustOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -81,6 +90,7 @@ def replay(
       barrier-tck replay runs/standard-20260101-120000/shrunk/00012.json
       barrier-tck replay runs/standard-20260101-120000
       barrier-tck replay plan.json --state-backend your_package:YourBackend
+      barrier-tck replay plan.json --system reference-spark --times 20      until the race shows
     """
     from barrier_tck.harness.campaign import replay as replaying
     from barrier_tck.harness.campaign.configuration import ClusterSection
@@ -117,7 +127,7 @@ def replay(
             check_plan(source.plan, deployed, str(source.path))
         start(deployed, ClusterSection(name=cluster) if cluster is not None else None)
         for source in sources:
-            result = replaying.replay(source, deployed)
+            result = replaying.replay(source, deployed, times=times)
             replayed.append(result)
             _print_replayed(console, result)
     verdict = replaying.worst_verdict(replayed)
@@ -132,6 +142,7 @@ def replay(
                     "plan": str(entry.source.path),
                     "verdict": entry.record.verdict.value,
                     "same_verdict": entry.same_verdict,
+                    "runs": entry.runs,
                     "trace_digest": entry.record.trace_digest,
                     "invalid": [f.checker for f in entry.record.findings if f.verdict is Verdict.INVALID],
                     "findings": [
@@ -173,10 +184,13 @@ def _print_replayed(console: Console, result: Replayed) -> None:
     """Print one replayed plan: verdict, trace, and what was found."""
     record, recorded = result.record, result.source.recorded
     was = f" (recorded: {recorded.verdict.value})" if recorded is not None else ""
+    was += f", in the last of {result.runs} runs" if result.runs > 1 else ""
     console.print(f"{result.source.path}: {record.verdict.value}{was}", markup=False)
     if record.trace_digest is not None:
         compared = "the same as recorded" if recorded is not None else "the same in both runs"
         console.print(f"  trace {record.trace_digest[:16]}, {compared}", markup=False)
+    if result.shows_no_more is not None:
+        console.print(f"  {_shows_no_more(result, result.shows_no_more)}", markup=False)
     for finding in record.findings:
         if finding.verdict is not Verdict.VALID:
             clauses = f" ({finding.named_clauses})" if finding.clauses else ""
@@ -187,3 +201,19 @@ def _print_replayed(console: Console, result: Replayed) -> None:
                 console.print(f"    {finding.broken}: {finding.first.description}", markup=False)
             for example in finding.examples[:3]:
                 console.print(f"    {example}", markup=False)
+
+
+def _shows_no_more(result: Replayed, before: KeptFor) -> str:
+    """Say that the plan of a failure did not fail, which alone does not tell that anything was mended."""
+    from barrier_tck.reports.wording import plural
+
+    sentence = (
+        f"this plan is kept because it failed ({before.clause or 'no clause'}, {before.checker}; in "
+        f"{before.failed_runs} of {plural(before.runs, 'run')}), and now it did not fail in "
+        f"{plural(result.runs, 'run')}"
+    )
+    if result.exact:
+        return f"{sentence}, and here one run tells: what it showed is mended"
+    return (
+        f"{sentence}; it may be mended, or a race that shows in more runs: --times {max(10, 2 * result.runs)}"
+    )

@@ -129,6 +129,34 @@ def test_where_runs_differ_a_plan_is_made_smaller_too_and_the_record_says_how_of
     assert system.runs <= 12 + IN_REAL_TIME.trials + 3 * len(record.groups)
 
 
+class FailsOnceSmaller(FakeSystem):
+    """A smaller plan fails when it is tried first, and never again."""
+
+    world = "spark"
+    capabilities = frozenset(Capability) - {Capability.DETERMINISTIC_REPLAY}
+
+    def __init__(self) -> None:
+        self._seen: set[TrialPlan] = set()
+        super().__init__(self._verdict)
+
+    def _verdict(self, plan: TrialPlan) -> Verdict:
+        first = plan not in self._seen
+        self._seen.add(plan)
+        return Verdict.INVALID if first and len(plan.faults) >= 2 else Verdict.VALID
+
+
+def test_a_smaller_plan_that_does_not_fail_again_is_not_offered_as_the_smallest(tmp_path: Path) -> None:
+    record = ran(tmp_path, FailsOnceSmaller(), trials=3)
+    assert record.invalid
+    for group in record.groups:
+        assert (group.plan, group.failed_runs, group.runs) == ("", 1, 1)
+        own = read_plan(tmp_path / "run" / "trials" / f"{group.smallest_trial:05d}" / "plan.json")
+        assert len(own.faults) == group.faults
+    assert not record.shrunk
+    run = load_run(tmp_path / "run")
+    assert "/trials/" in (run.replay_command(record.groups[0].smallest_trial) or "")
+
+
 def test_an_effort_that_is_spent_ends_the_repetitions() -> None:
     plan = TrialPlan()
     ran = 0

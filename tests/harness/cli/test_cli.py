@@ -20,7 +20,7 @@ from barrier_tck.harness.plan.trial_plan import TrialPlan, write
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.support.errors import OperatingError
 from barrier_tck.harness.system import system_names as registry
-from barrier_tck.harness.system.system_under_test import SystemUnderTest
+from barrier_tck.harness.system.system_under_test import Capability, SystemUnderTest
 from tests.harness.fake_system import TABLE, Behaviour, FakeSystem, interrupting
 
 
@@ -186,6 +186,37 @@ def test_a_failing_trial_leaves_one_line_that_repeats_it(
     assert "shrunk/00000.json" in plan and "seed 8" in line
     assert cli.run(["replay", plan]) == 1
     assert cli.run(["report", str(tmp_path), "--json"]) == 1
+
+
+def test_a_kept_plan_that_does_not_fail_any_more_says_what_it_showed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    use(monkeypatch, FakeSystem(lambda plan: Verdict.INVALID))
+    assert cli.run(["campaign", "--trials", "1", "--seed", "8", "--out", str(tmp_path)]) == 1
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("repeat trial 0:")]
+    plan = line.split()[5]
+    use(monkeypatch, FakeSystem(lambda plan: Verdict.VALID))
+    assert cli.run(["replay", plan]) == 0
+    said = capsys.readouterr().out
+    assert (
+        "this plan is kept because it failed (ALN-2, table; in 1 of 1 run), and now it did not fail" in said
+    )
+    assert "--times" not in said
+    racing = use(monkeypatch, FakeSystem(lambda plan: Verdict.VALID))
+    monkeypatch.setattr(racing, "capabilities", frozenset(Capability) - {Capability.DETERMINISTIC_REPLAY})
+    assert cli.run(["replay", plan]) == 0
+    assert "a race that shows in more runs: --times 10" in capsys.readouterr().out
+
+
+def test_a_race_is_replayed_until_it_shows(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(TrialPlan(), tmp_path / "plan.json")
+    verdicts = iter([Verdict.VALID, Verdict.VALID, Verdict.INVALID, Verdict.VALID])
+    racing = use(monkeypatch, FakeSystem(lambda plan: next(verdicts)))
+    monkeypatch.setattr(racing, "capabilities", frozenset(Capability) - {Capability.DETERMINISTIC_REPLAY})
+    assert cli.run(["replay", str(tmp_path / "plan.json"), "--times", "10"]) == 1
+    assert "invalid, in the last of 3 runs" in capsys.readouterr().out
 
 
 def test_a_trial_of_a_system_from_elsewhere_is_repeated_on_that_system(
