@@ -13,7 +13,7 @@ from __future__ import annotations
 import random
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -144,11 +144,19 @@ class Controls:
         return controls_by_default(self.trials, self.system.world) if self.wanted is None else self.wanted
 
     def run(
-        self, directory: RunDirectory, checkers: Sequence[Checker] | None, interrupts: Interrupts
+        self,
+        directory: RunDirectory,
+        checkers: Sequence[Checker] | None,
+        interrupts: Interrupts,
+        begins: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Run the controls, each kind of break in turn; raises KeyboardInterrupt if it is interrupted."""
-        for tries in self._in_turn():
+        """Run the controls, each kind of break in turn; raises KeyboardInterrupt if it is interrupted.
+
+        ``begins`` is told of each run before it begins.
+        """
+        for place, tries in enumerate(self._in_turn(), start=1):
             for how, candidate, broken in tries:
+                begins(f"{place} of {self.number}: trial {candidate.trial} again, in which {how.description}")
                 with interrupts.during_trial():
                     control = self._run_one(how, candidate.trial, broken, directory, checkers)
                 self.ran.append(control)

@@ -9,7 +9,7 @@ otherwise is its plan made smaller.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -130,6 +130,8 @@ class Grouping:
     effort: Effort
     """What may be done on a system whose runs differ."""
     groups: list[Group] = field(default_factory=list)
+    begins: Callable[[str], None] = lambda _: None
+    """Is told what begins, before each run where runs take long."""
     _sorted: dict[int, None] = field(default_factory=dict)
     """Numbers of the trials that are in a group."""
     _shrunk: int = 0
@@ -225,11 +227,14 @@ class Grouping:
         clause, checker = failure.keys[0]
         self._shrunk += 1
         still_fails = fails_as(self.system, clause, checker, self.directory, self.checkers)
+        what = f"the plan of trial {failure.number} is made smaller"
+        self.begins(what)
         if self._exact:
             smallest = shrink(plan, still_fails, self.system.job, RUNS_OF_ONE_MAX, fit=self._fit)
             self._found(failure, smallest.plan)
             return
-        found = self._shrink_in_real_time(plan, Repeated(still_fails, self._left))
+        repeated = Repeated(still_fails, self._left, lambda run: self.begins(f"{what}, {run}"))
+        found = self._shrink_in_real_time(plan, repeated)
         self._found(failure, found.plan, found.failed_runs, found.runs, shrunk=found.smaller)
 
     def _found(

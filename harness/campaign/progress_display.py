@@ -17,20 +17,29 @@ APPEARS_AFTER_SECONDS = 2.0
 
 
 class CampaignProgress:
-    """Use as a context manager; without a console it does nothing."""
+    """Use as a context manager; without a console it does nothing.
 
-    def __init__(self, console: Console | None, budget: Budget, before: int = 0) -> None:
+    ``slow`` says that a trial takes seconds: then progress is shown before the first one has ended.
+    """
+
+    def __init__(self, console: Console | None, budget: Budget, before: int = 0, slow: bool = False) -> None:
         self._console = console
         # ``is_terminal`` is not used, because a log that shows colours claims to be a terminal.
         self._draws = console is not None and console.file.isatty()
         self._budget = budget
         self._before = before
+        self._slow = slow
         self._progress: Progress | None = None
         self._task = TaskID(0)
         self._started = 0.0
 
     def __enter__(self) -> CampaignProgress:
         self._started = time.monotonic()
+        if self._console is not None and self._slow and self._budget.allows(self._before, 0.0):
+            if self._draws:
+                self._draw(self._before, 0, 0, 0.0)
+            else:
+                self._console.print(f"trial {self._before} runs; {self._standing(self._before, 0.0)}")
         return self
 
     def __exit__(
@@ -64,7 +73,9 @@ class CampaignProgress:
             self._task = self._progress.add_task("trials", total=self._total(), done=0, bad="", left="")
             self._progress.start()
         completed = done if self._budget.trials is not None else elapsed
-        bad = f"[red]{invalid} invalid[/red] {unknown} unknown" if invalid or unknown else "all valid"
+        bad = "all valid" if done > self._before else ""
+        if invalid or unknown:
+            bad = f"[red]{invalid} invalid[/red] {unknown} unknown"
         left = self._left(done, elapsed)
         self._progress.update(self._task, completed=completed, done=done, bad=bad, left=left)
 
@@ -81,6 +92,8 @@ class CampaignProgress:
         if self._budget.trials is None:
             return f"{_rounded(max(0.0, self._total() - elapsed))} left"
         rest = self._budget.trials - done
+        if done == self._before:
+            return ""  # nothing is known yet of how long a trial takes
         return f"about {_rounded(rest * elapsed / (done - self._before))} left" if rest else ""
 
 

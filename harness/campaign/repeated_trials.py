@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from barrier_tck.harness.campaign.shrinking import StillFails
@@ -31,6 +32,8 @@ class Repeated:
 
     still_fails: StillFails
     effort: Effort
+    begins: Callable[[str], None] = lambda _: None
+    """Is told before each run which it is."""
     trials: int = 0
     _until: float = field(init=False)
 
@@ -48,12 +51,16 @@ class Repeated:
             if self.spent:
                 return False
             self.trials += 1
+            self.begins(f"run {self.trials} of at most {self.effort.trials}")
             if self.still_fails(plan):
                 return True
         return False
 
     def how_often(self, plan: TrialPlan) -> tuple[int, int]:
         """Return in how many of how many runs a plan fails. It may take as many runs again as a candidate."""
-        failed = [self.still_fails(plan) for _ in range(self.effort.times)]
-        self.trials += len(failed)
-        return sum(failed), len(failed)
+        failed = 0
+        for number in range(1, self.effort.times + 1):
+            self.trials += 1
+            self.begins(f"run {number} of {self.effort.times} of the smallest")
+            failed += self.still_fails(plan)
+        return failed, self.effort.times

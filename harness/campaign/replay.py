@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -166,22 +166,30 @@ def _recorded(directory: Path) -> ReplaySource:
 
 
 def replay(
-    source: ReplaySource, system: SystemUnderTest, checkers: Sequence[Checker] | None = None, times: int = 1
+    source: ReplaySource,
+    system: SystemUnderTest,
+    checkers: Sequence[Checker] | None = None,
+    times: int = 1,
+    begins: Callable[[str], None] = lambda _: None,
 ) -> Replayed:
-    """Run a plan again and compare; ``times`` is how often it is run at most until it is not VALID.
+    """Run a plan again and compare; ``times`` is how often it is run at most until it is not VALID. ``begins``
+    is told of each run before it begins.
 
     In a system with DETERMINISTIC_REPLAY, ``times`` does not count: the trace must be the recorded one, and a plan
     without a record runs twice. Raises NondeterminismError, with the first differing line, if the traces differ.
     """
     check_plan(source.plan, system, str(source.path))
+    exact = Capability.DETERMINISTIC_REPLAY in system.capabilities
+    begins("run 1" if exact else f"run 1 of {times}")
     result = _run(source.plan, system, checkers)
     runs = 1
-    if Capability.DETERMINISTIC_REPLAY in system.capabilities:
+    if exact:
         _compare(source, result, system, checkers)
         return Replayed(source, result.record, exact=True)
     while runs < times and result.record.verdict is Verdict.VALID:
-        result = _run(source.plan, system, checkers)
         runs += 1
+        begins(f"run {runs} of {times}")
+        result = _run(source.plan, system, checkers)
     return Replayed(source, result.record, runs)
 
 

@@ -30,6 +30,7 @@ from barrier_tck.harness.campaign.finding_groups import (
 )
 from barrier_tck.harness.campaign.interrupts import Interrupts, caught
 from barrier_tck.harness.campaign.learning import Learning
+from barrier_tck.harness.campaign.phase_progress import PhaseProgress
 from barrier_tck.harness.campaign.plan_store.store import PlanStore
 from barrier_tck.harness.campaign.planned_trials import campaign_plans, search_of
 from barrier_tck.harness.campaign.progress_display import CampaignProgress
@@ -326,11 +327,15 @@ class _Campaign:
         interrupts = Interrupts()
         with caught(interrupts):
             try:
-                progress = CampaignProgress(console, self._budget, self._tally.trials)
+                slow = self._system.world != "simulated"
+                progress = CampaignProgress(console, self._budget, self._tally.trials, slow)
                 finished = self.trials(plans, runs, interrupts, progress)
-                finished = (
-                    finished and self.run_controls(interrupts) and self.group_failures(runs, interrupts)
-                )
+                if finished:
+                    with PhaseProgress(console, "controls", slow=slow) as phase:
+                        finished = self.run_controls(interrupts, phase)
+                if finished:
+                    with PhaseProgress(console, "findings", slow=slow) as phase:
+                        finished = self.group_failures(runs, interrupts, phase)
             except BaseException:
                 self.save(interrupted=True)  # finished trials can be reported, whatever ended the campaign
                 raise
@@ -423,19 +428,20 @@ class _Campaign:
         self._directory.append(summary)
         return record
 
-    def run_controls(self, interrupts: Interrupts) -> bool:
+    def run_controls(self, interrupts: Interrupts, phase: PhaseProgress) -> bool:
         """Run some trials again with recovery broken, unless a trial is INVALID; return False if interrupted."""
         if self._tally.invalid:
             return True
         try:
-            self._controls.run(self._directory, self._checkers, interrupts)
+            self._controls.run(self._directory, self._checkers, interrupts, phase.show)
         except KeyboardInterrupt:
             return False
         return True
 
-    def group_failures(self, runs: TrialRuns, interrupts: Interrupts) -> bool:
+    def group_failures(self, runs: TrialRuns, interrupts: Interrupts, phase: PhaseProgress) -> bool:
         """Sort the failing trials by what they found, with the smallest plan of each; return False if interrupted."""
         grouping = self._grouping
+        grouping.begins = phase.show
         shrunk_where_trials_run = grouping.one_of_each(self._failures)
         failing = (
             FailedTrial(
@@ -448,6 +454,7 @@ class _Campaign:
         try:
             with contextlib.closing(runs.shrink(failing)) as shrunk:
                 for failure in shrunk_where_trials_run:
+                    phase.show(f"the plan of trial {failure.number} is made smaller")
                     with interrupts.during_trial():
                         grouping.add(failure, next(shrunk))
             for failure in grouping.left_of(self._failures):

@@ -14,8 +14,8 @@ import msgspec
 import typer
 from rich.console import Console
 
+from barrier_tck.harness.campaign.phase_progress import PhaseProgress
 from barrier_tck.harness.cli.exit_codes import EXIT_CODES
-from barrier_tck.harness.cli.hunt_progress import HuntProgress
 from barrier_tck.harness.cli.opening import opened, start
 from barrier_tck.harness.cli.options import DEFAULT_OUT, JsonOption, OutOption, listed
 from barrier_tck.harness.cli.patched_run import run_with_patch, without_patch
@@ -159,7 +159,7 @@ def mutants(
         try:
             start(system)
             for mutant in chosen:
-                with HuntProgress(VerdictConsole(stderr=True), mutant.id) as progress:
+                with PhaseProgress(VerdictConsole(stderr=True), mutant.id) as progress:
                     result = hunt(mutant, system, path, replays_max=SEEDS[world], begins=progress.show)
                 if result.plan is not None and own is not None:
                     plain = path / _without_patch(mutant.id)

@@ -7,8 +7,6 @@ import signal
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from rich.text import Text
-
 from barrier_tck.harness.cli.printing import VerdictConsole
 from barrier_tck.harness.support.errors import UsageProblem
 
@@ -38,6 +36,7 @@ def start(system: SystemUnderTest, cluster: ClusterSection | None = None) -> Non
 
     So if the system cannot run here, no half-written run directory is left.
     """
+    from barrier_tck.harness.campaign.phase_progress import PhaseProgress
     from barrier_tck.harness.system.optional_interfaces import HasCluster, StartsSlowly
 
     if cluster is not None:
@@ -47,5 +46,6 @@ def start(system: SystemUnderTest, cluster: ClusterSection | None = None) -> Non
             )
         system.use_cluster(cluster.config)
     if isinstance(system, StartsSlowly):
-        with VerdictConsole(stderr=True).status(Text(f"starting {system.name}")):
+        with PhaseProgress(VerdictConsole(stderr=True), system.name, slow=True) as progress:
+            progress.show("starting")
             system.prepare()

@@ -14,7 +14,7 @@ from barrier_tck.harness.cli.exit_codes import EXIT_CODES
 from barrier_tck.harness.cli.opening import opened, start
 from barrier_tck.harness.cli.options import ClusterOption, JsonOption, ReplaySystemOption
 from barrier_tck.harness.cli.patched_run import run_with_patch
-from barrier_tck.harness.cli.printing import console_for, emit
+from barrier_tck.harness.cli.printing import VerdictConsole, console_for, emit
 from barrier_tck.harness.cli.untrusted_code import TrustOption, UntrustedCode, code_of, require_named
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.reference.bugs.catalogue import digest_of
@@ -94,6 +94,7 @@ def replay(
     """
     from barrier_tck.harness.campaign import replay as replaying
     from barrier_tck.harness.campaign.configuration import ClusterSection
+    from barrier_tck.harness.campaign.phase_progress import PhaseProgress
     from barrier_tck.harness.system.system_names import DEFAULT_SYSTEM
     from barrier_tck.harness.trial.plan_check import check_plan
 
@@ -127,7 +128,9 @@ def replay(
             check_plan(source.plan, deployed, str(source.path))
         start(deployed, ClusterSection(name=cluster) if cluster is not None else None)
         for source in sources:
-            result = replaying.replay(source, deployed, times=times)
+            slow = deployed.world != "simulated"
+            with PhaseProgress(VerdictConsole(stderr=True), str(source.path), slow=slow) as progress:
+                result = replaying.replay(source, deployed, times=times, begins=progress.show)
             replayed.append(result)
             _print_replayed(console, result)
     verdict = replaying.worst_verdict(replayed)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from rich.console import Console
 
-from barrier_tck.harness.cli.hunt_progress import HuntProgress
+from barrier_tck.harness.campaign.phase_progress import PhaseProgress
 from barrier_tck.harness.cli.opening import opened, start
 from barrier_tck.harness.cli.options import listed
 from barrier_tck.harness.cli.printing import VerdictConsole, console_for, emit
@@ -59,7 +59,7 @@ def measure_strategies(asked: Measured, out: Path, as_json: bool) -> None:
     out.mkdir(parents=True, exist_ok=True)
     with opened(SYSTEM_OF_WORLD[asked.world]) as system:
         start(system)
-        with HuntProgress(VerdictConsole(stderr=True), "strategies") as progress:
+        with PhaseProgress(VerdictConsole(stderr=True), "strategies") as progress:
             bugs = [known[bug.id] for bug in chosen]
             found = list(hunts(bugs, strategies, seeds, trials, system, out, progress.show))
     rows = table(found)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from barrier_tck.faults.fault import Ends
 from barrier_tck.harness.campaign import finding_groups
@@ -127,6 +129,20 @@ def test_where_runs_differ_a_plan_is_made_smaller_too_and_the_record_says_how_of
     assert 1 <= group.failed_runs < group.runs == 3
     # What the shrinking may cost at most: its effort, and as many runs as the last candidate is run.
     assert system.runs <= 12 + IN_REAL_TIME.trials + 3 * len(record.groups)
+
+
+def test_where_runs_differ_the_campaign_says_that_it_makes_a_plan_smaller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("barrier_tck.harness.campaign.phase_progress.LINE_EVERY_S", 0.0)
+    log = io.StringIO()
+    configuration = configuration_from({"trials": 4, "seed": 3, "controls": 0, "faults": FAULTS}, "test")
+    run_campaign(configuration, Uncertain(), tmp_path / "run", TABLE, Console(file=log, width=200))
+    lines = log.getvalue().splitlines()
+    assert lines[0] == "trial 0 runs; 0 of 4 done"
+    made_smaller = [line for line in lines if line.startswith("findings: the plan of trial ")]
+    assert any("is made smaller, run 1 of at most 30" in line for line in made_smaller)
+    assert any("run 3 of 3 of the smallest" in line for line in made_smaller)
 
 
 class FailsOnceSmaller(FakeSystem):

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from barrier_tck.harness.campaign.mutant_hunt import MutantResult, hunt
+from barrier_tck.harness.campaign.phase_progress import PhaseProgress
 from barrier_tck.harness.cli import mutants_command
-from barrier_tck.harness.cli.hunt_progress import HuntProgress
 from barrier_tck.harness.cli.printing import VerdictConsole, console_for
 from barrier_tck.harness.draw.not_drawn import NotDrawn
 from barrier_tck.harness.plan.reading import read_plan
@@ -239,7 +239,7 @@ def test_a_hunt_says_what_begins_and_in_a_log_it_prints_that_now_and_then(
     hunt(BUG, ReferenceSimulated(), tmp_path, begins=begun.append)
     assert begun[:2] == ["trial 1", "trial 1 shows it; its plan is made smaller, run 1"]
     now = 100.0
-    with HuntProgress(VerdictConsole(stderr=True), "SO-02", clock=lambda: now) as progress:
+    with PhaseProgress(VerdictConsole(stderr=True), "SO-02", clock=lambda: now) as progress:
         for seconds in (0.5, 1.9, 2.0, 5.0, 11.9, 12.0, 13.0, 30.0):
             now = 100.0 + seconds
             progress.show(f"trial {seconds}")

@@ -216,7 +216,11 @@ def test_a_race_is_replayed_until_it_shows(
     racing = use(monkeypatch, FakeSystem(lambda plan: next(verdicts)))
     monkeypatch.setattr(racing, "capabilities", frozenset(Capability) - {Capability.DETERMINISTIC_REPLAY})
     assert cli.run(["replay", str(tmp_path / "plan.json"), "--times", "10"]) == 1
-    assert "invalid, in the last of 3 runs" in capsys.readouterr().out
+    captured = capsys.readouterr()
+    assert "invalid, in the last of 3 runs" in captured.out and "run" not in captured.err
+    monkeypatch.setattr(racing, "world", "spark")
+    assert cli.run(["replay", str(tmp_path / "plan.json"), "--times", "1"]) == 0
+    assert f"{tmp_path / 'plan.json'}: run 1 of 1" in capsys.readouterr().err
 
 
 def test_a_trial_of_a_system_from_elsewhere_is_repeated_on_that_system(

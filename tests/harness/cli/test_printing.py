@@ -248,3 +248,21 @@ def test_the_bar_on_a_terminal_says_how_much_time_is_left(monkeypatch: pytest.Mo
         assert progress._progress is not None
         (task,) = progress._progress.tasks
     assert task.fields["left"] == "about 30 s left"
+
+
+def test_where_trials_are_slow_something_is_said_before_the_first_has_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log = io.StringIO()
+    with CampaignProgress(Console(file=log, width=120), Budget(trials=4), slow=True):
+        assert log.getvalue() == "trial 0 runs; 0 of 4 done\n"
+    screen = io.StringIO()
+    monkeypatch.setattr(screen, "isatty", lambda: True)
+    with CampaignProgress(
+        Console(file=screen, force_terminal=True, width=120), Budget(trials=4), slow=True
+    ) as progress:
+        assert progress._progress is not None
+        (task,) = progress._progress.tasks
+    assert (task.fields["bad"], task.fields["left"], task.total) == ("", "", 4)
+    with CampaignProgress(Console(file=log, width=120), Budget(trials=4), before=4, slow=True):
+        assert log.getvalue().count("runs") == 1
