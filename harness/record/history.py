@@ -204,6 +204,9 @@ class OutputComparison(msgspec.Struct, frozen=True, omit_defaults=True):
     """Micro-batches that ran more than once, as a whole or in one of their tasks."""
     replayed: int = 0
     """Those of which the sink had been given rows before: only here could a sink that is not idempotent go wrong."""
+    added_again: int = 0
+    """Rows that are lost, and of which the output has a multiple that is unexpected: all numbers that differ are the
+    same number of times as great, so a sink has added them more often than once."""
 
 
 class StateComparison(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):

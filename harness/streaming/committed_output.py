@@ -39,6 +39,10 @@ class CommittedOutput:
             "copies_excused": sum(sum(sides.values()) for sides in comparison.checks.values()),
             EXERCISED: comparison.replayed,
         }
+        if context.history.end is End.FINISHED:  # before that a multiple may be what was right for a while
+            for name in ("lost", "unexpected"):
+                counts[name] -= comparison.added_again
+            counts["duplicated"] += comparison.added_again
         wrong = [name for name in ("lost", "duplicated", "unexpected") if counts[name]]
         if context.history.end is not End.FINISHED:
             wrong = [name for name in wrong if name == "duplicated"]
@@ -56,6 +60,10 @@ class CommittedOutput:
             return self._finding(Verdict.VALID, summary, counts)
         parts = ", ".join(f"{counts[name]} {name}" for name in wrong)
         summary = f"{parts}; {found.committed} rows committed, and the batch gives {found.expected}"
+        if comparison.added_again and context.history.end is End.FINISHED:
+            summary += (
+                f"; {comparison.added_again} of the duplicated were added to the output more often than once"
+            )
         if wrong == ["lost"] and found.committed:
             summary += f"; {_MAYBE_MERGED}"
         if not comparison.ran_again:

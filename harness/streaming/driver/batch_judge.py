@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Row, Window
 from pyspark.sql import functions as sf
@@ -18,6 +18,7 @@ from pyspark.sql import functions as sf
 from barrier_tck.harness.cluster.driver.peer import Peer
 from barrier_tck.harness.cluster.spark_session import spark_session
 from barrier_tck.harness.record.history import OutputComparison, OutputCounts, StateComparison
+from barrier_tck.harness.streaming.driver.doubled_rows import in_the_place_of
 from barrier_tck.harness.streaming.driver.expected_rows import ExpectedRows, column_named, expected_rows
 from barrier_tck.harness.streaming.driver.job_check import checked
 from barrier_tck.harness.streaming.driver.serving import job_at, serve
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _EXAMPLES = 5
+_LOOKED_AT = 200
+"""So many rows that are wrong are looked at for those that belong together."""
 _SMALL = {"spark.sql.adaptive.enabled": "false", "spark.sql.codegen.wholeStage": "false"}
 """What is judged is small and of many shapes: to plan it twice, and to compile it, takes longer than to run it."""
 _EXPECTED, _COMMITTED, _BATCHES = "barrier_tck_expected", "barrier_tck_committed", "barrier_tck_batches"
@@ -191,7 +194,7 @@ def _compared(
     strange = sf.when(wanted == 0, found).otherwise(0)
     sums = tally.agg(*(sf.sum(value) for value in (due, found, lost, copies, strange, excused_copies)))
     numbers = [int(value or 0) for value in sums.collect()[0]]
-    wrong = tally.where((lost > 0) | (copies > 0) | (strange > 0)).limit(_EXAMPLES).collect()
+    wrong = tally.where((lost > 0) | (copies > 0) | (strange > 0)).limit(_LOOKED_AT).collect()
     counts = OutputCounts(
         expected=numbers[0],
         committed=numbers[1],
@@ -204,8 +207,38 @@ def _compared(
     )
     tally.unpersist()
     checks = {"copies of rows of micro-batches that ran again": {"output": numbers[5]}} if numbers[5] else {}
-    examples = [line for row in wrong for line in _rendered_group(row)]
-    return OutputComparison(counts, (*examples, *repeated.examples), checks=checks)
+    examples, added_again = _examples(wrong)
+    return OutputComparison(counts, (*examples, *repeated.examples), checks=checks, added_again=added_again)
+
+
+def _examples(wrong: Sequence[Row]) -> tuple[list[str], int]:
+    """Return lines about rows that are wrong, first those that belong together, and how many were added again."""
+    lost = [row for row in wrong if not row[_COMMITTED]]
+    strange = [row for row in wrong if not row[_EXPECTED] + row[_EARLY]]
+    pairs = list(in_the_place_of([_values(row) for row in lost], [_values(row) for row in strange]))
+    pairs.sort(key=lambda pair: pair.times is None)
+    lines, shown = [], []
+    for pair in pairs:
+        due, found = lost[pair.expected], strange[pair.committed]
+        shown += [due, found]
+        what = "in its place" if pair.times is None else f"{pair.times} times as much"
+        lines.append(
+            f"{'lost' if pair.times is None else 'duplicated'}: the batch gives {_rendered_row(due)}, and "
+            f"{what} was committed: {_rendered_row(found)}{_by_batches(found)}"
+        )
+    alone = [line for row in wrong if row not in shown for line in _rendered_group(row)]
+    added_again = sum(
+        min(lost[pair.expected][_EXPECTED], strange[pair.committed][_COMMITTED])
+        for pair in pairs
+        if pair.times is not None
+    )
+    room = max(0, _EXAMPLES - min(len(lines), _EXAMPLES))
+    return [*lines[:_EXAMPLES], *alone[: room * (1 + _EXAMPLES)]], added_again
+
+
+def _by_batches(row: Row) -> str:
+    batches = sorted(dict.fromkeys(row[_BATCHES]))
+    return f" by micro-batch {', '.join(map(str, batches))}" if batches else ""
 
 
 def _rendered_group(row: Row) -> list[str]:
@@ -228,8 +261,13 @@ def _rendered_group(row: Row) -> list[str]:
 
 
 def _rendered_row(row: Row) -> str:
+    return ", ".join(f"{name}={value}" for name, value in _values(row).items())
+
+
+def _values(row: Row) -> dict[str, Any]:
+    """Return the columns of the query."""
     ours = (_EXPECTED, _EARLY, _COMMITTED, _BATCHES, _TIMES)
-    return ", ".join(f"{name}={value}" for name, value in row.asDict().items() if name not in ours)
+    return {name: value for name, value in row.asDict().items() if name not in ours}
 
 
 def main() -> None:

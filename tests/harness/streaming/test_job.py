@@ -375,6 +375,16 @@ def test_any_difference_is_invalid(wrong: str) -> None:
     assert f"2 {wrong}" in summary
 
 
+def test_rows_that_were_added_again_are_duplicated_and_neither_lost_nor_unexpected() -> None:
+    counts = msgspec.structs.replace(RIGHT, lost=3, unexpected=2)
+    comparison = OutputComparison(counts, ("an example",), ran_again=1, added_again=2)
+    verdict, summary = judged(comparison)
+    assert verdict is Verdict.INVALID
+    assert summary.startswith("1 lost, 2 duplicated; 5 rows committed")
+    assert "unexpected" not in summary and "added to the output more often than once" in summary
+    assert judged(comparison, End.STUCK)[0] is Verdict.UNKNOWN
+
+
 def test_copies_that_are_excused_are_told() -> None:
     excused = {"copies of rows of micro-batches that ran again": {"output": 3}}
     assert judged(OutputComparison(RIGHT)) == (

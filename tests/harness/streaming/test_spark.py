@@ -126,6 +126,20 @@ def test_multisets_are_compared_both_ways(
     assert wrong(compared(spark, APPENDS, place, ROWS, committed)) == expected
 
 
+def test_a_total_that_was_added_to_twice_is_shown_beside_the_one_that_it_should_be(
+    spark: SparkSession, place: QueryPlace
+) -> None:
+    committed = [{"key": "a", "n": 2}, {"key": "b", "n": 5}, {"key": "d", "n": 1}]
+    given = [{"key": "a", "n": 1}, {"key": "b", "n": 3}, {"key": "c", "n": 1}]
+    found = compared(spark, APPENDS, place, given, committed)
+    assert found.added_again == 1 and wrong(found) == (3, 0, 3)
+    assert found.examples[:2] == (
+        "duplicated: the batch gives key=a, n=1, and 2 times as much was committed: key=a, n=2",
+        "lost: the batch gives key=b, n=3, and in its place was committed: key=b, n=5",
+    )
+    assert {line.split(":")[0] for line in found.examples[2:]} == {"lost", "unexpected", "  key=d, n=1"}
+
+
 def test_a_row_that_came_twice_is_shown_twice_with_its_micro_batches(
     spark: SparkSession, place: QueryPlace
 ) -> None:
