@@ -24,6 +24,7 @@ from barrier_tck.conformance.clauses import CLAUSES
 from barrier_tck.harness.plan.trial_plan import to_json
 from barrier_tck.harness.record.records import FaultRecord, TrialRecord, TrialSummary
 from barrier_tck.harness.record.verdict import Evidence, Finding, Verdict
+from barrier_tck.harness.support.first_line import first_line
 from barrier_tck.reports import wording
 from barrier_tck.reports.charts import histogram
 from barrier_tck.reports.cuts import CutView, by_trial
@@ -341,6 +342,7 @@ def templates() -> jinja2.Environment:
     environment.filters["moment"] = wording.moment
     environment.filters["measurement"] = lambda value, name: wording.measurement(name, value)
     environment.filters["known"] = wording.known
+    environment.filters["first_line"] = first_line
     environment.filters["printable"] = wording.printable
     environment.filters["script_json"] = as_json
     environment.filters["sentence"] = lambda text: text[:1].upper() + text[1:]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from barrier_tck.harness.record.records import FindingGroup, TrialRecord, TrialSummary
 from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.support.first_line import first_line
 from barrier_tck.reports.loading import ReportedRun, planned_faults, verdict_of
 
 TIMELINES_MAX = 6
@@ -66,7 +67,7 @@ def trial_finding(trial: TrialSummary) -> Finding:
     else:
         summary = "The trial's own verdict is worse than that of its findings."
     if trial.end_reason:
-        summary += f" The trial ended {trial.end or 'somehow'}: {trial.end_reason}"
+        summary += f" The trial ended {trial.end or 'somehow'}: {first_line(trial.end_reason)}"
     return Finding(
         checker="trial",
         clauses=("CAM-3",) if missed else (),

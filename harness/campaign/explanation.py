@@ -29,6 +29,7 @@ from barrier_tck.harness.record.operations import (
 from barrier_tck.harness.record.records import TrialRecord
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.support.errors import UsageProblem
+from barrier_tck.harness.support.first_line import first_line
 from barrier_tck.harness.workloads.operator_kind import TIMERS
 from barrier_tck.harness.workloads.record_forms import LINEAGE, form_of
 from barrier_tck.harness.workloads.workload import Workload, read_splits
@@ -227,7 +228,7 @@ def _what(operation: Operation, labels: dict[int, str]) -> str | None:
         where = "at the beginning of the input" if restored is None else f"from checkpoint {restored}"
         return f"attempt {operation.attempt} starts {where}"
     if isinstance(operation, AttemptEnded):
-        return f"attempt {operation.attempt} ends: {operation.detail or operation.reason.value}"
+        return f"attempt {operation.attempt} ends: {first_line(operation.detail) or operation.reason.value}"
     if isinstance(operation, FaultFired):
         label = labels.get(operation.fault, f"fault {operation.fault}")
         return f"fault: {label}" + (f" ({operation.target})" if operation.target else "")
@@ -238,7 +239,7 @@ def _what(operation: Operation, labels: dict[int, str]) -> str | None:
     if isinstance(operation, JobStopped):
         return "the job is stopped with a savepoint"
     if isinstance(operation, JobFailed):
-        return f"the job gives up: {operation.detail or operation.reason.value}"
+        return f"the job gives up: {first_line(operation.detail) or operation.reason.value}"
     return None
 
 

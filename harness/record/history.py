@@ -17,6 +17,7 @@ import msgspec
 from barrier_tck.harness.record.operations import Operation
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.stored import StoredCheckpoint, StoredSavepoint
+from barrier_tck.harness.support.first_line import first_line
 
 Row = dict[str, Any]
 """A record as a mapping from column name to value."""
@@ -280,5 +281,5 @@ class History(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def explanation(self) -> str:
-        """Return why it ended like that, for people."""
-        return self.detail or self.reason.value
+        """Return why it ended like that, for people: in one line, whatever stack ``detail`` has."""
+        return first_line(self.detail) or self.reason.value

@@ -5,6 +5,7 @@ from __future__ import annotations
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.record.history import End
 from barrier_tck.harness.record.verdict import EXERCISED, Finding, Verdict
+from barrier_tck.harness.support.first_line import first_line
 
 _WITHOUT_A_FAULT = (
     "no micro-batch is known to have run more than once, so it may be wrong without any fault: the guide tells what "
@@ -29,7 +30,9 @@ class CommittedOutput:
             return self._finding(Verdict.UNKNOWN, "the output was not compared with a batch")
         found = comparison.counts
         if found is None:
-            return self._finding(Verdict.UNKNOWN, f"the output cannot be judged: {comparison.problem}")
+            return self._finding(
+                Verdict.UNKNOWN, f"the output cannot be judged: {first_line(comparison.problem)}"
+            )
         counts = {
             "expected": found.expected,
             "committed": found.committed,

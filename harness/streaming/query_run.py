@@ -11,7 +11,7 @@ import itertools
 import queue
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,6 +34,7 @@ from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.records import AttemptRecord
 from barrier_tck.harness.streaming.checkpoint_outages import CheckpointOutages
 from barrier_tck.harness.streaming.disturbed_writes import DisturbedWrites
+from barrier_tck.harness.streaming.known_defects import known_defect
 from barrier_tck.harness.streaming.query_rpc import QueryOrder, QueryReports, QueryRpc, TaskRun
 from barrier_tck.harness.streaming.query_targets import TASKS, QueryTargets
 from barrier_tck.harness.support.errors import OperatingError
@@ -264,8 +265,17 @@ class QueryRun:
                     failures += self._outage_over() and not struck
             if failures > self._failures_max:
                 detail = f"the query failed {failures} times, the last time with: {over.detail}"
+                killed = any(end.reason is Reason.PROCESS_LOST for end in self._ends())
+                defect = known_defect(over.detail, killed)
+                if defect is not None:
+                    detail = f"{defect}; {detail}"
                 self._note(JobFailed(Reason.RESTARTS_USED_UP, detail))
                 return End.FAILED, Reason.RESTARTS_USED_UP, detail
+
+    def _ends(self) -> Iterator[AttemptEnded]:
+        for line in self.operations:
+            if isinstance(line.operation, AttemptEnded):
+                yield line.operation
 
     def _outage_over(self) -> bool:
         """Return whether storage is there; if it is not, the failure says nothing, and the next start waits a

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.support.first_line import first_line
 
 
 class StateInBetween:
@@ -20,7 +21,7 @@ class StateInBetween:
                 self.name, self.clauses, Verdict.UNKNOWN, "the state was not compared with a batch"
             )
         if comparison.problem:
-            detail = f"the state cannot be judged: {comparison.problem}"
+            detail = f"the state cannot be judged: {first_line(comparison.problem)}"
             return Finding(self.name, self.clauses, Verdict.UNKNOWN, detail)
         counts = {
             "batches": comparison.batches,

@@ -61,6 +61,7 @@ from barrier_tck.harness.record.operations import (
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.slow_machine import allowed_on_a_slow_machine_ms
 from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.support.first_line import first_line
 from barrier_tck.harness.system.system_under_test import Capability
 
 _STANDS_STILL = Sign("the job does not go on, gives up or dies, and nothing explains it", "REC-6")
@@ -247,7 +248,7 @@ def _failed_by_themselves(context: TrialContext) -> list[str]:
         after_ms, ended_ms = before_ms - NOTICED_MS, line.time_ms
         excused = any(began <= ended_ms and after_ms <= until for began, until in near)
         if line.operation.reason is Reason.SUBTASK_FAILED and not excused:
-            found.append(f"attempt {line.operation.attempt}: {line.operation.detail}")
+            found.append(f"attempt {line.operation.attempt}: {first_line(line.operation.detail)}")
         before_ms = ended_ms
     return found
 

@@ -15,8 +15,12 @@ from barrier_tck.faults.kinds.fail_primary_writes import FailPrimaryWrites
 from barrier_tck.faults.targets import NoTargets, TargetGone, WriteFault
 from barrier_tck.faults.vocabulary import ProtocolPoint
 from barrier_tck.harness.cluster.driver.peer import PeerGone, RemoteError
-from barrier_tck.harness.record.history import End
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.checkers.progress import Progress
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.record.history import End, History
 from barrier_tck.harness.record.operations import Committed
+from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.streaming import query_run
 from barrier_tck.harness.streaming.checkpoint_outages import CheckpointOutages
 from barrier_tck.harness.streaming.disturbed_writes import (
@@ -30,6 +34,7 @@ from barrier_tck.harness.streaming.driver.task_points import TaskPoints
 from barrier_tck.harness.streaming.query_rpc import TaskRun
 from barrier_tck.harness.streaming.query_run import QueryDrivers, QueryRun
 from barrier_tck.harness.streaming.query_targets import TASKS, QueryTargets
+from tests.harness.oracle.oracle_histories import input_of
 
 
 def targets_of(storage: CheckpointOutages, writes: DisturbedWrites | None = None) -> QueryTargets:
@@ -238,6 +243,62 @@ def test_starts_that_find_no_storage_are_not_failures_of_the_query(
     assert run.run(10.0)[0] is end
     failed = [attempt for attempt in run.attempts if attempt.end == "failed"]
     assert len(failed) > 4 if hidden_ms else len(failed) == 4
+
+
+STACK = (
+    "StreamingQueryException: [STREAM_FAILED] Query terminated with exception: [{name}] The checkpoint is not empty\n"
+    "=== Streaming Query ===\nIdentifier: [id = 1]\n\nJVM stacktrace:\n\tat org.apache.spark.sql.Query.run(Query.scala)"
+)
+
+
+class FailsForever(NoDriver):
+    """A driver that is gone in its first attempt if it is to be killed; all later ones say the same."""
+
+    run: ClassVar[QueryRun]
+    error: ClassVar[str]
+    killed: ClassVar[bool]
+    pid = 1
+
+    def when_over(self, call: object) -> None: ...
+
+    def start_query(self, order: object) -> None:
+        if self.killed:
+            type(self).killed = False
+            raise PeerGone("killed")
+        self.run.query_over(self.error)
+
+
+@pytest.mark.parametrize(
+    ("error", "killed", "known"),
+    [
+        ("STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY", True, True),
+        ("STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY", False, False),
+        ("CANNOT_LOAD_STATE_STORE", True, False),
+    ],
+)
+def test_a_known_defect_of_spark_is_named_before_the_first_line_of_its_stack(
+    drivers: QueryDrivers,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: str,
+    killed: bool,
+    known: bool,
+) -> None:
+    monkeypatch.setattr(query_run, "DriverProcess", FailsForever)
+    FailsForever.error, FailsForever.killed = STACK.format(name=error), killed
+    nothing: Any = None
+    nemesis: Any = NoNemesis()
+    storage = CheckpointOutages(tmp_path)
+    run = FailsForever.run = QueryRun(drivers, nothing, nothing, nemesis, storage, 0)
+    end, reason, detail = run.run(10.0)
+    history = History(tuple(run.operations), end, reason, detail, None)
+    finding = Progress(input_of(TrialPlan())).check(TrialContext(TrialPlan(), history))
+    assert finding.verdict is Verdict.INVALID
+    assert (": a known defect of Spark 4.1 to 4.3" in finding.summary) == known
+    assert ("verifyCheckpointDirectoryEmptyOnStart=false" in finding.summary) == known
+    assert f"exception: [{error}] The checkpoint is not empty [...]" in finding.summary
+    assert "JVM stacktrace" not in finding.summary and "\n" not in finding.summary
+    assert run.attempts[-1].reason == STACK.format(name=error)
 
 
 class FailsAtDisturbedWrites(FailsWithoutStorage):
