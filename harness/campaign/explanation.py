@@ -125,6 +125,12 @@ def explained(record: TrialRecord, history: History, identifier: int | None = No
 
     Raises UsageProblem if the workload's records have no ids, or no finding names one.
     """
+    if history.output_query is not None and history.output is None:
+        raise UsageProblem(
+            "this trial ran a query, of which only the whole output is compared, so no single row can be followed; "
+            "look at the finding of committed-output: its examples are the rows that are wrong, with the micro-batches "
+            "that wrote them if the sink keeps batch_id, and report.html shows what failed meanwhile"
+        )
     plan = filled(record.plan)
     workload = workload_named(plan.workload.name)
     column = _id_column(workload)

@@ -105,12 +105,17 @@ def _chosen(what: str) -> Skeleton:
     """Return the skeleton of that name, or a shipped campaign file as one."""
     if what in SKELETONS:
         return SKELETONS[what]
-    campaigns = shipped_campaigns()
+    campaigns = {_own_name(name): campaign for name, campaign in shipped_campaigns().items()}
     if what not in campaigns:
         raise UsageProblem(
             f"there is no file {shown(what)} to write{nearest(what, [*SKELETONS, 'examples', *campaigns])}"
         )
     return campaigns[what].as_skeleton()
+
+
+def _own_name(campaign: str) -> str:
+    """Return by which name a shipped campaign can be written: another first file may have its name."""
+    return f"{campaign}.toml" if campaign in SKELETONS else campaign
 
 
 def _list(console: VerdictConsole, as_json: bool) -> None:
@@ -120,7 +125,7 @@ def _list(console: VerdictConsole, as_json: bool) -> None:
         console.print(f"{name:16} {skeleton.description}")
     console.print(f"{'examples':16} {EXAMPLES}")
     for name, campaign in campaigns.items():
-        console.print(f"{name:16} {campaign.description} ({campaign.system})")
+        console.print(f"{_own_name(name):16} {campaign.description} ({campaign.system})")
     emit(
         as_json,
         {

@@ -35,7 +35,8 @@ class VerdictConsole(Console):
     def __init__(self, stderr: bool = False) -> None:
         """Print to standard output or to standard error."""
         super().__init__(stderr=stderr, highlight=False, soft_wrap=True, markup=False, emoji=False)
-        if not self.is_terminal:  # in a file nothing is cut off at the width of a terminal
+        # ``is_terminal`` is not used, because a log that shows colours (FORCE_COLOR) claims to be a terminal.
+        if not self.file.isatty():  # in a file nothing is cut off at the width of a terminal
             self.width = _WIDTH_OF_FILES
 
     def print(self, *objects: Any, **options: Any) -> None:

@@ -15,11 +15,14 @@ from barrier_tck.harness.campaign.explanation import Explanation, explained
 from barrier_tck.harness.campaign.runner import run_campaign
 from barrier_tck.harness.cli.main import run
 from barrier_tck.harness.plan.trial_plan import FilledPlan, TrialPlan
+from barrier_tck.harness.record.history import End, History, OutputComparison, OutputCounts
+from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.run_directory import write_trial
 from barrier_tck.harness.record.run_reader import read_history, read_record
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.reference.bugs.catalogue import planted_bugs
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
+from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.system.system_under_test import NemesisHooks, TrialOutcome
 from barrier_tck.harness.trial.trial_run import execute
 
@@ -41,6 +44,14 @@ def explanation_of(bug: str, directory: Path) -> Explanation:
             write_trial(trial, result)
             return explained(read_record(trial), read_history(trial))
     raise AssertionError(f"no plan showed {bug}")
+
+
+def test_of_a_query_no_row_can_be_followed_and_it_says_what_to_look_at(tmp_path: Path) -> None:
+    compared = OutputComparison(OutputCounts(5, 6, 0, 1, 0, 0, 0, 0), ("2 times: id=3",))
+    history = History((), End.FINISHED, Reason.FINISHED, "", None, output_query=compared)
+    record = execute(TrialPlan(), ReferenceSimulated(), tmp_path).record
+    with pytest.raises(UsageProblem, match=r"look at the finding of committed-output: its examples"):
+        explained(record, history)
 
 
 def test_a_doubled_record_is_followed_by_the_total_of_its_key(tmp_path: Path) -> None:

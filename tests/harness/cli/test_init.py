@@ -278,3 +278,13 @@ def test_every_fault_is_listed_under_its_names(capsys: pytest.CaptureFixture[str
     assert [one["kind"] for one in listed] and {one["kind"] for one in listed} == set(KINDS)
     assert {one["type"] for one in listed} == {tag_of(fault) for fault in FAULTS}
     assert all(one["about"] for one in listed)
+
+
+def test_no_two_first_files_have_one_name_and_each_name_writes_its_file(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["init"]) == 0
+    names = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert len(names) == len(set(names)) and {"ci", "ci.toml"} <= set(names)
+    written("ci.toml", capsys)
+    assert (here / "ci.toml").read_text() == shipped_campaigns()["ci"].text

@@ -266,3 +266,15 @@ def test_where_trials_are_slow_something_is_said_before_the_first_has_ended(
     assert (task.fields["bad"], task.fields["left"], task.total) == ("", "", 4)
     with CampaignProgress(Console(file=log, width=120), Budget(trials=4), before=4, slow=True):
         assert log.getvalue().count("runs") == 1
+
+
+def test_a_log_that_shows_colours_is_no_terminal_of_eighty_columns(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+    table = Table(box=None)
+    table.add_column("finding")
+    table.add_row("x" * 300)
+    VerdictConsole().print(table)
+    assert "x" * 300 in capsys.readouterr().out
