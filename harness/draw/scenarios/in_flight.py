@@ -27,6 +27,7 @@ from barrier_tck.harness.draw.drawn_job import DrawnJob
 from barrier_tck.harness.draw.profile import Profile
 from barrier_tck.harness.draw.scenario import Part, Scenario
 from barrier_tck.harness.draw.scenarios.early_ends import with_early_ends
+from barrier_tck.harness.plan.job_graph import Spread
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.system.system_under_test import Capability
 
@@ -53,6 +54,11 @@ _EXPIRE_PER_MILLE = 600
 """How many plans in 1,000 with such a channel have a timeout that some barriers on it outlast."""
 _TENTHS = (6, 10)
 """How many tenths of the channel's longest delay that timeout has, beside what else a checkpoint takes."""
+_ALIGNED_PER_MILLE = 700
+"""How many plans in 1,000 that have a broadcast edge beside others let it lag, if barriers overtake on these."""
+_CUTS = (23, 90)
+_OF_SEVERAL = (3, 6)
+"""Buffers in bytes that batches of so many records do not fit in."""
 _ENDS_EARLY_PER_MILLE = 250
 """How many plans in 1,000 with such a channel have a source that ends early."""
 _KILL_PER_MILLE = 400
@@ -138,6 +144,9 @@ def _lagging(drawing: Drawing, plan: TrialPlan) -> TrialPlan:
     if first and chance(draw, _ENDS_EARLY_PER_MILLE):
         plan = with_early_ends(drawing, plan)
         first = [number for number in first if job.channels[number][0] in _ended(plan)] or first
+    aligned = [number for number in beside if _is_overtaken_beside(plan, number)]
+    if aligned and chance(draw, _ALIGNED_PER_MILLE):
+        first = aligned
     lag_ms = draw(numbers(*_LAG)) * checkpoints.interval_ms
     lags = msgspec.structs.replace(
         network,
@@ -145,11 +154,26 @@ def _lagging(drawing: Drawing, plan: TrialPlan) -> TrialPlan:
         slow_factor=max(2, lag_ms // max(1, network.latency_ms_max)),
         channel_capacity=draw(st.sampled_from(_ROOM)),
     )
+    if _is_overtaken_beside(plan, lags.slow_channel):
+        # What a barrier cuts in two has a part on either side of it.
+        lags = msgspec.structs.replace(lags, buffer_bytes=draw(st.sampled_from(_CUTS)))
+        workload = msgspec.structs.replace(plan.workload, batch_records=draw(numbers(*_OF_SEVERAL)))
+        plan = msgspec.structs.replace(plan, workload=workload)
     if chance(draw, _EXPIRE_PER_MILLE):
         travels_ms = lag_ms * draw(numbers(*_TENTHS)) // 10 + (2 + job.depth) * network.latency_ms_max // 2
         timeout_ms = max(travels_ms, 2 * checkpoints.async_ms_max)
         checkpoints = msgspec.structs.replace(checkpoints, timeout_ms=timeout_ms)
     return msgspec.structs.replace(plan, network=lags, checkpoints=checkpoints)
+
+
+def _is_overtaken_beside(plan: TrialPlan, number: int | None) -> bool:
+    """Return whether a channel is aligned while barriers overtake on others of its receiver (UNA-4)."""
+    if number is None or not plan.checkpoints.overtakes:
+        return False
+    edges = [edge for edge in plan.job.edges for _ in plan.job.channels_of(edge)]
+    edge = edges[number]
+    others = plan.job.inputs_of(edge.target)
+    return edge.by is Spread.BROADCAST and any(other.by is not Spread.BROADCAST for other in others)
 
 
 def _ended(plan: TrialPlan) -> list[str]:
