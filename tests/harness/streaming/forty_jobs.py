@@ -1,8 +1,8 @@
 """Right jobs and wrong ones, without late rows, under drawn trials: twenty of each and some more.
 
 ``python -m tests.harness.streaming.forty_jobs run records.jsonl`` runs them as long as asked for, and adds a line of
-JSON for each trial to a file. With ``page`` in the place of ``run`` it makes a page of such files, of which those of the page in ``docs`` are kept
-beside it, so that another run adds to them.
+JSON for each trial to a file. With ``page`` in the place of ``run`` it makes a page of such files. The lines of the page
+in ``docs`` are kept beside it, so that another run adds to them.
 """
 
 from __future__ import annotations
@@ -242,8 +242,8 @@ def page_of(lines: Sequence[dict[str, Any]]) -> str:
     parts += [
         "\n## Right jobs\n",
         "A query of Spark 4.1 to 4.3 with state never starts again if its driver was killed while it wrote its first",
-        "offsets ([the guide](guide/streaming-job.md#what-was-found-in-spark-itself)). Trials that met this are INVALID,",
-        "and the job is not to blame: they are counted in the last column.",
+        "offsets ([the guide](guide/streaming-job.md#what-was-found-in-spark-itself)). Trials that met this are",
+        "INVALID, and the job is not to blame: they are counted in the last column.",
         "",
         "| job | what it is | trials | VALID | UNKNOWN | INVALID | INVALID by Spark's own defect |",
         "|---|---|---|---|---|---|---|",
