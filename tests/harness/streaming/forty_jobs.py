@@ -1,8 +1,8 @@
 """Right jobs and wrong ones, without late rows, under drawn trials: twenty of each and some more.
 
 ``python -m tests.harness.streaming.forty_jobs run records.jsonl`` runs them as long as asked for, and adds a line of
-JSON for each trial to a file. With ``page`` in the place of ``run`` it makes a page of such files. The lines of the page
-in ``docs`` are kept beside it, so that another run adds to them.
+JSON for each trial to a file. With ``page`` in the place of ``run`` it makes a page of such files. The lines of that
+page in ``docs`` are kept beside it, so that another run adds to them.
 """
 
 from __future__ import annotations
