@@ -182,6 +182,7 @@ PROFILES: tuple[Profile, ...] = (
             ("late_ends", 50),
             ("refused_deletions", 40),
             ("recovery", 125),
+            ("lists", 90),
             ("windows", 250),
             ("elastic", 80),
         ),
@@ -213,7 +214,7 @@ PROFILES: tuple[Profile, ...] = (
         ),
         faults=FaultRanges(number=(0, 3)),
         # Some come last, with no checkpoint behind them.
-        savepoints=SavepointRanges(after=(0, 9)),
+        savepoints=SavepointRanges(after=(0, 9), rescale_per_mille=160),
         scenarios=(
             ("in_flight", 150),
             ("tiny_inputs", 23),
@@ -226,6 +227,7 @@ PROFILES: tuple[Profile, ...] = (
             ("last_savepoints", 150),
             ("restored_savepoints", 60),
             ("late_snapshots", 56),
+            ("lists", 300),
             ("windows", 280),
         ),
     ),
@@ -259,7 +261,8 @@ PROFILES: tuple[Profile, ...] = (
         scenarios=(
             ("in_flight", 100),
             ("early_ends", 70),
-            ("lists", 300),
+            ("lists", 350),
+            ("forms", 130),
             ("windows", 280),
             ("compressed", 85),
             ("late_snapshots", 0),
@@ -296,6 +299,7 @@ PROFILES: tuple[Profile, ...] = (
             ("conditions", 1_000),
             # A checkpoint of RocksDB takes a hundred times as long, and a chain has many.
             ("rocksdb", 20),
+            ("lists", 130),
             ("forms", 0),
             ("changed_totals", 0),
             ("ends_apart", 0),
@@ -348,6 +352,7 @@ PROFILES: tuple[Profile, ...] = (
             ("elastic", 80),
             ("savepoints", 300),
             ("last_savepoints", 120),
+            ("lists", 130),
             ("windows", 280),
         ),
     ),
@@ -387,6 +392,8 @@ PROFILES: tuple[Profile, ...] = (
             ("restored_savepoints", 100),
             ("from_savepoint", 30),
             ("rocksdb", 200),
+            ("lists", 60),
+            ("zombies", 300),
             ("windows", 280),
         ),
     ),
@@ -397,7 +404,7 @@ PROFILES: tuple[Profile, ...] = (
         workload=WorkloadRanges(keys=(4, 40)),
         checkpoints=CheckpointRanges(incremental_per_mille=380, storages=SERVED),
         faults=FaultRanges(number=(1, 4), kinds=(*EVERY_KIND, *_OF_SERVICES)),
-        savepoints=SavepointRanges(claim_per_mille=160),
+        savepoints=SavepointRanges(claim_per_mille=160, rescale_per_mille=380),
         scenarios=(("in_flight", 60), ("savepoints", 130), ("from_savepoint", 30)),
     ),
     Profile(
