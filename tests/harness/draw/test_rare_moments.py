@@ -362,11 +362,13 @@ def test_zombies_go_on_when_the_checkpoint_is_gone_whose_files_their_successors_
     """One that deletes what it has written does harm in some of these plans; by chance it did in next to none."""
     harmed, sharing, unheard, dying = 0, 0, 0, 0
     for number, plan in enumerate(drawn("zombies", "incremental", 16)):
-        *others, paused = plan.faults or (None,)
-        acknowledged = paused is not None and isinstance(paused.trigger, After)
-        if not (acknowledged and paused.fault.needs is TargetKind.PAUSE):
+        if not plan.faults:
             continue  # its input is too short
-        if paused.trigger.point is not ProtocolPoint.ACKNOWLEDGED or not plan.checkpoints.incremental:
+        *others, paused = plan.faults
+        acknowledged = (
+            isinstance(paused.trigger, After) and paused.trigger.point is ProtocolPoint.ACKNOWLEDGED
+        )
+        if not (acknowledged and paused.fault.needs is TargetKind.PAUSE and plan.checkpoints.incremental):
             continue  # one that has written nothing that is shared
         sharing += 1
         unheard += any(one.fault.needs is TargetKind.COORDINATOR for one in others)
