@@ -214,7 +214,7 @@ PROFILES: tuple[Profile, ...] = (
         ),
         faults=FaultRanges(number=(0, 3)),
         # Some come last, with no checkpoint behind them.
-        savepoints=SavepointRanges(after=(0, 9), rescale_per_mille=160),
+        savepoints=SavepointRanges(after=(0, 9), rescale_per_mille=500),
         scenarios=(
             ("in_flight", 150),
             ("tiny_inputs", 23),
@@ -392,7 +392,6 @@ PROFILES: tuple[Profile, ...] = (
             ("restored_savepoints", 100),
             ("from_savepoint", 30),
             ("rocksdb", 200),
-            ("lists", 60),
             ("zombies", 300),
             ("windows", 280),
         ),

@@ -120,7 +120,10 @@ class _Sizes:
     def excess_of(self, before: SnapshotView, after: SnapshotView, subtask: str) -> str | None:
         """Return by how much the file of a later checkpoint is larger than it may be, in words; None if it is not."""
         own = sum(
-            file.size for file in after.files[subtask] if self._first_named[file.path] == after.checkpoint
+            file.size
+            for file in after.files[subtask]
+            # Records in flight are in a file of their own, which no later checkpoint shares.
+            if file.shared and self._first_named[file.path] == after.checkpoint
         )
         bytes_each = self._bytes_for_each_character(before.files[subtask], subtask) if self._applies else None
         if bytes_each is None or not own:

@@ -183,6 +183,18 @@ def test_an_increment_is_no_larger_than_what_has_changed_explains(
     assert ("an increment of 1000 bytes of totals[0]" in found.summary) == (verdict is Verdict.INVALID)
 
 
+def test_records_in_flight_are_no_part_of_an_increment() -> None:
+    """They have a file of their own, which no later checkpoint shares, and which may be larger than all entries."""
+    later = sized(2, 1, full=1_000, increment=400)
+    channels = NamedFile("channels", 5_000, "crc32:channels", shared=False)
+    found = reuse(
+        sized(1, 0, full=1_000),
+        msgspec.structs.replace(later, files={WHO: (*later.files[WHO], channels)}),
+        plan=SHARING,
+    )
+    assert (found.verdict, found.counts["measured"]) == (Verdict.VALID, 1)
+
+
 def test_an_increment_is_not_measured_by_a_full_snapshot_that_nobody_has_seen_alone() -> None:
     """What is in a file that comes with increments is not known, so neither is what an entry takes."""
     views = (sized(1, 0, full=100, increment=400), sized(2, 1, full=100, increment=400, again=900))
