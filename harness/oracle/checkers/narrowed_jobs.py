@@ -78,6 +78,8 @@ class NarrowedJobs(StandardChecker):
                 "none of the {trials} elastic jobs that lost an executor for good went on narrower; give executors "
                 "fewer slots, or the jobs more subtasks"
             ),
+            # An executor that is lost shortly before the end, or whose slots nobody needs, makes no job narrower.
+            trials_min=5,
         ),
     )
     signs = (_NARROWER,)

@@ -457,7 +457,7 @@ def test_no_drawn_replacement_comes_too_late_for_a_job_that_has_no_room_without_
     profile = replace(profile_named("rescale"), elastic=OFTEN_LATE).with_shares(
         elastic=1_000, merged_increments=0
     )
-    late = [plan for plan in draw_plans(7, 120, profile) if plan.deployment.replaced_after_ms]
+    late = [plan for plan in draw_plans(7, 160, profile) if plan.deployment.replaced_after_ms]
     assert len(late) >= 15
     for plan in late:
         deployment, after_ms = plan.deployment, plan.deployment.replaced_after_ms
