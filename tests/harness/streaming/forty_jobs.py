@@ -1,8 +1,8 @@
 """Right jobs and wrong ones, without late rows, under drawn trials: twenty of each and some more.
 
 ``python -m tests.harness.streaming.forty_jobs run records.jsonl`` runs them as long as asked for, and adds a line of
-JSON for each trial to a file. With ``page`` in the place of ``run`` it makes a page of such files. The lines of that
-page in ``docs`` are kept beside it, so that another run adds to them.
+JSON for each trial to a file. With ``page`` in the place of ``run`` it makes a page of such files. The lines of the
+page in ``docs`` are kept in ``forty_jobs.jsonl``, so that another run adds to them.
 """
 
 from __future__ import annotations
@@ -129,6 +129,8 @@ WRONG = (
     ),
 )
 ALL = (*RIGHT, *WRONG)
+KEPT = Path(__file__).with_suffix(".jsonl")
+"""The lines of the page in ``docs``."""
 
 
 def trials(
@@ -168,7 +170,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     run.add_argument("--seed", type=int, default=0)
     run.add_argument("--keep", type=Path, help="where the trials' directories are kept")
     page = commands.add_parser("page", help="print a page of what was run")
-    page.add_argument("records", type=Path, nargs="+")
+    page.add_argument("records", type=Path, nargs="*", default=[KEPT])
     options = parser.parse_args(arguments)
     if options.command == "page":
         lines = [json.loads(line) for file in options.records for line in file.read_text().splitlines()]
@@ -221,7 +223,10 @@ late rows. They are jobs as people have reported them, and the likes of them:
 [reported_jobs.py](../tests/harness/streaming/reported_jobs.py). Trials are counted from 1. Of some wrong jobs not all
 trials before were run, so that an earlier one might have caught them.
 
-<!-- Generated: python -m tests.harness.streaming.forty_jobs page RECORDS > docs/forty-jobs.md -->
+[forty_jobs.jsonl](../tests/harness/streaming/forty_jobs.jsonl) has a line for each trial, with the commit at which it
+ran.
+
+<!-- Generated: python -m tests.harness.streaming.forty_jobs page > docs/forty-jobs.md -->
 """
 
 

@@ -20,6 +20,7 @@ from tests.harness.streaming.forty_jobs import (
     RIGHT,
     WRONG,
     KnownJob,
+    main,
     page_of,
     trials,
     until_caught,
@@ -59,6 +60,11 @@ def test_there_are_twenty_of_each_and_each_can_be_found() -> None:
     assert len({one.name for one in ALL}) == len(ALL), "lines of a run tell jobs apart by their names"
     for known in ALL:
         assert known.job.address == known.address
+
+
+def test_the_page_in_docs_is_made_of_the_lines_that_are_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["page"])
+    assert capsys.readouterr().out == Path("docs/forty-jobs.md").read_text()
 
 
 def test_the_page_tells_in_which_trial_a_wrong_job_was_caught_and_what_became_of_each_right_one() -> None:
