@@ -19,4 +19,9 @@ def with_early_ends(drawing: Drawing, plan: TrialPlan) -> TrialPlan:
     return msgspec.structs.replace(plan, workload=workload)
 
 
+def ended_early(plan: TrialPlan) -> list[str]:
+    """Return the source subtasks that have hardly any input."""
+    return [name for vertex in plan.job.sources for name in vertex.subtasks][: plan.workload.early_ends]
+
+
 SCENARIO = Scenario(settles=frozenset({Part.INPUT}), load=with_early_ends)

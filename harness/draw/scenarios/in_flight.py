@@ -26,7 +26,7 @@ from barrier_tck.harness.draw.constraints import Drawing
 from barrier_tck.harness.draw.drawn_job import DrawnJob
 from barrier_tck.harness.draw.profile import Profile
 from barrier_tck.harness.draw.scenario import Part, Scenario
-from barrier_tck.harness.draw.scenarios.early_ends import with_early_ends
+from barrier_tck.harness.draw.scenarios.early_ends import ended_early, with_early_ends
 from barrier_tck.harness.plan.job_graph import Spread
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.system.system_under_test import Capability
@@ -143,7 +143,7 @@ def _lagging(drawing: Drawing, plan: TrialPlan) -> TrialPlan:
     first = [number for number in beside if ends[number][0] in sources]
     if first and chance(draw, _ENDS_EARLY_PER_MILLE):
         plan = with_early_ends(drawing, plan)
-        first = [number for number in first if job.channels[number][0] in _ended(plan)] or first
+        first = [number for number in first if job.channels[number][0] in ended_early(plan)] or first
     aligned = [number for number in beside if _is_overtaken_beside(plan, number)]
     if aligned and chance(draw, _ALIGNED_PER_MILLE):
         first = aligned
@@ -176,11 +176,6 @@ def _is_overtaken_beside(plan: TrialPlan, number: int | None) -> bool:
     return edge.by is Spread.BROADCAST and any(other.by is not Spread.BROADCAST for other in others)
 
 
-def _ended(plan: TrialPlan) -> list[str]:
-    """Return the source subtasks that end early."""
-    return [name for vertex in plan.job.sources for name in vertex.subtasks][: plan.workload.early_ends]
-
-
 def _behind_the_lag(plan: TrialPlan) -> str | None:
     """Return the subtask that waits for what lags, if a channel does."""
     number = plan.network.slow_channel
@@ -201,7 +196,10 @@ def _faults(drawing: Drawing, job: DrawnJob, kinds: Sequence[FaultKind]) -> Sequ
     """Draw checkpoints that fail, and perhaps something that dies later; nothing if none is certain to follow."""
     draw, plan = drawing.draw, job.plan
     able = [
-        (kind, name) for kind in _FAIL_CHECKPOINTS for name in job.hit_by(kind) if name not in _ended(plan)
+        (kind, name)
+        for kind in _FAIL_CHECKPOINTS
+        for name in job.hit_by(kind)
+        if name not in ended_early(plan)
     ]
     needed_ms = _needed_ms(plan, drawing.profile.limits.settle_ms)
     if not able or plan.checkpoints.max_concurrent < _LAST or (job.reads_ms or 0) < needed_ms:

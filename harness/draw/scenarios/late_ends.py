@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from barrier_tck.harness.draw.constraints import Drawing
 from barrier_tck.harness.draw.profile import Profile
 from barrier_tck.harness.draw.scenario import Part, Scenario
-from barrier_tck.harness.draw.scenarios.early_ends import with_early_ends
+from barrier_tck.harness.draw.scenarios.early_ends import ended_early, with_early_ends
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.system.system_under_test import Capability
 
@@ -47,7 +47,7 @@ def _profile(_: st.DrawFn, profile: Profile) -> Profile:
 def _load(drawing: Drawing, plan: TrialPlan) -> TrialPlan:
     """Let sources end early, and make a channel slow that leads out of one of them."""
     plan = with_early_ends(drawing, plan)
-    ended = [name for vertex in plan.job.sources for name in vertex.subtasks][: plan.workload.early_ends]
+    ended = ended_early(plan)
     slow = [number for number, (sender, _) in enumerate(plan.job.channels) if sender in ended]
     if not slow:
         return plan

@@ -9,11 +9,9 @@ import pytest
 
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, Trigger
 from barrier_tck.harness.record.operations import CheckpointAborted
-from barrier_tck.harness.record.verdict import Verdict
-from barrier_tck.harness.reference.bugs.catalogue import planted_bugs
 from barrier_tck.harness.trial.trial_run import execute
 from barrier_tck.reference_impl.protocol.recording import BarrierRecorder
-from tests.harness.draw.test_rare_moments import SYSTEM, drawn
+from tests.harness.draw.test_rare_moments import SYSTEM, drawn, shown_by
 
 
 def test_a_channel_lags_beside_others_while_barriers_leave_often() -> None:
@@ -76,12 +74,4 @@ def test_an_older_checkpoint_is_given_up_while_a_newer_one_holds_a_channel(
 
 
 def test_they_show_that_channels_are_released_too_early(tmp_path: Path) -> None:
-    bug = planted_bugs()["UC-16"]
-    for number, plan in enumerate(drawn("in_flight", "modes", 24)):
-        directory = tmp_path / str(number)
-        directory.mkdir()
-        planted = execute(bug.planted_in(plan), SYSTEM, directory / "planted")
-        if planted.record.verdict is Verdict.INVALID:
-            assert execute(plan, SYSTEM, directory / "plain").record.verdict is Verdict.VALID
-            return
-    pytest.fail("none of 24 plans shows it")
+    assert shown_by("UC-16", drawn("in_flight", "modes", 24), tmp_path)

@@ -21,6 +21,7 @@ from barrier_tck.harness.draw.strategies import draw_plan, draw_plans
 from barrier_tck.harness.plan.trial_plan import RestartPlan, TrialPlan
 from barrier_tck.harness.record.operations import AttemptRunning, AttemptStarted, JobFailed, Narrowed
 from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.harness.reference.bugs.catalogue import planted_bugs
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.trial.trial_run import execute
 from barrier_tck.harness.workloads.kinds.changes import AT_THE_END
@@ -66,6 +67,18 @@ def drawn(scenario: str, profile: str, number: int) -> tuple[TrialPlan, ...]:
     made = profile_named(profile).with_shares(**{**others, scenario: 1_000})
     constraints = Constraints(SYSTEM.job, SYSTEM.capabilities)
     return tuple(draw_plan(seed, made, constraints) for seed in range(number))
+
+
+def shown_by(bug_id: str, plans: Sequence[TrialPlan], directory: Path) -> bool:
+    """Return whether one of the plans is INVALID with a planted bug; then it is VALID without."""
+    bug = planted_bugs()[bug_id]
+    for number, plan in enumerate(plans):
+        place = directory / str(number)
+        place.mkdir()
+        if execute(bug.planted_in(plan), SYSTEM, place / "planted").record.verdict is Verdict.INVALID:
+            assert execute(plan, SYSTEM, place / "plain").record.verdict is Verdict.VALID
+            return True
+    return False
 
 
 def test_deletions_are_refused_where_some_are_certain_to_follow() -> None:
