@@ -82,7 +82,7 @@ class Barriers:
         self.taken = max(self.taken, checkpoint)
 
     def handled(self, checkpoint: int) -> None:
-        """Take that the subtask has done all that it does about a barrier that came."""
+        """Take that the subtask has done all that it does about a barrier, or the end of a channel, that came."""
         # A channel that skipped a checkpoint delivers a newer barrier without that one, and may end then.
         skipped = any(
             channel not in self.came.get(checkpoint, {})
@@ -114,6 +114,8 @@ class Barriers:
                 case EndOfChannel():
                     self.closed[channel] = None
                     on_control(channel, element)
+                    for checkpoint in sorted(self.came):  # the end may be all that several of them waited for
+                        self.handled(checkpoint)
                 case _:
                     on_control(channel, element)
 
