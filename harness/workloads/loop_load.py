@@ -1,7 +1,8 @@
-"""How long the loops of a job take for its input.
+"""How long the busiest subtask of a job takes for its input: in a loop, or where batches are cut into fragments.
 
 A record that goes round passes a vertex many times, and where something in a loop multiplies, every turn does. So a few
-records may keep narrow channels, or a slow vertex, busy for minutes.
+records may keep narrow channels, or a slow vertex, busy for minutes. So may a batch of which each fragment takes as
+long as a whole one does elsewhere.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ _SAMPLE = 12
 _PASSES = 6
 """How often a record passes a vertex of a loop at most, about, where the model of dataflows does not say it."""
 
+_RECORD_BYTES = 60
+"""About how long a record is that travels alone."""
+
 _STEP_MS = 1
 """About how long a subtask takes for one batch, without what travels."""
 
@@ -37,9 +41,24 @@ def busiest_ms(plan: TrialPlan) -> float:
 
     0 without loops, and without input. The plan's job must be filled in.
     """
-    workload = plan.workload
-    if not (plan.job.loops and workload.batches):
+    return _of_sample(plan) if plan.job.loops and plan.workload.batches else 0.0
+
+
+def held_up_ms(plan: TrialPlan) -> float:
+    """Return about how many ms full queues may hold something up, at most, that a loop or fragments fill.
+
+    0 where neither does: then queues are full of whole batches, of which each passes a vertex once.
+    """
+    workload, size = plan.workload, plan.network.buffer_bytes
+    fragments = 1.0 if size is None else max(1.0, _RECORD_BYTES / size)
+    cut = size is not None and size < workload.batch_records * _RECORD_BYTES
+    if not ((plan.job.loops or cut) and workload.batches):
         return 0.0
+    return BEHIND_FULL_QUEUES * fragments * _of_sample(plan)
+
+
+def _of_sample(plan: TrialPlan) -> float:
+    workload = plan.workload
     batches = min(workload.batches, -(-_SAMPLE // workload.batch_records))
     sample = msgspec.structs.replace(workload, batches=batches, early_ends=0)
     return _busiest_ms(msgspec.structs.replace(plan, workload=sample)) * workload.batches / batches

@@ -4,7 +4,7 @@ Whether all that waited leaves, and leaves once, is judged by ``dataflow``. But 
 output alone does not show that timers went off before. So no record may wait in a checkpoint that was triggered long
 after the end of its window. Full buffers and faults hold timers up, and so does a savepoint with which the job was to
 stop, until subtasks learn that it failed: then timers go off again. How long is known in virtual time if the plan makes
-nothing slow (``LATE_MS``, and what goes round loops); otherwise it is what the trial allows for progress
+nothing slow (``LATE_MS``, and what loops and fragments add); otherwise it is what the trial allows for progress
 (``limits.progress_ms``) and what a stop may take.
 """
 
@@ -26,7 +26,7 @@ from barrier_tck.harness.record.operations import AbortLearned, AttemptRunning, 
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
 from barrier_tck.harness.workloads.dataflow_model import windows_of
-from barrier_tck.harness.workloads.loop_load import BEHIND_FULL_QUEUES, busiest_ms
+from barrier_tck.harness.workloads.loop_load import held_up_ms
 from barrier_tck.harness.workloads.operator_kind import TIMERS, WAITING
 
 WAITED = "waited"
@@ -34,7 +34,7 @@ WAITED = "waited"
 
 LATE_MS = 500
 """Where only full buffers, faults and stops hold a timer up, in virtual time, buffers do for less than this (ms), but
-for those that fill with what goes round loops."""
+for those that fill with what goes round loops, or with fragments."""
 
 _UNLIKE = Sign(
     "in a checkpoint timers and what waits for them do not belong together, or a timer is there twice",
@@ -131,8 +131,8 @@ class TimersKept(StandardChecker):
         known = Capability.DETERMINISTIC_REPLAY.name in context.capabilities and not slow
         stops = _stops_that_failed(history) if known else ()
         if known:
-            looped_ms = min(BEHIND_FULL_QUEUES * busiest_ms(plan), plan.limits.progress_ms)
-            allowed_ms: float = self._held_up_ms + LATE_MS + looped_ms
+            behind_queues_ms = min(held_up_ms(plan), plan.limits.progress_ms)
+            allowed_ms: float = self._held_up_ms + LATE_MS + behind_queues_ms
         else:
             of_stops_ms = plan.checkpoints.timeout_ms if any(each.stop for each in plan.savepoints) else 0
             allowed_ms = self._held_up_ms + plan.limits.progress_ms + of_stops_ms

@@ -225,7 +225,7 @@ def first_within(rows: DataFrame) -> DataFrame:
 def first_by_hand(rows: DataFrame) -> DataFrame:
     """Keep a row if its key has not come, or was given so long ago that the watermark has passed it.
 
-    Each file is a micro-batch, and the watermark is what the micro-batches before have reached.
+    Each file is a micro-batch, and the watermark is what the micro-batches before have reached. One task sees them all.
     """
 
     def kept(parts: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
@@ -240,7 +240,8 @@ def first_by_hand(rows: DataFrame) -> DataFrame:
             watermark = newest - delay
             yield first[["key", "id"]]
 
-    return rows.withColumn("file", sf.input_file_name()).mapInPandas(kept, "key string, id long")
+    in_one_task = rows.withColumn("file", sf.input_file_name()).coalesce(1)
+    return in_one_task.mapInPandas(kept, "key string, id long")
 
 
 def counted(rows: DataFrame) -> DataFrame:
