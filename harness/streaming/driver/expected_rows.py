@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
+from barrier_tck.harness.streaming.driver.micro_batches import one_file_each
 from barrier_tck.harness.streaming.driver.query_plan import QueryPlan
 from barrier_tck.harness.streaming.query_definition import QueryDefinition, QueryPlace, Upserts
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 _SEQUENCE, _DELETED = "barrier_tck_sequence", "barrier_tck_deleted"
 """Columns that no query has."""
+_MICRO_BATCHES = "micro-batches"
+"""A directory beside the query's own."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,11 @@ class ExpectedRows:
 
 def expected_rows(spark: SparkSession, job: QueryDefinition, place: QueryPlace) -> ExpectedRows:
     """Return what a job must have committed, after the micro-batches that its checkpoint directory says."""
-    rows = batch_rows(job, input_in_order(spark, place.input))
+    directory = place.input
+    if job.batch is not None:  # it may distinguish micro-batches
+        checkpoint = Path(place.checkpoint)
+        directory = str(one_file_each(Path(directory), checkpoint, checkpoint.with_name(_MICRO_BATCHES)))
+    rows = batch_rows(job, input_in_order(spark, directory))
     if job.final_by is None:
         return ExpectedRows(rows)
     watermark = sf.timestamp_millis(sf.lit(last_watermark_ms(Path(place.checkpoint))))

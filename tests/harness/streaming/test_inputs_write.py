@@ -49,7 +49,7 @@ def nothing(batch: DataFrame, batch_id: int, place: QueryPlace) -> None:
         pytest.param(stock_jobs.pairs, id="join"),
         pytest.param(unusual_jobs.left_outer, id="outer join"),
         pytest.param(stock_jobs.keys, id="each key once"),
-        pytest.param(unusual_jobs.within_watermark, id="each key once within the watermark"),
+        pytest.param(unusual_jobs.within_short_watermark, id="each key once within the watermark"),
         pytest.param(unusual_jobs.merged, id="changes"),
     ],
 )

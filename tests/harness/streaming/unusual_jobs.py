@@ -211,6 +211,15 @@ spread = StreamingJob(query=salted, sink=overwrite)
 
 # --- queries that Spark refuses as a batch -----------------------------------------------------------------------
 
+def once_within(rows: DataFrame) -> DataFrame:
+    """Give each key once; the watermark does not pass it. Which of its rows Spark keeps is not said."""
+    return rows.withWatermark("at", "1 day").dropDuplicatesWithinWatermark(["key"]).select("key")
+
+
+def once(rows: DataFrame) -> DataFrame:
+    return rows.select("key").distinct()
+
+
 DELAY_S = 2
 
 
@@ -262,8 +271,10 @@ def counted_as_a_batch(rows: DataFrame) -> DataFrame:
     return rows.groupBy("key").count()
 
 
-within_watermark = StreamingJob(query=first_within, batch=first_by_hand, sink=overwrite)
-within_watermark_appended = StreamingJob(query=first_within, batch=first_by_hand, sink=appends)
+within_watermark = StreamingJob(query=once_within, batch=once, sink=overwrite)
+within_watermark_appended = StreamingJob(query=once_within, batch=once, sink=appends)
+within_short_watermark = StreamingJob(query=first_within, batch=first_by_hand, sink=overwrite)
+within_short_watermark_appended = StreamingJob(query=first_within, batch=first_by_hand, sink=appends)
 within_watermark_alone = StreamingJob(query=first_within, sink=overwrite)
 pandas_state = StreamingJob(
     query=counted, batch=counted_as_a_batch, sink=overwrite, output_mode="update", latest_by=("key",)
@@ -312,6 +323,7 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("deleted", "deleted_too_late"),
     ("load_time_left_out", "load_time_appended"),
     ("within_watermark", "within_watermark_appended"),
+    ("within_short_watermark", "within_short_watermark_appended"),
     ("pandas_state", "pandas_state_appended"),
     ("first_rows", "first_rows_appended"),
 )

@@ -1,0 +1,75 @@
+"""The input as a query took it: files that one micro-batch took are one file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from barrier_tck.harness.streaming.driver.micro_batches import one_file_each
+
+
+def written(directory: Path, number: int) -> Path:
+    directory.mkdir()
+    for name in range(number):
+        pq.write_table(pa.table({"id": [name, 10 + name]}), directory / f"{name:05d}.parquet")
+    return directory
+
+
+def noted(checkpoint: Path, entries: Sequence[Sequence[int]], offsets: Sequence[int], compact: bool) -> Path:
+    """Write which entry of the source's log has which files, and up to which entry each micro-batch goes."""
+    log = checkpoint / "sources" / "0"
+    log.mkdir(parents=True)
+    lines: list[str] = []
+    for number, files in enumerate(entries):
+        new = [
+            json.dumps({"path": f"file:///somewhere/{name:05d}.parquet", "timestamp": 1, "batchId": number})
+            for name in files
+        ]
+        lines = [*lines, *new] if compact else new
+        last = compact and number == len(entries) - 1
+        (log / f"{number}{'.compact' if last else ''}").write_text(
+            "\n".join(["v1", *new * (not last), *lines * last])
+        )
+    (checkpoint / "offsets").mkdir()
+    for number, end in enumerate(offsets):
+        text = "\n".join(["v1", '{"batchWatermarkMs":0}', json.dumps({"logOffset": end})])
+        (checkpoint / "offsets" / str(number)).write_text(text)
+    return checkpoint
+
+
+@pytest.mark.parametrize("compact", [False, True])
+@pytest.mark.parametrize(
+    ("entries", "offsets", "expected"),
+    [
+        pytest.param(
+            [[0], [1], [2]], [0, 2], [[0, 10], [1, 11, 2, 12]], id="it failed between the two notes"
+        ),
+        pytest.param(
+            [[0, 1], [2]], [0, 1, 1], [[0, 10, 1, 11], [2, 12]], id="two at once, and one without files"
+        ),
+        pytest.param([[0, 1]], [0], [[0, 10, 1, 11], [2, 12]], id="one was never taken"),
+        pytest.param([[0], [1], [2]], [1, 2], [[0, 10, 1, 11], [2, 12]], id="the first offsets were deleted"),
+    ],
+)
+def test_files_of_one_micro_batch_are_one(
+    tmp_path: Path, entries: list[list[int]], offsets: list[int], expected: list[list[int]], compact: bool
+) -> None:
+    checkpoint = noted(tmp_path / "checkpoint", entries, offsets, compact)
+    directory = one_file_each(written(tmp_path / "input", 3), checkpoint, tmp_path / "made")
+    files = sorted(directory.iterdir(), key=lambda file: (file.stat().st_mtime_ns, file.name))
+    assert [pq.read_table(file)["id"].to_pylist() for file in files] == expected
+    assert files == sorted(files)
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_the_input_is_left_as_it_is_where_each_micro_batch_took_one_file(tmp_path: Path, told: bool) -> None:
+    checkpoint = tmp_path / "checkpoint"
+    if told:
+        noted(checkpoint, [[0], [1], [2]], [0, 1, 2, 2], compact=False)
+    given = written(tmp_path / "input", 3)
+    assert one_file_each(given, checkpoint, tmp_path / "made") == given
