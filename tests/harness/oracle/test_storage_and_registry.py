@@ -176,6 +176,7 @@ def test_a_system_that_shows_everything_is_judged_on_everything() -> None:
         "no-garbage",
         "no-local-copies",
         "committed-transactions",
+        "commits-before-end",
         "reachability",
         "stored-checkpoints",
         "restorability",

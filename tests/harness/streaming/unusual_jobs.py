@@ -211,6 +211,7 @@ spread = StreamingJob(query=salted, sink=overwrite)
 
 # --- queries that Spark refuses as a batch -----------------------------------------------------------------------
 
+
 def once_within(rows: DataFrame) -> DataFrame:
     """Give each key once; the watermark does not pass it. Which of its rows Spark keeps is not said."""
     return rows.withWatermark("at", "1 day").dropDuplicatesWithinWatermark(["key"]).select("key")
@@ -289,7 +290,8 @@ pandas_state_alone = StreamingJob(query=counted, sink=overwrite, output_mode="up
 
 
 def first_of_key(rows: DataFrame) -> DataFrame:
-    return rows.dropDuplicates(["key"]).select("key", "id")
+    """Give each key once. Which of the rows of one micro-batch Spark keeps is not said."""
+    return rows.dropDuplicates(["key"]).select("key")
 
 
 first_rows = StreamingJob(query=first_of_key, sink=overwrite)
