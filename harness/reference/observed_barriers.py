@@ -114,8 +114,8 @@ class Barriers:
                 case EndOfChannel():
                     self.closed[channel] = None
                     on_control(channel, element)
-                    for checkpoint in sorted(self.came):  # the end may be all that several of them waited for
-                        self.handled(checkpoint)
+                    for number in sorted(self.came):  # the end may be all that several of them waited for
+                        self.handled(number)
                 case _:
                     on_control(channel, element)
 
