@@ -56,7 +56,7 @@ class ObjectsOnDisk:
         if expected is not None and self.version(key) != expected:
             return None
         self._durable.put(key, content)
-        self._syncs.sync(parent(key))
+        self._syncs.sync_directory(parent(key))
         return metadata.checksum_of(content)
 
     def upload(self, key: str) -> Upload:

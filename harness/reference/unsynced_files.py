@@ -5,7 +5,8 @@ dies, all unsynced writes on it are lost, also those of processes that had died 
 die in a trial write through ``JournaledFiles``, which keep a journal of what is not durable yet, and ``lose_unsynced``
 undoes what the journals of a host list, newest first. The rules are those of
 ``barrier_tck.harness.reference.simulated.file_system``: unsynced bytes are cut off; unsynced names vanish, or refer to
-their previous file; a deletion is durable at once. Any process may make names in a directory durable.
+their previous file; a new directory vanishes with all that only this host has put there; a deletion is durable at
+once. Any process may make names in a directory durable.
 
 A journal is a directory with a file of lines and with one more name (a hard link) for every file that may be restored.
 Files that are not written through the file system port are not undone: those of state backends and of local copies.
@@ -16,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import shutil
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -50,6 +52,13 @@ class _Named(msgspec.Struct, frozen=True, tag="named"):
     """The old name of a file that is renamed; None if the file is created."""
 
 
+class _DirectoryMade(msgspec.Struct, frozen=True, tag="directory"):
+    """A directory is about to be made, for a file in it."""
+
+    path: str
+    at_ns: int
+
+
 class _Made(msgspec.Struct, frozen=True, tag="made"):
     """A file was created; no byte of it is durable."""
 
@@ -70,7 +79,7 @@ class _NamesDurable(msgspec.Struct, frozen=True, tag="names"):
     at_ns: int
 
 
-_Line = _Named | _Made | _Durable | _NamesDurable
+_Line = _Named | _DirectoryMade | _Made | _Durable | _NamesDurable
 _lines: msgspec.json.Decoder[_Line] = msgspec.json.Decoder(_Line)
 
 
@@ -137,7 +146,8 @@ class JournaledFiles(DelegatingFileSystem):
         self._journal = _Journal(journals, host)
 
     def create(self, path: str) -> OutputStream:
-        """Create a file, of which nothing is durable."""
+        """Create a file, of which nothing is durable, nor are the names of directories that are made for it."""
+        self._note_directories(path)
         where = self.inner.path_of(path)
         self._journal.note(_Named(path, time.monotonic_ns(), self._journal.link(where), None))
         # The previous file may be restored, so it must not be truncated: a new file gets its name.
@@ -150,10 +160,17 @@ class JournaledFiles(DelegatingFileSystem):
         return _JournaledStream(stream, where, link, self._journal)
 
     def rename(self, source: str, target: str) -> None:
-        """Move a file; its new name is not durable."""
+        """Move a file; its new name is not durable, nor are those of directories that are made for it."""
+        self._note_directories(target)
         before = self._journal.link(self.inner.path_of(target))
         self._journal.note(_Named(target, time.monotonic_ns(), before, source))
         self.inner.rename(source, target)
+
+    def _note_directories(self, path: str) -> None:
+        directory = parent(path)
+        while directory and not self.inner.path_of(directory).exists():
+            self._journal.note(_DirectoryMade(directory, time.monotonic_ns()))
+            directory = parent(directory)
 
     def sync_directory(self, path: str) -> None:
         began_ns = time.monotonic_ns()
@@ -180,6 +197,8 @@ class _Noted:
     """What the journals of one host say."""
 
     names: list[tuple[Path, _Named]] = field(default_factory=list)
+    directories: dict[str, int] = field(default_factory=dict)
+    """Each directory that the host made -> when."""
     durable: dict[Path, int] = field(default_factory=dict)
     """A link to a file that was created -> how many bytes of it are durable."""
     synced_ns: dict[str, int] = field(default_factory=dict)
@@ -196,6 +215,9 @@ def _read_journals(host: Path) -> _Noted:
                 case _Named(at_ns=at_ns) as named:
                     if at_ns > lost_ns:  # earlier names were undone when the host was lost
                         noted.names.append((journal, named))
+                case _DirectoryMade(path=path, at_ns=at_ns):
+                    if at_ns > lost_ns:
+                        noted.directories[path] = at_ns
                 case _Made(link=link):
                     noted.durable[journal / link] = 0
                 case _Durable(link=link, size=size):
@@ -224,6 +246,13 @@ def _undo(host: Path, journals: Path, root: Path) -> int:
     for link, size in noted.durable.items():
         if link.stat().st_size > size:
             os.truncate(link, size)
+            affected += 1
+    for path, at_ns in noted.directories.items():
+        used_elsewhere = any(
+            other.startswith(f"{path}/") and named_ns > at_ns for other, named_ns in elsewhere_ns.items()
+        )
+        if at_ns > synced_ns.get(parent(path), 0) and not used_elsewhere and (root / path).exists():
+            shutil.rmtree(root / path)
             affected += 1
     return affected
 

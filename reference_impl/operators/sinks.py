@@ -231,7 +231,7 @@ class TransactionalFileSink:
         current.encoder.finish()
         current.stream.sync()
         current.stream.close()
-        self._syncs.sync(self._pending_directory)
+        self._syncs.sync_directory(self._pending_directory)
         file_name = current.path.rpartition("/")[2].removeprefix(f"{self._subtask_name}-")
         committed = f"{self._directory}/part-{self._subtask_name}-chk{checkpoint}-{file_name}"
         file = TransactionFile(current.path, committed, self._files.size(current.path), current.records)
@@ -248,7 +248,7 @@ class TransactionalFileSink:
                 self._commit_file(transaction, file)
         if transactions:
             # Needed even if every file was in place: the process that moved them may have died before this sync.
-            self._syncs.sync(self._directory)
+            self._syncs.sync_directory(self._directory)
 
     def _recover_and_commit(self, transactions: Sequence[TransactionHandle]) -> None:
         """Finish the commits of the checkpoint that the attempt starts from, as often as it is restored."""

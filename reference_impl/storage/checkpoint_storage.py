@@ -183,6 +183,7 @@ class MediumCheckpointStorage:
         self._job = safe_name(job)
         self._directory = join(root, self._job)
         self._syncs = DirectorySync(files)
+        self._shared_syncs = DirectorySync(files)
         self._reserved: JobCounters | None = None
         self._on_step = _go_on
         self._savepoints: dict[CheckpointId, SavepointDirectory] = {}
@@ -200,6 +201,7 @@ class MediumCheckpointStorage:
     def reach_through(self, wrap: Callable[[WholeFiles], WholeFiles]) -> None:
         """Reach the medium through what ``wrap`` puts around it from now on, for who watches what passes."""
         self._files = wrap(self._files)
+        self._shared_syncs = DirectorySync(self._files)
 
     def writer(
         self,
@@ -220,7 +222,10 @@ class MediumCheckpointStorage:
         """Return what writes those files of a checkpoint that later ones may use too (SNP-5)."""
         prefix = f"{safe_name(subtask.vertex)}-{subtask.index}-a{attempt}-{safe_name(operator)}-"
         directory = f"{self._job}/{_SHARED}/chk-{checkpoint}"
-        return FileStateWriter(self._files, self._root, f"{directory}/{prefix}", shared=checkpoint)
+        # Whoever publishes the checkpoint makes the name of its own directory durable, and knows nothing of this one.
+        return FileStateWriter(
+            self._files, self._root, f"{directory}/{prefix}", shared=checkpoint, syncs=self._shared_syncs
+        )
 
     def read(self, handle: StateHandle) -> bytes:
         """Return a state file, verified against size and checksum (STA-3)."""
@@ -248,10 +253,10 @@ class MediumCheckpointStorage:
         try:
             if place is not None:
                 self._put_new(place.metadata_path, place.content(completed), ours)
-                self._syncs.sync(parent(place.directory))
+                self._syncs.sync_directory(parent(place.directory))
             self._put_new(path, metadata.encode(completed), ours)
             # The directory chk-<n> is new too: its own name must survive as well.
-            self._syncs.sync(self._directory)
+            self._syncs.sync_directory(self._directory)
         except Exception as error:
             for each in reversed(ours):
                 take_back(self._files, each, error)
@@ -313,7 +318,7 @@ class MediumCheckpointStorage:
             savepoint.remove_incomplete()
             if savepoint.is_complete:
                 # Whoever put its metadata may have died before the name was durable. The note of it goes now.
-                self._syncs.sync(savepoint.directory)
+                self._syncs.sync_directory(savepoint.directory)
         self._files.delete_tree(self._checkpoint_directory(checkpoint))
         self._remove_claimed(checkpoint)
         shared = self._shared_directory(checkpoint)
@@ -385,7 +390,7 @@ class MediumCheckpointStorage:
         """Make durable where the savepoint will be kept: a coordinator that dies meanwhile must find its files."""
         self._savepoints[checkpoint] = SavepointDirectory(self._files, directory)
         self._replace(self._place_path(checkpoint), encode_place(directory))
-        self._syncs.sync(self._directory)
+        self._syncs.sync_directory(self._directory)
 
     def is_free(self, directory: str) -> bool:
         place = SavepointDirectory(self._files, directory)
@@ -474,7 +479,7 @@ class MediumCheckpointStorage:
 
     def _sync_names(self, directory: str) -> None:
         if directory == self._directory:
-            self._syncs.sync(directory)
+            self._syncs.sync_directory(directory)
         else:
             self._files.sync_directory(directory)
 
@@ -498,7 +503,7 @@ class FileCheckpointStorage(MediumCheckpointStorage):
         """
         if not self._goes_on:
             for each in self.completed():
-                self._syncs.sync(self._checkpoint_directory(each))
+                self._syncs.sync_directory(self._checkpoint_directory(each))
             self._goes_on = True
         super().reserve(checkpoint, attempt)
 

@@ -26,8 +26,9 @@ class DirectorySync:
         # Directories whose own name, and those above, are durable.
         self._durable: dict[str, None] = {}
 
-    def sync(self, directory: str) -> None:
+    def sync_directory(self, path: str) -> None:
         """Make the names in an existing directory durable; raises StorageError."""
+        directory = path
         self._files.sync_directory(directory)
         found = []
         while directory and directory not in self._durable:

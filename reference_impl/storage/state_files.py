@@ -9,6 +9,7 @@ from barrier_tck.reference_impl.paths import join, parent, safe_name
 from barrier_tck.reference_impl.protocol.messages import StateHandle
 from barrier_tck.reference_impl.runtime_errors import JobUsageError
 from barrier_tck.reference_impl.storage import metadata
+from barrier_tck.reference_impl.storage.directory_sync import SyncsDirectories
 from barrier_tck.reference_impl.storage.whole_files import WholeFiles, remove_after
 
 
@@ -16,13 +17,21 @@ class FileStateWriter:
     """Writes the state files of one operator for one checkpoint. One thread uses it."""
 
     def __init__(
-        self, files: WholeFiles, root: str, prefix: str, savepoint: str = "", shared: int = 0
+        self,
+        files: WholeFiles,
+        root: str,
+        prefix: str,
+        savepoint: str = "",
+        shared: int = 0,
+        syncs: SyncsDirectories | None = None,
     ) -> None:
         """Take the medium, the root of checkpoint storage or the savepoint, and what file names begin with.
 
-        ``shared``: the checkpoint for which files are written that later ones may use too.
+        ``shared``: the checkpoint for which files are written that later ones may use too. ``syncs`` makes names
+        durable; None: the medium does.
         """
         self._files = files
+        self._syncs = syncs or files
         self._root = root
         self._prefix = prefix
         self._savepoint = savepoint
@@ -40,7 +49,7 @@ class FileStateWriter:
         size, crc = self._files.write(path, chunks)
         try:
             # The acknowledgement that follows guarantees the name as well as the bytes (SNP-3).
-            self._files.sync_directory(parent(path))
+            self._syncs.sync_directory(parent(path))
         except Exception as error:
             remove_after(self._files, path, error)
             raise

@@ -3,9 +3,10 @@
 The durability contract is exactly that of ``barrier_tck.reference_impl.storage.filesystem``: bytes are durable after
 ``sync`` of the stream; a created or renamed name is durable after ``sync_directory`` of its directory, by any host;
 a rename is atomic. When a host is lost, everything that it did and that is not durable is undone, newest first:
-unsynced bytes are cut off, and unsynced names vanish or refer to their previous file. A deletion is durable at once. A
-process that dies without its host loses nothing that it has written; but what it left unsynced can still be lost, as
-long as the host lives that wrote it.
+unsynced bytes are cut off, and unsynced names vanish or refer to their previous file. A directory, which the first file
+in it makes, has a name, too: until the directory above is synced it vanishes with all that is in it, unless another
+host has put something there. A deletion is durable at once. A process that dies without its host loses nothing that it
+has written; but what it left unsynced can still be lost, as long as the host lives that wrote it.
 
 All hosts see one tree (a shared mount). Each has a journal of what it wrote, which its processes share.
 """
@@ -59,18 +60,33 @@ class SimulatedDisk:
         self.names: list[str] = []
         self._unsynced: list[_UnsyncedName] = []
         """In the order in which they were given, by whatever host."""
+        self._durable: dict[str, None] = {}
+        """The directories whose names are durable."""
+        self._used_by: dict[str, list[_Journal]] = {}
+        """Each other directory -> the hosts that have put something there."""
 
     def host(self) -> SimulatedFileSystem:
         """Return the file system as one more host sees it."""
         return SimulatedFileSystem(self, _Journal())
 
     def named(self, journal: _Journal, path: str, before: _File | None, source: str | None = None) -> None:
-        """Note that a host has given a name."""
+        """Note that a host has given a name, and with it names of directories that were not there."""
+        directory = _directory(path)
+        while directory:
+            if directory not in self._durable:
+                users = self._used_by.setdefault(directory, [])
+                if journal not in users:
+                    users.append(journal)
+            directory = _directory(directory)
         self._unsynced.append(_UnsyncedName(journal, path, before, source))
 
     def names_synced(self, directory: str) -> None:
         """Note that all names in a directory are durable, whichever hosts gave them."""
         self._unsynced = [name for name in self._unsynced if name.directory != directory]
+        synced = [path for path in self._used_by if _directory(path) == directory]
+        for path in synced:
+            del self._used_by[path]
+            self._durable[path] = None
 
     def lose(self, journal: _Journal) -> int:
         """Undo what a host has done and what is not durable; return how many names and files were affected."""
@@ -95,7 +111,25 @@ class SimulatedDisk:
                 del file.content[file.durable :]
                 affected += 1
         journal.written.clear()
+        return affected + self._lose_directories(journal)
+
+    def _lose_directories(self, journal: _Journal) -> int:
+        """Remove the directories that only this host has used, and whose names are not durable."""
+        affected = 0
+        for path, users in [*self._used_by.items()]:
+            if users == [journal]:
+                affected += len(self.below(path))
+                self.remove_tree(path)
         return affected
+
+    def remove_tree(self, directory: str) -> None:
+        """Remove a directory with all that is in it."""
+        for path in self.below(directory):
+            self.unlink(path)
+        inside = directory.rstrip("/") + "/"
+        for known in (self._durable, self._used_by):
+            for path in [path for path in known if f"{path}/".startswith(inside)]:
+                del known[path]
 
     def link(self, path: str, file: _File) -> None:
         """Make a name refer to a file."""
@@ -211,8 +245,7 @@ class SimulatedFileSystem:
 
     def delete_tree(self, directory: str) -> None:
         """Delete a directory and everything below it; a missing one is no error."""
-        for path in self._disk.below(directory):
-            self._disk.unlink(path)
+        self._disk.remove_tree(directory)
 
     def lose_unsynced(self) -> int:
         """Undo everything that is not durable, because the host died; return how many names and files were affected."""

@@ -244,6 +244,7 @@ def test_a_lost_host_loses_unsynced_bytes_and_names_and_nothing_else() -> None:
             file.sync()
         if sync_name:
             host.sync_directory(name)
+    host.sync_directory("")
     other.create("other/file").write(b"another host's")
     host.lose_unsynced()
     assert host.read("all/file") == b"content"
@@ -260,6 +261,7 @@ def test_what_a_dead_process_left_unsynced_is_lost_with_its_host_unless_anyone_s
     dead.sync_directory("pending")
     dead.rename("pending/kept", "a/kept")
     other.sync_directory("a")
+    other.sync_directory("")
     dead.rename("pending/lost", "a/lost")
     dead.of_next_process().lose_unsynced()
     assert other.list_files("") == ["a/kept", "pending/lost"]
@@ -273,6 +275,7 @@ def test_an_unsynced_rename_is_undone_to_what_was_there_before() -> None:
         stream.write(content)
         stream.sync()
     host.sync_directory("d")
+    host.sync_directory("")
     host.rename("d/new", "d/old")
     assert host.read("d/old") == b"2"
     host.lose_unsynced()
@@ -285,6 +288,7 @@ def test_a_synced_rename_survives_and_a_missing_file_is_an_error() -> None:
     host.sync_directory("d")
     host.rename("d/a", "d/b")
     host.sync_directory("d")
+    host.sync_directory("")
     host.lose_unsynced()
     assert host.list_files("d") == ["d/b"]
     for action in (lambda: host.read("d/a"), lambda: host.rename("d/a", "d/c"), lambda: host.size("d/a")):

@@ -18,13 +18,13 @@ from barrier_tck.harness.reference.simulated.file_system import SimulatedDisk
 from barrier_tck.harness.reference.unsynced_files import JournaledFiles, lose_unsynced
 from barrier_tck.reference_impl.storage.filesystem import FileSystem, LocalFileSystem
 
-NAMES = ("a/one", "a/two", "b/one")
+NAMES = ("a/one", "a/two", "b/one", "a/deep/one")
 STEPS = st.one_of(
     st.tuples(
         st.just("write"), st.sampled_from(NAMES), st.sampled_from((b"", b"x", b"longer")), st.booleans()
     ),
     st.tuples(st.just("rename"), st.sampled_from(NAMES), st.sampled_from(NAMES), st.just(False)),
-    st.tuples(st.just("sync"), st.sampled_from(("a", "b")), st.just(""), st.just(False)),
+    st.tuples(st.just("sync"), st.sampled_from(("", "", "a", "b", "a/deep")), st.just(""), st.just(False)),
     st.tuples(st.just("delete"), st.sampled_from(NAMES), st.just(""), st.just(False)),
 )
 
@@ -92,15 +92,45 @@ def test_what_a_dead_process_moved_is_lost_with_its_host_unless_anyone_synced_th
     dead.sync_directory("pending")
     dead.rename("pending/kept", "a/kept")
     other.sync_directory("a")
+    other.sync_directory("")
     dead.rename("pending/lost", "a/lost")
     successor.create("b/own").close()
     lose_unsynced(journals, root, [2])
     assert LocalFileSystem(root).list_files("") == ["a/kept", "pending/lost"]
 
 
+@pytest.mark.parametrize(
+    ("synced", "used_by_another", "left"),
+    [
+        pytest.param(("a/new",), False, [], id="only the names in it are synced"),
+        pytest.param(("a/new", ""), False, [], id="one above it is not"),
+        pytest.param(("a/new", "a", ""), False, ["a/new/one"], id="all names down to the file"),
+        pytest.param(("a/new",), True, ["a/new/one", "a/new/two"], id="another host has put something there"),
+    ],
+)
+def test_a_directory_has_a_name_that_must_be_durable_too(
+    tmp_path: Path, synced: tuple[str, ...], used_by_another: bool, left: list[str]
+) -> None:
+    disk = SimulatedDisk()
+    root, journals = tmp_path / "root", tmp_path / "journals"
+    real = journaled(root, journals, pid=1), journaled(root, journals, "another host", pid=2)
+    for host, another in ((disk.host(), disk.host()), real):
+        host.create("a/new/one").sync()
+        for directory in synced:
+            host.sync_directory(directory)
+        if used_by_another:
+            another.create("a/new/two").close()
+        if isinstance(host, JournaledFiles):
+            lose_unsynced(journals, root, [1])
+        else:
+            host.lose_unsynced()
+        assert another.list_files("") == left
+
+
 def test_only_the_dead_lose_and_only_once(tmp_path: Path) -> None:
     root, journals = tmp_path / "root", tmp_path / "journals"
     files = journaled(root, journals)
+    LocalFileSystem(root).create("a/older").close()
     files.create("a/one").close()
     assert lose_unsynced(journals, root, [os.getpid() + 1]) == 0
     assert files.exists("a/one")
