@@ -43,10 +43,13 @@ def test_each_acknowledgement_is_counted_with_the_newest_checkpoint_known_to_be_
     coordinator, triggered = before.pop(COORDINATOR), sum(1 for _ in history.of(CheckpointTriggered))
     assert coordinator.checkpoint == completed[-1]
     assert triggered + len(completed) <= coordinator.requests["write"] <= triggered + len(completed) + 4
-    # Sources and sinks write no state files; of each file of the others the bytes and the name are made durable.
+    # Sources and sinks write no state files; of each file of the others the bytes and the name are made durable, and
+    # the names of the directories of shared files, with those of the three above them in a new process.
     for subtask, asked in before.items():
         named = {file.path for view in history.checkpoints for file in view.files.get(subtask, ())}
-        assert asked.requests == ({"write": len(named), "sync": len(named)} if named else {})
+        directories = len({path.rpartition("/")[0] for path in named if "/shared/" in path})
+        synced = len(named) + directories + (3 if directories else 0)
+        assert asked.requests == ({"write": len(named), "sync": synced} if named else {})
 
 
 def test_counts_pass_from_one_process_to_another_in_order(tmp_path: Path) -> None:
