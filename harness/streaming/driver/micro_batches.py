@@ -14,8 +14,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-_COMPACT = ".compact"
-
 
 def one_file_each(directory: Path, checkpoint: Path, target: Path) -> Path:
     """Return a directory with a file for each micro-batch, in the order of names and of times.
@@ -36,9 +34,16 @@ def one_file_each(directory: Path, checkpoint: Path, target: Path) -> Path:
     return target
 
 
+def files_read(checkpoint: Path, batch: int) -> list[str]:
+    """Return the files that the first source of a query had read when a micro-batch was over, in their order."""
+    last, entries = _last_entry(checkpoint / "offsets" / str(batch)), _entries(checkpoint)
+    read = [path for path, number in entries.items() if number <= last]
+    return sorted(read, key=lambda path: entries[path])
+
+
 def _taken_together(names: Sequence[str], checkpoint: Path) -> list[list[str]]:
     """Return the names in the groups in which micro-batches took them, by what is noted of the first source."""
-    noted = _entries(checkpoint / "sources" / "0")
+    noted = {Path(path).name: number for path, number in _entries(checkpoint).items()}
     ends = sorted(_last_entry(file) for file in (checkpoint / "offsets").glob("*") if file.name.isdigit())
     groups: dict[object, list[str]] = {}
     for name in names:
@@ -47,20 +52,18 @@ def _taken_together(names: Sequence[str], checkpoint: Path) -> list[list[str]]:
     return list(groups.values())
 
 
-def _entries(log: Path) -> dict[str, int]:
-    """Return the name of each file that the source has taken, with the number of its entry."""
+def _entries(checkpoint: Path) -> dict[str, int]:
+    """Return the path of each file that the first source has taken, with the number of its entry."""
     found: dict[str, int] = {}
-    for file in sorted(log.glob("*")) if log.is_dir() else ():
-        if not file.name.removesuffix(_COMPACT).isdigit():
-            continue
-        for line in file.read_text().splitlines()[1:]:
+    for log in (checkpoint / "sources" / "0").glob("[0-9]*"):
+        for line in log.read_text().splitlines()[1:]:
             entry = json.loads(line)
-            found[Path(entry["path"]).name] = int(entry["batchId"])
+            found[entry["path"]] = int(entry["batchId"])
     return found
 
 
 def _last_entry(offsets: Path) -> int:
-    """Return up to which entry of the first source a micro-batch goes; -1 for none.
+    """Return up to which entry of the first source a micro-batch goes; -1 if that source reads no files.
 
     Line by line: the version, the batch's metadata, and the offsets of each source.
     """

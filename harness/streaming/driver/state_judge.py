@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as sf
 
 from barrier_tck.harness.record.history import StateComparison
+from barrier_tck.harness.streaming.driver.micro_batches import files_read
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
@@ -38,21 +38,6 @@ def judged_state(spark: SparkSession, kept: QueryState, place: QueryPlace) -> St
         return StateComparison(problem=f"{type(error).__name__}: {str(error).splitlines()[0]}")
 
 
-def rows_read(checkpoint: Path, batch: int) -> list[str]:
-    """Return the files that the first source of a query had read when a micro-batch was over, in their order."""
-    # Line by line: the version, the batch's metadata, and the offsets of each source.
-    lines = (checkpoint / "offsets" / str(batch)).read_text().splitlines()
-    last = int(json.loads(lines[2])["logOffset"])
-    entries: dict[str, int] = {}
-    for log in (checkpoint / "sources" / "0").glob("[0-9]*"):
-        for line in log.read_text().splitlines()[1:]:
-            entry = json.loads(line)
-            entries[entry["path"]] = int(entry["batchId"])
-    return sorted(
-        (path for path, number in entries.items() if number <= last), key=lambda path: entries[path]
-    )
-
-
 def _retained(spark: SparkSession, checkpoint: Path) -> list[int]:
     committed = sorted(int(file.name) for file in (checkpoint / "commits").glob("*") if file.name.isdigit())
     operators = spark.read.format("state-metadata").load(str(checkpoint)).collect()
@@ -64,7 +49,7 @@ def _sides(
     spark: SparkSession, rows: DataFrameReader, kept: QueryState, checkpoint: Path, batch: int
 ) -> tuple[DataFrame, DataFrame]:
     """Return what should be kept after a micro-batch, and what is."""
-    expected = kept.of(rows.parquet(*rows_read(checkpoint, batch)))
+    expected = kept.of(rows.parquet(*files_read(checkpoint, batch)))
     found = (
         spark.read.format("statestore")
         .options(**kept.options)

@@ -39,7 +39,7 @@ from barrier_tck.harness.record.verdict import EXERCISED, Verdict
 from barrier_tck.harness.streaming import structured_streaming
 from barrier_tck.harness.streaming.committed_output import CommittedOutput
 from barrier_tck.harness.streaming.driver.expected_rows import last_watermark_ms
-from barrier_tck.harness.streaming.driver.state_judge import rows_read
+from barrier_tck.harness.streaming.driver.micro_batches import files_read
 from barrier_tck.harness.streaming.query_definition import QueryPlace, QueryState
 from barrier_tck.harness.streaming.query_targets import TASKS, QueryTargets
 from barrier_tck.harness.streaming.state_in_between import StateInBetween
@@ -252,6 +252,8 @@ def test_drawn_trials_have_no_retries_and_fewer_executors_now_and_then_unless_th
     plans = drawn(StructuredStreaming(job), 240)
     settings = [tuple(plan.system.items()) for plan in plans]
     assert {(), (("retries", "none"),), (("executors_again", 1),)} <= set(settings)
+    without = sum(plan.system.get("retries") == "none" for plan in plans)
+    assert 1 / 5 <= without / len(plans) <= 1 / 2, f"{without} of {len(plans)} have no retries of tasks"
     for plan in plans:
         ends = {one.fault.ends for one in plan.faults}
         assert "executors_again" not in plan.system or Ends.COORDINATOR in ends
@@ -269,7 +271,7 @@ def test_files_that_were_read_are_those_of_the_log_up_to_an_offset(tmp_path: Pat
     }.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("\n".join(lines))
-    assert rows_read(tmp_path, 3) == ["a", "b", "c"]
+    assert files_read(tmp_path, 3) == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("batches", range(1, 13))
@@ -289,7 +291,7 @@ def test_micro_batches_are_numbers_and_the_last_is_the_one_that_was_committed_la
         (tmp_path / "commits" / str(batch)).write_text("v1\n{}")
         (tmp_path / "commits" / f".{batch + 1}.tmp").touch()
     assert last_watermark_ms(tmp_path) == 1_000 * (batches - 1)
-    assert rows_read(tmp_path, batches - 1) == [f"file-{batch}" for batch in range(batches)]
+    assert files_read(tmp_path, batches - 1) == [f"file-{batch}" for batch in range(batches)]
 
 
 def state_judged(comparison: StateComparison | None) -> tuple[Verdict, str]:
