@@ -157,6 +157,26 @@ def test_timelines_are_of_the_worst_trials_and_one_valid_one(tmp_path: Path) -> 
     assert [record.trial for record in timeline_trials(run)] == [6, 9, 2]
 
 
+def test_of_trials_that_fail_the_smallest_comes_first_in_findings_and_in_timelines(tmp_path: Path) -> None:
+    sizes = {0: (2, 40.0), 1: (1, 90.0), 2: (1, 30.0), 3: (0, 500.0)}
+    failed = [
+        msgspec.structs.replace(
+            record_of(trial),
+            verdict=Verdict.INVALID,
+            findings=(Finding("output", ("SNK-1",), Verdict.INVALID, "rows are lost"),),
+            faults=(FaultRecord(0, "kill", "kill_executor", "then", None, "fired"),) * faults,
+            plan=msgspec.structs.replace(record_of(trial).plan, faults=()),
+            attempts=(),
+            checkpoints=(),
+            duration_ms=duration_ms,
+        )
+        for trial, (faults, duration_ms) in sizes.items()
+    ]
+    run = load_run(write_run(tmp_path / "run", failed))
+    assert [entry.trial.trial for entry in ranked_findings(run)] == [3, 2, 1, 0]
+    assert [record.trial for record in timeline_trials(run)] == [3, 2, 1, 0]
+
+
 def test_there_are_never_too_many_timelines(tmp_path: Path) -> None:
     invalid = [msgspec.structs.replace(record_of(trial), verdict=Verdict.INVALID) for trial in range(12)]
     run = load_run(write_run(tmp_path / "run", invalid))
