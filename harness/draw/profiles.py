@@ -33,6 +33,18 @@ _OF_SERVICES = (
 )
 """The faults of the service that holds the checkpoints, with weights beside those of all other faults."""
 
+_WITHOUT_SERVICES = (
+    "copies",
+    "ends_apart",
+    "failed_deployments",
+    "finalisers",
+    "late_reports",
+    "recovery",
+    "scarce_restarts",
+    "torn_commits",
+    "undeployed",
+)
+
 _LOOPS = Profile(
     name="loops",
     description="Generated job graphs with loops, some of them elastic or stopped with savepoints, in the exact modes, "
@@ -404,7 +416,15 @@ PROFILES: tuple[Profile, ...] = (
         checkpoints=CheckpointRanges(incremental_per_mille=380, storages=SERVED),
         faults=FaultRanges(number=(1, 4), kinds=(*EVERY_KIND, *_OF_SERVICES)),
         savepoints=SavepointRanges(claim_per_mille=160, rescale_per_mille=380),
-        scenarios=(("in_flight", 60), ("savepoints", 130), ("from_savepoint", 30)),
+        scenarios=(
+            ("in_flight", 60),
+            ("savepoints", 130),
+            ("from_savepoint", 30),
+            # Scenarios that draw all faults of a plan, and none of the service, would leave few plans to its faults.
+            *((name, 0) for name in _WITHOUT_SERVICES),
+            ("outages_in_restore", 100),
+            ("outages_in_publication", 60),
+        ),
     ),
     Profile(
         name="large-state",
