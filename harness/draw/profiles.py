@@ -27,8 +27,8 @@ from barrier_tck.harness.support.strict_input import nearest
 _OF_SERVICES = (
     ("kill-object-store", 30),
     ("cut-object-store", 12),
-    ("throttle-object-store", 8),
-    ("delay-object-store", 6),
+    ("throttle-object-store", 12),
+    ("delay-object-store", 18),
     ("fail-request", 24),
 )
 """The faults of the service that holds the checkpoints, with weights beside those of all other faults."""
