@@ -36,7 +36,7 @@ class QueryPlace:
     """The directories of one trial. Restarts of a query find them as they were left."""
 
     input: str
-    """The input: Parquet files, of which each is one micro-batch."""
+    """The input: Parquet files, of which each is one micro-batch, unless a failure let Spark take two together."""
     output: str
     """Belongs to the sink; it does not exist at first."""
     checkpoint: str
@@ -101,9 +101,9 @@ class QueryDefinition:
     query: Callable[[DataFrame], DataFrame]
     """The query. The same function is given the stream and, by the oracle, the whole input as a batch."""
     batch: Callable[[DataFrame], DataFrame] | None = None
-    """What the output must be, from the whole input as a batch in one partition, in the order of its files; None:
-    ``query``. For queries that Spark refuses as a batch, or that are not deterministic. Only the columns that it
-    returns are compared."""
+    """What the output must be, from the whole input as a batch in one partition, in the order of its files, of which
+    each is one micro-batch of the trial; None: ``query``. For queries that Spark refuses as a batch, or that are not
+    deterministic. Only the columns that it returns are compared."""
     sink: str | Callable[[DataFrame, int, QueryPlace], None] = "parquet"
     """``parquet`` or ``orc`` for Spark's own file sink, or a ``foreachBatch`` function that is also given the trial's
     directories."""
