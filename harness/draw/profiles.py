@@ -44,6 +44,7 @@ _WITHOUT_SERVICES = (
     "torn_commits",
     "undeployed",
 )
+"""Scenarios that draw all faults of a plan, and none of such a service."""
 
 _LOOPS = Profile(
     name="loops",
@@ -420,7 +421,7 @@ PROFILES: tuple[Profile, ...] = (
             ("in_flight", 60),
             ("savepoints", 130),
             ("from_savepoint", 30),
-            # Scenarios that draw all faults of a plan, and none of the service, would leave few plans to its faults.
+            # They would leave few plans to the faults of the service.
             *((name, 0) for name in _WITHOUT_SERVICES),
             ("outages_in_restore", 100),
             ("outages_in_publication", 60),

@@ -64,6 +64,7 @@ class CommitsBeforeEnd(StandardChecker):
 def _too_early(context: TrialContext) -> Iterator[Breach]:
     """Yield the sinks that had not committed; none of a system whose sinks never say so."""
     attempt = last = 0
+    reports = False
     committed: dict[str, int] = {}
     finished: dict[str, None] = {}
     for line in context.history.operations:
@@ -73,10 +74,11 @@ def _too_early(context: TrialContext) -> Iterator[Breach]:
             case CheckpointCompleted(checkpoint=last):
                 pass
             case Committed(subtask=subtask, checkpoint=int(checkpoint)):
+                reports = True
                 committed[subtask] = max(checkpoint, committed.get(subtask, 0))
             case Finished(subtask=subtask):
                 finished[subtask] = None
-            case JobFinished() if committed and (job := context.job_of(attempt)) is not None:
+            case JobFinished() if reports and (job := context.job_of(attempt)) is not None:
                 for sink in job.in_role(Role.SINK):
                     until = committed.get(sink, 0)
                     if sink not in finished and until < last:

@@ -50,8 +50,15 @@ def test_what_sinks_reported_before_the_end(
     assert (finding.verdict, bool(finding.clauses)) == (verdict, claimed), finding.summary
 
 
-def test_commits_of_an_earlier_attempt_count_for_nothing() -> None:
-    book = Book().attempt(1).tell(FIRST).tell(OF_FIRST).attempt(2).tell(ops.Committed(SINK, 1, 2))
-    finding = found(book.tell(LAST).tell(END))
+@pytest.mark.parametrize(
+    "before", [(OF_FIRST,), (OF_LAST,), (OF_FIRST, ops.Finished(SINK, 1))], ids=["older", "same", "finished"]
+)
+def test_what_sinks_reported_in_an_earlier_attempt_counts_for_nothing(
+    before: tuple[ops.Operation, ...],
+) -> None:
+    book = Book().attempt(1).tell(FIRST)
+    for operation in before:
+        book = book.tell(operation)
+    finding = found(book.attempt(2).tell(LAST).tell(END))
     assert finding.verdict is Verdict.INVALID
     assert SINK in finding.summary

@@ -9,13 +9,16 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as sf
 
 from barrier_tck.harness import QueryPlace, StreamingJob, Upserts
 from barrier_tck.harness.cluster.spark_session import spark_session
 from barrier_tck.harness.record.history import OutputComparison
 from barrier_tck.harness.streaming.driver.batch_judge import judged
+from barrier_tck.harness.streaming.driver.expected_rows import expected_rows
 from barrier_tck.harness.streaming.driver.job_check import checked
 from tests.harness.streaming import local_streams, unusual_jobs
+from tests.harness.streaming.test_micro_batches import noted
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
@@ -89,6 +92,25 @@ def test_a_wrong_job_has_others(spark: SparkSession, place: QueryPlace, name: st
         assert "latest_by needs a column batch_id" in comparison.problem
     else:
         assert any(wrong(comparison)), comparison
+
+
+def test_a_batch_function_is_given_a_file_for_each_micro_batch(
+    spark: SparkSession, place: QueryPlace
+) -> None:
+    rows_of_files = [
+        spark.read.parquet(str(file)).count() for file in sorted(Path(place.input).glob("*.parquet"))
+    ]
+    job = StreamingJob(
+        query=lambda rows: rows.select("id"),
+        batch=lambda rows: rows.groupBy(sf.input_file_name().alias("file")).count(),
+    )
+    for entries, first in (([[0], [1]], rows_of_files[0]), ([[0, 1]], sum(rows_of_files[:2]))):
+        checkpoint = noted(
+            Path(f"{place.checkpoint}-{len(entries)}") / "checkpoint", entries, range(len(entries)), False
+        )
+        due = expected_rows(spark, job, replace(place, checkpoint=str(checkpoint))).due
+        counts = [row["count"] for row in due.orderBy("file").collect()]
+        assert counts == [first, *rows_of_files[3 - len(entries) :]]
 
 
 def delete_some(place: QueryPlace) -> None:
