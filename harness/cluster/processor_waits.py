@@ -1,15 +1,16 @@
-"""Measures for how long the processes of a cluster have waited for a processor, although they could have run.
+"""Measures for how long a machine has held up the processes of a cluster, although they had something to do.
 
-The kernel keeps that time for each thread (its run delay). It grows while a machine is busy with other things, and next
-to not at all while processes sleep, because they wait for a message or for each other. So it tells a job that the
-machine holds up from one that is stuck.
+The kernel keeps for each thread how long it waited for a processor (its run delay), and for the machine how long some
+process waited for a disk (its pressure). Both grow while a machine is busy with other things, and next to not at all
+while processes sleep, because they wait for a message or for each other. So they tell a job that the machine holds up
+from one that is stuck.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from barrier_tck.harness.support.wall_clock import threads_waited_s
+from barrier_tck.harness.support.wall_clock import disks_awaited_s, threads_waited_s
 
 LOOKS_EVERY_MS = 1_000.0
 """How often is looked; what a thread waited between its last look and its end is not seen."""
@@ -18,19 +19,23 @@ _LOOKS_WITH_THE_SAME_PROCESSES = 5
 
 
 class ProcessorWaits:
-    """How long the processes of one trial have waited for a processor, all together.
+    """How long the processes of one trial have waited for a processor, and those of the whole machine for a disk.
 
-    At any time that counts once, however many of them wait. So it is the longest that the job can have been held up.
+    At any time each counts once, however many wait. So it is the longest that the job can have been held up.
     """
 
     def __init__(
         self,
         processes: Callable[[], Sequence[int]],
         waited_s: Callable[[int], Mapping[int, float]] = threads_waited_s,
+        disks_awaited_s: Callable[[], float] = disks_awaited_s,
     ) -> None:
-        """Take what returns the pids of the processes, and what returns for how many seconds each thread of one has
-        waited."""
+        """Take what returns the pids of the processes, what returns for how many seconds each thread of one has waited
+        for a processor, and what returns for how many seconds some process has waited for a disk."""
         self.total_ms = 0.0
+        self.disk_ms = 0.0
+        self._disks_awaited_s = disks_awaited_s
+        self._disks_before_ms = 0.0
         self._find = processes
         self._waited_s = waited_s
         self._looked_ms: float | None = None
@@ -51,8 +56,10 @@ class ProcessorWaits:
             for process in self._processes
             for thread, waited_s in self._waited_s(process).items()
         }
+        disks_ms = self._disks_awaited_s() * 1_000.0
         if before_ms is not None:
             # A number may be that of another thread by now, which has waited for less.
             grown = sum(max(0.0, ms - self._before.get(thread, 0.0)) for thread, ms in waited.items())
             self.total_ms += min(grown, now_ms - before_ms)
-        self._looked_ms, self._before = now_ms, waited
+            self.disk_ms += min(disks_ms - self._disks_before_ms, now_ms - before_ms)
+        self._looked_ms, self._before, self._disks_before_ms = now_ms, waited, disks_ms

@@ -47,11 +47,13 @@ class SlotsChanged(_Kind, frozen=True):
 
 
 class ProcessorAwaited(_Kind, frozen=True):
-    """Processes of the job have waited for a processor since the trial began, as measured on a real machine; reported
-    whenever it has grown by some tenths of a second."""
+    """Processes have waited for a processor or for a disk since the trial began, as measured on a real machine;
+    reported whenever that has grown by some tenths of a second."""
 
     total_ms: float
-    """For how long at least one of them was waiting, at the most."""
+    """For how long at least one process of the job was waiting for a processor, at the most."""
+    disk_ms: float = 0.0
+    """For how long at least one process of the machine was waiting for a disk."""
 
 
 class AttemptStarted(_Kind, frozen=True):

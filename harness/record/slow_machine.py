@@ -2,9 +2,9 @@
 
 The bounds of a trial are times for a machine that has nothing else to do. Two things show that a real one has. One is
 how long the job took to start at first, when no fault had struck: it starts executors again as slowly. The other is for
-how long processes of the job could have run and had no processor (``ProcessorAwaited``): the clock of a bound stands
-still meanwhile, so that a verdict does not depend on how busy the machine is. The processes of a job that is stuck
-sleep, so its clock goes on. In a simulator the trial's clock is virtual, and nothing is added.
+how long processes of the job could have run and had no processor, or some waited for a disk (``ProcessorAwaited``): the
+clock of a bound stands still meanwhile, so that a verdict does not depend on how busy the machine is. The processes of
+a job that is stuck sleep, so its clock goes on. In a simulator the trial's clock is virtual, and nothing is added.
 """
 
 from __future__ import annotations
@@ -47,14 +47,19 @@ def first_start_ms(operations: Iterable[Recorded[Operation]]) -> float | None:
 
 
 def waited_ms(operations: Iterable[Recorded[Operation]], since_ms: float, until_ms: float) -> float:
-    """Return for how long the job waited for a processor between two times of the trial's clock."""
+    """Return for how long at the most the machine held the job up between two times of the trial's clock.
+
+    That is said now and then. So what was said first after the end counts, too: the wait may have been before it.
+    """
     before, total = 0.0, 0.0
     for line in operations:
-        if isinstance(line.operation, ProcessorAwaited) and line.time_ms <= until_ms:
-            total = line.operation.total_ms
+        if isinstance(line.operation, ProcessorAwaited):
+            total = line.operation.total_ms + line.operation.disk_ms
             if line.time_ms <= since_ms:
                 before = total
-    return total - before
+            if line.time_ms >= until_ms:
+                break
+    return min(total - before, until_ms - since_ms)
 
 
 def allowed_on_a_slow_machine_ms(

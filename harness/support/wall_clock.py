@@ -81,6 +81,18 @@ def threads_waited_s(pid: int | None = None) -> dict[int, float]:
     return waited
 
 
+def disks_awaited_s(pressure: Path = Path("/proc/pressure/io")) -> float:
+    """Return for how long at least one process of this machine has waited for a disk since it was started, in seconds.
+
+    It is 0 where the kernel does not tell (https://docs.kernel.org/accounting/psi.html).
+    """
+    try:
+        some = pressure.read_text().splitlines()[0]
+        return int(some.rpartition("total=")[2]) / 1e6
+    except (OSError, ValueError, IndexError):
+        return 0.0
+
+
 def is_kept_waiting(waited_s: float, seconds: float) -> bool:
     """Return whether code waited for a processor too long for a limit of so many seconds to say anything of it."""
     return waited_s > _BUSY * seconds

@@ -50,6 +50,11 @@ class CheckpointLife:
     """Subtask -> when its first acknowledgement arrived, or else the news that it has finished (BAR-6)."""
 
     @property
+    def begun_ms(self) -> float:
+        """When its coordinator began with it: to make its id durable, or else to trigger it."""
+        return self.triggered_ms - self.reserving_ms
+
+    @property
     def completed(self) -> bool:
         """Whether it is known to have completed."""
         return self.ended_ms is not None and self.failed is None

@@ -56,7 +56,7 @@ from barrier_tck.reference_impl.storage.filesystem import FileSystem, LocalFileS
 
 _POLL_MS = 20.0
 _WAITED_NOTED_MS = 200.0
-"""After so much more time of waiting for a processor the history says so."""
+"""After so much more time of waiting for a processor or a disk the history says so."""
 _TAKES_HOSTS = (TargetKind.HOST, TargetKind.CAPACITY)
 """The targets whose loss takes a whole host along, with what was not synced there."""
 _RUNTIME_POINTS = {fault_point: point for point, fault_point in FAULT_POINTS.items()}
@@ -308,11 +308,12 @@ class SparkTrial:
                 nemesis.time_reached(watcher.now_ms())
 
     def _measure_waits(self) -> None:
-        """Note for how long processes waited for a processor; not every millisecond, as some always do."""
-        self._waits.look(self._watcher.now_ms())
-        if self._waits.total_ms >= self._waited_noted_ms + _WAITED_NOTED_MS:
-            self._waited_noted_ms = self._waits.total_ms
-            self._watcher.note(ProcessorAwaited(self._waits.total_ms), process="machine")
+        """Note for how long the machine held processes up; not every millisecond, as some always wait."""
+        waits = self._waits
+        waits.look(self._watcher.now_ms())
+        if waits.total_ms + waits.disk_ms >= self._waited_noted_ms + _WAITED_NOTED_MS:
+            self._waited_noted_ms = waits.total_ms + waits.disk_ms
+            self._watcher.note(ProcessorAwaited(waits.total_ms, waits.disk_ms), process="machine")
 
     def note_observations(self, ended: JobEnded) -> float:
         """Take what the processes logged into the history; returns the trial's length in milliseconds."""

@@ -6,6 +6,7 @@ Grain: a scripted machine in virtual time.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from barrier_tck.harness.cluster.processor_waits import LOOKS_EVERY_MS, Processo
 from barrier_tck.harness.record.history import Recorded
 from barrier_tck.harness.record.operations import Operation, ProcessorAwaited
 from barrier_tck.harness.record.slow_machine import WAITS_ALLOWED, allowed_on_a_slow_machine_ms
+from barrier_tck.harness.support.wall_clock import disks_awaited_s
 
 BOUND_MS = 90_000.0
 
@@ -42,7 +44,8 @@ class Machine:
 
 def ends_as(machine: Machine) -> str:
     """Watch a job as a trial does, until it has done its work or its time is over."""
-    waits, noted = ProcessorWaits(lambda: (10,), machine.waited_s), list[Recorded[Operation]]()
+    waits = ProcessorWaits(lambda: (10,), machine.waited_s, disks_awaited_s=lambda: 0.0)
+    noted = list[Recorded[Operation]]()
     while machine.work_ms > 0:
         waits.look(machine.now_ms)
         noted.append(Recorded(len(noted), machine.now_ms, "machine", ProcessorAwaited(waits.total_ms)))
@@ -78,3 +81,22 @@ def test_of_many_that_wait_at_one_time_that_time_counts_once_and_none_of_before_
     waited_s[9] = {9: 0.005, 10: 0.030}  # a process that ended, and another one of the same number
     waits.look(2 * LOOKS_EVERY_MS)
     assert waits.total_ms == pytest.approx(LOOKS_EVERY_MS + 30)
+
+
+def test_the_time_in_which_some_process_waits_for_a_disk_is_measured_beside_it() -> None:
+    disks_s = 100.0
+    waits = ProcessorWaits(lambda: (), lambda process: {}, disks_awaited_s=lambda: disks_s)
+    waits.look(0.0)
+    assert waits.disk_ms == 0.0, "what was before the trial does not count"
+    disks_s = 100.25
+    waits.look(LOOKS_EVERY_MS)
+    assert (waits.total_ms, waits.disk_ms) == (0.0, 250.0)
+
+
+def test_the_kernel_is_asked_for_how_long_disks_were_awaited(tmp_path: Path) -> None:
+    pressure = tmp_path / "io"
+    assert disks_awaited_s(pressure) == 0.0, "a kernel that does not tell"
+    pressure.write_text(
+        "some avg10=0.00 avg60=0.53 avg300=1.05 total=320394459\nfull avg10=0.00 avg60=0.30 avg300=0.49 total=7\n"
+    )
+    assert disks_awaited_s(pressure) == 320.394459

@@ -210,6 +210,44 @@ def test_a_real_coordinator_may_be_busy_for_some_time() -> None:
         assert judge(CheckpointsGoOn(), book, repeatable=False, interval_ms=4).verdict is verdict
 
 
+MUCH_MS = int(BUSY_MS) + 3_000
+HELD_UP = pytest.mark.parametrize(
+    ("before", "meanwhile", "verdict"),
+    [
+        (ops.ProcessorAwaited(0), ops.ProcessorAwaited(4_000), VALID),
+        (ops.ProcessorAwaited(0), ops.ProcessorAwaited(0, disk_ms=4_000), VALID),
+        (ops.ProcessorAwaited(0), ops.ProcessorAwaited(2_000, disk_ms=2_000), VALID),
+        (ops.ProcessorAwaited(0), ops.ProcessorAwaited(2_000), INVALID),
+        (ops.ProcessorAwaited(4_000), ops.ProcessorAwaited(4_000), INVALID),
+    ],
+    ids=["processor", "disk", "both", "too_short", "before"],
+)
+
+
+@HELD_UP
+@pytest.mark.parametrize("noted", ["before_it_is_late", "behind"])
+def test_a_real_coordinator_is_not_blamed_for_the_time_for_which_its_machine_held_it_up(
+    before: ops.ProcessorAwaited, meanwhile: ops.ProcessorAwaited, verdict: Verdict, noted: str
+) -> None:
+    book = Book().tell(before).attempt(1).nothing(MUCH_MS)
+    book = (
+        book.tell(meanwhile).triggered(1)
+        if noted == "before_it_is_late"
+        else book.triggered(1).tell(meanwhile)
+    )
+    assert judge(CheckpointsGoOn(), book, repeatable=False, interval_ms=4).verdict is verdict
+    overdue = Book().tell(before).attempt(1).triggered(1).nothing(MUCH_MS).tell(meanwhile).aborted(1)
+    assert judge(CheckpointExpiry(), overdue, repeatable=False, timeout_ms=4).verdict is verdict
+
+
+def test_a_coordinator_that_makes_an_id_durable_has_begun_with_its_checkpoint() -> None:
+    book = Book().attempt(1).nothing(9)
+    late = judge(CheckpointsGoOn(), book.triggered(1, reserving_ms=6).completed(1), interval_ms=5)
+    assert late.verdict is VALID
+    book = Book().attempt(1).nothing(9)
+    assert judge(CheckpointsGoOn(), book.triggered(1, reserving_ms=2), interval_ms=5).verdict is INVALID
+
+
 # --- COO-2: the timeout -------------------------------------------------------------------------------------
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from barrier_tck.harness.oracle.checker import TrialContext
-from barrier_tck.harness.oracle.checkers.restart_strategy import RestartStrategyKept
+from barrier_tck.harness.oracle.checkers.restart_strategy import BUSY_MS, RestartStrategyKept
 from barrier_tck.harness.plan.trial_plan import NetworkPlan, RestartPlan
 from barrier_tck.harness.record import operations as ops
 from barrier_tck.harness.record.reasons import Reason
@@ -98,6 +98,17 @@ def test_on_a_real_machine_a_run_may_be_taken_for_long_or_short_near_the_bound()
     assert judge(failing((9, 500), (120, 500)), grows, repeatable=False).verdict is VALID
     assert judge(failing((9, 500), (120, 1_000)), grows, repeatable=False).verdict is VALID
     assert judge(failing((9, 500), (20, 500)), grows, repeatable=False).verdict is INVALID
+
+
+def test_a_real_machine_is_given_the_time_for_which_it_held_the_job_up() -> None:
+    restart = RestartPlan("fixed_delay", delay_ms=10)
+
+    def judged(held_up_ms: int) -> Verdict:
+        book = Book().attempt(1).tell(ops.ProcessorAwaited(0)).attempt_failed(1)
+        book.nothing(int(BUSY_MS) + 3_000).tell(ops.ProcessorAwaited(held_up_ms)).attempt(2)
+        return judge(book, restart, repeatable=False).verdict
+
+    assert (judged(4_000), judged(2_000)) == (VALID, INVALID)
 
 
 def test_a_new_coordinator_has_seen_no_failure_and_waits_for_nothing() -> None:
