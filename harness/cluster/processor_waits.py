@@ -32,7 +32,7 @@ class ProcessorWaits:
     ) -> None:
         """Take what returns the pids of the processes, what returns for how many seconds each thread of one has waited
         for a processor, and what returns for how many seconds some process has waited for a disk."""
-        self.total_ms = 0.0
+        self.processor_ms = 0.0
         self.disk_ms = 0.0
         self._disks_awaited_s = disks_awaited_s
         self._disks_before_ms = 0.0
@@ -60,6 +60,6 @@ class ProcessorWaits:
         if before_ms is not None:
             # A number may be that of another thread by now, which has waited for less.
             grown = sum(max(0.0, ms - self._before.get(thread, 0.0)) for thread, ms in waited.items())
-            self.total_ms += min(grown, now_ms - before_ms)
+            self.processor_ms += min(grown, now_ms - before_ms)
             self.disk_ms += min(disks_ms - self._disks_before_ms, now_ms - before_ms)
         self._looked_ms, self._before, self._disks_before_ms = now_ms, waited, disks_ms

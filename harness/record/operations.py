@@ -46,14 +46,17 @@ class SlotsChanged(_Kind, frozen=True):
     """How long before the time of this line it was seen."""
 
 
-class ProcessorAwaited(_Kind, frozen=True):
-    """Processes have waited for a processor or for a disk since the trial began, as measured on a real machine;
-    reported whenever that has grown by some tenths of a second."""
+class HeldUp(_Kind, frozen=True):
+    """What has held the job up on a real machine since the trial began, though the job is not to blame; reported
+    whenever it has grown by some tenths of a second."""
 
-    total_ms: float
+    processor_ms: float
     """For how long at least one process of the job was waiting for a processor, at the most."""
     disk_ms: float = 0.0
     """For how long at least one process of the machine was waiting for a disk."""
+    harness_ms: float = 0.0
+    """For how long the coordinator was waiting until the harness had taken its reports: it opens a completed checkpoint
+    first, or injects a fault."""
 
 
 class AttemptStarted(_Kind, frozen=True):
@@ -508,7 +511,7 @@ class HealingUnclear(_Kind, frozen=True):
 Operation = (
     Narrowed
     | SlotsChanged
-    | ProcessorAwaited
+    | HeldUp
     | AttemptStarted
     | AttemptRunning
     | AttemptEnded

@@ -2,9 +2,10 @@
 
 The bounds of a trial are times for a machine that has nothing else to do. Two things show that a real one has. One is
 how long the job took to start at first, when no fault had struck: it starts executors again as slowly. The other is for
-how long processes of the job could have run and had no processor, or some waited for a disk (``ProcessorAwaited``): the
-clock of a bound stands still meanwhile, so that a verdict does not depend on how busy the machine is. The processes of
-a job that is stuck sleep, so its clock goes on. In a simulator the trial's clock is virtual, and nothing is added.
+how long the job was held up (``HeldUp``): processes could have run and had no processor, waited for a disk, or waited
+for the harness to take a report. The clock of a bound stands still meanwhile, so that a verdict does not depend on how
+busy the machine is. The processes of a job that is stuck sleep, so its clock goes on. In a simulator the trial's clock
+is virtual, and nothing is added.
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ from barrier_tck.harness.record.operations import (
     AttemptRunning,
     AttemptStarted,
     FaultFired,
+    HeldUp,
     Operation,
-    ProcessorAwaited,
 )
 
 STARTS_ALLOWED = 3
 """A job may take as long again as it took to start at first, this many times: a new driver, its executors, their
 workers. A bound is at most doubled by that."""
 WAITS_ALLOWED = 4
-"""A bound is made longer by at most this many times itself, because processes waited for a processor: even a job that
-is stuck has some that wake up now and then, and the trial must end."""
+"""A bound is made longer by at most this many times itself, because the job was held up: even of one that is stuck some
+processes wake up now and then, and the trial must end."""
 
 
 def first_start_ms(operations: Iterable[Recorded[Operation]]) -> float | None:
@@ -46,15 +47,16 @@ def first_start_ms(operations: Iterable[Recorded[Operation]]) -> float | None:
     return None
 
 
-def waited_ms(operations: Iterable[Recorded[Operation]], since_ms: float, until_ms: float) -> float:
-    """Return for how long at the most the machine held the job up between two times of the trial's clock.
+def held_up_ms(operations: Iterable[Recorded[Operation]], since_ms: float, until_ms: float) -> float:
+    """Return for how long at the most the job was held up between two times of the trial's clock.
 
     That is said now and then. So what was said first after the end counts, too: the wait may have been before it.
     """
     before, total = 0.0, 0.0
     for line in operations:
-        if isinstance(line.operation, ProcessorAwaited):
-            total = line.operation.total_ms + line.operation.disk_ms
+        if isinstance(line.operation, HeldUp):
+            held = line.operation
+            total = held.processor_ms + held.disk_ms + held.harness_ms
             if line.time_ms <= since_ms:
                 before = total
             if line.time_ms >= until_ms:
@@ -72,4 +74,4 @@ def allowed_on_a_slow_machine_ms(
     """
     lines = tuple(operations)
     for_starts_ms = min(STARTS_ALLOWED * (first_start_ms(lines) or 0.0), bound_ms)
-    return max(for_starts_ms, min(waited_ms(lines, since_ms, until_ms), WAITS_ALLOWED * bound_ms))
+    return max(for_starts_ms, min(held_up_ms(lines, since_ms, until_ms), WAITS_ALLOWED * bound_ms))

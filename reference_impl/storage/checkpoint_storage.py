@@ -347,13 +347,21 @@ class MediumCheckpointStorage:
             raise StorageError("shared files are left behind: " + "; ".join(problems))
 
     def discard(self, handles: Iterable[StateHandle]) -> None:
-        """Delete state files; raises StorageError at the end, naming every file that could not be deleted."""
+        """Delete state files, but none of a complete savepoint, which is the user's.
+
+        One request tells of each savepoint whether it is complete. Raises StorageError at the end, naming every file
+        that could not be deleted.
+        """
         problems = []
+        are_complete: dict[str, bool] = {}
         for handle in handles:
             if not handle.savepoint and not handle.path.startswith(f"{self._job}/"):
                 raise JobUsageError(f"{handle.path} is not a file of job {self._job}; it is not deleted")
             try:
-                if handle.savepoint and SavepointDirectory(self._files, handle.savepoint).is_complete:
+                if handle.savepoint and handle.savepoint not in are_complete:
+                    savepoint = SavepointDirectory(self._files, handle.savepoint)
+                    are_complete[handle.savepoint] = savepoint.is_complete
+                if are_complete.get(handle.savepoint or "", False):
                     continue
                 self._files.delete(self._path_of(handle))
             except StorageError as error:

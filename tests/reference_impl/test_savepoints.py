@@ -293,6 +293,26 @@ def test_a_savepoint_shares_no_file_with_checkpoints_and_stays_when_the_job_disc
     assert storage.load_savepoint(MONDAY.directory) == completed
 
 
+def test_one_lookup_says_of_all_files_of_a_part_whether_their_savepoint_is_complete() -> None:
+    files = MemoryFileSystem()
+    handle = handle_of(taken(files))
+    asked: list[str] = []
+
+    class Noting(MemoryFileSystem):
+        def exists(self, path: str) -> bool:
+            asked.append(path)
+            return files.exists(path)
+
+        def delete(self, path: str) -> None:
+            files.delete(path)
+
+    storage = FileCheckpointStorage(Noting(), "job")
+    others = [replace(handle, savepoint="savepoints/gone", path=f"{number}") for number in range(5)]
+    storage.discard([handle, *others, handle])
+    assert len(asked) == 2, asked
+    assert FileCheckpointStorage(files, "job").read(handle) == b"state"
+
+
 def test_a_savepoint_can_be_copied_elsewhere_and_used_without_the_rest() -> None:
     files, other = MemoryFileSystem(), MemoryFileSystem()
     taken(files)

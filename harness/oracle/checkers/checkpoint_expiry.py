@@ -15,7 +15,7 @@ from barrier_tck.harness.oracle.evidence.examples import chosen
 from barrier_tck.harness.oracle.evidence.life_preconditions import FAILED
 from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
 from barrier_tck.harness.record.reasons import Reason
-from barrier_tck.harness.record.slow_machine import waited_ms
+from barrier_tck.harness.record.slow_machine import held_up_ms
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
 
@@ -23,7 +23,7 @@ ROUNDING_MS = 1e-6
 """The largest rounding error when virtual times are added, in milliseconds."""
 BUSY_MS = 5_000.0
 """On a real machine a coordinator may be this late (ms): it waits while a fault is injected at one of its points.
-Beside that it is given the time for which the machine held it up."""
+Beside that it is given the time for which it was held up."""
 REPORT_DELAY_SHARE = 0.1
 """On a real machine, a trigger may be reported this share of the timeout later than its id became durable."""
 
@@ -59,7 +59,7 @@ class CheckpointExpiry(StandardChecker):
                 expired += life.failed is Reason.EXPIRED
                 problems += _too_early(life, due_ms, early_ms)
                 ended_ms = _ended(life, attempt, over_ms)
-                latest_ms = due_ms + late_ms + waited_ms(context.history.operations, due_ms, ended_ms)
+                latest_ms = due_ms + late_ms + held_up_ms(context.history.operations, due_ms, ended_ms)
                 if ended_ms <= latest_ms:
                     continue
                 outlasted += 1

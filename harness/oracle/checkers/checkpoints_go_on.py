@@ -23,7 +23,7 @@ from barrier_tck.harness.oracle.sign import Breach, Directness, Sign
 from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan
 from barrier_tck.harness.record.operations import FaultFired, FaultHealed
-from barrier_tck.harness.record.slow_machine import waited_ms
+from barrier_tck.harness.record.slow_machine import held_up_ms
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
 
@@ -31,7 +31,7 @@ ROUNDING_MS = 1e-6
 """The largest rounding error when virtual times are added, in milliseconds."""
 BUSY_MS = 5_000.0
 """On a real machine a coordinator may be this late (ms): it stands still while a fault strikes at its own point. Beside
-that it is given the time for which the machine held it up."""
+that it is given the time for which it was held up."""
 
 STORAGE_MS = 15_000.0
 """On a real machine a client goes on asking a service that does not answer for a while (ms), and the coordinator waits
@@ -65,7 +65,7 @@ class CheckpointsGoOn(StandardChecker):
         """Judge every pause between two checkpoints of one trial, and the time after the last one of each attempt."""
         repeatable = Capability.DETERMINISTIC_REPLAY.name in context.capabilities
         slack_ms = ROUNDING_MS if repeatable else BUSY_MS + _waits_for_storage_ms(context)
-        held_up_ms = partial(waited_ms, context.history.operations)
+        excused_ms = partial(held_up_ms, context.history.operations)
         over_ms, triggers = end_of(context.history), 0
         stops = {life.number for attempt in lives_of(context) for life in attempt.checkpoints if life.stops}
         problems: list[Breach] = []
@@ -75,7 +75,7 @@ class CheckpointsGoOn(StandardChecker):
                 problems += [
                     Breach(sign, sentence, line_at(context, until_ms), "coordinator", attempt=attempt.number)
                     for sign, until_ms, sentence in _gaps(
-                        attempt, context.plan.checkpoints, over_ms, slack_ms, held_up_ms
+                        attempt, context.plan.checkpoints, over_ms, slack_ms, excused_ms
                     )
                 ]
         counts = {"triggers": triggers, "gaps": len(problems)}
@@ -108,7 +108,7 @@ def _gaps(
     checkpoints: CheckpointPlan,
     over_ms: float,
     slack_ms: float,
-    held_up_ms: Callable[[float, float], float],
+    excused_ms: Callable[[float, float], float],
 ) -> Iterator[tuple[Sign, float, str]]:
     """Yield when a checkpoint was due, and none was triggered: of which kind that is, until when, and a sentence.
 
@@ -126,7 +126,7 @@ def _gaps(
             life for life in before if life.savepoint is None or _is_alone(life, checkpoints) or not ordinary
         ]
         due_ms = _due_ms(attempt.running_ms, counted, until_ms, at_once, checkpoints)
-        if due_ms is not None and until_ms > due_ms + slack_ms + held_up_ms(due_ms, until_ms):
+        if due_ms is not None and until_ms > due_ms + slack_ms + excused_ms(due_ms, until_ms):
             in_flight = "nothing was in flight" if at_once == 1 else f"fewer than {at_once} were in flight"
             then = (
                 f"checkpoint {following.number} was triggered only at {until_ms:g} ms"

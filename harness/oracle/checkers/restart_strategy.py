@@ -26,7 +26,7 @@ from barrier_tck.harness.record.operations import (
     JobFailed,
 )
 from barrier_tck.harness.record.reasons import Reason
-from barrier_tck.harness.record.slow_machine import waited_ms
+from barrier_tck.harness.record.slow_machine import held_up_ms
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
 
@@ -35,7 +35,7 @@ ROUNDING_MS = 1e-6
 CLOCK_MS = 100.0
 """On a real machine, what is reported of a failure is written down up to this much later than it was counted."""
 BUSY_MS = 20_000.0
-"""On a real machine it may take this long to end an attempt, beside the time for which the machine held it up."""
+"""On a real machine it may take this long to end an attempt, beside the time for which it was held up."""
 _REQUESTS = 20
 """A write of metadata, with what it tidies up if it fails, takes at most so many requests."""
 GIVE_UP = None
@@ -57,9 +57,9 @@ class RestartStrategyKept(StandardChecker):
 
     def check(self, context: TrialContext) -> Finding:
         """Count the failures of one trial, and look at what followed from each."""
-        held_up_ms = partial(waited_ms, context.history.operations)
+        excused_ms = partial(held_up_ms, context.history.operations)
         course = _Course(
-            context.plan, held_up_ms, Capability.DETERMINISTIC_REPLAY.name in context.capabilities
+            context.plan, excused_ms, Capability.DETERMINISTIC_REPLAY.name in context.capabilities
         )
         for line in context.history.operations:
             course.follow(line.operation, line.time_ms)
@@ -85,8 +85,8 @@ class _Counted:
 class _Course:
     """Follows the attempts of a trial."""
 
-    def __init__(self, plan: TrialPlan, held_up_ms: Callable[[float, float], float], exact: bool) -> None:
-        self._held_up_ms = held_up_ms
+    def __init__(self, plan: TrialPlan, excused_ms: Callable[[float, float], float], exact: bool) -> None:
+        self._excused_ms = excused_ms
         self._restart = plan.restart
         self._tolerance_ms = ROUNDING_MS if exact else CLOCK_MS
         self._late_ms = _preparations_ms(plan) if exact else BUSY_MS + (plan.deployment.elastic_wait_ms or 0)
@@ -138,7 +138,7 @@ class _Course:
                 f"attempt {attempt} began {took_ms:g} ms after the failure, before the delay of {min(delays):g} ms "
                 f"was over, after {self._so_far()}"
             )
-        elif took_ms > max(delays) + self._late_ms + self._held_up_ms(self._failed_ms, time_ms):
+        elif took_ms > max(delays) + self._late_ms + self._excused_ms(self._failed_ms, time_ms):
             self.problems.append(
                 f"attempt {attempt} began only {took_ms:g} ms after the failure, and the delay was "
                 f"{max(delays):g} ms, after {self._so_far()}"

@@ -9,8 +9,9 @@ The files of a snapshot that failed are deleted with one request each.
 
 For each checkpoint the coordinator makes an id durable, and later the metadata. To drop a checkpoint takes three
 deletions, whatever the number of its files: of its metadata, its own files and its shared files. A part that is
-acknowledged when its checkpoint was aborted takes one for each of its files. It looks into storage when it starts,
-when a savepoint is taken, and, for increments, to see which shared files are not needed any more.
+acknowledged when its checkpoint was aborted takes one for each of its files, and one lookup: nobody deletes files of a
+complete savepoint. It looks into storage when it starts, when a savepoint is taken, and, for increments, to see which
+shared files are not needed any more.
 """
 
 from __future__ import annotations
@@ -228,7 +229,7 @@ class _Coordinator:
             "write": 2 * begun + attempts + 3 * savepoints + STARTING,
             "sync": begun + 3 * savepoints + STARTING,
             "list": 2 * savepoints + 2 * begun * self._plan.checkpoints.incremental + STARTING,
-            "exists": 3 * begun + 4 * savepoints + self._older + STARTING,
+            "exists": 3 * begun + 4 * savepoints + late * (savepoints > 0) + self._older + STARTING,
             "read": attempts + savepoints + self._plan.checkpoints.retained + STARTING,
             "delete": DELETIONS * (dropped + savepoints) + self._files + late * self._files_each + STARTING,
         }

@@ -29,6 +29,7 @@ from barrier_tck.harness.reference.spark.job_rpc import (
     JobRpc,
     Repeat,
 )
+from barrier_tck.harness.reference.spark.reports_timed import ReportsTimed
 from barrier_tck.harness.support.errors import OperatingError, SystemBroke, SystemCrashed
 from barrier_tck.reference_impl.protocol.coordinator_states import JobState
 from barrier_tck.reference_impl.protocol.messages import AcknowledgeCheckpoint, Savepoint
@@ -63,7 +64,7 @@ class JobDrivers:
         self._lock = threading.Lock()
         self._closed = False
 
-    def report_to(self, reports: JobReports, routes: Routes | None) -> None:
+    def report_to(self, reports: JobReports | ReportsTimed, routes: Routes | None) -> None:
         """Let drivers report to this trial, and ask it for routes, from now on."""
         self._reports.target, self._routes.target = reports, routes or DirectRoutes()
 

@@ -14,7 +14,7 @@ from barrier_tck.harness.cluster.cluster import Cluster
 from barrier_tck.harness.cluster.processor_waits import ProcessorWaits
 from barrier_tck.harness.plan.trial_plan import TrialPlan, to_builtins
 from barrier_tck.harness.record.history import End, History, OutputComparison, Row
-from barrier_tck.harness.record.operations import ClockCompared, ProcessorAwaited
+from barrier_tck.harness.record.operations import ClockCompared, HeldUp
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.slow_machine import allowed_on_a_slow_machine_ms
 from barrier_tck.harness.reference.checkpoint_storages import stored_below
@@ -38,6 +38,7 @@ from barrier_tck.harness.reference.spark.job_parts import graph_of, parts_of
 from barrier_tck.harness.reference.spark.job_rpc import JobOrder, JobReports
 from barrier_tck.harness.reference.spark.proxied_network import ProxyNetwork
 from barrier_tck.harness.reference.spark.remote_job import JobDrivers, RemoteJob
+from barrier_tck.harness.reference.spark.reports_timed import ReportsTimed
 from barrier_tck.harness.reference.spark.spark_targets import Exposed, SparkTargets
 from barrier_tck.harness.reference.spark.spark_watcher import FAULT_POINTS, SparkWatcher
 from barrier_tck.harness.reference.spark.storage_services import TrialStore
@@ -55,8 +56,8 @@ from barrier_tck.reference_impl.storage.checkpoint_storage import (
 from barrier_tck.reference_impl.storage.filesystem import FileSystem, LocalFileSystem
 
 _POLL_MS = 20.0
-_WAITED_NOTED_MS = 200.0
-"""After so much more time of waiting for a processor or a disk the history says so."""
+_HELD_UP_NOTED_MS = 200.0
+"""After so much more time in which the job was held up the history says so."""
 _TAKES_HOSTS = (TargetKind.HOST, TargetKind.CAPACITY)
 """The targets whose loss takes a whole host along, with what was not synced there."""
 _RUNTIME_POINTS = {fault_point: point for point, fault_point in FAULT_POINTS.items()}
@@ -202,7 +203,8 @@ class SparkTrial:
         if plan.local_recovery and isinstance(self._disks, JobDisks):
             self._watcher.disks = self._disks
         self._waits = ProcessorWaits(environment.cluster.processes)
-        self._waited_noted_ms = 0.0
+        self._held_up_noted_ms = 0.0
+        self._reports = ReportsTimed(self._watcher, self._watcher.now_ms)
         self._job = RemoteJob(environment.drivers, self._order(), lambda: self._watcher.finished)
         self._watcher.on_job_over, self._watcher.on_savepoint = self._job.job_over, self._job.take_savepoint
 
@@ -263,7 +265,7 @@ class SparkTrial:
         targets = self._targets()
         nemesis.bind(targets, watcher.now_ms)
         watcher.nemesis, watcher.network = nemesis, self._environment.network
-        drivers.report_to(watcher, self._environment.network)
+        drivers.report_to(self._reports, self._environment.network)
         if any(planned.fault.ends is Ends.COORDINATOR for planned in self._plan.faults):
             drivers.keep_spare()
         try:
@@ -290,7 +292,7 @@ class SparkTrial:
         """Wait for a job's end or the trial's bound; meanwhile timed faults strike and lasting faults are healed."""
         watcher, nemesis, wall_s = self._watcher, self._nemesis, self._plan.limits.wall_s
         while True:
-            self._measure_waits()
+            self._note_what_held_it_up()
             bound_ms = wall_s * 1_000.0
             if watcher.now_ms() >= bound_ms:
                 bound_ms += allowed_on_a_slow_machine_ms(watcher.operations, bound_ms)
@@ -307,13 +309,14 @@ class SparkTrial:
             if due_ms is not None and watcher.now_ms() >= due_ms:
                 nemesis.time_reached(watcher.now_ms())
 
-    def _measure_waits(self) -> None:
-        """Note for how long the machine held processes up; not every millisecond, as some always wait."""
-        waits = self._waits
+    def _note_what_held_it_up(self) -> None:
+        """Note for how long the job was held up; not every millisecond, as some processes always wait."""
+        waits, harness_ms = self._waits, self._reports.total_ms
         waits.look(self._watcher.now_ms())
-        if waits.total_ms + waits.disk_ms >= self._waited_noted_ms + _WAITED_NOTED_MS:
-            self._waited_noted_ms = waits.total_ms + waits.disk_ms
-            self._watcher.note(ProcessorAwaited(waits.total_ms, waits.disk_ms), process="machine")
+        total_ms = waits.processor_ms + waits.disk_ms + harness_ms
+        if total_ms >= self._held_up_noted_ms + _HELD_UP_NOTED_MS:
+            self._held_up_noted_ms = total_ms
+            self._watcher.note(HeldUp(waits.processor_ms, waits.disk_ms, harness_ms), process="machine")
 
     def note_observations(self, ended: JobEnded) -> float:
         """Take what the processes logged into the history; returns the trial's length in milliseconds."""

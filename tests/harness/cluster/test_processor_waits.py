@@ -12,7 +12,7 @@ import pytest
 
 from barrier_tck.harness.cluster.processor_waits import LOOKS_EVERY_MS, ProcessorWaits
 from barrier_tck.harness.record.history import Recorded
-from barrier_tck.harness.record.operations import Operation, ProcessorAwaited
+from barrier_tck.harness.record.operations import HeldUp, Operation
 from barrier_tck.harness.record.slow_machine import WAITS_ALLOWED, allowed_on_a_slow_machine_ms
 from barrier_tck.harness.support.wall_clock import disks_awaited_s
 
@@ -48,7 +48,7 @@ def ends_as(machine: Machine) -> str:
     noted = list[Recorded[Operation]]()
     while machine.work_ms > 0:
         waits.look(machine.now_ms)
-        noted.append(Recorded(len(noted), machine.now_ms, "machine", ProcessorAwaited(waits.total_ms)))
+        noted.append(Recorded(len(noted), machine.now_ms, "machine", HeldUp(waits.processor_ms)))
         if machine.now_ms >= BOUND_MS + allowed_on_a_slow_machine_ms(noted, BOUND_MS):
             return "stuck"
         machine.pass_time(1_000)
@@ -72,15 +72,15 @@ def test_of_many_that_wait_at_one_time_that_time_counts_once_and_none_of_before_
     waited_s = {1: {1: 7.0, 2: 0.0}, 9: {9: 0.040}}
     waits = ProcessorWaits(lambda: tuple(waited_s), lambda process: waited_s[process])
     waits.look(0.0)
-    assert waits.total_ms == 0.0
+    assert waits.processor_ms == 0.0
     waited_s[1] = {1: 7.9, 2: 0.8}
     waits.look(LOOKS_EVERY_MS - 1)
-    assert waits.total_ms == 0.0, "it is not yet time to look"
+    assert waits.processor_ms == 0.0, "it is not yet time to look"
     waits.look(LOOKS_EVERY_MS)
-    assert waits.total_ms == LOOKS_EVERY_MS
+    assert waits.processor_ms == LOOKS_EVERY_MS
     waited_s[9] = {9: 0.005, 10: 0.030}  # a process that ended, and another one of the same number
     waits.look(2 * LOOKS_EVERY_MS)
-    assert waits.total_ms == pytest.approx(LOOKS_EVERY_MS + 30)
+    assert waits.processor_ms == pytest.approx(LOOKS_EVERY_MS + 30)
 
 
 def test_the_time_in_which_some_process_waits_for_a_disk_is_measured_beside_it() -> None:
@@ -90,7 +90,7 @@ def test_the_time_in_which_some_process_waits_for_a_disk_is_measured_beside_it()
     assert waits.disk_ms == 0.0, "what was before the trial does not count"
     disks_s = 100.25
     waits.look(LOOKS_EVERY_MS)
-    assert (waits.total_ms, waits.disk_ms) == (0.0, 250.0)
+    assert (waits.processor_ms, waits.disk_ms) == (0.0, 250.0)
 
 
 def test_the_kernel_is_asked_for_how_long_disks_were_awaited(tmp_path: Path) -> None:

@@ -214,20 +214,21 @@ MUCH_MS = int(BUSY_MS) + 3_000
 HELD_UP = pytest.mark.parametrize(
     ("before", "meanwhile", "verdict"),
     [
-        (ops.ProcessorAwaited(0), ops.ProcessorAwaited(4_000), VALID),
-        (ops.ProcessorAwaited(0), ops.ProcessorAwaited(0, disk_ms=4_000), VALID),
-        (ops.ProcessorAwaited(0), ops.ProcessorAwaited(2_000, disk_ms=2_000), VALID),
-        (ops.ProcessorAwaited(0), ops.ProcessorAwaited(2_000), INVALID),
-        (ops.ProcessorAwaited(4_000), ops.ProcessorAwaited(4_000), INVALID),
+        (ops.HeldUp(0), ops.HeldUp(4_000), VALID),
+        (ops.HeldUp(0), ops.HeldUp(0, disk_ms=4_000), VALID),
+        (ops.HeldUp(0), ops.HeldUp(0, harness_ms=4_000), VALID),
+        (ops.HeldUp(0), ops.HeldUp(1_000, disk_ms=2_000, harness_ms=1_000), VALID),
+        (ops.HeldUp(0), ops.HeldUp(2_000), INVALID),
+        (ops.HeldUp(4_000), ops.HeldUp(4_000), INVALID),
     ],
-    ids=["processor", "disk", "both", "too_short", "before"],
+    ids=["processor", "disk", "harness", "all", "too_short", "before"],
 )
 
 
 @HELD_UP
 @pytest.mark.parametrize("noted", ["before_it_is_late", "behind"])
 def test_a_real_coordinator_is_not_blamed_for_the_time_for_which_its_machine_held_it_up(
-    before: ops.ProcessorAwaited, meanwhile: ops.ProcessorAwaited, verdict: Verdict, noted: str
+    before: ops.HeldUp, meanwhile: ops.HeldUp, verdict: Verdict, noted: str
 ) -> None:
     book = Book().tell(before).attempt(1).nothing(MUCH_MS)
     book = (

@@ -24,9 +24,9 @@ from barrier_tck.harness.record.operations import (
     CheckpointAborted,
     CheckpointTriggered,
     Crashed,
+    HeldUp,
     JobCut,
     JobFinished,
-    ProcessorAwaited,
 )
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.records import FaultRecord
@@ -322,8 +322,8 @@ def test_a_bound_is_at_most_doubled_and_a_start_that_a_fault_disturbed_measures_
 
 def test_the_time_in_which_a_job_waited_for_a_processor_does_not_count_from_the_healing_on() -> None:
     def judged(took_ms: int, waited_before_ms: float, waited_ms: float) -> Verdict:
-        book = Book().attempt(1).checkpoint(1).fault().tell(ProcessorAwaited(waited_before_ms)).healing()
-        book.nothing(took_ms - 2).tell(ProcessorAwaited(waited_before_ms + waited_ms)).tell(JobFinished())
+        book = Book().attempt(1).checkpoint(1).fault().tell(HeldUp(waited_before_ms)).healing()
+        book.nothing(took_ms - 2).tell(HeldUp(waited_before_ms + waited_ms)).tell(JobFinished())
         return judge(book, faults=(PAUSE,), limits=LimitsPlan(progress_ms=20)).verdict
 
     assert judged(20, 0, 0) is Verdict.VALID

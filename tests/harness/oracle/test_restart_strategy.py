@@ -104,8 +104,8 @@ def test_a_real_machine_is_given_the_time_for_which_it_held_the_job_up() -> None
     restart = RestartPlan("fixed_delay", delay_ms=10)
 
     def judged(held_up_ms: int) -> Verdict:
-        book = Book().attempt(1).tell(ops.ProcessorAwaited(0)).attempt_failed(1)
-        book.nothing(int(BUSY_MS) + 3_000).tell(ops.ProcessorAwaited(held_up_ms)).attempt(2)
+        book = Book().attempt(1).tell(ops.HeldUp(0)).attempt_failed(1)
+        book.nothing(int(BUSY_MS) + 3_000).tell(ops.HeldUp(held_up_ms)).attempt(2)
         return judge(book, restart, repeatable=False).verdict
 
     assert (judged(4_000), judged(2_000)) == (VALID, INVALID)

@@ -12,7 +12,7 @@ from barrier_tck.harness.oracle.checkers.increments_reuse import IncrementsReuse
 from barrier_tck.harness.oracle.checkers.snapshot_costs import SnapshotCosts
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan, WorkloadPlan
 from barrier_tck.harness.record.history import NamedFile, SnapshotView, StateView
-from barrier_tck.harness.record.operations import StorageAsked
+from barrier_tck.harness.record.operations import SavepointRequested, StorageAsked
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from tests.harness.oracle.oracle_histories import Book, a_context, a_plan
 
@@ -115,6 +115,24 @@ def test_files_of_parts_that_come_when_their_checkpoint_was_aborted_are_deleted_
     assert until_2(0, 29) is Verdict.INVALID
     assert until_2(3, 31) is Verdict.VALID
     assert until_2(3, 32) is Verdict.INVALID
+
+
+def test_one_lookup_for_each_late_part_says_whether_its_savepoint_is_complete() -> None:
+    def until_2(late: int, lookups: int, *savepoints: SavepointRequested) -> Verdict:
+        book = Book().attempt(1)
+        for savepoint in savepoints:
+            book.tell(savepoint)
+        book.triggered(1).aborted(1)
+        for _ in range(late):
+            book.acknowledged(1, subtasks=(WHO,))
+        book.checkpoint(2).tell(StorageAsked(COORDINATOR, 1, 2, {"exists": lookups}), "storage")
+        return SnapshotCosts().check(a_context(PLAN, book)).verdict
+
+    savepoint = SavepointRequested("kept", False)
+    assert (until_2(0, 16), until_2(0, 17)) == (Verdict.VALID, Verdict.INVALID)
+    assert (until_2(3, 16), until_2(3, 17)) == (Verdict.VALID, Verdict.INVALID), "there is no savepoint"
+    assert (until_2(0, 20, savepoint), until_2(0, 21, savepoint)) == (Verdict.VALID, Verdict.INVALID)
+    assert (until_2(3, 23, savepoint), until_2(3, 24, savepoint)) == (Verdict.VALID, Verdict.INVALID)
 
 
 def test_ids_that_were_used_before_increments_and_refused_deletions_need_more_requests() -> None:
