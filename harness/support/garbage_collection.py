@@ -12,7 +12,8 @@ def no_collection() -> Iterator[None]:
     """Switch the garbage collector off for a while: it would scan the same live objects again and again.
 
     That is the case while a world is simulated, whose memory is freed with its last reference (see
-    `SimulatedWorld.release`), and while hundreds of thousands of rows are judged. Afterwards there is little to scan.
+    `SimulatedWorld.release`), while a trial runs on a real cluster, whose coordinator waits as long as this process
+    stands still, and while hundreds of thousands of rows are judged. Afterwards there is little to scan.
     """
     enabled = gc.isenabled()
     gc.disable()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -43,6 +44,7 @@ from barrier_tck.harness.reference.spark.spark_targets import Exposed, SparkTarg
 from barrier_tck.harness.reference.spark.spark_watcher import FAULT_POINTS, SparkWatcher
 from barrier_tck.harness.reference.spark.storage_services import TrialStore
 from barrier_tck.harness.reference.unsynced_files import lose_unsynced
+from barrier_tck.harness.support.garbage_collection import no_collection
 from barrier_tck.harness.system.system_under_test import NemesisHooks, TrialOutcome
 from barrier_tck.harness.workloads.workload import Workload
 from barrier_tck.reference_impl.ids import SubtaskId
@@ -202,8 +204,10 @@ class SparkTrial:
         self._failures = _failures_below(environment.scratch) if fails_snapshots(plan) else None
         if plan.local_recovery and isinstance(self._disks, JobDisks):
             self._watcher.disks = self._disks
-        self._waits = ProcessorWaits(environment.cluster.processes)
+        self._waits = ProcessorWaits(lambda: (*environment.cluster.processes(), os.getpid()))
         self._held_up_noted_ms = 0.0
+        self._late_ms = 0.0
+        """For how long this process stood still: then it takes no reports either."""
         self._reports = ReportsTimed(self._watcher, self._watcher.now_ms)
         self._job = RemoteJob(environment.drivers, self._order(), lambda: self._watcher.finished)
         self._watcher.on_job_over, self._watcher.on_savepoint = self._job.job_over, self._job.take_savepoint
@@ -260,7 +264,14 @@ class SparkTrial:
         return SparkTargets(self._watcher, self._job, cluster, workers, exposed)
 
     def run(self) -> JobEnded:
-        """Run the job, and after each stop with a savepoint the next one, until the last has ended or time is over."""
+        """Run the job, and after each stop with a savepoint the next one, until the last has ended or time is over.
+
+        What is kept of checkpoints is so much that a search for cycles among it would stop this process for seconds.
+        """
+        with no_collection():
+            return self._run()
+
+    def _run(self) -> JobEnded:
         nemesis, watcher, drivers = self._nemesis, self._watcher, self._environment.drivers
         targets = self._targets()
         nemesis.bind(targets, watcher.now_ms)
@@ -300,6 +311,7 @@ class SparkTrial:
             # A fault that fires at a point meanwhile may have to be healed: look again soon.
             next_ms = min(bound_ms, watcher.now_ms() + _POLL_MS, due_ms if due_ms is not None else bound_ms)
             over = self._job.wait(max(0.0, next_ms - watcher.now_ms()) / 1_000.0)
+            self._late_ms += max(0.0, watcher.now_ms() - next_ms)
             if over is not None:
                 return JobEnded(End.FAILED if over.state is JobState.FAILED else End.FINISHED, over.reason)
             if watcher.now_ms() >= bound_ms:
@@ -311,7 +323,7 @@ class SparkTrial:
 
     def _note_what_held_it_up(self) -> None:
         """Note for how long the job was held up; not every millisecond, as some processes always wait."""
-        waits, harness_ms = self._waits, self._reports.total_ms
+        waits, harness_ms = self._waits, self._reports.total_ms + self._late_ms
         waits.look(self._watcher.now_ms())
         total_ms = waits.processor_ms + waits.disk_ms + harness_ms
         if total_ms >= self._held_up_noted_ms + _HELD_UP_NOTED_MS:

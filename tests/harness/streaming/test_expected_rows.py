@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from barrier_tck.harness.record.history import OutputComparison
 from barrier_tck.harness.streaming.driver.batch_judge import judged
 from barrier_tck.harness.streaming.driver.expected_rows import expected_rows
 from barrier_tck.harness.streaming.driver.job_check import checked
-from tests.harness.streaming import local_streams, unusual_jobs
+from tests.harness.streaming import local_streams, reported_jobs, unusual_jobs
 from tests.harness.streaming.test_micro_batches import noted
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
@@ -55,6 +56,22 @@ SHOWN_FIRST = (
     "load_time_left_out",
     "within_watermark",
 )
+
+
+@pytest.mark.parametrize("last_s", [3, 2], ids=["touching", "overlapping"])
+def test_a_session_is_merged_before_it_is_asked_whether_it_is_final(
+    spark: SparkSession, tmp_path: Path, last_s: int
+) -> None:
+    """The first row's window alone would have ended before the watermark, and the session of both rows does not."""
+    place = QueryPlace(*(str(tmp_path / name) for name in ("input", "output", "checkpoint")))
+    Path(place.input).mkdir()
+    for batch, (key, second) in enumerate((("a", 0), ("a", last_s), ("b", 5))):
+        at = local_streams.START + timedelta(seconds=second)
+        local_streams.write_file(place, batch, [{"id": batch, "key": key, "value": 1, "at": at}])
+    local_streams.run(spark, reported_jobs.sessions, place)
+    comparison = judged(spark, reported_jobs.sessions, place, ())
+    assert comparison.counts is not None, comparison.problem
+    assert (comparison.counts.expected, comparison.counts.committed) == (0, 0), comparison.examples
 
 
 def named_jobs(names: Iterable[str]) -> list[Any]:
