@@ -55,8 +55,8 @@ class HeldUp(_Kind, frozen=True):
     disk_ms: float = 0.0
     """For how long at least one process of the machine was waiting for a disk."""
     harness_ms: float = 0.0
-    """For how long the coordinator was waiting until the harness had taken its reports, at the most: the harness opens a
-    completed checkpoint first, injects a fault, or stands still itself."""
+    """For how long the coordinator was waiting until the harness had taken its reports, at the most: the harness opens
+    a completed checkpoint first, injects a fault, or stands still itself."""
 
 
 class AttemptStarted(_Kind, frozen=True):
