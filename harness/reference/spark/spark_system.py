@@ -120,7 +120,7 @@ class ReferenceSpark:
         timeout_ms_min=20_000,
         executors_min=3,
         wall_s=90,
-        tries_max=3,
+        tries_max=5,
         examples_max=2,
         profiles=(
             *(("standard", "spark-kill"), ("heavy", "spark-kill")),
