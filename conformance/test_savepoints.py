@@ -7,7 +7,7 @@ from math import inf
 import msgspec
 import pytest
 
-from barrier_tck.conformance.plans import SINK, SOURCE, STATEFUL, kill_worker, varied
+from barrier_tck.conformance.plans import SINK, SOURCE, STATEFUL, crash_coordinator, kill_worker, varied
 from barrier_tck.conformance.trials import Trial, Trials, exactly_one, happened, require
 from barrier_tck.faults.kinds.pause_worker import PauseWorker
 from barrier_tck.faults.kinds.repeat_messages import RepeatMessages
@@ -82,6 +82,45 @@ def test_a_savepoint_outlives_the_checkpoints_after_it_and_needs_none_of_their_f
         require(kept.contents.problem is None and not kept.outside, "it is there, and whole", trial)
         positions = dict(position for part in kept.contents.parts for position in part.positions)
         require(positions == view.positions, f"it holds {view.positions}, and not {positions}", trial)
+
+
+@pytest.mark.needs(
+    *(Capability.COORDINATOR_CRASH, Capability.PAUSE, Capability.SLOW_SNAPSHOTS),
+    Capability.DETERMINISTIC_REPLAY,
+)
+@pytest.mark.clause("COO-5", "REC-2")
+def test_a_process_that_never_heard_that_its_savepoint_is_complete_leaves_it_to_the_user(
+    trials: Trials,
+) -> None:
+    """It stood still from its acknowledgement on. It goes on when a newer checkpoint of its successor is complete, and
+    deletes what it has written for nothing."""
+    longer = WorkloadPlan(batches=120, batch_records=3, keys=5, records_per_second=600)
+    plan = _plan(
+        SavepointPlan(after_checkpoints=1),
+        faults=(
+            crash_coordinator(After(ProtocolPoint.CHECKPOINT_COMPLETED, nth=2)),
+            ScheduledFault(PauseWorker(STATEFUL, 200), After(ProtocolPoint.ACKNOWLEDGED, STATEFUL, 2)),
+        ),
+        min_pause_ms=SELDOM_MS,  # nothing else completes beside the savepoint
+        async_ms_max=20,
+    )
+    for trial in trials.all_valid(msgspec.structs.replace(plan, workload=longer)):
+        view = exactly_one(_views(trial), ONE, trial)
+        healed_ms = [record.healed_at_ms for record in trial.record.faults][-1]
+        newer = [
+            line.time_ms
+            for line in trial.history.of(CheckpointCompleted)
+            if line.operation.checkpoint > view.checkpoint
+        ]
+        happened(
+            healed_ms is not None and any(at_ms < healed_ms for at_ms in newer),
+            "the process went on when a newer checkpoint was complete",
+            trial,
+        )
+        storage = trial.history.storage
+        assert storage is not None
+        (kept,) = storage.savepoints
+        require(kept.contents.problem is None, f"the savepoint can be read: {kept.contents.problem}", trial)
 
 
 @pytest.mark.needs(Capability.SLOW_SNAPSHOTS)

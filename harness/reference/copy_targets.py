@@ -6,8 +6,9 @@ changed in place, because a local copy may be a hard link to a file that a state
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import msgspec
 
@@ -28,6 +29,8 @@ from barrier_tck.reference_impl.storage.local_copies import (
     encode_manifest,
     read_manifest,
 )
+
+FileT = TypeVar("FileT")
 
 
 @dataclass(frozen=True)
@@ -163,7 +166,7 @@ class PrimaryCopies:
         handles = list(part.handles()) if part is not None else []
         if not handles:
             raise TargetGone(f"no completed checkpoint has state files of {self.subtask}")
-        self._hit = handles[-1:] if damage is Damage.PARTIAL else handles
+        self._hit = [_one_of(handles, completed[-1])] if damage is Damage.PARTIAL else handles
         for handle in self._hit:
             _damage_file(self.disk, join(handle.savepoint or self.root, handle.path), damage)
 
@@ -185,6 +188,14 @@ class PrimaryCopies:
         except RuntimeFailure:
             return False
         return True
+
+
+def _one_of(files: Sequence[FileT], checkpoint: int) -> FileT:
+    """Return the file that a partial copy lacks: with each checkpoint another one, the first as well as the last.
+
+    Who stops at the first file that is missing, and who looks at the first only, are both found.
+    """
+    return files[checkpoint % len(files)]
 
 
 def _manifest_of(files: FileSystem, directory: str) -> CopyManifest | None:
@@ -246,7 +257,7 @@ def _damage_copy(files: FileSystem, copy: LocalCopy, damage: Damage) -> None:
                 raise TargetGone(
                     f"{directory} has {len(manifest.files)} files, so it cannot lose only a part"
                 )
-            files.delete(join(directory, manifest.files[-1].local))
+            files.delete(join(directory, _one_of(manifest.files, manifest.checkpoint).local))
         case _:
             for file in manifest.files:
                 _damage_file(files, join(directory, file.local), damage)

@@ -1,9 +1,10 @@
 """A process of an older attempt goes on when its successor has got somewhere (REC-2, SNK-2, SNP-5).
 
 It has stood still while it opened, took a snapshot, or heard that a checkpoint is complete, until it was given up. What
-it does next meets what its successor has prepared and not yet committed. By chance a pause ends before the next attempt
-has anything that could be harmed, or strikes in the middle of records. Here the pause is as long as it takes until that
-attempt runs, and some checkpoints more. Storage is slow, so that something is prepared most of the time.
+it does next meets what its successor has prepared and not yet committed, or a savepoint that the user has by now. By
+chance a pause ends before the next attempt has anything that could be harmed, or strikes in the middle of records. Here
+the pause is as long as it takes until that attempt runs, and some checkpoints more. Storage is slow, so that something
+is prepared most of the time.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import msgspec
 from hypothesis import strategies as st
 
 from barrier_tck.faults.catalogue import FaultKind
@@ -18,14 +20,14 @@ from barrier_tck.faults.drawing import Aim, Plainest
 from barrier_tck.faults.fault import Ends, Fault
 from barrier_tck.faults.targets import TargetKind
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
-from barrier_tck.harness.draw.choices import DrawnChoices, chance, numbers
+from barrier_tck.harness.draw.choices import DrawnChoices, between, chance, numbers
 from barrier_tck.harness.draw.constraints import Drawing
 from barrier_tck.harness.draw.counted_checkpoints import one_by_one
 from barrier_tck.harness.draw.drawn_job import DrawnJob
 from barrier_tck.harness.draw.input_length import is_long_enough, long_enough
 from barrier_tck.harness.draw.profile import Profile
 from barrier_tck.harness.draw.scenario import Part, Scenario
-from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.plan.trial_plan import SavepointPlan, TrialPlan
 from barrier_tck.harness.system.job_view import Role
 from barrier_tck.harness.system.system_under_test import Capability
 
@@ -48,6 +50,8 @@ _SHARED_PER_MILLE = 300
 """How many of these plans have increments."""
 _SHARING_PER_MILLE = 750
 """How many plans with increments have a zombie that has written some."""
+_SAVED_PER_MILLE = 180
+"""How many of the others have a zombie that has acknowledged a savepoint, and never hears that it is complete."""
 _RETAINED = (1, 1, 2)
 _UNHEARD_PER_MILLE = 800
 """In how many of those the coordinator dies when the checkpoint is complete and nobody has been told."""
@@ -95,7 +99,29 @@ def _load(drawing: Drawing, plan: TrialPlan) -> TrialPlan:
 
 def _sure(plan: TrialPlan) -> int:
     """Return how many checkpoints the job must be certain to complete."""
-    return _SURE + (_ACKNOWLEDGED[1] if plan.checkpoints.incremental else 0)
+    counts = plan.checkpoints.incremental or _saved_as(plan) is not None
+    return _SURE + (_ACKNOWLEDGED[1] if counts else 0)
+
+
+def _savepoints(drawing: Drawing, plan: TrialPlan) -> TrialPlan:
+    """Ask for one savepoint in some plans: it is the next one that is acknowledged, and that completes."""
+    able = Capability.SAVEPOINTS in drawing.capabilities and plan.checkpoints.enabled
+    if plan.checkpoints.incremental or not (able and chance(drawing.draw, _SAVED_PER_MILLE)):
+        return plan
+    asked = SavepointPlan(after_checkpoints=between(drawing.draw, _ACKNOWLEDGED) - 1)
+    # Nothing completes beside the savepoint, and the job's own note of it is gone when the process goes on.
+    pause_ms = max(plan.checkpoints.min_pause_ms, plan.checkpoints.async_ms_max + 2 * _INTERVAL_MS[0])
+    checkpoints = msgspec.structs.replace(plan.checkpoints, retained=1, min_pause_ms=pause_ms)
+    plan = msgspec.structs.replace(plan, savepoints=(asked,), checkpoints=checkpoints)
+    return long_enough(plan, drawing.profile.limits.settle_ms, _SURE + _ACKNOWLEDGED[1])
+
+
+def _saved_as(plan: TrialPlan) -> int | None:
+    """Return as the how manieth snapshot a process takes the savepoint that a plan of `_savepoints` asks for."""
+    if plan.checkpoints.incremental or len(plan.savepoints) != 1:
+        return None
+    (asked,) = plan.savepoints
+    return None if asked.stop or asked.delay_ms else asked.after_checkpoints + 1
 
 
 def _faults(drawing: Drawing, job: DrawnJob, kinds: Sequence[FaultKind]) -> Sequence[ScheduledFault]:
@@ -112,6 +138,9 @@ def _faults(drawing: Drawing, job: DrawnJob, kinds: Sequence[FaultKind]) -> Sequ
     dies = draw(st.sampled_from(killers)).fault.drawn(Plainest(), aim)
     if job.plan.checkpoints.incremental and chance(draw, _SHARING_PER_MILLE):
         return _sharing(drawing, job, kinds, pauses[0], dies)
+    saved_as = _saved_as(job.plan)
+    if saved_as is not None:
+        return _unheard(drawing, job, kinds, pauses[0], saved_as)
     opening = chance(draw, _RESTORE_PER_MILLE)
     point = draw(st.sampled_from(_RESTORE if opening else _RUNNING))
     passing = view.passing(point)
@@ -129,8 +158,7 @@ def _sharing(
     drawing: Drawing, job: DrawnJob, kinds: Sequence[FaultKind], pause: FaultKind, dies: Fault
 ) -> Sequence[ScheduledFault]:
     """Draw which process with state is paused that has acknowledged a snapshot, and what dies before and after."""
-    draw, stateful = drawing.draw, job.view.in_role(Role.STATEFUL)
-    passing = [name for name in job.view.passing(ProtocolPoint.ACKNOWLEDGED) if name in stateful]
+    draw, passing = drawing.draw, _keeping_state(job)
     if not passing:
         return ()
     nth, zombie, others = (
@@ -148,6 +176,29 @@ def _sharing(
         others.append(ScheduledFault(dies, later))
     lasts_ms = _lasts_ms(job, given_up_ms=_one_ms(job)) if unheard else _lasts_ms(job)
     return (*others, _paused(draw, pause, After(ProtocolPoint.ACKNOWLEDGED, zombie, nth), lasts_ms))
+
+
+def _unheard(
+    drawing: Drawing, job: DrawnJob, kinds: Sequence[FaultKind], pause: FaultKind, nth: int
+) -> Sequence[ScheduledFault]:
+    """Draw which process with state is paused that has acknowledged a savepoint; the coordinator dies when this is
+    complete."""
+    draw, passing = drawing.draw, _keeping_state(job)
+    crashes = [kind for kind in kinds if kind.fault.ends is Ends.COORDINATOR and job.hit_by(kind)]
+    if not (passing and crashes):
+        return ()
+    zombie = draw(st.sampled_from(passing))
+    crash = draw(st.sampled_from(crashes)).fault.drawn(Plainest(), Aim(zombie))
+    lasts_ms = _lasts_ms(job, given_up_ms=_one_ms(job))
+    return (
+        ScheduledFault(crash, After(ProtocolPoint.CHECKPOINT_COMPLETED, nth=nth)),
+        _paused(draw, pause, After(ProtocolPoint.ACKNOWLEDGED, zombie, nth), lasts_ms),
+    )
+
+
+def _keeping_state(job: DrawnJob) -> list[str]:
+    stateful = job.view.in_role(Role.STATEFUL)
+    return [name for name in job.view.passing(ProtocolPoint.ACKNOWLEDGED) if name in stateful]
 
 
 def _paused(draw: st.DrawFn, pause: FaultKind, when: After, lasts_ms: tuple[int, int]) -> ScheduledFault:
@@ -176,9 +227,10 @@ def _one_ms(job: DrawnJob) -> int:
 
 SCENARIO = Scenario(
     per_mille=80,
-    settles=frozenset({Part.INPUT, Part.PACE, Part.FAULTS}),
+    settles=frozenset({Part.INPUT, Part.PACE, Part.SAVEPOINTS, Part.FAULTS}),
     possible=_possible,
     profile=_profile,
     load=_load,
+    savepoints=_savepoints,
     faults=_faults,
 )

@@ -540,9 +540,10 @@ class LocalRecovery(StandardChecker):
         elif expected.due is _Due.PRIMARY and local:
             tally.broken("LOC-4", f"{label} used a local copy, although {expected.why}")
         elif expected.due is _Due.BOTH:
-            if not (local and others):
+            if len(others) != 1:
                 tally.broken(
-                    "LOC-6", f"{label} took {len(local)} of {len(restored.files)} files from a partial copy"
+                    "LOC-6",
+                    f"{label} took {len(local)} of {len(restored.files)} files from a copy that lacked one",
                 )
             tally.seen("LOC-6", "partial_restores")
         if expected.due is _Due.PRIMARY:

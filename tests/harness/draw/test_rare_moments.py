@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from barrier_tck.faults.fault import OnProgress
+from barrier_tck.faults.fault import Ends, OnProgress
 from barrier_tck.faults.kinds.crash_coordinator import CrashCoordinator
 from barrier_tck.faults.kinds.kill_worker import KillWorker
 from barrier_tck.faults.targets import COORDINATOR, TargetKind
@@ -356,9 +356,8 @@ def test_processes_end_while_what_they_acknowledged_is_published(tmp_path: Path)
 def test_zombies_go_on_when_their_successors_have_something_to_lose(tmp_path: Path) -> None:
     """A sink of an older attempt that sweeps away its successor's files does so in some of these plans."""
     swept, opening, sinks = 0, 0, 0
-    for number, plan in enumerate(drawn("zombies", "standard", 26)):
-        paused = plan.faults[-1]
-        if paused.fault.needs is not TargetKind.PAUSE:
+    for number, plan in enumerate(drawn("zombies", "standard", 34)):
+        if not plan.faults or (paused := plan.faults[-1]).fault.needs is not TargetKind.PAUSE:
             continue  # its input is too short
         assert isinstance(paused.trigger, After)
         opening += paused.trigger.point in (ProtocolPoint.RESTORE_STARTED, ProtocolPoint.RESTORED)
@@ -392,6 +391,22 @@ def test_zombies_go_on_when_the_checkpoint_is_gone_whose_files_their_successors_
         assert result.record.faults[-1].outcome == "fired"
         harmed += result.record.verdict is Verdict.INVALID
     assert sharing >= 6 and unheard >= 4 and dying >= 2 and harmed >= 2
+
+
+def test_zombies_go_on_when_the_savepoint_that_they_acknowledged_is_the_users(tmp_path: Path) -> None:
+    """One that deletes what it has written, though the savepoint is complete, does harm in some of these plans."""
+    saved, harmed = 0, 0
+    for number, plan in enumerate(drawn("zombies", "standard", 44)):
+        if len(plan.savepoints) != 1 or not plan.faults or plan.faults[0].fault.ends is not Ends.COORDINATOR:
+            continue
+        assert plan.checkpoints.retained == 1 and not plan.savepoints[0].stop
+        saved += 1
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        result = execute(msgspec.structs.replace(plan, mutant="SV-24"), SYSTEM, directory)
+        assert [fault.outcome for fault in result.record.faults] == ["fired", "fired"]
+        harmed += result.record.verdict is Verdict.INVALID
+    assert saved >= 6 and harmed >= 3
 
 
 def test_key_groups_of_several_subtasks_are_merged_where_increments_are_certain(tmp_path: Path) -> None:

@@ -33,16 +33,20 @@ CONTENT = b"some state"
 class Disk(LocalFileSystem):
     """A host's local files. The owner removes a copy just before the first of its state files is read."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, names: tuple[str, ...] = ("state",)) -> None:
         super().__init__(root)
         self.removed_on_reading: tuple[LocalCopy, ...] = ()
         self.broken = False
         self.manifests: dict[LocalCopy, CopyManifest] = {}
         for copy in (OLD, NEW):
             directory = copy_directory(copy)
-            file = CopiedFile("keyed/1", "state", len(CONTENT), metadata.checksum_of(CONTENT))
-            self._write(f"{directory}/state", CONTENT)
-            manifest = CopyManifest("job", str(SUBTASK), copy.attempt, copy.checkpoint, (0, 8), (file,))
+            files = tuple(
+                CopiedFile(f"keyed/1/{name}", name, len(CONTENT), metadata.checksum_of(CONTENT))
+                for name in names
+            )
+            for name in names:
+                self._write(f"{directory}/{name}", CONTENT)
+            manifest = CopyManifest("job", str(SUBTASK), copy.attempt, copy.checkpoint, (0, 8), files)
             self._write(f"{directory}/{MANIFEST}", encode_manifest(manifest))
             self.manifests[copy] = manifest
 
@@ -83,6 +87,20 @@ def test_every_damage_is_proved_by_what_is_on_the_disk(tmp_path: Path, damage: D
     assert not copies.is_damaged()
     copies.damage(damage)
     assert copies.is_damaged() and not intact(disk, NEW) and not intact(disk, OLD)
+
+
+def test_a_partial_copy_lacks_one_file_and_that_of_the_next_checkpoint_another_one(tmp_path: Path) -> None:
+    disk = Disk(tmp_path, ("state-a", "state-b"))
+    copies_on(disk).damage(Damage.PARTIAL)
+    lacking = {
+        copy: [file.local for file in disk.manifests[copy].files if not disk.exists(_path(copy, file.local))]
+        for copy in (OLD, NEW)
+    }
+    assert lacking == {OLD: ["state-b"], NEW: ["state-a"]}
+
+
+def _path(copy: LocalCopy, name: str) -> str:
+    return f"{copy_directory(copy)}/{name}"
 
 
 def test_the_copy_of_another_run_vouches_for_its_own_files(tmp_path: Path) -> None:
