@@ -61,7 +61,7 @@ def held_up_ms(operations: Iterable[Recorded[Operation]], since_ms: float, until
                 before = total
             if line.time_ms >= until_ms:
                 break
-    return min(total - before, until_ms - since_ms)
+    return max(0.0, min(total - before, until_ms - since_ms))
 
 
 def allowed_on_a_slow_machine_ms(

@@ -117,7 +117,8 @@ def _savepoints(drawing: Drawing, plan: TrialPlan) -> TrialPlan:
 
 
 def _saved_as(plan: TrialPlan) -> int | None:
-    """Return as the how manieth snapshot a process takes the savepoint that a plan of `_savepoints` asks for."""
+    """Return which snapshot of a process is the savepoint that `_savepoints` asks for, counted from 1; None without
+    it."""
     if plan.checkpoints.incremental or len(plan.savepoints) != 1:
         return None
     (asked,) = plan.savepoints

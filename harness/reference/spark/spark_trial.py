@@ -12,7 +12,7 @@ from pathlib import Path
 from barrier_tck.faults.fault import Ends
 from barrier_tck.faults.targets import TargetKind
 from barrier_tck.harness.cluster.cluster import Cluster
-from barrier_tck.harness.cluster.processor_waits import ProcessorWaits
+from barrier_tck.harness.cluster.machine_waits import MachineWaits
 from barrier_tck.harness.plan.trial_plan import TrialPlan, to_builtins
 from barrier_tck.harness.record.history import End, History, OutputComparison, Row
 from barrier_tck.harness.record.operations import ClockCompared, HeldUp
@@ -204,7 +204,7 @@ class SparkTrial:
         self._failures = _failures_below(environment.scratch) if fails_snapshots(plan) else None
         if plan.local_recovery and isinstance(self._disks, JobDisks):
             self._watcher.disks = self._disks
-        self._waits = ProcessorWaits(lambda: (*environment.cluster.processes(), os.getpid()))
+        self._waits = MachineWaits(lambda: (*environment.cluster.processes(), os.getpid()))
         self._held_up_noted_ms = 0.0
         self._late_ms = 0.0
         """For how long this process stood still: then it takes no reports either."""

@@ -43,8 +43,10 @@ def invalid_with_faults(plan: TrialPlan) -> Verdict:
 def test_a_valid_campaign_keeps_a_line_of_every_trial_and_the_first_valid_ones_in_full(
     tmp_path: Path,
 ) -> None:
-    # No plan of this seed leaves the storage unreadable, which the fake system cannot suffer.
-    record = run_campaign(configuration(seed=14), FakeSystem(), tmp_path / "run", (*TABLE, FaultsFired()))
+    # Not drawn: the fake system cannot suffer each fault.
+    kill = ScheduledFault(KillWorker("source[0]"), After(ProtocolPoint.ATTEMPT_STARTED))
+    configured = configuration(trial=[{"repeat": 12, "faults": [msgspec.to_builtins(kill)]}])
+    record = run_campaign(configured, FakeSystem(), tmp_path / "run", (*TABLE, FaultsFired()))
     run = open_run(tmp_path / "run")
     assert (record.verdict, record.valid, record.interrupted) == (Verdict.VALID, 12, False)
     assert [trial.trial for trial in run.trials] == list(range(12))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from barrier_tck.harness.cluster.processor_waits import LOOKS_EVERY_MS, ProcessorWaits
+from barrier_tck.harness.cluster.machine_waits import LOOKS_EVERY_MS, MachineWaits
 from barrier_tck.harness.record.history import Recorded
 from barrier_tck.harness.record.operations import HeldUp, Operation
 from barrier_tck.harness.record.slow_machine import WAITS_ALLOWED, allowed_on_a_slow_machine_ms
@@ -44,7 +44,7 @@ class Machine:
 
 def ends_as(machine: Machine) -> str:
     """Watch a job as a trial does, until it has done its work or its time is over."""
-    waits = ProcessorWaits(lambda: (10,), machine.waited_s, disks_awaited_s=lambda: 0.0)
+    waits = MachineWaits(lambda: (10,), machine.waited_s, disks_awaited_s=lambda: 0.0)
     noted = list[Recorded[Operation]]()
     while machine.work_ms > 0:
         waits.look(machine.now_ms)
@@ -70,7 +70,7 @@ def test_a_job_that_is_next_to_never_given_a_processor_has_an_end_too() -> None:
 
 def test_of_many_that_wait_at_one_time_that_time_counts_once_and_none_of_before_the_trial() -> None:
     waited_s = {1: {1: 7.0, 2: 0.0}, 9: {9: 0.040}}
-    waits = ProcessorWaits(lambda: tuple(waited_s), lambda process: waited_s[process])
+    waits = MachineWaits(lambda: tuple(waited_s), lambda process: waited_s[process])
     waits.look(0.0)
     assert waits.processor_ms == 0.0
     waited_s[1] = {1: 7.9, 2: 0.8}
@@ -85,7 +85,7 @@ def test_of_many_that_wait_at_one_time_that_time_counts_once_and_none_of_before_
 
 def test_the_time_in_which_some_process_waits_for_a_disk_is_measured_beside_it() -> None:
     disks_s = 100.0
-    waits = ProcessorWaits(lambda: (), lambda process: {}, disks_awaited_s=lambda: disks_s)
+    waits = MachineWaits(lambda: (), lambda process: {}, disks_awaited_s=lambda: disks_s)
     waits.look(0.0)
     assert waits.disk_ms == 0.0, "what was before the trial does not count"
     disks_s = 100.25

@@ -18,7 +18,7 @@ _LOOKS_WITH_THE_SAME_PROCESSES = 5
 """After so many looks is asked again which processes there are."""
 
 
-class ProcessorWaits:
+class MachineWaits:
     """How long the processes of one trial have waited for a processor, and those of the whole machine for a disk.
 
     At any time each counts once, however many wait. So it is the longest that the job can have been held up.
