@@ -76,9 +76,12 @@ def test_a_record_that_a_checkpoint_lacks_is_followed_by_its_way(tmp_path: Path)
 @pytest.fixture(scope="module", name="runs")
 def _runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Return the directories of a campaign with a planted bug, and of one without."""
-    configuration = configuration_from(
-        {"name": "t", "profile": "standard", "trials": 4, "seed": 4, "controls": 0}, "t"
-    )
+    plan = next(iter(planted_bugs()["SO-02"].plans("simulated")))
+    parts = ("workload", "job", "deployment", "checkpoints", "restart", "network", "limits")
+    campaign = {part: msgspec.to_builtins(getattr(plan, part)) for part in parts}
+    campaign |= {"name": "t", "seed": 4, "controls": 0}
+    campaign["trial"] = [{"repeat": 4, "faults": msgspec.to_builtins(plan.faults)}]
+    configuration = configuration_from(campaign, "t")
     directory = tmp_path_factory.mktemp("runs")
     for name, system in (("wrong", Planted()), ("right", ReferenceSimulated())):
         run_campaign(configuration, system, directory / name)

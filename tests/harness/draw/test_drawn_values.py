@@ -310,7 +310,7 @@ def test_no_operator_in_a_loop_holds_records_back() -> None:
 @pytest.mark.long
 def test_windows_are_drawn_wherever_an_operator_may_stand() -> None:
     """At the head of a chain and behind it, twice in one chain, and over several inputs."""
-    jobs = [plan.job for plan in draw_plans(21, 120, profile_named("graphs").with_shares(windows=1_000))]
+    jobs = [plan.job for plan in draw_plans(21, 240, profile_named("graphs").with_shares(windows=1_000))]
     chains = [[operator.kind for operator in vertex.operators] for job in jobs for vertex in job.vertices]
     assert any(kinds[0] == WINDOW.name for kinds in chains)
     assert any(WINDOW.name in kinds[1:] for kinds in chains)
