@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +19,6 @@ from barrier_tck.harness.campaign.runner import run_campaign
 from barrier_tck.harness.cluster.cluster_config import ClusterKind, config_for_trials
 from barrier_tck.harness.cluster.host_targets import LostHost
 from barrier_tck.harness.cluster.signalled_process import SignalledProcess
-from barrier_tck.harness.oracle.checkers.checkpoints_go_on import BUSY_MS
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import (
     CheckpointPlan,
@@ -31,19 +28,16 @@ from barrier_tck.harness.plan.trial_plan import (
     WorkloadPlan,
 )
 from barrier_tck.harness.record.history import End
-from barrier_tck.harness.record.operations import HeldUp
 from barrier_tck.harness.record.records import TrialResult
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.reference.bugs.catalogue import planted_bugs
 from barrier_tck.harness.reference.spark.spark_system import ReferenceSpark, slots_needed
-from barrier_tck.harness.reference.spark.spark_watcher import SparkWatcher
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.system.broken_recovery import BrokenRecovery
 from barrier_tck.harness.system.system_under_test import TrialOutcome
 from barrier_tck.harness.trial.trial_run import execute, run_trial
 from barrier_tck.harness.workloads.keyed_totals import KeyedTotals
 from barrier_tck.harness.workloads.workload_names import filled
-from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint
 from barrier_tck.reports.cut import CheckpointCut, cut_of
 
 
@@ -76,32 +70,6 @@ def cuts(result: TrialResult) -> list[CheckpointCut]:
     completed = [one.checkpoint for one in result.record.checkpoints if one.status == "completed"]
     assert completed
     return [cut_of(result.record, result.trace_events, checkpoint) for checkpoint in completed]
-
-
-@pytest.mark.nightly
-@pytest.mark.spark
-def test_the_time_for_which_the_harness_holds_a_job_up_is_in_the_history_and_not_its_fault(
-    system: ReferenceSpark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The harness takes longer to open each checkpoint than a coordinator may be late."""
-    opens, searched = SparkWatcher.checkpoint_completed, list[bool]()
-
-    def slowly(watcher: SparkWatcher, completed: CompletedCheckpoint) -> None:
-        opens(watcher, completed)
-        searched.append(gc.isenabled())
-        time.sleep(BUSY_MS / 1_000 + 1)
-
-    monkeypatch.setattr(SparkWatcher, "checkpoint_completed", slowly)
-    plan = TrialPlan(
-        workload=WorkloadPlan(batches=20, batch_records=5, records_per_second=100),
-        checkpoints=CheckpointPlan(interval_ms=400, timeout_ms=20_000),
-    )
-    result = execute(plan, system, tmp_path)
-    assert result.record.verdict is Verdict.VALID, result.record.findings
-    assert result.history is not None
-    held = [line.operation for line in result.history.of(HeldUp)]
-    assert len(searched) > 1 and held[-1].harness_ms >= BUSY_MS * (len(searched) - 1)
-    assert not any(searched), "a search for cycles would hold it up, too"
 
 
 @pytest.mark.nightly
