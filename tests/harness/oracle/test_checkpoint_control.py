@@ -241,6 +241,14 @@ def test_a_real_coordinator_is_not_blamed_for_the_time_for_which_its_machine_hel
     assert judge(CheckpointExpiry(), overdue, repeatable=False, timeout_ms=4).verdict is verdict
 
 
+def test_what_held_the_job_up_later_excuses_nothing_that_was_late_before() -> None:
+    book = (
+        Book().tell(ops.HeldUp(0)).attempt(1).nothing(MUCH_MS).triggered(1).tell(ops.HeldUp(0)).completed(1)
+    )
+    book.tell(ops.HeldUp(4_000))
+    assert judge(CheckpointsGoOn(), book, repeatable=False, interval_ms=4).verdict is INVALID
+
+
 def test_a_coordinator_that_makes_an_id_durable_has_begun_with_its_checkpoint() -> None:
     book = Book().attempt(1).nothing(9)
     late = judge(CheckpointsGoOn(), book.triggered(1, reserving_ms=6).completed(1), interval_ms=5)
