@@ -153,6 +153,12 @@ def test_a_query_that_its_user_starts_is_hit_in_the_tasks_of_each_micro_batch() 
     assert len(aimed) > 40
 
 
+def test_a_third_of_the_trials_has_a_spark_that_retries_no_task() -> None:
+    """Where a task fails for good, the query ends and starts again; with retries it hardly ever does."""
+    without = sum(plan.system.get("retries") == "none" for plan in drawn(StructuredStreaming(job), 60))
+    assert 15 <= without <= 27
+
+
 @pytest.mark.long
 def test_timed_faults_strike_in_the_course_of_a_query_and_not_only_before_its_first_micro_batch() -> None:
     system = StructuredStreaming(job)
