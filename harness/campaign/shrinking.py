@@ -25,6 +25,7 @@ from barrier_tck.harness.campaign.smaller_jobs import (
     without_an_edge,
     without_an_operator,
 )
+from barrier_tck.harness.draw.slow_checkpoints import in_time
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, NetworkPlan, RestartPlan, TrialPlan
 from barrier_tck.harness.support.errors import UsageProblem
@@ -362,10 +363,11 @@ def shrink(
     """Return the smallest plan found that still fails, within ``runs_max`` runs and ``seconds_max`` of processor time.
 
     ``plan`` itself is assumed to fail and is not run. Passes are repeated until none of them finds a simpler plan.
-    ``fit`` removes from a proposal what the system does not use.
+    ``fit`` removes from a proposal what the system does not use. A plan whose checkpoints have the time that they need
+    stays one: otherwise a job that is stuck for the lack of time, and right, would stand for one that is wrong.
     """
-    search = _Search(still_fails, view, fit, runs_max, seconds_max)
     best: TrialPlan = filled(plan)
+    search = _Search(still_fails, view, fit, runs_max, seconds_max, _has_time(best))
     before: TrialPlan | None = None
     while best != before and search.may_run:
         before = best
@@ -378,11 +380,18 @@ class _Search:
     """Counts runs and remembers what was tried."""
 
     def __init__(
-        self, still_fails: StillFails, view: ViewOf, fit: Fit, runs_max: int, seconds_max: float
+        self,
+        still_fails: StillFails,
+        view: ViewOf,
+        fit: Fit,
+        runs_max: int,
+        seconds_max: float,
+        keeps_time: bool,
     ) -> None:
         self._processor_until = time.process_time() + seconds_max
         self._clock_until = time.monotonic() + _BY_THE_CLOCK * seconds_max
         self._fit = fit
+        self._keeps_time = keeps_time
         self._still_fails = still_fails
         self._view = view
         self._runs_max = runs_max
@@ -417,12 +426,20 @@ class _Search:
         return None
 
     def _runnable(self, proposal: TrialPlan, before: JobView) -> TrialPlan | None:
-        """Return the proposal with faults aimed at existing subtasks; None if its workload cannot run on its job."""
+        """Return the proposal with faults aimed at existing subtasks; None if its workload cannot run on its job, or
+        its checkpoints lack the time that those of the first plan had."""
         try:
             proposal = filled(self._fit(proposal))
+            if self._keeps_time and not _has_time(proposal):
+                return None
             return retarget(proposal, before, self._view(proposal))
         except UsageProblem:
             return None
+
+
+def _has_time(plan: TrialPlan) -> bool:
+    """Return whether checkpoints that expire do not start the job again and again."""
+    return in_time(plan) == plan
 
 
 def retarget(plan: TrialPlan, before: JobView, now: JobView) -> TrialPlan | None:

@@ -12,9 +12,17 @@ from barrier_tck.faults.kinds.partition_halves import PartitionHalves
 from barrier_tck.faults.vocabulary import After, At, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.campaign.shrinking import CALM_CHECKPOINTS, CALM_NETWORK, retarget, shrink, sort_key
 from barrier_tck.harness.draw.profiles import profile_named
+from barrier_tck.harness.draw.slow_checkpoints import in_time
 from barrier_tck.harness.draw.strategies import draw_plans
 from barrier_tck.harness.plan.job_graph import JobPlan
-from barrier_tck.harness.plan.trial_plan import DeploymentPlan, NetworkPlan, TrialPlan, WorkloadPlan
+from barrier_tck.harness.plan.trial_plan import (
+    CheckpointPlan,
+    DeploymentPlan,
+    NetworkPlan,
+    RestartPlan,
+    TrialPlan,
+    WorkloadPlan,
+)
 from barrier_tck.harness.system.job_view import JobView, Role, SubtaskView
 from barrier_tck.harness.workloads.barrier_jobs import barrier_view
 from barrier_tck.harness.workloads.workload_names import filled
@@ -69,6 +77,27 @@ def test_a_smaller_plan_may_be_found_under_another_seed() -> None:
         return len(plan.faults) == 3 or plan.seed == 2
 
     assert shrink(BIG, fails, barrier_view).plan.faults == ()
+
+
+def test_a_job_whose_checkpoints_have_the_time_they_need_keeps_it() -> None:
+    """With a shorter timeout it would be started again for ever, and that would not be the failure that was found."""
+    network = NetworkPlan(latency_ms_max=8, slow_channel=9, slow_factor=8, channel_capacity=2)
+    endless = RestartPlan(strategy="failure_rate")
+    hurried = msgspec.structs.replace(
+        filled(BIG),
+        network=network,
+        restart=endless,
+        checkpoints=CheckpointPlan(timeout_ms=100, tolerated_failures=0),
+    )
+    patient = in_time(hurried)
+    assert patient.checkpoints.timeout_ms > hurried.checkpoints.timeout_ms
+
+    def fails(plan: TrialPlan) -> bool:
+        return (plan.job, plan.network, plan.restart) == (filled(BIG).job, network, endless)
+
+    plan = shrink(patient, fails, barrier_view).plan
+    assert in_time(plan) == plan
+    assert plan.workload.batches == 0, "the rest is made smaller"
 
 
 def test_the_budget_bounds_the_runs_and_the_result_still_fails() -> None:
