@@ -269,22 +269,26 @@ class Grouping:
         )
 
     def _shrink_in_real_time(self, plan: TrialPlan, repeated: Repeated) -> _Smallest:
-        """Return the smallest plan that failed when it was tried and again afterwards; the plan itself if none did."""
+        """Return the smallest plan that failed when it was tried and again afterwards; the plan itself if none did.
+
+        One failure of many candidates may be chance, and a plan that shows nothing when it is run again helps nobody.
+        What came after such a plan was built on it, but what came before it was not.
+        """
         began = time.monotonic()
+        whole = filled(plan)
         try:
-            smallest = shrink(plan, repeated.fails, self.system.job, RUNS_OF_ONE_MAX, fit=self._fit).plan
-            failed_runs, runs = repeated.how_often(smallest)
+            shrunk = shrink(plan, repeated.fails, self.system.job, RUNS_OF_ONE_MAX, fit=self._fit)
+            if not shrunk.accepted:
+                failed_runs, runs = repeated.how_often(whole)
+                # The trial itself was a run of this plan, and it failed.
+                return _Smallest(whole, failed_runs + 1, runs + 1, smaller=False)
+            again = repeated.newest_failing_again(shrunk.accepted)
         finally:
             self._trials += repeated.trials
             self._seconds += time.monotonic() - began
-        whole = filled(plan)
-        if smallest == whole:
-            # The trial itself was a run of this plan, and it failed.
-            return _Smallest(whole, failed_runs + 1, runs + 1, smaller=False)
-        if not failed_runs:
-            # One failure of many candidates may be chance. A plan that shows nothing when it is run again helps nobody.
+        if again is None:
             return _Smallest(whole, 1, 1, smaller=False)
-        return _Smallest(smallest, failed_runs, runs, smaller=True)
+        return _Smallest(again.plan, again.failed_runs, again.runs, smaller=True)
 
 
 @dataclass(frozen=True, slots=True)

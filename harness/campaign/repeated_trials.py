@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from barrier_tck.harness.campaign.shrinking import StillFails
@@ -21,6 +21,9 @@ class Effort:
     seconds: float
     """How long it may take, by the clock."""
 
+
+GONE_BACK_TO = 3
+"""So many plans that were accepted before are run again at least, however little of the effort is left."""
 
 IN_REAL_TIME = Effort(times=3, trials=30, seconds=300.0)
 """Where a trial takes seconds and its runs differ."""
@@ -56,11 +59,36 @@ class Repeated:
                 return True
         return False
 
-    def how_often(self, plan: TrialPlan) -> tuple[int, int]:
+    def how_often(self, plan: TrialPlan, what: str = "the smallest") -> tuple[int, int]:
         """Return in how many of how many runs a plan fails. It may take as many runs again as a candidate."""
         failed = 0
         for number in range(1, self.effort.times + 1):
             self.trials += 1
-            self.begins(f"run {number} of {self.effort.times} of the smallest")
+            self.begins(f"run {number} of {self.effort.times} of {what}")
             failed += self.still_fails(plan)
         return failed, self.effort.times
+
+    def newest_failing_again(self, accepted: Sequence[TrialPlan]) -> FailsAgain | None:
+        """Return the newest of these plans that fails when it is run again; None if none of those that are run does.
+
+        They come in the order in which they were accepted, each because it failed once, which may have been chance.
+        Some are run even when the effort is spent: otherwise all of it was for nothing.
+        """
+        what = "the smallest"
+        for number, plan in enumerate(reversed(accepted)):
+            if self.spent and number > GONE_BACK_TO:
+                return None
+            failed_runs, runs = self.how_often(plan, what)
+            if failed_runs:
+                return FailsAgain(plan, failed_runs, runs)
+            what = f"the one accepted before, as {'that' if number else 'the smallest'} did not fail again"
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class FailsAgain:
+    """A plan that failed in so many of so many runs, after it had been accepted."""
+
+    plan: TrialPlan
+    failed_runs: int
+    runs: int

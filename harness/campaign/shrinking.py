@@ -68,6 +68,8 @@ class Shrunk:
 
     plan: TrialPlan
     runs: int
+    accepted: tuple[TrialPlan, ...] = ()
+    """Every smaller plan that failed, in the order in which they were found; empty if none did."""
 
 
 SortKey = tuple[Any, ...]
@@ -373,7 +375,7 @@ def shrink(
         before = best
         for propose in PASSES:
             best = search.exhaust(best, propose)
-    return Shrunk(best, search.runs)
+    return Shrunk(best, search.runs, tuple(search.accepted))
 
 
 class _Search:
@@ -396,6 +398,7 @@ class _Search:
         self._view = view
         self._runs_max = runs_max
         self._tried: set[TrialPlan] = set()
+        self.accepted: list[TrialPlan] = []
         self.runs = 0
 
     @property
@@ -422,6 +425,7 @@ class _Search:
             self._tried.add(candidate)
             self.runs += 1
             if self._still_fails(candidate):
+                self.accepted.append(candidate)
                 return candidate
         return None
 

@@ -15,7 +15,13 @@ from barrier_tck.harness.campaign import finding_groups
 from barrier_tck.harness.campaign.configuration import configuration_from
 from barrier_tck.harness.campaign.finding_groups import NOT_SMALLER
 from barrier_tck.harness.campaign.plan_shape import in_words, reduced_to, shape_of
-from barrier_tck.harness.campaign.repeated_trials import IN_REAL_TIME, Effort, Repeated
+from barrier_tck.harness.campaign.repeated_trials import (
+    GONE_BACK_TO,
+    IN_REAL_TIME,
+    Effort,
+    FailsAgain,
+    Repeated,
+)
 from barrier_tck.harness.campaign.runner import run_campaign
 from barrier_tck.harness.cli.campaign_output import as_object
 from barrier_tck.harness.plan.reading import read_plan
@@ -171,6 +177,74 @@ def test_a_smaller_plan_that_does_not_fail_again_is_not_offered_as_the_smallest(
     assert not record.shrunk
     run = load_run(tmp_path / "run")
     assert "/trials/" in (run.replay_command(record.groups[0].smallest_trial) or "")
+
+
+class FailsByChance(FakeSystem):
+    """Fails with three faults or more; the first smaller plan with two fails too, once."""
+
+    world = "spark"
+    capabilities = frozenset(Capability) - {Capability.DETERMINISTIC_REPLAY}
+
+    def __init__(self) -> None:
+        self.chance: TrialPlan | None = None
+        super().__init__(self._verdict)
+
+    def _verdict(self, plan: TrialPlan) -> Verdict:
+        if len(plan.faults) >= 3:
+            return Verdict.INVALID
+        if len(plan.faults) == 2 and self.chance is None and self.runs > 1:
+            self.chance = plan
+            return Verdict.INVALID
+        return Verdict.VALID
+
+
+def test_if_the_smallest_plan_does_not_fail_again_a_larger_one_that_was_accepted_before_it_is_offered(
+    tmp_path: Path,
+) -> None:
+    system = FailsByChance()
+    record = ran(tmp_path, system, trials=1, seed=5, faults=FAULTS | {"per_trial": [4, 4]})
+    assert record.invalid == 1
+    assert system.chance is not None, "a plan with two faults was accepted"
+    (group,) = record.groups
+    assert (group.faults, group.failed_runs, group.runs) == (3, 3, 3)
+    assert record.shrunk == {"0": group.plan}
+    assert len(read_plan(tmp_path / "run" / group.plan).faults) == 3
+
+
+def plans(count: int) -> list[TrialPlan]:
+    """Return plans as they were accepted, the last one the smallest."""
+    return [TrialPlan(seed=number) for number in range(count)]
+
+
+def test_plans_that_were_accepted_are_run_again_the_newest_first() -> None:
+    ran: list[int] = []
+
+    def some(plan: TrialPlan) -> bool:
+        ran.append(plan.seed)
+        return plan.seed == 1 and ran.count(1) == 2
+
+    told: list[str] = []
+    found = Repeated(some, Effort(times=2, trials=100, seconds=600), told.append).newest_failing_again(
+        plans(4)
+    )
+    assert ran == [3, 3, 2, 2, 1, 1]
+    assert found == FailsAgain(plans(4)[1], 1, 2)
+    assert told[0] == "run 1 of 2 of the smallest"
+    assert told[2] == "run 1 of 2 of the one accepted before, as the smallest did not fail again"
+    assert told[5] == "run 2 of 2 of the one accepted before, as that did not fail again"
+
+
+@pytest.mark.parametrize(("trials", "plans_run"), [(100, 20), (10, 5), (0, 1 + GONE_BACK_TO)])
+def test_going_back_ends_with_the_effort_but_for_a_few_plans(trials: int, plans_run: int) -> None:
+    ran: list[int] = []
+
+    def never(plan: TrialPlan) -> bool:
+        ran.append(plan.seed)
+        return False
+
+    repeated = Repeated(never, Effort(times=2, trials=trials, seconds=600))
+    assert repeated.newest_failing_again(plans(20)) is None
+    assert len(ran) == repeated.trials == 2 * plans_run
 
 
 def test_an_effort_that_is_spent_ends_the_repetitions() -> None:

@@ -63,6 +63,44 @@ class NumbersStage(Stage[Number]):
     def renew(self) -> None: ...
 
 
+class LuckyStage(NumbersStage):
+    """A stage whose sessions fail by chance too, when they play few steps for the first time; not in a new process."""
+
+    def __init__(self, effort_max: int, by_chance: int, ever_again: bool = True) -> None:
+        super().__init__(effort_max)
+        self.by_chance = by_chance
+        """A sequence of at most so many steps fails whatever it has, until the process is renewed."""
+        self.ever_again = ever_again
+        """Whether any sequence fails in a new process."""
+        self.renewed = 0
+
+    def begin(self, steps: tuple[Number, ...]) -> Numbers:
+        session = Lucky(steps, self)
+        self.sessions.append(session)
+        return session
+
+    def renew(self) -> None:
+        self.renewed += 1
+
+
+class Lucky(Numbers):
+    """Fails at its last step by chance, if its stage says so."""
+
+    def __init__(self, steps: tuple[Number, ...], stage: LuckyStage) -> None:
+        super().__init__()
+        self.last = steps[-1] if steps else None
+        self.by_chance = len(steps) <= stage.by_chance and not stage.renewed
+        self.never = bool(stage.renewed) and not stage.ever_again
+
+    def apply(self, step: Number) -> None:
+        if self.never:
+            self.played.append(step)
+            return
+        super().apply(step)
+        if self.by_chance and step is self.last:
+            raise Violation("by chance", "BCK-1")
+
+
 LONG = tuple(map(Number, range(200)))
 
 
@@ -92,3 +130,48 @@ def test_it_ends_after_so_many_calls_whatever_the_clock_says(monkeypatch: pytest
 def test_a_share_of_nothing_leaves_the_sequence_as_it_was() -> None:
     found, calls = shrunk(10_000, share=0.0)
     assert (found.steps, calls) == (LONG, 0)
+
+
+def test_if_the_smallest_does_not_fail_again_the_newest_before_it_that_does_is_taken() -> None:
+    stage = LuckyStage(10_000, by_chance=20)
+    found = smallest(stage, Breach(LONG, Violation("both", "BCK-1")))
+    values = [step.value for step in found.steps]
+    assert {30, 70} <= set(values) and 20 < len(values) < len(LONG)
+    assert str(found.violation) == "both"
+    assert stage.renewed > 1, "the smaller ones, which failed by chance, were played again before it"
+    again = stage.sessions[-stage.renewed :]
+    sizes = [len(session.played) for session in again]
+    assert sizes == sorted(sizes), "the newest, which are the smallest, come first"
+
+
+def test_going_back_ends_with_a_part_of_the_effort_and_then_the_first_is_what_was_found() -> None:
+    stage = LuckyStage(1_000, by_chance=20, ever_again=False)
+    first = Breach(LONG, Violation("both", "BCK-1"))
+    assert smallest(stage, first) is first
+    played = sum(len(session.played) for session in stage.sessions[-stage.renewed :])
+    assert stage.renewed > 1 and played <= 1_000
+
+
+def test_another_clause_in_a_new_process_is_not_the_same_failure() -> None:
+    class Elsewhere(NumbersStage):
+        def renew(self) -> None:
+            self.clause = "BCK-2"
+
+        clause = "BCK-1"
+
+        def begin(self, steps: tuple[Number, ...]) -> Numbers:
+            session = super().begin(steps)
+            apply = session.apply
+
+            def renamed(step: Number) -> None:
+                try:
+                    apply(step)
+                except Violation as violation:
+                    violation.clause = self.clause
+                    raise
+
+            session.apply = renamed  # type: ignore[method-assign]
+            return session
+
+    first = Breach(LONG, Violation("both", "BCK-1"))
+    assert smallest(Elsewhere(10_000), first) is first
