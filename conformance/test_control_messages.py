@@ -14,7 +14,7 @@ from barrier_tck.faults.kinds.forge_acknowledgement import ForgeAcknowledgement
 from barrier_tck.faults.kinds.repeat_messages import RepeatMessages
 from barrier_tck.faults.targets import Direction, Forgery
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
-from barrier_tck.harness.plan.trial_plan import CheckpointPlan, SavepointPlan, TrialPlan
+from barrier_tck.harness.plan.trial_plan import CheckpointPlan, SavepointPlan, TrialPlan, WorkloadPlan
 from barrier_tck.harness.record.operations import (
     Acknowledged,
     AttemptEnded,
@@ -38,6 +38,19 @@ FORGED = tuple(
     for point in (ProtocolPoint.CHECKPOINT_TRIGGERED, ProtocolPoint.CHECKPOINT_COMPLETED)
 )
 """What is wrong with a forged acknowledgement, and whether the newest checkpoint is pending or complete."""
+
+
+@pytest.mark.needs(Capability.BARRIERS, Capability.REQUEST_LOG, Capability.DETERMINISTIC_REPLAY)
+@pytest.mark.clause("COO-1")
+def test_every_subtask_learns_that_a_checkpoint_is_complete(trials: Trials) -> None:
+    """Not only sinks, which commit then: others share files with it, and drop older copies."""
+    plan = varied(workload=WorkloadPlan(batches=40, records_per_second=100))
+    for trial in trials.all_valid(plan):
+        happened(
+            trial.finding("completions-learned").counts["judged"],
+            "a checkpoint was complete long before another one was triggered",
+            trial,
+        )
 
 
 @pytest.mark.needs(Capability.MESSAGE_FAULTS, Capability.BARRIERS)

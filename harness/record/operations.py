@@ -302,6 +302,9 @@ class StorageAsked(_Kind, frozen=True):
     reusable: int | None = None
     """The checkpoint whose files it could have named again: when it took its snapshot it knew that this one was
     complete, and that its files stay. None: there is none, or the checkpoint shares no files."""
+    completed: int | None = None
+    """The newest checkpoint of its attempt that it knew to be complete, 0 if it knew of none. None: it is not known
+    what it knew, or it is the coordinator."""
 
 
 class ClockCompared(_Kind, frozen=True):

@@ -69,7 +69,9 @@ class _Asked:
     def acknowledged(self, checkpoint: int) -> None:
         asked = dict(sorted(self.requests.items()))
         reusable = self.reusable.pop(checkpoint, None)
-        self.keep(StorageAsked(self.subtask, self.attempt, checkpoint, asked, reusable))
+        self.keep(
+            StorageAsked(self.subtask, self.attempt, checkpoint, asked, reusable, completed=self.completed)
+        )
 
 
 @dataclass(frozen=True)

@@ -17,14 +17,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from barrier_tck.harness.oracle.checker import TrialContext
-from barrier_tck.harness.oracle.evidence.checkpoint_lives import end_of, lives_of
-from barrier_tck.harness.oracle.evidence.checkpoint_obstacles import (
-    NOTICED_MS,
-    Backlog,
-    longest_ms,
-    obstacles,
-)
 from barrier_tck.harness.oracle.evidence.moments import line_at
+from barrier_tck.harness.oracle.evidence.notices import notices_due
 from barrier_tck.harness.oracle.precondition import ALWAYS
 from barrier_tck.harness.oracle.sign import Breach, Directness, Sign
 from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
@@ -151,28 +145,15 @@ def _with_recorded_channels(context: TrialContext) -> frozenset[str]:
 
 def _due(context: TrialContext) -> Iterator[tuple[Part, float, float]]:
     """Yield whose report of an abort must have come, with the times of the abort and of the latest report."""
-    held_up = obstacles(context)
     finished_ms = {
         (line.operation.attempt, line.operation.subtask): line.time_ms
         for line in context.history.of(Finished)
     }
-    over_ms = end_of(context.history)
-    # By then the loss of a subtask that cannot report any more has ended the attempt.
-    within_ms = longest_ms(context.plan, final=True) + NOTICED_MS
-    for attempt in lives_of(context):
-        backlog = Backlog(context.plan_of(attempt.number), attempt)
-        for life in attempt.checkpoints:
-            if life.failed is None or life.ended_ms is None:
-                continue
-            due_ms = life.ended_ms + within_ms + backlog.at(life.ended_ms)
-            if due_ms >= min(attempt.ended_ms, over_ms):
-                continue
-            if any(
-                obstacle.refused is None and obstacle.overlaps(life.ended_ms, due_ms) for obstacle in held_up
-            ):
-                continue
-            yield from (
-                ((life.number, attempt.number, subtask), life.ended_ms, due_ms)
-                for subtask in context.subtasks_of(attempt.number)
-                if finished_ms.get((attempt.number, subtask), due_ms) >= due_ms
-            )
+    for life, attempt, due_ms in notices_due(context):
+        if life.failed is None or life.ended_ms is None:
+            continue
+        yield from (
+            ((life.number, attempt, subtask), life.ended_ms, due_ms)
+            for subtask in context.subtasks_of(attempt)
+            if finished_ms.get((attempt, subtask), due_ms) >= due_ms
+        )
