@@ -26,6 +26,7 @@ from barrier_tck.harness.certify.engine.certificate import (
     ClauseResult,
     PropertyOutcome,
     Strength,
+    TrialShown,
 )
 from barrier_tck.harness.cli.exit_codes import EXIT_CODES
 from barrier_tck.harness.cli.main import app, run
@@ -283,6 +284,7 @@ def test_fields_of_the_metadata_in_the_document_are_those_that_are_written(
     [
         ("a certificate", Certificate),
         ("an outcome", PropertyOutcome),
+        ("a trial", TrialShown),
         ("a clause", ClauseResult),
         ("the strength", Strength),
     ],

@@ -185,7 +185,7 @@ def _as_json(certificate: Certificate) -> bytes:
 
 def _summary(certificate: Certificate, path: Path) -> dict[str, Any]:
     """Return what ``--json`` prints."""
-    from barrier_tck.harness.certify.engine.certificate import replay_line
+    from barrier_tck.harness.certify.engine.certificate import levels_took, replay_line
 
     outcomes = certificate.outcomes
     return {
@@ -196,6 +196,13 @@ def _summary(certificate: Certificate, path: Path) -> dict[str, Any]:
         "target": certificate.target,
         "seed": certificate.seed,
         "seconds": certificate.seconds,
+        "levels": {
+            took.level: {
+                "seconds": round(took.seconds, 2),
+                "processor_seconds": round(took.processor_seconds, 2),
+            }
+            for took in levels_took(outcomes)
+        },
         "distribution": certificate.distribution,
         "files": len(certificate.files),
         "clauses": {result.clause: result.status for result in certificate.clauses},
@@ -291,6 +298,9 @@ def _print_result(console: Console, certificate: Certificate, path: Path) -> Non
             reason = f" ({result.times:,} times, by {shown_by})"
         console.print(printable(f"{result.clause}  {result.status}, {need}{reason}"), markup=False)
     console.print(printable(_strength_rendered(certificate.strength)), markup=False)
+    took = _took_rendered(certificate)
+    if took:
+        console.print(took, markup=False)
     if certificate.only:
         line = _subset_rendered(certificate)
     elif certificate.verdict == "certified":
@@ -317,6 +327,18 @@ def _subset_rendered(certificate: Certificate) -> str:
     asked = len(certificate.only)
     what = "1 property was" if asked == 1 else f"{asked} properties were"
     return f"only {what} checked: {', '.join(counts) or 'none was reached'}; nothing is certified by that"
+
+
+def _took_rendered(certificate: Certificate) -> str:
+    """Return a line that says what each level took; empty if nothing was run."""
+    from barrier_tck.harness.certify.engine.certificate import levels_took
+
+    levels = [
+        f"{took.level} {took.seconds:,.0f} s"
+        + (f" ({took.processor_seconds:,.0f} processor seconds)" if took.processor_seconds else "")
+        for took in levels_took(certificate.outcomes)
+    ]
+    return f"took: {', '.join(levels)}" if levels else ""
 
 
 def _strength_rendered(strength: Strength) -> str:

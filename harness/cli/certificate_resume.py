@@ -62,7 +62,11 @@ def resumed_line(earlier: Certificate, path: Path) -> str:
     what = "1 property has ended and is" if count == 1 else f"{count} properties have ended and are"
     bugs = len(earlier.strength.caught) + len(earlier.strength.missed)
     measured = f", nor are {bugs} planted bugs" if bugs else ""
-    return f"resuming {path}: {what} not run again{measured}"
+    valid = sum(len(outcome.trials) for outcome in earlier.outcomes)
+    trials = (
+        f", nor {'is' if valid == 1 else 'are'} {valid} trial{'s' * (valid > 1)} of chaos" if valid else ""
+    )
+    return f"resuming {path}: {what} not run again{trials}{measured}"
 
 
 def command_to_resume(arguments: Sequence[str], path: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -104,8 +105,7 @@ def certify(
     """
     require_target(target)
     require_level(level)
-    if level == "chaos" and spark:
-        chaos.require_spark()
+    java = {"java": chaos.require_spark().version} if level == "chaos" and spark else {}
     pool = Pool(target, limits, TOTAL_S[level])
     name, identity = "", identity_of(SHIPPED_BACKENDS.get(target, target))
     capabilities: tuple[str, ...] = ()
@@ -119,6 +119,7 @@ def certify(
             seed=seed,
             log=pool.log,
             identity=identity,
+            settings=java,
         )
 
     def why_not(one: BackendProperty) -> PropertyOutcome | None:
@@ -129,14 +130,20 @@ def certify(
         cannot_open = one.level != "chaos" and _cannot_open(certification.outcomes)
         return skipped(one, "no store could be opened, see above") if cannot_open else None
 
+    def shown_trials(one: BackendProperty) -> chaos.ShownTrials:
+        return chaos.ShownTrials(
+            certification.trials_before(one.name), functools.partial(certification.keep_trials, one.name)
+        )
+
     def checked(one: BackendProperty, broken: frozenset[str]) -> PropertyOutcome:
         if one.name == chaos.SIMULATED:
             trials = max(1, round(scale * chaos.SIMULATED_TRIALS))
             concurrent = CONCURRENT in capabilities
-            found = chaos.check_simulated(pool, seed_of(seed, one.name), concurrent, trials)
+            own_seed = seed_of(seed, one.name)
+            found = chaos.check_simulated(pool, own_seed, concurrent, trials, shown_trials(one))
             return _plan_saved(*found, directory)
         if one.name == chaos.SPARK:
-            return _plan_saved(*chaos.check_on_spark(pool, seed), directory)
+            return _plan_saved(*chaos.check_on_spark(pool, seed, shown_trials(one)), directory)
         own_seed = seed_of(seed, one.name)
         return saved(*check(one, pool, own_seed, scale, declared=capabilities, broken=broken), directory)
 

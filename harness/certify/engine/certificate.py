@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -11,6 +12,18 @@ from barrier_tck.harness.certify.engine.levels import LEVELS
 CERTIFICATE_VERSION = 2
 PLAN_SUFFIX = ".plan.json"
 """The ending of the names of saved trial plans; all other replay files contain sequences of calls."""
+
+
+class TrialShown(msgspec.Struct, frozen=True):
+    """A trial of the level chaos that was valid, of a property that has not ended."""
+
+    plan: str
+    """The SHA-256 of its plan: what was shown counts for the same plan only."""
+    faults_fired: int
+    shown: tuple[str, ...]
+    """Clauses that it showed."""
+    seconds: float
+    processor_seconds: float = 0.0
 
 
 class PropertyOutcome(msgspec.Struct, frozen=True):
@@ -32,6 +45,8 @@ class PropertyOutcome(msgspec.Struct, frozen=True):
     calls: int = 0
     processes: int = 0
     seconds: float = 0.0
+    processor_seconds: float = 0.0
+    """Processor seconds of the command and of all that it started meanwhile; 0 if it was not measured."""
     seed: int = 0
     shown: dict[str, int] = {}
     """How often each clause was shown by a comparison that could have failed."""
@@ -47,6 +62,9 @@ class PropertyOutcome(msgspec.Struct, frozen=True):
     """Name of the replay file."""
     optional: bool = False
     """Whether it needs a capability that a backend need not declare; if the property was run, it must have passed."""
+    trials: tuple[TrialShown, ...] = ()
+    """The trials that were valid before an interruption, or before no verdict was possible; ``--resume`` does not run
+    them again. Empty if it has passed or failed."""
 
 
 class ClauseResult(msgspec.Struct, frozen=True):
@@ -128,6 +146,25 @@ def replay_line(outcome: PropertyOutcome, target: str, directory: str = "") -> s
         return f"barrier-tck certify {target} --replay {file}"
     system = " --system reference-spark" if "spark" in outcome.name else ""
     return f"barrier-tck replay {file} --state-backend {target}{system}"
+
+
+class LevelTook(NamedTuple):
+    """What the properties of one level took together, whenever they were run."""
+
+    level: str
+    seconds: float
+    processor_seconds: float
+
+
+def levels_took(outcomes: Sequence[PropertyOutcome]) -> tuple[LevelTook, ...]:
+    """Return what each level took of which a property was run; without the planted bugs, which are no level's."""
+    took = []
+    for level in LEVELS:
+        own = [outcome for outcome in outcomes if outcome.level == level and outcome.seconds]
+        if own:
+            spent = sum(outcome.processor_seconds for outcome in own)
+            took.append(LevelTook(level, sum(outcome.seconds for outcome in own), spent))
+    return tuple(took)
 
 
 def achieved(outcomes: Sequence[PropertyOutcome]) -> str | None:

@@ -8,11 +8,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Generic
 
+import msgspec
+
 from barrier_tck.harness.certify.engine.certificate import (
     CERTIFICATE_VERSION,
     Certificate,
     PropertyOutcome,
     Strength,
+    TrialShown,
     achieved,
     clause_results,
     verdict_of,
@@ -26,6 +29,7 @@ from barrier_tck.harness.certify.engine.steps import StepT
 from barrier_tck.harness.support.environment import environment
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.notices import notice
+from barrier_tck.harness.support.processor_time import processor_seconds
 from barrier_tck.harness.support.strict_input import nearest
 from barrier_tck.harness.support.third_party import shown
 
@@ -94,21 +98,39 @@ class Certification(Generic[StepT]):
         self._began, self._started_at = time.monotonic(), datetime.now(UTC)
         self._earlier: Certificate | None = None
         self._ended: dict[str, PropertyOutcome] = {}
+        self._trials: dict[str, tuple[TrialShown, ...]] = {}
+        """Property that has not ended -> its trials that were valid so far."""
         if earlier is not None:
             require_same(earlier, self.certificate())
             self._earlier, self._ended = earlier, ended(earlier)
+            self._trials = {one.name: one.trials for one in earlier.outcomes if one.trials}
 
     def add(self, outcome: PropertyOutcome) -> None:
         """Take the next outcome."""
         self.outcomes.append(outcome)
         self._progress(outcome)
+        self._keep_so_far()
+
+    def trials_before(self, name: str) -> tuple[TrialShown, ...]:
+        """Return the trials of a property that were valid before an interruption, in their order."""
+        return self._trials.get(name, ())
+
+    def keep_trials(self, name: str, trials: tuple[TrialShown, ...]) -> None:
+        """Keep what trials of a property that has not ended have shown so far."""
+        self._trials[name] = trials
+        self._keep_so_far()
+
+    def _keep_so_far(self) -> None:
         run = {one.name for one in self.outcomes}
         left_out = [
-            self._ended.get(one.name) or skipped(one, INTERRUPTED)
+            self._ended.get(one.name) or self._not_ended(one)
             for one in self._properties
             if one.name not in run
         ]
         self._keep(self._certificate((*self.outcomes, *left_out), interrupted=True))
+
+    def _not_ended(self, one: Property[StepT]) -> PropertyOutcome:
+        return msgspec.structs.replace(skipped(one, INTERRUPTED), trials=self.trials_before(one.name))
 
     def starts(self, one: Property[StepT], problem: str, processes: int = 0) -> None:
         """Add whether the candidate can be used at all; if there is a problem, nothing is run."""
@@ -136,7 +158,10 @@ class Certification(Generic[StepT]):
                 notice(f"checking {one.name}, which takes minutes")
             outcome = skipped(one, reason) if reason else why_not(one)
             if outcome is None:
+                before_s = processor_seconds()
                 outcome = check(one, frozenset(earlier.violated for earlier in self.outcomes))
+                spent_s = outcome.processor_seconds + processor_seconds() - before_s
+                outcome = msgspec.structs.replace(outcome, processor_seconds=round(spent_s, 2))
             self.add(outcome)
 
     def _require_same_capabilities(self) -> None:

@@ -37,6 +37,7 @@ from barrier_tck.harness.certify.spark_store.session_settings import SETTINGS
 from barrier_tck.harness.certify.spark_store.stage import StoreFailure, StoreProperty, StoreStage, check
 from barrier_tck.harness.certify.spark_store.steps import AnyStep
 from barrier_tck.harness.certify.spark_store.targets import StoreTarget, identity_of_store
+from barrier_tck.harness.cluster.java import find_java
 from barrier_tck.harness.cluster.java_compiler import has_java_compiler
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.strict_input import nearest
@@ -89,7 +90,7 @@ def certify(
     if unknown:
         raise UsageProblem(f"--require names {unknown[0]!r}{nearest(unknown[0], CAPABILITIES)}")
     processes = StoreProcesses(target, call_s, TOTAL_S[level])
-    identity = identity_of_store(target)
+    identity, java = identity_of_store(target), find_java().version
     lacking = dict.fromkeys(CAPABILITIES, "no store could be opened")
 
     def subject() -> Subject:
@@ -101,7 +102,7 @@ def certify(
             seed=seed,
             log=processes.log,
             arguments=target.arguments,
-            settings=SETTINGS | dict(target.settings) | _jars(target),
+            settings=SETTINGS | dict(target.settings) | _jars(target) | {"java": java},
             asks=CLAUSES,
             identity=identity,
         )

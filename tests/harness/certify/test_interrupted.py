@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -63,7 +64,7 @@ def test_the_levels_below_one_that_was_interrupted_are_held(
     def interrupted(*_arguments: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(chaos, "require_spark", lambda: None)
+    monkeypatch.setattr(chaos, "require_spark", lambda: SimpleNamespace(version="17"))
     monkeypatch.setattr(chaos, "check_simulated", interrupted)
     assert run(["certify", "heap", "--level", "chaos", "--no-strength", "--out", "runs"]) == 130
     assert "the level crash was reached" in " ".join(capsys.readouterr().out.split())

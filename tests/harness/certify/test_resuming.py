@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
 
+from barrier_tck.harness.certify.backend import chaos, suite, wire
 from barrier_tck.harness.certify.backend import planted_bugs as planted
-from barrier_tck.harness.certify.backend import suite
+from barrier_tck.harness.certify.backend.pool import Candidate, CandidateDied, Pool
 from barrier_tck.harness.certify.backend.properties import PROPERTIES
 from barrier_tck.harness.certify.backend.stage import BackendProperty
 from barrier_tck.harness.certify.engine.certificate import Certificate, PropertyOutcome
 from barrier_tck.harness.certify.engine.certification import INTERRUPTED
 from barrier_tck.harness.certify.engine.planted_bugs import PlantedBug
+from barrier_tck.harness.certify.spark_store import suite as spark_suite
+from barrier_tck.harness.certify.spark_store.properties import PROPERTIES as SPARK_PROPERTIES
 from barrier_tck.harness.certify.storage import stage as storage_stage
 from barrier_tck.harness.certify.storage.properties import PROPERTIES as STORAGE_PROPERTIES
 from barrier_tck.harness.certify.storage.wire import Checked, Loaded
@@ -315,6 +320,240 @@ def test_planted_bugs_that_were_run_are_not_run_again(
     strength = certificate_in(the_run()).strength
     assert (strength.measured, strength.missed[0]) == (True, planted.PLANTED_BUGS[0].id)
     assert len(strength.caught) + len(strength.missed) == len(planted.PLANTED_BUGS)
+
+
+class Trials:
+    """Stands for candidates' processes in which trials are run, all of them valid."""
+
+    def __init__(self) -> None:
+        self.ran: list[str] = []
+        """The system of each trial that was run."""
+        self.end_at = -1
+        """Ctrl-C comes in the trial with this number, counted from 0."""
+        self.verdicts: dict[int, str] = {}
+        """Number of a trial, of all that were run -> its verdict, if it is not valid."""
+        self.killed = 0
+        self.asked_to_close = 0
+
+    def call(self, request: wire.AnyRequest) -> object:
+        self.asked_to_close += isinstance(request, wire.CloseSystemsRequest)
+        if not isinstance(request, wire.TrialRequest):
+            return None
+        number = len(self.ran)
+        if number == self.end_at:
+            raise KeyboardInterrupt
+        self.ran.append(request.system)
+        fired = 1 + len(request.plan) % 3
+        judged = wire.Judged(self.verdicts.get(number, "valid"), fired, 0, shown=("SNK-1", "ALN-2"))
+        return msgspec.to_builtins(judged)
+
+    def kill(self) -> None:
+        self.killed += 1
+
+
+SIMULATED = 6
+"""How many trials are run in the simulator here: to draw more takes seconds."""
+CHAOS = ("certify", "heap", "--level", "chaos", "--no-strength", "--seed", "7", "--out", "runs")
+
+
+@pytest.fixture
+def trials(backends: Backends, monkeypatch: pytest.MonkeyPatch) -> Trials:
+    pretended = Trials()
+    monkeypatch.setattr(chaos, "SIMULATED_TRIALS", SIMULATED)
+    monkeypatch.setattr(chaos, "require_spark", lambda: SimpleNamespace(version="17.0.1"))
+    monkeypatch.setattr(Pool, "take", lambda pool: pretended)
+    monkeypatch.setattr(Pool, "give_back", lambda pool, candidate: None)
+    return pretended
+
+
+def but_for_times(certificate: Certificate) -> Certificate:
+    outcomes = [
+        msgspec.structs.replace(one, seconds=0.0, processor_seconds=0.0) for one in certificate.outcomes
+    ]
+    return msgspec.structs.replace(
+        certificate, outcomes=tuple(outcomes), seconds=0.0, started_at="", resumed=(), log=""
+    )
+
+
+@pytest.mark.parametrize("end_at", [0, 3, SIMULATED + 1])
+def test_trials_of_chaos_that_were_valid_are_not_run_again_and_the_certificate_is_the_same(
+    end_at: int, trials: Trials, backends: Backends, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(CHAOS) == 0
+    whole, ran = certificate_in(the_run()), len(trials.ran)
+    assert ran == SIMULATED + 2 and whole.level == "chaos"
+    shutil.rmtree("runs")
+    trials.ran.clear()
+    trials.end_at = end_at
+    assert run(CHAOS) == 130
+    assert trials.killed == 1, "the reply of the trial that was under way is not waited for"
+    first = the_run()
+    kept = sum(len(one.trials) for one in certificate_in(first).outcomes)
+    assert kept == end_at % SIMULATED
+    capsys.readouterr()
+    trials.end_at = -1
+    backends.checked.clear()
+    assert run(["certify", "heap", "--no-strength", "--resume", str(first)]) == 0
+    told = words(capsys.readouterr().out)
+    assert (f"nor {'is' if kept == 1 else 'are'} {kept} trial" in told) == (kept > 0)
+    assert backends.checked == []
+    assert len(trials.ran) == ran, "each was run once"
+    after = certificate_in(first)
+    assert but_for_times(after) == but_for_times(whole)
+    assert not any(one.trials for one in after.outcomes)
+
+
+def test_an_interruption_before_chaos_goes_on_loses_no_trial(trials: Trials, backends: Backends) -> None:
+    """What is unknown is tried again before the trials, and may be interrupted again."""
+    backends.statuses = {CONTRACT[2]: "unknown"}
+    trials.end_at = 5
+    assert run(CHAOS) == 130
+    backends.at = CONTRACT[2]
+    assert run(["certify", "heap", "--no-strength", "--resume", str(the_run())]) == 130
+    assert [len(one.trials) for one in certificate_in(the_run()).outcomes if one.trials] == [5]
+    backends.at, backends.statuses, trials.end_at = "", {}, -1
+    assert run(["certify", "heap", "--no-strength", "--resume", str(the_run())]) == 0
+    assert len(trials.ran) == SIMULATED + 2
+
+
+def test_a_trial_without_a_verdict_is_tried_again_and_those_before_it_are_not(trials: Trials) -> None:
+    trials.verdicts = {4: "unknown"}
+    assert run(CHAOS) == 2
+    assert len(trials.ran) == 5
+    trials.verdicts = {}
+    assert run(["certify", "heap", "--no-strength", "--resume", str(the_run())]) == 0
+    assert len(trials.ran) == 5 + SIMULATED - 4 + 2
+
+
+def test_a_candidate_that_another_program_ends_amid_a_trial_is_not_blamed(
+    trials: Trials, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ended(request: wire.AnyRequest) -> object:
+        if isinstance(request, wire.TrialRequest):
+            raise CandidateDied("trial() ended the process with SIGTERM", from_outside=True)
+        return None
+
+    monkeypatch.setattr(trials, "call", ended)
+    assert run(CHAOS) == 2
+    (outcome,) = [one for one in certificate_in(the_run()).outcomes if one.name == chaos.SIMULATED]
+    assert (outcome.status, "SIGTERM" in outcome.reason) == ("unknown", True)
+
+
+def test_trials_of_other_plans_are_run(trials: Trials) -> None:
+    trials.end_at = 5
+    assert run(CHAOS) == 130
+    kept = certificate_in(the_run())
+    others = [
+        msgspec.structs.replace(
+            one, trials=tuple(msgspec.structs.replace(trial, plan="0" * 64) for trial in one.trials)
+        )
+        for one in kept.outcomes
+    ]
+    store(the_run(), msgspec.structs.replace(kept, outcomes=tuple(others)))
+    trials.end_at = -1
+    assert run(["certify", "heap", "--no-strength", "--resume", str(the_run())]) == 0
+    assert len(trials.ran) == 5 + SIMULATED + 2
+
+
+def test_with_another_java_trials_on_spark_are_not_gone_on_with(
+    trials: Trials, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trials.end_at = SIMULATED + 1
+    assert run(CHAOS) == 130
+    monkeypatch.setattr(chaos, "require_spark", lambda: SimpleNamespace(version="21"))
+    assert run(["certify", "heap", "--no-strength", "--resume", str(the_run())]) == 3
+    assert "it was begun with java 17.0.1, and here is 21" in words(capsys.readouterr().err)
+
+
+@pytest.mark.long
+def test_a_signal_amid_a_trial_of_a_real_backend_loses_that_trial_only(
+    backends: Backends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chaos, "SIMULATED_TRIALS", 4)
+    asked: list[str] = []
+    post = Candidate.post
+
+    def posted(candidate: Candidate, request: wire.AnyRequest) -> None:
+        post(candidate, request)
+        if isinstance(request, wire.TrialRequest):
+            asked.append(request.directory)
+            if len(asked) == 3:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(Candidate, "post", posted)
+    options = ("--level", "chaos", "--no-spark", "--no-strength", "--only", chaos.SIMULATED)
+    assert run(["certify", "heap", *options, "--seed", "20260101", "--out", "runs"]) == 130
+    first = certificate_in(the_run())
+    assert [len(one.trials) for one in first.outcomes if one.trials] == [2]
+    assert run(["certify", "heap", *options, "--resume", str(the_run())]) == 0
+    assert len(asked) == 3 + 2
+    (outcome,) = [one for one in certificate_in(the_run()).outcomes if one.name == chaos.SIMULATED]
+    assert (outcome.status, outcome.examples) == ("passed", 4)
+    assert outcome.processor_seconds > 0
+
+
+class SparkStores:
+    """Stands for the JVM in which a Spark state store is certified."""
+
+    def __init__(self, target: object, call_s: float, total_s: float) -> None:
+        self.log, self.started = "", 1
+
+    def close(self) -> None: ...
+
+
+STORE = ("certify", "spark:hdfs", "--no-strength", "--seed", "7")
+
+
+@pytest.fixture
+def spark_stores(backends: Backends, monkeypatch: pytest.MonkeyPatch) -> Backends:
+    monkeypatch.setattr(spark_suite, "StoreProcesses", SparkStores)
+    monkeypatch.setattr(spark_suite, "_require_provider", lambda processes: None)
+    monkeypatch.setattr(spark_suite, "_lacks", lambda processes, layout: "")
+    monkeypatch.setattr(spark_suite, "has_java_compiler", lambda: True)
+    monkeypatch.setattr(spark_suite, "find_java", lambda: SimpleNamespace(version="17.0.1"))
+    monkeypatch.setattr(spark_suite, "check", backends.check)
+    return backends
+
+
+@pytest.mark.parametrize("after", [1, 5, len(SPARK_PROPERTIES) - 1])
+def test_a_spark_state_store_goes_on_after_the_properties_that_have_ended(
+    after: int, spark_stores: Backends, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*STORE, "--out", "runs"]) == 0
+    whole, order = certificate_in(the_run()), [*spark_stores.checked]
+    assert len(order) == len(SPARK_PROPERTIES)
+    shutil.rmtree("runs")
+    spark_stores.checked.clear()
+    spark_stores.at = order[after]
+    assert run([*STORE, "--out", "runs"]) == 130
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("to go on: ")]
+    spark_stores.at = ""
+    assert run(shlex.split(line.removeprefix("to go on: "))[1:]) == 0
+    assert spark_stores.checked == order, "each was checked once"
+    assert but_for_times(certificate_in(the_run())) == but_for_times(whole)
+    assert len(certificate_in(the_run()).resumed) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "java", "told"),
+    [
+        ((), "21", "it was begun with java 17.0.1, and here is 21"),
+        (("--conf", "spark.sql.a=b"), "17.0.1", "and this is spark:hdfs --conf spark.sql.a=b (target)"),
+    ],
+)
+def test_a_spark_state_store_that_is_set_otherwise_is_not_gone_on_with(
+    options: tuple[str, ...],
+    java: str,
+    told: str,
+    spark_stores: Backends,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    spark_stores.at = SPARK_PROPERTIES[3].name
+    assert run([*STORE, "--out", "runs"]) == 130
+    monkeypatch.setattr(spark_suite, "find_java", lambda: SimpleNamespace(version=java))
+    assert run([*STORE, *options, "--resume", str(the_run())]) == 3
+    assert told in words(capsys.readouterr().err)
 
 
 class EndsOnce:

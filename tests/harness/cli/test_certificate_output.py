@@ -57,6 +57,44 @@ def test_the_strength_of_the_suite_and_what_was_shown_is_told(
     assert summary["shown"] == {"BCK-1": 7}
 
 
+def test_what_each_level_took_is_told_in_the_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def outcome(name: str, level: str, status: str, seconds: float, processor: float) -> PropertyOutcome:
+        return PropertyOutcome(
+            name, level, (), "", status, seconds=seconds, processor_seconds=processor, examples=1
+        )
+
+    outcomes = (
+        outcome("starts", "contract", "passed", 0.0, 0.0),
+        outcome("reads", "contract", "passed", 1_000.4, 2_000.2),
+        outcome("writes", "contract", "failed", 30.0, 40.0),
+        outcome("kills", "crash", "passed", 7.0, 0.0),
+        outcome("trials", "chaos", "skipped", 0.0, 0.0),
+    )
+    certificate = Certificate(
+        version=CERTIFICATE_VERSION,
+        suite_version="1",
+        target="some.module:Backend",
+        backend="Backend",
+        capabilities=(),
+        asked_level="chaos",
+        level=None,
+        verdict="failed",
+        outcomes=outcomes,
+        clauses=(),
+        seed=1,
+        seconds=1.0,
+        started_at="2026-01-01T12:00:00+00:00",
+    )
+    console = Console(file=io.StringIO(), width=200, record=True)
+    output_certificate(certificate, tmp_path, console, as_json=True)
+    told = console.export_text().splitlines()
+    assert "took: contract 1,030 s (2,040 processor seconds), crash 7 s" in told
+    assert json.loads(capsys.readouterr().out)["levels"] == {
+        "contract": {"seconds": 1030.4, "processor_seconds": 2040.2},
+        "crash": {"seconds": 7.0, "processor_seconds": 0.0},
+    }
+
+
 def test_a_run_of_a_few_properties_says_what_became_of_them_and_that_no_certificate_was_asked_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
