@@ -125,11 +125,9 @@ def explained(record: TrialRecord, history: History, identifier: int | None = No
 
     Raises UsageProblem if the workload's records have no ids, or no finding names one.
     """
-    if history.output_query is not None and history.output is None:
+    if history.output is None:
         raise UsageProblem(
-            "this trial ran a query, of which only the whole output is compared, so no single row can be followed; "
-            "look at the finding of committed-output: its examples are the rows that are wrong, with the micro-batches "
-            "that wrote them if the sink keeps batch_id, and report.html shows what failed meanwhile"
+            "this trial has no output that was read row by row, so no record can be followed; look at its findings"
         )
     plan = filled(record.plan)
     workload = workload_named(plan.workload.name)
@@ -223,11 +221,11 @@ def _steps(
             places = tuple(_totals(view, place.key) if place.key else _places(view, column, followed))
         what = f"checkpoint {operation.checkpoint} completes"
         yield Step(line.time_ms, what, operation.checkpoint, before, places)
-    elif (happened := _what(operation, labels)) is not None:
+    elif (happened := what_happened(operation, labels)) is not None:
         yield Step(line.time_ms, happened)
 
 
-def _what(operation: Operation, labels: dict[int, str]) -> str | None:
+def what_happened(operation: Operation, labels: dict[int, str]) -> str | None:
     """Return what happened in words; None if it says nothing about a record."""
     if isinstance(operation, AttemptStarted):
         restored = operation.restored_checkpoint

@@ -16,6 +16,7 @@ from barrier_tck.harness.support.third_party import search_working_directory
 
 if TYPE_CHECKING:
     from barrier_tck.harness.campaign.explanation import Explanation, Step
+    from barrier_tck.harness.campaign.query_explanation import RowExplanation
 
 
 def explain(
@@ -40,12 +41,17 @@ def explain(
     The trial must have been kept. Between the last checkpoint at which the record was where it belongs and the first at
     which it was not lies the step that lost or doubled it: the fault, the failed attempt, the restore.
 
+    Of a query of Structured Streaming it follows the first row of the output that is wrong: from which input it comes,
+    which micro-batches had it, how far each run of them came, and which fault struck between two runs. --record ID
+    chooses the wrong row that comes from the input row with this id.
+
     \b
     Examples:
       barrier-tck explain runs/modes-20260101-120000
       barrier-tck explain runs/modes-20260101-120000 12 --record 117
     """
     from barrier_tck.harness.campaign.explanation import explained
+    from barrier_tck.harness.campaign.query_explanation import explained_row, ran_a_query
     from barrier_tck.harness.record.run_directory import latest_run, trial_directory
     from barrier_tck.harness.record.run_reader import open_run, read_history, read_record
 
@@ -65,9 +71,22 @@ def explain(
         directory = trial_directory(run.path, number)
     elif trial is not None:
         raise UsageProblem(f"{path} is the directory of one trial: leave the number {trial} out")
-    explanation = explained(read_record(directory), read_history(directory), record)
-    _print(console_for(as_json), explanation)
+    of_trial, history = read_record(directory), read_history(directory)
+    explanation: Explanation | RowExplanation
+    if ran_a_query(of_trial):
+        explanation = explained_row(of_trial, history, record)
+        _print_row(console_for(as_json), explanation)
+    else:
+        explanation = explained(of_trial, history, record)
+        _print(console_for(as_json), explanation)
     emit(as_json, {"sentence": explanation.sentence, **msgspec.to_builtins(explanation)})
+
+
+def _print_row(console: Console, explanation: RowExplanation) -> None:
+    from barrier_tck.harness.campaign.query_explanation import lines_of
+
+    for line in lines_of(explanation):
+        console.print(line, markup=False, soft_wrap=True)
 
 
 def _print(console: Console, explanation: Explanation) -> None:

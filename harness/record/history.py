@@ -7,6 +7,7 @@ happened.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from enum import StrEnum
 from functools import cached_property
@@ -191,6 +192,75 @@ class OutputCounts(msgspec.Struct, frozen=True):
         return any(getattr(self, name) for name in self.__struct_fields__ if name not in totals)
 
 
+class InputRow(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A row of a query's input."""
+
+    file: str
+    number: int
+    """Its place in the file, from 1."""
+    row: str
+    """Its values, for readers."""
+    micro_batch: int | None = None
+    """The micro-batch that took the file, by the checkpoint directory; None if that does not say."""
+
+
+class WrongRow(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A row of a query's output that is there too often, or not often enough."""
+
+    kind: str
+    """``lost``, ``duplicated`` or ``unexpected``."""
+    row: str
+    """Its values, for readers; if another row was committed in its place, those that it should have."""
+    expected: int
+    """How often the batch gives it."""
+    committed: int
+    """How often it is in the output."""
+    micro_batches: tuple[int, ...] = ()
+    """The micro-batch of each copy in the output; empty if the sink does not keep it."""
+    instead: str = ""
+    """The values of the row that was committed in its place; empty if there is none."""
+    difference: str = ""
+    """How that row differs, in words."""
+    update: bool = False
+    """Whether it is an update of a changelog that one micro-batch wrote more than once."""
+    found_by: tuple[str, ...] = ()
+    """The columns by which ``input`` was found; empty if there is no such column, so that the input is not known."""
+    input: tuple[InputRow, ...] = ()
+    """The first rows of the input that have the same values there."""
+    input_rows: int = 0
+    """How many there are."""
+    read_by: tuple[int, ...] = ()
+    """The micro-batches that took the files with these rows, by the checkpoint directory."""
+
+    @property
+    def sentence(self) -> str:
+        """What is wrong with it, in words."""
+        found, expected = in_times(self.committed), in_times(self.expected)
+        if self.update:
+            return f"one micro-batch wrote the update {self.row} {found}"
+        if self.instead:
+            return f"{self.instead} is in the output in place of {self.row}: {self.difference}"
+        if not self.expected:
+            return f"{self.row} is in the output {found}, and the query run as a batch gives no such row"
+        if not self.committed:
+            return f"{self.row} is not in the output" + f", and expected {expected}" * (self.expected > 1)
+        return f"{self.row} is in the output {found}, and expected {expected}"
+
+    @property
+    def writers(self) -> str:
+        """The micro-batches that wrote it, in words; empty if the sink does not keep them."""
+        copies = Counter(self.micro_batches)
+        named = [
+            f"{batch}" + f" ({in_times(copies[batch])})" * (copies[batch] > 1) for batch in sorted(copies)
+        ]
+        return f"micro-batch{'es' * (len(named) > 1)} {' and '.join(named)}" if named else ""
+
+
+def in_times(number: int) -> str:
+    """Return ``no times``, ``once``, ``2 times`` and so on."""
+    return {0: "no times", 1: "once"}.get(number, f"{number} times")
+
+
 class OutputComparison(msgspec.Struct, frozen=True, omit_defaults=True):
     """How committed output compares with the input according to a query, for when there are too many rows to read."""
 
@@ -206,8 +276,11 @@ class OutputComparison(msgspec.Struct, frozen=True, omit_defaults=True):
     replayed: int = 0
     """Those of which the sink had been given rows before: only here could a sink that is not idempotent go wrong."""
     added_again: int = 0
-    """Rows that are lost, and of which the output has a multiple that is unexpected: all numbers that differ are the
-    same number of times as great, so a sink has added them more often than once."""
+    """Rows that are lost, and in whose place the output has one that is unexpected, because a sink has added to it more
+    often than once: all numbers that differ are the same number of times as great, or they differ by what one
+    micro-batch adds that ran more than once."""
+    wrong: tuple[WrongRow, ...] = ()
+    """The first rows that are wrong, of a query; empty in histories of versions before 0.2."""
 
 
 class StateComparison(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):

@@ -425,6 +425,57 @@ class MessagesObserved(_Kind, frozen=True):
     events: tuple[LocalEvent, ...]
 
 
+# --- micro-batches of a query ---------------------------------------------------------------------------------
+
+
+class SinkCalled(_Kind, frozen=True):
+    """A micro-batch has begun, and the sink is about to be called; its offsets are noted."""
+
+    micro_batch: int
+    attempt: int
+
+
+class SinkStood(_Kind, frozen=True):
+    """The sink passed a point of its own, between two of its actions."""
+
+    point: str
+    attempt: int
+
+
+class SinkReturned(_Kind, frozen=True):
+    """The sink has returned from a micro-batch, which is not committed yet."""
+
+    micro_batch: int
+    attempt: int
+
+
+class TaskBegan(_Kind, frozen=True, omit_defaults=True):
+    """A task of a micro-batch began to compute rows of the query."""
+
+    micro_batch: int
+    attempt: int
+    stage: int
+    partition: int
+    run: int
+    """A number that no other run of any task of this attempt has."""
+    retry: int = 0
+    """How often the task had failed before in this run of its stage."""
+
+
+class RowsPassed(_Kind, frozen=True, omit_defaults=True):
+    """A task of a micro-batch has passed rows on to the sink."""
+
+    micro_batch: int
+    attempt: int
+    stage: int
+    partition: int
+    run: int
+    rows: int
+    """How many by now."""
+    all: bool = False
+    """Whether these are all of its rows. A function of the sink that writes them has then done so."""
+
+
 # --- the job ------------------------------------------------------------------------------------------------
 
 
@@ -543,6 +594,11 @@ Operation = (
     | SnapshotTooEarly
     | SnapshotLeftOut
     | MessagesObserved
+    | SinkCalled
+    | SinkStood
+    | SinkReturned
+    | TaskBegan
+    | RowsPassed
     | JobFinished
     | JobStopped
     | StartedFromSavepoint

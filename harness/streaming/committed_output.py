@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.record.history import End
 from barrier_tck.harness.record.verdict import EXERCISED, Finding, Verdict
 from barrier_tck.harness.support.first_line import first_line
 
 _WITHOUT_A_FAULT = (
-    "no micro-batch is known to have run more than once, so it may be wrong without any fault: the guide tells what "
-    "a job can say of its output (latest_by, upserts, final_by, batch)"
+    "no micro-batch is known to have run more than once, so it may be wrong without any fault: look at the sink, or "
+    "say in the job what its output is (latest_by, upserts, final_by, batch; the guide tells of each)"
 )
 _MAYBE_MERGED = "if the sink keeps only the newest row of each key, the job must say so (upserts)"
+
+
+def _rows(number: int) -> str:
+    return f"{number} row{'s' * (number != 1)}"
+
+
+def _rows_of_kinds(counts: Mapping[str, int]) -> str:
+    """Return for instance ``3 lost and 1 unexpected rows``."""
+    kinds = " and ".join(f"{number} {name}" for name, number in counts.items())
+    return f"{kinds} row{'s' * (sum(counts.values()) != 1)}"
 
 
 class CommittedOutput:
@@ -52,21 +64,26 @@ class CommittedOutput:
             if not wrong:
                 return self._finding(Verdict.UNKNOWN, "the query did not consume its input", counts)
         if not wrong:
-            summary = f"all {found.expected} rows of the batch are in the output, and nothing else"
+            summary = (
+                f"the output has the {_rows(found.expected)} that the query gives as a batch, and no other"
+            )
             if counts["copies_excused"]:
-                summary += f"; {counts['copies_excused']} copies are of micro-batches that ran again"
+                copies = "copy" if counts["copies_excused"] == 1 else "copies"
+                summary += (
+                    f"; besides, {counts['copies_excused']} {copies} of rows of micro-batches that ran again"
+                )
             elif comparison.ran_again:
                 summary += (
-                    f"; {comparison.ran_again} of the micro-batches, or tasks of them, ran more than once, and of "
-                    f"{comparison.replayed} the sink had been given rows before"
+                    f"; {comparison.ran_again} of the micro-batches ran more than once, as a whole or in a task, and "
+                    f"of {comparison.replayed} the sink had been given rows before"
                 )
             return self._finding(Verdict.VALID, summary, counts)
-        parts = ", ".join(f"{counts[name]} {name}" for name in wrong)
-        summary = f"{parts}; {found.committed} rows committed, and the batch gives {found.expected}"
+        summary = (
+            f"{_rows_of_kinds({name: counts[name] for name in wrong})}; the output has {_rows(found.committed)}, and "
+            f"the query as a batch over the same input gives {found.expected}"
+        )
         if comparison.added_again and context.history.end is End.FINISHED:
-            summary += (
-                f"; {comparison.added_again} of the duplicated were added to the output more often than once"
-            )
+            summary += f"; to {comparison.added_again} of the duplicated rows something was added more often than once"
         if wrong == ["lost"] and found.committed:
             summary += f"; {_MAYBE_MERGED}"
         if not comparison.ran_again:

@@ -86,6 +86,21 @@ class PointReports(TaskReports, SinkReports, Protocol):
 
 
 @dataclass(frozen=True)
+class RowNames:
+    """What identifies a row of the input."""
+
+    id_column: str = ""
+    """Has another value in each row; empty if no column is known to."""
+    key_columns: tuple[str, ...] = ()
+    """Have the same values in the rows that belong together."""
+    any_columns: bool = False
+    """Whether nothing is known of the columns, so that all those with the name of a column of the output are tried."""
+
+
+NOTHING_KNOWN = RowNames()
+
+
+@dataclass(frozen=True)
 class JudgeOrder:
     """Output to be judged."""
 
@@ -93,6 +108,7 @@ class JudgeOrder:
     place: QueryPlace
     run_again: tuple[int, ...]
     """The micro-batches that, or of which a task, ran more than once."""
+    names: RowNames = NOTHING_KNOWN
 
 
 @dataclass(frozen=True)

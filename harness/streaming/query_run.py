@@ -29,6 +29,11 @@ from barrier_tck.harness.record.operations import (
     JobFailed,
     JobFinished,
     Operation,
+    RowsPassed,
+    SinkCalled,
+    SinkReturned,
+    SinkStood,
+    TaskBegan,
 )
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.records import AttemptRecord
@@ -168,6 +173,10 @@ def rpc_stub_of(process: DriverProcess) -> QueryRpc:
     return process.peer.remote("driver", QueryRpc)  # type: ignore[type-abstract]
 
 
+def _place_of(task: TaskBegan) -> _TaskPlace:
+    return task.attempt, task.stage, task.partition
+
+
 @dataclass(frozen=True)
 class _AttemptOver:
     """How one start of the query ended."""
@@ -211,8 +220,8 @@ class QueryRun:
         """Micro-batch -> the attempt in which a task of it began first."""
         self._task_runs: dict[_TaskPlace, int] = {}
         """A task -> its first run."""
-        self._tasks_of: dict[int, _TaskPlace] = {}
-        """The pid of a Python worker -> the task that it runs."""
+        self._tasks_of: dict[int, TaskBegan] = {}
+        """The pid of a Python worker -> the task that it runs, as it began."""
         self._tasks_with_rows: dict[_TaskPlace, None] = {}
         """Tasks that have passed rows on."""
         self._with_rows_since: dict[int, int] = {}
@@ -344,10 +353,12 @@ class QueryRun:
                 self._runs_again(batch, None)
             self._batches[batch] = None
         self._committed_before(batch)
+        self._note(SinkCalled(batch, self._attempt))
         self._nemesis.point_reached(ProtocolPoint.CHECKPOINT_TRIGGERED, None, self._attempt)
 
     def sink_returned(self, batch: int) -> None:
         """Stand between the sink's write and the commit."""
+        self._note(SinkReturned(batch, self._attempt))
         self._nemesis.point_reached(ProtocolPoint.ALL_ACKNOWLEDGED, None, self._attempt)
 
     def query_over(self, problem: str) -> None:
@@ -361,37 +372,44 @@ class QueryRun:
         """Stand between two actions of the sink."""
         with self._lock:
             self._sink_points[name] = None
+        self._note(SinkStood(name, self._attempt))
         self._nemesis.point_reached(ProtocolPoint.PUBLICATION_STEP, None, self._attempt)
 
     def task_began(self, worker: int, batch: int, task: TaskRun) -> None:
         """Stand at the beginning of a task."""
         self._committed_before(batch)
+        began = TaskBegan(batch, self._attempt, task.stage, task.partition, task.run, task.retry)
         with self._lock:
             # Spark's own sinks tell nothing of micro-batches, so tasks have to tell of those that come again.
             first = self._first_attempts.setdefault(batch, self._attempt) == self._attempt
-            place = (self._attempt, task.stage, task.partition)
+            place = _place_of(began)
             alone = self._task_runs.setdefault(place, task.run) == task.run
-            self._tasks_of[worker] = place
+            self._tasks_of[worker] = began
             if task.retry or not first or not alone:
                 self._runs_again(batch, place)
+        self._note(began)
         self._stand(ProtocolPoint.BARRIER_RECEIVED, worker)
 
     def rows_passed(self, worker: int, batch: int, rows: int) -> None:
         """Stand in the middle of a task."""
-        self._note_rows(worker, batch, rows)
+        self._note_rows(worker, batch, rows, all_of_them=False)
         self._stand(ProtocolPoint.RECORDS_PROCESSED, worker)
 
     def all_rows_passed(self, worker: int, batch: int, rows: int) -> None:
         """Stand at the end of a task, or after its write."""
-        self._note_rows(worker, batch, rows)
+        self._note_rows(worker, batch, rows, all_of_them=True)
         self._stand(ProtocolPoint.SNAPSHOT_TAKEN, worker)
 
-    def _note_rows(self, worker: int, batch: int, rows: int) -> None:
+    def _note_rows(self, worker: int, batch: int, rows: int, all_of_them: bool) -> None:
         with self._lock:
+            task = self._tasks_of.get(worker)
             if rows:
                 self._with_rows_since.setdefault(batch, self._attempt)
-                if worker in self._tasks_of:
-                    self._tasks_with_rows[self._tasks_of[worker]] = None
+                if task is not None:
+                    self._tasks_with_rows[_place_of(task)] = None
+        if task is not None:
+            place = batch, task.attempt, task.stage, task.partition, task.run
+            self._note(RowsPassed(*place, rows, all_of_them))
 
     def _runs_again(self, batch: int, task: _TaskPlace | None) -> None:
         """Note that a micro-batch, or a task of it, runs again; the lock is held.

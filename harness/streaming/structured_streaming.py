@@ -40,7 +40,14 @@ from barrier_tck.harness.streaming.checkpoint_outages import CheckpointOutages
 from barrier_tck.harness.streaming.committed_output import CommittedOutput
 from barrier_tck.harness.streaming.disturbed_writes import JARS, jar_of_writes
 from barrier_tck.harness.streaming.query_definition import QueryDefinition, QueryPlace
-from barrier_tck.harness.streaming.query_rpc import JobCheck, JudgeOrder, JudgeRpc, PointReports, QueryOrder
+from barrier_tck.harness.streaming.query_rpc import (
+    JobCheck,
+    JudgeOrder,
+    JudgeRpc,
+    PointReports,
+    QueryOrder,
+    RowNames,
+)
 from barrier_tck.harness.streaming.query_run import QueryDrivers, QueryRun
 from barrier_tck.harness.streaming.query_targets import TASKS
 from barrier_tck.harness.streaming.state_in_between import StateInBetween
@@ -278,7 +285,7 @@ class StructuredStreaming:
             duration_ms = run.now_ms()
             drivers.trial_over()
             self._check_points(run.sink_points)
-            judged = JudgeOrder(order.job, place, run.run_again)
+            judged = JudgeOrder(order.job, place, run.run_again, self._names(plan))
             comparison = msgspec.structs.replace(
                 self._judged(judge, judged), ran_again=len(judged.run_again), replayed=len(run.replayed)
             )
@@ -293,6 +300,13 @@ class StructuredStreaming:
             state_query=state,
         )
         return TrialOutcome(history, (TASKS,), duration_ms, tuple(run.attempts))
+
+    def _names(self, plan: TrialPlan) -> RowNames:
+        """Return what is known of the columns of the input."""
+        if self._files:
+            return RowNames(any_columns=True)
+        spec = workload_named(plan.workload.name).spec
+        return RowNames() if spec is None else RowNames(spec.id_column, spec.key_columns)
 
     def _check_points(self, passed: Sequence[str]) -> None:
         """Raise NotJudgeable for a point of the sink that the job does not name: no fault would ever strike there."""
@@ -375,9 +389,26 @@ class StructuredStreaming:
         judge = _rpc_stub_of_judge(process)
         try:
             judge.open_session(self._small())
-            return judge.judge(order)
+            return self._with_names_of_files(judge.judge(order))
         except RemoteError as error:
             return OutputComparison(None, problem=str(error))
+
+    def _with_names_of_files(self, comparison: OutputComparison) -> OutputComparison:
+        """Return the same, with the user's own names of files: those of a trial are numbers."""
+        if not self._files:
+            return comparison
+        names = {_file_name(number): file.name for number, file in enumerate(self._files)}
+        wrong = tuple(
+            msgspec.structs.replace(
+                row,
+                input=tuple(
+                    msgspec.structs.replace(found, file=names.get(found.file, found.file))
+                    for found in row.input
+                ),
+            )
+            for row in comparison.wrong
+        )
+        return msgspec.structs.replace(comparison, wrong=wrong)
 
     def _judged_state(self, process: DriverProcess, order: JudgeOrder) -> StateComparison:
         try:
@@ -407,9 +438,13 @@ class StructuredStreaming:
         else:
             tables = _tables(plan, self._batches(plan), held_back_s)
         for number, table in enumerate(tables):
-            file = directory / f"{number:05d}.parquet"
+            file = directory / _file_name(number)
             pq.write_table(table, file)
             os.utime(file, (_FIRST_AT.timestamp() + number,) * 2)
+
+
+def _file_name(number: int) -> str:
+    return f"{number:05d}.parquet"
 
 
 def _rpc_stub_of_judge(process: DriverProcess) -> JudgeRpc:

@@ -7,30 +7,56 @@ barrier_tck.harness.streaming.driver.batch_judge``) with the number of its end o
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from pyspark.sql import Row, Window
 from pyspark.sql import functions as sf
 
 from barrier_tck.harness.cluster.driver.peer import Peer
 from barrier_tck.harness.cluster.spark_session import spark_session
-from barrier_tck.harness.record.history import OutputComparison, OutputCounts, StateComparison
-from barrier_tck.harness.streaming.driver.doubled_rows import in_the_place_of
-from barrier_tck.harness.streaming.driver.expected_rows import ExpectedRows, column_named, expected_rows
+from barrier_tck.harness.record.history import OutputComparison, OutputCounts, StateComparison, WrongRow
+from barrier_tck.harness.streaming.driver.expected_rows import (
+    ExpectedRows,
+    batch_rows,
+    column_named,
+    expected_rows,
+    files_in_order,
+    rows_of_files,
+)
+from barrier_tck.harness.streaming.driver.input_rows import InputRows
 from barrier_tck.harness.streaming.driver.job_check import checked
+from barrier_tck.harness.streaming.driver.micro_batches import taken_by
 from barrier_tck.harness.streaming.driver.serving import job_at, serve
 from barrier_tck.harness.streaming.driver.state_judge import judged_state
+from barrier_tck.harness.streaming.driver.wrong_rows import (
+    EXAMPLES,
+    Parts,
+    Tallied,
+    repeated_update,
+    wrong_rows,
+)
 from barrier_tck.harness.streaming.query_definition import BATCH_ID, QueryDefinition, QueryPlace
-from barrier_tck.harness.streaming.query_rpc import JobCheck, JudgeOrder, JudgeRpc
+from barrier_tck.harness.streaming.query_rpc import (
+    NOTHING_KNOWN,
+    JobCheck,
+    JudgeOrder,
+    JudgeRpc,
+    RowNames,
+)
 from barrier_tck.harness.support.errors import UsageProblem
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_EXAMPLES = 5
+_log = logging.getLogger(__name__)
+
+_PARTS, _ROWS_OF_PART = 20, 10_000
+"""What micro-batches add is looked at if there are no more of them, and no more rows of each."""
 _LOOKED_AT = 200
 """So many rows that are wrong are looked at for those that belong together."""
 _SMALL = {"spark.sql.adaptive.enabled": "false", "spark.sql.codegen.wholeStage": "false"}
@@ -61,7 +87,7 @@ class BatchJudge:
 
     def judge(self, order: JudgeOrder) -> OutputComparison:
         assert self._spark is not None, "the session is opened first"
-        return judged(self._spark, job_at(order.job), order.place, order.run_again)
+        return judged(self._spark, job_at(order.job), order.place, order.run_again, order.names)
 
     def judge_state(self, order: JudgeOrder) -> StateComparison:
         assert self._spark is not None, "the session is opened first"
@@ -76,11 +102,16 @@ class BatchJudge:
 
 
 def judged(
-    spark: SparkSession, job: QueryDefinition, place: QueryPlace, run_again: Sequence[int]
+    spark: SparkSession,
+    job: QueryDefinition,
+    place: QueryPlace,
+    run_again: Sequence[int],
+    names: RowNames = NOTHING_KNOWN,
 ) -> OutputComparison:
     """Return how the committed output of a job differs from what its function gives as a batch.
 
-    ``run_again`` names the micro-batches whose rows an at-least-once sink may hold more than once.
+    ``run_again`` names the micro-batches that ran more than once, whose rows an at-least-once sink may hold more than
+    once; ``names`` the columns by which the input of a row that is wrong is found.
     """
     wanted = expected_rows(spark, job, place)
     expected = wanted.due
@@ -97,6 +128,7 @@ def judged(
     )
     excused = list(run_again) if job.delivery == "at_least_once" else []
     repeated = _Changelog(0, ())
+    taken = taken_by(Path(place.checkpoint))
     if job.latest_by:
         repeated = _written_twice(committed, excused)
         newest = Window.partitionBy(*map(column_named, job.latest_by)).orderBy(sf.col(_BATCHES).desc())
@@ -105,7 +137,22 @@ def judged(
     elif job.output_mode == "complete" and has_batches:
         newest_batch = committed.agg(sf.max(_BATCHES)).collect()[0][0]
         committed = committed.where(sf.col(_BATCHES) == sf.lit(newest_batch).cast("long"))
-    return _compared(wanted, committed, excused, has_batches, repeated)
+    counts, wrong, copies = _compared(wanted, committed, excused, has_batches)
+    counts = msgspec.structs.replace(counts, duplicated=counts.duplicated + repeated.repeated)
+    found = wrong_rows(
+        [_tallied(row) for row in wrong],
+        run_again,
+        lambda: _parts(spark, job, place, taken, expected),
+        InputRows(Path(place.input), taken, names).of,
+    )
+    found = found.with_more(repeated.updates)
+    return OutputComparison(
+        counts,
+        found.examples,
+        checks={"copies of rows of micro-batches that ran again": {"output": copies}} if copies else {},
+        added_again=found.added_again,
+        wrong=found.rows,
+    )
 
 
 @dataclass(frozen=True)
@@ -114,7 +161,8 @@ class _Changelog:
 
     repeated: int
     """How many rows too many there are."""
-    examples: tuple[str, ...]
+    updates: tuple[WrongRow, ...]
+    """The first of them."""
 
 
 def _committed(
@@ -144,10 +192,9 @@ def _written_twice(committed: DataFrame, excused: Sequence[int]) -> _Changelog:
     counted = committed.groupBy(*map(column_named, committed.columns)).agg(sf.count(sf.lit(1)).alias(_TIMES))
     found = counted.where((sf.col(_TIMES) > 1) & ~sf.col(_BATCHES).isin(list(excused)))
     repeated = found.agg(sf.sum(sf.col(_TIMES) - 1)).collect()[0][0] or 0
-    shown = [_rendered_row(row) for row in found.limit(_EXAMPLES).collect()] if repeated else []
-    return _Changelog(
-        repeated, tuple(f"an update is in the changelog more than once: {row}" for row in shown)
-    )
+    shown = found.limit(EXAMPLES).collect() if repeated else []
+    updates = (repeated_update(_values(row), row[_TIMES], row[_BATCHES]) for row in shown)
+    return _Changelog(repeated, tuple(updates))
 
 
 def _compared(
@@ -155,9 +202,11 @@ def _compared(
     committed: DataFrame,
     excused: Sequence[int],
     has_batches: bool,
-    repeated: _Changelog,
-) -> OutputComparison:
-    """Compare multisets of rows: both ways, in one pass."""
+) -> tuple[OutputCounts, list[Row], int]:
+    """Compare multisets of rows: both ways, in one pass.
+
+    Return the counts, the first rows that are wrong, and how many copies are excused.
+    """
     names = [column_named(name) for name in expected.due.columns]
 
     def marked(rows: DataFrame, due: int, early: int, committed: int) -> DataFrame:
@@ -199,69 +248,50 @@ def _compared(
         expected=numbers[0],
         committed=numbers[1],
         lost=numbers[2],
-        duplicated=numbers[3] + repeated.repeated,
+        duplicated=numbers[3],
         unexpected=numbers[4],
         wrong_key=0,
         wrong_count=0,
         wrong_sum=0,
     )
     tally.unpersist()
-    checks = {"copies of rows of micro-batches that ran again": {"output": numbers[5]}} if numbers[5] else {}
-    examples, added_again = _examples(wrong)
-    return OutputComparison(counts, (*examples, *repeated.examples), checks=checks, added_again=added_again)
+    return counts, wrong, numbers[5]
 
 
-def _examples(wrong: Sequence[Row]) -> tuple[list[str], int]:
-    """Return lines about rows that are wrong, first those that belong together, and how many were added again."""
-    lost = [row for row in wrong if not row[_COMMITTED]]
-    strange = [row for row in wrong if not row[_EXPECTED] + row[_EARLY]]
-    pairs = list(in_the_place_of([_values(row) for row in lost], [_values(row) for row in strange]))
-    pairs.sort(key=lambda pair: pair.times is None)
-    lines, shown = [], []
-    for pair in pairs:
-        due, found = lost[pair.expected], strange[pair.committed]
-        shown += [due, found]
-        what = "in its place" if pair.times is None else f"{pair.times} times as much"
-        lines.append(
-            f"{'lost' if pair.times is None else 'duplicated'}: the batch gives {_rendered_row(due)}, and "
-            f"{what} was committed: {_rendered_row(found)}{_by_batches(found)}"
-        )
-    alone = [line for row in wrong if row not in shown for line in _rendered_group(row)]
-    added_again = sum(
-        min(lost[pair.expected][_EXPECTED], strange[pair.committed][_COMMITTED])
-        for pair in pairs
-        if pair.times is not None
-    )
-    room = max(0, _EXAMPLES - min(len(lines), _EXAMPLES))
-    return [*lines[:_EXAMPLES], *alone[: room * (1 + _EXAMPLES)]], added_again
+def _parts(
+    spark: SparkSession,
+    job: QueryDefinition,
+    place: QueryPlace,
+    taken: Mapping[str, int],
+    expected: DataFrame,
+) -> Parts | None:
+    """Return what the batch gives for the input of each micro-batch alone; None if that is not known."""
+    files: dict[int, list[Path]] = {batch: [] for batch in sorted(set(taken.values()))}
+    for file in files_in_order(Path(place.input)):
+        if file.name not in taken:
+            return None
+        files[taken[file.name]].append(file)
+    if not 1 < len(files) <= _PARTS:
+        return None
+    names = [column_named(name) for name in expected.columns]
+    found: dict[int, list[dict[str, Any]]] = {}
+    for batch, some in files.items():
+        try:
+            rows = (
+                batch_rows(job, rows_of_files(spark, some)).select(*names).limit(_ROWS_OF_PART + 1).collect()
+            )
+        except Exception as error:  # noqa: BLE001 - a user's function may not be made for a part of the input
+            _log.info("the batch cannot be run over the input of micro-batch %s alone: %s", batch, error)
+            return None
+        if len(rows) > _ROWS_OF_PART:
+            return None
+        found[batch] = [row.asDict() for row in rows]
+    return found
 
 
-def _by_batches(row: Row) -> str:
-    batches = sorted(dict.fromkeys(row[_BATCHES]))
-    return f" by micro-batch {', '.join(map(str, batches))}" if batches else ""
-
-
-def _rendered_group(row: Row) -> list[str]:
-    """Return a line that says what is wrong with a row, and a line for each copy that was committed."""
-    due, found = row[_EXPECTED], row[_COMMITTED]
-    wanted = due + row[_EARLY]
-    batches = list(row[_BATCHES])
-    shown = _rendered_row(row)
-    if not found:
-        return [f"lost: the batch gives {shown}, and it was not committed"]
-    what = (
-        "unexpected: the batch gives no"
-        if not wanted
-        else f"{found} times, and the batch gives it {wanted} times:"
-    )
-    if due > found:
-        what = f"lost: committed {found} times, and the batch gives it {wanted} times:"
-    copies = [f"  {shown} of micro-batch {batch}" for batch in batches] or [f"  {shown}"] * found
-    return [f"{what} {shown}", *copies[:_EXAMPLES]]
-
-
-def _rendered_row(row: Row) -> str:
-    return ", ".join(f"{name}={value}" for name, value in _values(row).items())
+def _tallied(row: Row) -> Tallied:
+    batches = tuple(sorted(row[_BATCHES]))
+    return Tallied(_values(row), row[_EXPECTED], row[_COMMITTED], row[_EARLY], batches)
 
 
 def _values(row: Row) -> dict[str, Any]:

@@ -2,11 +2,12 @@
 
 A sink that adds to a table, and is given a micro-batch twice, leaves no row twice: it leaves a total that is too great.
 Compared as multisets, the right row is then lost and another one unexpected. Only the two together tell what happened.
+If the total has several parts, the difference may be what one micro-batch adds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -26,6 +27,58 @@ class Instead:
     times: int | None
     """What all numbers that differ are a multiple of, by this number: the row was added so often; None: they are
     none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How a committed row differs from the one in whose place it stands."""
+
+    amounts: Mapping[str, Any]
+    """Column -> by how much it is greater."""
+    equals: tuple[int, ...] | None = None
+    """The micro-batches that each add exactly these amounts, or their opposites if the row lacks them; None: it is not
+    known what each adds, or what they add do not make up the expected row."""
+    lacks: bool = False
+    """Whether it is the opposites."""
+
+    def has_too_much_of(self, batches: Collection[int]) -> bool:
+        """Whether the row has once too often what one of these micro-batches adds."""
+        return not self.lacks and any(batch in batches for batch in self.equals or ())
+
+
+def difference_of(row: Values, other: Values, parts: Mapping[int, Sequence[Values]] | None) -> Difference:
+    """Return how ``other``, in the place of ``row``, differs from it.
+
+    ``parts`` has the rows that each micro-batch alone gives. They say something only if those in the place of ``row``
+    add up to it: those of a greatest value or an average do not.
+    """
+    names = _differing(row, other)
+    amounts = {name: other[name] - row[name] for name in names}
+    equal = [name for name in row if name not in names]
+    # Numbers that are equal may be of the row's key, or others that it gives, for instance a greatest value.
+    for key in (equal, [name for name in equal if not _is_number(row[name])]):
+        added = _all_added(row, names, key, parts or {})
+        if added:
+            wanted = list(amounts.values())
+            more = tuple(batch for batch, amount in added.items() if amount == wanted)
+            less = tuple(batch for batch, amount in added.items() if [-part for part in amount] == wanted)
+            return Difference(amounts, more or less, lacks=bool(less) and not more)
+    return Difference(amounts)
+
+
+def _all_added(
+    row: Values, names: Sequence[str], key: Sequence[str], parts: Mapping[int, Sequence[Values]]
+) -> dict[int, list[Any]]:
+    """Return what each micro-batch adds in some columns to a row; nothing unless that is clear, and adds up to it."""
+    added = {}
+    for batch, rows in parts.items():
+        same = [other for other in rows if all(other[name] == row[name] for name in key)]
+        amounts = [same[0][name] for name in names] if same else [0] * len(names)
+        if len(same) > 1 or not all(map(_is_number, amounts)):
+            return {}
+        added[batch] = amounts
+    sums = [sum(column) for column in zip(*added.values(), strict=True)]
+    return added if sums == [row[name] for name in names] else {}
 
 
 def in_the_place_of(expected: Sequence[Values], committed: Sequence[Values]) -> Iterator[Instead]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -87,17 +88,22 @@ def input_in_order(spark: SparkSession, directory: str, partitions: bool = False
 
     So a batch that keeps the first row of a key keeps that which a stream has met first.
     """
-    files = sorted(
-        (
-            file
-            for file in Path(directory).iterdir()
-            if file.is_file() and not file.name.startswith(("_", "."))
-        ),
+    rows = rows_of_files(spark, files_in_order(Path(directory)))
+    return rows if partitions else rows.coalesce(1)
+
+
+def files_in_order(directory: Path) -> list[Path]:
+    """Return the files of an input as a stream meets them: by their times."""
+    return sorted(
+        (file for file in directory.iterdir() if file.is_file() and not file.name.startswith(("_", "."))),
         key=lambda file: (file.stat().st_mtime_ns, file.name),
     )
-    read = spark.read.schema(spark.read.parquet(directory).schema)
-    rows = reduce(DataFrame.unionAll, [read.parquet(str(file)) for file in files])
-    return rows if partitions else rows.coalesce(1)
+
+
+def rows_of_files(spark: SparkSession, files: Sequence[Path]) -> DataFrame:
+    """Return the rows of some files of an input, file by file."""
+    read = spark.read.schema(spark.read.parquet(*map(str, files)).schema)
+    return reduce(DataFrame.unionAll, [read.parquet(str(file)) for file in files])
 
 
 def streamed_plan(spark: SparkSession, job: QueryDefinition, place: QueryPlace) -> QueryPlan:

@@ -41,6 +41,30 @@ def files_read(checkpoint: Path, batch: int) -> list[str]:
     return sorted(read, key=lambda path: entries[path])
 
 
+def taken_by(checkpoint: Path) -> dict[str, int]:
+    """Return the name of each file that the first source has taken -> its micro-batch, as far as it is noted.
+
+    Offsets are deleted in time. Files that the first micro-batch that is left took, or one before it, are left out,
+    and so are all if offsets are damaged.
+    """
+    try:
+        ends = sorted(
+            (int(file.name), _last_entry(file))
+            for file in (checkpoint / "offsets").glob("*")
+            if file.name.isdigit()
+        )
+        entries = _entries(checkpoint)
+    except (ValueError, LookupError):  # half a file, which a fault has left
+        return {}
+    unknown = ends[0][1] if ends and ends[0][0] else -1
+    found: dict[str, int] = {}
+    for path, number in entries.items():
+        batch = next((batch for batch, end in ends if number <= end), None)
+        if batch is not None and number > unknown:
+            found[Path(path).name] = batch
+    return found
+
+
 def _taken_together(names: Sequence[str], checkpoint: Path) -> list[list[str]]:
     """Return the names in the groups in which micro-batches took them, by what is noted of the first source."""
     noted = {Path(path).name: number for path, number in _entries(checkpoint).items()}

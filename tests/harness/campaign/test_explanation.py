@@ -46,11 +46,11 @@ def explanation_of(bug: str, directory: Path) -> Explanation:
     raise AssertionError(f"no plan showed {bug}")
 
 
-def test_of_a_query_no_row_can_be_followed_and_it_says_what_to_look_at(tmp_path: Path) -> None:
+def test_without_output_that_was_read_no_record_can_be_followed(tmp_path: Path) -> None:
     compared = OutputComparison(OutputCounts(5, 6, 0, 1, 0, 0, 0, 0), ("2 times: id=3",))
     history = History((), End.FINISHED, Reason.FINISHED, "", None, output_query=compared)
     record = execute(TrialPlan(), ReferenceSimulated(), tmp_path).record
-    with pytest.raises(UsageProblem, match=r"look at the finding of committed-output: its examples"):
+    with pytest.raises(UsageProblem, match="no record can be followed; look at its findings"):
         explained(record, history)
 
 

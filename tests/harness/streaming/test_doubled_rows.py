@@ -7,7 +7,12 @@ from typing import Any
 
 import pytest
 
-from barrier_tck.harness.streaming.driver.doubled_rows import Instead, in_the_place_of
+from barrier_tck.harness.streaming.driver.doubled_rows import (
+    Difference,
+    Instead,
+    difference_of,
+    in_the_place_of,
+)
 
 
 def row(key: str | None, total: Any, count: Any = 1) -> dict[str, Any]:
@@ -54,3 +59,49 @@ def test_rows_that_do_not_surely_belong_together_are_left_alone(
 
 def test_the_only_number_of_a_query_may_differ() -> None:
     assert list(in_the_place_of([{"total": 7}], [{"total": 14}])) == [Instead(0, 0, 2)]
+
+
+PARTS = {0: [row("a", 10, 2), row("b", 1)], 1: [row("a", 3)], 2: [row("b", 4)], 3: [row("a", 7, 2)]}
+"""What four micro-batches add: 20 to the total of "a", with a count of 5."""
+
+
+@pytest.mark.parametrize(
+    ("total", "count", "found"),
+    [
+        (23, 6, Difference({"total": 3, "count": 1}, (1,))),
+        (30, 7, Difference({"total": 10, "count": 2}, (0,))),
+        (13, 3, Difference({"total": -7, "count": -2}, (3,), lacks=True)),
+        (30, 6, Difference({"total": 10, "count": 1}, ())),
+        (21, 6, Difference({"total": 1, "count": 1}, ())),
+        (27, 5, Difference({"total": 7}, (3,))),
+    ],
+    ids=["one", "the first", "lacks one", "of two different ones", "none of them", "in one column"],
+)
+def test_a_difference_is_that_of_a_micro_batch_if_it_adds_just_that(
+    total: int, count: int, found: Difference
+) -> None:
+    assert difference_of(row("a", 20, 5), row("a", total, count), PARTS) == found
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        None,
+        {},
+        {batch: rows for batch, rows in PARTS.items() if batch != 3},
+        {0: [row("a", 20, 5)], 1: [row("a", 3, 5)]},
+        {0: [row("a", 20, 5)], 1: [row("a", 1), row("a", 2)]},
+        {0: [row("a", 20, 5)], 1: [row("a", None)]},
+    ],
+    ids=["not known", "none", "one is missing", "a greatest value", "two rows of one key", "no number"],
+)
+def test_what_micro_batches_give_says_nothing_unless_it_adds_up_to_the_row(parts: Any) -> None:
+    assert difference_of(row("a", 20, 5), row("a", 23, 6), parts) == Difference({"total": 3, "count": 1})
+
+
+def test_several_micro_batches_that_add_the_same_are_all_named() -> None:
+    parts = {0: [row("a", 5)], 1: [row("a", 5)], 2: [row("a", 1)]}
+    found = difference_of(row("a", 11, 3), row("a", 16, 4), parts)
+    assert found.equals == (0, 1)
+    assert found.has_too_much_of([1]) and not found.has_too_much_of([2])
+    assert not difference_of(row("a", 11, 3), row("a", 6, 2), parts).has_too_much_of([1]), "it lacks it"

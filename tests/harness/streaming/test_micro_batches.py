@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from barrier_tck.harness.streaming.driver.micro_batches import one_file_each
+from barrier_tck.harness.streaming.driver.micro_batches import one_file_each, taken_by
 
 
 def written(directory: Path, number: int) -> Path:
@@ -73,3 +73,24 @@ def test_the_input_is_left_as_it_is_where_each_micro_batch_took_one_file(tmp_pat
         noted(checkpoint, [[0], [1], [2]], [0, 1, 2, 2], compact=False)
     given = written(tmp_path / "input", 3)
     assert one_file_each(given, checkpoint, tmp_path / "made") == given
+
+
+@pytest.mark.parametrize("compact", [False, True])
+def test_each_file_is_of_the_first_micro_batch_that_goes_up_to_it(tmp_path: Path, compact: bool) -> None:
+    checkpoint = noted(tmp_path / "checkpoint", [[0], [1], [2], [3]], [0, 2, 2], compact)
+    names = {f"{number:05d}.parquet": batch for number, batch in enumerate((0, 1, 1))}
+    assert taken_by(checkpoint) == names, "the last one has no offsets yet"
+    (checkpoint / "offsets" / "0").unlink()
+    assert taken_by(checkpoint) == {}, (
+        "an earlier micro-batch, which is not noted any more, may have taken them"
+    )
+    noted_last = "\n".join(["v1", "{}", json.dumps({"logOffset": 3})])
+    (checkpoint / "offsets" / "3").write_text(noted_last)
+    assert taken_by(checkpoint) == {"00003.parquet": 3}
+
+
+def test_of_damaged_or_missing_notes_nothing_is_known(tmp_path: Path) -> None:
+    assert taken_by(tmp_path / "nothing") == {}
+    checkpoint = noted(tmp_path / "checkpoint", [[0], [1]], [0, 1], compact=False)
+    (checkpoint / "offsets" / "0").write_text("v1\n")
+    assert taken_by(checkpoint) == {}

@@ -37,14 +37,25 @@ from barrier_tck.harness import (
 )
 from barrier_tck.harness.cluster.driver.peer import RemoteError
 from barrier_tck.harness.cluster.rendezvous import met
-from barrier_tck.harness.record.history import OutputComparison, OutputCounts
+from barrier_tck.harness.record.history import History, InputRow, OutputComparison, OutputCounts, WrongRow
+from barrier_tck.harness.record.operations import (
+    FaultFired,
+    Operation,
+    RowsPassed,
+    SinkCalled,
+    SinkReturned,
+    SinkStood,
+    TaskBegan,
+)
 from barrier_tck.harness.record.verdict import EXERCISED
 from barrier_tck.harness.streaming import query_run, structured_streaming
 from barrier_tck.harness.streaming.query_rpc import (
+    NOTHING_KNOWN,
     JobCheck,
     JudgeOrder,
     QueryOrder,
     QueryReports,
+    RowNames,
     TaskReports,
     TaskRun,
 )
@@ -268,12 +279,27 @@ def system(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Structur
 KILLED = CrashCoordinator()
 
 
+BEGAN = TaskBegan(1, 1, stage=1, partition=0, run=1)
+PASSED = RowsPassed(1, 1, stage=1, partition=0, run=1, rows=8)
+ALL_PASSED = RowsPassed(1, 1, stage=1, partition=0, run=1, rows=8, all=True)
+OF_MICRO_BATCHES = (SinkCalled, SinkStood, SinkReturned, TaskBegan, RowsPassed)
+
+
 def tried(
     system: StructuredStreaming,
     directory: Path,
     *faults: ScheduledFault,
     settings: Mapping[str, Any] | None = None,
 ) -> TrialRecord:
+    return tried_with_history(system, directory, *faults, settings=settings)[0]
+
+
+def tried_with_history(
+    system: StructuredStreaming,
+    directory: Path,
+    *faults: ScheduledFault,
+    settings: Mapping[str, Any] | None = None,
+) -> tuple[TrialRecord, History]:
     directory = directory / "record"
     directory.mkdir(exist_ok=True)
     plan = TrialPlan(
@@ -282,9 +308,11 @@ def tried(
         system=dict(settings or {}),
         limits=LimitsPlan(wall_s=30),
     )
-    record = execute(plan, system, directory).record
+    result = execute(plan, system, directory)
+    record, history = result.record, result.history
     assert all(fault.outcome == "fired" for fault in record.faults), record.faults
-    return record
+    assert history is not None
+    return record, history
 
 
 def killed_at(point: ProtocolPoint, nth: int = 2) -> ScheduledFault:
@@ -336,6 +364,47 @@ def test_a_driver_that_is_killed_at_any_point_is_replaced_and_its_micro_batch_is
     assert finding(record, "committed-output").counts["expected"] == ROWS
     assert [attempt.end for attempt in record.attempts] == ["failed", "finished"]
     assert record.batches_committed == 3
+
+
+@pytest.mark.parametrize(
+    ("point", "before"),
+    [
+        (ProtocolPoint.CHECKPOINT_TRIGGERED, [SinkCalled(1, 1)]),
+        (ProtocolPoint.BARRIER_RECEIVED, [SinkCalled(1, 1), BEGAN]),
+        (ProtocolPoint.RECORDS_PROCESSED, [SinkCalled(1, 1), BEGAN, PASSED]),
+        (ProtocolPoint.SNAPSHOT_TAKEN, [SinkCalled(1, 1), BEGAN, PASSED, ALL_PASSED]),
+        (STEP_OF_SINK, [SinkCalled(1, 1), BEGAN, PASSED, ALL_PASSED, SinkStood("between the tables", 1)]),
+        (
+            ProtocolPoint.ALL_ACKNOWLEDGED,
+            [
+                *(SinkCalled(1, 1), BEGAN, PASSED, ALL_PASSED),
+                *(SinkStood("between the tables", 1), SinkReturned(1, 1)),
+            ],
+        ),
+    ],
+    ids=str,
+)
+def test_the_history_has_how_far_a_micro_batch_had_come_when_a_fault_struck(
+    system: StructuredStreaming, tmp_path: Path, point: ProtocolPoint, before: list[Operation]
+) -> None:
+    """What is noted stands in front of the fault, and the second run behind it."""
+    system._job = two_tables
+    PretendedDriver.sink, PretendedDriver.second = staticmethod(overwrite), staticmethod(overwrite_second)
+    record, history = tried_with_history(system, tmp_path, killed_at(point))
+    told = [
+        line.operation
+        for line in history.operations
+        if isinstance(line.operation, (*OF_MICRO_BATCHES, FaultFired))
+        and getattr(line.operation, "micro_batch", 1) == 1
+    ]
+    fired = next(number for number, operation in enumerate(told) if isinstance(operation, FaultFired))
+    of_first = [operation for operation in told[:fired] if operation != SinkStood("between the tables", 1)]
+    assert of_first == [operation for operation in before if not isinstance(operation, SinkStood)]
+    assert told[:fired].count(SinkStood("between the tables", 1)) == 1 + (len(before) > 4)
+    assert told[fired + 1] == SinkCalled(1, 2)
+    again = TaskBegan(1, 2, stage=1, partition=0, run=1)
+    assert told[fired + 2] == again and SinkReturned(1, 2) in told[fired:]
+    assert record.verdict is Verdict.VALID, record.findings
 
 
 @pytest.mark.parametrize(
@@ -394,6 +463,36 @@ def test_a_point_that_the_job_does_not_name_is_a_mistake_of_the_user(
         NotJudgeable, match="stands at the point 'between the tables', which its StreamingJob"
     ):
         tried(system, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("tested", "told"),
+    [
+        (job, RowNames("id", ("key",))),
+        (StreamingJob(query=same, sink=written, input="money"), NOTHING_KNOWN),
+        (StreamingJob(query=same, sink=written, input=Path("somewhere")), RowNames(any_columns=True)),
+    ],
+    ids=["a workload with ids", "one without", "files"],
+)
+def test_the_judge_is_told_what_is_known_of_the_columns_of_the_input(
+    tested: StreamingJob, told: RowNames
+) -> None:
+    made = StructuredStreaming(tested)
+    made.__dict__["_files"] = (Path("a.parquet"),) if isinstance(tested.input, Path) else ()
+    name = tested.input if isinstance(tested.input, str) else WorkloadPlan().name
+    assert made._names(TrialPlan(workload=WorkloadPlan(name))) == told
+
+
+def test_a_users_file_is_named_as_the_user_has_named_it() -> None:
+    made = StructuredStreaming(job)
+    found = WrongRow(
+        kind="lost", row="", expected=1, committed=0, input=(InputRow("00001.parquet", 1, ""),) * 2
+    )
+    compared = OutputComparison(None, wrong=(found,))
+    assert made._with_names_of_files(compared) == compared, "generated files have no other names"
+    made.__dict__["_files"] = (Path("somewhere/a.parquet"), Path("somewhere/b.parquet"))
+    named = made._with_names_of_files(compared)
+    assert [row.file for row in named.wrong[0].input] == ["b.parquet", "b.parquet"]
 
 
 def test_trials_after_one_another_know_nothing_of_each_other(
