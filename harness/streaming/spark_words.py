@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
+import msgspec
+
 from barrier_tck.faults.vocabulary import ProtocolPoint
+from barrier_tck.harness.record.history import in_times
 from barrier_tck.harness.record.records import FaultRecord
 from barrier_tck.harness.streaming.query_targets import TASKS
 
@@ -23,15 +28,35 @@ _PHRASES = (
     (f"worker of {TASKS}", "Python worker of a task"),
     (f"of {TASKS}", "of a task"),
 )
-_WRITES = "disturb_writes"
+_CHECKPOINTS = re.compile(r"for (\d+) checkpoints")
+_WRITES, _TO = "disturb_writes", ", to the checkpoint directory"
+
+
+def label_in_words(fault: FaultRecord) -> str:
+    """Return what a fault did; a label that is in these words already stays as it is."""
+    label = fault.label
+    for ours, of_spark in _PHRASES:
+        label = label.replace(ours, of_spark)
+    # What is refused is the query's, until it has failed so often: it has no other checkpoints.
+    label = _CHECKPOINTS.sub(lambda found: f"until the query has failed {in_times(int(found[1]))}", label)
+    return label + _TO if fault.kind == _WRITES and not label.endswith(_TO) else label
 
 
 def fault_in_words(fault: FaultRecord) -> str:
     """Return what a fault did, and at which point if it was aimed at one."""
-    label = fault.label
-    for ours, of_spark in _PHRASES:
-        label = label.replace(ours, of_spark)
-    if fault.kind == _WRITES:
-        label += ", to the checkpoint directory"
-    point = POINTS.get(ProtocolPoint(fault.point)) if fault.point is not None else None
-    return f"{label}, {point}" if point is not None else label
+    point = _point(fault)
+    return f"{label_in_words(fault)}, {point}" if point else label_in_words(fault)
+
+
+def in_words(fault: FaultRecord) -> FaultRecord:
+    """Return the record of a fault with its label and its trigger in these words."""
+    trigger = fault.trigger
+    point = _point(fault)
+    if point:
+        _, _, which = trigger.rpartition(", ")
+        trigger = f"{point}, {which}"
+    return msgspec.structs.replace(fault, label=label_in_words(fault), trigger=trigger)
+
+
+def _point(fault: FaultRecord) -> str:
+    return POINTS.get(ProtocolPoint(fault.point), "") if fault.point is not None else ""

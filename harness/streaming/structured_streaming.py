@@ -36,6 +36,7 @@ from barrier_tck.harness.draw.profile import DrawnSetting, FaultRanges, LimitRan
 from barrier_tck.harness.oracle.checker import Checker
 from barrier_tck.harness.plan.trial_plan import FilledPlan, TrialPlan, WorkloadPlan
 from barrier_tck.harness.record.history import History, OutputComparison, StateComparison
+from barrier_tck.harness.record.records import FaultRecord
 from barrier_tck.harness.streaming.checkpoint_outages import CheckpointOutages
 from barrier_tck.harness.streaming.committed_output import CommittedOutput
 from barrier_tck.harness.streaming.disturbed_writes import JARS, jar_of_writes
@@ -50,6 +51,7 @@ from barrier_tck.harness.streaming.query_rpc import (
 )
 from barrier_tck.harness.streaming.query_run import QueryDrivers, QueryRun
 from barrier_tck.harness.streaming.query_targets import TASKS
+from barrier_tck.harness.streaming.spark_words import in_words
 from barrier_tck.harness.streaming.state_in_between import StateInBetween
 from barrier_tck.harness.support.errors import NotJudgeable, OperatingError, UsageProblem
 from barrier_tck.harness.support.strict_input import nearest
@@ -207,6 +209,10 @@ class StructuredStreaming:
                 type(value) is not int or not 1 <= value <= self._config.workers
             ):
                 raise ValueError(f"executors_again is {value!r}, and not from 1 to {self._config.workers}")
+
+    def in_own_words(self, fault: FaultRecord) -> FaultRecord:
+        """Return the record of a fault in the words of Spark."""
+        return in_words(fault)
 
     @property
     def _has_hosts(self) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from barrier_tck.harness.cluster.cluster_config import ClusterConfig
 from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.record.records import FaultRecord
 from barrier_tck.harness.system.broken_recovery import BrokenRecovery
 from barrier_tck.harness.system.system_under_test import SystemUnderTest
 
@@ -64,6 +65,14 @@ class ProvidesOwnJob(Protocol):
     @property
     def output_judge(self) -> str:
         """Return the name of that checker."""
+
+
+@runtime_checkable
+class HasWordsForFaults(Protocol):
+    """A system whose users have other words for its parts than plans have, which must fit any system."""
+
+    def in_own_words(self, fault: FaultRecord) -> FaultRecord:
+        """Return what became of a fault, with ``label`` and ``trigger`` in the words of its users."""
 
 
 @runtime_checkable

@@ -85,8 +85,15 @@ class _Entry:
 class Nemesis:
     """Implements ``harness.system.system_under_test.NemesisHooks`` for one trial; each trial needs its own."""
 
-    def __init__(self, schedule: Sequence[ScheduledFault], inject: Inject = inject) -> None:
+    def __init__(
+        self,
+        schedule: Sequence[ScheduledFault],
+        inject: Inject = inject,
+        words: Callable[[FaultRecord], FaultRecord] = lambda record: record,
+    ) -> None:
+        """Take the faults, what carries them out, and what says in a system's own words what became of one."""
         self._inject = inject
+        self._words = words
         self._lock = threading.Lock()
         self._targets: Targets | None = None
         self._now_ms: Callable[[], float] = lambda: 0.0
@@ -173,7 +180,7 @@ class Nemesis:
     def records(self) -> tuple[FaultRecord, ...]:
         """Return what became of each planned fault, in the order of the plan."""
         with self._lock:
-            return tuple(_record(entry) for entry in self._entries)
+            return tuple(self._words(_record(entry)) for entry in self._entries)
 
     def operations(self) -> tuple[Recorded[Operation], ...]:
         """Return the history's lines of process ``nemesis``, by time; their index starts at 0."""

@@ -47,7 +47,7 @@ from barrier_tck.harness.support.garbage_collection import no_collection
 from barrier_tck.harness.support.raised_by import OF_THE_WORLD, crash_of, is_of_project
 from barrier_tck.harness.support.third_party import what_happened, where_it_was
 from barrier_tck.harness.support.wall_clock import TooLate, limited
-from barrier_tck.harness.system.optional_interfaces import KeepsLogs, ProvidesOwnJob
+from barrier_tck.harness.system.optional_interfaces import HasWordsForFaults, KeepsLogs, ProvidesOwnJob
 from barrier_tck.harness.system.plan_fields import unused_by
 from barrier_tck.harness.system.system_names import reference_of
 from barrier_tck.harness.system.system_under_test import Capability, SystemUnderTest, TrialOutcome
@@ -97,7 +97,7 @@ def _execute(
     checkers: Sequence[Checker] | None,
     trial: int,
 ) -> TrialResult:
-    nemesis = Nemesis(plan.faults)
+    nemesis = _nemesis_of(plan, system)
     started_at, started = datetime.now(UTC), time.monotonic()
     try:
         judges = checkers_of(plan, system) if checkers is None else tuple(checkers)
@@ -195,12 +195,18 @@ def _limit_of(plan: TrialPlan, system: SystemUnderTest) -> AbstractContextManage
     return limited(plan.limits.wall_s, TrialOverran) if system.world == "simulated" else nullcontext()
 
 
+def _nemesis_of(plan: TrialPlan, system: SystemUnderTest) -> Nemesis:
+    if isinstance(system, HasWordsForFaults):
+        return Nemesis(plan.faults, words=system.in_own_words)
+    return Nemesis(plan.faults)
+
+
 def lost_trial(
     trial: int, plan: FilledPlan, system: SystemUnderTest, why: str, started_at: datetime, seconds: float
 ) -> TrialResult:
     """Return the result of a trial whose process ended during it: UNKNOWN, because of ``why``, after ``seconds``."""
     finding = Finding(NOT_RUN_CHECKER, (), Verdict.UNKNOWN, why, details={"plan": to_builtins(plan)})
-    nemesis = Nemesis(plan.faults)
+    nemesis = _nemesis_of(plan, system)
     return TrialResult(_record_of_failure(trial, plan, system, nemesis, finding, started_at, seconds), None)
 
 

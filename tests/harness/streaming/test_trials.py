@@ -402,6 +402,7 @@ def test_the_history_has_how_far_a_micro_batch_had_come_when_a_fault_struck(
     assert of_first == [operation for operation in before if not isinstance(operation, SinkStood)]
     assert told[:fired].count(SinkStood("between the tables", 1)) == 1 + (len(before) > 4)
     assert told[fired + 1] == SinkCalled(1, 2)
+    assert record.faults[0].label == "kill the driver", "users of Spark know no coordinator"
     again = TaskBegan(1, 2, stage=1, partition=0, run=1)
     assert told[fired + 2] == again and SinkReturned(1, 2) in told[fired:]
     assert record.verdict is Verdict.VALID, record.findings
