@@ -13,6 +13,7 @@ from rich.console import Console
 
 from barrier_tck.harness.cli.cut_diagrams import trace_cuts_shown
 from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.support.environment import environment
 
 if TYPE_CHECKING:
@@ -100,8 +101,23 @@ def print_campaign(console: Console, run: ReportedRun, file: Path | None = None)
             f"repeat trial {number}: {run.replay_command(number)}   (seed {record.seed}, barrier-tck "
             f"{versions['barrier-tck']}, python {versions['python']})"
         )
+        explain = explain_command(run, number)
+        if explain is not None:
+            console.print(f"follow a wrong row of it: {explain}", markup=False, soft_wrap=True)
     if os.environ.get("GITHUB_ACTIONS") == "true":
         _annotate(console, run, file)
+
+
+def explain_command(run: ReportedRun, trial: int) -> str | None:
+    """Return the command that follows a row of a query's output that was wrong in a trial; None if none was."""
+    from barrier_tck.harness.streaming.committed_output import CommittedOutput
+
+    kept = run.details.get(trial)
+    wrong = kept is not None and any(
+        finding.checker == CommittedOutput.name and finding.verdict is Verdict.INVALID
+        for finding in kept.findings
+    )
+    return shlex.join(["barrier-tck", "explain", str(run.directory), str(trial)]) if wrong else None
 
 
 def command_to_resume(record: CampaignRecord, path: Path) -> str:

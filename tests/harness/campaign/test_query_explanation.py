@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 import json
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from barrier_tck.faults.vocabulary import ProtocolPoint
 from barrier_tck.harness.campaign.query_explanation import RowExplanation, explained_row, lines_of
+from barrier_tck.harness.cli.campaign_output import explain_command
 from barrier_tck.harness.cli.main import run
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.history import (
@@ -40,6 +42,7 @@ from barrier_tck.harness.record.records import FaultRecord, TrialRecord, TrialRe
 from barrier_tck.harness.record.run_directory import write_trial
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.support.errors import UsageProblem
+from barrier_tck.reports.loading import ReportedRun
 
 LOST_DRIVER = Reason.PROCESS_LOST, "the driver's process is gone"
 
@@ -331,3 +334,17 @@ def test_the_command_explains_what_a_trial_left(tmp_path: Path, capsys: pytest.C
     told = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert told["sentence"] == expected.sentence
     assert told["again"][0]["micro_batch"] == 1
+
+
+def test_the_campaign_says_how_to_follow_a_row_if_one_is_wrong() -> None:
+    wrong = record_of()
+    right = msgspec.structs.replace(
+        wrong, findings=tuple(msgspec.structs.replace(one, verdict=Verdict.VALID) for one in wrong.findings)
+    )
+    campaign: Any = None  # nothing of it is asked
+    reported = ReportedRun(Path("runs/one two"), campaign, (), {3: wrong, 4: right})
+    assert [explain_command(reported, trial) for trial in (3, 4, 5)] == [
+        "barrier-tck explain 'runs/one two' 3",
+        None,
+        None,
+    ]

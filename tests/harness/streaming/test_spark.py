@@ -10,10 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
 from pyspark.sql.streaming.query import StreamingQuery
 
 from barrier_tck.faults.fault import Fault
@@ -48,9 +50,10 @@ from barrier_tck.harness.streaming.driver import stock_jobs
 from barrier_tck.harness.streaming.driver.batch_judge import judged
 from barrier_tck.harness.streaming.driver.task_points import TaskPoints
 from barrier_tck.harness.streaming.driver.user_starts import observed_starts
-from barrier_tck.harness.streaming.query_rpc import PointReports, TaskRun
+from barrier_tck.harness.streaming.query_rpc import PointReports, RowNames, TaskRun
 from barrier_tck.harness.streaming.structured_streaming import STEP_OF_SINK, StructuredStreaming
 from tests.harness.streaming import local_streams, reported_jobs
+from tests.harness.streaming.test_micro_batches import noted
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
 ROOT = Path(__file__).resolve().parents[3]
@@ -141,6 +144,28 @@ def test_a_total_that_was_added_to_twice_is_shown_beside_the_one_that_it_should_
         "lost: key=c, n=1 is not in the output",
         "unexpected: key=d, n=1 is in the output once, and the query run as a batch gives no such row",
     }
+
+
+def test_a_total_that_is_too_great_by_what_a_micro_batch_adds_is_duplicated_and_names_it(
+    spark: SparkSession, place: QueryPlace
+) -> None:
+    """The key "a" is in two of three micro-batches; what the second one adds is there twice."""
+    Path(place.input).mkdir()
+    for number, rows in enumerate(([("a", 10), ("b", 1)], [("a", 3)], [("b", 5)])):
+        table = pa.Table.from_pylist([{"key": key, "n": n} for key, n in rows])
+        pq.write_table(table, Path(place.input, f"{number:05d}.parquet"))
+    noted(Path(place.checkpoint), [[0], [1], [2]], [0, 1, 2], compact=False)
+    job = StreamingJob(
+        query=same, batch=lambda rows: rows.groupBy("key").agg(sf.sum("n").alias("n")), sink=nothing
+    )
+    spark.createDataFrame([{"key": "a", "n": 16}, {"key": "b", "n": 6}]).write.parquet(place.output)
+    found = judged(spark, job, place, (1,), RowNames("id", ("key",)))
+    (row,) = found.wrong
+    assert row.difference == "n is higher by 3, which is what micro-batch 1 adds (it ran more than once)"
+    assert (row.kind, row.found_by, row.input_rows, row.read_by) == ("duplicated", ("key",), 2, (0, 1))
+    assert (found.added_again, wrong(found)) == (1, (1, 0, 1))
+    elsewhere = judged(spark, job, place, (2,), RowNames("id", ("key",)))
+    assert (elsewhere.added_again, elsewhere.wrong[0].kind) == (0, "lost")
 
 
 def test_a_row_that_came_twice_is_shown_twice_with_its_micro_batches(
