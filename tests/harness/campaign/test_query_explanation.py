@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -44,13 +45,14 @@ from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.reports.loading import ReportedRun
 
+ROOT = Path(__file__).parents[3]
 LOST_DRIVER = Reason.PROCESS_LOST, "the driver's process is gone"
 
 
 def history_of(*operations: Operation, wrong: tuple[WrongRow, ...] = ()) -> History:
-    """One operation each millisecond."""
+    """An operation each half a second."""
     lines = tuple(
-        Recorded(index, float(index), "coordinator", operation) for index, operation in enumerate(operations)
+        Recorded(index, 500.0 * index, "coordinator", operation) for index, operation in enumerate(operations)
     )
     counts = OutputCounts(24, 32, 0, 8, 0, 0, 0, 0)
     compared = OutputComparison(counts, ("2 times: id=10",), wrong=wrong)
@@ -118,7 +120,7 @@ KILLED_AFTER_IT_WROTE = (
     *whole(0, 1),
     committed(0, 1),
     *whole(1, 1, rows=8),
-    FaultFired(0, "pid 7"),
+    FaultFired(0, "driver process (pid 4711)"),
     AttemptEnded(1, *LOST_DRIVER),
     AttemptStarted(2),
     *whole(1, 2, rows=8),
@@ -129,39 +131,17 @@ KILLED_AFTER_IT_WROTE = (
 
 
 def test_a_row_that_an_appending_sink_wrote_twice() -> None:
-    """The driver dies after the sink has returned, before Spark commits."""
+    """The driver dies after the sink has returned, before Spark commits; the guide shows what is said then."""
     history = history_of(*KILLED_AFTER_IT_WROTE, wrong=(TWICE,))
     found = explained_row(record_of(killed(ProtocolPoint.ALL_ACKNOWLEDGED)), history)
-    kill = "kill the driver, after the sink had returned, before Spark had committed (pid 7)"
-    all_of_it = "the sink was called; 1 task began and passed 8 rows to the sink; the sink returned"
-    gone = "attempt 1 of the query ended (the driver's process is gone)"
-    assert list(lines_of(found)) == [
-        "duplicated: id=10, doubled=62 is in the output 2 times, and expected once",
-        "from 1 row of the input with the same id:",
-        "  row 3 of 00001.parquet, which micro-batch 1 took: id=10, key=k1, value=31",
-        "micro-batches that concern it: those that took its input",
-        f"  micro-batch 1 in attempt 1 of the query: {all_of_it}; not committed: {gone}",
-        f"  micro-batch 1 in attempt 2 of the query: {all_of_it}; Spark committed the micro-batch",
-        "micro-batch 1 ran again in attempt 2 of the query",
-        f"  by then: {all_of_it}",
-        f"  between the two runs: {kill}, at 10.0 ms",
-        "what happened:",
-        "         0.0 ms  attempt 1 of the query starts",
-        "         6.0 ms  the sink is called for micro-batch 1",
-        "         7.0 ms  task 0 of stage 7 of micro-batch 1 begins (attempt 0)",
-        "         8.0 ms  task 0 of stage 7 of micro-batch 1 has passed all its 8 rows to the sink",
-        "         9.0 ms  the sink returns from micro-batch 1",
-        f"        10.0 ms  fault: {kill}",
-        "        11.0 ms  attempt 1 ends: the driver's process is gone",
-        "        12.0 ms  attempt 2 of the query starts from the checkpoint directory",
-        "        13.0 ms  the sink is called for micro-batch 1",
-        "        14.0 ms  task 0 of stage 7 of micro-batch 1 begins (attempt 0)",
-        "        15.0 ms  task 0 of stage 7 of micro-batch 1 has passed all its 8 rows to the sink",
-        "        16.0 ms  the sink returns from micro-batch 1",
-        "        17.0 ms  micro-batch 1 is known to be committed",
-        "        18.0 ms  attempt 2 ends: finished",
-        "not known: which micro-batch wrote it: the output has no column batch_id",
-    ]
+    page = (ROOT / "docs" / "guide" / "streaming-job.md").read_text()
+    shown = page.partition("## Follow one row")[2].partition("```text\n")[2].partition("```")[0]
+    assert [line.split() for line in lines_of(found)] == [line.split() for line in _unwrapped(shown)]
+
+
+def _unwrapped(text: str) -> list[str]:
+    """Return the lines of a sample in which a line goes on in those that are indented by eight."""
+    return re.sub(r"\n {8}(?! )", " ", text).splitlines()
 
 
 def test_a_row_that_a_sink_lost_which_notes_first() -> None:
@@ -196,7 +176,7 @@ def test_a_row_that_a_sink_lost_which_notes_first() -> None:
         "the sink returned",
     )
     assert (first.committed, second.committed) == (False, True)
-    assert found.again[0].faults == ("kill the driver, at the beginning of a task (pid 7), at 4.0 ms",)
+    assert found.again[0].faults == ("kill the driver, at the beginning of a task (pid 7), at 2000.0 ms",)
     assert found.unknown == ()
 
 
@@ -222,7 +202,7 @@ def test_a_task_that_ran_again_in_one_run_of_its_micro_batch() -> None:
     (again,) = found.again
     assert again.what == "task 0 of stage 7 of micro-batch 1 ran again"
     assert again.by_then == "task 0 of stage 7 is known to have passed 2 rows to the sink"
-    assert again.faults == ("kill executor of a task, in the middle of a task (executor 1), at 5.0 ms",)
+    assert again.faults == ("kill executor of a task, in the middle of a task (executor 1), at 2500.0 ms",)
     assert [one.sentence for one in found.runs[0].tasks] == [
         "task 0 of stage 7 is known to have passed 2 rows to the sink",
         "task 1 of stage 7 passed all its 3 rows to the sink",
