@@ -407,7 +407,7 @@ class Judged(msgspec.Struct, frozen=True):
     shown: tuple[str, ...] = ()
     """Clauses that a checker judged, without finding a violation."""
     broken: str = ""
-    """The clause that was broken first, if one was."""
+    """The clause that was broken first, if one was: the backend's own promise, where it was seen to be broken."""
 
 
 class Reply(msgspec.Struct, frozen=True):
