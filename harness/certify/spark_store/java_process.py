@@ -66,8 +66,14 @@ class _Client(GatewayClient):  # type: ignore[misc]  # Py4J has no types
     """
 
     def send_command(self, command: str, retry: bool = True, binary: bool = False) -> Any:
-        """Return the answer; raises Py4JJavaError or Py4JError if it is an error."""
-        answer = super().send_command(command, retry, binary)
+        """Return the answer; raises Py4JJavaError or Py4JError if it is an error, KeyboardInterrupt if that came."""
+        try:
+            answer = super().send_command(command, retry, binary)
+        except AttributeError as error:
+            # After Ctrl-C, Py4J calls a method of the connection that only connections of another kind have.
+            if isinstance(error.__context__, KeyboardInterrupt):
+                raise error.__context__ from None
+            raise
         text = answer[0] if binary else answer
         if is_error(text)[0]:
             get_return_value(text, self)

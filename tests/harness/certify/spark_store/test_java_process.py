@@ -4,13 +4,34 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 from pathlib import Path
 
 import pytest
 from py4j import java_gateway
 from pyspark.errors.exceptions.captured import install_exception_handler
 
-from barrier_tck.harness.certify.spark_store.java_process import JavaProcess, Raised
+from barrier_tck.harness.certify.spark_store.java_process import JavaProcess, Raised, _Client
+
+
+class Interrupted(java_gateway.GatewayConnection):  # type: ignore[misc]  # Py4J has no types
+    """A connection on which Ctrl-C comes while an answer is waited for."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self.socket = end
+        self.is_connected = True
+
+    def send_command(self, command: str) -> str:
+        raise KeyboardInterrupt
+
+
+def test_ctrl_c_amid_a_call_is_ctrl_c_and_no_error_of_py4j() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        client = _Client(gateway_parameters=java_gateway.GatewayParameters(port=server.getsockname()[1]))
+        with socket.create_connection(server.getsockname()) as end:
+            client.deque.append(Interrupted(end))
+            with pytest.raises(KeyboardInterrupt):
+                client.send_command("c\n")
 
 
 @pytest.mark.long
