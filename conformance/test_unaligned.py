@@ -145,6 +145,27 @@ def test_a_checkpoint_overtakes_once_its_alignment_has_lasted_too_long_and_not_b
     )
 
 
+@pytest.mark.needs(Capability.DETERMINISTIC_REPLAY)
+@pytest.mark.clause("UNA-2", "UNA-3")
+@pytest.mark.parametrize("mode", ["aligned_timeout", "unaligned"])
+def test_a_barrier_does_not_wait_in_a_full_output_buffer_for_longer_than_the_timeout(
+    trials: Trials, mode: str
+) -> None:
+    """Only in virtual time is it known how long one may take. The sources are much faster than what follows."""
+    plan = msgspec.structs.replace(
+        varied(
+            workload=WorkloadPlan(batches=150, batch_records=3, keys=8, records_per_second=2_000),
+            deployment=DeploymentPlan(slow_vertex="totals", slow_batch_ms=8),
+            checkpoints=CheckpointPlan(mode=mode, interval_ms=60, alignment_timeout_ms=2, async_ms_max=2),
+        ),
+        network=NetworkPlan(latency_ms_max=1, channel_capacity=16),
+    )
+    for trial in trials.all_valid(plan):
+        happened(
+            trial.finding("overtaking-in-time").counts["ahead"], "a barrier went ahead of records", trial
+        )
+
+
 CROWDED: TrialPlan = msgspec.structs.replace(
     varied(
         workload=WorkloadPlan("lineage", batches=15, batch_records=3, keys=8, records_per_second=600),

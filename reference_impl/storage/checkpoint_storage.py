@@ -183,7 +183,7 @@ class MediumCheckpointStorage:
         self._job = safe_name(job)
         self._directory = join(root, self._job)
         self._syncs = DirectorySync(files)
-        self._shared_syncs = DirectorySync(files)
+        self._state_syncs = DirectorySync(files)
         self._reserved: JobCounters | None = None
         self._on_step = _go_on
         self._savepoints: dict[CheckpointId, SavepointDirectory] = {}
@@ -201,7 +201,7 @@ class MediumCheckpointStorage:
     def reach_through(self, wrap: Callable[[WholeFiles], WholeFiles]) -> None:
         """Reach the medium through what ``wrap`` puts around it from now on, for who watches what passes."""
         self._files = wrap(self._files)
-        self._shared_syncs = DirectorySync(self._files)
+        self._state_syncs = DirectorySync(self._files)
 
     def writer(
         self,
@@ -213,8 +213,10 @@ class MediumCheckpointStorage:
     ) -> FileStateWriter:
         prefix = f"{safe_name(subtask.vertex)}-{subtask.index}-a{attempt}-{safe_name(operator)}-"
         if savepoint:
-            return FileStateWriter(self._files, savepoint, prefix, savepoint)
-        return FileStateWriter(self._files, self._root, f"{self._job}/chk-{checkpoint}/{prefix}")
+            return FileStateWriter(self._files, self._state_syncs, savepoint, prefix, savepoint)
+        return FileStateWriter(
+            self._files, self._state_syncs, self._root, f"{self._job}/chk-{checkpoint}/{prefix}"
+        )
 
     def shared_writer(
         self, checkpoint: CheckpointId, attempt: AttemptNumber, subtask: SubtaskId, operator: str
@@ -222,9 +224,8 @@ class MediumCheckpointStorage:
         """Return what writes those files of a checkpoint that later ones may use too (SNP-5)."""
         prefix = f"{safe_name(subtask.vertex)}-{subtask.index}-a{attempt}-{safe_name(operator)}-"
         directory = f"{self._job}/{_SHARED}/chk-{checkpoint}"
-        # Whoever publishes the checkpoint makes the name of its own directory durable, and knows nothing of this one.
         return FileStateWriter(
-            self._files, self._root, f"{directory}/{prefix}", shared=checkpoint, syncs=self._shared_syncs
+            self._files, self._state_syncs, self._root, f"{directory}/{prefix}", shared=checkpoint
         )
 
     def read(self, handle: StateHandle) -> bytes:

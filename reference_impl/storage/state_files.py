@@ -19,19 +19,19 @@ class FileStateWriter:
     def __init__(
         self,
         files: WholeFiles,
+        syncs: SyncsDirectories,
         root: str,
         prefix: str,
         savepoint: str = "",
         shared: int = 0,
-        syncs: SyncsDirectories | None = None,
     ) -> None:
         """Take the medium, the root of checkpoint storage or the savepoint, and what file names begin with.
 
-        ``shared``: the checkpoint for which files are written that later ones may use too. ``syncs`` makes names
-        durable; None: the medium does.
+        ``syncs`` makes names durable, those of directories too. ``shared``: the checkpoint for which files are written
+        that later ones may use too.
         """
         self._files = files
-        self._syncs = syncs or files
+        self._syncs = syncs
         self._root = root
         self._prefix = prefix
         self._savepoint = savepoint
@@ -48,7 +48,8 @@ class FileStateWriter:
         path = join(self._root, handle_path)
         size, crc = self._files.write(path, chunks)
         try:
-            # The acknowledgement that follows guarantees the name as well as the bytes (SNP-3).
+            # The acknowledgement that follows guarantees the name as well as the bytes (SNP-3), and so that of the
+            # directory, which may be new: the host can be lost before the checkpoint is published.
             self._syncs.sync_directory(parent(path))
         except Exception as error:
             remove_after(self._files, path, error)

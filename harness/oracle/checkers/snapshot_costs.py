@@ -2,10 +2,10 @@
 
 The requests of each subtask to checkpoint storage are counted where it sends them. For each checkpoint, a stateful
 operator may write as many files as its backend needs for one snapshot, and not one for each key or key group. A file
-takes two requests: one writes its bytes, the other makes its name durable. The directory of a checkpoint's shared files
-has a name, too, which is made durable with the first of them, as are those above it in a new process. No listing is
-needed, because the barrier says which earlier files a snapshot may refer to. A restore reads each file at most once.
-The files of a snapshot that failed are deleted with one request each.
+takes two requests: one writes its bytes, the other makes its name durable. The directory of a checkpoint's files has a
+name, too, and so has that of its shared files. It is made durable with the first of them, as are those above it in a
+new process. No listing is needed, because the barrier says which earlier files a snapshot may refer to. A restore reads
+each file at most once. The files of a snapshot that failed are deleted with one request each.
 
 For each checkpoint the coordinator makes an id durable, and later the metadata. To drop a checkpoint takes three
 deletions, whatever the number of its files: of its metadata, its own files and its shared files. A part that is
@@ -49,7 +49,7 @@ LOOKUPS_MAX = 1
 """The most listings and existence checks, together, for one checkpoint or one restore."""
 
 DIRECTORIES_ABOVE = 4
-"""How many directories there are above those of shared files, with the root: a new process makes all of their names
+"""How many directories there are above those of state files, with the root: a new process makes all of their names
 durable, once."""
 
 STARTING = 10
@@ -178,8 +178,8 @@ def _problems(
     # Before a file of a savepoint is deleted, it is checked that the savepoint is not complete: then it is the user's.
     if lookups > LOOKUPS_MAX * (begun + 1) + (written if plan.savepoints else 0):
         yield _REQUESTS, f"{who} listed or looked up files {lookups} times for {begun} checkpoints"
-    shared_directories = begun + DIRECTORIES_ABOVE if plan.checkpoints.incremental else 0
-    if requests.get("sync", 0) > written + begun + shared_directories:
+    directories = begun * (2 if plan.checkpoints.incremental else 1) + DIRECTORIES_ABOVE
+    if requests.get("sync", 0) > written + directories:
         yield _REQUESTS, f"{who} made names durable {requests['sync']} times, for {written} files"
     if requests.get("delete", 0) > written + begun:
         yield _REQUESTS, f"{who} deleted files {requests['delete']} times, and wrote {written}"
