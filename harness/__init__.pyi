@@ -12,7 +12,7 @@ from .system.fault_kit import LinkTarget, NoTargets, PausableTarget, ProcessTarg
 from .system.fault_kit import SavepointStarter, StorageUser, TargetGone, Targets
 # A system under test: the seam, what it may add, how it shows its job, its targets for faults, what a run leaves.
 from .system.system_under_test import Capability, NemesisHooks, SystemUnderTest, TrialOutcome
-from .system.optional_interfaces import HasCluster, KeepsLogs, StartsSlowly, TakesSettings
+from .system.optional_interfaces import HasCluster, HasWordsForFaults, KeepsLogs, StartsSlowly, TakesSettings
 from .system.optional_interfaces import CanBeBroken, ProvidesOwnJob, ShowsCoverage, TracesMessages, UsesFieldsOfPlans
 from .system.broken_recovery import BrokenRecovery
 from .system.job_view import JobView, Role, SubtaskView
@@ -61,7 +61,8 @@ __all__ = [
     "CheckpointRanges", "CheckpointRecord", "CheckpointStorage", "CheckpointTriggered", "Committed", "CopiesTarget",
     "CorruptStateError", "CrashCoordinator", "Crashed", "Damage", "DeferredSnapshot", "DeploymentPlan",
     "DeploymentRanges", "DrawnSetting", "DrawsJobs", "EdgePlan", "ElasticRanges", "End", "EnvironmentProblem",
-    "FaultRanges", "Finding", "Finished", "FinishedSnapshot", "HasCluster", "HasScale", "History", "Impairment",
+    "FaultRanges", "Finding", "Finished", "FinishedSnapshot", "HasCluster", "HasScale",
+    "HasWordsForFaults", "History", "Impairment",
     "InFlight", "InputRead", "JobCut", "JobFailed", "JobFinished", "JobPlan", "JobRanges", "JobStopped",
     "JobUsageError", "JobView", "KeepsLogs", "KeyGroupRange", "KeyedStateStore", "KillExecutor", "KillWorker",
     "LimitRanges", "LimitsPlan", "LinkTarget", "LinkingStateWriter", "LocalStateReader", "MediumCheckpointStorage",

@@ -75,7 +75,7 @@ def test_a_storage_error_at_any_operation_releases_the_pin_and_the_file() -> Non
             assert not files.failed
             assert world.held(handles) == content(store)
         assert store.pinned_versions == 0
-    assert failures == 5, "create, write, sync, close, sync_directory"
+    assert failures == 8, "create, write, sync, close, and names: of the file and of three directories above"
 
 
 def test_overlapping_handles_are_refused(world: StateWorld) -> None:

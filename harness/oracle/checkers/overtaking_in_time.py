@@ -51,7 +51,7 @@ class OvertakingInTime(StandardChecker):
     )
     signs = (_WAITED_LONGER, _WAITED)
     directness = Directness.OPERATIONS
-    rank = 175
+    rank = 176
 
     @classmethod
     def applies(cls, trial: TrialToJudge) -> bool:

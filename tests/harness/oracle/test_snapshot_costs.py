@@ -67,7 +67,7 @@ def test_a_system_that_wrote_no_file_shows_nothing() -> None:
     ("note", "said"),
     [
         (asked(2, write=3, sync=3), "wrote 3 files for 2 checkpoints"),
-        (asked(2, write=2, sync=5), "made names durable 5 times"),
+        (asked(2, write=2, sync=9), "made names durable 9 times"),
         (asked(2, write=2, sync=2, list=4), "listed or looked up files 4 times"),
         (asked(2, write=2, sync=2, list=2, exists=2), "listed or looked up files 4 times"),
         (asked(2, write=2, sync=2, delete=5), "deleted files 5 times"),

@@ -166,6 +166,7 @@ def test_a_system_that_shows_everything_is_judged_on_everything() -> None:
         "checkpoint-expiry",
         "tolerated-failures",
         "aborts-obeyed",
+        "completions-learned",
         "snapshot-costs",
         "snapshot-order",
         "snapshot-at-barriers",
