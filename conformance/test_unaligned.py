@@ -149,7 +149,7 @@ def test_a_checkpoint_overtakes_once_its_alignment_has_lasted_too_long_and_not_b
 @pytest.mark.clause("UNA-2", "UNA-3")
 @pytest.mark.parametrize("mode", ["aligned_timeout", "unaligned"])
 def test_a_barrier_does_not_wait_in_a_full_output_buffer_for_longer_than_the_timeout(
-    trials: Trials, mode: str
+    trials: Trials, mode: CheckpointingMode
 ) -> None:
     """Only in virtual time is it known how long one may take. The sources are much faster than what follows."""
     plan = msgspec.structs.replace(

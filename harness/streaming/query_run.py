@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import queue
 import threading
 import time
@@ -19,6 +20,7 @@ from barrier_tck.faults.vocabulary import ProtocolPoint
 from barrier_tck.harness.cluster.cluster import Cluster
 from barrier_tck.harness.cluster.driver.driver_process import DriverProcess
 from barrier_tck.harness.cluster.driver.peer import PeerGone, RemoteError
+from barrier_tck.harness.cluster.machine_waits import HeldUpNotes, MachineWaits
 from barrier_tck.harness.record.history import End, Recorded
 from barrier_tck.harness.record.operations import (
     AttemptEnded,
@@ -37,6 +39,7 @@ from barrier_tck.harness.record.operations import (
 )
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.records import AttemptRecord
+from barrier_tck.harness.record.slow_machine import allowed_on_a_slow_machine_ms
 from barrier_tck.harness.streaming.checkpoint_outages import CheckpointOutages
 from barrier_tck.harness.streaming.disturbed_writes import DisturbedWrites
 from barrier_tck.harness.streaming.known_defects import known_defect
@@ -207,6 +210,10 @@ class QueryRun:
         self._targets = QueryTargets(
             cluster, self._driver_pid, lambda: drivers.application(), storage, self._writes
         )
+        self._held_up = HeldUpNotes(
+            MachineWaits(lambda: (*cluster.processes(), os.getpid())),
+            lambda held: self._note(held, process="machine"),
+        )
         self._driver: DriverProcess | None = None
         self._events: queue.SimpleQueue[_AttemptOver] = queue.SimpleQueue()
         self._lock = threading.Lock()
@@ -338,8 +345,12 @@ class QueryRun:
             wait_s = _LOOK_AGAIN_S if due_ms is None else (due_ms - self.now_ms()) / 1_000.0
             with contextlib.suppress(queue.Empty):
                 return events.get(timeout=min(_LOOK_AGAIN_S, max(0.001, wait_s)))
-            if self.now_ms() >= bound_s * 1_000.0:
-                return _AttemptOver(Reason.OUT_OF_TIME, f"no end within {bound_s:g} s")
+            now_ms, bound_ms = self.now_ms(), bound_s * 1_000.0
+            self._held_up.look(now_ms)
+            if now_ms >= bound_ms:
+                bound_ms += allowed_on_a_slow_machine_ms(self.operations, bound_ms)
+            if now_ms >= bound_ms:
+                return _AttemptOver(Reason.OUT_OF_TIME, f"no end within {bound_ms / 1_000.0:.0f} s")
             self._storage.end_due(self.now_ms())
             if due_ms is not None and self.now_ms() >= due_ms:
                 self._nemesis.time_reached(self.now_ms())
@@ -442,7 +453,7 @@ class QueryRun:
             raise PeerGone("the driver is gone")
         return rpc_stub_of(driver).try_write(path)
 
-    def _note(self, operation: Operation) -> None:
+    def _note(self, operation: Operation, process: str = "coordinator") -> None:
         with self._lock:
             number = len(self.operations)
-            self.operations.append(Recorded(number, self.now_ms(), "coordinator", operation))
+            self.operations.append(Recorded(number, self.now_ms(), process, operation))

@@ -207,7 +207,8 @@ class JoinsNamesUnescaped(_FilesOf):
     ) -> FileStateWriter:
         """Return a writer whose prefix has no escapes."""
         prefix = f"{self._job}/chk-{checkpoint}/{subtask.vertex}-{subtask.index}-a{attempt}-{operator}-"
-        return _UnescapedWriter(self._files, self._root, prefix.replace("/", "-").replace("-chk-", "/chk-"))
+        unescaped = prefix.replace("/", "-").replace("-chk-", "/chk-")
+        return _UnescapedWriter(self._files, self._state_syncs, self._root, unescaped)
 
 
 class _UnescapedWriter(FileStateWriter):

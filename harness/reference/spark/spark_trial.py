@@ -12,10 +12,10 @@ from pathlib import Path
 from barrier_tck.faults.fault import Ends
 from barrier_tck.faults.targets import TargetKind
 from barrier_tck.harness.cluster.cluster import Cluster
-from barrier_tck.harness.cluster.machine_waits import MachineWaits
+from barrier_tck.harness.cluster.machine_waits import HeldUpNotes, MachineWaits
 from barrier_tck.harness.plan.trial_plan import TrialPlan, to_builtins
 from barrier_tck.harness.record.history import End, History, OutputComparison, Row
-from barrier_tck.harness.record.operations import ClockCompared, HeldUp
+from barrier_tck.harness.record.operations import ClockCompared
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.slow_machine import allowed_on_a_slow_machine_ms
 from barrier_tck.harness.reference.checkpoint_storages import stored_below
@@ -58,8 +58,6 @@ from barrier_tck.reference_impl.storage.checkpoint_storage import (
 from barrier_tck.reference_impl.storage.filesystem import FileSystem, LocalFileSystem
 
 _POLL_MS = 20.0
-_HELD_UP_NOTED_MS = 200.0
-"""After so much more time in which the job was held up the history says so."""
 _TAKES_HOSTS = (TargetKind.HOST, TargetKind.CAPACITY)
 """The targets whose loss takes a whole host along, with what was not synced there."""
 _RUNTIME_POINTS = {fault_point: point for point, fault_point in FAULT_POINTS.items()}
@@ -204,8 +202,10 @@ class SparkTrial:
         self._failures = _failures_below(environment.scratch) if fails_snapshots(plan) else None
         if plan.local_recovery and isinstance(self._disks, JobDisks):
             self._watcher.disks = self._disks
-        self._waits = MachineWaits(lambda: (*environment.cluster.processes(), os.getpid()))
-        self._held_up_noted_ms = 0.0
+        self._held_up = HeldUpNotes(
+            MachineWaits(lambda: (*environment.cluster.processes(), os.getpid())),
+            lambda held: self._watcher.note(held, process="machine"),
+        )
         self._late_ms = 0.0
         """For how long this process stood still: then it takes no reports either."""
         self._reports = ReportsTimed(self._watcher, self._watcher.now_ms)
@@ -303,10 +303,14 @@ class SparkTrial:
         """Wait for a job's end or the trial's bound; meanwhile timed faults strike and lasting faults are healed."""
         watcher, nemesis, wall_s = self._watcher, self._nemesis, self._plan.limits.wall_s
         while True:
-            self._note_what_held_it_up()
-            bound_ms = wall_s * 1_000.0
-            if watcher.now_ms() >= bound_ms:
+            now_ms, bound_ms = watcher.now_ms(), wall_s * 1_000.0
+            self._held_up.look(now_ms, self._reports.total_ms + self._late_ms)
+            if now_ms >= bound_ms:
                 bound_ms += allowed_on_a_slow_machine_ms(watcher.operations, bound_ms)
+            if now_ms >= bound_ms:
+                return JobEnded(
+                    End.STUCK, f"no end within {bound_ms / 1_000.0:.0f} s", self._job.waiting_for()
+                )
             due_ms = nemesis.next_time_ms()
             # A fault that fires at a point meanwhile may have to be healed: look again soon.
             next_ms = min(bound_ms, watcher.now_ms() + _POLL_MS, due_ms if due_ms is not None else bound_ms)
@@ -314,21 +318,8 @@ class SparkTrial:
             self._late_ms += max(0.0, watcher.now_ms() - next_ms)
             if over is not None:
                 return JobEnded(End.FAILED if over.state is JobState.FAILED else End.FINISHED, over.reason)
-            if watcher.now_ms() >= bound_ms:
-                return JobEnded(
-                    End.STUCK, f"no end within {bound_ms / 1_000.0:.0f} s", self._job.waiting_for()
-                )
             if due_ms is not None and watcher.now_ms() >= due_ms:
                 nemesis.time_reached(watcher.now_ms())
-
-    def _note_what_held_it_up(self) -> None:
-        """Note for how long the job was held up; not every millisecond, as some processes always wait."""
-        waits, harness_ms = self._waits, self._reports.total_ms + self._late_ms
-        waits.look(self._watcher.now_ms())
-        total_ms = waits.processor_ms + waits.disk_ms + harness_ms
-        if total_ms >= self._held_up_noted_ms + _HELD_UP_NOTED_MS:
-            self._held_up_noted_ms = total_ms
-            self._watcher.note(HeldUp(waits.processor_ms, waits.disk_ms, harness_ms), process="machine")
 
     def note_observations(self, ended: JobEnded) -> float:
         """Take what the processes logged into the history; returns the trial's length in milliseconds."""

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from barrier_tck.harness.cluster.machine_waits import LOOKS_EVERY_MS, MachineWaits
+from barrier_tck.harness.cluster.machine_waits import LOOKS_EVERY_MS, HeldUpNotes, MachineWaits
 from barrier_tck.harness.record.history import Recorded
-from barrier_tck.harness.record.operations import HeldUp, Operation
+from barrier_tck.harness.record.operations import Operation
 from barrier_tck.harness.record.slow_machine import WAITS_ALLOWED, allowed_on_a_slow_machine_ms
 from barrier_tck.harness.support.wall_clock import disks_awaited_s
 
@@ -44,11 +44,13 @@ class Machine:
 
 def ends_as(machine: Machine) -> str:
     """Watch a job as a trial does, until it has done its work or its time is over."""
-    waits = MachineWaits(lambda: (10,), machine.waited_s, disks_awaited_s=lambda: 0.0)
     noted = list[Recorded[Operation]]()
+    waits = MachineWaits(lambda: (10,), machine.waited_s, disks_awaited_s=lambda: 0.0)
+    notes = HeldUpNotes(
+        waits, lambda held: noted.append(Recorded(len(noted), machine.now_ms, "machine", held))
+    )
     while machine.work_ms > 0:
-        waits.look(machine.now_ms)
-        noted.append(Recorded(len(noted), machine.now_ms, "machine", HeldUp(waits.processor_ms)))
+        notes.look(machine.now_ms)
         if machine.now_ms >= BOUND_MS + allowed_on_a_slow_machine_ms(noted, BOUND_MS):
             return "stuck"
         machine.pass_time(1_000)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from queue import Empty
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -19,7 +20,9 @@ from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.checkers.progress import Progress
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.history import End, History
-from barrier_tck.harness.record.operations import Committed
+from barrier_tck.harness.record.operations import Committed, HeldUp
+from barrier_tck.harness.record.reasons import Reason
+from barrier_tck.harness.record.slow_machine import WAITS_ALLOWED
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.streaming import query_run
 from barrier_tck.harness.streaming.checkpoint_outages import CheckpointOutages
@@ -236,7 +239,7 @@ def test_starts_that_find_no_storage_are_not_failures_of_the_query(
     nemesis: Any = NoNemesis()
     nothing: Any = None
     storage = CheckpointOutages(checkpoint)
-    run = FailsWithoutStorage.run = QueryRun(drivers, nothing, nothing, nemesis, storage, 0)
+    run = FailsWithoutStorage.run = QueryRun(drivers, nothing, no_cluster(), nemesis, storage, 0)
     if hidden_ms:  # otherwise the directory was never there
         checkpoint.mkdir()
         storage.hide(hidden_ms)
@@ -289,7 +292,7 @@ def test_a_known_defect_of_spark_is_named_before_the_first_line_of_its_stack(
     nothing: Any = None
     nemesis: Any = NoNemesis()
     storage = CheckpointOutages(tmp_path)
-    run = FailsForever.run = QueryRun(drivers, nothing, nothing, nemesis, storage, 0)
+    run = FailsForever.run = QueryRun(drivers, nothing, no_cluster(), nemesis, storage, 0)
     end, reason, detail = run.run(10.0)
     history = History(tuple(run.operations), end, reason, detail, None)
     finding = Progress(input_of(TrialPlan())).check(TrialContext(TrialPlan(), history))
@@ -324,7 +327,7 @@ def test_starts_that_meet_disturbed_writes_are_not_failures_of_the_query(
     nemesis: Any = NoNemesis()
     nothing: Any = None
     storage = CheckpointOutages(tmp_path)
-    run = QueryRun(drivers, nothing, nothing, nemesis, storage, 0, FailsAtDisturbedWrites.writes)
+    run = QueryRun(drivers, nothing, no_cluster(), nemesis, storage, 0, FailsAtDisturbedWrites.writes)
     FailsWithoutStorage.run = run
     assert run.run(10.0)[0] is End.FINISHED
     assert len(run.attempts) == 10
@@ -407,10 +410,43 @@ class NoNemesis:
         self.points.append((point, subtask))
 
 
+@pytest.mark.parametrize(
+    ("held_up_ms", "ends_ms"), [(0, 10_000), (25_000, 35_000), (10_000_000, (1 + WAITS_ALLOWED) * 10_000)]
+)
+def test_a_query_that_was_held_up_by_a_busy_machine_has_so_much_longer(held_up_ms: int, ends_ms: int) -> None:
+    nemesis: Any = NoNemesis()
+    nothing: Any = None
+    storage: Any = CheckpointOutages(Path("nowhere"))
+    run = QueryRun(nothing, nothing, no_cluster(), nemesis, storage, 0)
+    now_ms = 0.0
+
+    def pretended_ms() -> float:
+        nonlocal now_ms
+        now_ms += 100.0
+        return now_ms
+
+    vars(run)["now_ms"] = pretended_ms
+    run._note(HeldUp(processor_ms=held_up_ms))
+    vars(run)["_held_up"] = SimpleNamespace(look=lambda now_ms: None)
+    ended: Any = SimpleNamespace(get=raises_empty)
+    over = run._wait(ended, bound_s=10.0)
+    assert over.reason is Reason.OUT_OF_TIME and over.detail == f"no end within {ends_ms // 1_000} s"
+    assert ends_ms <= now_ms < ends_ms + 1_000
+
+
+def raises_empty(timeout: float) -> None:
+    raise Empty
+
+
+def no_cluster() -> Any:
+    """Return a cluster without processes."""
+    return SimpleNamespace(processes=lambda: ())
+
+
 def test_a_run_knows_what_is_committed_and_what_ran_again() -> None:
     nemesis: Any = NoNemesis()
     nothing: Any = None
-    run = QueryRun(nothing, nothing, nothing, nemesis, nothing, 0)
+    run = QueryRun(nothing, nothing, no_cluster(), nemesis, nothing, 0)
     run.sink_called(0)
     run.task_began(7, 0, TaskRun(stage=0, partition=0, run=0, retry=0))
     run.sink_returned(0)
@@ -451,7 +487,7 @@ def test_a_micro_batch_ran_again_if_a_task_of_it_did_or_if_it_begins_in_a_later_
 ) -> None:
     nemesis: Any = NoNemesis()
     nothing: Any = None
-    run = QueryRun(nothing, nothing, nothing, nemesis, nothing, 0)
+    run = QueryRun(nothing, nothing, no_cluster(), nemesis, nothing, 0)
     run._attempt = 1
     run.task_began(7, 0, replace(FIRST, stage=1, run=1))
     run.task_began(7, 3, replace(FIRST, stage=3, run=6))
