@@ -10,13 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from barrier_tck.harness.record.operations import HeldUp
 from barrier_tck.harness.support.wall_clock import disks_awaited_s, threads_waited_s
 
 LOOKS_EVERY_MS = 1_000.0
 """How often is looked; what a thread waited between its last look and its end is not seen."""
-_NOTED_MS = 200.0
-"""How much longer a job must have been held up until that is noted again: some processes always wait."""
 _LOOKS_WITH_THE_SAME_PROCESSES = 5
 """After so many looks is asked again which processes there are."""
 
@@ -66,22 +63,3 @@ class MachineWaits:
             self.processor_ms += min(grown, now_ms - before_ms)
             self.disk_ms += min(disks_ms - self._disks_before_ms, now_ms - before_ms)
         self._looked_ms, self._before, self._disks_before_ms = now_ms, waited, disks_ms
-
-
-class HeldUpNotes:
-    """Notes now and then for how long a job has been held up, so that bounds on it stand still meanwhile."""
-
-    def __init__(self, waits: MachineWaits, note: Callable[[HeldUp], None]) -> None:
-        """Take what measures, and what takes each note into the history."""
-        self._waits = waits
-        self._note = note
-        self._noted_ms = 0.0
-
-    def look(self, now_ms: float, harness_ms: float = 0.0) -> None:
-        """Look if it is time to; ``harness_ms``: for how long it has waited for the harness so far."""
-        self._waits.look(now_ms)
-        held = HeldUp(self._waits.processor_ms, self._waits.disk_ms, harness_ms)
-        total_ms = held.processor_ms + held.disk_ms + held.harness_ms
-        if total_ms >= self._noted_ms + _NOTED_MS:
-            self._noted_ms = total_ms
-            self._note(held)

@@ -20,7 +20,8 @@ from barrier_tck.faults.vocabulary import ProtocolPoint
 from barrier_tck.harness.cluster.cluster import Cluster
 from barrier_tck.harness.cluster.driver.driver_process import DriverProcess
 from barrier_tck.harness.cluster.driver.peer import PeerGone, RemoteError
-from barrier_tck.harness.cluster.machine_waits import HeldUpNotes, MachineWaits
+from barrier_tck.harness.cluster.machine_waits import MachineWaits
+from barrier_tck.harness.record.held_up_notes import HeldUpNotes
 from barrier_tck.harness.record.history import End, Recorded
 from barrier_tck.harness.record.operations import (
     AttemptEnded,

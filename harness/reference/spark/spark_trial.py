@@ -12,8 +12,9 @@ from pathlib import Path
 from barrier_tck.faults.fault import Ends
 from barrier_tck.faults.targets import TargetKind
 from barrier_tck.harness.cluster.cluster import Cluster
-from barrier_tck.harness.cluster.machine_waits import HeldUpNotes, MachineWaits
+from barrier_tck.harness.cluster.machine_waits import MachineWaits
 from barrier_tck.harness.plan.trial_plan import TrialPlan, to_builtins
+from barrier_tck.harness.record.held_up_notes import HeldUpNotes
 from barrier_tck.harness.record.history import End, History, OutputComparison, Row
 from barrier_tck.harness.record.operations import ClockCompared
 from barrier_tck.harness.record.reasons import Reason

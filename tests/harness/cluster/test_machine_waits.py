@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from barrier_tck.harness.cluster.machine_waits import LOOKS_EVERY_MS, HeldUpNotes, MachineWaits
+from barrier_tck.harness.cluster.machine_waits import LOOKS_EVERY_MS, MachineWaits
+from barrier_tck.harness.record.held_up_notes import HeldUpNotes
 from barrier_tck.harness.record.history import Recorded
 from barrier_tck.harness.record.operations import Operation
 from barrier_tck.harness.record.slow_machine import WAITS_ALLOWED, allowed_on_a_slow_machine_ms
