@@ -8,6 +8,8 @@ import time
 
 from barrier_tck.harness.support.processor_time import processor_seconds
 
+COUNTED_S = 0.02
+"""What two readings may lack: the kernel counts in hundredths of a second, and they are added as fractions."""
 WORKS = "import time, sys\nwhile time.process_time() < 0.5: pass\nprint('done', flush=True)\nsys.stdin.read()"
 
 
@@ -17,13 +19,13 @@ def test_own_work_and_that_of_children_counts_while_they_run_and_afterwards() ->
     while time.process_time() < until:
         pass
     own = processor_seconds()
-    assert own - began >= 0.2
+    assert own - began >= 0.2 - COUNTED_S
     child = subprocess.Popen([sys.executable, "-c", WORKS], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     with child:
         assert child.stdout is not None
         child.stdout.readline()
-        assert processor_seconds() - own >= 0.49, "it still runs"
+        assert processor_seconds() - own >= 0.5 - COUNTED_S, "it still runs"
         assert child.stdin is not None
         child.stdin.close()
         child.wait()
-        assert processor_seconds() - own >= 0.49, "it has ended"
+        assert processor_seconds() - own >= 0.5 - COUNTED_S, "it has ended"
