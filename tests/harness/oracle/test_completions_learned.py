@@ -29,9 +29,11 @@ def judged(
     subtask: str = WHO,
     plan: TrialPlan | None = None,
     fired: bool = False,
+    aborted: bool = False,
 ) -> Finding:
-    """Judge an acknowledgement of checkpoint 2, triggered some time after the completion of checkpoint 1."""
-    book = Book().attempt(1).checkpoint(1)
+    """Judge an acknowledgement of checkpoint 2, triggered some time after the end of checkpoint 1."""
+    book = Book().attempt(1)
+    book = book.triggered(1).aborted(1) if aborted else book.checkpoint(1)
     if fired:
         book.fault().healing()
     book.nothing(after_ms)
@@ -49,9 +51,8 @@ def test_a_subtask_that_knows_of_the_completion_is_right() -> None:
     assert (finding.verdict, finding.clauses, finding.counts["judged"]) == (Verdict.VALID, ("COO-1",), 1)
 
 
-@pytest.mark.parametrize("known", [0])
-def test_one_that_does_not_is_wrong(known: int) -> None:
-    finding = judged(completed=known)
+def test_one_that_does_not_is_wrong() -> None:
+    finding = judged(completed=0)
     assert (
         finding.verdict is Verdict.INVALID
         and "did not know that checkpoint 1 was complete" in finding.summary
@@ -67,8 +68,16 @@ def test_one_that_does_not_is_wrong(known: int) -> None:
         judged(completed=None),
         judged(completed=None, subtask=COORDINATOR),
         judged(completed=0, plan=PAUSED, fired=True),
+        judged(completed=0, aborted=True),
     ],
-    ids=["the notice may be on its way", "another attempt", "not reported", "coordinator", "paused"],
+    ids=[
+        "the notice may be on its way",
+        "another attempt",
+        "not reported",
+        "coordinator",
+        "paused",
+        "aborted",
+    ],
 )
 def test_nothing_is_said_where_it_need_not_know(finding: Finding) -> None:
     assert (finding.verdict, finding.clauses, finding.counts["judged"]) == (Verdict.VALID, (), 0)

@@ -35,6 +35,13 @@ def broadcast(plan: TrialPlan) -> TrialPlan:
     return msgspec.structs.replace(plan, job=msgspec.structs.replace(plan.job, edges=edges))
 
 
+def looped(plan: TrialPlan) -> TrialPlan:
+    back = EdgePlan("totals", "totals", by=Spread.REBALANCE, feedback=True)
+    job = msgspec.structs.replace(plan.job, edges=(*plan.job.edges, back))
+    assert job.loops
+    return msgspec.structs.replace(plan, job=job)
+
+
 def judged(plan: TrialPlan, took_ms: int, last: int = 9, overtook: bool = True) -> Finding:
     """Judge the first of two checkpoints; the input ends at position 9, and ``last`` is that of this one."""
     sources = [subtask for vertex in plan.job.sources for subtask in vertex.subtasks]
@@ -79,8 +86,9 @@ def test_each_vertex_may_wait_for_the_timeout() -> None:
         judged(HURRIED, LONG_MS, last=9),
         judged(PAUSED, LONG_MS, last=4),
         judged(broadcast(HURRIED), LONG_MS, last=4),
+        judged(looped(HURRIED), LONG_MS, last=4),
     ],
-    ids=["the input has ended", "paused", "broadcast"],
+    ids=["the input has ended", "paused", "broadcast", "loop"],
 )
 def test_nothing_is_said_of_barriers_that_may_wait(finding: Finding) -> None:
     assert (finding.verdict, finding.clauses, finding.counts["judged"]) == (Verdict.VALID, (), 0)
