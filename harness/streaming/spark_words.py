@@ -29,7 +29,7 @@ _PHRASES = (
     (f"of {TASKS}", "of a task"),
 )
 _CHECKPOINTS = re.compile(r"for (\d+) checkpoints")
-_WRITES, _TO = "disturb_writes", ", to the checkpoint directory"
+_NEXT_WRITES, _TO = re.compile(r"the next \d+ writes "), ", to the checkpoint directory"
 
 
 def label_in_words(fault: FaultRecord) -> str:
@@ -39,7 +39,7 @@ def label_in_words(fault: FaultRecord) -> str:
         label = label.replace(ours, of_spark)
     # What is refused is the query's, until it has failed so often: it has no other checkpoints.
     label = _CHECKPOINTS.sub(lambda found: f"until the query has failed {in_times(int(found[1]))}", label)
-    return label + _TO if fault.kind == _WRITES and not label.endswith(_TO) else label
+    return label + _TO if _NEXT_WRITES.match(label) and not label.endswith(_TO) else label
 
 
 def fault_in_words(fault: FaultRecord) -> str:
