@@ -191,6 +191,7 @@ PROFILES: tuple[Profile, ...] = (
             ("in_flight", 330),
             ("late_snapshots", 0),
             ("slow_vertex", 255),
+            ("full_outputs", 110),
             ("copies", 40),
             ("late_ends", 50),
             ("refused_deletions", 40),

@@ -22,7 +22,7 @@ from barrier_tck.harness.oracle.evidence.examples import chosen
 from barrier_tck.harness.oracle.evidence.explained_failures import declined_cleanly
 from barrier_tck.harness.oracle.evidence.local_copy_damage import (
     fired,
-    given_up_with_its_attempt,
+    given_up_unacknowledged,
     hits_of,
     stored_nothing_new,
     was_full,
@@ -651,12 +651,12 @@ class LocalRecovery(StandardChecker):
                 case CopiesHit(CopyPlace.LOCAL, subtask, None):
                     tally.counts[f"{DONE}{FULL_DISK}"] += 1
                     refused = tally.counts["completed_without_copy"]
-                    if not refused and not given_up_with_its_attempt(context, subtask, time_ms):
+                    if not refused and not given_up_unacknowledged(context, subtask, time_ms):
                         unmet.append(f"the full local disk of {subtask}")
                 case CopiesHit(CopyPlace.DURABLE, subtask, None):
                     refused = tally.counts["checkpoints_failed_by_primaries"]
                     shown = refused or stored_nothing_new(context, subtask, time_ms)
-                    if not shown and not given_up_with_its_attempt(context, subtask, time_ms):
+                    if not shown and not given_up_unacknowledged(context, subtask, time_ms):
                         unmet.append(f"the failing primary of {subtask}")
                 case _:
                     continue

@@ -14,6 +14,9 @@ from barrier_tck.harness.record.operations import CheckpointTriggered, Placed
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.system.system_under_test import Capability
 
+_GIVEN_UP = (Reason.ATTEMPT_FAILED, Reason.EXPIRED, Reason.SUBSUMED)
+"""Why a checkpoint is over although no subtask declined it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Hit:
@@ -86,15 +89,15 @@ def stored_nothing_new(context: TrialContext, subtask: str, time_ms: float) -> b
     return opened and newer <= older
 
 
-def given_up_with_its_attempt(context: TrialContext, subtask: str, time_ms: float) -> bool:
-    """Return whether a checkpoint in which a subtask was to write first after that moment was over with its attempt
-    before the subtask had acknowledged it.
+def given_up_unacknowledged(context: TrialContext, subtask: str, time_ms: float) -> bool:
+    """Return whether a checkpoint in which a subtask was to write first after that moment was over before the subtask
+    had acknowledged it: with its attempt, because its time was up, or because a newer one completed.
 
     Whatever became of what the subtask wrote, the job then showed nothing of it.
     """
     for attempt in lives_of(context):
         for life in attempt.checkpoints:
-            cut = life.failed is Reason.ATTEMPT_FAILED or life.ended_ms is None
+            cut = life.failed in _GIVEN_UP or life.ended_ms is None
             ended_ms = attempt.ended_ms if life.ended_ms is None else life.ended_ms
             if cut and time_ms <= ended_ms <= life.acknowledged.get(subtask, inf):
                 return True

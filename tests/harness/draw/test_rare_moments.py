@@ -58,6 +58,9 @@ MADE = (
     ("restored_savepoints", "standard"),
     ("in_flight", "modes"),
     ("in_flight", "loops"),
+    ("full_outputs", "modes"),
+    ("full_outputs", "savepoints"),
+    ("torn_commits", "standard"),
 )
 
 

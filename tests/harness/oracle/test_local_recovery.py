@@ -397,10 +397,11 @@ def test_a_failing_primary_is_met_unless_nothing_is_written_to_it(
 
 @pytest.mark.parametrize("fault", [FailLocalWrites(WHO), FailPrimaryWrites(WHO)])
 @pytest.mark.parametrize(("between", "verdict"), [(0, Verdict.VALID), (1, Verdict.UNKNOWN)])
-def test_a_refused_write_need_not_show_if_its_checkpoint_was_given_up_with_the_attempt(
-    fault: Fault, between: int, verdict: Verdict
+@pytest.mark.parametrize("reason", [Reason.ATTEMPT_FAILED, Reason.EXPIRED, Reason.SUBSUMED])
+def test_a_refused_write_need_not_show_if_its_checkpoint_was_given_up_before(
+    fault: Fault, between: int, verdict: Verdict, reason: Reason
 ) -> None:
-    """The attempt fails in the first checkpoint after the fault, or in a later one: then the write was not refused."""
+    """The first checkpoint after the fault is given up, or a later one: then the write was not refused."""
     scheduled = ScheduledFault(fault, After(ProtocolPoint.CHECKPOINT_COMPLETED))
     plan = msgspec.structs.replace(a_plan(), local_recovery=True, faults=(scheduled,))
     book = Book().attempt(1).checkpoint(1)
@@ -408,9 +409,7 @@ def test_a_refused_write_need_not_show_if_its_checkpoint_was_given_up_with_the_a
     book.fault()
     for number in range(between):
         book.checkpoint(2 + number)
-    book.triggered(2 + between).tell(CheckpointAborted(2 + between, 1, Reason.ATTEMPT_FAILED)).attempt_failed(
-        1
-    )
+    book.triggered(2 + between).tell(CheckpointAborted(2 + between, 1, reason)).attempt_failed(1)
     late = LocalCopyReported(False, 1, (1,), HOME, Reason.STORAGE_FAILED)
     book.tell(Acknowledged(2 + between, 1, WHO, late)).attempt(2, restored=1 + between)
     record = FaultRecord(0, "a fault", "kind", "then", None, "fired", fired_ms)
