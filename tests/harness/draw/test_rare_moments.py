@@ -61,6 +61,8 @@ MADE = (
     ("full_outputs", "modes"),
     ("full_outputs", "savepoints"),
     ("torn_commits", "standard"),
+    ("torn_last_commits", "standard"),
+    ("torn_last_commits", "graphs"),
 )
 
 
