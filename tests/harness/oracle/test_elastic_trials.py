@@ -13,6 +13,8 @@ from barrier_tck.faults.kinds.lose_executor import LoseExecutor
 from barrier_tck.faults.kinds.lose_host import LoseHost
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.campaign.sometimes import AllSometimes
+from barrier_tck.harness.draw.constraints import Constraints
+from barrier_tck.harness.draw.profile import Profile
 from barrier_tck.harness.draw.profiles import profile_named
 from barrier_tck.harness.draw.strategies import draw_plans
 from barrier_tck.harness.oracle.checker import TrialContext
@@ -492,3 +494,34 @@ def test_elastic_jobs_are_drawn_whose_executors_are_replaced_late(tmp_path: Path
         (tmp_path / str(number)).mkdir()
         record = run_trial(plan, ReferenceSimulated(), tmp_path / str(number))
         assert record.verdict is Verdict.VALID, (plan, record.findings)
+
+
+WAITING = After(ProtocolPoint.WAITING_FOR_SLOTS)
+LOSES_ONE = (
+    replace(profile_named("rescale"), faults=replace(profile_named("rescale").faults, number=(1, 1)))
+).with_shares(elastic=1_000, savepoints=0, chain=0, losses=0, backlog=0, windows=0)
+"""Draws elastic jobs that lose one executor, and nothing else happens: while one waits, its coordinator may crash."""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("profile", "least"), [(LOSES_ONE, 4), (profile_named("chains"), 1)])
+def test_coordinators_are_drawn_that_crash_while_their_job_waits_for_slots_and_they_do(
+    profile: Profile, least: int, tmp_path: Path
+) -> None:
+    system = ReferenceSimulated()
+    plans = draw_plans(4, 60, profile, Constraints(system.job, system.capabilities))
+    hit = [plan for plan in plans if any(planned.trigger == WAITING for planned in plan.faults)]
+    assert len(hit) >= least
+    for number, plan in enumerate(hit[:4]):
+        (tmp_path / str(number)).mkdir()
+        trial = execute(plan, system, tmp_path / str(number))
+        assert trial.record.verdict is Verdict.VALID, (plan, trial.record.findings)
+        assert trial.history is not None
+        (crash,) = (index for index, planned in enumerate(plan.faults) if planned.trigger == WAITING)
+        assert trial.record.faults[crash].outcome == "fired"
+        told = [line.operation for line in trial.history.operations]
+        (fired,) = (n for n, one in enumerate(told) if isinstance(one, ops.FaultFired) and one.fault == crash)
+        before = [one for one in told[:fired] if isinstance(one, ops.AttemptStarted | ops.AttemptEnded)]
+        after = [one for one in told[fired:] if isinstance(one, ops.AttemptStarted | ops.Narrowed)]
+        assert isinstance(before[-1], ops.AttemptEnded), "no attempt had begun: the job was waiting"
+        assert isinstance(after[0], ops.Narrowed), "and it waited for slots, which did not come"
