@@ -12,15 +12,19 @@ import argparse
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from enum import Enum
 from itertools import combinations, islice
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
-from barrier_tck.faults.fault import tag_of
-from barrier_tck.faults.vocabulary import After
+from barrier_tck.faults.catalogue import BY_TAG
+from barrier_tck.faults.fault import Fault, tag_of
+from barrier_tck.faults.fields import meanings
+from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.campaign.configuration import CampaignConfiguration, read_configuration
 from barrier_tck.harness.campaign.planned_trials import campaign_plans
 from barrier_tck.harness.campaign.reached_links import Condition, ReachedConditions, reached
@@ -35,6 +39,8 @@ from barrier_tck.harness.reference.table_coverage import (
 )
 from barrier_tck.harness.system.system_names import open_system
 from barrier_tck.harness.trial.trial_run import execute
+
+CountedT = TypeVar("CountedT")
 
 PLANS = 1_000
 """How many plans are drawn, the same number from each campaign file."""
@@ -70,7 +76,15 @@ class DrawnPlans:
     pairs: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Two faults, in the order of their names -> in how many plans both are; one that is there twice, with itself."""
     at_once: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """The same, of faults that strike one subtask, at one moment."""
+    """The same, of faults that strike one target, at one moment."""
+    with_at_once: int = 0
+    """In how many plans any two faults do so."""
+    choices: Counter[str] = field(default_factory=Counter)
+    """What a fault chooses among few possibilities -> in how many plans it is chosen (``choices_of``)."""
+    struck: Counter[ProtocolPoint] = field(default_factory=Counter)
+    """Point of the protocol -> in how many plans a fault strikes there."""
+    deaths: Counter[ProtocolPoint] = field(default_factory=Counter)
+    """The same, of faults that end processes."""
 
     def add(self, plan: FilledPlan, campaign: str, on_spark: bool) -> None:
         """Count one plan."""
@@ -79,28 +93,66 @@ class DrawnPlans:
             self.options[option] += 1
             self.by_campaign.setdefault(option, Counter())[campaign] += 1
         faults = [(tag_of(type(planned.fault)), planned) for planned in plan.faults]
-        self.kinds.update(list(dict.fromkeys(tag for tag, _ in faults)))
+        self.kinds.update(_once(tag for tag, _ in faults))
         together = [
-            (tuple(sorted((one, other))), first, second)
+            ((min(one, other), max(one, other)), _at_one_target_and_moment(first, second))
             for (one, first), (other, second) in combinations(faults, 2)
         ]
-        self.pairs.update(list(dict.fromkeys((pair[0], pair[1]) for pair, _, _ in together)))
-        self.at_once.update(
-            list(
-                dict.fromkeys(
-                    (pair[0], pair[1])
-                    for pair, first, second in together
-                    if isinstance(first.trigger, After)
-                    and first.trigger == second.trigger
-                    and any(name in second.fault.subtasks for name in first.fault.subtasks)
-                )
-            )
-        )
+        self.pairs.update(_once(pair for pair, _ in together))
+        at_once = _once(pair for pair, meet in together if meet)
+        self.at_once.update(at_once)
+        self.with_at_once += bool(at_once)
+        self.choices.update(_once(name for _, planned in faults for name in _chosen(planned.fault)))
+        at_points = [
+            (planned.trigger.point, planned.fault.ends is not None)
+            for _, planned in faults
+            if isinstance(planned.trigger, After)
+        ]
+        self.struck.update(_once(point for point, _ in at_points))
+        self.deaths.update(_once(point for point, dies in at_points if dies))
 
     @property
     def never(self) -> tuple[str, ...]:
         """Return the options that no plan sets, and that no reason excuses."""
         return tuple(name for name in known_options() if not self.options[name] and name not in NOT_DRAWN)
+
+
+def choices_of(kind: type[Fault]) -> tuple[str, ...]:
+    """Return what a kind of fault chooses among few possibilities: ``tag.field`` if it is a yes or no,
+    ``tag.field: value`` if it is a value of an enumeration."""
+    found: list[str] = []
+    for name, meaning in meanings(kind).items():
+        if meaning is bool:
+            found.append(f"{tag_of(kind)}.{name}")
+        elif isinstance(meaning, type) and issubclass(meaning, Enum):
+            found += [f"{tag_of(kind)}.{name}: {one.value}" for one in meaning]
+    return tuple(found)
+
+
+def _chosen(fault: Fault) -> Iterator[str]:
+    """Yield which of its choices a fault makes; a no is none."""
+    for name in meanings(type(fault)):
+        value = getattr(fault, name)
+        if value is True:
+            yield f"{tag_of(type(fault))}.{name}"
+        elif isinstance(value, Enum):
+            yield f"{tag_of(type(fault))}.{name}: {value.value}"
+
+
+def _at_one_target_and_moment(one: ScheduledFault, other: ScheduledFault) -> bool:
+    """Return whether two faults strike the same process or service when it passes the same point."""
+    same_moment = isinstance(one.trigger, After) and one.trigger == other.trigger
+    return same_moment and not _targets(one.fault).isdisjoint(_targets(other.fault))
+
+
+def _targets(fault: Fault) -> frozenset[str]:
+    """Return the processes that a fault names; of one that names none, what it needs: the coordinator, or a service."""
+    return frozenset(name for _, name in fault.named()) or frozenset({fault.needs})
+
+
+def _once(counted: Iterable[CountedT]) -> list[CountedT]:
+    """Return each value once: a plan counts once, however many of its faults are alike."""
+    return list(dict.fromkeys(counted))
 
 
 def campaigns_that_draw() -> dict[str, str]:
@@ -216,8 +268,40 @@ def _faults(plans: DrawnPlans) -> Iterator[str]:
         yield f"| `{tag}` | {number} | {_with(plans.pairs, tag)} |"
     yield from (
         "",
-        f"Two faults strike one subtask at one moment in {sum(plans.at_once.values())} plans.",
+        f"In {plans.with_at_once} plans two faults strike one target at one moment: the second one when the first has",
+        "just struck. Such pairs, in how many plans each of them is:",
+        "",
+        "| fault | at one moment with |",
+        "|---|---|",
     )
+    for tag in sorted(plans.kinds):
+        if any(tag in pair for pair in plans.at_once):
+            yield f"| `{tag}` | {_with(plans.at_once, tag)} |"
+    yield from (
+        "",
+        "## Choices of faults",
+        "",
+        f"What a fault chooses among few possibilities, and in how many of the {plans.plans} plans: with",
+        "`lose_host.returns` the host that is lost comes back empty. A value that no plan has is not named.",
+        "",
+        "| choice | plans |",
+        "|---|---|",
+    )
+    for tag in sorted(plans.kinds):
+        for name in choices_of(BY_TAG[tag]):
+            if plans.choices[name] or ":" not in name:
+                yield f"| `{name}` | {plans.choices[name]} |"
+    yield from (
+        "",
+        "## Where faults strike",
+        "",
+        f"In how many of the {plans.plans} plans a fault strikes at each [point](faults.md#protocol-points) and in",
+        "how many it ends a process there. At `closing` a process dies while it releases what it holds.",
+        "",
+        "| point | plans | of them a process dies |",
+        "|---|---|---|",
+    )
+    yield from (f"| `{point}` | {plans.struck[point]} | {plans.deaths[point]} |" for point in ProtocolPoint)
 
 
 def _tables(tables: TableCoverage) -> Iterator[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -100,8 +101,11 @@ class PlannedJob:
         )
 
     def called(self, *specs: type, default: str) -> bool:
-        """Return whether such an operator heads a vertex with a name of its own."""
-        return any(number == 0 and vertex.name != default for vertex, number, _ in self.steps(*specs))
+        """Return whether such an operator heads a vertex with a name of its own; no operator heads that of a source."""
+        return any(
+            number == 0 and vertex.source is None and vertex.name != default
+            for vertex, number, _ in self.steps(*specs)
+        )
 
     def sends(self, partitioning: Partitioning) -> bool:
         """Return whether an edge spreads records in this way."""
@@ -271,7 +275,6 @@ def _states_of(job: PlannedJob) -> Iterator[str]:
     yield from found
 
 
-_STATELESS = (Map, Filter, FlatMap)
 _KEYED = (KeyedProcess, TimedProcess)
 Rule = Callable[[PlannedJob], bool]
 
@@ -294,12 +297,26 @@ def _sink_apart(job: PlannedJob) -> bool:
     )
 
 
-def _stateless(method: str) -> dict[str, Rule]:
-    """``map``, ``filter`` and ``flat_map`` take these in one place, so any of the three shows them."""
+def _stateless(method: str, spec: type[OperatorSpec]) -> dict[str, Rule]:
+    """``map``, ``filter`` and ``flat_map`` take these in one place; each of them shows its own only.
+
+    Without a uid an operator is called by its kind and a number; without a name its vertex is called as the operator
+    is. So whether a vertex has its name from a uid, too, cannot be seen.
+    """
+    numbered = re.compile(rf"{method}-\d+")
+
+    def has_uid(job: PlannedJob) -> bool:
+        return any(not numbered.fullmatch(operator.uid) for _, _, operator in job.steps(spec))
+
+    def has_name(job: PlannedJob) -> bool:
+        heads = (vertex for vertex, number, _ in job.steps(spec) if number == 0 and vertex.source is None)
+        return any(not numbered.fullmatch(vertex.name) for vertex in heads)
+
     return {
-        f"Stream.{method}(name)": lambda job: job.called(*_STATELESS, default=""),
-        f"Stream.{method}(parallelism)": lambda job: job.wide(*_STATELESS),
-        f"Stream.{method}(uid)": lambda job: job.has(*_STATELESS),
+        f"Stream.{method}()": lambda job: job.has(spec),
+        f"Stream.{method}(name)": has_name,
+        f"Stream.{method}(parallelism)": lambda job: job.wide(spec),
+        f"Stream.{method}(uid)": has_uid,
     }
 
 
@@ -318,12 +335,9 @@ _RULES: dict[str, Rule] = {
         v.source and v.parallelism > 1 for v in job.graph.vertices
     ),
     "StreamJob.source(name)": lambda job: any(v.source and v.name != "source" for v in job.graph.vertices),
-    "Stream.map()": lambda job: job.has(Map),
-    "Stream.filter()": lambda job: job.has(Filter),
-    "Stream.flat_map()": lambda job: job.has(FlatMap),
-    **_stateless("map"),
-    **_stateless("filter"),
-    **_stateless("flat_map"),
+    **_stateless("map", Map),
+    **_stateless("filter", Filter),
+    **_stateless("flat_map", FlatMap),
     "Stream.process()": lambda job: job.has(ListProcess),
     "Stream.process(name)": lambda job: job.called(ListProcess, default="process"),
     "Stream.process(parallelism)": lambda job: job.wide(ListProcess),

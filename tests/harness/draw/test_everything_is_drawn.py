@@ -6,20 +6,38 @@ Grain: drawn plans, and a few simulated trials.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from barrier_tck.faults.catalogue import BY_TAG
+from barrier_tck.faults.fault import tag_of
+from barrier_tck.faults.kinds.crash_coordinator import CrashCoordinator
+from barrier_tck.faults.kinds.cut_object_store import CutObjectStore
+from barrier_tck.faults.kinds.delay_channel import DelayChannel
+from barrier_tck.faults.kinds.kill_object_store import KillObjectStore
+from barrier_tck.faults.kinds.kill_worker import KillWorker
+from barrier_tck.faults.kinds.lose_host import LoseHost
+from barrier_tck.faults.kinds.pause_worker import PauseWorker
+from barrier_tck.faults.targets import COORDINATOR, Direction
+from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.campaign.configuration import read_configuration
 from barrier_tck.harness.campaign.planned_trials import campaign_plans
 from barrier_tck.harness.campaign.reached_links import Condition, ReachedConditions, reached
-from barrier_tck.harness.cli.drawn_page import DrawnPlans, campaigns_that_draw, drawn_plans, run_chains
+from barrier_tck.harness.cli.drawn_page import (
+    DrawnPlans,
+    campaigns_that_draw,
+    choices_of,
+    drawn_plans,
+    run_chains,
+)
 from barrier_tck.harness.cli.shipped import found_campaign
-from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.plan.trial_plan import FilledPlan, TrialPlan
 from barrier_tck.harness.record import operations as ops
 from barrier_tck.harness.record.history import End, History, Recorded
 from barrier_tck.harness.record.reasons import Reason
@@ -36,7 +54,12 @@ from barrier_tck.harness.system.exposed_targets import targets_of
 from barrier_tck.harness.system.system_names import open_system
 from barrier_tck.harness.trial.trial_run import execute
 from barrier_tck.harness.workloads.workload_names import filled
+from barrier_tck.reference_impl.operators.functions import Row
+from barrier_tck.reference_impl.operators.job import Stream, StreamJob
+from barrier_tck.reference_impl.operators.sinks import FileSink
+from barrier_tck.reference_impl.operators.sources import CollectionSource
 from barrier_tck.reference_impl.protocol.coordinator import CoordinatorMachine
+from tests.harness.draw.test_drawn_values import AIMED_BY_NOBODY
 
 PAGE = Path(__file__).parents[3] / "docs" / "drawn.md"
 
@@ -80,6 +103,113 @@ def test_the_page_has_every_kind_of_fault_and_says_each_pair_in_both_rows() -> N
     for tag, (plans, others) in together.items():
         assert plans >= max([1, *map(int, others.values())]), tag
         assert all(together[other][1][tag] == number for other, number in others.items()), tag
+
+
+def test_the_page_says_which_pairs_strike_one_target_at_one_moment_in_both_rows() -> None:
+    (most,) = re.findall(
+        r"In (\d+) plans two faults strike one target at one moment", PAGE.read_text("utf-8")
+    )
+    together = {
+        cells[0]: {other: int(number) for other, number in re.findall(r"(\w+)` (\d+)", cells[1])}
+        for cells in rows("| fault | at one moment with |")
+    }
+    for tag, others in together.items():
+        assert 1 <= max(others.values()) <= int(most), tag
+        assert all(together[other][tag] == number for other, number in others.items()), tag
+    assert sum(map(len, together.values())) >= 10
+
+
+def test_the_page_has_every_choice_of_faults_that_is_a_yes_or_no_and_none_is_never_made() -> None:
+    counted = {cells[0]: int(cells[1]) for cells in rows("| choice | plans |")}
+    kinds = [cells[0] for cells in rows("| fault | plans | together with |")]
+    choices = [name for tag in kinds for name in choices_of(BY_TAG[tag])]
+    assert {name for name in choices if ":" not in name} <= set(counted) <= set(choices)
+    assert "lose_host.returns" in counted, "a host that comes back empty is counted apart"
+    assert [name for name, number in counted.items() if number == 0] == []
+
+
+def test_the_page_has_every_point_at_which_faults_strike() -> None:
+    counted = {cells[0]: (int(cells[1]), int(cells[2])) for cells in rows("| point | plans |")}
+    assert list(counted) == [point.value for point in ProtocolPoint]
+    never = [point for point, (plans, _) in counted.items() if plans == 0]
+    assert never == [point.value for point in AIMED_BY_NOBODY]
+    assert all(plans >= deaths for plans, deaths in counted.values())
+    assert counted[ProtocolPoint.CLOSING][1] > 0, "processes die in their own finalisers"
+
+
+def planned(*faults: ScheduledFault) -> FilledPlan:
+    return filled(TrialPlan(faults=faults))
+
+
+TAKEN = After(ProtocolPoint.SNAPSHOT_TAKEN, "totals[0]")
+PAUSED = ScheduledFault(PauseWorker("totals[0]", 5), TAKEN)
+
+
+@pytest.mark.parametrize(
+    ("second", "at_once"),
+    [
+        (ScheduledFault(KillWorker("totals[0]"), TAKEN), True),
+        (ScheduledFault(DelayChannel("totals[0]", COORDINATOR, 5, 5), TAKEN), True),
+        (ScheduledFault(KillWorker("totals[1]"), TAKEN), False),
+        (ScheduledFault(KillWorker("totals[0]"), msgspec.structs.replace(TAKEN, nth=2)), False),
+        (ScheduledFault(CrashCoordinator(), TAKEN), False),
+    ],
+    ids=["the same", "its connection", "another target", "another moment", "the coordinator"],
+)
+def test_a_pair_is_at_once_if_target_and_moment_are_the_same(second: ScheduledFault, at_once: bool) -> None:
+    pair, counted = tuple(sorted((tag_of(PauseWorker), tag_of(type(second.fault))))), DrawnPlans()
+    counted.add(planned(PAUSED, second, second), "standard", on_spark=False)
+    counted.add(planned(PAUSED, second), "standard", on_spark=False)
+    counted.add(planned(second, PAUSED), "standard", on_spark=False)
+    assert counted.pairs[pair[0], pair[1]] == 3
+    assert counted.at_once[pair[0], pair[1]] == (3 if at_once else 0)
+    assert counted.with_at_once == (3 if at_once else 1), (
+        "once for each plan; in the first, of two that are equal"
+    )
+
+
+def test_two_faults_of_the_coordinator_or_of_the_service_are_at_once_too() -> None:
+    published, counted = After(ProtocolPoint.PUBLICATION_STEP), DrawnPlans()
+    for one, other in (
+        (CrashCoordinator(), DelayChannel("totals[0]", COORDINATOR, 5, 5)),
+        (CutObjectStore(5), KillObjectStore(5)),
+        (CrashCoordinator(), KillObjectStore(5)),
+    ):
+        plan = planned(ScheduledFault(one, published), ScheduledFault(other, published))
+        counted.add(plan, "standard", on_spark=False)
+    assert dict(counted.at_once) == {
+        ("crash_coordinator", "delay_channel"): 1,
+        ("cut_object_store", "kill_object_store"): 1,
+    }
+
+
+def test_hosts_that_come_back_empty_are_counted_apart() -> None:
+    counted = DrawnPlans()
+    for returns in (False, True, True):
+        lost = ScheduledFault(LoseHost("totals[0]", returns=returns), TAKEN)
+        counted.add(planned(lost, lost), "standard", on_spark=False)
+    assert (counted.kinds["lose_host"], counted.choices["lose_host.returns"]) == (3, 2)
+    assert choices_of(LoseHost) == ("lose_host.returns",)
+
+
+def test_a_choice_among_values_is_counted_by_its_value() -> None:
+    counted, delay = DrawnPlans(), DelayChannel("totals[0]", COORDINATOR, 5, 5, direction=Direction.BACKWARD)
+    counted.add(planned(ScheduledFault(delay, TAKEN)), "standard", on_spark=False)
+    assert dict(counted.choices) == {"delay_channel.direction: backward": 1}
+    assert len(choices_of(DelayChannel)) == len(Direction)
+
+
+def test_processes_that_die_in_their_finalisers_are_counted_where_they_die() -> None:
+    closing, counted = After(ProtocolPoint.CLOSING, "totals[0]"), DrawnPlans()
+    counted.add(planned(ScheduledFault(KillWorker("totals[0]"), closing), PAUSED), "standard", on_spark=False)
+    counted.add(
+        planned(ScheduledFault(PauseWorker("totals[0]", 5), closing), PAUSED), "standard", on_spark=False
+    )
+    assert (counted.struck[ProtocolPoint.CLOSING], counted.deaths[ProtocolPoint.CLOSING]) == (2, 1)
+    assert (counted.struck[ProtocolPoint.SNAPSHOT_TAKEN], counted.deaths[ProtocolPoint.SNAPSHOT_TAKEN]) == (
+        2,
+        0,
+    )
 
 
 def test_the_page_has_every_entry_of_the_tables_that_trials_can_reach_or_do_not() -> None:
@@ -151,6 +281,47 @@ def test_a_plan_of_defaults_sets_what_every_job_has_and_no_more() -> None:
     assert {"JobConfig.elastic", "ParquetSource", "Emission.CHANGES", "JobConfig.local_recovery"}.isdisjoint(
         options
     )
+
+
+STATELESS = ("map", "filter", "flat_map")
+
+
+@pytest.mark.parametrize("method", STATELESS)
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [
+        ({}, set()),
+        ({"uid": "mine"}, {"uid"}),
+        ({"name": "mine"}, {"name"}),
+        ({"parallelism": 3}, {"parallelism"}),
+        ({"name": "mine", "uid": "mine", "parallelism": 3}, {"name", "uid", "parallelism"}),
+    ],
+    ids=["none", "uid", "name", "parallelism", "all"],
+)
+def test_a_stateless_step_shows_its_own_options_and_those_of_no_other_step(
+    method: str, options: dict[str, Any], shown: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others stand beside it, one chained to the source and one behind a shuffle, with nothing set.
+
+    It is chained, too, unless it is to be a vertex of its own: there its uid would be a name as well.
+    """
+    before, after = (other for other in STATELESS if other != method)
+    stream = StreamJob("job").source(CollectionSource((), 1), parallelism=2, name="read")
+    stream = step(step(stream, before), method, **options)
+    graph = step(stream.rebalance(), after).sink(FileSink("out"), parallelism=1).build()
+    monkeypatch.setattr(public_options, "build_graph", lambda *_: graph)
+    found = {name for name in set_by(filled(TrialPlan()), on_spark=False) if name.startswith("Stream.")}
+    of_steps = {name for name in found if any(f".{one}(" in name for one in STATELESS)}
+    assert of_steps == {
+        *(f"Stream.{one}()" for one in STATELESS),
+        *(f"Stream.{method}({option})" for option in shown),
+    }
+
+
+def step(stream: Stream, method: str, **options: Any) -> Stream:
+    functions: dict[str, Callable[[Row], Any]] = {"map": dict, "filter": bool, "flat_map": lambda row: [row]}
+    added: Stream = getattr(stream, method)(functions[method], **options)
+    return added
 
 
 @pytest.mark.nightly
