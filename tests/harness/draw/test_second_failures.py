@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from barrier_tck.faults.vocabulary import After, ProtocolPoint
+from barrier_tck.harness.draw.catalogue import known_scenarios
 from barrier_tck.harness.draw.constraints import Constraints
 from barrier_tck.harness.draw.profiles import profile_named
 from barrier_tck.harness.draw.strategies import draw_plans
@@ -27,15 +28,22 @@ POINTS = {
         ProtocolPoint.ATTEMPT_FAILED,
         ProtocolPoint.ATTEMPT_STARTED,
     },
-    "at_once": {ProtocolPoint.COMMIT_STEP},
+    "at_once": {
+        ProtocolPoint.BARRIER_RECEIVED,
+        ProtocolPoint.SNAPSHOT_TAKEN,
+        ProtocolPoint.SNAPSHOT_STORED,
+        ProtocolPoint.COMPLETION_NOTIFIED,
+        ProtocolPoint.COMMIT_STEP,
+    },
     "finalisers": {ProtocolPoint.CLOSING},
 }
 """Scenario -> points at which it lets faults strike."""
 
 
 def drawn(scenario: str) -> Sequence[TrialPlan]:
-    system = ReferenceSimulated()
-    profile = profile_named("standard").with_shares(**{scenario: 1_000})
+    system, known = ReferenceSimulated(), known_scenarios()
+    others = {name: 0 for name, other in known.items() if other.excludes(known[scenario])}
+    profile = profile_named("standard").with_shares(**{**others, scenario: 1_000})
     plans = draw_plans(3, PLANS, profile, Constraints(system.job, system.capabilities))
     return [plan for plan in plans if len(plan.faults) == 2]
 
@@ -48,6 +56,9 @@ def test_both_failures_strike_wherever_they_are_aimed_and_the_job_survives(
     system, plans = ReferenceSimulated(), drawn(scenario)
     triggers = [line.trigger for plan in plans for line in plan.faults]
     assert POINTS[scenario] <= {trigger.point for trigger in triggers if isinstance(trigger, After)}
+    if scenario == "at_once":
+        moments = [{line.trigger for line in plan.faults} for plan in plans]
+        assert [len(both) for both in moments] == [1] * len(plans), "both faults strike at one moment"
     for plan in plans:
         record = run_trial(plan, system, tmp_path)
         assert [fault.outcome for fault in record.faults] == ["fired", "fired"]
