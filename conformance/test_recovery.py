@@ -356,3 +356,29 @@ def test_a_coordinator_that_cannot_read_storage_for_a_time_deletes_nothing(trial
 @pytest.mark.clause("REC-1", "REC-2", "REC-5", "REC-6")
 def test_generated_jobs_with_several_faults_each(trials: Trials) -> None:
     trials.generated("heavy")
+
+
+FIRST_FAILURES = {
+    "another process": kill_worker(STATEFUL, After(ProtocolPoint.ALL_ACKNOWLEDGED, nth=2)),
+    "the coordinator": crash_coordinator(After(ProtocolPoint.CHECKPOINT_COMPLETED, nth=2)),
+}
+"""What fails when a checkpoint is as good as complete, and its sink has not committed yet: all others close."""
+
+
+@recovers
+@pytest.mark.needs(Capability.WORKER_KILL)
+@pytest.mark.clause("REC-1", "REC-2", "SNK-1")
+@pytest.mark.parametrize("first", FIRST_FAILURES.values(), ids=FIRST_FAILURES)
+@pytest.mark.parametrize("step", [1, 2])
+def test_a_process_that_dies_while_it_closes_takes_nothing_with_it(
+    trials: Trials, first: ScheduledFault, step: int
+) -> None:
+    """It dies in its own finaliser: before it gives up what is under way, or before it releases what it holds.
+
+    On Spark no process can be stopped there: its connection with the driver, by which it stands still at a point and
+    the harness learns of it, is closed by then. So the reference on Spark passes no such point, and this is skipped.
+    """
+    dies = kill_worker(SINK, After(ProtocolPoint.CLOSING, SINK, nth=step))
+    for trial in trials.all_valid(with_faults(first, dies, plan=LONG)):
+        require(trial.record.end == "finished", "the job finishes", trial)
+        happened(len(trial.record.attempts) == 2, "one attempt failed, and of both deaths", trial)
