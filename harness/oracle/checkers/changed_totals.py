@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from operator import sub
+from functools import partial
+from operator import contains, sub
 from typing import Self
 
 from barrier_tck.harness.oracle.checker import TrialContext
@@ -23,6 +24,7 @@ from barrier_tck.harness.oracle.evidence.cut_preconditions import (
     STATE_HELD,
 )
 from barrier_tck.harness.oracle.evidence.cut_signs import (
+    SKIPPED_SIGN,
     UNREADABLE_SIGNS,
     breach_of,
     circumstances_of,
@@ -34,6 +36,7 @@ from barrier_tck.harness.oracle.evidence.in_flight import (
     edge_of,
     in_flight_problems,
 )
+from barrier_tck.harness.oracle.evidence.increment_chains import skipped
 from barrier_tck.harness.oracle.evidence.keys import key_of_text
 from barrier_tck.harness.oracle.evidence.moments import completed_at
 from barrier_tck.harness.oracle.evidence.opened_checkpoints import (
@@ -83,6 +86,7 @@ _SIGNS = {
         "a total that changed before a barrier has no row before it, or a split went back", "BAR-2"
     ),
     "STA-3": Sign("a checkpoint of totals lacks a part, or a position", "STA-3"),
+    "SNP-5": SKIPPED_SIGN,
     "STA-1": Sign("a total is kept by a subtask that does not own its key", "STA-1"),
     "ALN-2": Sign("a total is not what the records before the barriers give", "ALN-2"),
     "UNA-1": Sign("a total and what is in flight are not what the records before the barriers give", "UNA-1"),
@@ -197,7 +201,7 @@ class ChangedTotals(StandardChecker):
                 *_breaking("STA-1", placement_problems(context.job_of(view.attempt), view)),
                 *_breaking(self._cut_clause, in_flight_problems(context.plan_of(view.attempt), view)),
                 *_breaking("BAR-2", going_back(earlier.get(view.attempt), view)),
-                *_breaking(self._cut_clause, _state_problems(cut, view)),
+                *self._state_problems(cut, view, rows, context),
                 *(self._row_problems(cut, rows, context, view) if rows is not None else ()),
             ]
             problems += _breaches(found, context, view)
@@ -300,6 +304,34 @@ class ChangedTotals(StandardChecker):
         clause = "SNK-1" if lost else self._overtaken
         yield from ((clause, problem) for *_, problem in wrong.values())
 
+    def _state_problems(
+        self, cut: _Cut, view: SnapshotView, rows: Mapping[str, list[Totals]] | None, context: TrialContext
+    ) -> Iterator[_Problem]:
+        """Yield the keys whose state is not what the records before a cut give; ``rows`` are those emitted before it.
+
+        A row that shows what is due was made of state that was right, so an increment must have skipped the change, if
+        this is so of each key that is wrong.
+        """
+        wrong = list(_wrong_totals(cut, view))
+        emitted = rows or {}
+        whence = [
+            skipped(
+                context,
+                view,
+                self._operator.name,
+                (key,),
+                sent=partial(contains, emitted.get(key, ()), due),
+                comes_later=False,
+            )
+            if seen[0] < due[0]
+            else ""
+            for key, seen, due in wrong
+        ]
+        clause = "SNP-5" if all(whence) else self._cut_clause
+        for (key, seen, due), base in zip(wrong, whence, strict=True):
+            problem = f"key {key} has {_shown(seen)} in its state instead of {_shown(due)}{_one(seen, due)}"
+            yield clause, f"{problem}, {base}" if base else problem
+
     # --- the output -----------------------------------------------------------------------------------------
 
     def _problems_of_output(self, context: TrialContext, cuts: Sequence[_Cut], again: bool) -> Iterator[str]:
@@ -376,8 +408,8 @@ def _breaches(problems: Iterable[_Problem], context: TrialContext, view: Snapsho
         yield Breach(_SIGNS[clause], sentence, at, checkpoint=number, attempt=view.attempt)
 
 
-def _state_problems(cut: _Cut, view: SnapshotView) -> Iterator[str]:
-    """Yield the keys whose state is not what the records before the cut give."""
+def _wrong_totals(cut: _Cut, view: SnapshotView) -> Iterator[tuple[str, Totals, Totals]]:
+    """Yield the keys whose state is not what the records before the cut give: the key, what it has, what is due."""
     held: dict[str, Totals] = {}
     for part in view.state:
         for text, entry in part.entries.items():
@@ -386,7 +418,7 @@ def _state_problems(cut: _Cut, view: SnapshotView) -> Iterator[str]:
     for key in dict.fromkeys((*cut.totals, *held)):
         seen, due = held.get(key, NOTHING), cut.totals.get(key, NOTHING)
         if seen != due:
-            yield f"key {key} has {_shown(seen)} in its state instead of {_shown(due)}"
+            yield key, seen, due
 
 
 def _twice(rows: Mapping[str, Iterable[Totals]], where: str) -> Iterator[str]:
@@ -420,6 +452,12 @@ def _lost(rows: Mapping[str, Sequence[Totals]], cuts: Sequence[_Cut]) -> Iterato
         for due in dict.fromkeys(cut.totals[key] for cut in cuts if key in cut.totals):
             if due not in there:
                 yield f"key {key} had {_shown(due)} in a completed checkpoint, and no row of the output shows it"
+
+
+def _one(seen: Totals, due: Totals) -> str:
+    """Return that a count is wrong by one, if it is."""
+    more = seen[0] - due[0]
+    return f": the count is one too {'high' if more > 0 else 'low'}" if abs(more) == 1 else ""
 
 
 def _shown(totals: Totals) -> str:

@@ -16,7 +16,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Self
 
 from barrier_tck.harness.oracle.checker import TrialContext
@@ -47,6 +47,7 @@ from barrier_tck.harness.oracle.evidence.in_flight import (
     by_edge,
     in_flight_problems,
 )
+from barrier_tck.harness.oracle.evidence.increment_chains import named_as_skipped, skipped
 from barrier_tck.harness.oracle.evidence.keys import key_of_text
 from barrier_tck.harness.oracle.evidence.opened_checkpoints import (
     going_back,
@@ -96,7 +97,7 @@ from barrier_tck.harness.workloads.dataflow_model import Content, DataflowModel,
 from barrier_tck.harness.workloads.kind_catalogue import kind_named
 from barrier_tck.harness.workloads.operator_kind import TIMERS, WAITING
 from barrier_tck.harness.workloads.record_forms import LINEAGE, RecordForm, form_of, without_input
-from barrier_tck.harness.workloads.records import PATH, Bag, Record, union
+from barrier_tck.harness.workloads.records import KEY, PATH, Bag, Record, union
 
 
 class Dataflow(StandardChecker):
@@ -175,7 +176,10 @@ class Dataflow(StandardChecker):
         earlier: dict[int | None, SnapshotView] = {}
         right: list[int | None] = []
         for view in opened.judged:
-            found = [*judge.of_checkpoint(view), *going_back(earlier.get(view.attempt), view)]
+            found = [
+                *named_as_skipped(judge.of_checkpoint(view)),
+                *going_back(earlier.get(view.attempt), view),
+            ]
             problems += judge.breaches(found, view, view.attempt in right)
             right += [] if found else [view.attempt]
             earlier[view.attempt] = view
@@ -532,9 +536,11 @@ class _Judge:
         held = bool((before.held if before is not None else {}).get(where.name, {}).get(record))
         flying = self._is_in(before.in_flight if before is not None else {}, identity, bare)
         vertices = self._passed(bare, where.name)
+        later = kind is Kind.MISSING and self._comes_later(record, where)
+        left_out = self._skipped(record, where, later) if kind is Kind.MISSING else ""
         return Difference(
             kind,
-            sentence,
+            f"{sentence}, {left_out}" if left_out else sentence,
             where.name,
             at_sink=where.at_sink,
             in_flight_before=flying and not held,
@@ -548,7 +554,8 @@ class _Judge:
             unsent=kind is Kind.SURPLUS and self._is_unsent(record, where),
             cleared=kind is Kind.SURPLUS and self._was_cleared(record, where),
             after_end=kind is Kind.SURPLUS and self._was_sent_after_end(identity, where),
-            comes_later=kind is Kind.MISSING and self._comes_later(record, where),
+            comes_later=later,
+            skipped=bool(left_out),
             listed=self._is_listed(where.name),
             looped=any(name in loop for loop in self.context.plan.job.loops for name in vertices),
             timed=any(name in self._windows for name in vertices),
@@ -577,6 +584,14 @@ class _Judge:
             return False
         cut = self._cut_before(where.view)
         return cut is not None and self._sent_on.is_unseen(record, where.name, cut)
+
+    def _skipped(self, record: Record, where: _Where, comes_later: bool) -> str:
+        """Return in words from which checkpoint an increment has the entries that lack a record; "" if none has."""
+        cut = self._cut_before(where.view) if not where.at_sink and self._form is LINEAGE else None
+        if where.view is None or cut is None:
+            return ""
+        key, seen = (without_input(record)[KEY],), partial(self._sent_on.is_seen, record, where.name, cut)
+        return skipped(self.context, where.view, where.name, key, sent=seen, comes_later=comes_later)
 
     @cached_property
     def _sent_on(self) -> SentOn:

@@ -24,6 +24,7 @@ from barrier_tck.harness.oracle.evidence.cut_signs import (
 )
 from barrier_tck.harness.oracle.evidence.difference import Difference, Kind
 from barrier_tck.harness.oracle.evidence.in_flight import IN_FLIGHT, SOMETIMES_IN_FLIGHT, in_flight_problems
+from barrier_tck.harness.oracle.evidence.increment_chains import named_as_skipped, owner_of, skipped
 from barrier_tck.harness.oracle.evidence.keys import key_of_text
 from barrier_tck.harness.oracle.evidence.opened_checkpoints import (
     going_back,
@@ -39,7 +40,7 @@ from barrier_tck.harness.oracle.evidence.preconditions import (
     of_restores,
 )
 from barrier_tck.harness.oracle.evidence.recoveries import attempt_of
-from barrier_tck.harness.oracle.evidence.sent_on import rows_prepared
+from barrier_tck.harness.oracle.evidence.sent_on import all_was_sent
 from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
 from barrier_tck.harness.oracle.sign import Breach
 from barrier_tck.harness.oracle.standard_checker import Meaning, StandardChecker, TrialToJudge
@@ -104,7 +105,7 @@ class SnapshotFormula(StandardChecker):
         earlier: dict[int | None, SnapshotView] = {}
         right: list[int | None] = []
         for view in opened.judged:
-            found = list(self._problems(view, context))
+            found = list(named_as_skipped(self._problems(view, context)))
             found.extend(going_back(earlier.get(view.attempt), view))
             earlier[view.attempt] = view
             wrong += bool(found)
@@ -212,36 +213,39 @@ class SnapshotFormula(StandardChecker):
             for channel in restored.in_flight
             for row in channel.rows
         )
-        holders = _holders(view, key) or held
+        lacks = kind is Kind.MISSING
+        later = lacks and self._comes_later(key, view, context)
+
+        def sent() -> bool:
+            return all_was_sent(context, view, self._input.extents)
+
+        of = operator or self._operator(view, context)
+        left_out = skipped(context, view, of, key, sent=sent, comes_later=later) if lacks else ""
         return Difference(
             kind,
-            sentence,
-            operator or ", ".join(holders),
+            f"{sentence}, {left_out}" if left_out else sentence,
+            operator or ", ".join(_holders(view, key)) or owner_of(context, view, of, key) or of,
             in_flight_before=flying and not held,
             held_before=bool(held) or (restored is not None and not flying),
-            **self._behind(kind, key, view, context),
-            comes_later=kind is Kind.MISSING and self._comes_later(key, view, context),
+            behind=kind is Kind.SURPLUS and self._is_behind(key, view),
+            unsent=kind is Kind.SURPLUS and sent(),
+            comes_later=later,
+            skipped=bool(left_out),
         )
 
-    def _behind(self, kind: Kind, key: Key, view: SnapshotView, context: TrialContext) -> dict[str, bool]:
-        """Return whether what a key has too much can lie behind the barriers, and whether nothing was sent of that.
+    def _operator(self, view: SnapshotView, context: TrialContext) -> str:
+        """Return the operator that keeps the totals; "" if no checkpoint has any."""
+        views = (view, *context.history.checkpoints)
+        names = (name for entry in views for name in entry.state_by_operator(without=self._input.witnesses))
+        return next(names, "")
 
-        Each record gives one row at once. So if as many rows as there are records before the barriers have reached the
-        sinks or are in flight, what is too much was processed after the barrier had left.
-        """
-        if kind is not Kind.SURPLUS:
-            return {}
+    def _is_behind(self, key: Key, view: SnapshotView) -> bool:
+        """Return whether a record of a key lies behind the barriers."""
         positions = positions_of(view)
-        rows = rows_prepared(context, view)
-        in_flight = sum(len(channel.rows) for channel in view.in_flight)
-        due = sum(
-            max(0, positions.get(name, 0) - extent.start) for name, extent in self._input.extents.items()
-        )
-        behind = any(
+        return any(
             one.key == key and one.offset >= positions.get(one.split, 0)
             for one in self._input.records.values()
         )
-        return {"behind": behind, "unsent": rows is not None and rows + in_flight == due}
 
     def _comes_later(self, key: Key, view: SnapshotView, context: TrialContext) -> bool:
         """Return whether a later checkpoint of the attempt holds of a key what the records before it give."""

@@ -73,6 +73,12 @@ def _rule(kinds: tuple[Kind, ...], seen: str, clause: str, holds: Holds = lambda
 _CONTENT = Kind.MISSING, Kind.SURPLUS, Kind.WRONG
 _ROUTES = Kind.SPLIT_KEY, Kind.WRONG_WAY, Kind.FOREIGN_KEY
 
+SKIPPED_SIGN = Sign(
+    "an increment skips changes: entries are as in a checkpoint on which it builds, or not there at all",
+    "SNP-5",
+)
+"""That of an increment that leaves out what has changed."""
+
 _RULES = (
     # --- the checkpoint as a whole ---
     _rule(
@@ -104,6 +110,8 @@ _RULES = (
     _rule((Kind.NO_POSITION,), "a split has no position, or an impossible one", "STA-3"),
     _rule((Kind.BACKWARDS,), "a split is at an earlier position than in the checkpoint before", "BAR-2"),
     _rule((Kind.BROADCAST,), "some receivers of a broadcast have applied what others have not", "UNA-5"),
+    # --- what an increment holds beside that on which it builds ---
+    _Rule((Kind.MISSING,), lambda d, c: c.incremental and d.skipped, SKIPPED_SIGN),
     # --- what sinks had ---
     _rule(
         _CONTENT,

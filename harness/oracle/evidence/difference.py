@@ -67,6 +67,8 @@ class Difference:
     """Whether it waits for a timer in the last part that a subtask stored which has finished since."""
     comes_later: bool = False
     """Whether it is there in a later checkpoint or in the output."""
+    skipped: bool = False
+    """Whether an increment skipped the change that brought it (``increment_chains``)."""
     listed: bool = False
     """Whether the state is a list without keys."""
     looped: bool = False

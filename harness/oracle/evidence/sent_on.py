@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 
 from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.evidence.opened_checkpoints import opened_checkpoint, positions_of
+from barrier_tck.harness.oracle.evidence.prefix import Extent
 from barrier_tck.harness.oracle.evidence.record_places import SeenCut
 from barrier_tck.harness.oracle.evidence.recoveries import attempt_of, restored_checkpoints
 from barrier_tck.harness.record.history import SnapshotView
@@ -32,6 +34,11 @@ class SentOn:
                 bare = without_input(record)
                 self._arrived.setdefault(bare[ID], []).append((place, bare[PATH]))
 
+    def is_seen(self, record: Record, operator: str, cut: SeenCut) -> bool:
+        """Return whether a cut shows something that an operator sends because of a record."""
+        bare = without_input(record)
+        return any(_has_passed(path, bare[PATH], operator) for path in _paths_in(cut, bare[ID]))
+
     def is_unseen(self, record: Record, operator: str, cut: SeenCut) -> bool:
         """Return whether a cut shows nothing of what an operator sends because of a record, and would show it."""
         bare = without_input(record)
@@ -40,9 +47,7 @@ class SentOn:
             for place, path in self._arrived.get(bare[ID], ())
             if place != operator and _has_passed(path, bare[PATH], operator) and _is_read(place, cut)
         }
-        return bool(due) and not any(
-            _has_passed(path, bare[PATH], operator) for path in _paths_in(cut, bare[ID])
-        )
+        return bool(due) and not self.is_seen(record, operator, cut)
 
 
 def rows_prepared(context: TrialContext, view: SnapshotView) -> int | None:
@@ -54,19 +59,48 @@ def rows_prepared(context: TrialContext, view: SnapshotView) -> int | None:
     attempt = attempt_of(context.history, view)
     if attempt is None or restored_checkpoints(context.history).get(attempt) is not None:
         return None
+    every, kept = _prepared(context, view, attempt)
+    return every or None if every == kept else None
+
+
+def all_was_sent(context: TrialContext, view: SnapshotView, extents: Mapping[str, Extent]) -> bool:
+    """Return whether sinks and channels show as many rows as an attempt read records before a checkpoint's barriers.
+
+    Each record gives one row. What was in flight in the restored checkpoint counts as read. Whether sinks count the
+    rows of an older checkpoint that was given up again is not known, so either number will do. False also if the
+    history does not say how many rows reached the sinks.
+    """
+    attempt = attempt_of(context.history, view)
+    origin = restored_checkpoints(context.history).get(attempt) if attempt is not None else None
+    begun = opened_checkpoint(context, origin) if origin is not None else None
+    if attempt is None or (origin is not None and (begun is None or begun.problem is not None)):
+        return False
+    due = _read_by(view, extents) - (_read_by(begun, extents) if begun is not None else 0)
+    prepared = _prepared(context, view, attempt)
+    return prepared[0] > 0 and due in prepared
+
+
+def _read_by(view: SnapshotView, extents: Mapping[str, Extent]) -> int:
+    """Return how many records lie before a checkpoint's barriers and are not in flight."""
+    positions = positions_of(view)
+    read = sum(max(0, positions.get(name, 0) - extent.start) for name, extent in extents.items())
+    return read - sum(len(channel.rows) for channel in view.in_flight)
+
+
+def _prepared(context: TrialContext, view: SnapshotView, attempt: int) -> tuple[int, int]:
+    """Return how many rows sinks prepared in an attempt up to a checkpoint: in all, and without what was given up."""
     rows: dict[tuple[str, int], int] = {}
+    aborted: dict[int, None] = {}
     for line in context.history.operations:
         match line.operation:
-            case CheckpointAborted(checkpoint=number, attempt=of) if (
-                of == attempt and number < view.checkpoint
-            ):
-                return None
+            case CheckpointAborted(checkpoint=number, attempt=of) if of == attempt:
+                aborted[number] = None
             case Acknowledged(attempt=of, checkpoint=number, forged=False) if of == attempt:
                 if number <= view.checkpoint:
                     rows[line.operation.subtask, number] = line.operation.prepared
             case _:
                 pass
-    return sum(rows.values()) or None
+    return sum(rows.values()), sum(n for (_, number), n in rows.items() if number not in aborted)
 
 
 def _has_passed(path: str, before: str, operator: str) -> bool:

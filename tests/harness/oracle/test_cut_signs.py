@@ -75,6 +75,13 @@ def twice(**known: Any) -> Difference:
         (Difference(Kind.BROADCAST, ""), UNALIGNED, "UNA-5"),
         (Difference(Kind.UNREADABLE, "", file_gone=True), Circumstances(incremental=True), "SNP-5"),
         (Difference(Kind.UNREADABLE, "", file_gone=True), FRESH, "STA-3"),
+        *((missing(skipped=True), replace(where, incremental=True), "SNP-5") for where in CIRCUMSTANCES),
+        *(
+            (missing(skipped=True, held_before=True), replace(where, incremental=True), "SNP-5")
+            for where in CIRCUMSTANCES
+        ),
+        (missing(skipped=True), FRESH, "ALN-2"),
+        (missing(), Circumstances(incremental=True), "ALN-2"),
     ],
 )
 def test_the_clause_follows_from_what_is_seen_and_from_what_was_done_before(
