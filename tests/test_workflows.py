@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from barrier_tck.conformance import test_local_recovery
 from barrier_tck.harness.campaign.configuration import read_configuration
 from barrier_tck.reports.write import ReportPaths
 from tests.spark_exploration import problems
@@ -174,6 +175,26 @@ def test_what_is_too_long_for_one_environment_runs_in_the_other() -> None:
     assert '-m "long_on_clusters and not nightly_on_clusters"' in on_clusters[1]
     everything = "pytest conformance --system reference-spark -m nightly_on_clusters"
     assert everything in tox.get("testenv:nightly", "commands")
+
+
+def test_every_cell_of_the_matrix_of_fallbacks_is_tried_each_night() -> None:
+    """Where trials take long, other commands try a few of the cells (``tests/conformance/test_fallback_cells.py``)."""
+    tox = configparser.ConfigParser(interpolation=None)
+    tox.read(ROOT / "tox.ini")
+    commands = tox.get("testenv:nightly", "commands").splitlines()
+    (session,) = (line for line in commands if "--every-fallback" in line)
+    assert "pytest conformance/test_local_recovery.py --system reference-spark" in session
+    assert " -m " not in session, "no mark takes a cell out"
+    selected = re.search(r" -k (\w+)", session)
+    assert selected is not None
+    tests = [name for name in vars(test_local_recovery) if name.startswith("test_") and selected[1] in name]
+    assert len(tests) == 1, "what is selected is there"
+    cells = next(
+        mark.args[1]
+        for mark in getattr(test_local_recovery, tests[0]).pytestmark
+        if mark.name == "parametrize"
+    )
+    assert len(cells) == len(test_local_recovery.DAMAGES) * len(test_local_recovery.COLUMNS)
 
 
 def summary_of(**changes: Any) -> dict[str, Any]:

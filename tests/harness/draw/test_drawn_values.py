@@ -21,14 +21,16 @@ import pytest
 
 from barrier_tck.faults.catalogue import FAULTS, KINDS
 from barrier_tck.faults.drawing import Aim
-from barrier_tck.faults.fault import Fault
+from barrier_tck.faults.fault import Fault, tag_of
 from barrier_tck.faults.fields import Number, meanings
+from barrier_tck.faults.kinds.fail_request import FailRequest
 from barrier_tck.faults.targets import COORDINATOR, Damage, Peers, TargetKind
 from barrier_tck.faults.vocabulary import After, ProtocolPoint
 from barrier_tck.harness.draw.constraints import Constraints
 from barrier_tck.harness.draw.drawn_graph import keeps_lists
 from barrier_tck.harness.draw.profiles import profile_named
 from barrier_tck.harness.draw.strategies import draw_plan, draw_plans
+from barrier_tck.harness.plan.storage_targets import SERVED
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.system.exposed_targets import targets_of
@@ -162,6 +164,18 @@ def test_every_fault_of_a_storage_service_is_drawn_by_the_profile_that_is_there_
     of_services = [kind.name for kind in KINDS.values() if kind.fault.needs is TargetKind.OBJECT_STORE]
     assert len(of_services) == 5
     assert [name for name in of_services if weights.get(name, 0) == 0] == []
+
+
+@pytest.mark.parametrize("storage", SERVED)
+def test_plans_are_drawn_in_which_one_request_to_a_storage_service_gets_no_answer(storage: str) -> None:
+    """Whether it is carried out or not: only then does the request that is sent again find what it did itself."""
+    system, profile = ReferenceSimulated(), profile_named("object-store")
+    profile = replace(profile, checkpoints=replace(profile.checkpoints, storages=(storage,)))
+    drawn = draw_plans(4, 60, profile, Constraints(system.job, system.capabilities))
+    assert {plan.checkpoints.storage for plan in drawn} == {storage}
+    failing = [planned.fault for plan in drawn for planned in plan.faults if planned.fault.waits_for_request]
+    assert {tag_of(type(fault)) for fault in failing} == {"fail_request"}
+    assert {fault.carried_out for fault in failing if isinstance(fault, FailRequest)} == {False, True}
 
 
 AIMED_BY_NOBODY = {
