@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,69 @@ def test_drawn_plans_tell_the_honest_echo_from_the_lossy_one(
     assert result["trials"] == 50
     if not exit_code:
         assert (result["valid"], result["unknown"]) == (50, 0)
+
+
+def _headline(system: str, directory: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """Return what a campaign of a system prints, on one line."""
+    capsys.readouterr()
+    words = f"campaign --system {system} --trials 20 --seed 1 --no-store --out {directory}".split()
+    assert cli.run(words) == 0
+    return " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.long
+def test_the_headline_of_echo_says_what_its_kills_did(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    printed = _headline("examples.echo_system.echo:EchoSystem", tmp_path, capsys)
+    recovered = re.search(r"(\d+) of \1 faults fired; recoveries: (\d+)", printed)
+    assert recovered is not None and recovered[1] == recovered[2] != "0", printed
+    chances = re.search(r"violated: SRC-1 in (\d+), REC-1 in \1, SNK-1 in \1 of 20 trials", printed)
+    assert chances is not None and int(chances[1]) > 0, printed
+
+
+OPERATIONS = ("AttemptStarted", "AttemptRunning", "Committed")
+NOTED = (
+    "What `run` notes decides what a report can say. `AttemptStarted` and `AttemptRunning` are the recoveries, "
+    "`Committed` shows that the job went on after a kill. Without them the harness knows only its kills and the points "
+    'that it saw, and the report says "not reported".'
+)
+
+
+def test_the_guide_says_what_echo_notes() -> None:
+    assert NOTED in " ".join(CHAPTERS[0].read_text().split())
+    noted = re.findall(r"note\((\w+)\(", EXAMPLE.read_text())
+    assert [operation for operation in OPERATIONS if operation not in noted] == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("left_out", "said"),
+    [
+        ("Attempt", "recoveries: not reported; batches committed: "),
+        ("Committed", "faults fired; recoveries: 23; checkpoints completed: "),
+        ("(?:Attempt|Committed)", "recoveries: not reported; checkpoints completed: not reported"),
+    ],
+    ids=["no attempts", "no commits", "neither"],
+)
+def test_what_the_guide_says_of_an_echo_that_notes_less_is_true(
+    left_out: str,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Its kills and the points that were seen still tell that the clauses of recovery could be violated."""
+    text = re.sub(rf"(?m)^( *)note\({left_out}.*$", r"\1pass", EXAMPLE.read_text())
+    (tmp_path / "quieter.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    try:
+        printed = _headline("quieter:EchoSystem", tmp_path / "runs", capsys)
+    finally:
+        sys.modules.pop("quieter", None)
+    assert said in printed
+    assert re.search(r"violated: .*SRC-1 in [1-9]", printed), printed
 
 
 def test_the_guide_lists_what_a_system_may_add() -> None:
