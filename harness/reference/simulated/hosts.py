@@ -180,9 +180,11 @@ class SimulatedHosts:
 
 
 def memory_for_copies(config: JobConfig) -> int | None:
-    """Return how many bytes local copies may take in an executor's memory; None if they are not there."""
-    in_memory = config.local_recovery and config.local_copies is CopyMedium.MEMORY
-    return config.local_memory_bytes if in_memory else None
+    """Return how many bytes local copies may take in an executor's memory; None if their place is a disk.
+
+    The place is there without local recovery, too: whether it stays empty is looked at then (LOC-1).
+    """
+    return config.local_memory_bytes if config.local_copies is CopyMedium.MEMORY else None
 
 
 @dataclass(slots=True)
