@@ -14,6 +14,7 @@ from barrier_tck.conformance.trials import Trials, happened, require
 from barrier_tck.faults.kinds.fail_request import FailRequest
 from barrier_tck.faults.kinds.lose_host import LoseHost
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
+from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import (
     CheckpointPlan,
     DeploymentPlan,
@@ -36,6 +37,23 @@ def test_what_a_sink_had_moved_when_it_died_is_durable_before_it_counts_as_commi
     lost = ScheduledFault(LoseHost(SINK), After(ProtocolPoint.CHECKPOINT_COMPLETED, nth=2))
     for trial in trials.all_valid(with_faults(kill_worker(SINK, IN_A_COMMIT), lost, plan=plan)):
         happened(trial.record.recoveries >= 2, "the sink died, and then its host was lost", trial)
+
+
+@pytest.mark.nightly_on_clusters
+@pytest.mark.needs(Capability.UNSYNCED_LOSS, Capability.CHECKPOINTS)
+@pytest.mark.clause("SNK-1")
+def test_a_job_does_not_end_with_a_commit_that_its_sink_had_only_begun(trials: Trials) -> None:
+    """The only sink commits once, at the end of the input, and its host is lost meanwhile."""
+    plan = varied(
+        workload=WorkloadPlan(batches=3),
+        job=JobPlan("line", {"sink": 1}),
+        deployment=DeploymentPlan(executors=1),
+        checkpoints=CheckpointPlan(interval_ms=60_000, timeout_ms=60_000),
+    )
+    plan = msgspec.structs.replace(plan, network=msgspec.structs.replace(plan.network, latency_ms_max=0))
+    for trial in trials.all_valid(with_faults(ScheduledFault(LoseHost(SINK), IN_A_COMMIT), plan=plan)):
+        happened(len(trial.record.faults) == 1, "the host was lost", trial)
+        require(trial.record.recoveries == 1, "the job has not ended before the commit", trial)
 
 
 @pytest.mark.nightly_on_clusters

@@ -232,6 +232,30 @@ def test_a_checkpoint_that_starts_while_restored_records_of_a_loop_wait_holds_wh
     trials.valid_until(_killed_twice(REPLAYED[mode], second=2), still_replayed, STILL_THERE)
 
 
+@pytest.mark.nightly_on_clusters
+@recovers
+@pytest.mark.needs(Capability.UNALIGNED_CHECKPOINTS)
+@pytest.mark.clause("UNA-4", "CHL-5", "REC-6")
+def test_what_waits_to_leave_a_loop_leaves_it_after_a_restore_and_the_loop_ends(trials: Trials) -> None:
+    """What is restored in an output buffer to a vertex outside was not sent round the loop, where nobody takes it."""
+    queued = _queued("unaligned")
+    plan = msgspec.structs.replace(
+        queued,
+        deployment=DeploymentPlan(slow_vertex="out", slow_batch_ms=6),
+        network=NetworkPlan(channel_capacity=1),
+    )
+    for trial in trials.all_valid(_killed_twice(plan, second=2)):
+        restored = {line.operation.restored_checkpoint for line in trial.history.of(AttemptStarted)}
+        leaving = [
+            channel
+            for view in trial.history.checkpoints
+            if view.checkpoint in restored
+            for channel in view.in_flight
+            if channel.receiver.partition("[")[0] == "out"
+        ]
+        happened(any(channel.at_sender for channel in leaving), "records waited to leave the loop", trial)
+
+
 STOPPED: dict[str, TrialPlan] = {
     name: msgspec.structs.replace(plan, savepoints=(SavepointPlan(after_checkpoints=1, stop=True),))
     for name, plan in (
