@@ -60,3 +60,19 @@ class IncompatibleState(JobUsageError):
 
 class ProtocolError(Exception):
     """An illegal event reached a state machine; its state is unchanged and the message tells the story."""
+
+
+class BehindLoop(Exception):
+    """Something goes round a loop that has ended (CHL-5)."""
+
+    def __init__(self, message: str = "", loop: str = "") -> None:
+        super().__init__(message)
+        self.loop = loop
+
+
+class ElementBehindLoop(BehindLoop, ProtocolError):
+    """It came from another member of the loop."""
+
+
+class RecordBehindLoop(BehindLoop, JobUsageError):
+    """An operator emits it; if the loop has not ended too early, the operator is wrong."""

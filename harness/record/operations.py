@@ -94,6 +94,8 @@ class Crashed(_Kind, frozen=True):
     """Where it was raised."""
     of_harness: bool = False
     """Whether it was code of the harness that raised it, so that it says nothing about the system."""
+    behind_loop: str = ""
+    """The loop round which something was to go although it had ended, if that is why (CHL-5)."""
 
 
 # --- checkpoints --------------------------------------------------------------------------------------------

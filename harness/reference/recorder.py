@@ -163,7 +163,9 @@ class RunRecorder(JobObserver, ABC):
             shown = str(place) if place is not None else ""
             of_harness = is_of_harness(place)
             self.note(
-                ops.Crashed(str(message.subtask), message.attempt, crash.error, shown, of_harness),
+                ops.Crashed(
+                    str(message.subtask), message.attempt, crash.error, shown, of_harness, crash.behind_loop
+                ),
                 process=str(message.subtask),
             )
 

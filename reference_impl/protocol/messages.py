@@ -491,6 +491,8 @@ class Crash(msgspec.Struct, frozen=True):
     """What was raised, as one line."""
     frames: tuple[Frame, ...]
     """What it came through, the innermost place first."""
+    behind_loop: str = ""
+    """The loop round which something was to go although it had ended, if that was raised (CHL-5)."""
 
 
 class SubtaskFailed(msgspec.Struct, frozen=True):

@@ -6,7 +6,7 @@ import traceback
 from pathlib import Path
 
 from barrier_tck.reference_impl.protocol.messages import Crash, Frame
-from barrier_tck.reference_impl.runtime_errors import RuntimeFailure
+from barrier_tck.reference_impl.runtime_errors import BehindLoop, RuntimeFailure
 
 _OF_THE_WORLD = (RuntimeFailure, OSError, MemoryError)
 _FRAMES_MAX = 30
@@ -23,4 +23,5 @@ def crash_of(error: BaseException) -> Crash | None:
     described = traceback.TracebackException(type(error), error, None)
     described.__notes__ = None  # a library's notes may have many lines, none of which names the exception
     last_line = list(described.format_exception_only())[-1].strip()
-    return Crash(last_line, tuple(reversed(frames[-_FRAMES_MAX:])))
+    loop = error.loop if isinstance(error, BehindLoop) else ""
+    return Crash(last_line, tuple(reversed(frames[-_FRAMES_MAX:])), loop)

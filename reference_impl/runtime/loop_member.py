@@ -18,7 +18,7 @@ from barrier_tck.reference_impl.protocol.messages import (
 from barrier_tck.reference_impl.protocol.subtask_events import InputEnded
 from barrier_tck.reference_impl.runtime.ports import ChannelOutput, CoordinatorLink
 from barrier_tck.reference_impl.runtime.subtask_deployment import SubtaskDeployment, SubtaskPorts
-from barrier_tck.reference_impl.runtime_errors import JobUsageError, ProtocolError
+from barrier_tck.reference_impl.runtime_errors import ElementBehindLoop, RecordBehindLoop
 
 
 class LoopMember:
@@ -67,12 +67,13 @@ class LoopMember:
     def take(self, channel: int) -> None:
         """Count an element that is dealt with now, if it came from a member.
 
-        Raises ProtocolError for an element of a channel that has ended with the loop.
+        Raises ElementBehindLoop for an element of a channel that has ended with the loop.
         """
         if self.ended and channel in self.feedback:
-            raise ProtocolError(
+            raise ElementBehindLoop(
                 f"{self._subtask} got an element round the loop {self.loop!r} after the loop had ended; it has sent "
-                f"{self.sent} elements to members and taken {self.taken}"
+                f"{self.sent} elements to members and taken {self.taken}",
+                self.loop,
             )
         if channel in self._inside:
             self.taken += 1
@@ -105,12 +106,13 @@ class LoopMember:
                     feed(InputEnded(channel))
 
     def send_data(self, channel: int, payload: Payload) -> None:
-        """Output port: count what goes to a member; raises JobUsageError for a record that can go round no more."""
+        """Output port: count what goes to a member; raises RecordBehindLoop for a record that can go round no more."""
         if channel in self._to_members:
             if self.ended and channel in self._back:
-                raise JobUsageError(
+                raise RecordBehindLoop(
                     f"{self._subtask} emits records at the end of its input into the loop {self.loop!r}, which has "
-                    "ended: an operator in a loop must emit all that goes round it before"
+                    "ended: an operator in a loop must emit all that goes round it before",
+                    self.loop,
                 )
             self.sent += 1
         self._output.send_data(channel, payload)

@@ -47,8 +47,9 @@ from barrier_tck.harness.oracle.evidence.in_flight import (
     by_edge,
     in_flight_problems,
 )
-from barrier_tck.harness.oracle.evidence.increment_chains import named_as_skipped, skipped
+from barrier_tck.harness.oracle.evidence.increment_chains import named_as_skipped, owner_of, skipped
 from barrier_tck.harness.oracle.evidence.keys import key_of_text
+from barrier_tck.harness.oracle.evidence.named_places import last_step, way_to
 from barrier_tck.harness.oracle.evidence.opened_checkpoints import (
     going_back,
     misplaced,
@@ -521,10 +522,15 @@ class _Judge:
             if len(paths) > leave:
                 too_many = surplus(len(paths), leave, place.name, leave == place.least.get(record, 0))
                 sentence = f"{self._shown(record, paths)} {too_many}"
-                yield self._difference(Kind.SURPLUS, sentence, record, where)
+                yield self._difference(Kind.SURPLUS, sentence, record, where, paths[-1])
 
-    def _difference(self, kind: Kind, sentence: str, record: Record, where: _Where) -> Difference:
-        """Return that a record is not where it belongs, with what the other checkpoints say about it."""
+    def _difference(
+        self, kind: Kind, sentence: str, record: Record, where: _Where, came: str = ""
+    ) -> Difference:
+        """Return that a record is not where it belongs, with what the other checkpoints say about it.
+
+        ``came`` is the path on which it came, subtask by subtask, if it is there.
+        """
         attempt = (
             attempt_of(self.context.history, where.view) if where.view is not None else self.last_attempt
         )
@@ -542,6 +548,7 @@ class _Judge:
             kind,
             f"{sentence}, {left_out}" if left_out else sentence,
             where.name,
+            self._way(bare, where, came),
             at_sink=where.at_sink,
             in_flight_before=flying and not held,
             held_before=held
@@ -560,6 +567,15 @@ class _Judge:
             looped=any(name in loop for loop in self.context.plan.job.loops for name in vertices),
             timed=any(name in self._windows for name in vertices),
         )
+
+    def _way(self, bare: Record, where: _Where, came: str) -> str:
+        """Return the channel or edge on which a record comes to where it belongs, or came; "" if it is not known."""
+        path = came or (bare[PATH] if self._form is LINEAGE and len(bare) > PATH else "")
+        job = self.context.plan_of(where.view.attempt if where.view is not None else self.last_attempt).job
+        key = (bare[KEY],) if self._form is LINEAGE else ()
+        view = where.view if not where.at_sink else None
+        receiver = owner_of(self.context, view, where.name, key) if view is not None else ""
+        return way_to(job, where.name, last_step(path), receiver)
 
     def _cut_before(self, restored: SnapshotView | None) -> SeenCut | None:
         if restored is None:

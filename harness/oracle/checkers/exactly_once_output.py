@@ -20,6 +20,7 @@ from barrier_tck.harness.oracle.evidence.cut_preconditions import HELD_BACK_AND_
 from barrier_tck.harness.oracle.evidence.exactness import AT_LEAST_ONCE
 from barrier_tck.harness.oracle.evidence.examples import chosen
 from barrier_tck.harness.oracle.evidence.explained_failures import declined_cleanly
+from barrier_tck.harness.oracle.evidence.named_places import at_sink, sinks_of
 from barrier_tck.harness.oracle.evidence.preconditions import (
     OF_RESTORES,
     RAN_AGAIN,
@@ -33,6 +34,7 @@ from barrier_tck.harness.oracle.sign import Breach, Sign
 from barrier_tck.harness.oracle.standard_checker import Meaning, StandardChecker, TrialToJudge
 from barrier_tck.harness.record.history import End, OutputComparison, Row
 from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.workloads.kind_catalogue import keeps_by_key
 from barrier_tck.harness.workloads.sequential_model import Key, values_of
 
 LOSSES = ("lost",)
@@ -40,6 +42,9 @@ LOSSES = ("lost",)
 
 VIOLATIONS = ("duplicated", "unexpected", "wrong_key", "wrong_count", "wrong_sum")
 """Counts that are always a violation."""
+
+_OF_STATE = ("wrong_count", "wrong_sum")
+"""Those that the operator makes which counts, and not a sink."""
 
 AGAIN = "committed_again"
 """Count of the rows that a checkpoint had committed that was given up, beside the one row of each record."""
@@ -87,8 +92,9 @@ class ExactlyOnceOutput(StandardChecker):
         if history.output is not None:
             again = committed_again(context, self._input)
             evidence = _Evidence(self._input, again or {})
-            evidence.take(history.output)
-            return self._finding(context, evidence.counts, evidence.examples, again is not None)
+            evidence.take(history.output, history.output_by)
+            place = evidence.places[0] if evidence.places else ""
+            return self._finding(context, evidence.counts, evidence.examples, place, again is not None)
         if history.output_query is not None:
             return self._judge_query(context, history.output_query)
         summary = "the committed output was not read, so nothing can be said about it"
@@ -101,20 +107,25 @@ class ExactlyOnceOutput(StandardChecker):
         if found.counts is None:
             summary = f"the committed output cannot be compared: {found.problem}"
             return Finding(self.name, self.clauses, Verdict.INVALID, summary)
-        return self._finding(context, msgspec.structs.asdict(found.counts), found.examples)
+        place = sinks_of(self._input.plan.job)
+        return self._finding(context, msgspec.structs.asdict(found.counts), found.examples, place)
 
     def _finding(
         self,
         context: TrialContext,
         counts: dict[str, int],
         examples: Sequence[str],
+        place: str,
         counts_again: bool = False,
     ) -> Finding:
-        """``counts_again``: what may come twice because the job fell back is known, and counted as right."""
+        """``place`` is that of the first example.
+
+        ``counts_again``: what may come twice because the job fell back is known, and counted as right.
+        """
         verdict, summary = _verdict(context, counts, counts_again)
         if verdict is Verdict.INVALID:
             sign = _WITHOUT_SHUFFLE if "ALO-3" in self.clauses else _NOT_ONCE
-            breaches = [Breach(sign, next(iter(examples), summary), place="output")]
+            breaches = [Breach(sign, next(iter(examples), summary), place=place or "output")]
             return self.broken(context, summary, counts, breaches, examples)
         return Finding(self.name, self.clauses, verdict, summary, counts, chosen(examples))
 
@@ -157,10 +168,19 @@ class _Evidence:
             (*LOSSES, *VIOLATIONS, AGAIN), 0
         )
         self.examples: list[str] = []
+        self.places: list[str] = []
+        """Where each of them was seen: at sinks, or at the operator that counts."""
+        self._job = job = trial_input.plan.job
+        self._sinks = sinks_of(job)
+        self._writer = ""
+        """The sink subtask that wrote the row that is looked at, if it is known."""
+        self._counting = next((vertex.name for vertex in job.vertices if keeps_by_key(vertex)), self._sinks)
+        self._repeated: dict[Key, list[int]] = {}
+        """Key -> which of the examples say that a count came twice."""
         self._numbers = Counter([record.key for record in self._records.values()])
 
-    def take(self, output: Sequence[Row]) -> None:
-        """Judge all rows."""
+    def take(self, output: Sequence[Row], writers: Sequence[str] = ()) -> None:
+        """Judge all rows; ``writers`` are the sink subtasks that wrote them, if that is known."""
         self.counts["committed"] = len(output)
         times_seen: dict[int, int] = {}
         judged_kinds: dict[tuple[type, ...], bool] = {}
@@ -168,7 +188,8 @@ class _Evidence:
         by_count: dict[Key, dict[int, tuple[int, tuple[Any, ...]]]] = {}
         spec, records, count_index = self._spec, self._records, self._count_index
         read, first = values_of(spec.output_columns), 1 + len(spec.key_columns)
-        for row in output:
+        for position, row in enumerate(output):
+            self._writer = writers[position] if writers else ""
             try:
                 values = read(row)
             except KeyError as error:
@@ -203,18 +224,23 @@ class _Evidence:
             count = accumulators[count_index]
             if count in rows_of_key:
                 other = rows_of_key[count][0]
+                self._repeated.setdefault(key, []).append(len(self.examples))
                 self._note(
                     "wrong_count",
                     f"key {_text(key)}: ids {other} and {identifier} ({record}) both have count {count}",
                 )
                 continue
             rows_of_key[count] = (identifier, accumulators)
+        self._writer = ""
         if len(times_seen) < len(records) or self.counts["unexpected"]:
             for identifier, record in records.items():
                 if identifier not in times_seen:
                     self._note("lost", f"id {identifier} ({record}) is not in the output")
         for key, rows_of_key in by_count.items():
             self._judge_key(key, rows_of_key)
+        for key, examples in self._repeated.items():
+            if len(examples) == 1 and max(by_count[key]) == self._numbers[key] - 1:
+                self.examples[examples[0]] += ": from there on the count is one too low"
 
     def _judge_key(self, key: Key, rows: Mapping[int, tuple[int, tuple[Any, ...]]]) -> None:
         """Check that one key's counts are 1 to n, and that its sums grow by the records' own values."""
@@ -245,6 +271,8 @@ class _Evidence:
     def _note(self, kind: str, example: str) -> None:
         self.counts[kind] += 1
         self.examples.append(f"{kind.replace('_', ' ')}: {example}")
+        at = at_sink(self._job, self._writer) if self._writer else self._sinks
+        self.places.append(self._counting if kind in _OF_STATE else at)
 
 
 _SCALARS = (int, str, float, bool, bytes, NoneType)

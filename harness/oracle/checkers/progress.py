@@ -10,6 +10,8 @@ any parallelism (RSC-2).
 Where runs are exactly repeatable, an attempt ends for a reason that the trial knows. A subtask that fails by itself,
 far from any fault, is a bug, even if the next attempt does better.
 
+A loop that is said to have ended, and round which something still goes, ended too early: that breaks CHL-5.
+
 A job that did not end names what it waits for, also where a fault excuses it: an empty list helps nobody.
 """
 
@@ -30,6 +32,7 @@ from barrier_tck.harness.oracle.evidence.advance import (
     restored_last,
 )
 from barrier_tck.harness.oracle.evidence.checkpoint_obstacles import NOTICED_MS
+from barrier_tck.harness.oracle.evidence.cut_preconditions import IN_A_LOOP
 from barrier_tck.harness.oracle.evidence.examples import chosen
 from barrier_tck.harness.oracle.evidence.explained_failures import (
     attempts_failed,
@@ -38,6 +41,7 @@ from barrier_tck.harness.oracle.evidence.explained_failures import (
     faults_fired,
 )
 from barrier_tck.harness.oracle.evidence.first_breaches import evidence_of
+from barrier_tck.harness.oracle.evidence.named_places import subtasks_named
 from barrier_tck.harness.oracle.evidence.slots import without_capacity_at_the_end
 from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
 from barrier_tck.harness.oracle.precondition import ALWAYS
@@ -65,6 +69,7 @@ from barrier_tck.harness.support.first_line import first_line
 from barrier_tck.harness.system.system_under_test import Capability
 
 _STANDS_STILL = Sign("the job does not go on, gives up or dies, and nothing explains it", "REC-6")
+_LOOP_ENDED = Sign("something goes round a loop that had ended: it ended too early", "CHL-5")
 
 
 class Progress(StandardChecker):
@@ -80,8 +85,8 @@ class Progress(StandardChecker):
         "by itself, and none dies of an exception of its own."
     )
     judges = "every trial"
-    covers = {"REC-6": ALWAYS, "REC-4": ALWAYS}
-    signs = (_STANDS_STILL,)
+    covers = {"REC-6": ALWAYS, "REC-4": ALWAYS, "CHL-5": IN_A_LOOP}
+    signs = (_STANDS_STILL, _LOOP_ENDED)
     rank = 910
     clauses = ("REC-6",)
 
@@ -160,8 +165,11 @@ class Progress(StandardChecker):
         if judged.verdict is not Verdict.INVALID:
             return judged
         # The first thing that is pending is the state of the job, which alone explains nothing.
-        evidence = evidence_of(context, [Breach(_STANDS_STILL, judged.summary)])
-        return msgspec.structs.replace(judged, evidence=evidence)
+        evidence = evidence_of(context, list(_breaches(context, judged.summary)))
+        clauses = tuple(dict.fromkeys((*(entry.clause for entry in evidence), *judged.clauses)))
+        first = evidence[0]
+        shown = (first.sentence, *judged.examples) if first.sign == _LOOP_ENDED.seen else judged.examples
+        return msgspec.structs.replace(judged, clauses=clauses, examples=shown, evidence=evidence)
 
     def _judge_finished(self, context: TrialContext) -> tuple[Verdict, str]:
         """Judge a job that finished: did it go on after the last fault?"""
@@ -202,6 +210,31 @@ class Progress(StandardChecker):
                 "the job finished, and nothing shows whether the last restored checkpoint covers the whole input",
             )
         return Verdict.INVALID, "the job finished, but no checkpoint completed after the last fault"
+
+
+def _breaches(context: TrialContext, summary: str) -> Iterator[Breach]:
+    """Yield what a job breaks that did not go on, or of which a process died."""
+    crashes = [line for line in context.history.of(Crashed) if not line.operation.of_harness]
+    for line in crashes:
+        crash = line.operation
+        if crash.behind_loop:
+            sentence = (
+                f"{crash.process} died because something still went round the loop {crash.behind_loop}, which had "
+                f"ended: {crash.error}"
+            )
+            yield Breach(_LOOP_ENDED, sentence, line.index, crash.process, attempt=crash.attempt)
+    if crashes:
+        first = crashes[0].operation
+        yield Breach(_STANDS_STILL, summary, place=first.process, attempt=first.attempt)
+        return
+    failed = [line.operation for line in context.history.of(AttemptEnded)]
+    texts = context.history.pending or [attempt.detail for attempt in failed[-1:]]
+    yield Breach(
+        _STANDS_STILL,
+        summary,
+        place=subtasks_named(texts, context),
+        attempt=max((line.operation.attempt for line in context.history.of(AttemptStarted)), default=None),
+    )
 
 
 def _with_crashes(finding: Finding, crashes: Sequence[Crashed]) -> Finding:

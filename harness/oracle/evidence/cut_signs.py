@@ -318,12 +318,14 @@ def breach_of(
     difference: Difference, circumstances: Circumstances, context: TrialContext, view: SnapshotView | None
 ) -> Breach:
     """Return what a difference breaks that was seen in a checkpoint or, with None, in the output."""
-    sign = sign_of(difference, circumstances)
+    sign, place = sign_of(difference, circumstances), difference.place
+    if difference.way:
+        place += f", on {difference.way}"
     if view is None:
-        return Breach(sign, difference.sentence, place=difference.place)
+        return Breach(sign, difference.sentence, place=place)
     sentence = f"checkpoint {view.checkpoint}: {difference.sentence}"
     at = completed_at(context, view.checkpoint)
-    return Breach(sign, sentence, at, difference.place, view.checkpoint, attempt_of(context.history, view))
+    return Breach(sign, sentence, at, place, view.checkpoint, attempt_of(context.history, view))
 
 
 def unreadable(view: SnapshotView, context: TrialContext, stateful: Collection[str] = ()) -> Difference:

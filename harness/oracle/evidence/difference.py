@@ -47,6 +47,8 @@ class Difference:
     sentence: str
     place: str = ""
     """The vertex, subtask or channel where it was seen."""
+    way: str = ""
+    """The channel or edge on which the record came, or was to come, if that is not the place itself."""
     at_sink: bool = False
     """Whether it is in what a sink committed or prepared."""
     of_sent: bool = False

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from barrier_tck.harness.oracle.evidence.difference import Difference, Kind
 from barrier_tck.harness.oracle.evidence.in_flight import edge_of
 from barrier_tck.harness.oracle.evidence.keys import key_of_text
+from barrier_tck.harness.oracle.evidence.named_places import last_step, way_to
 from barrier_tck.harness.plan.job_graph import EdgePlan, JobPlan, Spread
 from barrier_tck.harness.record.history import SnapshotView
 from barrier_tck.harness.system.job_view import JobView
@@ -323,8 +324,13 @@ class RecordPaths:
                     f"record {identifier} is behind record {latest[lane]} in {subtask}, though both came by "
                     f"way of {path} and it was read first: one overtook the other",
                     subtask,
+                    self._way(path, subtask),
                 )
             latest[lane] = identifier
+
+    def _way(self, path: str, subtask: str) -> str:
+        """Return the channel on which what came on a path came to a subtask; "" if it is not known."""
+        return way_to(self.job, subtask.partition("[")[0], last_step(path), subtask)
 
     def _passes_window(self, path: str, end: Place | None) -> bool:
         """Return whether records of one key alone are in order on a path, because a window let keys go one by one."""
@@ -344,6 +350,7 @@ class RecordPaths:
                         f"record {identifier} came to {subtask} {times} times by way of {path}, "
                         f"along which {edges} edges lead",
                         subtask,
+                        self._way(path, subtask),
                     )
 
     def _copies(self, identifier: int, path: str, key: str) -> int:

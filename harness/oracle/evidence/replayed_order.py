@@ -212,7 +212,7 @@ class ReplayedOrder:
                 behind = (
                     f"record {other} {where} is behind record {item}, and {which} the other way round (RSC-3)"
                 )
-                yield Difference(Kind.ORDER, behind, lane.subtask, in_flight_before=True)
+                yield Difference(Kind.ORDER, behind, lane.subtask, block.channel, in_flight_before=True)
             # Records that a source sends show no path, so those of several sources may lie between them.
             elif block.path and following > place + 1:
                 between = lane.ids[place + 1]
@@ -221,6 +221,7 @@ class ReplayedOrder:
                     f"record {between} {where} is between {item} and {other}; {which}, "
                     "one right after the other (UNA-1)",
                     lane.subtask,
+                    block.channel,
                     in_flight_before=True,
                 )
 
