@@ -357,7 +357,8 @@ class ChangedTotals(StandardChecker):
         for key, due in whole.totals.items():
             latest = max(rows.get(key, [NOTHING]))
             if latest != due and (self._exact or latest[0] < due[0]):
-                yield f"the latest row of key {key} in the output shows {_shown(latest)} instead of {_shown(due)}"
+                shows = f"shows {_shown(latest)} instead of {_shown(due)}{_one(latest, due)}"
+                yield f"the latest row of key {key} in the output {shows}"
         if not again and not self._at_the_end:
             yield from _lost(rows, cuts)
 

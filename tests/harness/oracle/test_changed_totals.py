@@ -134,6 +134,7 @@ def _with_an_unknown_key(rows: Sequence[Row]) -> tuple[Row, ...]:
     ("change", "said"),
     [
         (_without_the_latest, "the latest row of key k0"),
+        (_without_the_latest, "the count is one too low"),
         (_without_an_early_one, "no row of the output shows it"),
         (_with_one_twice, "it is emitted twice"),
         (_with_another_sum, "which no records before a barrier give"),

@@ -129,6 +129,20 @@ def test_a_damaged_output_is_invalid_and_the_damage_named(
     assert any(example.startswith(kind.replace("_", " ")) for example in finding.examples)
 
 
+@pytest.mark.parametrize(
+    ("damage", "is_low"), [(repeat_a_count, True), (count_twice, False), (duplicate_one, False)]
+)
+def test_a_count_that_is_one_too_low_from_a_row_on_is_told_as_such(
+    damage: Callable[[Output], None], is_low: bool
+) -> None:
+    output = right_output(PLAN)
+    damage(output)
+    finding = judge(output)
+    assert finding.verdict is Verdict.INVALID and finding.first is not None
+    assert finding.first.sentence.endswith("from there on the count is one too low") is is_low
+    assert finding.first.place == ("sink, on totals->sink" if damage is duplicate_one else "totals")
+
+
 def test_the_right_output_is_valid_in_any_order() -> None:
     output = right_output(PLAN)
     random.Random(3).shuffle(output)

@@ -84,6 +84,21 @@ def test_a_state_that_is_not_the_fold_is_invalid(change: Any) -> None:
     assert finding.examples[0].startswith("checkpoint 1: key")
 
 
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [(1, "the count is one too high"), (-1, "the count is one too low"), (2, None), (-2, None), (0, None)],
+)
+def test_a_count_that_is_wrong_by_one_is_told_as_such(more: int, said: str | None) -> None:
+    def change(state: dict[str, list[Any]]) -> None:
+        state['["k0"]'][0] += more
+        state['["k0"]'][1] += 10
+
+    finding = judge(with_state(change))
+    assert finding.verdict is Verdict.INVALID and finding.first is not None
+    for text in (finding.examples[0], finding.first.sentence):
+        assert text.endswith(said) if said is not None else "one too" not in text
+
+
 @pytest.mark.parametrize(("more", "clause"), [(0, "SNP-1"), (1, "ALN-2")])
 def test_what_is_too_much_was_processed_behind_the_barrier_if_no_row_of_it_was_sent_before(
     more: int, clause: str

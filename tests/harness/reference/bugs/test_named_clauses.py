@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from barrier_tck.conformance.clauses import CLAUSES
 from barrier_tck.harness.campaign.failures import failed_checker
 from barrier_tck.harness.oracle.catalogue import standard_checkers
-from barrier_tck.harness.record.records import TrialRecord
+from barrier_tck.harness.record.records import FaultRecord, TrialRecord
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.reference.bugs.bug_file import PlantedBug
 from barrier_tck.harness.reference.bugs.catalogue import bugs_of_runtime
@@ -60,8 +61,26 @@ def _problems(record: TrialRecord) -> Iterator[str]:
             if entry.sign and SIGNS.get(entry.sign) != entry.clause:
                 yield f"{finding.checker}: {entry.sign!r} is not in the table"
             named = [name for name in record.subtasks if name in entry.sentence]
+            struck = _struck_last(record, entry.at_ms)
+            if not any(_is_of(entry.after, fault) for fault in struck) and (struck or entry.after):
+                yield f"{finding.checker}: {entry.after or 'no fault'} before {entry.at_ms} ms, and not {struck}"
             if finding.checker in PLACED and not entry.place and (finding.checker != "progress" or named):
                 yield f"{finding.checker}: no place is named for {entry.sentence}"
+
+
+def _struck_last(record: TrialRecord, at_ms: float | None) -> list[FaultRecord]:
+    """Return the last fault that had struck before a time or, with None, the end; and those at that very time."""
+    fired = sorted(
+        (fault.fired_at_ms, fault.index) for fault in record.faults if fault.fired_at_ms is not None
+    )
+    before = [index for time_ms, index in fired if at_ms is None or time_ms < at_ms]
+    return [
+        record.faults[index] for index in (*before[-1:], *(i for time_ms, i in fired if time_ms == at_ms))
+    ]
+
+
+def _is_of(after: str, fault: FaultRecord) -> bool:
+    return after.startswith(fault.label) and after.endswith(f" at {fault.fired_at_ms:g} ms")
 
 
 @pytest.mark.parametrize("identifier", QUICK)
@@ -95,6 +114,20 @@ def test_a_finding_names_the_vertex_or_subtask_and_the_channel_or_edge(
     (finding,) = [finding for finding in _invalid(record) if finding.checker == checker]
     assert finding.first is not None and finding.first.place == place
     assert not list(_problems(record))
+
+
+def test_evidence_of_a_trial_names_the_fault_that_struck_before_and_none_that_struck_later() -> None:
+    record = _shown(BUGS["IN-19"])
+    assert record is not None
+    first, last = (fault for fault in record.faults if fault.fired_at_ms is not None)
+    assert first.fired_at_ms is not None and last.fired_at_ms is not None
+    assert (first.kind, last.kind) == ("lose_executor", "kill_worker")
+    evidence = [entry for finding in _invalid(record) for entry in finding.evidence]
+    after = {(entry.at_ms or inf) > last.fired_at_ms: entry.after for entry in evidence}
+    assert after == {
+        False: f"{first.label} ({first.target}) at {first.fired_at_ms:g} ms",
+        True: f"{last.label} ({last.target}) at {last.fired_at_ms:g} ms",
+    }
 
 
 def test_a_loop_that_ended_too_early_is_told_as_such() -> None:
