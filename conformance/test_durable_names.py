@@ -81,12 +81,16 @@ def test_a_savepoint_that_a_coordinator_takes_over_is_durable_before_its_note_go
 @pytest.mark.nightly_on_clusters
 @pytest.mark.uses("checkpoints.storage")
 @pytest.mark.clause("STA-2")
-def test_a_request_whose_answer_was_lost_is_no_failure_of_its_checkpoint(trials: Trials) -> None:
+@pytest.mark.parametrize(("storage", "nth"), [("hdfs", 2), ("s3", 1)])
+def test_a_request_whose_answer_was_lost_is_no_failure_of_its_checkpoint(
+    trials: Trials, storage: str, nth: int
+) -> None:
+    """It is the one that publishes the checkpoint: the rename of its metadata, or the put on a condition."""
     plan = varied(
         workload=WorkloadPlan(batches=20, records_per_second=600),
-        checkpoints=CheckpointPlan(interval_ms=CALM.checkpoints.interval_ms, storage="hdfs"),
+        checkpoints=CheckpointPlan(interval_ms=CALM.checkpoints.interval_ms, storage=storage),
     )
-    lost = ScheduledFault(FailRequest(nth=2, carried_out=True), After(ProtocolPoint.ALL_ACKNOWLEDGED))
+    lost = ScheduledFault(FailRequest(nth=nth, carried_out=True), After(ProtocolPoint.ALL_ACKNOWLEDGED))
     for trial in trials.all_valid(with_faults(lost, plan=plan)):
         (record,) = trial.record.faults
         happened(record.outcome == "fired", "an answer was lost", trial)
