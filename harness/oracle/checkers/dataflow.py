@@ -27,6 +27,7 @@ from barrier_tck.harness.oracle.evidence.cut_preconditions import (
     OVERTAKEN,
     OVERTAKEN_BESIDE_A_BROADCAST,
     RECORDED,
+    SEVERAL_BARRIERS,
     STATE_CHANGED,
     STATE_HELD,
     STILL_REPLAYED,
@@ -87,7 +88,6 @@ from barrier_tck.harness.oracle.evidence.recoveries import (
 from barrier_tck.harness.oracle.evidence.replayed_order import REPLAYED, ReplayedOrder
 from barrier_tck.harness.oracle.evidence.sent_on import SentOn
 from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
-from barrier_tck.harness.oracle.precondition import ALWAYS
 from barrier_tck.harness.oracle.sign import Breach
 from barrier_tck.harness.oracle.standard_checker import Meaning, StandardChecker, TrialToJudge
 from barrier_tck.harness.plan.job_graph import JobPlan
@@ -112,7 +112,7 @@ class Dataflow(StandardChecker):
         "ALN-1": HELD_BACK,
         "BAR-1": COMPLETED_BY_BARRIERS,
         "BAR-2": COMPLETED,
-        "BAR-3": ALWAYS,
+        "BAR-3": SEVERAL_BARRIERS,
         "STA-1": STATE_HELD,
         "STA-3": COMPLETED,
         "SNP-1": STATE_CHANGED,

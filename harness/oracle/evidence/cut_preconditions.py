@@ -114,6 +114,15 @@ def _overtaken_beside_a_broadcast(context: TrialContext) -> bool:
     return False
 
 
+def _several_barriers(context: TrialContext) -> bool:
+    start = context.plan.workload.start_offset
+    return any(
+        context.plan_of(view.attempt).job.shuffles
+        and any(position > start for position in view.positions.values())
+        for view in _opened(context)
+    )
+
+
 # --- alignment ------------------------------------------------------------------------------------------------
 
 
@@ -153,6 +162,12 @@ STILL_REPLAYED = Precondition(
 OVERTAKEN_BESIDE_A_BROADCAST = Precondition(
     "an opened checkpoint holds records in flight, in a job with a broadcast to several subtasks",
     _overtaken_beside_a_broadcast,
+)
+SEVERAL_BARRIERS = Precondition(
+    "an opened checkpoint lies behind some input, in a job with a subtask that reads several channels, in a system "
+    "with barriers",
+    _several_barriers,
+    mechanism=Capability.BARRIERS,
 )
 HELD_BACK = Precondition(
     "records arrived in a channel that was held back for a checkpoint that completed, in a system with barriers",

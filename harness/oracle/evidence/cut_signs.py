@@ -16,6 +16,7 @@ from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.difference import Difference, Kind
 from barrier_tck.harness.oracle.evidence.exactness import AT_LEAST_ONCE, is_exact
 from barrier_tck.harness.oracle.evidence.moments import completed_at
+from barrier_tck.harness.oracle.evidence.named_places import sinks_of, subtasks_named
 from barrier_tck.harness.oracle.evidence.opened_checkpoints import opened_checkpoint
 from barrier_tck.harness.oracle.evidence.recoveries import attempt_of, restored_checkpoints
 from barrier_tck.harness.oracle.evidence.sink_losses import lost_at_sinks
@@ -335,14 +336,14 @@ def unreadable(view: SnapshotView, context: TrialContext, stateful: Collection[s
     gone = problem.reason is Reason.MISSING
     # Whatever is named, but is no state file of the checkpoint, is what a sink prepared.
     prepared = gone and problem.file is None and bool(view.subtasks)
+    job = context.plan_of(view.attempt).job
     chained = problem.reason is Reason.INCOMPLETE and any(
-        sum(operator.name in stateful for operator in vertex.operators) > 1
-        for vertex in context.plan_of(view.attempt).job.vertices
+        sum(operator.name in stateful for operator in vertex.operators) > 1 for vertex in job.vertices
     )
     return Difference(
         Kind.UNREADABLE,
         f"it could not be opened: {problem}",
-        problem.file or "",
+        problem.file or (sinks_of(job) if prepared else subtasks_named((problem.detail,), context)),
         at_sink=prepared,
         chained=chained,
         file_gone=gone or problem.reason is Reason.MALFORMED,

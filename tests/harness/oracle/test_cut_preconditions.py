@@ -33,6 +33,8 @@ def job(*edges: EdgePlan, wide: int = 2) -> JobPlan:
 
 
 STRAIGHT = job(FORWARD, ON)
+MERGED = job(FORWARD, ON)
+ONE_CHANNEL = job(FORWARD, ON, wide=1)
 LOOP = job(FORWARD, EdgePlan("step", "step", Spread.REBALANCE, feedback=True), ON)
 BROADCAST = job(EdgePlan("read", "step", Spread.BROADCAST), ON)
 ONE_RECEIVER = job(EdgePlan("read", "step", Spread.BROADCAST), ON, wide=1)
@@ -67,6 +69,8 @@ RESTORED = Book().attempt(1).checkpoint(1).attempt_failed(1).attempt(2, 1).check
 @pytest.mark.parametrize(
     ("wanted", "with_it", "without_it"),
     [
+        (cut.SEVERAL_BARRIERS, trial(view(1, at=3), of=MERGED), trial(view(1, at=3), of=ONE_CHANNEL)),
+        (cut.SEVERAL_BARRIERS, trial(view(1, at=3), of=MERGED), trial(view(1, at=0), of=MERGED)),
         (cut.STATE_HELD, trial(view(1, held={"k": [1]})), trial(view(1, held={}))),
         (
             cut.STATE_CHANGED,

@@ -61,22 +61,22 @@ def _problems(record: TrialRecord) -> Iterator[str]:
             if entry.sign and SIGNS.get(entry.sign) != entry.clause:
                 yield f"{finding.checker}: {entry.sign!r} is not in the table"
             named = [name for name in record.subtasks if name in entry.sentence]
-            struck = _struck_last(record, entry.at_ms)
-            if not any(_is_of(entry.after, fault) for fault in struck) and (struck or entry.after):
-                yield f"{finding.checker}: {entry.after or 'no fault'} before {entry.at_ms} ms, and not {struck}"
+            before, meanwhile = _struck(record, entry.at_ms)
+            if not any(_is_of(entry.after, fault) for fault in (*before[-1:], *meanwhile)) and (
+                before or entry.after
+            ):
+                yield f"{finding.checker}: {entry.after or 'no fault'} before {entry.at_ms} ms, and not {before}"
             if finding.checker in PLACED and not entry.place and (finding.checker != "progress" or named):
                 yield f"{finding.checker}: no place is named for {entry.sentence}"
 
 
-def _struck_last(record: TrialRecord, at_ms: float | None) -> list[FaultRecord]:
-    """Return the last fault that had struck before a time or, with None, the end; and those at that very time."""
+def _struck(record: TrialRecord, at_ms: float | None) -> tuple[list[FaultRecord], list[FaultRecord]]:
+    """Return the faults that had struck before a time or, with None, the end, in order; and those at that very time."""
     fired = sorted(
         (fault.fired_at_ms, fault.index) for fault in record.faults if fault.fired_at_ms is not None
     )
-    before = [index for time_ms, index in fired if at_ms is None or time_ms < at_ms]
-    return [
-        record.faults[index] for index in (*before[-1:], *(i for time_ms, i in fired if time_ms == at_ms))
-    ]
+    before = [record.faults[index] for time_ms, index in fired if at_ms is None or time_ms < at_ms]
+    return before, [record.faults[index] for time_ms, index in fired if time_ms == at_ms]
 
 
 def _is_of(after: str, fault: FaultRecord) -> bool:

@@ -1,0 +1,85 @@
+"""A trial in which nothing happened keeps no clause: so for each checker that leaves a clause to no precondition.
+
+Such a checker says by itself when the clause was exercised (``ALWAYS``). It is asked here about plans of every kind, of
+which the history has nothing but the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from barrier_tck.harness.oracle.catalogue import standard_checkers
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
+from barrier_tck.harness.oracle.precondition import ALWAYS
+from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
+from barrier_tck.harness.oracle.vacuity import without_vacuous_clauses
+from barrier_tck.harness.plan.reading import read_plan
+from barrier_tck.harness.plan.trial_plan import FilledPlan
+from barrier_tck.harness.record.history import End, History, StorageView
+from barrier_tck.harness.record.reasons import Reason
+from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.harness.system.system_under_test import Capability
+from barrier_tck.harness.workloads.workload_names import filled, workload_named
+
+CHECKERS = {checker.name: checker for checker in standard_checkers()}
+PAIRS = [
+    (checker.name, clause)
+    for checker in CHECKERS.values()
+    for clause, needed in checker.covers.items()
+    if needed is ALWAYS
+]
+ALWAYS_COUNTS = {
+    ("progress", "REC-6"): "any job, also one that nothing disturbs, may stand still or die",
+    (
+        "faults-fired",
+        "CAM-3",
+    ): "it speaks of the campaign: a trial without faults has none that failed to fire",
+}
+"""Checker and clause -> why each trial that is VALID counts."""
+EMPTY = History((), End.FINISHED, Reason.FINISHED, "", (), storage=StorageView())
+
+
+@cache
+def plans() -> tuple[FilledPlan, ...]:
+    """Return plans of every kind, each also without faults, and without checkpoints."""
+    stored = Path(__file__).parents[2] / "fixtures" / "0.1.0" / "plans"
+    found = [read_plan(path) for path in sorted(stored.glob("*.json"))]
+    found += [msgspec.structs.replace(plan, faults=()) for plan in found]
+    found += [
+        msgspec.structs.replace(
+            plan, savepoints=(), checkpoints=msgspec.structs.replace(plan.checkpoints, enabled=False)
+        )
+        for plan in found[:1]
+    ]
+    return tuple(filled(plan) for plan in found)
+
+
+def verdicts(checker: type[StandardChecker], clause: str) -> Iterator[tuple[Verdict, bool]]:
+    """Yield what a checker says of trials in which nothing happened, and whether each of them counts for a clause."""
+    for plan in plans():
+        trial = TrialToJudge(TrialInput(workload_named(plan.workload.name), plan), frozenset(Capability))
+        if not checker.applies(trial):
+            continue
+        context = TrialContext(plan, EMPTY, capabilities=frozenset(each.name for each in Capability))
+        judge = checker.made_for(trial)
+        finding = without_vacuous_clauses(judge.check(context), judge, context)
+        yield finding.verdict, clause in finding.clauses
+
+
+@pytest.mark.parametrize(("name", "clause"), PAIRS)
+def test_a_trial_in_which_nothing_happened_does_not_count_for_a_clause_without_a_precondition(
+    name: str, clause: str
+) -> None:
+    counts = [counts for verdict, counts in verdicts(CHECKERS[name], clause) if verdict is Verdict.VALID]
+    assert counts, "no plan is judged"
+    assert any(counts) is ((name, clause) in ALWAYS_COUNTS)
+
+
+def test_reasons_are_given_for_clauses_without_a_precondition_alone() -> None:
+    assert ALWAYS_COUNTS.keys() <= set(PAIRS)
