@@ -148,28 +148,30 @@ def chained(drawing: Drawing, plan: TrialPlan, links: Sequence[Link]) -> TrialPl
     """Return the plan with the stops and the faults of these links, and with an input that is long enough for them.
 
     Whoever dies in a restore is the same subtask at the same point each time. Of others it is not certain how often
-    they came that far.
+    they came that far. In the place of a coordinator whose memory holds the checkpoints a subtask dies.
     """
     stops: list[SavepointPlan] = []
     faults: list[ScheduledFault] = []
     completed, running, restores = 0, 1, 0  # how often an attempt has run by then, and begun with a restore
     restoring: After | None = None
+    in_memory = plan.checkpoints.storage == "memory"
     for link in links:
         completed += link.checkpoints
-        if link.act is Act.STOP:
+        act = Act.SUBTASK_DIES if in_memory and link.act is Act.COORDINATOR_DIES else link.act
+        if act is Act.STOP:
             stops.append(SavepointPlan(after_checkpoints=completed, stop=True))
             completed += 1  # the savepoint
-        elif link.act is Act.SUBTASK_DIES_IN_RESTORE and completed:
+        elif act is Act.SUBTASK_DIES_IN_RESTORE and completed:
             restoring = restoring or _in_restore(drawing.draw, plan)
             aim = Aim(restoring.subtask or "")
-            dies = _KINDS[link.act].fault.drawn(DrawnChoices(drawing.draw), aim)
+            dies = _KINDS[act].fault.drawn(DrawnChoices(drawing.draw), aim)
             faults.append(ScheduledFault(dies, msgspec.structs.replace(restoring, nth=restores)))
             running -= 1
         else:
             trigger = After(ProtocolPoint.ATTEMPT_RUNNING, nth=running)
             if link.checkpoints:
                 trigger = After(ProtocolPoint.CHECKPOINT_COMPLETED, nth=completed)
-            faults.append(_fault(drawing.draw, plan, link.act, trigger))
+            faults.append(_fault(drawing.draw, plan, act, trigger))
         running += 1
         restores += completed > 0
     plan = msgspec.structs.replace(plan, savepoints=tuple(stops), faults=tuple(faults))
@@ -207,7 +209,8 @@ def _slots(drawing: Drawing, plan: TrialPlan) -> TrialPlan:
         elastic_wait_ms=WAIT_MS,
         replaced_after_ms=plan.restart.delay_ms + WAIT_MS + LATER_MS if late else 0,
     )
-    if lost == 1 and not late and plan.faults[-1].fault.needs is TargetKind.CAPACITY:
+    able = plan.checkpoints.storage != "memory"
+    if able and lost == 1 and not late and plan.faults[-1].fault.needs is TargetKind.CAPACITY:
         crash = _fault(drawing.draw, plan, Act.COORDINATOR_DIES, After(ProtocolPoint.WAITING_FOR_SLOTS))
         plan = msgspec.structs.replace(plan, faults=(*plan.faults, crash))
     return msgspec.structs.replace(plan, deployment=deployment)

@@ -104,7 +104,8 @@ def _faults(drawing: Drawing, job: DrawnJob, _: Sequence[FaultKind]) -> Sequence
     counted = plan.checkpoints.max_concurrent == 1 and is_long_enough(
         job, drawing.profile.limits.settle_ms, _CHECKPOINTS
     )
-    if plan.deployment.elastic_wait_ms is None or not (counted and job.committing):
+    crashes = job.hit_by(_CRASH)
+    if plan.deployment.elastic_wait_ms is None or not (counted and job.committing and crashes):
         return ()
     first = between(draw, _NARROWER)
     later = first + draw(st.sampled_from(_APART))

@@ -66,10 +66,10 @@ def _faults(drawing: Drawing, job: DrawnJob, kinds: Sequence[FaultKind]) -> Sequ
     counted = plan.checkpoints.max_concurrent == 1 and is_long_enough(
         job, drawing.profile.limits.settle_ms, _checkpoints(plan)
     )
-    if not (plan.savepoints and counted):
+    crash = next(kind for kind in KINDS.values() if kind.fault.ends is Ends.COORDINATOR)
+    if not (plan.savepoints and counted and job.hit_by(crash)):
         return ()
     behind = plan.savepoints[0].after_checkpoints + 2 + between(draw, _NEWER)
-    crash = next(kind for kind in KINDS.values() if kind.fault.ends is Ends.COORDINATOR)
     unsynced_per_mille = drawing.profile.faults.lose_unsynced_per_mille
     aim = Aim("", lose_unsynced_per_mille=unsynced_per_mille, from_savepoint_per_mille=1_000)
     lost = ScheduledFault(

@@ -75,9 +75,7 @@ def _savepoints(drawing: Drawing, plan: TrialPlan) -> TrialPlan:
     if not plan.checkpoints.enabled:
         return plan
     draw, most = drawing.draw, min(_LATER_MAX, drawing.profile.faults.number[1] - 1)
-    # What is kept in the coordinator's memory would be lost with it.
-    links = _OF_SUBTASKS if plan.checkpoints.storage == "memory" else _LINKS
-    later = [draw(st.sampled_from(links)) for _ in range(draw(numbers(1, most)))]
+    later = [draw(st.sampled_from(_LINKS)) for _ in range(draw(numbers(1, most)))]
     return chained(drawing, plan, [_FIRST, *later])
 
 

@@ -189,7 +189,7 @@ class _Evidence:
         spec, records, count_index = self._spec, self._records, self._count_index
         read, first = values_of(spec.output_columns), 1 + len(spec.key_columns)
         for position, row in enumerate(output):
-            self._writer = writers[position] if writers else ""
+            self._writer = writers[position] if position < len(writers) else ""
             try:
                 values = read(row)
             except KeyError as error:

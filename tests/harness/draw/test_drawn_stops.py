@@ -98,7 +98,7 @@ def test_some_plans_of_savepoints_are_made_for_stops_that_fail(monkeypatch: pyte
         return scenario.savepoints(drawing, plan)
 
     monkeypatch.setitem(known_scenarios(), "failing_stops", replace(scenario, savepoints=noted))
-    draw_plans(SEED + 1, 180, profile_named("savepoints"))
+    draw_plans(SEED + 2, 180, profile_named("savepoints"))
     assert 20 <= len(made) <= 80
     assert {plan.checkpoints.mode for plan in made} == set(OFTEN.checkpoints.modes)
 
