@@ -241,8 +241,11 @@ def test_what_waits_to_leave_a_loop_leaves_it_after_a_restore_and_the_loop_ends(
     queued = _queued("unaligned")
     plan = msgspec.structs.replace(
         queued,
+        workload=msgspec.structs.replace(queued.workload, batches=8),
         deployment=DeploymentPlan(slow_vertex="out", slow_batch_ms=6),
         network=NetworkPlan(channel_capacity=1),
+        # In a loop that never ends, much happens in virtual time.
+        limits=LimitsPlan(virtual_ms=6_000),
     )
     for trial in trials.all_valid(_killed_twice(plan, second=2)):
         restored = {line.operation.restored_checkpoint for line in trial.history.of(AttemptStarted)}
