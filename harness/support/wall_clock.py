@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -73,9 +74,14 @@ def threads_waited_s(pid: int | None = None) -> dict[int, float]:
     ``pid`` None means this process. It is empty where the kernel does not tell, and for a process that has ended.
     """
     waited: dict[int, float] = {}
-    for file in Path("/proc", "self" if pid is None else str(pid), "task").glob("*/schedstat"):
+    tasks = f"/proc/{'self' if pid is None else pid}/task"
+    try:
+        threads = os.listdir(tasks)
+    except OSError:
+        return {}  # the process has ended, or there is no such directory here
+    for thread in threads:
         try:
-            waited[int(file.parent.name)] = int(file.read_text().split()[1]) / 1e9
+            waited[int(thread)] = int(Path(tasks, thread, "schedstat").read_text().split()[1]) / 1e9
         except (OSError, ValueError, IndexError):
             continue  # the thread has just ended
     return waited

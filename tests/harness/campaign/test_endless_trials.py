@@ -5,10 +5,12 @@ Grain: campaigns in one and in several processes on state backends that never re
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Never
 
 import pytest
 
@@ -184,6 +186,17 @@ def test_a_process_that_has_ended_waits_for_no_processor() -> None:
 
 class _NeverLate(TooLate):
     """Belongs to a limit inside another one."""
+
+
+@pytest.mark.parametrize("call", ["scandir", "listdir"])
+def test_a_process_that_ends_while_it_is_looked_at_waits_for_no_processor(
+    call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ended(*_: object) -> Never:
+        raise FileNotFoundError(2, "No such file or directory", "/proc/1/task")
+
+    monkeypatch.setattr(os, call, ended)
+    assert wall_clock.waited_for_a_processor_s(1) >= 0.0
 
 
 def test_the_inner_one_of_two_limits_does_not_disturb_the_outer_one() -> None:
