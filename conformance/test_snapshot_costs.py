@@ -1,4 +1,4 @@
-"""What a snapshot costs in files and requests: as much as its files need, however many keys there are (SNP-8)."""
+"""What a snapshot costs in files, requests and bytes: no more than it holds explains, however many keys (SNP-8)."""
 
 from __future__ import annotations
 
@@ -66,3 +66,12 @@ def test_the_coordinator_asks_storage_as_often_as_its_checkpoints_need(trials: T
     happened(len(counted) >= DROPPED + 2, "the coordinator completed several checkpoints", trial)
     happened(counted[-1].requests.get("delete", 0) >= DROPPED, "it dropped older ones", trial)
     require(trial.finding("snapshot-costs").verdict is Verdict.VALID, "its requests are bounded", trial)
+
+
+@pytest.mark.clause("SNP-8")
+def test_a_full_snapshot_is_as_large_as_what_it_holds_explains(trials: Trials) -> None:
+    """What its entries take is in its files, and little else."""
+    trial = trials.valid(MANY)
+    finding = trial.finding("snapshot-sizes")
+    happened(finding.counts["snapshots"], "subtasks stored full snapshots that can be measured", trial)
+    require(finding.verdict is Verdict.VALID, "none is larger than its entries explain", trial)

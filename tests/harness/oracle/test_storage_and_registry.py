@@ -168,6 +168,7 @@ def test_a_system_that_shows_everything_is_judged_on_everything() -> None:
         "aborts-obeyed",
         "completions-learned",
         "snapshot-costs",
+        "snapshot-sizes",
         "snapshot-order",
         "snapshot-at-barriers",
         "failures-explained",

@@ -22,7 +22,7 @@ from barrier_tck.harness.streaming.driver import stock_jobs
 from barrier_tck.harness.streaming.driver.job_check import checked
 from barrier_tck.harness.streaming.structured_streaming import StructuredStreaming
 from barrier_tck.harness.workloads.workload_names import filled
-from tests.harness.streaming import local_streams, unusual_jobs
+from tests.harness.streaming import local_streams, reported_jobs, unusual_jobs
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 PLANS = 4
@@ -47,10 +47,17 @@ def nothing(batch: DataFrame, batch_id: int, place: QueryPlace) -> None:
         pytest.param(stock_jobs.windows, id="windows"),
         pytest.param(unusual_jobs.long_windows, id="long windows"),
         pytest.param(stock_jobs.pairs, id="join"),
-        pytest.param(unusual_jobs.left_outer, id="outer join"),
+        pytest.param(unusual_jobs.window_join, id="window join"),
+        pytest.param(unusual_jobs.left_outer, id="left outer join"),
+        pytest.param(unusual_jobs.right_outer, id="right outer join"),
+        pytest.param(unusual_jobs.full_outer, id="full outer join"),
         pytest.param(stock_jobs.keys, id="each key once"),
         pytest.param(unusual_jobs.within_short_watermark, id="each key once within the watermark"),
         pytest.param(unusual_jobs.merged, id="changes"),
+        pytest.param(unusual_jobs.deleted, id="changes with deletions"),
+        pytest.param(unusual_jobs.pandas_state, id="state of pandas functions"),
+        pytest.param(reported_jobs.nested_windows, id="windows of windows"),
+        pytest.param(reported_jobs.sessions, id="sessions"),
     ],
 )
 def test_a_query_writes_in_most_micro_batches(spark: SparkSession, tmp_path: Path, job: StreamingJob) -> None:
