@@ -96,6 +96,7 @@ class AtLeastOnceSnapshots(SnapshotFormula):
                     Kind.SURPLUS,
                     f"key {_text(key)} holds {held.get(key, zero)}, {list(surplus)} more than the prefix and "
                     "what was carried in, and no records right after the barriers add up to that",
+                    self._place(key, view, context),
                 )
 
     def _restored_cut(self, view: SnapshotView, context: TrialContext) -> Cut | None:

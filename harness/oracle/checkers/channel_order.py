@@ -21,6 +21,7 @@ from barrier_tck.harness.oracle.evidence.replayed_order import REPLAYED
 from barrier_tck.harness.oracle.evidence.trial_input import InputRecord, TrialInput
 from barrier_tck.harness.oracle.sign import Breach, Sign
 from barrier_tck.harness.oracle.standard_checker import Meaning, StandardChecker, TrialToJudge
+from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
 from barrier_tck.harness.workloads.kind_catalogue import keeps_by_key
@@ -81,39 +82,33 @@ class ChannelOrder(StandardChecker):
             return Finding(self.name, (), Verdict.VALID, summary)
         known.sort(key=itemgetter(0))
         latest: dict[tuple[Key, str], InputRecord] = {}
-        examples: list[str] = []
+        keepers = ", ".join(_keepers(context.plan.job))
+        overtaken: list[Breach] = []
         for number, record, identifier in known:
-            place = (record.key, record.split)
-            before = latest.get(place)
+            before = latest.get((record.key, record.split))
             if before is not None and before.offset > record.offset:
-                examples.append(
-                    f"id {identifier} ({record}) has number {number}, after {before} of the same split"
-                )
-            latest[place] = record
+                after = f"id {identifier} ({record}) has number {number}, after {before} of the same split"
+                overtaken.append(Breach(_OVERTAKEN, after, place=keepers))
+            latest[record.key, record.split] = record
         numbers = {identifier: number for number, _, identifier in known}
         replayed, reordered = self._replayed(context, numbers)
-        examples += reordered
-        counts = {"rows": len(known), REPLAYED: replayed, "out_of_order": len(examples)}
-        if examples:
-            summary = (
-                f"{len(examples)} records took effect before an earlier one of their split or channel and key"
-            )
-            breaches = [Breach(_OVERTAKEN, example) for example in examples[: len(examples) - len(reordered)]]
-            breaches += [Breach(_REORDERED, example) for example in reordered]
-            return self.broken(context, summary, counts, breaches)
+        wrong = len(overtaken) + len(reordered)
+        counts = {"rows": len(known), REPLAYED: replayed, "out_of_order": wrong}
+        if wrong:
+            summary = f"{wrong} records took effect before an earlier one of their split or channel and key"
+            return self.broken(context, summary, counts, [*overtaken, *reordered])
         summary = "records of one split and key took effect in the order of the split"
         covered = tuple(clause for clause in self.clauses if clause != "RSC-3" or context.later_jobs)
         return Finding(self.name, covered, Verdict.VALID, summary, counts)
 
-    def _replayed(self, context: TrialContext, numbers: Mapping[int, int]) -> tuple[int, list[str]]:
+    def _replayed(self, context: TrialContext, numbers: Mapping[int, int]) -> tuple[int, list[Breach]]:
         """Return how many records of restored checkpoints were in flight to the operator, each behind another of its
         channel and key, and which of these took effect before the other.
         """
         last = max(restored_checkpoints(context.history), default=None)
-        seen, examples = 0, list[str]()
+        seen, reordered = 0, list[Breach]()
         for view in ancestors(context.history, last):
-            job = context.plan_of(view.attempt).job
-            stateful = [vertex.name for vertex in job.vertices if keeps_by_key(vertex)]
+            stateful = _keepers(context.plan_of(view.attempt).job)
             for channel in view.in_flight:
                 if channel.receiver.rpartition("[")[0] not in stateful:
                     continue
@@ -127,10 +122,19 @@ class ChannelOrder(StandardChecker):
                     if before is not None:
                         seen += 1
                         if numbers[before] > numbers[identifier]:
-                            examples.append(
+                            way = f"{channel.sender}->{channel.receiver}"
+                            sentence = (
                                 f"id {identifier} ({record}) has number {numbers[identifier]}, and {before} has "
                                 f"{numbers[before]}: checkpoint {view.checkpoint} held them the other way round in "
                                 f"flight from {channel.sender} to {channel.receiver} (RSC-3)"
                             )
+                            reordered.append(
+                                Breach(_REORDERED, sentence, None, way, view.checkpoint, view.attempt)
+                            )
                     latest[record.key] = identifier
-        return seen, examples
+        return seen, reordered
+
+
+def _keepers(job: JobPlan) -> list[str]:
+    """Return the vertices that keep state by key."""
+    return [vertex.name for vertex in job.vertices if keeps_by_key(vertex)]

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from barrier_tck.harness.oracle.checker import TrialContext
-from barrier_tck.harness.oracle.evidence.examples import chosen
 from barrier_tck.harness.oracle.evidence.preconditions import COMPLETED
 from barrier_tck.harness.oracle.evidence.storage_damage import primaries_damaged
+from barrier_tck.harness.oracle.sign import Breach, Sign
 from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
 from barrier_tck.harness.record.operations import (
     AttemptStarted,
@@ -24,6 +24,8 @@ from barrier_tck.harness.record.operations import (
 )
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
+
+_GONE = Sign("a checkpoint that is to be retained is gone while the job runs", "COO-4")
 
 
 class CheckpointsRetained(StandardChecker):
@@ -37,6 +39,7 @@ class CheckpointsRetained(StandardChecker):
     judges = "systems that show what is in storage while the job runs"
     covers = {"COO-4": COMPLETED}
     needs = frozenset({Capability.SNAPSHOT_INSPECTION, Capability.BARRIERS})
+    signs = (_GONE,)
     rank = 205
 
     @classmethod
@@ -51,8 +54,10 @@ class CheckpointsRetained(StandardChecker):
         beside = sum(bool(look.due) and look.beside_savepoints for look in looks)
         counts = {"looks": judged, "beside_savepoints": beside, "violations": len(problems)}
         if problems:
-            summary = f"too few checkpoints were retained {len(problems)} times; the first: {problems[0]}"
-            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
+            summary = (
+                f"too few checkpoints were retained {len(problems)} times; the first: {problems[0].sentence}"
+            )
+            return self.broken(context, summary, counts, problems)
         summary = f"at {judged} completions every checkpoint was there that was to be retained"
         return Finding(self.name, self.clauses if judged else (), Verdict.VALID, summary, counts)
 
@@ -64,20 +69,24 @@ class _Look:
     due: tuple[int, ...]
     beside_savepoints: bool
     """Whether a savepoint had completed since the newest of them."""
-    problems: tuple[str, ...] = field(default=())
+    problems: tuple[Breach, ...] = field(default=())
 
 
 def _looks(context: TrialContext) -> Iterator[_Look]:
     """Yield each completion at which storage was looked at."""
     bound = max(1, context.plan.checkpoints.retained)
     views = {view.checkpoint: view.retained for view in context.history.checkpoints}
+    taken_by: dict[int, int] = {}
+    """Checkpoint -> the attempt that triggered it."""
     savepoints: dict[int, None] = {}
     own: dict[int, None] = {}
     """The job's own checkpoints that were reported as complete and that it may still go back to."""
     for line in context.history.operations:
         match line.operation:
-            case CheckpointTriggered(checkpoint=number, savepoint=str()):
-                savepoints[number] = None
+            case CheckpointTriggered(checkpoint=number, attempt=attempt, savepoint=savepoint):
+                taken_by[number] = attempt
+                if savepoint is not None:
+                    savepoints[number] = None
             case JobStopped() | StartedFromSavepoint():
                 own.clear()  # The savepoint supersedes them.
             case AttemptStarted(restored_checkpoint=restored):
@@ -92,8 +101,14 @@ def _looks(context: TrialContext) -> Iterator[_Look]:
                     newest = max(due, default=0)
                     beside = any(newest < savepoint <= number for savepoint in savepoints)
                     gone = tuple(
-                        f"at {line.time_ms:g} ms, when checkpoint {number} became complete, checkpoint {one} was gone, "
-                        f"although the newest {bound} must be kept (COO-4)"
+                        Breach(
+                            _GONE,
+                            f"at {line.time_ms:g} ms, when checkpoint {number} became complete, checkpoint {one} was "
+                            f"gone, although the newest {bound} must be kept (COO-4)",
+                            line.index,
+                            checkpoint=one,
+                            attempt=taken_by.get(one),
+                        )
                         for one in due
                         if one not in there
                     )

@@ -9,16 +9,27 @@ transactions to be visible whose checkpoint never completed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from barrier_tck.harness.oracle.checker import TrialContext
-from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.oracle.evidence.moments import started_at
 from barrier_tck.harness.oracle.evidence.recoveries import fell_back, restored_checkpoints
 from barrier_tck.harness.oracle.precondition import ALWAYS
+from barrier_tck.harness.oracle.sign import Breach, Sign
 from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
-from barrier_tck.harness.record.operations import Acknowledged, CheckpointCompleted, CheckpointTriggered
+from barrier_tck.harness.record.history import Transaction
+from barrier_tck.harness.record.operations import (
+    Acknowledged,
+    CheckpointCompleted,
+    CheckpointTriggered,
+    Committed,
+)
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
+
+_OF_NOBODY = Sign("what is visible does not say for which checkpoint it was prepared", "SNK-1")
+_OF_NO_ATTEMPT = Sign("what is visible was prepared by an attempt that never started", "SNK-1")
+_UNCOVERED = Sign("a sink shows what no completed checkpoint covers", "SNK-1")
 
 
 class CommittedTransactions(StandardChecker):
@@ -29,6 +40,7 @@ class CommittedTransactions(StandardChecker):
     judges = "systems whose checkpoints can be opened"
     covers = {"SNK-1": ALWAYS}
     needs = frozenset({Capability.SNAPSHOT_INSPECTION})
+    signs = (_OF_NOBODY, _OF_NO_ATTEMPT, _UNCOVERED)
     rank = 250
 
     @classmethod
@@ -41,34 +53,60 @@ class CommittedTransactions(StandardChecker):
         if storage is None:
             return Finding(self.name, self.clauses, Verdict.UNKNOWN, "the system did not show its storage")
         bounds = _newest_allowed(context)
-        problems: list[str] = []
+        problems: list[Breach] = []
         for found in storage.transactions:
             if found.attempt is None or found.checkpoint is None:
-                problems.append(
-                    f"{found.name} does not say which attempt prepared it and for which checkpoint"
-                )
+                silent = f"{found.name} does not say which attempt prepared it and for which checkpoint"
+                problems.append(_breach(_OF_NOBODY, silent, found))
                 continue
             if found.attempt not in bounds:
-                problems.append(f"{found.name} is of attempt {found.attempt}, which never started")
+                strange = f"{found.name} is of attempt {found.attempt}, which never started"
+                problems.append(_breach(_OF_NO_ATTEMPT, strange, found))
                 continue
             bound = bounds[found.attempt]
             if bound is None or found.checkpoint > bound:
                 what = "nothing" if bound is None else f"nothing after checkpoint {bound}"
-                problems.append(
+                uncovered = (
                     f"{found.name} was prepared for checkpoint {found.checkpoint} in attempt {found.attempt}, of "
                     f"which {what} may be visible"
                 )
+                problems.append(_breach(_UNCOVERED, uncovered, found, _shown_at(found, bounds, context)))
         counts = {"transactions": len(storage.transactions), "uncovered": len(problems)}
         back = fell_back(context)
         if problems and back is not None:
             summary = f"{len(problems)} transactions are newer than the restored checkpoint, but {back}"
             return Finding(self.name, (), Verdict.VALID, summary, counts)
         if problems:
-            summary = f"{len(problems)} visible transactions are not covered by a completed checkpoint: {problems[0]}"
-            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
+            first = problems[0].sentence
+            summary = (
+                f"{len(problems)} visible transactions are not covered by a completed checkpoint: {first}"
+            )
+            return self.broken(context, summary, counts, problems)
         summary = f"a completed checkpoint covers each of {counts['transactions']} committed transactions"
         covered = self.clauses if _some_must_not_be_visible(context, bounds) else ()
         return Finding(self.name, covered, Verdict.VALID, summary, counts)
+
+
+def _breach(sign: Sign, sentence: str, found: Transaction, operation: int | None = None) -> Breach:
+    return Breach(sign, sentence, operation, found.name, found.checkpoint, found.attempt)
+
+
+def _shown_at(found: Transaction, attempts: Iterable[int], context: TrialContext) -> int | None:
+    """Return the line that shows that a transaction is visible although it may not be.
+
+    A sink has reported then that it committed, and the next attempt has started from an older checkpoint. Of what no
+    sink has reported, and of what the last attempt did, only the end shows it.
+    """
+    committed_at = next(
+        (
+            line.index
+            for line in context.history.of(Committed)
+            if (line.operation.attempt, line.operation.checkpoint) == (found.attempt, found.checkpoint)
+        ),
+        None,
+    )
+    later = [started_at(context, attempt) or 0 for attempt in attempts if attempt > (found.attempt or 0)]
+    return max(committed_at, later[0]) if committed_at is not None and later else None
 
 
 def _some_must_not_be_visible(context: TrialContext, bounds: Mapping[int, int | None]) -> bool:

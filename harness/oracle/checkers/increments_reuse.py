@@ -15,9 +15,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from barrier_tck.harness.oracle.checker import TrialContext
-from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.oracle.evidence.moments import completed_at
 from barrier_tck.harness.oracle.evidence.recoveries import restored_checkpoints
 from barrier_tck.harness.oracle.precondition import ALWAYS
+from barrier_tck.harness.oracle.sign import Breach, Sign
 from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.history import NamedFile, SnapshotView
@@ -40,6 +41,10 @@ ENTRIES_MIN = 4
 """Entries of a subtask from which on a full snapshot costs more than an increment."""
 
 
+_FULL = Sign("an incremental snapshot stores anew what is stored already", "SNP-5")
+_TOO_LARGE = Sign("an increment is larger than what has changed explains", "SNP-5")
+
+
 class IncrementsReuse(StandardChecker):
     """Where an older checkpoint can be built on, an incremental snapshot is not a full one."""
 
@@ -51,6 +56,7 @@ class IncrementsReuse(StandardChecker):
     judges = "systems whose checkpoints can be opened, if the plan asks for incremental checkpoints"
     covers = {"SNP-5": ALWAYS}
     needs = frozenset({Capability.SNAPSHOT_INSPECTION})
+    signs = (_FULL, _TOO_LARGE)
     rank = 271
 
     @classmethod
@@ -60,7 +66,7 @@ class IncrementsReuse(StandardChecker):
     def check(self, context: TrialContext) -> Finding:
         """Compare each checkpoint that could be built on with the one that was taken next."""
         looked_at, written = 0, 0
-        problems: list[str] = []
+        problems: list[Breach] = []
         first_named: dict[str, int] = {}
         for view in context.history.checkpoints:
             for file in (entry for files in view.files.values() for entry in files):
@@ -76,14 +82,16 @@ class IncrementsReuse(StandardChecker):
                 if any(file.path in names for file in files):
                     heavier = sizes.excess_of(before, after, subtask)
                     if heavier is not None:
-                        problems.append(f"checkpoint {after.checkpoint} {heavier}")
+                        sentence = f"checkpoint {after.checkpoint} {heavier}"
+                        problems.append(_breach(_TOO_LARGE, sentence, subtask, after, context))
                     continue
                 size = sum(file.size for file in files)
                 written += size
-                problems.append(
+                sentence = (
                     f"checkpoint {after.checkpoint} holds {size} bytes of {subtask} anew, and none of the "
                     f"{len(names)} shared files of checkpoint {before.checkpoint}, {since}"
                 )
+                problems.append(_breach(_FULL, sentence, subtask, after, context))
         counts = {
             "increments": looked_at,
             "measured": sizes.measured,
@@ -91,10 +99,17 @@ class IncrementsReuse(StandardChecker):
             "bytes_written_anew": written,
         }
         if problems:
-            summary = f"{len(problems)} increments store what is stored already; the first: {problems[0]}"
-            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
+            summary = (
+                f"{len(problems)} increments store what is stored already; the first: {problems[0].sentence}"
+            )
+            return self.broken(context, summary, counts, problems)
         summary = f"{looked_at} snapshots could reuse what was stored, and did"
         return Finding(self.name, self.clauses if looked_at else (), Verdict.VALID, summary, counts)
+
+
+def _breach(sign: Sign, sentence: str, subtask: str, view: SnapshotView, context: TrialContext) -> Breach:
+    at = completed_at(context, view.checkpoint)
+    return Breach(sign, sentence, at, subtask, view.checkpoint, view.attempt)
 
 
 class _Sizes:

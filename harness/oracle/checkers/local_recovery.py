@@ -45,6 +45,7 @@ from barrier_tck.harness.record.operations import (
     CheckpointAborted,
     CheckpointCompleted,
     CheckpointTriggered,
+    JobFailed,
     JobStopped,
     LocalCopyReported,
     Placed,
@@ -109,9 +110,22 @@ class _Tally:
     """The line of the history that is judged; None if it is the end."""
 
     def broken(self, clause: str, sentence: str) -> None:
-        """Note a contradiction to a clause."""
-        at, place = (self.line.index, self.line.process) if self.line is not None else (None, "")
-        self.problems.append(Breach(_SIGNS[clause], f"{clause}: {sentence}", at, place))
+        """Note a contradiction to a clause, with the subtask, checkpoint and attempt that the line names."""
+        sign, sentence = _SIGNS[clause], f"{clause}: {sentence}"
+        if self.line is None:
+            self.problems.append(Breach(sign, sentence))
+            return
+        named = self.line.operation
+        self.problems.append(
+            Breach(
+                sign,
+                sentence,
+                self.line.index,
+                getattr(named, "subtask", self.line.process),
+                getattr(named, "checkpoint", None),
+                getattr(named, "attempt", None),
+            )
+        )
 
     def seen(self, clause: str, count: str = "") -> None:
         """Note that the trial exercised a clause: it could have been violated."""
@@ -268,6 +282,7 @@ class LocalRecovery(StandardChecker):
         self._count_refusals(context, tally)
         self._judge_failed_writes(context, tally)
         if history.reason is Reason.CHECKPOINT_UNREADABLE and not primaries_damaged(context):
+            tally.line = next(history.of(JobFailed), None)
             if any(
                 hit.place is CopyPlace.LOCAL
                 for _, fault in fired(context)
@@ -277,6 +292,7 @@ class LocalRecovery(StandardChecker):
                     "LOC-4", f"a local copy was damaged, its primary was not, and {history.explanation}"
                 )
             tally.broken("LOC-5", f"every primary was intact, yet {history.explanation}")
+            tally.line = None
         # The restore was to follow a fault whose moment never came, as may happen to a drawn plan.
         unmet = [] if context.plan.note.endswith(DROPPED) else self._unmet(context, tally)
         counts = dict(sorted(tally.counts.items()))
@@ -371,11 +387,13 @@ class LocalRecovery(StandardChecker):
                     local=LocalCopyReported() as local,
                     forged=False,
                 ) if attempt == newest and local.kept and checkpoint not in local.held:
+                    tally.line = line
                     tally.broken(
                         "LOC-3",
                         f"{subtask} says that its copy of checkpoint {checkpoint} is kept, and that it has files of "
                         f"{list(local.held)} only",
                     )
+        tally.line = None
 
     @staticmethod
     def _judge_held(
@@ -448,11 +466,13 @@ class LocalRecovery(StandardChecker):
         if possible and len(slots) > 1:
             tally.seen("LOC-9")
         if returned < possible:
+            tally.line = placement
             tally.broken(
                 "LOC-9",
                 f"in attempt {attempt} {returned} subtasks went back to their copies, but {possible} could have: "
                 f"{placement.operation}",
             )
+            tally.line = None
 
     # --- restores -------------------------------------------------------------------------------------------
 
@@ -472,12 +492,12 @@ class LocalRecovery(StandardChecker):
             return
         for subtask, files in view.files.items():
             mine = [report for report in reports if report.operation.subtask == subtask]
+            tally.line = next(iter(mine), None)
             if len(mine) != 1:
                 tally.broken(
                     "LOC-4", f"attempt {attempt} of {subtask} reported {len(mine)} times what it restored"
                 )
                 continue
-            tally.line = mine[0]
             self._judge_restore(context, mine[0], files, tally)
         tally.line = None
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.life_preconditions import STORED_IN_VAIN, STORED_LATE
 from barrier_tck.harness.oracle.evidence.preconditions import COMPLETED
@@ -61,13 +63,13 @@ class NoGarbage(StandardChecker):
         problems = [Breach(_ORPHAN, f"orphan: {path}", place=path) for path in storage.orphans]
         if len(storage.retained) > bound:
             many = f"{len(storage.retained)} checkpoints are retained, but the plan says {bound} (COO-4)"
-            problems.append(Breach(_TOO_MANY, many))
+            problems.append(Breach(_TOO_MANY, many, checkpoint=storage.retained[0]))
         if problems:
             summary = (
                 f"{len(problems)} problems with what is left in storage; the first: {problems[0].sentence}"
             )
             return self.broken(context, summary, counts, problems)
-        problems = [Breach(_TOO_FEW, problem) for problem in _deleted_too_early(context, storage, bound)]
+        problems = list(_deleted_too_early(context, storage, bound))
         if problems:
             summary = f"too little is retained: {problems[0].sentence}"
             return self.broken(context, summary, counts, problems)
@@ -93,15 +95,17 @@ def _completed_since_the_last_start(history: History) -> list[int]:
     return completed
 
 
-def _deleted_too_early(context: TrialContext, storage: StorageView, bound: int) -> list[str]:
-    """Return which of the newest completed checkpoints are gone; those that were damaged on purpose may be."""
+def _deleted_too_early(context: TrialContext, storage: StorageView, bound: int) -> Iterator[Breach]:
+    """Yield which of the newest completed checkpoints are gone; those that were damaged on purpose may be."""
     if primaries_damaged(context):
-        return []
+        return
     reported = _completed_since_the_last_start(context.history)
     # A retained checkpoint is complete, too, even if the coordinator died before it could report it.
     completed = sorted(dict.fromkeys([*reported, *storage.retained]))
-    return [
-        f"checkpoint {checkpoint} had completed and is gone, although the newest {bound} must be kept (COO-4)"
-        for checkpoint in completed[-bound:]
-        if checkpoint not in storage.retained
-    ]
+    for checkpoint in completed[-bound:]:
+        if checkpoint not in storage.retained:
+            gone = (
+                f"checkpoint {checkpoint} had completed and is gone, although the newest {bound} must be kept "
+                "(COO-4)"
+            )
+            yield Breach(_TOO_FEW, gone, checkpoint=checkpoint)

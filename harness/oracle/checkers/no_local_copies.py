@@ -7,12 +7,16 @@ adapter lists the places of local copies on all hosts, whenever a checkpoint is 
 from __future__ import annotations
 
 from barrier_tck.harness.oracle.checker import TrialContext
-from barrier_tck.harness.oracle.evidence.examples import chosen
 from barrier_tck.harness.oracle.evidence.preconditions import COMPLETED
+from barrier_tck.harness.oracle.sign import Breach, Directness, Sign
 from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
+from barrier_tck.harness.record.history import Recorded
 from barrier_tck.harness.record.operations import Acknowledged
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
+
+_LEFT = Sign("without local recovery a copy of state lies on a host", "LOC-1")
+_REPORTED = Sign("without local recovery a subtask reports a copy of its state", "LOC-1")
 
 
 class NoLocalCopies(StandardChecker):
@@ -23,6 +27,8 @@ class NoLocalCopies(StandardChecker):
     judges = "plans without local recovery, where the hosts were inspected"
     covers = {"LOC-1": COMPLETED}
     needs = frozenset({Capability.CHECKPOINTS, Capability.LOCAL_RECOVERY})
+    signs = (_LEFT, _REPORTED)
+    directness = Directness.OPERATIONS
     rank = 355
 
     @classmethod
@@ -32,19 +38,21 @@ class NoLocalCopies(StandardChecker):
     def check(self, context: TrialContext) -> Finding:
         """Look at what lay on hosts, and at what was reported."""
         history = context.history
-        problems = [f"{path} lies on a host" for path in history.local_files or ()]
-        problems += [
-            f"{line.operation.subtask} reported a local copy of checkpoint {line.operation.checkpoint}"
-            for line in history.of(Acknowledged)
-            if line.operation.local is not None
-        ]
+        problems = [Breach(_LEFT, f"{path} lies on a host", place=path) for path in history.local_files or ()]
+        problems += [_reported(line) for line in history.of(Acknowledged) if line.operation.local is not None]
         counts = {"copies": len(problems)}
         if problems:
-            summary = f"local recovery is off, and still {problems[0]}"
-            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
+            summary = f"local recovery is off, and still {problems[0].sentence}"
+            return self.broken(context, summary, counts, problems)
         if history.local_files is None:
             return Finding(self.name, (), Verdict.VALID, "the hosts were not inspected", counts)
         # A job that stores no state has nothing that could be copied.
         stores = any(view.files for view in history.checkpoints) or not history.checkpoints
         covered = self.clauses if stores else ()
         return Finding(self.name, covered, Verdict.VALID, "no copy lay on any host", counts)
+
+
+def _reported(line: Recorded[Acknowledged]) -> Breach:
+    part = line.operation
+    sentence = f"{part.subtask} reported a local copy of checkpoint {part.checkpoint}"
+    return Breach(_REPORTED, sentence, line.index, part.subtask, part.checkpoint, part.attempt)

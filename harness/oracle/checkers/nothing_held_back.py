@@ -10,12 +10,17 @@ from __future__ import annotations
 
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.exactness import AT_LEAST_ONCE
-from barrier_tck.harness.oracle.evidence.examples import chosen
 from barrier_tck.harness.oracle.evidence.preconditions import COMPLETED_BY_BARRIERS
+from barrier_tck.harness.oracle.sign import Breach, Directness, Sign
 from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
+from barrier_tck.harness.record.history import Recorded
 from barrier_tck.harness.record.operations import Acknowledged
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
+
+_HELD_BACK = Sign(
+    "in at-least-once mode a subtask holds back a channel until other barriers have come", "ALO-1"
+)
 
 
 class NothingHeldBack(StandardChecker):
@@ -26,6 +31,8 @@ class NothingHeldBack(StandardChecker):
     judges = "systems with barriers in at-least-once mode, if they report what was held back"
     covers = {"ALO-1": COMPLETED_BY_BARRIERS}
     needs = frozenset({Capability.CHECKPOINTS, Capability.BARRIERS})
+    signs = (_HELD_BACK,)
+    directness = Directness.OPERATIONS
     rank = 190
 
     @classmethod
@@ -35,19 +42,23 @@ class NothingHeldBack(StandardChecker):
     def check(self, context: TrialContext) -> Finding:
         """Look at what was held back for each snapshot of one trial."""
         snapshots = [
-            line.operation
+            line
             for line in context.history.of(Acknowledged)
             if line.operation.held_bytes is not None and line.operation.subtask in context.every_subtask
         ]
-        problems = [
-            f"{snapshot.subtask} of attempt {snapshot.attempt} took its snapshot of checkpoint {snapshot.checkpoint} "
-            f"while {snapshot.held_bytes} bytes waited in channels that it held back (ALO-1)"
-            for snapshot in snapshots
-            if snapshot.held_bytes
-        ]
+        problems = [_breach(line) for line in snapshots if line.operation.held_bytes]
         counts = {"snapshots": len(snapshots), "held_back": len(problems)}
         if problems:
-            summary = f"{len(problems)} snapshots held back channels; the first: {problems[0]}"
-            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
+            summary = f"{len(problems)} snapshots held back channels; the first: {problems[0].sentence}"
+            return self.broken(context, summary, counts, problems)
         summary = f"nothing was held back for {len(snapshots)} snapshots"
         return Finding(self.name, self.clauses if snapshots else (), Verdict.VALID, summary, counts)
+
+
+def _breach(line: Recorded[Acknowledged]) -> Breach:
+    snapshot = line.operation
+    sentence = (
+        f"{snapshot.subtask} of attempt {snapshot.attempt} took its snapshot of checkpoint {snapshot.checkpoint} "
+        f"while {snapshot.held_bytes} bytes waited in channels that it held back (ALO-1)"
+    )
+    return Breach(_HELD_BACK, sentence, line.index, snapshot.subtask, snapshot.checkpoint, snapshot.attempt)

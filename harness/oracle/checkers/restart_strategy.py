@@ -14,16 +14,18 @@ from functools import partial
 from barrier_tck.faults.fault import Ends
 from barrier_tck.faults.targets import TargetKind
 from barrier_tck.harness.oracle.checker import TrialContext
-from barrier_tck.harness.oracle.evidence.examples import chosen
 from barrier_tck.harness.oracle.precondition import ALWAYS
+from barrier_tck.harness.oracle.sign import Breach, Directness, Sign
 from barrier_tck.harness.oracle.standard_checker import StandardChecker
 from barrier_tck.harness.plan.trial_plan import RestartPlan, TrialPlan
+from barrier_tck.harness.record.history import Recorded
 from barrier_tck.harness.record.operations import (
     AttemptEnded,
     AttemptRunning,
     AttemptStarted,
     FaultStarted,
     JobFailed,
+    Operation,
 )
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.slow_machine import held_up_ms
@@ -40,6 +42,11 @@ _REQUESTS = 20
 """A write of metadata, with what it tidies up if it fails, takes at most so many requests."""
 GIVE_UP = None
 
+_GIVEN_UP_EARLY = Sign("a job is given up that its restart strategy lets go on", "REC-3")
+_NOT_GIVEN_UP = Sign("a job goes on that its restart strategy gives up", "REC-3")
+_TOO_EARLY = Sign("an attempt begins before the delay of the restart strategy is over", "REC-3")
+_TOO_LATE = Sign("an attempt begins long after the delay of the restart strategy is over", "REC-3")
+
 
 class RestartStrategyKept(StandardChecker):
     """The restart strategy is kept."""
@@ -53,6 +60,8 @@ class RestartStrategyKept(StandardChecker):
     covers = {"REC-3": ALWAYS}
     needs = frozenset({Capability.ATTEMPTS, Capability.BARRIERS})
     of_fields = frozenset({"restart.strategy"})
+    signs = (_GIVEN_UP_EARLY, _NOT_GIVEN_UP, _TOO_EARLY, _TOO_LATE)
+    directness = Directness.OPERATIONS
     rank = 360
 
     def check(self, context: TrialContext) -> Finding:
@@ -62,12 +71,12 @@ class RestartStrategyKept(StandardChecker):
             context.plan, excused_ms, Capability.DETERMINISTIC_REPLAY.name in context.capabilities
         )
         for line in context.history.operations:
-            course.follow(line.operation, line.time_ms)
+            course.follow(line)
         strategy = context.plan.restart.strategy
         counts = {"failures": course.failures, "judged": course.judged, "violations": len(course.problems)}
         if course.problems:
-            summary = f"the restart strategy {strategy} was not kept: {course.problems[0]} (REC-3)"
-            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(course.problems))
+            summary = f"the restart strategy {strategy} was not kept: {course.problems[0].sentence} (REC-3)"
+            return self.broken(context, summary, counts, course.problems)
         summary = f"{strategy} was kept after {course.judged} of {course.failures} failures"
         return Finding(self.name, self.clauses if course.judged else (), Verdict.VALID, summary, counts)
 
@@ -96,14 +105,17 @@ class _Course:
         self._counted = _Counted()
         self._running_ms: float | None = None
         self._failed_ms = 0.0
+        self._attempt: int | None = None
+        """The newest attempt."""
         self._expected: tuple[float | None, ...] = ()
         """The delays that are right now; None among them: the job may be given up. Empty: nothing is expected."""
         self.failures = self.judged = 0
-        self.problems: list[str] = []
+        self.problems: list[Breach] = []
 
-    def follow(self, operation: object, time_ms: float) -> None:
+    def follow(self, line: Recorded[Operation]) -> None:
         """Take the next operation of the history."""
-        match operation:
+        time_ms = line.time_ms
+        match line.operation:
             case FaultStarted(fault=fault) if fault in self._crashes:
                 self._counted, self._expected, self._running_ms = _Counted(), (), None
             case AttemptEnded(reason=Reason.STOPPED):
@@ -117,32 +129,43 @@ class _Course:
                 self.failures += 1
                 self._expected = tuple(dict.fromkeys(self._after_failure(time_ms, ran_ms)))
             case AttemptStarted(attempt=attempt):
-                self._judge_restart(attempt, time_ms)
+                self._attempt = attempt
+                self._judge_restart(attempt, line)
             case JobFailed(reason=Reason.RESTARTS_USED_UP) if self._expected:
                 self.judged += 1
                 if GIVE_UP not in self._expected:
-                    self.problems.append(f"the job was given up after {self._so_far()}, which it allows")
+                    self._problem(
+                        line, _GIVEN_UP_EARLY, f"the job was given up after {self._so_far()}, which it allows"
+                    )
                 self._expected = ()
 
-    def _judge_restart(self, attempt: int, time_ms: float) -> None:
+    def _judge_restart(self, attempt: int, line: Recorded[Operation]) -> None:
         expected, self._expected = self._expected, ()
         if not expected:
             return
         self.judged += 1
         delays = [delay_ms for delay_ms in expected if delay_ms is not None]
-        took_ms = time_ms - self._failed_ms
+        took_ms = line.time_ms - self._failed_ms
         if not delays:
-            self.problems.append(f"attempt {attempt} began after {self._so_far()}, which it does not allow")
+            text = f"attempt {attempt} began after {self._so_far()}, which it does not allow"
+            self._problem(line, _NOT_GIVEN_UP, text)
         elif took_ms < min(delays) - self._tolerance_ms:
-            self.problems.append(
+            self._problem(
+                line,
+                _TOO_EARLY,
                 f"attempt {attempt} began {took_ms:g} ms after the failure, before the delay of {min(delays):g} ms "
-                f"was over, after {self._so_far()}"
+                f"was over, after {self._so_far()}",
             )
-        elif took_ms > max(delays) + self._late_ms + self._excused_ms(self._failed_ms, time_ms):
-            self.problems.append(
+        elif took_ms > max(delays) + self._late_ms + self._excused_ms(self._failed_ms, line.time_ms):
+            self._problem(
+                line,
+                _TOO_LATE,
                 f"attempt {attempt} began only {took_ms:g} ms after the failure, and the delay was "
-                f"{max(delays):g} ms, after {self._so_far()}"
+                f"{max(delays):g} ms, after {self._so_far()}",
             )
+
+    def _problem(self, line: Recorded[Operation], sign: Sign, sentence: str) -> None:
+        self.problems.append(Breach(sign, sentence, line.index, line.process, attempt=self._attempt))
 
     def _so_far(self) -> str:
         number = len(self._counted.failures)

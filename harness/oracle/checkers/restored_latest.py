@@ -9,14 +9,24 @@ complete may be restored: the process that completed it may have died before it 
 from __future__ import annotations
 
 from barrier_tck.harness.oracle.checker import TrialContext
-from barrier_tck.harness.oracle.evidence.examples import chosen
 from barrier_tck.harness.oracle.evidence.life_preconditions import LEFT_BEHIND
 from barrier_tck.harness.oracle.evidence.preconditions import RECOVERED
 from barrier_tck.harness.oracle.evidence.storage_damage import primaries_damaged
+from barrier_tck.harness.oracle.sign import Breach, Directness, Sign
 from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
-from barrier_tck.harness.record.operations import AttemptStarted, CheckpointAborted, CheckpointCompleted
+from barrier_tck.harness.record.history import Recorded
+from barrier_tck.harness.record.operations import (
+    AttemptStarted,
+    CheckpointAborted,
+    CheckpointCompleted,
+    Operation,
+)
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
+
+_ATTEMPT_AGAIN = Sign("an attempt has a number that was given out before", "REC-2")
+_RESTORED_ABORTED = Sign("an attempt starts from a checkpoint that was aborted", "REC-1")
+_RESTORED_OLDER = Sign("an attempt starts from an older checkpoint than the latest complete one", "REC-1")
 
 
 class RestoredLatest(StandardChecker):
@@ -27,6 +37,8 @@ class RestoredLatest(StandardChecker):
     judges = "systems with checkpoints and without barriers"
     covers = {"REC-1": RECOVERED, "REC-2": LEFT_BEHIND}
     needs = frozenset({Capability.CHECKPOINTS})
+    signs = (_ATTEMPT_AGAIN, _RESTORED_ABORTED, _RESTORED_OLDER)
+    directness = Directness.OPERATIONS
     rank = 200
 
     @classmethod
@@ -36,7 +48,7 @@ class RestoredLatest(StandardChecker):
     def check(self, context: TrialContext) -> Finding:
         """Judge the attempts of one trial."""
         may_be_older = context.plan.on_unreadable == "older" and primaries_damaged(context) > 0
-        problems: list[str] = []
+        problems: list[Breach] = []
         attempts: list[int] = []
         completed: dict[int, None] = {}
         aborted: dict[int, None] = {}
@@ -49,22 +61,29 @@ class RestoredLatest(StandardChecker):
                 case AttemptStarted(attempt=attempt, restored_checkpoint=restored):
                     when = f"at {line.time_ms:g} ms: attempt {attempt}"
                     if attempts and attempt <= attempts[-1]:
-                        problems.append(f"{when} started after attempt {attempts[-1]} (REC-2)")
+                        text = f"{when} started after attempt {attempts[-1]} (REC-2)"
+                        problems.append(_breach(_ATTEMPT_AGAIN, text, line, attempt))
                     attempts.append(attempt)
                     latest = max(completed, default=None)
                     start = "from the beginning" if restored is None else f"from checkpoint {restored}"
                     if restored is not None and restored in aborted and restored not in completed:
-                        problems.append(f"{when} started {start}, which had been aborted (REC-1)")
+                        text = f"{when} started {start}, which had been aborted (REC-1)"
+                        problems.append(_breach(_RESTORED_ABORTED, text, line, attempt, restored))
                     elif latest is not None and (restored is None or restored < latest) and not may_be_older:
-                        problems.append(
-                            f"{when} started {start} although checkpoint {latest} had completed (REC-1)"
-                        )
+                        text = f"{when} started {start} although checkpoint {latest} had completed (REC-1)"
+                        problems.append(_breach(_RESTORED_OLDER, text, line, attempt, latest))
         counts = {"attempts": len(attempts), "completed": len(completed), "violations": len(problems)}
         if problems:
-            summary = f"{len(problems)} violations; the first: {problems[0]}"
-            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
+            summary = f"{len(problems)} violations; the first: {problems[0].sentence}"
+            return self.broken(context, summary, counts, problems)
         if not attempts:
             summary = "the history shows no attempt, so nothing can be said about what they restored"
             return Finding(self.name, self.clauses, Verdict.UNKNOWN, summary, counts)
         summary = f"each of {len(attempts)} attempts started from the newest completed checkpoint"
         return Finding(self.name, self.clauses, Verdict.VALID, summary, counts)
+
+
+def _breach(
+    sign: Sign, sentence: str, line: Recorded[Operation], attempt: int, checkpoint: int | None = None
+) -> Breach:
+    return Breach(sign, sentence, line.index, line.process, checkpoint, attempt)

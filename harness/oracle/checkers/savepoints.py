@@ -12,15 +12,16 @@ Checkpoints never refer to the files of one that was not claimed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import Enum
 
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.checkpoint_lives import CheckpointLife, lives_of
-from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.oracle.evidence.moments import completed_at
 from barrier_tck.harness.oracle.evidence.storage_damage import damaged_files
 from barrier_tck.harness.oracle.evidence.storage_outages import REFUSES, lasted_to_the_end
 from barrier_tck.harness.oracle.precondition import ALWAYS
+from barrier_tck.harness.oracle.sign import Breach, Sign
 from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
 from barrier_tck.harness.record.history import End, History, SnapshotView
 from barrier_tck.harness.record.operations import CheckpointCompleted, CheckpointTriggered, JobStopped
@@ -28,6 +29,14 @@ from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.stored import StoredSavepoint
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
+
+_SUBSUMED = Sign("a newer checkpoint ends a savepoint", "COO-5")
+_FAILED_LEFT = Sign("a savepoint that failed looks complete", "COO-5")
+_CLAIMED_LEFT = Sign("a claimed savepoint is left although its job has newer checkpoints", "COO-5")
+_GONE = Sign("a complete savepoint is gone", "COO-5")
+_DAMAGED = Sign("the directory of a savepoint lacks a part of it, or holds something else", "COO-5")
+_CHANGED = Sign("a savepoint is not what it was when it completed", "COO-5")
+_REFERRED = Sign("a checkpoint refers to a file of a savepoint that is the user's", "COO-5")
 
 
 class Savepoints(StandardChecker):
@@ -42,6 +51,7 @@ class Savepoints(StandardChecker):
     judges = "systems that take savepoints and whose checkpoints can be opened, if the plan asks for some"
     covers = {"COO-5": ALWAYS}
     needs = frozenset({Capability.SAVEPOINTS, Capability.SNAPSHOT_INSPECTION})
+    signs = (_SUBSUMED, _FAILED_LEFT, _CLAIMED_LEFT, _GONE, _DAMAGED, _CHANGED, _REFERRED)
     rank = 330
 
     @classmethod
@@ -62,17 +72,13 @@ class Savepoints(StandardChecker):
         found = {stored.directory: stored for stored in storage.savepoints}
         views = {view.savepoint: view for view in context.history.checkpoints if view.savepoint is not None}
         claimed = _claimed(context.history)
-        problems: list[str] = []
+        problems: list[Breach] = []
         for life in lives:
             place = life.savepoint or ""
-            what = f"savepoint {place} (checkpoint {life.number})"
             due = claimed.get(life.number, _Due.KEPT)
-            problems += [
-                f"{what}: {entry}"
-                for entry in _problems(life, due, found.get(place), views.get(place), context)
-            ]
+            problems += _problems(life, due, found.get(place), views.get(place), context)
             if life.number not in claimed:
-                problems += [f"{what}: {problem}" for problem in _referred(place, context.history)]
+                problems += _referred(life, context)
         completed = sum(life.completed for life in lives)
         judged = any(life.completed and claimed.get(life.number) is not _Due.EITHER for life in lives)
         counts = {
@@ -83,8 +89,8 @@ class Savepoints(StandardChecker):
             "violations": len(problems),
         }
         if problems:
-            summary = f"{len(problems)} problems with savepoints; the first: {problems[0]}"
-            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
+            summary = f"{len(problems)} problems with savepoints; the first: {problems[0].sentence}"
+            return self.broken(context, summary, counts, problems)
         summary = f"{completed} of {len(lives)} savepoints completed; each is whole, self-contained and kept"
         return Finding(self.name, self.clauses if judged else (), Verdict.VALID, summary, counts)
 
@@ -123,13 +129,33 @@ def _claimed(history: History) -> dict[int, _Due]:
     return due
 
 
-def _referred(place: str, history: History) -> Iterator[str]:
+def _breach(
+    sign: Sign, problem: str, life: CheckpointLife, operation: int | None = None, place: str = ""
+) -> Breach:
+    sentence = f"{_named(life)}: {problem}"
+    return Breach(sign, sentence, operation, place or life.savepoint or "", life.number, life.attempt)
+
+
+def _named(life: CheckpointLife) -> str:
+    return f"savepoint {life.savepoint} (checkpoint {life.number})"
+
+
+def _referred(life: CheckpointLife, context: TrialContext) -> Iterator[Breach]:
     """Yield the checkpoints that refer to files of a savepoint."""
-    for view in history.checkpoints:
-        named = [file.path for files in view.files.values() for file in files]
-        mine = [path for path in named if path.startswith(f"{place}/")]
+    for view in context.history.checkpoints:
+        mine = [
+            (subtask, file.path)
+            for subtask, files in view.files.items()
+            for file in files
+            if file.path.startswith(f"{life.savepoint}/")
+        ]
         if view.savepoint is None and mine:
-            yield f"checkpoint {view.checkpoint} refers to its {mine[0]}, which is the user's"
+            subtask, path = mine[0]
+            sentence = (
+                f"{_named(life)}: checkpoint {view.checkpoint} refers to its {path}, which is the user's"
+            )
+            at = completed_at(context, view.checkpoint)
+            yield Breach(_REFERRED, sentence, at, subtask, view.checkpoint, view.attempt)
 
 
 def _could_not_be_taken_back(life: CheckpointLife, context: TrialContext) -> bool:
@@ -143,41 +169,54 @@ def _problems(
     stored: StoredSavepoint | None,
     view: SnapshotView | None,
     context: TrialContext,
-) -> Iterator[str]:
+) -> Iterator[Breach]:
     if life.failed is Reason.SUBSUMED:
-        yield "a newer checkpoint ended it, although savepoints are not subsumed"
+        subsumed = "a newer checkpoint ended it, although savepoints are not subsumed"
+        yield _breach(_SUBSUMED, subsumed, life, life.ended_at)
     if life.failed is not None and stored is not None and not _could_not_be_taken_back(life, context):
-        yield "it failed, and its directory looks complete"
+        yield _breach(_FAILED_LEFT, "it failed, and its directory looks complete", life)
     if not life.completed:
         return
     if due is _Due.DELETED and stored is not None:
-        yield "the next job claimed it and has newer checkpoints, and it is still there"
+        left = "the next job claimed it and has newer checkpoints, and it is still there"
+        yield _breach(_CLAIMED_LEFT, left, life)
     if stored is None and due is _Due.KEPT:
-        yield "it had completed, and is not there any more"
+        yield _breach(_GONE, "it had completed, and is not there any more", life)
     if stored is None or due is not _Due.KEPT:
         return
+    subtasks = context.subtasks_of(view.attempt if view is not None else None)
+    for place, problem in _damages(life, stored, subtasks, damaged_files(context)):
+        yield _breach(_DAMAGED, problem, life, place=place)
+    if stored.contents.problem is None and view is not None and view.problem is None:
+        for problem in _differences(stored, view):
+            yield _breach(_CHANGED, problem, life)
+
+
+def _damages(
+    life: CheckpointLife, stored: StoredSavepoint, subtasks: Sequence[str], damaged: Sequence[str]
+) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong in the directory of a savepoint, with the subtask or file if it is that of one.
+
+    ``damaged`` are the files that the trial damaged.
+    """
     contents = stored.contents
     if contents.problem is not None:
-        yield f"its metadata is {contents.problem.value}: {contents.detail}"
+        yield "", f"its metadata is {contents.problem.value}: {contents.detail}"
         return
     if contents.checkpoint != life.number:
-        yield f"its metadata is that of checkpoint {contents.checkpoint}"
-    yield from (f"it names {path}, outside its directory" for path in stored.outside)
-    yield from (f"{path} is in its directory, but nothing names it" for path in stored.unnamed)
+        yield "", f"its metadata is that of checkpoint {contents.checkpoint}"
+    yield from ((path, f"it names {path}, outside its directory") for path in stored.outside)
+    yield from ((path, f"{path} is in its directory, but nothing names it") for path in stored.unnamed)
     parts = [part.subtask for part in contents.parts]
-    expected_subtasks = context.subtasks_of(view.attempt if view is not None else None)
-    yield from (f"it has no part of {subtask}" for subtask in expected_subtasks if subtask not in parts)
-    damaged = damaged_files(context)
+    yield from ((subtask, f"it has no part of {subtask}") for subtask in subtasks if subtask not in parts)
     for part in contents.parts:
         for file in part.files:
             if f"{stored.directory}/{file.path}" in damaged:
-                continue  # the trial did that
+                continue
             if file.found_size is None:
-                yield f"{file.path} cannot be read"
+                yield part.subtask, f"{file.path} cannot be read"
             elif (file.found_size, file.found_checksum) != (file.size, file.checksum):
-                yield f"{file.path} is not what the metadata says"
-    if view is not None and view.problem is None:
-        yield from _differences(stored, view)
+                yield part.subtask, f"{file.path} is not what the metadata says"
 
 
 def _differences(stored: StoredSavepoint, view: SnapshotView) -> Iterator[str]:

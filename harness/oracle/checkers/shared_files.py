@@ -8,11 +8,13 @@ those that a retained checkpoint names must be, and those that only checkpoints 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from barrier_tck.harness.oracle.checker import TrialContext
-from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.oracle.evidence.moments import completed_at
 from barrier_tck.harness.oracle.evidence.storage_damage import damaged_files
 from barrier_tck.harness.oracle.precondition import ALWAYS
+from barrier_tck.harness.oracle.sign import Breach, Sign
 from barrier_tck.harness.oracle.sometimes import Sometimes, counted
 from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
 from barrier_tck.harness.record.history import End, NamedFile, SnapshotView
@@ -21,6 +23,11 @@ from barrier_tck.harness.system.system_under_test import Capability
 
 REUSED = "reused"
 """Count of a finding: how often a checkpoint named a file that an older checkpoint had named."""
+
+_OF_SAVEPOINT = Sign("a checkpoint shares a file with a savepoint", "SNP-5")
+_REPLACED = Sign("two checkpoints name one file, with different contents", "SNP-5")
+_GONE = Sign("a file is gone that a retained incremental checkpoint needs", "SNP-5")
+_LEFT_OVER = Sign("a shared file is left that no retained checkpoint needs", "SNP-5")
 
 
 class SharedFilesKept(StandardChecker):
@@ -52,6 +59,7 @@ class SharedFilesKept(StandardChecker):
             trials_min=5,
         ),
     )
+    signs = (_OF_SAVEPOINT, _REPLACED, _GONE, _LEFT_OVER)
     rank = 270
 
     @classmethod
@@ -61,32 +69,54 @@ class SharedFilesKept(StandardChecker):
     def check(self, context: TrialContext) -> Finding:
         """Judge the files of one trial's checkpoints."""
         views = sorted(context.history.checkpoints, key=lambda view: view.checkpoint)
-        named: dict[str, tuple[SnapshotView, NamedFile]] = {}
+        named: dict[str, _Naming] = {}
         reused = 0
         named_again: dict[str, list[int]] = {}
-        problems: list[str] = []
-        for view in views:
-            for file in (entry for files in view.files.values() for entry in files):
-                earlier, first = named.setdefault(file.path, (view, file))
-                if earlier.checkpoint == view.checkpoint:
-                    continue
-                reused += 1
-                named_again.setdefault(file.path, [earlier.checkpoint]).append(view.checkpoint)
-                if view.savepoint is not None or earlier.savepoint is not None:
-                    problems.append(f"{file.path} belongs to a savepoint, and {view.checkpoint} shares it")
-                if (first.size, first.checksum) != (file.size, file.checksum):
-                    problems.append(
-                        f"checkpoints {earlier.checkpoint} and {view.checkpoint} name {file.path}, with the "
-                        f"checksums {first.checksum} and {file.checksum}"
-                    )
+        problems: list[Breach] = []
+        for naming in (one for view in views for one in _namings(view)):
+            view, file = naming.view, naming.file
+            first = named.setdefault(file.path, naming)
+            if first.view.checkpoint == view.checkpoint:
+                continue
+            reused += 1
+            named_again.setdefault(file.path, [first.view.checkpoint]).append(view.checkpoint)
+            if view.savepoint is not None or first.view.savepoint is not None:
+                shares = f"{file.path} belongs to a savepoint, and {view.checkpoint} shares it"
+                problems.append(_breach(_OF_SAVEPOINT, shares, naming, context))
+            if (first.file.size, first.file.checksum) != (file.size, file.checksum):
+                differ = (
+                    f"checkpoints {first.view.checkpoint} and {view.checkpoint} name {file.path}, with the "
+                    f"checksums {first.file.checksum} and {file.checksum}"
+                )
+                problems.append(_breach(_REPLACED, differ, naming, context))
         problems += _at_the_end(context, named)
         counts = {"checkpoints": len(views), "files": len(named), REUSED: reused, "wrong": len(problems)}
         if problems:
-            summary = f"{len(problems)} problems with shared files; the first: {problems[0]}"
-            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
+            summary = f"{len(problems)} problems with shared files; the first: {problems[0].sentence}"
+            return self.broken(context, summary, counts, problems)
         covered = self.clauses if _released(context, named_again) else ()
         summary = f"{len(views)} checkpoints named {len(named)} files, and {reused} times one of an older one"
         return Finding(self.name, covered, Verdict.VALID, summary, counts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Naming:
+    """A checkpoint names a file in the part of a subtask."""
+
+    view: SnapshotView
+    subtask: str
+    file: NamedFile
+
+
+def _namings(view: SnapshotView) -> Iterator[_Naming]:
+    return (_Naming(view, subtask, file) for subtask, files in view.files.items() for file in files)
+
+
+def _breach(sign: Sign, sentence: str, naming: _Naming, context: TrialContext) -> Breach:
+    """Return what is wrong with a file as soon as a checkpoint that names it is complete."""
+    view = naming.view
+    at = completed_at(context, view.checkpoint)
+    return Breach(sign, sentence, at, naming.subtask, view.checkpoint, view.attempt)
 
 
 def _released(context: TrialContext, named_again: Mapping[str, Sequence[int]]) -> bool:
@@ -100,18 +130,27 @@ def _released(context: TrialContext, named_again: Mapping[str, Sequence[int]]) -
     )
 
 
-def _at_the_end(context: TrialContext, named: dict[str, tuple[SnapshotView, NamedFile]]) -> Iterator[str]:
+def _at_the_end(context: TrialContext, named: Mapping[str, _Naming]) -> Iterator[Breach]:
     """Yield the files that retained checkpoints lack, and those that outlived all checkpoints that named them."""
     storage = context.history.storage
     if storage is None:
         return
     damaged = damaged_files(context)
     for stored in storage.stored or ():
-        for file in (entry for part in stored.parts for entry in part.files):
+        for subtask, file in ((part.subtask, file) for part in stored.parts for file in part.files):
             if file.found_size is None and file.path in named and file.path not in damaged:
-                yield f"checkpoint {stored.checkpoint} is retained and needs {file.path}, which is gone"
+                gone = f"checkpoint {stored.checkpoint} is retained and needs {file.path}, which is gone"
+                yield Breach(_GONE, gone, place=subtask, checkpoint=stored.checkpoint)
     if context.history.end is End.FINISHED:
         for orphan in storage.orphans:
             path = next((path for path in named if orphan.endswith(f"/{path}")), None)
             if path is not None:
-                yield f"{path} is still there, but no retained checkpoint names it"
+                left = f"{path} is still there, but no retained checkpoint names it"
+                first = named[path]
+                yield Breach(
+                    _LEFT_OVER,
+                    left,
+                    place=first.subtask,
+                    checkpoint=first.view.checkpoint,
+                    attempt=first.view.attempt,
+                )

@@ -13,8 +13,9 @@ from math import inf
 
 from barrier_tck.faults.fault import Ends
 from barrier_tck.harness.oracle.checker import TrialContext
-from barrier_tck.harness.oracle.evidence.examples import chosen
+from barrier_tck.harness.oracle.evidence.moments import line_at
 from barrier_tck.harness.oracle.precondition import ALWAYS
+from barrier_tck.harness.oracle.sign import Breach, Directness, Sign
 from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
 from barrier_tck.harness.record.operations import (
     AttemptEnded,
@@ -30,6 +31,8 @@ from barrier_tck.harness.record.operations import (
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
 
+_UNNOTICED = Sign("an attempt goes on although one of its subtasks has been silent for too long", "REC-1")
+
 
 class SilenceNoticed(StandardChecker):
     """Compares when subtasks fell silent with when their attempts ended."""
@@ -41,6 +44,8 @@ class SilenceNoticed(StandardChecker):
     )
     covers = {"REC-1": ALWAYS}
     needs = frozenset({Capability.ATTEMPTS})
+    signs = (_UNNOTICED,)
+    directness = Directness.ABSENCE
     rank = 155
 
     @classmethod
@@ -50,16 +55,13 @@ class SilenceNoticed(StandardChecker):
     def check(self, context: TrialContext) -> Finding:
         """Judge the silences of one trial."""
         silences = list(_silences(context))
-        late = [
-            f"{silence.subtask} of attempt {silence.attempt} was silent from {silence.from_ms:g} ms, and the attempt "
-            f"went on for longer than until {silence.noticed_by_ms:g} ms, when that must have been noticed"
-            for silence in silences
-            if silence.until_ms > silence.noticed_by_ms
-        ]
+        late = [_breach(silence, context) for silence in silences if silence.until_ms > silence.noticed_by_ms]
         counts = {"silences": len(silences), "violations": len(late)}
         if late:
-            summary = f"{len(late)} of {len(silences)} silent subtasks were not noticed in time; {late[0]}"
-            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(late))
+            summary = (
+                f"{len(late)} of {len(silences)} silent subtasks were not noticed in time; {late[0].sentence}"
+            )
+            return self.broken(context, summary, counts, late)
         summary = f"{len(silences)} subtasks fell silent for long, and their attempts ended in time"
         return Finding(self.name, self.clauses if silences else (), Verdict.VALID, summary, counts)
 
@@ -75,6 +77,15 @@ class _Silence:
     noticed_by_ms: float
     until_ms: float = field(default=inf)
     """When the attempt ended, or the silence; infinity if neither did."""
+
+
+def _breach(silence: _Silence, context: TrialContext) -> Breach:
+    sentence = (
+        f"{silence.subtask} of attempt {silence.attempt} was silent from {silence.from_ms:g} ms, and the attempt "
+        f"went on for longer than until {silence.noticed_by_ms:g} ms, when that must have been noticed"
+    )
+    at = line_at(context, silence.noticed_by_ms)
+    return Breach(_UNNOTICED, sentence, at, silence.subtask, attempt=silence.attempt)
 
 
 def _silences(context: TrialContext) -> Iterator[_Silence]:

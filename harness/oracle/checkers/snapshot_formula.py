@@ -224,7 +224,7 @@ class SnapshotFormula(StandardChecker):
         return Difference(
             kind,
             f"{sentence}, {left_out}" if left_out else sentence,
-            operator or ", ".join(_holders(view, key)) or owner_of(context, view, of, key) or of,
+            operator or self._place(key, view, context),
             in_flight_before=flying and not held,
             held_before=bool(held) or (restored is not None and not flying),
             behind=kind is Kind.SURPLUS and self._is_behind(key, view),
@@ -232,6 +232,11 @@ class SnapshotFormula(StandardChecker):
             comes_later=later,
             skipped=bool(left_out),
         )
+
+    def _place(self, key: Key, view: SnapshotView, context: TrialContext) -> str:
+        """Return the subtasks that hold state of a key or, if none does, who is to hold it, as far as it is known."""
+        of = self._operator(view, context)
+        return ", ".join(_holders(view, key)) or owner_of(context, view, of, key) or of
 
     def _operator(self, view: SnapshotView, context: TrialContext) -> str:
         """Return the operator that keeps the totals; "" if no checkpoint has any."""

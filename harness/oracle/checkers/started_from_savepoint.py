@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from barrier_tck.harness.oracle.checker import TrialContext
-from barrier_tck.harness.oracle.evidence.examples import chosen
 from barrier_tck.harness.oracle.precondition import ALWAYS
+from barrier_tck.harness.oracle.sign import Breach, Directness, Sign
 from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
 from barrier_tck.harness.record.operations import (
     AttemptStarted,
@@ -21,6 +21,11 @@ from barrier_tck.harness.record.operations import (
 )
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
+
+_FROM_ANOTHER = Sign(
+    "after a start from a savepoint an attempt starts from a checkpoint that was complete before", "COO-5"
+)
+_FROM_THE_BEGINNING = Sign("after a start from a savepoint an attempt starts from the beginning", "COO-5")
 
 
 class StartedFrom(StandardChecker):
@@ -34,6 +39,8 @@ class StartedFrom(StandardChecker):
     judges = "systems whose job can be started again from a savepoint, if the plan asks for some"
     covers = {"COO-5": ALWAYS}
     needs = frozenset({Capability.SAVEPOINTS, Capability.FROM_SAVEPOINT})
+    signs = (_FROM_ANOTHER, _FROM_THE_BEGINNING)
+    directness = Directness.OPERATIONS
     rank = 325
 
     @classmethod
@@ -48,9 +55,10 @@ class StartedFrom(StandardChecker):
         counts = {"starts": starts, "left_behind": left_behind, "violations": len(problems)}
         if problems:
             summary = (
-                f"{len(problems)} attempts left the savepoint from which the job was started; {problems[0]}"
+                f"{len(problems)} attempts left the savepoint from which the job was started; "
+                f"{problems[0].sentence}"
             )
-            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
+            return self.broken(context, summary, counts, problems)
         summary = f"the job was started from a savepoint {starts} times, and went on from there"
         return Finding(self.name, self.clauses if left_behind else (), Verdict.VALID, summary, counts)
 
@@ -67,7 +75,7 @@ def _left_behind(context: TrialContext) -> Iterator[bool]:
                 completed = number
 
 
-def _restored_others(context: TrialContext) -> Iterator[str]:
+def _restored_others(context: TrialContext) -> Iterator[Breach]:
     """Yield the attempts that restored a checkpoint from before such a start that is newer than the savepoint."""
     origin: StartedFromSavepoint | None = None
     triggered: dict[int, None] = {}
@@ -81,12 +89,16 @@ def _restored_others(context: TrialContext) -> Iterator[str]:
                 origin, before = start, dict(triggered)
             case AttemptStarted(attempt=attempt, restored_checkpoint=int(restored)) if origin is not None:
                 if restored > origin.checkpoint and restored in before:
-                    yield (
+                    newer = (
                         f"attempt {attempt} started from checkpoint {restored}, which was complete before the job was "
                         f"started from the older savepoint {origin.savepoint} (checkpoint {origin.checkpoint})"
                     )
+                    yield Breach(
+                        _FROM_ANOTHER, newer, line.index, line.process, checkpoint=restored, attempt=attempt
+                    )
             case AttemptStarted(attempt=attempt, restored_checkpoint=None) if origin is not None:
-                yield (
+                none = (
                     f"attempt {attempt} started from the beginning, and the job was started from savepoint "
                     f"{origin.savepoint}"
                 )
+                yield Breach(_FROM_THE_BEGINNING, none, line.index, line.process, attempt=attempt)

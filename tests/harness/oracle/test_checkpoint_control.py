@@ -94,6 +94,12 @@ def test_the_interval_counts_from_the_last_trigger_and_first_from_the_start() ->
     assert "checkpoint 1 was triggered 5 ms after the last trigger, but the interval is 6" in found.summary
     assert judge(AdmittedTriggers(), book, repeatable=False, interval_ms=6).verdict is VALID
     assert judge(AdmittedTriggers(), last(book.completed(2), 3), interval_ms=5).verdict is VALID
+
+
+def test_a_trigger_before_a_second_attempt_of_its_number_came_too_soon_only_when_that_starts() -> None:
+    book = Book().attempt(1).nothing(9).triggered(1).attempt_failed(1).attempt(1)
+    first = judge(AdmittedTriggers(), book, interval_ms=5).first
+    assert first is not None and (first.checkpoint, first.operation) == (1, len(book.operations) - 1)
     kept = ops.CheckpointTriggered(2, 1, savepoint="kept")
     beside = Book().attempt(1).nothing(3).triggered(1).tell(kept).nothing(2).triggered(3)
     assert judge(AdmittedTriggers(), beside, interval_ms=4, max_concurrent=2).verdict is VALID
@@ -296,6 +302,15 @@ def test_when_its_attempt_is_over_a_checkpoint_need_not_expire(over: str) -> Non
     book = book.attempt_failed(1) if over == "failed" else book.fault()
     found = judge(CheckpointExpiry(), book.nothing(20).attempt(2), timeout_ms=10, faults=(CRASH,))
     assert found.verdict is VALID
+
+
+def test_the_moment_of_a_timeout_that_was_not_kept_is_the_next_line_or_the_abort() -> None:
+    book = Book().attempt(1).triggered(1).nothing(20).aborted(1)
+    late, early = (judge(CheckpointExpiry(), book, timeout_ms=timeout_ms).first for timeout_ms in (9, 30))
+    assert late is not None and early is not None
+    assert (late.checkpoint, late.attempt, early.checkpoint, early.attempt) == (1, 1, 1, 1)
+    aborted, triggered = len(book.operations) - 1, len(book.operations) - 22
+    assert (late.operation, early.operation) == (triggered + 9 + 1, aborted)
 
 
 # --- COO-2: tolerated failures ------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 from barrier_tck.harness.oracle.checkers.committed_transactions import CommittedTransactions
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.record.history import StorageView, Transaction
-from barrier_tck.harness.record.operations import Acknowledged
+from barrier_tck.harness.record.operations import Acknowledged, Committed
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.reference.bugs.catalogue import planted_bugs
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
@@ -63,6 +63,21 @@ def test_anything_else_is_invalid(transaction: tuple[int | None, int | None], wh
     finding = judge((1, 1), transaction)
     assert finding.verdict is Verdict.INVALID
     assert why in finding.examples[0]
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["before the next attempt", "during the next attempt"])
+def test_the_moment_is_known_if_a_sink_reported_what_it_committed(late: bool) -> None:
+    report = Committed("sink[0]", 2, 1)
+    book = Book().attempt(1).checkpoint(1)
+    book = book if late else book.tell(report)
+    book = book.attempt_failed(1).attempt(2, 1)
+    started = len(book.operations) - 2
+    book = book.tell(report) if late else book
+    first = judge((2, 1), book=book).first
+    assert first is not None and (first.checkpoint, first.attempt) == (2, 1)
+    assert first.operation == (started + 2 if late else started)
+    unreported = judge((2, 1)).first
+    assert unreported is not None and unreported.operation is None
 
 
 def test_after_a_start_from_the_beginning_no_earlier_transaction_may_be_visible() -> None:

@@ -376,6 +376,12 @@ def test_a_foreign_system_is_judged_right(name: str, tmp_path: Path) -> None:
     assert not others or name in SEVERAL, others
 
 
+def test_the_attempt_that_started_from_an_older_checkpoint_is_named(tmp_path: Path) -> None:
+    first = said_by(played(SCENARIOS["forgets the first"], SALT, tmp_path), LATEST).first
+    assert first is not None and first.operation is not None
+    assert (first.clause, first.attempt, first.checkpoint) == ("REC-1", 2, 0)
+
+
 SEVERAL = {
     "gives up silently": "the output lacks what was never read",
     "stuck": "what is not committed yet may be missing",
