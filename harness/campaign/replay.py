@@ -67,7 +67,7 @@ class Replayed:
     runs: int = 1
     """How often it was run; ``record`` is that of the last run."""
     exact: bool = False
-    """Whether runs of one plan do not differ."""
+    """Whether the trace was compared with another one, which was the same."""
 
     @property
     def shows_no_more(self) -> KeptFor | None:
@@ -176,7 +176,8 @@ def replay(
     is told of each run before it begins.
 
     In a system with DETERMINISTIC_REPLAY, ``times`` does not count: the trace must be the recorded one, and a plan
-    without a record runs twice. Raises NondeterminismError, with the first differing line, if the traces differ.
+    without a record runs twice. Raises NondeterminismError, with the first differing line, if the traces differ. A run
+    that was ended, for instance at its limit of wall time, has no trace, and is compared with no other.
     """
     check_plan(source.plan, system, str(source.path))
     exact = Capability.DETERMINISTIC_REPLAY in system.capabilities
@@ -184,8 +185,8 @@ def replay(
     result = _run(source.plan, system, checkers)
     runs = 1
     if exact:
-        _compare(source, result, system, checkers)
-        return Replayed(source, result.record, exact=True)
+        compared = _has_trace(result) and _compare(source, result, system, checkers)
+        return Replayed(source, result.record, exact=compared)
     while runs < times and result.record.verdict is Verdict.VALID:
         runs += 1
         begins(f"run {runs} of {times}")
@@ -198,15 +199,25 @@ def _run(plan: TrialPlan, system: SystemUnderTest, checkers: Sequence[Checker] |
         return execute(plan, system, Path(scratch), checkers)
 
 
+def _has_trace(result: TrialResult) -> bool:
+    return result.record.trace_digest is not None
+
+
 def _compare(
     source: ReplaySource, result: TrialResult, system: SystemUnderTest, checkers: Sequence[Checker] | None
-) -> None:
+) -> bool:
+    """Compare a run with the recorded one or, without that, with a second run; return whether there is one."""
     recorded = source.recorded
     if recorded is None or recorded.system != system.name:
         again = _run(source.plan, system, checkers)
+        if not _has_trace(again):
+            return False
         _require_same(source, result.trace, again.trace, digest(again.trace), "the second run")
-    elif recorded.trace_digest is not None:
+    elif recorded.trace_digest is None:
+        return False
+    else:
         _require_same(source, result.trace, source.trace, recorded.trace_digest, "the recorded trace")
+    return True
 
 
 def _require_same(

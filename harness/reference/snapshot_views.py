@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -15,6 +15,7 @@ from barrier_tck.harness.record.history import (
     CheckpointProblem,
     InFlight,
     NamedFile,
+    Row,
     SnapshotView,
     StateView,
     StorageView,
@@ -82,6 +83,12 @@ class CheckpointOpener:
     """Whether local copies have another format, so that they must be compared by their state (LOC-7)."""
     working_root: str | None = None
     """Directory below which backends open what they restore; None: the system's temporary directory."""
+    _last_read: dict[tuple[str, str, str, str], list[Any]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    """(operator, subtask, state, key) -> what the checkpoint that was opened last held there."""
+    _decoded: dict[bytes, Sequence[Row]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """The content of a file of output -> its rows."""
 
     @property
     def storage(self) -> CheckpointStorage:
@@ -122,7 +129,7 @@ class CheckpointOpener:
             state += [view for part in completed.snapshots for view in self._lists_of(part)]
             in_flight = self._in_flight(completed)
             if self.read_rows is not None:
-                rows, writers = rows_at_sinks(completed, self.files(), self.output, self.read_rows)
+                rows, writers = rows_at_sinks(completed, self.files(), self.output, self._rows_in)
         except Exception as error:
             # A backend that raises something forbidden is a finding, too; a mistake of the harness is none.
             if not isinstance(error, (RuntimeFailure, ValueError, *OF_THE_WORLD)) and raised_by_harness(
@@ -148,6 +155,12 @@ class CheckpointOpener:
             savepoint=completed.savepoint.directory if completed.savepoint is not None else None,
             finished=tuple(str(subtask) for subtask in completed.finished),
         )
+
+    def _rows_in(self, content: bytes) -> Sequence[Row]:
+        """Decode a file of output rows, once: it is part of every later checkpoint, too."""
+        if content not in self._decoded and self.read_rows is not None:
+            self._decoded[content] = self.read_rows(content)
+        return self._decoded[content]
 
     def _lists_of(self, part: SubtaskSnapshot) -> Iterator[StateView]:
         """Yield the lists that operators of a subtask keep without keys; one that has finished has them still."""
@@ -243,33 +256,45 @@ class CheckpointOpener:
             )
             store = backend.open(scope, snapshot.handles, reader)
             try:
-                return [_view_of(store, uid, str(subtask), groups, every, kept) for kept in states]
+                return [self._view_of(store, uid, str(subtask), groups, every, kept) for kept in states]
             finally:
                 store.close()
         finally:
             working.close()
 
+    def _view_of(
+        self,
+        store: KeyedStateStore,
+        uid: str,
+        subtask: str,
+        own: KeyGroupRange,
+        every: KeyGroupRange,
+        kept: KeptState,
+    ) -> StateView:
+        """Scan one state of an open store."""
+        entries: dict[str, list[Any]] = {}
+        owners: dict[str, int] = {}
+        foreign: dict[str, int] = {}
+        for group in every:
+            for key, value in store.scan(kept.name, group):
+                text = _key_text(list(decode_key(key))).decode()
+                if group in own:
+                    place = (uid, subtask, kept.name, text)
+                    entries[text] = _sharing(self._last_read.get(place, []), kept.read(value))
+                    owners[text], self._last_read[place] = int(group), entries[text]
+                else:
+                    foreign[text] = int(group)
+        return StateView(uid, subtask, kept.name, entries, owners, foreign=foreign)
 
-def _view_of(
-    store: KeyedStateStore,
-    uid: str,
-    subtask: str,
-    own: KeyGroupRange,
-    every: KeyGroupRange,
-    kept: KeptState,
-) -> StateView:
-    """Scan one state of an open store."""
-    entries: dict[str, list[Any]] = {}
-    owners: dict[str, int] = {}
-    foreign: dict[str, int] = {}
-    for group in every:
-        for key, value in store.scan(kept.name, group):
-            text = _key_text(list(decode_key(key))).decode()
-            if group in own:
-                entries[text], owners[text] = kept.read(value), int(group)
-            else:
-                foreign[text] = int(group)
-    return StateView(uid, subtask, kept.name, entries, owners, foreign=foreign)
+
+def _sharing(before: list[Any], now: list[Any]) -> list[Any]:
+    """Return what was read now, made of what was read before as far as that is the same.
+
+    Lists grow from checkpoint to checkpoint, so that otherwise a trial with 400 checkpoints would hold each entry 400
+    times.
+    """
+    same = min(len(before), len(now))
+    return before[:same] + now[same:] if before[:same] == now[:same] else now
 
 
 def problem_of(checkpoint: int, error: Exception, file: str | None) -> CheckpointProblem:

@@ -20,6 +20,7 @@ from functools import cached_property, partial
 from typing import Self
 
 from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.evidence.arrivals import Arrivals
 from barrier_tck.harness.oracle.evidence.at_least_once_flow import Kept, Stretch, added_by_attempt
 from barrier_tck.harness.oracle.evidence.cut_preconditions import (
     HELD_BACK,
@@ -263,12 +264,17 @@ class _Judge:
     @cached_property
     def routes(self) -> RouteJudge:
         """Judges the ways on which records came."""
-        return RouteJudge(RecordPaths(self.context.plan.job))
+        return RouteJudge(RecordPaths(self.context.plan.job), self._arrivals)
 
     @cached_property
     def replayed(self) -> ReplayedOrder:
         """Judges the order of records after restores."""
-        return ReplayedOrder([plan.job for plan in self.context.jobs.plans])
+        return ReplayedOrder([plan.job for plan in self.context.jobs.plans], self._arrivals)
+
+    @cached_property
+    def _arrivals(self) -> Arrivals:
+        """Reads which records reached each place."""
+        return Arrivals(self.context.plan.job)
 
     @cached_property
     def _form(self) -> RecordForm:

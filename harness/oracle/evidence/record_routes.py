@@ -10,58 +10,22 @@ from functools import partial
 from itertools import pairwise
 from types import MappingProxyType
 
+from barrier_tck.harness.oracle.evidence.arrivals import Arrival, Arrivals, CameRecords, Growth, Place
 from barrier_tck.harness.oracle.evidence.difference import Difference, Kind
-from barrier_tck.harness.oracle.evidence.in_flight import edge_of
-from barrier_tck.harness.oracle.evidence.keys import key_of_text
 from barrier_tck.harness.oracle.evidence.named_places import last_step, way_to
 from barrier_tck.harness.plan.job_graph import EdgePlan, JobPlan, Spread
 from barrier_tck.harness.record.history import SnapshotView
 from barrier_tck.harness.system.job_view import JobView
 from barrier_tck.harness.workloads.dataflow_model import windows_of
 from barrier_tck.harness.workloads.kind_catalogue import kind_named
-from barrier_tck.harness.workloads.operator_kind import TIMERS
 
 _STEP = re.compile(r"(?P<operator>[^\[\]/]+)(?:/[ab])?\[(?P<index>\d+)\]")
 
 
 _NUMBER = re.compile(r"\[\d+\]")
 
-Arrival = tuple[int, int, str, str]
 Lane = tuple[int, str, int, str]
 """(number of the input, full path, split, key where records of one key alone are in order): it keeps its order."""
-
-
-@dataclass(frozen=True, slots=True)
-class TakenRecords:
-    """Records that reached one subtask, in the order in which it took them, as far as this is known."""
-
-    subtask: str
-    records: tuple[Arrival, ...]
-    """(number of the input, id, full path, key on arrival)."""
-    keyed: bool = True
-    """Whether the subtask that has a key has all of its records. Lists without keys are split, whatever is in them."""
-    where: tuple[str, ...] = ()
-    """In which state, under which key, or on which channel they are. With the subtask, it is the same in every
-    checkpoint."""
-    coming: int = 0
-    """How many of them, the last ones, are still in flight."""
-
-
-class Growth:
-    """By how much the records of a place have grown since the checkpoint before: they are judged where they are new."""
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[str, ...], tuple[Arrival, ...]] = {}
-
-    def known(self, arrivals: TakenRecords) -> int:
-        """Return how many records, the first ones, were there in the checkpoint before, and not in flight; 0 if they
-        are others now. What is not in flight is known from then on.
-        """
-        place = (arrivals.subtask, *arrivals.where)
-        before, records = self._known.get(place, ()), arrivals.records
-        known = len(before) if records[: len(before)] == before else 0
-        self._known[place] = records[: len(records) - arrivals.coming]
-        return known if known <= len(self._known[place]) else 0
 
 
 @dataclass(slots=True)
@@ -80,8 +44,10 @@ class _Taken:
 class RouteJudge:
     """Judges which way the records of one trial came, checkpoint by checkpoint."""
 
-    def __init__(self, paths: RecordPaths) -> None:
+    def __init__(self, paths: RecordPaths, arrivals: Arrivals) -> None:
+        """``arrivals`` reads the checkpoints of the trial; others may ask it, too."""
         self._paths = paths
+        self._arrivals = arrivals
         self._growth = Growth()
         self._taken: dict[tuple[str, ...], _Taken] = {}
         self.steps = 0
@@ -95,21 +61,20 @@ class RouteJudge:
         in the checkpoint before was judged there.
         """
         receivers = _Receivers(self._paths)
-        for arrivals, end in arrivals_of(self._paths.job, job, view):
-            place = (arrivals.subtask, *arrivals.where)
-            known, sure = self._growth.known(arrivals), len(arrivals.records) - arrivals.coming
-            taken = self._taken.setdefault(place, _Taken()) if known else _Taken()
-            self._taken[place] = taken
-            yield from self._new(arrivals, arrivals.records[known:sure], taken, end, once)
-            if arrivals.coming:
+        for came, end in self._arrivals.in_checkpoint(job, view):
+            known = self._growth.known(came)
+            taken = self._taken.setdefault(came.place, _Taken()) if known else _Taken()
+            self._taken[came.place] = taken
+            yield from self._new(came, came.taken_from(known), taken, end, once)
+            if came.coming:
                 before, taken = taken, taken.copy()
-                yield from self._new(arrivals, arrivals.records[sure:], taken, end, once, before.times)
+                yield from self._new(came, came.coming, taken, end, once, before.times)
             receivers.note(taken.ways, end)
         yield from receivers.split_keys()
 
     def _new(
         self,
-        arrivals: TakenRecords,
+        came: CameRecords,
         records: Sequence[Arrival],
         taken: _Taken,
         end: Place | None,
@@ -121,76 +86,14 @@ class RouteJudge:
         paths = self._paths
         for path in dict.fromkeys(path for _, _, path, _ in records):
             yield from (
-                Difference(Kind.WRONG_WAY, problem, arrivals.subtask)
-                for problem in paths.way_problems(path, end)
+                Difference(Kind.WRONG_WAY, problem, came.subtask) for problem in paths.way_problems(path, end)
             )
         taken.ways.update(dict.fromkeys((path, key) for _, _, path, key in records))
         if once:
             taken.times.update(records)
             times = {record: taken.times[record] + before.get(record, 0) for record in dict.fromkeys(records)}
-            yield from paths.too_often(arrivals.subtask, times, end)
-            yield from paths.overtaken(arrivals.subtask, records, taken.latest, end)
-
-
-def arrivals_of(
-    plan: JobPlan, job: JobView | None, view: SnapshotView
-) -> Iterator[tuple[TakenRecords, Place | None]]:
-    """Yield the records that reached each state and each sink, and those on their way, with the place where they are;
-    None if the system does not say."""
-    places = {subtask: _place_of(subtask, job) for subtask in dict.fromkeys(_subtasks_of(view))}
-    coming = _in_flight(plan, view)
-    for arrivals in (*_in_states(plan, view, coming), *_at_sinks(view, coming), *coming):
-        yield arrivals, places[arrivals.subtask]
-
-
-def _subtasks_of(view: SnapshotView) -> tuple[str, ...]:
-    return (
-        *(part.subtask for part in view.state),
-        *view.reached_by,
-        *(channel.receiver for channel in view.in_flight),
-    )
-
-
-def _in_flight(plan: JobPlan, view: SnapshotView) -> tuple[TakenRecords, ...]:
-    """Return what is on each channel, which is what its receiver will take next."""
-    found = []
-    for channel in view.in_flight:
-        edge = edge_of(plan, channel)
-        if edge is not None:
-            rows = tuple((edge.input, row["id"], row["path"], str(row["key"])) for row in channel.rows)
-            found.append(TakenRecords(channel.receiver, rows, where=(channel.sender, str(channel.edge))))
-    return tuple(found)
-
-
-def _in_states(plan: JobPlan, view: SnapshotView, coming: Sequence[TakenRecords]) -> Iterator[TakenRecords]:
-    """Yield what a state holds, key by key, because only the records of one key are in the order of arrival.
-
-    If the state is that of the first operator of a chain, what is in flight to its subtask follows.
-    """
-    heads = [vertex.operators[0].name for vertex in plan.vertices]
-    for part in view.state:
-        if part.name == TIMERS:
-            continue
-        following: dict[str, list[Arrival]] = {}
-        for channel in coming if part.operator in heads else ():
-            for record in channel.records if channel.subtask == part.subtask else ():
-                following.setdefault(record[3], []).append(record)
-        for text, kept in part.entries.items():
-            key = str(key_of_text(text)[0])
-            records = [(number, identifier, path, key) for number, identifier, path, *_ in kept]
-            after = following.get(key, ())
-            where = part.operator, part.name, text
-            yield TakenRecords(part.subtask, (*records, *after), part.keyed, where, len(after))
-
-
-def _at_sinks(view: SnapshotView, coming: Sequence[TakenRecords]) -> Iterator[TakenRecords]:
-    """Yield what each sink subtask wrote, if the system says which of them wrote what, and what is in flight to it."""
-    written: dict[str, list[tuple[int, int, str, str]]] = {}
-    for subtask, row in zip(view.reached_by, view.reached_sinks or (), strict=False):
-        written.setdefault(subtask, []).append((0, row["id"], row["path"], row["key"]))
-    for subtask, records in written.items():
-        after = [record for arrival in coming if arrival.subtask == subtask for record in arrival.records]
-        yield TakenRecords(subtask, (*records, *after), where=("written",), coming=len(after))
+            yield from paths.too_often(came.subtask, times, end)
+            yield from paths.overtaken(came.subtask, records, taken.latest, end)
 
 
 def placement_problems(job: JobView | None, view: SnapshotView) -> Iterator[Difference]:
@@ -215,18 +118,6 @@ def key_groups_of(subtask: str, job: JobView | None) -> range | None:
 
 SPLIT_IDS = 100_000
 """In the workload ``lineage``, the ids of one split lie in one range of this length, in reading order."""
-
-
-Place = tuple[str, int]
-"""(vertex of the plan's job, place of a subtask among those of the vertex)."""
-
-
-def _place_of(subtask: str, job: JobView | None) -> Place | None:
-    """Return the place of a subtask in the plan's job; None if the system does not say."""
-    view = job.by_name.get(subtask) if job is not None else None
-    if job is None or view is None or not view.vertex:
-        return None
-    return view.vertex, job.like(subtask).index(subtask)
 
 
 Step = tuple[str, int, str]

@@ -18,16 +18,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from operator import itemgetter
 
+from barrier_tck.harness.oracle.evidence.arrivals import Arrivals, CameRecords, Growth, Place
 from barrier_tck.harness.oracle.evidence.difference import Difference, Kind
 from barrier_tck.harness.oracle.evidence.in_flight import edge_of
-from barrier_tck.harness.oracle.evidence.record_routes import (
-    SPLIT_IDS,
-    Growth,
-    Place,
-    RecordPaths,
-    TakenRecords,
-    arrivals_of,
-)
+from barrier_tck.harness.oracle.evidence.record_routes import SPLIT_IDS, RecordPaths
 from barrier_tck.harness.plan.job_graph import JobPlan, Spread
 from barrier_tck.harness.record.history import InFlight, SnapshotView
 from barrier_tck.harness.system.job_view import JobView
@@ -57,6 +51,7 @@ class _Blocks:
 
     def __init__(self, blocks: Iterable[_Block]) -> None:
         self._by_path: dict[str, list[tuple[int, _Block]]] = {}
+        self._found: dict[str, list[_Block]] = {}
         for number, block in enumerate(blocks):
             self._by_path.setdefault(block.path, []).append((number, block))
 
@@ -65,6 +60,11 @@ class _Blocks:
 
     def on_the_way(self, path: str) -> list[_Block]:
         """Return the blocks whose paths are a beginning of a path, or all of it, in the order of the blocks."""
+        if path not in self._found:
+            self._found[path] = self._find(path)
+        return self._found[path]
+
+    def _find(self, path: str) -> list[_Block]:
         steps = path.split(">")
         beginnings = ("", *(">".join(steps[:count]) for count in range(1, len(steps) + 1) if path))
         found = [entry for beginning in beginnings for entry in self._by_path.get(beginning, ())]
@@ -82,8 +82,22 @@ class _Lane:
     key: str
     vertices: tuple[str, ...]
     ids: tuple[int, ...]
-    known: int
-    """How many of them, the first ones, were judged with the checkpoint before."""
+
+
+@dataclass(slots=True)
+class _Come:
+    """What came to one place on one way, without what is in flight."""
+
+    ids: list[int] = field(default_factory=list)
+    known: set[int] = field(default_factory=set)
+    """The same without their order."""
+    latest: dict[int, int] = field(default_factory=dict)
+    """Split -> the id of its record that came last."""
+
+    @property
+    def is_repeated(self) -> bool:
+        """Whether a record came more than once, so that it may have come over several edges."""
+        return len(self.known) < len(self.ids)
 
 
 _Way = tuple[int, str, str]
@@ -96,6 +110,8 @@ class ReplayedOrder:
 
     jobs: Sequence[JobPlan]
     """The job, and what becomes of it at each rescaled start."""
+    arrivals: Arrivals
+    """Reads the checkpoints of the trial; others may ask it, too."""
     compared: int = 0
     """How many records that were in flight have been found again, beside others of their channel and key."""
     _routes: RecordPaths = field(init=False)
@@ -107,9 +123,11 @@ class ReplayedOrder:
     """How many records were looked at; work is counted, because time depends on the machine."""
     _descent: tuple[int, ...] = ()
     """The checkpoints that were restored on the way to the newest one that was judged."""
+    _on_channels: _Blocks = field(default_factory=lambda: _Blocks(()))
+    """What these held in flight."""
     _growth: Growth = field(default_factory=Growth)
-    _taken: dict[tuple[str, ...], dict[_Way, list[int]]] = field(default_factory=dict)
-    """Place -> way -> the ids of its records that are not in flight, in order."""
+    _come: dict[tuple[str, ...], dict[_Way, _Come]] = field(default_factory=dict)
+    """Place -> way -> what came on it."""
     _held: dict[int, list[_Block]] = field(default_factory=dict)
     """Checkpoint that was restored -> what it held."""
 
@@ -127,21 +145,17 @@ class ReplayedOrder:
 
         ``restored`` are the checkpoints from which its attempt descends, each with the plan of the job that took it.
         """
-        blocks = _Blocks(block for before, plan in restored for block in self._blocks(before, plan))
-        if not blocks and len(self.jobs) == 1:
-            return
         descent = tuple(before.checkpoint for before, _ in restored)
         if self._descent != descent:  # other blocks: nothing was compared with them
-            self._descent, self._growth, self._taken = descent, Growth(), {}
-        for arrivals, end in arrivals_of(self.jobs[0], job, view):
-            if len(self.jobs) > 1 and not arrivals.keyed:
-                continue
-            for lane in self._grown(arrivals, end):
-                if len(self.jobs) > 1:
-                    yield from _read_later(lane)
-                for block in blocks.on_the_way(lane.path):
-                    if not block.places.keys().isdisjoint(lane.ids[lane.known :]):
-                        yield from self._replayed(lane, block)
+            self._descent, self._growth, self._come = descent, Growth(), {}
+            self._on_channels = _Blocks(
+                block for before, plan in restored for block in self._blocks(before, plan)
+            )
+        if not self._on_channels and len(self.jobs) == 1:
+            return
+        for came, end in self.arrivals.in_checkpoint(job, view):
+            if len(self.jobs) == 1 or came.keyed:
+                yield from self._grown(came, end)
 
     def _blocks(self, view: SnapshotView, plan: JobPlan) -> list[_Block]:
         """Return what a checkpoint holds of each channel, path by path; ``plan`` is the job that took it."""
@@ -163,33 +177,53 @@ class ReplayedOrder:
             ]
         return self._held[view.checkpoint]
 
-    def _grown(self, arrivals: TakenRecords, end: Place | None) -> Iterator[_Lane]:
-        """Yield, path by path, the records that have come, if some are new since the checkpoint before; none if they
-        may have come over several edges.
-        """
-        place = (arrivals.subtask, *arrivals.where)
-        known, sure = self._growth.known(arrivals), len(arrivals.records) - arrivals.coming
-        found = self._taken.setdefault(place, {}) if known else {}
-        self._taken[place] = found
+    def _grown(self, came: CameRecords, end: Place | None) -> Iterator[Difference]:
+        """Yield, path by path, what is out of order among the records that are new since the checkpoint before."""
+        known = self._growth.known(came)
+        found = self._come.setdefault(came.place, {}) if known else {}
+        self._come[came.place] = found
         new: dict[_Way, list[int]] = {}
-        for number, identifier, path, key in arrivals.records[known:sure]:
+        for number, identifier, path, key in came.taken_from(known):
             new.setdefault((number, path, key), []).append(identifier)
-        before = {way: len(found.get(way, ())) for way in new}
-        for way, ids in new.items():
-            found.setdefault(way, []).extend(ids)
         coming: dict[_Way, list[int]] = {}
-        for number, identifier, path, key in arrivals.records[sure:]:
+        for number, identifier, path, key in came.coming:
             coming.setdefault((number, path, key), []).append(identifier)
         for way in dict.fromkeys((*new, *coming)):
-            number, path, key = way
-            held = found.get(way, [])
-            ids = [*held, *coming.get(way, ())]
-            self.steps += len(ids)
-            if len(ids) > 1 and len(set(ids)) == len(ids):
-                vertices = self._routes.vertices_on(path, end)
-                if self._is_one_way(vertices) and not self._mixed.intersection(vertices):
-                    seen = before.get(way, len(held))
-                    yield _Lane(arrivals.subtask, number, path, key, vertices, tuple(ids), seen)
+            yield from self._on_way(
+                came.subtask, way, found.setdefault(way, _Come()), new.get(way, []), coming.get(way, []), end
+            )
+
+    def _on_way(
+        self,
+        subtask: str,
+        way: _Way,
+        come: _Come,
+        new: Sequence[int],
+        coming: Sequence[int],
+        end: Place | None,
+    ) -> Iterator[Difference]:
+        """Yield what is out of order on one way; nothing if its records may have come over several edges."""
+        number, path, key = way
+        self.steps += len(new) + len(coming)
+        latest = dict(come.latest)
+        come.ids.extend(new)
+        come.known.update(new)
+        come.latest.update((identifier // SPLIT_IDS, identifier) for identifier in new)
+        if come.is_repeated or len(set(coming)) < len(coming) or not come.known.isdisjoint(coming):
+            return
+        vertices = self._routes.vertices_on(path, end)
+        if not self._is_one_way(vertices) or self._mixed.intersection(vertices):
+            return
+        fresh = [*new, *coming]
+        if len(self.jobs) > 1:
+            yield from _read_later(subtask, way, latest, fresh)
+        touched = [
+            block for block in self._on_channels.on_the_way(path) if not block.places.keys().isdisjoint(fresh)
+        ]
+        if touched:
+            lane = _Lane(subtask, number, path, key, vertices, (*come.ids, *coming))
+            for block in touched:
+                yield from self._replayed(lane, block)
 
     def _is_one_way(self, vertices: Sequence[str]) -> bool:
         """Return whether one edge leads from each of these vertices to the next."""
@@ -234,18 +268,21 @@ def _by_path(channel: InFlight) -> dict[str, dict[int, int]]:
     return paths
 
 
-def _read_later(lane: _Lane) -> Iterator[Difference]:
-    """Yield which records come after others of their split that were read later."""
-    latest: dict[int, int] = {}
-    for identifier in lane.ids:
+def _read_later(subtask: str, way: _Way, latest: dict[int, int], ids: Sequence[int]) -> Iterator[Difference]:
+    """Yield which records come after others of their split that were read later.
+
+    ``latest`` is the record of each split that came last before them, and is carried on.
+    """
+    _, path, key = way
+    for identifier in ids:
         split = identifier // SPLIT_IDS
         if identifier < latest.get(split, -1):
-            way = lane.path or "their source"
             yield Difference(
                 Kind.ORDER,
-                f"record {identifier} of key {lane.key} is behind record {latest[split]} in {lane.subtask}, though "
-                f"both came by way of {way} and it was read first: a rescaled start changed their order (RSC-3)",
-                lane.subtask,
+                f"record {identifier} of key {key} is behind record {latest[split]} in {subtask}, though "
+                f"both came by way of {path or 'their source'} and it was read first: a rescaled start changed their "
+                "order (RSC-3)",
+                subtask,
                 moved=True,
             )
         latest[split] = identifier

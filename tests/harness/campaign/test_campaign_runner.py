@@ -21,14 +21,15 @@ from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.checkers.faults_fired import FaultsFired
 from barrier_tck.harness.oracle.judging import compose
 from barrier_tck.harness.plan.reading import read_plan
-from barrier_tck.harness.plan.trial_plan import TrialPlan, WorkloadPlan
+from barrier_tck.harness.plan.trial_plan import TrialPlan, WorkloadPlan, to_json
 from barrier_tck.harness.record.history import End, History
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.run_reader import open_run
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.support.errors import NondeterminismError, OperatingError, UsageProblem
-from barrier_tck.harness.trial.trial_run import run_trial
+from barrier_tck.harness.system.system_under_test import NemesisHooks, TrialOutcome
+from barrier_tck.harness.trial.trial_run import TrialOverran, run_trial
 from tests.harness.fake_system import TABLE, CrashingChecker, FakeSystem, TableChecker, interrupting, slowly
 
 
@@ -229,6 +230,30 @@ def test_replay_in_a_nondeterministic_simulator_names_the_first_differing_line(t
     (bare,) = sources_of(tmp_path / "run" / "trials" / "00000" / "plan.json")
     with pytest.raises(NondeterminismError):
         replay(bare, flaky, TABLE)
+
+
+class EndedInRun(FakeSystem):
+    """A system one of whose runs is ended at its limit of wall time."""
+
+    def __init__(self, ended: int) -> None:
+        super().__init__()
+        self._ended = ended
+
+    def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
+        outcome = super().run(plan, nemesis, directory)
+        if self.runs == self._ended:
+            raise TrialOverran
+        return outcome
+
+
+@pytest.mark.parametrize("ended", [1, 2, 3])
+def test_a_run_that_was_ended_at_its_limit_is_compared_with_no_other(tmp_path: Path, ended: int) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text(to_json(TrialPlan()))
+    (source,) = sources_of(plan)
+    replayed = replay(source, EndedInRun(ended), TABLE)
+    assert replayed.exact is (ended == 3), "each is run twice"
+    assert replayed.record.verdict is (Verdict.UNKNOWN if ended == 1 else Verdict.VALID)
 
 
 def test_the_first_difference_may_be_the_end_of_a_trace() -> None:

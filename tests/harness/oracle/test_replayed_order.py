@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from barrier_tck.harness.oracle.evidence.arrivals import Arrivals
 from barrier_tck.harness.oracle.evidence.replayed_order import ReplayedOrder
 from barrier_tck.harness.plan.job_graph import SINK, EdgePlan, JobPlan, Spread, VertexPlan
 from barrier_tck.harness.plan.trial_plan import TrialPlan, WorkloadPlan
@@ -48,7 +49,8 @@ def later(*ids: int, path: str = "pass[0]") -> SnapshotView:
 
 
 def problems(view: SnapshotView, restored: SnapshotView, *jobs: JobPlan) -> tuple[list[str], int]:
-    order = ReplayedOrder(jobs or (JOB, NARROWER))
+    widths = jobs or (JOB, NARROWER)
+    order = ReplayedOrder(widths, Arrivals(widths[0]))
     return list(map(str, order.problems(view, VIEW, [(restored, JOB)]))), order.compared
 
 

@@ -1,0 +1,35 @@
+"""Opened checkpoints share what they have in common: a trial with many of them has each record in memory once."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan, WorkloadPlan
+from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
+from barrier_tck.harness.trial.trial_run import execute
+from barrier_tck.harness.workloads.workload_names import filled
+
+PLAN = TrialPlan(
+    workload=WorkloadPlan("lineage", batches=30, batch_records=2, keys=3, records_per_second=300),
+    checkpoints=CheckpointPlan(interval_ms=20),
+)
+CHECKPOINTS, SHARED = 5, 20
+
+
+def test_what_two_checkpoints_have_in_common_is_there_once(tmp_path: Path) -> None:
+    history = execute(filled(PLAN), ReferenceSimulated(), tmp_path).history
+    assert history is not None and len(history.checkpoints) >= CHECKPOINTS
+    items = rows = 0
+    for before, after in pairwise(history.checkpoints):
+        now = {(part.subtask, part.operator, part.name): part.entries for part in after.state}
+        for part in before.state:
+            for key, kept in part.entries.items():
+                # A subtask that has finished has no state any more.
+                later = now.get((part.subtask, part.operator, part.name), {}).get(key, [])
+                assert all(old is new for old, new in zip(kept, later, strict=False))
+                items += min(len(kept), len(later))
+        known = {id(row) for row in after.reached_sinks or ()}
+        assert all(id(row) in known for row in before.reached_sinks or ())
+        rows += len(before.reached_sinks or ())
+    assert items >= SHARED and rows >= SHARED
