@@ -49,6 +49,12 @@ def hits_copies(kind: FaultKind) -> bool:
     return kind.fault.needs is TargetKind.STORAGE
 
 
+def damages_local_copies(kind: FaultKind) -> bool:
+    """Return whether a kind that is drawn here damages copies on hosts."""
+    hit = _hit_of(kind)
+    return hit.place is CopyPlace.LOCAL and hit.damage is not None
+
+
 def can_be_shown(kind: FaultKind, job: DrawnJob) -> bool:
     """Return whether a kind hits copies that a job has; it needs a committing sink, so that a restore surely
     follows."""

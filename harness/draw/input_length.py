@@ -10,7 +10,12 @@ import msgspec
 
 from barrier_tck.harness.draw.drawn_job import DrawnJob
 from barrier_tck.harness.plan.trial_plan import TrialPlan
-from barrier_tck.harness.workloads.loop_load import BEHIND_FULL_QUEUES, busiest_ms
+from barrier_tck.harness.workloads.loop_load import (
+    BEHIND_FULL_QUEUES,
+    busiest_ms,
+    records_taken,
+    whole_input_ms,
+)
 
 BATCHES_MAX = 1_200
 """Batches of all sources together up to which an input is made longer. Operators that keep lists take time by the
@@ -26,6 +31,15 @@ on forked paths takes 0.4 s of judging for each."""
 
 PARTS_MAX = 6_000
 """The same for the parts of checkpoints, of which each subtask takes one."""
+
+RECORDS_MAX = 3_000_000
+"""The same for the records of all checkpoints together: each holds what its operators and sinks have taken by then."""
+
+RECORDS_MAX_AT_LEAST_ONCE = 200_000
+"""The same in at-least-once mode."""
+
+_IN_TIME = 0.6
+"""Which part of a trial's virtual time the whole input may take: some of it is read again after each failure."""
 
 _STEP_MS = 1
 """About how long a subtask takes for one batch, if its channels have room."""
@@ -56,16 +70,25 @@ def long_enough(
 
 
 def batches_in_time(plan: TrialPlan) -> int:
-    """Return how many batches of each split the plan's loops deal with within ``limits.progress_ms``; at least 1.
+    """Return how many batches of each split the job deals with in time; at least 1, and as many as can be if not known.
 
-    Without loops it is as many as can be.
+    That is within the virtual time of the trial and, if the job has loops, within ``limits.progress_ms``.
     """
-    busy_ms = BEHIND_FULL_QUEUES * busiest_ms(plan)
-    return max(1, int(plan.limits.progress_ms * plan.workload.batches / busy_ms)) if busy_ms else maxsize
+    in_loops_ms, all_ms = BEHIND_FULL_QUEUES * busiest_ms(plan), whole_input_ms(plan)
+    fitting = [
+        int(limit_ms * plan.workload.batches / busy_ms)
+        for limit_ms, busy_ms in (
+            (plan.limits.progress_ms, in_loops_ms),
+            (_IN_TIME * plan.limits.virtual_ms, all_ms),
+        )
+        if busy_ms
+    ]
+    return max(1, min(fitting, default=maxsize))
 
 
 def short_enough(plan: TrialPlan) -> TrialPlan:
-    """Return the plan with no more batches than its loops deal with while the job must show that it goes on.
+    """Return the plan with no more batches than the job deals with before the trial is over and, if it has loops, while
+    it must show that it goes on.
 
     Behind full queues a checkpoint may take until the whole input is dealt with. If that is too long, nothing completes
     in time after a fault, and nothing is wrong with the system.
@@ -105,9 +128,12 @@ def _with_rare_checkpoints(plan: TrialPlan) -> TrialPlan:
         else vertex.parallelism
         for vertex in job.vertices
     ]
-    busy_ms = steps * _step_ms(plan) // min(widths)
-    at_the_most = CHECKPOINTS_MAX_AT_LEAST_ONCE if _is_at_least_once(plan) else CHECKPOINTS_MAX
-    most = max(1, min(at_the_most, PARTS_MAX // len(job.subtasks)))
+    busy_ms = max(steps * _step_ms(plan) // min(widths), int(whole_input_ms(plan)))
+    at_the_most, records_max = CHECKPOINTS_MAX, RECORDS_MAX
+    if _is_at_least_once(plan):
+        at_the_most, records_max = CHECKPOINTS_MAX_AT_LEAST_ONCE, RECORDS_MAX_AT_LEAST_ONCE
+    held = int(records_max / max(1.0, records_taken(plan)))
+    most = max(1, min(at_the_most, PARTS_MAX // len(job.subtasks), held))
     interval_ms = max(times.interval_ms, busy_ms // most - times.min_pause_ms)
     return msgspec.structs.replace(plan, checkpoints=msgspec.structs.replace(times, interval_ms=interval_ms))
 

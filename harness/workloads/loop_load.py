@@ -8,6 +8,9 @@ long as a whole one does elsewhere.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
 
 import msgspec
 
@@ -57,18 +60,49 @@ def held_up_ms(plan: TrialPlan) -> float:
     return BEHIND_FULL_QUEUES * fragments * _of_sample(plan)
 
 
+def whole_input_ms(plan: TrialPlan) -> float:
+    """Return about how many ms the busiest subtask takes for the whole input, with loops or without; 0 without input.
+
+    Without loops and fragments, what is read together travels together, as far as it goes the same way. The plan's job
+    must be filled in.
+    """
+    workload, size = plan.workload, plan.network.buffer_bytes
+    if not workload.batches:
+        return 0.0
+    if plan.job.loops or (size is not None and size < workload.batch_records * _RECORD_BYTES):
+        return _of_sample(plan)
+    ways = max(vertex.parallelism for vertex in plan.job.vertices)
+    return _of_sample(plan) * min(workload.batch_records, ways) / workload.batch_records
+
+
+def records_taken(plan: TrialPlan) -> float:
+    """Return about how many records all vertices take together of the whole input; 0 without input, and where the model
+    of dataflows does not say it. The plan's job must be filled in.
+    """
+    if not plan.workload.batches or not _is_modelled(plan.job):
+        return 0.0
+    sample, times = _sample_of(plan)
+    return sum(_passing(_input_of(sample)).values()) * times
+
+
 def _of_sample(plan: TrialPlan) -> float:
+    sample, times = _sample_of(plan)
+    return _busiest_ms(sample) * times
+
+
+def _sample_of(plan: TrialPlan) -> tuple[TrialPlan, float]:
+    """Return the plan with the beginning of its input, and how many times as much the whole is."""
     workload = plan.workload
     batches = min(workload.batches, -(-_SAMPLE // workload.batch_records))
     sample = msgspec.structs.replace(workload, batches=batches, early_ends=0)
-    return _busiest_ms(msgspec.structs.replace(plan, workload=sample)) * workload.batches / batches
+    return msgspec.structs.replace(plan, workload=sample), workload.batches / batches
 
 
 def _busiest_ms(plan: TrialPlan) -> float:
     job, network, deployment = plan.job, plan.network, plan.deployment
     slow_receiver = job.channels[network.slow_channel][1] if network.slow_channel is not None else ""
     longest_ms = 0.0
-    for name, records in _passing(plan).items():
+    for name, records in _passing(_input_of(plan)).items():
         vertex = job.vertex(name)
         by_key = any(edge.key for edge in job.inputs_of(name))
         width = min(vertex.parallelism, plan.workload.keys) if by_key else vertex.parallelism
@@ -82,8 +116,22 @@ def _busiest_ms(plan: TrialPlan) -> float:
     return longest_ms
 
 
-def _passing(plan: TrialPlan) -> dict[str, int]:
+@dataclass(frozen=True, slots=True)
+class _Input:
+    """A plan, and all of it that decides which records come where: plans that share this are asked about once."""
+
+    decisive: bytes
+    plan: TrialPlan = field(compare=False)
+
+
+def _input_of(plan: TrialPlan) -> _Input:
+    return _Input(msgspec.msgpack.encode((plan.seed, plan.workload, plan.job)), plan)
+
+
+@lru_cache(maxsize=64)
+def _passing(asked: _Input) -> Mapping[str, int]:
     """Return for each vertex that is no source how many records reach it, those that come round again included."""
+    plan = asked.plan
     job, workload = plan.job, workload_named(plan.workload.name)
     form = form_of(workload)
     read = {vertex.name: Counter[Record]() for vertex in job.sources}

@@ -12,8 +12,14 @@ from hypothesis import strategies as st
 
 from barrier_tck.faults.catalogue import KINDS, FaultKind
 from barrier_tck.faults.vocabulary import ScheduledFault
+from barrier_tck.harness.draw.choices import chance
 from barrier_tck.harness.draw.constraints import Drawing
-from barrier_tck.harness.draw.copy_faults import SURE_CHECKPOINTS, draw_storage_faults, hits_copies
+from barrier_tck.harness.draw.copy_faults import (
+    SURE_CHECKPOINTS,
+    damages_local_copies,
+    draw_storage_faults,
+    hits_copies,
+)
 from barrier_tck.harness.draw.drawn_job import DrawnJob
 from barrier_tck.harness.draw.input_length import is_long_enough, long_enough
 from barrier_tck.harness.draw.profile import CheckpointRanges, NetworkRanges, Profile
@@ -29,6 +35,8 @@ _TOLERATED = (1_000, 3, 1, 1, 0)
 _MANY_KEYS, _MANY_GROUPS, _FEW_SUBTASKS = (20, 40), 64, 12
 _SOME_FILES_PER_MILLE = 600
 """How many full disks in 1,000 are full for some files only, where a system can show that."""
+_DAMAGED_PER_MILLE = 500
+"""In how many plans in 1,000 with local recovery a copy on a host is damaged: it must not be believed (LOC-4)."""
 _LOCAL_RECOVERY_PER_MILLE = 570
 """How many of these plans in 1,000 have local recovery, at least."""
 
@@ -95,6 +103,9 @@ def _faults(drawing: Drawing, job: DrawnJob, kinds: Sequence[FaultKind]) -> Sequ
     fewest, most = drawing.profile.faults.number
     some_files = _SOME_FILES_PER_MILLE if Capability.FILE_FAULTS in drawing.capabilities else 0
     of_copies = list(filter(hits_copies, kinds))
+    damaging = [kind for kind in of_copies if damages_local_copies(kind)]
+    if damaging and job.plan.local_recovery and chance(drawing.draw, _DAMAGED_PER_MILLE):
+        of_copies = damaging
     return draw_storage_faults(drawing.draw, job, of_copies, exposed, fewest, most, some_files)
 
 

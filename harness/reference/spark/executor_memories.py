@@ -44,6 +44,12 @@ class ExecutorMemories:
             os.close(own.memory.descriptor)
         self._opened.clear()
 
+    def files(self) -> tuple[str, ...]:
+        """Return every file of the job that is in the memory of an executor that lives."""
+        return tuple(
+            f"{place}:{path}" for place, files in self._files().items() for path in files.list_files("")
+        )
+
     def copies_of(self, subtask: str) -> LocalCopies:
         """Return the local copies of a subtask.
 

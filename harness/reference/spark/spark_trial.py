@@ -201,8 +201,8 @@ class SparkTrial:
         )
         self._journals = environment.scratch / "unsynced" if loses else None
         self._failures = _failures_below(environment.scratch) if fails_snapshots(plan) else None
-        if plan.local_recovery and isinstance(self._disks, JobDisks):
-            self._watcher.disks = self._disks
+        if plan.local_recovery and isinstance(self._copies, JobDisks):
+            self._watcher.disks = self._copies
         self._held_up = HeldUpNotes(
             MachineWaits(lambda: (*environment.cluster.processes(), os.getpid())),
             lambda held: self._watcher.note(held, process="machine"),
@@ -236,11 +236,18 @@ class SparkTrial:
         )
 
     @cached_property
-    def _disks(self) -> JobDisks | ExecutorMemories:
-        cluster, graph, root = self._environment.cluster, self.graph, self.kept.root
-        if self._plan.checkpoints.local_copies == "memory":
-            return ExecutorMemories(lambda: self._watcher.processes.values(), graph.name, root)
-        return JobDisks(cluster.directory, cluster.worker_host, graph.name, root)
+    def _disks(self) -> JobDisks:
+        cluster = self._environment.cluster
+        return JobDisks(cluster.directory, cluster.worker_host, self.graph.name, self.kept.root)
+
+    @cached_property
+    def _memories(self) -> ExecutorMemories:
+        return ExecutorMemories(lambda: self._watcher.processes.values(), self.graph.name, self.kept.root)
+
+    @property
+    def _copies(self) -> JobDisks | ExecutorMemories:
+        """Where the job keeps its local copies, if it keeps any."""
+        return self._memories if self._plan.checkpoints.local_copies == "memory" else self._disks
 
     def _targets(self) -> SparkTargets:
         """Return what faults can hit."""
@@ -252,7 +259,7 @@ class SparkTrial:
         )
         journals, root = self._journals, self.kept.root
         exposed = Exposed(
-            copies=self._disks if self._plan.local_recovery else None,
+            copies=self._copies if self._plan.local_recovery else None,
             primaries=self.kept.primaries,
             metadata=partial(self.kept.metadata, self.graph.name),
             network=self._environment.network,
@@ -295,9 +302,10 @@ class SparkTrial:
             self._job.close()
             drivers.report_to(JobReports(), None)
             targets.replace_lost()
-        if isinstance(self._disks, JobDisks) and not self._plan.local_recovery:
-            self._local_files = self._disks.files()
+        if not self._plan.local_recovery:
+            self._local_files = (*self._disks.files(), *self._memories.files())
         self._disks.wipe_all()
+        self._memories.wipe_all()
         return ended
 
     def _wait(self) -> JobEnded:

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from barrier_tck.harness.draw import input_length
 from barrier_tck.harness.draw.input_length import (
     BATCHES_MAX,
     CHECKPOINTS_MAX,
@@ -18,7 +19,15 @@ from barrier_tck.harness.draw.input_length import (
     short_enough,
     with_few_checkpoints,
 )
-from barrier_tck.harness.plan.job_graph import JobPlan, OperatorPlan
+from barrier_tck.harness.plan.job_graph import (
+    SINK,
+    SOURCE,
+    EdgePlan,
+    JobPlan,
+    OperatorPlan,
+    Spread,
+    VertexPlan,
+)
 from barrier_tck.harness.plan.trial_plan import (
     CheckpointingMode,
     CheckpointPlan,
@@ -140,6 +149,75 @@ def test_checkpoints_at_least_once_are_rarer_where_channels_have_little_room(
     assert with_few_checkpoints(plan).checkpoints.interval_ms == interval_ms
 
 
+NARROW = NetworkPlan(latency_ms_max=7, channel_capacity=1, buffer_bytes=23)
+WIDE = NetworkPlan(latency_ms_max=1, channel_capacity=8)
+
+
+def _forked(batches: int, network: NetworkPlan = WIDE, virtual_ms: int = 60_000) -> TrialPlan:
+    """Return a plan without loops whose records come to a vertex over two edges, and to the sink over three."""
+    key = ("key",)
+    job = JobPlan(
+        shape=GENERATED,
+        vertices=(
+            VertexPlan("read", SOURCE, 3, then=(OperatorPlan("read.mark", "pass"),)),
+            VertexPlan("twice", "keep", 1),
+            VertexPlan("once", "keep", 1),
+            VertexPlan("out", SINK, 1),
+        ),
+        edges=(
+            EdgePlan("read", "twice", Spread.HASH, key),
+            EdgePlan("read", "twice", Spread.HASH, key),
+            EdgePlan("read", "once", Spread.HASH, key),
+            EdgePlan("twice", "out", Spread.FORWARD),
+            EdgePlan("once", "out", Spread.FORWARD),
+        ),
+    )
+    return filled(
+        TrialPlan(
+            workload=WorkloadPlan(
+                "lineage", batches=batches, batch_records=2, keys=7, records_per_second=600
+            ),
+            job=job,
+            network=network,
+            checkpoints=CheckpointPlan(interval_ms=6, mode="unaligned"),
+            limits=LimitsPlan(virtual_ms=virtual_ms),
+        )
+    )
+
+
+def test_a_job_takes_its_input_before_the_trial_is_over(tmp_path: Path) -> None:
+    """Two edges, channels with room for a record, and 15 ms for each: a drawn plan was UNKNOWN after a minute."""
+    slow = NetworkPlan(latency_ms_max=15, channel_capacity=1, buffer_bytes=23)
+    plan = _forked(40, slow, virtual_ms=2_000)
+    shorter = short_enough(plan)
+    assert 1 < shorter.workload.batches < 40
+    ends = [
+        execute(one, ReferenceSimulated(), tmp_path, ()).history.end  # type: ignore[union-attr]
+        for one in (plan, shorter)
+    ]
+    assert ends == [End.STUCK, End.FINISHED]
+    assert short_enough(_forked(40, slow)) == _forked(40, slow)
+
+
+@pytest.mark.parametrize("mode", ["unaligned", "at_least_once"])
+def test_all_checkpoints_together_hold_no_more_records_than_can_be_judged(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mode: CheckpointingMode
+) -> None:
+    """A drawn plan had 417 checkpoints that held 24 million records, and took minutes to judge."""
+    plan = _forked(120)
+    plan = msgspec.structs.replace(plan, checkpoints=msgspec.structs.replace(plan.checkpoints, mode=mode))
+    assert with_few_checkpoints(plan) == plan
+    monkeypatch.setattr(input_length, "RECORDS_MAX", 10_000)
+    monkeypatch.setattr(input_length, "RECORDS_MAX_AT_LEAST_ONCE", 10_000)
+    history = execute(with_few_checkpoints(plan), ReferenceSimulated(), tmp_path, ()).history
+    assert history is not None and history.end is End.FINISHED
+    held = [
+        sum(len(kept) for part in view.state for kept in part.entries.values())
+        for view in history.checkpoints
+    ]
+    assert len(held) > 1 and 1_000 < sum(held) < 10_000
+
+
 def _looped(network: NetworkPlan, slow_batch_ms: int = 0, fork: bool = False) -> TrialPlan:
     """Return a plan whose records go round up to three times, if they ``fork`` as two records each time."""
     job = Rounds().job("loop", {})
@@ -161,10 +239,6 @@ def _looped(network: NetworkPlan, slow_batch_ms: int = 0, fork: bool = False) ->
             limits=LimitsPlan(progress_ms=1_500),
         )
     )
-
-
-NARROW = NetworkPlan(latency_ms_max=7, channel_capacity=1, buffer_bytes=23)
-WIDE = NetworkPlan(latency_ms_max=1, channel_capacity=8)
 
 
 @pytest.mark.parametrize(
