@@ -60,7 +60,7 @@ class SharedFilesKept(StandardChecker):
         ),
     )
     signs = (_OF_SAVEPOINT, _REPLACED, _GONE, _LEFT_OVER)
-    rank = 270
+    rank = 208  # before no-garbage, which finds every file that is left
 
     @classmethod
     def applies(cls, trial: TrialToJudge) -> bool:
@@ -144,7 +144,7 @@ def _at_the_end(context: TrialContext, named: Mapping[str, _Naming]) -> Iterator
     if context.history.end is End.FINISHED:
         for orphan in storage.orphans:
             path = next((path for path in named if orphan.endswith(f"/{path}")), None)
-            if path is not None:
+            if path is not None and named[path].file.shared:
                 left = f"{path} is still there, but no retained checkpoint names it"
                 first = named[path]
                 yield Breach(

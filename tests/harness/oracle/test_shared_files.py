@@ -24,7 +24,7 @@ PLAN = a_plan(checkpoints=CheckpointPlan(incremental=True))
 def view(
     checkpoint: int, *paths: str, checksum: str = "crc32:1", savepoint: str | None = None
 ) -> SnapshotView:
-    files = {"totals[0]": tuple(NamedFile(path, 9, checksum) for path in paths)}
+    files = {"totals[0]": tuple(NamedFile(path, 9, checksum, shared="/shared/" in path) for path in paths)}
     return SnapshotView(checkpoint, 1, {}, files=files, savepoint=savepoint)
 
 
@@ -82,6 +82,12 @@ def test_sharing_counts_once_a_checkpoint_that_shared_a_file_is_gone() -> None:
 def test_each_mistake_is_found(views: tuple[SnapshotView, ...], storage: StorageView, said: str) -> None:
     finding = judged(views, storage)
     assert finding.verdict is Verdict.INVALID and said in finding.summary
+
+
+def test_a_file_that_is_left_and_that_no_other_checkpoint_could_name_is_not_its_matter() -> None:
+    own = "job/chk-2/channels"
+    left = StorageView(retained=(3,), orphans=(f"checkpoints/{own}",))
+    assert judged((view(1, FULL), view(2, FULL, own), view(3, FULL)), left).verdict is Verdict.VALID
 
 
 def test_what_a_job_left_that_did_not_finish_is_not_judged() -> None:
