@@ -42,8 +42,13 @@ def looped(plan: TrialPlan) -> TrialPlan:
     return msgspec.structs.replace(plan, job=job)
 
 
-def judged(plan: TrialPlan, took_ms: int, last: int = 9, overtook: bool = True) -> Finding:
-    """Judge the first of two checkpoints; the input ends at position 9, and ``last`` is that of this one."""
+def judged(
+    plan: TrialPlan, took_ms: int, last: int = 9, overtook: bool = True, writing_ms: int = 0
+) -> Finding:
+    """Judge the first of two checkpoints; the input ends at position 9, and ``last`` is that of this one.
+
+    ``writing_ms`` is how long its metadata takes to write.
+    """
     sources = [subtask for vertex in plan.job.sources for subtask in vertex.subtasks]
     book = Book().attempt(1)
     for source in sources:
@@ -51,7 +56,7 @@ def judged(plan: TrialPlan, took_ms: int, last: int = 9, overtook: bool = True) 
     book.triggered(1).nothing(took_ms)
     if plan.faults:
         book.fault().healing()
-    book.acknowledged(1).completed(1).checkpoint(2)
+    book.acknowledged(1).nothing(writing_ms).completed(1).checkpoint(2)
     ahead = (InFlight(sources[0], "totals[0]", 0, ()),) if overtook else ()
     views = (
         SnapshotView(1, 1, {f"of {source}": last for source in sources}, in_flight=ahead),
@@ -92,3 +97,8 @@ def test_each_vertex_may_wait_for_the_timeout() -> None:
 )
 def test_nothing_is_said_of_barriers_that_may_wait(finding: Finding) -> None:
     assert (finding.verdict, finding.clauses, finding.counts["judged"]) == (Verdict.VALID, (), 0)
+
+
+def test_how_long_its_metadata_takes_is_no_matter_of_barriers() -> None:
+    finding = judged(HURRIED, SHORT_MS, last=4, writing_ms=LONG_MS)
+    assert (finding.verdict, finding.counts["judged"]) == (Verdict.VALID, 1)
