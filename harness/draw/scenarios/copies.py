@@ -35,7 +35,7 @@ _TOLERATED = (1_000, 3, 1, 1, 0)
 _MANY_KEYS, _MANY_GROUPS, _FEW_SUBTASKS = (20, 40), 64, 12
 _SOME_FILES_PER_MILLE = 600
 """How many full disks in 1,000 are full for some files only, where a system can show that."""
-_DAMAGED_PER_MILLE = 500
+_DAMAGED_PER_MILLE = 350
 """In how many plans in 1,000 with local recovery a copy on a host is damaged: it must not be believed (LOC-4)."""
 _LOCAL_RECOVERY_PER_MILLE = 570
 """How many of these plans in 1,000 have local recovery, at least."""
