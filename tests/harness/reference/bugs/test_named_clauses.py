@@ -82,6 +82,7 @@ CATCHES = {
     "snapshot-costs": "SC-01",
     "snapshot-formula": "EV-01",
     "snapshot-order": "SR-06",
+    "snapshot-sizes": "SC-06",
     "started-from-savepoint": "SV-21",
     "stop-with-savepoint": "CO-12",
     "stored-checkpoints": "MD-03",
