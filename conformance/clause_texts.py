@@ -150,9 +150,8 @@ FULL: dict[str, dict[tuple[str, str], str]] = {
             "measured per subtask and checkpoint."
         ),
         ("SNP-8", "(+)"): (
-            "A snapshot costs few files, requests and bytes: no more files than the backend needs, whatever the number "
-            "of keys; requests to storage are bounded by files and a constant; no file is read twice; what a snapshot "
-            "holds explains its size."
+            "A snapshot costs what it holds explains: no more files than the backend needs, whatever the number of "
+            "keys; requests bounded by files and a constant; no file read twice; few bytes beside its entries."
         ),
     },
     "Coordinator": {

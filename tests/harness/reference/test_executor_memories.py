@@ -13,7 +13,8 @@ from barrier_tck.reference_impl.spark.spark_observer import SubtaskProcess
 from barrier_tck.reference_impl.storage.copy_memory import MemoryFileSystem, SharedMemory
 from barrier_tck.reference_impl.storage.local_copies import local_root
 
-FORKING = multiprocessing.get_context("fork")
+SPAWNING = multiprocessing.get_context("spawn")
+"""A daemon has no open files of this process, which may have memory for copies of its own."""
 JOB, ROOT = "job", Path("/checkpoints")
 
 
@@ -30,8 +31,8 @@ def _daemon(connection: Any) -> None:
 
 
 def test_every_file_of_the_job_is_seen_and_none_of_another_job_until_they_are_wiped() -> None:
-    here, there = FORKING.Pipe()
-    daemon = FORKING.Process(target=_daemon, args=(there,))
+    here, there = SPAWNING.Pipe()
+    daemon = SPAWNING.Process(target=_daemon, args=(there,))
     daemon.start()
     there.close()  # if the daemon dies, nobody waits for its words
     try:
