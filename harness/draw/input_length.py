@@ -10,7 +10,7 @@ import msgspec
 
 from barrier_tck.harness.draw.drawn_job import DrawnJob
 from barrier_tck.harness.plan.trial_plan import TrialPlan
-from barrier_tck.harness.workloads.loop_load import (
+from barrier_tck.harness.workloads.input_load import (
     BEHIND_FULL_QUEUES,
     busiest_ms,
     records_taken,

@@ -26,7 +26,7 @@ from barrier_tck.harness.record.operations import AbortLearned, AttemptRunning, 
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
 from barrier_tck.harness.workloads.dataflow_model import windows_of
-from barrier_tck.harness.workloads.loop_load import held_up_ms
+from barrier_tck.harness.workloads.input_load import held_up_ms
 from barrier_tck.harness.workloads.operator_kind import TIMERS, WAITING
 
 WAITED = "waited"

@@ -1,8 +1,9 @@
-"""How long the busiest subtask of a job takes for its input: in a loop, or where batches are cut into fragments.
+"""How long the busiest subtask of a job takes for its input, and how many records all of them take.
 
-A record that goes round passes a vertex many times, and where something in a loop multiplies, every turn does. So a few
-records may keep narrow channels, or a slow vertex, busy for minutes. So may a batch of which each fragment takes as
-long as a whole one does elsewhere.
+It is long in a loop, where batches are cut into fragments, and behind channels with little room. A record that goes
+round passes a vertex many times, and where something in a loop multiplies, every turn does. So a few records may keep
+narrow channels, or a slow vertex, busy for minutes. So may a batch of which each fragment takes as long as a whole one
+does elsewhere.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barrier_tck.harness.plan.trial_plan import NetworkPlan, TrialPlan, WorkloadPlan
-from barrier_tck.harness.workloads.loop_load import held_up_ms
+from barrier_tck.harness.workloads.input_load import held_up_ms
 from barrier_tck.harness.workloads.workload_names import filled
 
 
