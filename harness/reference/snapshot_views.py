@@ -45,6 +45,8 @@ from barrier_tck.reference_impl.storage.checkpoint_storage import CheckpointStor
 from barrier_tck.reference_impl.storage.filesystem import FileSystem
 
 _key_text = msgspec.json.Encoder().encode
+_exactly = msgspec.msgpack.Encoder().encode
+"""Encodes values so that equal ones of other types differ."""
 
 
 class _NotingReader:
@@ -291,10 +293,12 @@ def _sharing(before: list[Any], now: list[Any]) -> list[Any]:
     """Return what was read now, made of what was read before as far as that is the same.
 
     Lists grow from checkpoint to checkpoint, so that otherwise a trial with 400 checkpoints would hold each entry 400
-    times.
+    times. What is equal and of another type, as 1 and 1.0 are, is not the same.
     """
     same = min(len(before), len(now))
-    return before[:same] + now[same:] if before[:same] == now[:same] else now
+    first, now_first = before[:same], now[:same]
+    alike = first == now_first and _exactly(first) == _exactly(now_first)
+    return first + now[same:] if alike else now
 
 
 def problem_of(checkpoint: int, error: Exception, file: str | None) -> CheckpointProblem:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
+
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan, WorkloadPlan
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
+from barrier_tck.harness.reference.snapshot_views import _sharing
 from barrier_tck.harness.trial.trial_run import execute
 from barrier_tck.harness.workloads.workload_names import filled
 
@@ -33,3 +36,15 @@ def test_what_two_checkpoints_have_in_common_is_there_once(tmp_path: Path) -> No
         assert all(id(row) in known for row in before.reached_sinks or ())
         rows += len(before.reached_sinks or ())
     assert items >= SHARED and rows >= SHARED
+
+
+@pytest.mark.parametrize("other", [[[1.0]], [[True]], [[2]], [["1"]]])
+def test_what_is_not_the_same_is_read_as_it_is(other: list[list[object]]) -> None:
+    read = _sharing([[1]], other)
+    assert repr(read) == repr(other)
+
+
+def test_a_list_that_grew_or_shrank_keeps_what_it_had() -> None:
+    one, two = [1], [2]
+    assert _sharing([one], [[1], two])[0] is one
+    assert _sharing([one, two], [[1]])[0] is one
