@@ -10,9 +10,11 @@ them give, of each split the first ones. Rows of the end of the input show the t
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
+from itertools import accumulate
 from operator import contains, sub
 from typing import Self
 
@@ -37,6 +39,7 @@ from barrier_tck.harness.oracle.evidence.in_flight import (
     in_flight_problems,
 )
 from barrier_tck.harness.oracle.evidence.increment_chains import skipped
+from barrier_tck.harness.oracle.evidence.key_totals import Between, KeyTotals
 from barrier_tck.harness.oracle.evidence.keys import key_of_text
 from barrier_tck.harness.oracle.evidence.moments import completed_at
 from barrier_tck.harness.oracle.evidence.opened_checkpoints import (
@@ -74,13 +77,10 @@ from barrier_tck.harness.workloads.changed_totals import (
     totals_of_record,
 )
 from barrier_tck.harness.workloads.kinds.changes import AT_THE_END, CHANGES
-from barrier_tck.harness.workloads.workload import SplitData
 
 EMITTED_BEFORE = "emitted_before"
 """The count of a finding that says how many keys had a row at the sinks of a checkpoint."""
 
-_SUMS_MAX = 20_000
-"""With more possible totals between two cuts than these, a row between them is not compared."""
 _SIGNS = {
     "BAR-2": Sign(
         "a total that changed before a barrier has no row before it, or a split went back", "BAR-2"
@@ -94,6 +94,7 @@ _SIGNS = {
     "SNK-1": Sign("rows of changed totals are lost, wrong or emitted twice", "SNK-1"),
     "ALO-2": Sign("in at-least-once mode rows of changed totals are lost or wrong", "ALO-2"),
 }
+_NOT_GIVEN = ", which no records before a barrier give"
 _Problem = tuple[str, str]
 """The clause that it breaks first, and what is wrong."""
 
@@ -175,6 +176,10 @@ class ChangedTotals(StandardChecker):
         of_cuts = self._of_cuts if exact else ()
         self.clauses: tuple[str, ...] = (*self._of_output, *of_cuts, *of_restores(trial_input.plan))
 
+    @cached_property
+    def _key_totals(self) -> KeyTotals:
+        return KeyTotals(self._input.splits)
+
     def check(self, context: TrialContext) -> Finding:
         """Judge every completed checkpoint if the mode is exact, and the committed output in any case."""
         opened = opened_checkpoints(context)
@@ -206,13 +211,15 @@ class ChangedTotals(StandardChecker):
             ]
             problems += _breaches(found, context, view)
             earlier[view.attempt] = view
-        in_output = _breaking(self._of_output[0], self._problems_of_output(context, cuts, again))
+        of_output, not_compared = self._problems_of_output(context, cuts, again)
+        in_output = _breaking(self._of_output[0], of_output)
         problems += [Breach(_SIGNS[clause], sentence, place="output") for clause, sentence in in_output]
         counts = {
             "checkpoints": len(cuts),
             "rows": len(context.history.output or ()),
             "violations": len(problems),
             "not_opened": len(opened.unopened),
+            "rows_not_compared": not_compared,
         }
         if self._exact:
             counts[EMITTED_BEFORE] = emitted
@@ -240,7 +247,7 @@ class ChangedTotals(StandardChecker):
 
     def _cut(self, view: SnapshotView) -> _Cut:
         positions = positions_of(view)
-        totals = self._totals_before(positions)
+        totals = self._key_totals.before(positions)
         whole = True
         for channel in view.in_flight:
             edge = edge_of(self._input.plan.job, channel)
@@ -252,13 +259,6 @@ class ChangedTotals(StandardChecker):
                 key = row[KEY[0]]
                 totals[key] = added(totals.get(key, NOTHING), less)
         return _Cut(positions, {key: found for key, found in totals.items() if any(found)}, whole)
-
-    def _totals_before(self, positions: Mapping[str, int]) -> dict[str, Totals]:
-        totals: dict[str, Totals] = {}
-        for split in self._input.splits:
-            for row in split.rows[split.start_offset : positions[split.name]]:
-                totals[row[KEY[0]]] = added(totals.get(row[KEY[0]], NOTHING), totals_of_record(row))
-        return totals
 
     def _arriving(self, row: Row) -> Totals:
         """Return what a row on its way to the operator adds."""
@@ -334,68 +334,63 @@ class ChangedTotals(StandardChecker):
 
     # --- the output -----------------------------------------------------------------------------------------
 
-    def _problems_of_output(self, context: TrialContext, cuts: Sequence[_Cut], again: bool) -> Iterator[str]:
+    def _problems_of_output(
+        self, context: TrialContext, cuts: Sequence[_Cut], again: bool
+    ) -> tuple[list[str], int]:
+        """Return what is wrong with the output, and how many of its rows were not compared: too much gives them."""
         history = context.history
+        problems: list[str] = []
         if history.output is None:
-            return
-        whole = _Cut(
-            {name: extent.end for name, extent in self._input.extents.items()},
-            self._totals_before({name: extent.end for name, extent in self._input.extents.items()}),
-            whole=True,
-        )
+            return problems, 0
+        ends = {name: extent.end for name, extent in self._input.extents.items()}
+        whole = _Cut(ends, self._key_totals.before(ends), whole=True)
         rows: dict[str, list[Totals]] = {}
         for row in history.output:
             if tuple(row) != (*KEY, *COLUMNS) or row[KEY[0]] not in whole.totals:
-                yield f"row {row} has other columns, or a key that the input does not have"
+                problems.append(f"row {row} has other columns, or a key that the input does not have")
                 continue
             rows.setdefault(row[KEY[0]], []).append(totals_in(row))
+        not_compared = 0
         if not again:
-            yield from _twice(rows, "in the output")
-            yield from self._between(rows, cuts, whole)
+            problems += _twice(rows, "in the output")
+            for key, shown, given in self._between(rows, cuts, whole):
+                not_compared += given is None
+                if given is False:
+                    impossible = not 0 <= shown[0] <= whole.totals[key][0]
+                    why = ": it counts more than the input has" if impossible else _NOT_GIVEN
+                    problems.append(f"a row of key {key} shows {_shown(shown)}{why}")
         if history.end is not End.FINISHED:
-            return
+            return problems, not_compared
         for key, due in whole.totals.items():
             latest = max(rows.get(key, [NOTHING]))
             if latest != due and (self._exact or latest[0] < due[0]):
                 shows = f"shows {_shown(latest)} instead of {_shown(due)}{_one(latest, due)}"
-                yield f"the latest row of key {key} in the output {shows}"
+                problems.append(f"the latest row of key {key} in the output {shows}")
         if not again and not self._at_the_end:
-            yield from _lost(rows, cuts)
+            problems += _lost(rows, cuts)
+        return problems, not_compared
 
-    def _between(self, rows: Mapping[str, list[Totals]], cuts: Sequence[_Cut], whole: _Cut) -> Iterator[str]:
-        """Yield the rows whose totals no records between two cuts give."""
+    def _between(
+        self, rows: Mapping[str, list[Totals]], cuts: Sequence[_Cut], whole: _Cut
+    ) -> Iterator[tuple[str, Totals, bool | None]]:
+        """Yield (key, row, whether records between two cuts give it), None for a row that cannot be compared."""
         start = _Cut(dict.fromkeys(whole.positions, 0), {}, whole=True)
         known = [start, *(cut for cut in cuts if cut.whole), whole]
         for key, emitted in rows.items():
+            totals = [cut.totals.get(key, NOTHING) for cut in known]
+            # Positions of later checkpoints are greater, or `going_back` says so.
+            counts = list(accumulate((total[0] for total in totals), max))
+            windows: dict[tuple[int, int], Between] = {}
             for row in emitted:
-                before = [cut for cut in known if cut.totals.get(key, NOTHING)[0] <= row[0]]
-                after = [cut for cut in known if cut.totals.get(key, NOTHING)[0] >= row[0]]
-                if not before or not after:
-                    yield f"a row of key {key} shows {_shown(row)}: it counts more than the input has"
-                elif not self._gives(key, before[-1], after[0], row):
-                    yield f"a row of key {key} shows {_shown(row)}, which no records before a barrier give"
-
-    def _gives(self, key: str, before: _Cut, after: _Cut, row: Totals) -> bool:
-        """Return whether the records of a key between two cuts can give totals, of each split the first ones."""
-        possible: dict[Totals, None] = {before.totals.get(key, NOTHING): None}
-        *others, last = [self._sums(key, before, after, split) for split in self._input.splits]
-        for prefixes in others:
-            sums = (added(total, prefix) for total in possible for prefix in prefixes)
-            possible = dict.fromkeys(total for total in sums if total[0] <= row[0])
-            if len(possible) > _SUMS_MAX:
-                return True
-        # What the last split must add is looked up: sums of all pairs would be most of the work.
-        return any(tuple(map(sub, row, total)) in last for total in possible)
-
-    def _sums(self, key: str, before: _Cut, after: _Cut, split: SplitData) -> dict[Totals, None]:
-        """Return what the first records of a key in a split between two cuts add, for each number of them."""
-        begin = max(split.start_offset, before.positions[split.name])
-        so_far, prefixes = NOTHING, {NOTHING: None}
-        for record in split.rows[begin : after.positions[split.name]]:
-            if record[KEY[0]] == key:
-                so_far = added(so_far, totals_of_record(record))
-                prefixes[so_far] = None
-        return prefixes
+                before, after = bisect_right(counts, row[0]) - 1, bisect_left(counts, row[0])
+                if before < 0 or after == len(known):
+                    yield key, row, False
+                    continue
+                if (before, after) not in windows:
+                    windows[before, after] = self._key_totals.between(
+                        key, known[before].positions, known[after].positions
+                    )
+                yield key, row, windows[before, after].gives(tuple(map(sub, row, totals[before])))
 
 
 def _breaking(clause: str, problems: Iterable[object]) -> list[_Problem]:

@@ -4,20 +4,31 @@ Two things about such files are of the run and not of the plan: the directory ha
 backend may write other bytes each time. RocksDB puts the time and the number of its session into every table. So the
 directory is called ``work``, and a checksum is replaced by the number of the content: ``content:3`` is the third one
 that the history names. Equal checksums stay equal, and different ones different, which is all that is asked of them.
+Records are the job's own and stay as they are.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from barrier_tck.harness.record.history import History, InFlight, SnapshotView, StateView
 from barrier_tck.harness.system.system_under_test import TrialOutcome
 
 _CHECKSUM = re.compile(r"crc32:[0-9a-f]{8}")
 _WORK = "work"
+
+_RECORDS: Mapping[type, Sequence[str]] = {
+    History: ("output", "output_by"),
+    SnapshotView: ("reached_sinks", "reached_by"),
+    StateView: ("entries", "groups", "foreign"),
+    InFlight: ("rows",),
+}
+"""Fields that hold records, which are most of what a trial leaves."""
 
 
 def repeatable(outcome: TrialOutcome, directory: str | None) -> TrialOutcome:
@@ -46,7 +57,8 @@ class _Names:
             entries = {key: self.of(part) for key, part in value.items()}
             return value if all(map(_is, entries.values(), value.values())) else entries
         if isinstance(value, msgspec.Struct):
-            changed = self._changed(value, kind.__struct_fields__)
+            records = _RECORDS.get(kind, ())
+            changed = self._changed(value, [name for name in kind.__struct_fields__ if name not in records])
             return msgspec.structs.replace(value, **changed) if changed else value
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             changed = self._changed(value, [field.name for field in dataclasses.fields(value)])

@@ -16,6 +16,7 @@ from barrier_tck.faults.kinds.kill_worker import KillWorker
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.checkers.changed_totals import ChangedTotals
+from barrier_tck.harness.oracle.evidence import key_totals
 from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import (
@@ -128,6 +129,16 @@ def _with_another_sum(rows: Sequence[Row]) -> tuple[Row, ...]:
 
 def _with_an_unknown_key(rows: Sequence[Row]) -> tuple[Row, ...]:
     return (*rows, {**rows[0], "key": "none"})
+
+
+def test_rows_that_too_much_could_give_are_counted(
+    right: tuple[TrialPlan, History], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert judged(*right).counts["rows_not_compared"] == 0
+    monkeypatch.setattr(key_totals, "SUMS_MAX", 0)
+    finding = judged(*right)
+    assert finding.verdict is Verdict.VALID
+    assert finding.counts["rows_not_compared"] > 0
 
 
 @pytest.mark.parametrize(
