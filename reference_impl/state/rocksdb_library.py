@@ -35,12 +35,15 @@ MERGED_FROM = 4
 def open_database(path: Path, own_threads: bool = True) -> Rdict:
     """Open a database of bytes without a write-ahead log, creating it if need be; raises StorageError.
 
-    With ``own_threads`` it merges its table files whenever it likes, otherwise only in ``merge_tables``.
+    With ``own_threads`` it merges its table files whenever it likes, otherwise only in ``merge_tables``, and opens them
+    one after the other.
     """
     options = Options(raw_mode=True)
     options.create_if_missing(True)
     options.set_disable_auto_compactions(not own_threads)
     options.set_keep_log_file_num(1)
+    if not own_threads:
+        options.set_max_file_opening_threads(1)
     without_log = WriteOptions()
     # The stub calls this a method; it is an attribute.
     without_log.disable_wal = True  # type: ignore[method-assign, assignment]

@@ -14,6 +14,7 @@ import shutil
 from pathlib import Path
 from typing import IO, Protocol
 
+from barrier_tck.reference_impl.paths import join
 from barrier_tck.reference_impl.runtime_errors import StorageCause, StorageError
 
 
@@ -175,11 +176,12 @@ class LocalFileSystem:
             if not isinstance(error, FileNotFoundError):
                 raise StorageError(f"cannot list {base}: {error}") from error
 
-        found = [
-            str((Path(where) / name).relative_to(self._root))
-            for where, _, names in os.walk(base, onerror=refuse)
-            for name in names
-        ]
+        found: list[str] = []
+        root = len(str(self._root))
+        # Without paths as objects: this is asked at every checkpoint, for local copies by every subtask.
+        for where, _, names in os.walk(base, onerror=refuse):
+            within = where[root:].lstrip("/")
+            found.extend(join(within, name) for name in names)
         return sorted(found)
 
     def exists(self, path: str) -> bool:
