@@ -281,6 +281,8 @@ class OutputComparison(msgspec.Struct, frozen=True, omit_defaults=True):
     micro-batch adds that ran more than once."""
     wrong: tuple[WrongRow, ...] = ()
     """The first rows that are wrong, of a query; empty in histories of versions before 0.2."""
+    run_again: tuple[int, ...] = ()
+    """The micro-batches that ran more than once, by their numbers; empty in histories of versions before 0.2."""
 
 
 class StateComparison(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from barrier_tck.harness.oracle.checker import TrialContext
-from barrier_tck.harness.record.history import End
+from barrier_tck.harness.record.history import End, OutputComparison
 from barrier_tck.harness.record.verdict import EXERCISED, Finding, Verdict
 from barrier_tck.harness.support.first_line import first_line
 
@@ -24,6 +24,12 @@ def _rows_of_kinds(counts: Mapping[str, int]) -> str:
     """Return for instance ``3 lost and 1 unexpected rows``."""
     kinds = " and ".join(f"{number} {name}" for name, number in counts.items())
     return f"{kinds} row{'s' * (sum(counts.values()) != 1)}"
+
+
+def _lost_where_it_ran_again(comparison: OutputComparison) -> bool:
+    """Return whether only micro-batches that ran more than once read the input of the lost rows, as far as is known."""
+    readers = [batch for row in comparison.wrong if row.kind == "lost" for batch in row.read_by]
+    return bool(readers) and all(batch in comparison.run_again for batch in readers)
 
 
 class CommittedOutput:
@@ -84,7 +90,7 @@ class CommittedOutput:
         )
         if comparison.added_again and context.history.end is End.FINISHED:
             summary += f"; to {comparison.added_again} of the duplicated rows something was added more often than once"
-        if wrong == ["lost"] and found.committed:
+        if wrong == ["lost"] and found.committed and not _lost_where_it_ran_again(comparison):
             summary += f"; {_MAYBE_MERGED}"
         if not comparison.ran_again:
             summary += f"; {_WITHOUT_A_FAULT}"

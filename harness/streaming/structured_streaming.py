@@ -293,7 +293,10 @@ class StructuredStreaming:
             self._check_points(run.sink_points)
             judged = JudgeOrder(order.job, place, run.run_again, self._names(plan))
             comparison = msgspec.structs.replace(
-                self._judged(judge, judged), ran_again=len(judged.run_again), replayed=len(run.replayed)
+                self._judged(judge, judged),
+                ran_again=len(judged.run_again),
+                replayed=len(run.replayed),
+                run_again=tuple(judged.run_again),
             )
             state = self._judged_state(judge, judged) if self._job.state is not None else None
         history = History(

@@ -10,8 +10,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import combinations_with_replacement
 from typing import Any
 
+TOGETHER_MAX = 4
+"""What is too much in a row is looked for as what so many micro-batches add, at most."""
 Values = Mapping[str, Any]
 """Column -> value."""
 
@@ -40,17 +43,28 @@ class Difference:
     known what each adds, or what they add do not make up the expected row."""
     lacks: bool = False
     """Whether it is the opposites."""
+    together: tuple[int, ...] = ()
+    """If no micro-batch adds them alone: those that ran more than once and add them together, each as often as it is
+    named; empty if there are none."""
 
     def has_too_much_of(self, batches: Collection[int]) -> bool:
-        """Whether the row has once too often what one of these micro-batches adds."""
-        return not self.lacks and any(batch in batches for batch in self.equals or ())
+        """Whether the row has once too often what one of these micro-batches adds, or what some add together."""
+        return bool(self.together) or (
+            not self.lacks and any(batch in batches for batch in self.equals or ())
+        )
 
 
-def difference_of(row: Values, other: Values, parts: Mapping[int, Sequence[Values]] | None) -> Difference:
+def difference_of(
+    row: Values,
+    other: Values,
+    parts: Mapping[int, Sequence[Values]] | None,
+    run_again: Collection[int] = (),
+) -> Difference:
     """Return how ``other``, in the place of ``row``, differs from it.
 
     ``parts`` has the rows that each micro-batch alone gives. They say something only if those in the place of ``row``
-    add up to it: those of a greatest value or an average do not.
+    add up to it: those of a greatest value or an average do not. ``run_again`` are the micro-batches that ran more
+    than once.
     """
     names = _differing(row, other)
     amounts = {name: other[name] - row[name] for name in names}
@@ -62,8 +76,22 @@ def difference_of(row: Values, other: Values, parts: Mapping[int, Sequence[Value
             wanted = list(amounts.values())
             more = tuple(batch for batch, amount in added.items() if amount == wanted)
             less = tuple(batch for batch, amount in added.items() if [-part for part in amount] == wanted)
-            return Difference(amounts, more or less, lacks=bool(less) and not more)
+            together = () if more or less else _adding_up_to(wanted, added, run_again)
+            return Difference(amounts, more or less, lacks=bool(less) and not more, together=together)
     return Difference(amounts)
+
+
+def _adding_up_to(
+    wanted: Sequence[Any], added: Mapping[int, Sequence[Any]], among: Collection[int]
+) -> tuple[int, ...]:
+    """Return the fewest micro-batches among some that add up to amounts, by their numbers if several would do."""
+    adding = [batch for batch in sorted(added) if batch in among and any(added[batch])]
+    for number in range(2, TOGETHER_MAX + 1):
+        for batches in combinations_with_replacement(adding, number):
+            sums = [sum(column) for column in zip(*(added[batch] for batch in batches), strict=True)]
+            if sums == list(wanted):
+                return batches
+    return ()
 
 
 def _all_added(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
-from barrier_tck.harness.record.history import WrongRow
+from barrier_tck.harness.record.history import WrongRow, in_times
 from barrier_tck.harness.streaming.driver.doubled_rows import (
     Difference,
     Instead,
@@ -98,7 +99,7 @@ class _Pair:
         self.due, self.found = due, found
         self._times = pair.times
         self._run_again = run_again
-        self._difference = difference_of(due.values, found.values, parts)
+        self._difference = difference_of(due.values, found.values, parts, run_again)
 
     @property
     def added_again(self) -> bool:
@@ -127,6 +128,8 @@ def _difference_in_words(difference: Difference, run_again: Collection[int]) -> 
     )
     if difference.equals is None:
         return by
+    if difference.together:
+        return f"{by}, which is what {_together(difference.together)}"
     if not difference.equals:
         return f"{by}, which is what no micro-batch adds alone"
     again = [batch for batch in difference.equals if batch in run_again]
@@ -138,6 +141,15 @@ def _difference_in_words(difference: Difference, run_again: Collection[int]) -> 
             f"{_either(again)} ran more than once" if again else "none is known to have run more than once"
         )
     return f"{by}, which is what micro-batch {named} adds ({known})"
+
+
+def _together(batches: Sequence[int]) -> str:
+    """Return for instance ``micro-batches 1 and 4 (2 times) add together (each ran more than once)``."""
+    copies = Counter(batches)
+    if len(copies) == 1:
+        return f"micro-batch {batches[0]} adds {in_times(len(batches))} (it ran more than once)"
+    named = " and ".join(f"{batch}" + f" ({in_times(n)})" * (n > 1) for batch, n in copies.items())
+    return f"micro-batches {named} add together (each ran more than once)"
 
 
 def _either(batches: Sequence[int]) -> str:

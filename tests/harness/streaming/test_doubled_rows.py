@@ -105,3 +105,36 @@ def test_several_micro_batches_that_add_the_same_are_all_named() -> None:
     assert found.equals == (0, 1)
     assert found.has_too_much_of([1]) and not found.has_too_much_of([2])
     assert not difference_of(row("a", 11, 3), row("a", 6, 2), parts).has_too_much_of([1]), "it lacks it"
+
+
+TOGETHER = {0: [row("a", 5, 2)], 1: [row("a", 3)], 2: [row("a", 1)], 3: [row("b", 9)], 4: [row("a", 7, 2)]}
+"""Of the key ``a`` the total is 16, and the count 6."""
+
+
+@pytest.mark.parametrize(
+    ("more", "run_again", "together"),
+    [
+        ((8, 3), (0, 1), (0, 1)),
+        ((9, 4), (0, 1, 2), (0, 1, 2)),
+        ((10, 4), (0, 1), (0, 0)),
+        ((4, 2), (1, 2, 3, 4), (1, 2)),
+        ((8, 3), (0, 2), ()),
+        ((8, 3), (), ()),
+        ((-8, -3), (0, 1), ()),
+        ((2, 5), (0, 1, 2, 4), ()),
+    ],
+    ids=["two", "three", "one twice", "not by one without the key", "once", "none", "lacks", "no sum"],
+)
+def test_micro_batches_that_ran_again_may_have_added_it_together(
+    more: tuple[int, int], run_again: tuple[int, ...], together: tuple[int, ...]
+) -> None:
+    found = difference_of(row("a", 16, 6), row("a", 16 + more[0], 6 + more[1]), TOGETHER, run_again)
+    assert (found.equals, found.together) == ((), together)
+    assert found.has_too_much_of(run_again) is bool(together)
+
+
+def test_what_one_micro_batch_adds_alone_is_not_looked_for_in_several() -> None:
+    found = difference_of(row("a", 16, 6), row("a", 20, 8), {**TOGETHER, 5: [row("c", 1)]}, (1, 2))
+    assert found.together == (1, 2)
+    alone = difference_of(row("a", 16, 6), row("a", 21, 8), TOGETHER, (0, 1, 2))
+    assert (alone.equals, alone.together) == ((0,), ())

@@ -33,7 +33,14 @@ from barrier_tck.harness.cli.main import run as run_command
 from barrier_tck.harness.cluster.cluster_config import DockerClusterConfig
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.plan.reading import read_plan
-from barrier_tck.harness.record.history import End, History, OutputComparison, OutputCounts, StateComparison
+from barrier_tck.harness.record.history import (
+    End,
+    History,
+    OutputComparison,
+    OutputCounts,
+    StateComparison,
+    WrongRow,
+)
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.verdict import EXERCISED, Verdict
 from barrier_tck.harness.streaming import structured_streaming
@@ -430,6 +437,19 @@ def test_a_table_of_the_newest_rows_that_the_job_does_not_speak_of_is_thought_of
         False,
         False,
     ]
+
+
+def test_rows_that_were_lost_where_a_micro_batch_ran_again_make_one_think_of_no_table() -> None:
+    counts = msgspec.structs.replace(RIGHT, committed=3, lost=2)
+
+    def summary(*read_by: tuple[int, ...]) -> str:
+        rows = tuple(WrongRow(kind="lost", row="x", expected=1, committed=0, read_by=by) for by in read_by)
+        return judged(OutputComparison(counts, ran_again=1, run_again=(4,), wrong=rows))[1]
+
+    hint = "keeps only the newest row"
+    assert hint not in summary((4,), (4,))
+    assert hint in summary((4,), (3,)), "one was lost where nothing ran again"
+    assert hint in summary((), ()), "it is not known which micro-batch read it"
 
 
 def test_a_difference_without_anything_that_ran_again_may_not_be_a_faults() -> None:

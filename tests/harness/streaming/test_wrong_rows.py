@@ -86,6 +86,18 @@ def in_its_place(number: int, run_again: tuple[int, ...], parts: Parts | None = 
         (10, (1,), "lost", "n is lower by 3, which is what micro-batch 1 adds (it ran more than once)"),
         (15, (1,), "lost", "n is higher by 2, which is what no micro-batch adds alone"),
         (
+            19,
+            (1,),
+            "duplicated",
+            "n is higher by 6, which is what micro-batch 1 adds 2 times (it ran more than once)",
+        ),
+        (
+            29,
+            (0, 1),
+            "duplicated",
+            "n is higher by 16, which is what micro-batches 0 and 1 (2 times) add together (each ran more than once)",
+        ),
+        (
             26,
             (1,),
             "duplicated",
