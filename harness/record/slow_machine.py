@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import inf
+from typing import cast
 
 from barrier_tck.harness.record.history import Recorded
 from barrier_tck.harness.record.operations import (
@@ -47,20 +48,19 @@ def first_start_ms(operations: Iterable[Recorded[Operation]]) -> float | None:
     return None
 
 
-def held_up_ms(operations: Iterable[Recorded[Operation]], since_ms: float, until_ms: float) -> float:
+def held_up_ms(reports: Iterable[Recorded[HeldUp]], since_ms: float, until_ms: float) -> float:
     """Return for how long at the most the job was held up between two times of the trial's clock.
 
     That is said now and then. So what was said first after the end counts, too: the wait may have been before it.
     """
     before, total = 0.0, 0.0
-    for line in operations:
-        if isinstance(line.operation, HeldUp):
-            held = line.operation
-            total = held.processor_ms + held.disk_ms + held.harness_ms
-            if line.time_ms <= since_ms:
-                before = total
-            if line.time_ms >= until_ms:
-                break
+    for line in reports:
+        held = line.operation
+        total = held.processor_ms + held.disk_ms + held.harness_ms
+        if line.time_ms <= since_ms:
+            before = total
+        if line.time_ms >= until_ms:
+            break
     return max(0.0, min(total - before, until_ms - since_ms))
 
 
@@ -73,5 +73,6 @@ def allowed_on_a_slow_machine_ms(
     larger one of both.
     """
     lines = tuple(operations)
+    reports = (cast("Recorded[HeldUp]", line) for line in lines if isinstance(line.operation, HeldUp))
     for_starts_ms = min(STARTS_ALLOWED * (first_start_ms(lines) or 0.0), bound_ms)
-    return max(for_starts_ms, min(held_up_ms(lines, since_ms, until_ms), WAITS_ALLOWED * bound_ms))
+    return max(for_starts_ms, min(held_up_ms(reports, since_ms, until_ms), WAITS_ALLOWED * bound_ms))

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import accumulate
-from operator import contains, sub
+from itertools import accumulate, pairwise
+from operator import sub
 from typing import Self
 
 from barrier_tck.harness.oracle.checker import TrialContext
@@ -60,6 +61,7 @@ from barrier_tck.harness.oracle.evidence.preconditions import (
 from barrier_tck.harness.oracle.evidence.record_routes import placement_problems
 from barrier_tck.harness.oracle.evidence.recoveries import fell_back
 from barrier_tck.harness.oracle.evidence.sink_losses import lost_at_sinks
+from barrier_tck.harness.oracle.evidence.sink_rows import SinkRows
 from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
 from barrier_tck.harness.oracle.sign import Breach, Sign
 from barrier_tck.harness.oracle.sometimes import Sometimes, counted
@@ -108,6 +110,86 @@ class _Cut:
     """Key -> the totals that its operator must hold."""
     whole: bool
     """Whether nothing was under way to the operator, so that exactly the records before the cut are in the totals."""
+
+
+class _RowsOfKey:
+    """The rows that were emitted for one key."""
+
+    def __init__(self, rows: Iterable[Totals] = ()) -> None:
+        self._by_count: dict[float, list[Totals]] = {}
+        self._doubled: dict[float, None] = {}
+        """The counts that several rows have."""
+        self.latest = NOTHING
+        """The greatest one."""
+        for row in rows:
+            self.add(row)
+
+    def add(self, row: Totals) -> None:
+        self.latest = max(row, self.latest) if self._by_count else row
+        same = self._by_count.setdefault(row[0], [])
+        same.append(row)
+        if len(same) > 1:
+            self._doubled[row[0]] = None
+
+    def remove(self, row: Totals) -> None:
+        """Remove one that was added."""
+        same = self._by_count[row[0]]
+        same.remove(row)
+        if len(same) < 2:
+            self._doubled.pop(row[0], None)
+        if not same:
+            del self._by_count[row[0]]
+        if row == self.latest:
+            self.latest = max((max(rows) for rows in self._by_count.values()), default=NOTHING)
+
+    def has(self, row: Totals) -> bool:
+        """Return whether there is such a row."""
+        return row in self._by_count.get(row[0], ())
+
+    @property
+    def twice(self) -> Iterator[str]:
+        """Yield which two rows have one count: each stands for a change, so one of them was emitted twice."""
+        for count in self._doubled:
+            for one, other in pairwise(self._by_count[count]):
+                yield f"{_shown(one)} and {_shown(other)}: it is emitted twice,"
+
+    def __len__(self) -> int:
+        return len(self._by_count)
+
+
+class _Emitted:
+    """The rows that had been emitted at a cut, by key, from one cut to the next."""
+
+    def __init__(self) -> None:
+        self.keys: dict[str, _RowsOfKey] = {}
+        self._sinks = SinkRows()
+
+    def follow(self, view: SnapshotView) -> None:
+        """Go on to a cut, with what has reached the sinks."""
+        for _, times, row in self._sinks.changes(view):
+            (self._add if times > 0 else self._remove)(row)
+
+    @contextmanager
+    def and_also(self, rows: Sequence[Row]) -> Iterator[None]:
+        """Have these rows, too, for a while."""
+        for row in rows:
+            self._add(row)
+        yield
+        for row in rows:
+            self._remove(row)
+
+    def shows(self, key: str, totals: Totals) -> bool:
+        """Return whether a row shows these totals."""
+        return key in self.keys and self.keys[key].has(totals)
+
+    def _add(self, row: Row) -> None:
+        self.keys.setdefault(row[KEY[0]], _RowsOfKey()).add(totals_in(row))
+
+    def _remove(self, row: Row) -> None:
+        rows = self.keys[row[KEY[0]]]
+        rows.remove(totals_in(row))
+        if not len(rows):
+            del self.keys[row[KEY[0]]]
 
 
 class ChangedTotals(StandardChecker):
@@ -187,7 +269,7 @@ class ChangedTotals(StandardChecker):
         problems: list[Breach] = []
         cuts: list[_Cut] = []
         earlier: dict[int | None, SnapshotView] = {}
-        emitted = 0
+        rows, emitted = _Emitted(), 0
         for view in opened.judged if self._exact else ():
             unfit = list(misplaced(view, self._input.extents, self._input.start_offset))
             if view.problem is not None:
@@ -199,16 +281,20 @@ class ChangedTotals(StandardChecker):
                 continue
             cut = self._cut(view)
             cuts.append(cut)
-            rows = self._at_sinks(view) if not again else None
-            emitted += len(rows or ()) if not self._at_the_end else 0
             found: list[_Problem] = [
                 *_breaking("STA-3", missing_parts(view, context)),
                 *_breaking("STA-1", placement_problems(context.job_of(view.attempt), view)),
                 *_breaking(self._cut_clause, in_flight_problems(context.plan_of(view.attempt), view)),
                 *_breaking("BAR-2", going_back(earlier.get(view.attempt), view)),
-                *self._state_problems(cut, view, rows, context),
-                *(self._row_problems(cut, rows, context, view) if rows is not None else ()),
             ]
+            if again or view.reached_sinks is None:
+                found += self._state_problems(cut, view, _Emitted(), context)
+            else:
+                rows.follow(view)
+                with rows.and_also(self._under_way(view)):
+                    emitted += len(rows.keys) if not self._at_the_end else 0
+                    found += self._state_problems(cut, view, rows, context)
+                    found += self._row_problems(cut, rows, context, view)
             problems += _breaches(found, context, view)
             earlier[view.attempt] = view
         of_output, not_compared = self._problems_of_output(context, cuts, again)
@@ -264,40 +350,35 @@ class ChangedTotals(StandardChecker):
         """Return what a row on its way to the operator adds."""
         return totals_in(row) if self._combined else totals_of_record(row)
 
-    def _at_sinks(self, view: SnapshotView) -> dict[str, list[Totals]] | None:
-        """Return the rows that were emitted before a cut, by key; None if the sinks were not read."""
-        if view.reached_sinks is None:
-            return None
+    def _under_way(self, view: SnapshotView) -> list[Row]:
+        """Return the rows that were emitted before a cut and have not reached the sinks."""
         job = self._input.plan.job
-        under_way = [
+        return [
             row
             for channel in view.in_flight
             if (edge := edge_of(job, channel)) is not None and edge.source == self._operator.name
             for row in channel.rows
         ]
-        found: dict[str, list[Totals]] = {}
-        for row in (*view.reached_sinks, *under_way):
-            found.setdefault(row[KEY[0]], []).append(totals_in(row))
-        return found
 
     def _row_problems(
-        self, cut: _Cut, rows: Mapping[str, list[Totals]], context: TrialContext, view: SnapshotView
+        self, cut: _Cut, rows: _Emitted, context: TrialContext, view: SnapshotView
     ) -> Iterator[_Problem]:
         """Yield which keys were emitted twice before a cut, and of which the latest row does not show the totals."""
         wrong: dict[str, tuple[Totals, Totals, str]] = {}
-        yield from _breaking("SNK-1", _twice(rows, "up to the cut"))
-        for key in dict.fromkeys((*cut.totals, *rows)):
-            emitted = rows.get(key)
-            if emitted is None and self._at_the_end:
+        for key, emitted in rows.keys.items():
+            yield from _breaking("SNK-1", (f"key {key} has {twice} up to the cut" for twice in emitted.twice))
+        for key in dict.fromkeys((*cut.totals, *rows.keys)):
+            emitted_of_key = rows.keys.get(key)
+            if emitted_of_key is None and self._at_the_end:
                 continue
-            latest = max(emitted) if emitted else NOTHING
+            latest = emitted_of_key.latest if emitted_of_key is not None else NOTHING
             due = cut.totals.get(key, NOTHING)
             if latest != due:
                 problem = (
                     f"the latest row of key {key} before the barrier shows {_shown(latest)}, and its totals are "
                     f"{_shown(due)}"
                 )
-                if not emitted:
+                if emitted_of_key is None:
                     problem = f"key {key} has {_shown(due)}, and no row was emitted for it before the barrier"
                 wrong[key] = (latest, due, problem)
         lost = bool(wrong) and (lost_at_sinks(context, view) or _never_come(wrong, context))
@@ -305,7 +386,7 @@ class ChangedTotals(StandardChecker):
         yield from ((clause, problem) for *_, problem in wrong.values())
 
     def _state_problems(
-        self, cut: _Cut, view: SnapshotView, rows: Mapping[str, list[Totals]] | None, context: TrialContext
+        self, cut: _Cut, view: SnapshotView, rows: _Emitted, context: TrialContext
     ) -> Iterator[_Problem]:
         """Yield the keys whose state is not what the records before a cut give; ``rows`` are those emitted before it.
 
@@ -313,14 +394,13 @@ class ChangedTotals(StandardChecker):
         this is so of each key that is wrong.
         """
         wrong = list(_wrong_totals(cut, view))
-        emitted = rows or {}
         whence = [
             skipped(
                 context,
                 view,
                 self._operator.name,
                 (key,),
-                sent=partial(contains, emitted.get(key, ()), due),
+                sent=partial(rows.shows, key, due),
                 comes_later=False,
             )
             if seen[0] < due[0]
@@ -352,7 +432,8 @@ class ChangedTotals(StandardChecker):
             rows.setdefault(row[KEY[0]], []).append(totals_in(row))
         not_compared = 0
         if not again:
-            problems += _twice(rows, "in the output")
+            for key, emitted in rows.items():
+                problems += [f"key {key} has {twice} in the output" for twice in _RowsOfKey(emitted).twice]
             for key, shown, given in self._between(rows, cuts, whole):
                 not_compared += given is None
                 if given is False:
@@ -415,15 +496,6 @@ def _wrong_totals(cut: _Cut, view: SnapshotView) -> Iterator[tuple[str, Totals, 
         seen, due = held.get(key, NOTHING), cut.totals.get(key, NOTHING)
         if seen != due:
             yield key, seen, due
-
-
-def _twice(rows: Mapping[str, Iterable[Totals]], where: str) -> Iterator[str]:
-    for key, emitted in rows.items():
-        counts: dict[float, Totals] = {}
-        for row in emitted:
-            if row[0] in counts:
-                yield f"key {key} has {_shown(counts[row[0]])} and {_shown(row)} {where}: it is emitted twice"
-            counts[row[0]] = row
 
 
 def _never_come(wrong: Mapping[str, tuple[Totals, Totals, str]], context: TrialContext) -> bool:

@@ -9,6 +9,7 @@ coordinator go on, so there the interval is not judged.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from barrier_tck.faults.targets import COORDINATOR
 from barrier_tck.harness.oracle.checker import TrialContext
@@ -60,7 +61,7 @@ class AdmittedTriggers(StandardChecker):
         triggers = most = 0
         for attempt in lives_of(context):
             triggers += len(attempt.checkpoints)
-            most = max([most, *(len(in_flight) for _, in_flight, _ in _triggers(attempt))])
+            most = max([most, *(len(before.in_flight) for _, before in _triggers(attempt))])
             problems += _problems(attempt, checkpoints, slack_ms)
             if repeatable:
                 problems += _too_soon(attempt, checkpoints.interval_ms, context)
@@ -75,24 +76,20 @@ class AdmittedTriggers(StandardChecker):
 
 
 def _problems(attempt: AttemptLife, checkpoints: CheckpointPlan, slack_ms: float) -> Iterator[Breach]:
-    for life, in_flight, ended in _triggers(attempt):
+    for life, before in _triggers(attempt):
         at = f"at {life.triggered_ms:g} ms checkpoint {life.number} was triggered"
-        if len(in_flight) > checkpoints.max_concurrent:
-            numbers = ", ".join(str(pending.number) for pending in in_flight)
+        if len(before.in_flight) > checkpoints.max_concurrent:
+            numbers = ", ".join(str(pending.number) for pending in before.in_flight)
             many = f"{at} while {numbers} were in flight; at most {checkpoints.max_concurrent} may be (BAR-4)"
             yield _breach(_TOO_MANY, many, life)
-        last_ms = max((entry.ended_ms or 0.0 for entry in ended), default=None)
+        last_ms = before.last_end_ms
         pause_ms = checkpoints.min_pause_ms if last_ms is None else life.triggered_ms - last_ms
         if pause_ms < checkpoints.min_pause_ms - slack_ms and not life.final:
             soon = f"{at} {pause_ms:g} ms after the last end, but the least pause is {checkpoints.min_pause_ms} (BAR-4)"
             yield _breach(_NO_PAUSE, soon, life)
-        for last in ended:
-            if last.final and last.completed:
-                late = (
-                    f"{at} after checkpoint {last.number}, which should have been the last one, had completed "
-                    "(BAR-4)"
-                )
-                yield _breach(_AFTER_THE_LAST, late, life)
+        for last in before.over:
+            late = f"{at} after checkpoint {last.number}, which should have been the last one, had completed (BAR-4)"
+            yield _breach(_AFTER_THE_LAST, late, life)
 
 
 def _too_soon(attempt: AttemptLife, interval_ms: int, context: TrialContext) -> Iterator[Breach]:
@@ -117,16 +114,30 @@ def _breach(sign: Sign, sentence: str, life: CheckpointLife, since: int | None =
     return Breach(sign, sentence, at, COORDINATOR, life.number, life.attempt)
 
 
-def _triggers(
-    attempt: AttemptLife,
-) -> Iterator[tuple[CheckpointLife, list[CheckpointLife], list[CheckpointLife]]]:
-    """Yield each checkpoint with those in flight when it was triggered, including itself, and those that had ended.
+@dataclass(frozen=True, slots=True)
+class _Before:
+    """What is known of checkpoints when one is triggered."""
+
+    in_flight: list[CheckpointLife]
+    """Those in flight, that one included."""
+    last_end_ms: float | None
+    """When the last of those ended that had ended; None if there is none."""
+    over: list[CheckpointLife]
+    """Those that should have been the last ones and had completed."""
+
+
+def _triggers(attempt: AttemptLife) -> Iterator[tuple[CheckpointLife, _Before]]:
+    """Yield each checkpoint with those before it.
 
     Savepoints are taken when a user asks for them; they wait for nothing, and no checkpoint waits for them.
     """
     in_flight: list[CheckpointLife] = []
-    ended: list[CheckpointLife] = []
+    over: list[CheckpointLife] = []
+    last_end_ms: float | None = None
     for life in [checkpoint for checkpoint in attempt.checkpoints if checkpoint.savepoint is None]:
-        ended += [entry for entry in in_flight if entry.ended_before(life)]
+        ended = [entry for entry in in_flight if entry.ended_before(life)]
         in_flight = [*(pending for pending in in_flight if not pending.ended_before(life)), life]
-        yield life, in_flight, ended
+        over = [*over, *(entry for entry in ended if entry.final and entry.completed)]
+        ends_ms = [entry.ended_ms or 0.0 for entry in ended]
+        last_end_ms = max(ends_ms if last_end_ms is None else [last_end_ms, *ends_ms], default=None)
+        yield life, _Before(in_flight, last_end_ms, over)

@@ -16,6 +16,7 @@ from barrier_tck.harness.oracle.evidence.life_preconditions import FAILED
 from barrier_tck.harness.oracle.evidence.moments import line_at
 from barrier_tck.harness.oracle.sign import Breach, Directness, Sign
 from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
+from barrier_tck.harness.record.operations import HeldUp
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.slow_machine import held_up_ms
 from barrier_tck.harness.record.verdict import Finding, Verdict
@@ -55,7 +56,7 @@ class CheckpointExpiry(StandardChecker):
         repeatable = Capability.DETERMINISTIC_REPLAY.name in context.capabilities
         late_ms = ROUNDING_MS if repeatable else BUSY_MS
         early_ms = ROUNDING_MS if repeatable else REPORT_DELAY_SHARE * timeout_ms
-        over_ms = end_of(context.history)
+        over_ms, held_up = end_of(context.history), tuple(context.history.of(HeldUp))
         checkpoints = expired = outlasted = 0
         problems: list[Breach] = []
         for attempt in lives_of(context):
@@ -66,7 +67,7 @@ class CheckpointExpiry(StandardChecker):
                 expired += life.failed is Reason.EXPIRED
                 problems += _too_early(life, due_ms, early_ms)
                 ended_ms = _ended(life, attempt, over_ms)
-                latest_ms = due_ms + late_ms + held_up_ms(context.history.operations, due_ms, ended_ms)
+                latest_ms = due_ms + late_ms + held_up_ms(held_up, due_ms, ended_ms)
                 if ended_ms <= latest_ms:
                     continue
                 outlasted += 1

@@ -22,7 +22,7 @@ from barrier_tck.harness.oracle.precondition import ALWAYS
 from barrier_tck.harness.oracle.sign import Breach, Directness, Sign
 from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan
-from barrier_tck.harness.record.operations import FaultFired, FaultHealed
+from barrier_tck.harness.record.operations import FaultFired, FaultHealed, HeldUp
 from barrier_tck.harness.record.slow_machine import held_up_ms
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
@@ -65,7 +65,7 @@ class CheckpointsGoOn(StandardChecker):
         """Judge every pause between two checkpoints of one trial, and the time after the last one of each attempt."""
         repeatable = Capability.DETERMINISTIC_REPLAY.name in context.capabilities
         slack_ms = ROUNDING_MS if repeatable else BUSY_MS + _waits_for_storage_ms(context)
-        excused_ms = partial(held_up_ms, context.history.operations)
+        excused_ms = partial(held_up_ms, tuple(context.history.of(HeldUp)))
         over_ms, triggers = end_of(context.history), 0
         stops = {life.number for attempt in lives_of(context) for life in attempt.checkpoints if life.stops}
         problems: list[Breach] = []
@@ -115,17 +115,19 @@ def _gaps(
     A trigger counts from when the coordinator began to reserve its id, which it makes durable first.
     """
     assert attempt.running_ms is not None
-    before: list[CheckpointLife] = []
+    before = _Before(attempt.running_ms)
     for following in (*attempt.checkpoints, None):
-        if any(life.completed and (life.final or life.stops) for life in before):
+        if before.over:
             return
         until_ms = following.begun_ms if following is not None else min(attempt.ended_ms, over_ms)
         ordinary = following is not None and following.savepoint is None and not following.final
         at_once = checkpoints.max_concurrent if ordinary else 1
         counted = [
-            life for life in before if life.savepoint is None or _is_alone(life, checkpoints) or not ordinary
+            life
+            for life in before.lives
+            if life.savepoint is None or _is_alone(life, checkpoints) or not ordinary
         ]
-        due_ms = _due_ms(attempt.running_ms, counted, until_ms, at_once, checkpoints)
+        due_ms = _due_ms(before, counted, until_ms, at_once, checkpoints)
         if due_ms is not None and until_ms > due_ms + slack_ms + excused_ms(due_ms, until_ms):
             in_flight = "nothing was in flight" if at_once == 1 else f"fewer than {at_once} were in flight"
             then = (
@@ -138,7 +140,39 @@ def _gaps(
             )
             yield _STOPPED if at_once == 1 else _ALONE, until_ms, sentence
         if following is not None:
-            before.append(following)
+            before.add(following)
+
+
+class _Before:
+    """The checkpoints of an attempt that were triggered before some moment.
+
+    Those that had ended when the last one but savepoints was triggered are left out: only their ends still count.
+    """
+
+    def __init__(self, running_ms: float) -> None:
+        self.running_ms = running_ms
+        self.begun_ms = running_ms
+        """When the last one but savepoints was triggered, or else when the attempt ran."""
+        self.ended_ms: float | None = None
+        """When the last of those ended, but for savepoints, that are left out."""
+        self.lives: list[CheckpointLife] = []
+        self.over = False
+        """Whether nothing more is due: the last checkpoint completed, or the savepoint that stops the job."""
+
+    def add(self, life: CheckpointLife) -> None:
+        """Go on to the next one."""
+        self.over |= life.completed and (life.final or life.stops)
+        self.lives.append(life)
+        if life.savepoint is not None:
+            return
+        self.begun_ms = life.triggered_ms
+        left: list[CheckpointLife] = []
+        for one in self.lives:
+            if one.ended_ms is None or one.ended_ms > self.begun_ms:
+                left.append(one)
+            elif one.savepoint is None:
+                self.ended_ms = max(one.ended_ms, self.ended_ms or one.ended_ms)
+        self.lives = left
 
 
 def _is_alone(life: CheckpointLife, checkpoints: CheckpointPlan) -> bool:
@@ -151,29 +185,32 @@ def _is_alone(life: CheckpointLife, checkpoints: CheckpointPlan) -> bool:
 
 
 def _due_ms(
-    running_ms: float,
-    before: Sequence[CheckpointLife],
+    before: _Before,
+    counted: Sequence[CheckpointLife],
     until_ms: float,
     at_once: int,
     checkpoints: CheckpointPlan,
 ) -> float | None:
-    """Return when the next checkpoint after these was due; None if too many were in flight all the time."""
-    ordinary = [life for life in before if life.savepoint is None]
-    begun_ms = ordinary[-1].triggered_ms if ordinary else running_ms
-    since_ms = before[-1].triggered_ms if before else running_ms
-    ends = sorted(life.ended_ms for life in before if life.ended_ms is not None and life.ended_ms < until_ms)
+    """Return when the next checkpoint was due; None if too many were in flight all the time.
+
+    ``counted`` are those before it that count for it.
+    """
+    ordinary = [life for life in counted if life.savepoint is None]
+    since_ms = max([before.begun_ms, *(life.triggered_ms for life in counted[-1:])])
+    ends = sorted(life.ended_ms for life in counted if life.ended_ms is not None and life.ended_ms < until_ms)
     moments = [since_ms, *(end_ms for end_ms in ends if end_ms > since_ms)]
     for moment_ms, next_ms in pairwise([*moments, until_ms]):
-        if len(before) - sum(end_ms <= moment_ms for end_ms in ends) >= at_once:
+        if len(counted) - sum(end_ms <= moment_ms for end_ms in ends) >= at_once:
             continue
-        under_way = [life for life in before if life.ended_ms is None or life.ended_ms > moment_ms]
+        under_way = [life for life in counted if life.ended_ms is None or life.ended_ms > moment_ms]
         if any(_is_alone(life, checkpoints) for life in under_way):
             continue
-        pauses = [
+        pauses = [] if before.ended_ms is None else [before.ended_ms]
+        pauses += [
             life.ended_ms for life in ordinary if life.ended_ms is not None and life.ended_ms <= moment_ms
         ]
-        paused_ms = max(pauses) + checkpoints.min_pause_ms if pauses else running_ms
-        due_ms = max(moment_ms, begun_ms + checkpoints.interval_ms, paused_ms)
+        paused_ms = max(pauses) + checkpoints.min_pause_ms if pauses else before.running_ms
+        due_ms = max(moment_ms, before.begun_ms + checkpoints.interval_ms, paused_ms)
         # If another one ends at that very moment, its end may come first, and a new pause begins.
         if due_ms < next_ms - ROUNDING_MS:
             return due_ms

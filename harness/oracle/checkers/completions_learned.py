@@ -8,7 +8,9 @@ acknowledgement of which completion it knows. Only where time is virtual is it k
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
+from operator import itemgetter
 
 from barrier_tck.faults.targets import COORDINATOR
 from barrier_tck.harness.oracle.checker import TrialContext
@@ -22,6 +24,25 @@ from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
 
 _NOT_LEARNED = Sign("a subtask does not learn that a checkpoint is complete", "COO-1")
+
+
+class _Due:
+    """From when on it must be known in one attempt that checkpoints are complete."""
+
+    def __init__(self) -> None:
+        self._times_ms: list[float] = []
+        self._newest: list[int] = []
+        """Beside each time, the newest checkpoint that must be known by then."""
+
+    def add(self, due_ms: float, checkpoint: int) -> None:
+        """Add one, in the order of the times."""
+        self._times_ms.append(due_ms)
+        self._newest.append(max([checkpoint, *self._newest[-1:]]))
+
+    def newest_before(self, time_ms: float) -> int | None:
+        """Return the newest checkpoint that must have been known before a time; None if there is none."""
+        known = bisect_left(self._times_ms, time_ms)
+        return self._newest[known - 1] if known else None
 
 
 class CompletionsLearned(StandardChecker):
@@ -49,11 +70,12 @@ class CompletionsLearned(StandardChecker):
 
     def check(self, context: TrialContext) -> Finding:
         """Compare what each subtask knew when it acknowledged a checkpoint with what it must have known."""
-        due: dict[int, list[tuple[float, int]]] = defaultdict(list)
-        """Attempt -> from when on a completion must be known, and the checkpoint."""
-        for life, number, due_ms in notices_due(context):
-            if life.completed:
-                due[number].append((due_ms, life.number))
+        due: dict[int, _Due] = defaultdict(_Due)
+        completed = (
+            (due_ms, number, life) for life, number, due_ms in notices_due(context) if life.completed
+        )
+        for due_ms, number, life in sorted(completed, key=itemgetter(0)):
+            due[number].add(due_ms, life.number)
         triggered_ms = {
             (attempt.number, life.number): life.triggered_ms
             for attempt in lives_of(context)
@@ -66,15 +88,10 @@ class CompletionsLearned(StandardChecker):
             if asked.completed is None or asked.subtask == COORDINATOR:
                 continue
             since_ms = triggered_ms.get((asked.attempt, asked.checkpoint))
-            known = [
-                checkpoint
-                for due_ms, checkpoint in due[asked.attempt]
-                if since_ms is not None and due_ms < since_ms
-            ]
-            if not known:
+            newest = due[asked.attempt].newest_before(since_ms) if since_ms is not None else None
+            if newest is None:
                 continue
             judged += 1
-            newest = max(known)
             if asked.completed < newest:
                 sentence = (
                     f"when {asked.subtask} of attempt {asked.attempt} acknowledged checkpoint {asked.checkpoint}, it "

@@ -24,6 +24,7 @@ from barrier_tck.harness.record.operations import (
     AttemptRunning,
     AttemptStarted,
     FaultStarted,
+    HeldUp,
     JobFailed,
     Operation,
 )
@@ -66,7 +67,7 @@ class RestartStrategyKept(StandardChecker):
 
     def check(self, context: TrialContext) -> Finding:
         """Count the failures of one trial, and look at what followed from each."""
-        excused_ms = partial(held_up_ms, context.history.operations)
+        excused_ms = partial(held_up_ms, tuple(context.history.of(HeldUp)))
         course = _Course(
             context.plan, excused_ms, Capability.DETERMINISTIC_REPLAY.name in context.capabilities
         )

@@ -16,6 +16,7 @@ shared files are not needed any more.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 
 from barrier_tck.faults.targets import COORDINATOR, TargetKind
@@ -107,7 +108,7 @@ class SnapshotCosts(StandardChecker):
                     breaches.setdefault(place, _breach(line, _COORDINATOR, sentence))
             if vertex not in operators:
                 continue
-            begun = sum(at <= line.time_ms for at in triggered.get(asked.attempt, ()))
+            begun = bisect_right(triggered.get(asked.attempt, ()), line.time_ms)
             subtasks[asked.subtask, asked.attempt] = asked
             for sign, sentence in _problems(
                 context, asked, operators[vertex], max(1, begun), restored.get(asked.attempt, 0)
@@ -219,11 +220,10 @@ class _Coordinator:
     def problems(self, line: Recorded[StorageAsked]) -> Iterator[str]:
         """Yield what one coordinator asked too often, until it completed a checkpoint."""
         asked, until_ms = line.operation.requests, line.time_ms
-        begun, attempts, savepoints = (
-            sum(at_ms <= until_ms for at_ms in times_ms)
-            for times_ms in (self._begun, self._attempts, self._savepoints)
+        begun, attempts, savepoints, late = (
+            bisect_right(times_ms, until_ms)
+            for times_ms in (self._begun, self._attempts, self._savepoints, self._late)
         )
-        late = sum(at_ms <= until_ms for at_ms in self._late)
         dropped = 2 * begun + self._older  # what an attempt aborted is dropped once more after it
         bounds = {
             "write": 2 * begun + attempts + 3 * savepoints + STARTING,

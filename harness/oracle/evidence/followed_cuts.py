@@ -10,15 +10,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from itertools import groupby
-from operator import itemgetter
 from typing import Any
 
 from barrier_tck.harness.oracle.evidence.in_flight import by_edge
 from barrier_tck.harness.oracle.evidence.keys import key_of_text
 from barrier_tck.harness.oracle.evidence.opened_checkpoints import positions_of
 from barrier_tck.harness.oracle.evidence.record_places import Positions
-from barrier_tck.harness.record.history import Row, SnapshotView
+from barrier_tck.harness.oracle.evidence.sink_rows import SinkRows
+from barrier_tck.harness.record.history import SnapshotView
 from barrier_tck.harness.workloads.dataflow_model import Flow
 from barrier_tck.harness.workloads.operator_kind import TIMERS, WAITING
 from barrier_tck.harness.workloads.record_forms import RecordForm
@@ -50,7 +49,7 @@ class FollowedCuts:
         self._positions: Positions = {}
         self._in_flight: Mapping[tuple[str, str, int], Bag] = {}
         self._entries: dict[_Entry, Sequence[Any]] = {}
-        self._rows: dict[str, Sequence[Row]] = {}
+        self._sinks = SinkRows()
         self._surplus: dict[str, Bag] = {}
         """Operator or sink -> how much more of each record is there than is due."""
         self._due = 0
@@ -124,20 +123,8 @@ class FollowedCuts:
 
     def _changed_rows(self, view: SnapshotView) -> Iterator[tuple[str, Record, int]]:
         """Yield (sink, record, by how much) for what sinks have written now or, of what was prepared, no more."""
-        rows: dict[str, list[Row]] = {}
-        if view.reached_sinks and len(view.reached_by) == len(view.reached_sinks):
-            for writer, wrote in groupby(
-                zip(view.reached_by, view.reached_sinks, strict=True), key=itemgetter(0)
-            ):
-                rows.setdefault(writer, []).extend([row for _, row in wrote])
-        before = self._rows
-        self._rows = {writer: tuple(wrote) for writer, wrote in rows.items()}
-        for writer in (*rows, *(writer for writer in before if writer not in rows)):
-            sink = self._vertices.get(writer, writer or "no subtask")
-            gone, come = _differing(before.get(writer, _NOTHING), self._rows.get(writer, _NOTHING))
-            for times, items in ((-1, gone), (1, come)):
-                for row in items:
-                    yield sink, self._form.read(row), times
+        for writer, times, row in self._sinks.changes(view):
+            yield self._vertices.get(writer, writer or "no subtask"), self._form.read(row), times
 
     # --- what is due ------------------------------------------------------------------------------------------
 
