@@ -75,6 +75,8 @@ class Series:
     """With its unit at the end, for instance ``alignment_ms``."""
     values: tuple[float, ...]
     colour: str
+    trials: int
+    """How many trials the values are from: records of subtasks and attempts are kept of some trials only."""
 
 
 ALIGNMENT_COLOUR = "#e69f00"
@@ -93,18 +95,19 @@ def series_of(records: Iterable[TrialRecord], measurements: Iterable[dict[str, f
     trials = tuple(records)
     snapshots = [snapshot for record in trials for snapshot in record.snapshots]
     recovered = [recovery.length_ms for record in trials for recovery in recoveries(record)]
+    of_records = (
+        ("alignment_ms", [part.alignment_ms for part in snapshots if _aligned(part)], ALIGNMENT_COLOUR),
+        ("sync_ms", [part.sync_ms for part in snapshots], SYNC_COLOUR),
+        ("async_ms", [part.async_ms for part in snapshots], ASYNC_COLOUR),
+        ("recovery_ms", [length for length in recovered if length is not None], RECOVERY_COLOUR),
+    )
     named: dict[str, list[float]] = {}
     for trial in measurements:
         for name, value in trial.items():
             named.setdefault(name, []).append(value)
     found = (
-        Series(
-            "alignment_ms", tuple(part.alignment_ms for part in snapshots if _aligned(part)), ALIGNMENT_COLOUR
-        ),
-        Series("sync_ms", tuple(part.sync_ms for part in snapshots), SYNC_COLOUR),
-        Series("async_ms", tuple(part.async_ms for part in snapshots), ASYNC_COLOUR),
-        Series("recovery_ms", tuple(length for length in recovered if length is not None), RECOVERY_COLOUR),
-        *(Series(name, tuple(named[name]), OTHER_COLOUR) for name in sorted(named)),
+        *(Series(name, tuple(values), colour, len(trials)) for name, values, colour in of_records),
+        *(Series(name, tuple(named[name]), OTHER_COLOUR, len(named[name])) for name in sorted(named)),
     )
     return tuple(series for series in found if series.values)
 

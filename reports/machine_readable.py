@@ -79,6 +79,7 @@ def as_object(run: ReportedRun) -> dict[str, Any]:
         "distributions": {
             series.name: {
                 "count": len(series.values),
+                "trials": series.trials,
                 "median": median(series.values),
                 "p95": percentile(series.values, 0.95),
                 "max": max(series.values),

@@ -171,11 +171,11 @@ def _print_lengths(run: ReportedRun, console: Console) -> None:
     if not series:
         return
     table = Table(box=None, pad_edge=False)
-    for name in ("measured", "median", "max", "values"):
+    for name in ("measured", "median", "max", "values", "of trials"):
         table.add_column(name, justify="left" if name == "measured" else "right")
     for each in series:
         middle, most = median(each.values), max(each.values)
-        label, count = Text(one_line(each.name)), str(len(each.values))
-        table.add_row(label, measurement(each.name, middle), measurement(each.name, most), count)
+        label, counts = Text(one_line(each.name)), (str(len(each.values)), str(each.trials))
+        table.add_row(label, measurement(each.name, middle), measurement(each.name, most), *counts)
     console.print()
     console.print(table)

@@ -150,7 +150,7 @@ def test_a_histogram_counts_every_value_once() -> None:
 
 
 def test_equal_values_make_a_histogram_too() -> None:
-    assert sum(histogram(Series("records", (5.0, 5.0), "#000000"))["data"][0]["y"]) == 2
+    assert sum(histogram(Series("records", (5.0, 5.0), "#000000", 2))["data"][0]["y"]) == 2
 
 
 def test_series_hold_the_records_numbers() -> None:
