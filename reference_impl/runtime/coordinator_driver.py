@@ -103,6 +103,8 @@ class CoordinatorDriver:
         self._timers: dict[str, TimerEvent | WaveDue | JobStarted] = {}
         self._undone: list[DiscardSnapshot | DiscardCheckpoint | DiscardShared] = []
         """Deletions that failed, and those that wait for them."""
+        self._refused: tuple[AttemptNumber, CheckpointId] | None = None
+        """The last attempt that failed because a checkpoint's id could not be made durable, and that checkpoint."""
         self.reason = ""
         """Why the job failed, once it has."""
         self.stopped_with: Savepoint | None = None
@@ -285,6 +287,8 @@ class CoordinatorDriver:
         self.ports.deployer.stop(command.attempt, command.reason)
 
     def _trigger(self, command: SendTrigger) -> None:
+        if self._refused is not None and self._refused[0] == command.attempt:
+            return  # decided before its attempt failed, which has aborted it
         began_ms = self.ports.clock.now_ms()
         try:
             self.ports.storage.reserve(command.checkpoint, command.attempt)
@@ -293,6 +297,7 @@ class CoordinatorDriver:
         except RuntimeFailure as error:
             if command.savepoint is not None:
                 self.ports.observer.savepoint_refused(command.savepoint, f"it could not be begun: {error}")
+            self._refused = command.attempt, command.checkpoint
             self._cannot_reserve(command.attempt, "checkpoint id", error)
             return
         self.ports.observer.checkpoint_triggered(
@@ -321,6 +326,10 @@ class CoordinatorDriver:
 
     def _write_metadata(self, command: WriteMetadata) -> None:
         completed = replace(command.completed, job=self._graph.shape)
+        if self._refused == (completed.attempt, completed.checkpoint):
+            # It was whole at once, because all subtasks have finished; but it never began (COO-1).
+            self.feed(MetadataFailed(completed.checkpoint, "its id could not be made durable"))
+            return
         self.ports.probe.reach(RuntimePoint.ALL_ACKNOWLEDGED, completed.checkpoint, attempt=completed.attempt)
         self.ports.background.submit(
             lambda: self._publish(completed),

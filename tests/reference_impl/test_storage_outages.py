@@ -20,8 +20,13 @@ from barrier_tck.reference_impl.protocol.coordinator_commands import (
     DiscardCheckpoint,
     FinishJob,
     SendTrigger,
+    WriteMetadata,
 )
-from barrier_tck.reference_impl.protocol.coordinator_events import AttemptFailed, AttemptStopped
+from barrier_tck.reference_impl.protocol.coordinator_events import (
+    AttemptFailed,
+    AttemptStopped,
+    MetadataFailed,
+)
 from barrier_tck.reference_impl.protocol.messages import (
     OperatorSnapshot,
     Savepoint,
@@ -122,6 +127,44 @@ def test_a_savepoint_whose_id_cannot_be_reserved_is_refused(outage: Outage) -> N
     assert refused.args[0] == Savepoint(MONDAY) and "nobody answers" in refused.args[1]
     event = cast("Mock", driver.machine.handle).mock_calls[-1].args[0]
     assert isinstance(event, AttemptFailed) and event.cause is Cause.STORAGE_FAILED
+
+
+def test_a_checkpoint_whose_id_cannot_be_reserved_is_not_written_although_it_is_whole(
+    outage: Outage,
+) -> None:
+    """All subtasks have finished, so nobody has to acknowledge it."""
+    outage.down = True
+    storage = FileCheckpointStorage(cast("FileSystem", outage), "job")
+    whole = replace(completed_checkpoint(1), attempt=ATTEMPT)
+    driver, observer = coordinator(storage, (SendTrigger(ATTEMPT, ONE, 0), WriteMetadata(whole)))
+    driver.feed(AttemptStopped(ATTEMPT))
+    failed, refused = (call.args[0] for call in cast("Mock", driver.machine.handle).mock_calls[1:])
+    assert isinstance(failed, AttemptFailed) and failed.cause is Cause.STORAGE_FAILED
+    assert refused == MetadataFailed(ONE, "its id could not be made durable")
+    assert not observer.checkpoint_completed.mock_calls
+
+
+def test_a_trigger_that_was_decided_before_another_one_failed_is_not_sent(outage: Outage) -> None:
+    storage = FileCheckpointStorage(cast("FileSystem", outage), "job")
+    two = CheckpointId(2)
+    first, second = SendTrigger(ATTEMPT, ONE, 0), SendTrigger(ATTEMPT, two, 0)
+    later = SendTrigger(AttemptNumber(2), CheckpointId(3), 0)
+    driver, observer = coordinator(storage)
+    answers = iter([(first, second), (), (later,)])
+
+    def back_again(event: object, *_: object) -> tuple[CoordinatorCommand, ...]:
+        outage.down = not isinstance(event, AttemptFailed)
+        return next(answers)
+
+    outage.down = True
+    driver.machine.handle = Mock(side_effect=back_again)  # type: ignore[method-assign]
+    driver.feed(AttemptStopped(ATTEMPT))
+    assert not observer.checkpoint_triggered.mock_calls, "storage is back, and the attempt is over"
+    answers = iter([(later,)])
+    driver.machine.handle = Mock(side_effect=lambda *_: next(answers, ()))  # type: ignore[method-assign]
+    driver.feed(AttemptStopped(ATTEMPT))
+    (triggered,) = observer.checkpoint_triggered.mock_calls
+    assert triggered.args[0] == 3
 
 
 # --- a restore --------------------------------------------------------------------------------------------
