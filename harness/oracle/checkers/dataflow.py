@@ -21,7 +21,7 @@ from typing import Self
 
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.arrivals import Arrivals
-from barrier_tck.harness.oracle.evidence.at_least_once_flow import Kept, Stretch, added_by_attempt
+from barrier_tck.harness.oracle.evidence.at_least_once_flow import AttemptFlow, Kept
 from barrier_tck.harness.oracle.evidence.cut_preconditions import (
     HELD_BACK,
     IN_A_LOOP,
@@ -249,6 +249,10 @@ class _Judge:
     """
     _earlier: dict[int | None, SeenCut] = field(default_factory=dict)
     """Attempt -> its newest checkpoint so far."""
+    _flows: dict[int | None, AttemptFlow] = field(default_factory=dict)
+    """Attempt -> what it adds, in at-least-once mode."""
+    _again: dict[tuple[int | None, bool], Mapping[str, Bag] | None] = field(default_factory=dict)
+    """(attempt, whether all sinks are one) -> what sinks may show again."""
     _cuts: dict[int, SeenCut] = field(default_factory=dict)
     """Checkpoint -> what was seen in it, of those with which others are compared."""
 
@@ -356,22 +360,25 @@ class _Judge:
     def _of_content(self, view: SnapshotView) -> Iterator[Difference]:
         """Yield what is not where the dataflow puts it in one checkpoint, all of which is read for that."""
         cut = self._cut_of(view)
-        in_flight = cut.in_flight if self.exact else None
-        content = self._model.at(self._read({}, cut.positions), in_flight, cut.waiting)
-        places = self._exactly(view, cut, content) if self.exact else self._at_least_once(view, cut)
+        content = self._content_of(cut) if self.exact else None
+        places = self._at_least_once(view, cut) if content is None else self._exactly(view, cut, content)
         for name, place in places.items():
             seen = cut.held.get(name, {}) if name in self._stateful else (cut.at_sinks or {}).get(name, {})
             yield from self._compare(place, seen, _Where(name, view, name not in self._stateful))
-            if not self.exact:
-                self._count_duplicates(content.held, name, seen)
         self._earlier[view.attempt] = cut
-        if self.exact:
+        if content is not None:
             yield from self._unsent(content)
+        else:
+            self.duplicates += self._followed.duplicates(view)
         for name in cut.held:
             if name not in self._stateful:
                 yield Difference(Kind.STRANGE, f"{name} holds state, but no such operator keeps any", name)
         if cut.at_sinks is not None:
             yield from self._strange_sinks(cut.at_sinks)
+
+    def _content_of(self, cut: SeenCut) -> Content:
+        """Return what there must be at a cut if every record counts once."""
+        return self._model.at(self._read({}, cut.positions), cut.in_flight, cut.waiting)
 
     def _exactly(self, view: SnapshotView, cut: SeenCut, content: Content) -> dict[str, RecordPlace]:
         """Return what must be in each place if every record counts once (ALN-2): what was sent and is not in flight."""
@@ -390,6 +397,12 @@ class _Judge:
         Every stretch that was given up for an older checkpoint can have committed its records once (REC-4). None means
         that a stretch could not be opened.
         """
+        asked = attempt, ANY_SINK in seen
+        if asked not in self._again:
+            self._again[asked] = self._found_again(attempt, seen)
+        return self._again[asked]
+
+    def _found_again(self, attempt: int | None, seen: Mapping[str, Ways]) -> Mapping[str, Bag] | None:
         whole = self._by_sink(self._whole, seen)
         again: dict[str, Bag] = {name: Counter() for name in whole}
         for stretch in given_up(self.context, attempt):
@@ -408,23 +421,18 @@ class _Judge:
             return None
         if not self.exact:
             return {name: cut.reached(name) for name in self._by_sink(self._whole, seen)}
-        return self._by_sink(
-            self._model.at(self._read({}, cut.positions), cut.in_flight, cut.waiting).held, seen
-        )
+        return self._by_sink(self._content_of(cut).held, seen)
 
     def _at_least_once(self, view: SnapshotView, cut: SeenCut) -> dict[str, RecordPlace]:
         """Return what must and what may be in each place, given from where the attempt started (ALO-1, ALO-2)."""
-        base = self._base_of(view)
+        attempt = attempt_of(self.context.history, view)
+        base = self._restored_cut(attempt)
         if base is None:
             return {}
-        read = {
-            vertex: Stretch.certain(self._read(base.positions, cut.positions)[vertex], rest)
-            for vertex, rest in self._read(base.positions, self._ends).items()
-        }
-        before = {name: Kept.at(base, name) for name in self._stateful}
+        flow = self._flow_of(attempt, base)
         now = {name: Kept.at(cut, name) for name in self._stateful}
-        job = self.context.plan_of(view.attempt).job
-        added = dict(added_by_attempt(job, read, before, now))
+        added = dict(flow.by_barrier(self._read(base.positions, cut.positions), now))
+        before = flow.before
         # A later checkpoint of the attempt contains everything that an earlier one contains.
         earlier = self._earlier.get(view.attempt, base)
         places = {
@@ -438,7 +446,7 @@ class _Judge:
         if cut.at_sinks is not None and base.at_sinks is not None:
             least = self._by_sink({name: stretch.least for name, stretch in added.items()}, cut.at_sinks)
             most = self._by_sink({name: stretch.most for name, stretch in added.items()}, cut.at_sinks)
-            again = self._committed_again(attempt_of(self.context.history, view), cut.at_sinks)
+            again = self._committed_again(attempt, cut.at_sinks)
             places |= {
                 name: self._sink_place(
                     name,
@@ -450,9 +458,13 @@ class _Judge:
             }
         return places
 
-    def _base_of(self, view: SnapshotView) -> SeenCut | None:
-        """Return the cut from which the view's attempt started; None if its checkpoint could not be opened."""
-        return self._restored_cut(attempt_of(self.context.history, view))
+    def _flow_of(self, attempt: int | None, base: SeenCut) -> AttemptFlow:
+        """Return what an attempt adds that started from a cut."""
+        if attempt not in self._flows:
+            rest = self._read(base.positions, self._ends)
+            before = {name: Kept.at(base, name) for name in self._stateful}
+            self._flows[attempt] = AttemptFlow(self.context.plan_of(attempt).job, rest, before)
+        return self._flows[attempt]
 
     def _restored_cut(self, attempt: int | None) -> SeenCut | None:
         """Return the cut from which an attempt started; None if its checkpoint could not be opened."""
@@ -488,14 +500,7 @@ class _Judge:
             begun = self._restored_cut(last)
             if begun is None or begun.at_sinks is None:
                 return
-            read = {
-                vertex: Stretch.certain(rest, rest)
-                for vertex, rest in self._read(begun.positions, self._ends).items()
-            }
-            before = {name: Kept.at(begun, name) for name in self._stateful}
-            job = self.context.plan_of(last).job
-            added = added_by_attempt(job, read, before, None)
-            due = {name: stretch.ever for name, stretch in added}
+            due = self._flow_of(last, begun).ever
         for name, bag in self._by_sink(due, seen).items():
             whole = bag if begun is None else begun.reached(name) + bag
             place = self._sink_place(name, "committed", whole, _plus(whole, again, name))

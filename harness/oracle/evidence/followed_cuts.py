@@ -71,6 +71,17 @@ class FollowedCuts:
             return None
         return None if any(self._surplus.values()) or self._flow.unsent else self._due
 
+    def duplicates(self, view: SnapshotView) -> int:
+        """Go on to a checkpoint that could be opened, and return how many records it has beyond those that are due."""
+        self._follow(view)
+        return sum(
+            times
+            for place, surplus in self._surplus.items()
+            if place in self._flow.sinks or place in self._flow.stateful
+            for times in surplus.values()
+            if times > 0
+        )
+
     def _follow(self, view: SnapshotView) -> None:
         if self._shows_sinks is None:
             self._shows_sinks = view.reached_sinks is not None
