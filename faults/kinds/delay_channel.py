@@ -31,6 +31,11 @@ class DelayChannel(ChannelFault, frozen=True, tag="delay_channel"):
     def impairment(self) -> Latency:
         return Latency(latency_ms=self.latency_ms, jitter_ms=self.jitter_ms, direction=self.direction)
 
+    @property
+    def lingers_ms(self) -> float:
+        """Return how late what was sent last may arrive."""
+        return float(self.latency_ms + self.jitter_ms)
+
     def problem(self) -> str | None:
         """Refuse a jitter that lets things arrive before they were sent."""
         if self.jitter_ms <= self.latency_ms:

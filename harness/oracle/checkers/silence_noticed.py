@@ -2,7 +2,8 @@
 
 A process that hangs, or is cut off from its coordinator, closes no connection; only missing heartbeats show it. Until
 the failure detector notices, nothing is recovered. A fault that lasts long enough must therefore end the attempt that
-it strikes, unless something else ended it before, or the coordinator died: its successor begins to wait anew.
+it strikes, unless something else ended it before, or the coordinator died: its successor begins to wait anew. Where
+connections were disturbed before, what was sent last may still arrive late, so silence is counted from then on.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from barrier_tck.faults.fault import Ends
+from barrier_tck.faults.targets import TargetKind
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.moments import line_at
 from barrier_tck.harness.oracle.precondition import ALWAYS
@@ -31,6 +33,8 @@ from barrier_tck.harness.record.operations import (
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
 
+_CONNECTIONS = (TargetKind.CHANNEL, TargetKind.PARTITION, TargetKind.PACKETS)
+"""What faults hit that make messages late."""
 _UNNOTICED = Sign("an attempt goes on although one of its subtasks has been silent for too long", "REC-1")
 
 
@@ -96,6 +100,10 @@ def _silences(context: TrialContext) -> Iterator[_Silence]:
     attempt: int | None = None
     finished: set[str] = set()
     open_ones: list[_Silence] = []
+    disturbing: dict[int, None] = {}
+    """Faults that make messages late, and last."""
+    heard_until_ms = 0.0
+    """When all arrived that was sent while such faults lasted that are over."""
     for line in context.history.operations:
         now_ms = line.time_ms
         match line.operation:
@@ -110,16 +118,24 @@ def _silences(context: TrialContext) -> Iterator[_Silence]:
                     attempt, open_ones = None, []
                 lasts_ms = fault.heals_after_ms or 0
                 if attempt is not None and lasts_ms > promised_ms:
-                    by_ms = now_ms + promised_ms
+                    heard_ms = inf if disturbing else max(now_ms, heard_until_ms)
                     open_ones += [
-                        _Silence(number, subtask, attempt, now_ms, by_ms)
+                        _Silence(number, subtask, attempt, now_ms, heard_ms + promised_ms)
                         for subtask in fault.silences
                         if subtask not in finished
                     ]
+                if fault.needs in _CONNECTIONS:
+                    disturbing[number] = None
             case FaultHealed(fault=number):
                 over = [one for one in open_ones if one.fault == number]
                 yield from _ended(over, now_ms)
                 open_ones = [silence for silence in open_ones if silence.fault != number]
+                if number in disturbing:
+                    del disturbing[number]
+                    lingers_ms = context.plan.faults[number].fault.lingers_ms
+                    heard_until_ms = max(heard_until_ms, now_ms + lingers_ms)
+                    for silence in () if disturbing else open_ones:
+                        silence.noticed_by_ms = min(silence.noticed_by_ms, heard_until_ms + promised_ms)
             case AttemptEnded() | JobFinished() | JobStopped() | JobFailed() | JobCut():
                 yield from _ended(open_ones, now_ms)
                 attempt, open_ones = None, []

@@ -10,6 +10,8 @@ import pytest
 from barrier_tck.faults.fault import Fault
 from barrier_tck.faults.kinds.black_hole_channel import BlackHoleChannel
 from barrier_tck.faults.kinds.crash_coordinator import CrashCoordinator
+from barrier_tck.faults.kinds.delay_channel import DelayChannel
+from barrier_tck.faults.kinds.lose_packets import LosePackets
 from barrier_tck.faults.kinds.pause_executor import PauseExecutor
 from barrier_tck.faults.kinds.pause_worker import PauseWorker
 from barrier_tck.faults.targets import COORDINATOR, Direction
@@ -110,6 +112,40 @@ def test_nothing_is_said_where_nothing_had_to_be_noticed(
 ) -> None:
     finding = judged(book, *faults, promised_ms=promised_ms)
     assert (finding.verdict, finding.counts["silences"], finding.clauses) == (Verdict.VALID, 0, ())
+
+
+LOSSY, LATE = LosePackets("totals[0]", 300, 20), DelayChannel("totals[0]", COORDINATOR, 30, 20)
+
+
+def _disturbed_before(healed: bool) -> Book:
+    """Return a history in which a subtask falls silent after connections were disturbed, or while they are."""
+    book = Book().attempt(1).nothing(10).tell(ops.FaultFired(1, "connections")).nothing(20)
+    if healed:
+        return book.tell(ops.FaultHealed(1)).nothing(5).tell(ops.FaultFired(0, "it"))
+    return book.nothing(5).tell(ops.FaultFired(0, "it")).nothing(25).tell(ops.FaultHealed(1))
+
+
+@pytest.mark.parametrize("healed", [True, False], ids=["over", "lasting"])
+@pytest.mark.parametrize("fault", [LOSSY, LATE])
+def test_silence_counts_from_when_all_had_arrived_that_was_sent_before(fault: Fault, healed: bool) -> None:
+    def ending(after_ms: float) -> Finding:
+        book = _disturbed_before(healed)
+        (over_ms,) = (line.time_ms for line in book.operations if line.operation == ops.FaultHealed(1))
+        noticed_by_ms = over_ms + fault.lingers_ms + 100
+        return judged(
+            ended(book.nothing(int(noticed_by_ms + after_ms - book.operations[-1].time_ms - 1))),
+            PAUSED,
+            fault,
+        )
+
+    in_time, late = ending(0), ending(1)
+    assert (in_time.verdict, in_time.counts["silences"]) == (Verdict.VALID, 1)
+    assert late.verdict is Verdict.INVALID
+
+
+def test_what_is_disturbed_later_changes_nothing_of_a_silence() -> None:
+    later = paused().nothing(20).tell(ops.FaultFired(1, "connections")).nothing(20).tell(ops.FaultHealed(1))
+    assert judged(ended(later.nothing(61)), PAUSED, LOSSY).verdict is Verdict.INVALID
 
 
 def test_the_simulated_runtime_promises_it_and_how_soon_depends_on_its_network() -> None:
