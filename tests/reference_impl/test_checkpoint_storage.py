@@ -288,6 +288,33 @@ def test_a_storage_that_cannot_be_listed_is_an_error_not_an_empty_one(tmp_path: 
         FileCheckpointStorage(LocalFileSystem(tmp_path), "job").completed()
 
 
+def test_a_directory_below_that_cannot_be_listed_is_an_error_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root may read everything, so each call is made to fail."""
+    files = LocalFileSystem(tmp_path)
+    for path in ("a/chk-1/_metadata", "a/chk-2/_metadata", "a/chk-2/shared/x", "b/y"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_bytes(b"x")
+    everything = files.list_files("a")
+    scandir, refused = os.scandir, ""
+
+    def failing(path: str) -> object:
+        if str(path) == refused:
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", failing)
+    for directory in ("a", "a/chk-1", "a/chk-2", "a/chk-2/shared"):
+        refused = str(tmp_path / directory)
+        with pytest.raises(StorageError, match="cannot list"):
+            files.list_files("a")
+    refused = str(tmp_path / "b")
+    assert (
+        files.list_files("a") == everything == ["a/chk-1/_metadata", "a/chk-2/_metadata", "a/chk-2/shared/x"]
+    )
+
+
 def test_metadata_of_a_newer_release_is_refused_with_what_to_do() -> None:
     content = metadata.frame(metadata.FORMAT, metadata.VERSION + 1, b"{}")
     with pytest.raises(StorageError, match=f"version {metadata.VERSION + 1}.*newer release") as caught:

@@ -39,7 +39,7 @@ from barrier_tck.reference_impl.runtime_errors import StorageCause, StorageError
 from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
 from barrier_tck.reference_impl.storage.filesystem import FileSystem
 from barrier_tck.reference_impl.storage.restore import RestoreReader
-from tests.reference_impl.storage_fakes import MemoryFileSystem, completed_checkpoint
+from tests.reference_impl.storage_fakes import FailingFileSystem, MemoryFileSystem, completed_checkpoint
 
 GRAPH = StreamJob("job", 8).source(CollectionSource((), 1), 1, "read").sink(FileSink("out"), 1).build()
 ONE, ATTEMPT = CheckpointId(1), AttemptNumber(1)
@@ -142,6 +142,32 @@ def test_a_checkpoint_whose_id_cannot_be_reserved_is_not_written_although_it_is_
     assert isinstance(failed, AttemptFailed) and failed.cause is Cause.STORAGE_FAILED
     assert refused == MetadataFailed(ONE, "its id could not be made durable")
     assert not observer.checkpoint_completed.mock_calls
+
+
+@pytest.mark.parametrize("afterwards", [False, True], ids=["not carried out", "answer lost"])
+@pytest.mark.parametrize("savepoint", [None, Savepoint(MONDAY)], ids=["checkpoint", "savepoint"])
+def test_whichever_request_of_a_trigger_fails_nothing_is_begun_for_an_id_that_may_be_given_out_again(
+    savepoint: Savepoint | None, afterwards: bool
+) -> None:
+    """A coordinator that dies then is followed by one that reads what is reserved."""
+    began = failed = 0
+    for number in range(1, 40):
+        inner = MemoryFileSystem()
+        files = FailingFileSystem(inner, number, afterwards)
+        driver, observer = coordinator(
+            FileCheckpointStorage(files, "job"), (SendTrigger(ATTEMPT, ONE, 0, savepoint=savepoint),)
+        )
+        driver.feed(AttemptStopped(ATTEMPT))
+        left = FileCheckpointStorage(inner, "job")
+        reserved = left.reserved()[0] >= ONE
+        assert reserved or not left.incomplete(), f"request {number} failed"
+        assert reserved or not observer.checkpoint_triggered.mock_calls, f"request {number} failed"
+        began += reserved
+        failed += not reserved
+        if files.operations < number:
+            break
+    assert began and failed, "some requests come before it is durable, and some after"
+    assert files.operations < number, "each request has failed once"
 
 
 def test_a_trigger_that_was_decided_before_another_one_failed_is_not_sent(outage: Outage) -> None:

@@ -161,6 +161,20 @@ def test_series_hold_the_records_numbers() -> None:
     assert all(value > 0 for value in series["alignment_ms"])
 
 
+def test_only_alignments_of_nothing_are_left_out_of_their_series() -> None:
+    """Either measure may be 0 by itself."""
+    aligned = [
+        msgspec.structs.replace(TWO_FAULTS.snapshots[0], alignment_ms=took_ms, alignment_buffered_bytes=held)
+        for took_ms in (0.0, 2.5)
+        for held in (0, 100)
+    ]
+    record = msgspec.structs.replace(TWO_FAULTS, snapshots=tuple(aligned))
+    series = {each.name: each for each in series_of([record, TWO_FAULTS], [])}
+    assert series["alignment_ms"].values[:3] == (0.0, 2.5, 2.5)
+    assert series["sync_ms"].values[:4] == tuple(part.sync_ms for part in aligned)
+    assert {each.trials for each in series.values()} == {2}
+
+
 def test_a_lasting_fault_is_a_span_from_fired_to_healed_in_the_lanes_that_it_hit() -> None:
     record = lasting(
         DelayChannel("flights[0]", "totals[1]", latency_ms=50, duration_ms=900), healed_at_ms=3_000.0

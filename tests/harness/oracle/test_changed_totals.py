@@ -15,6 +15,7 @@ import pytest
 from barrier_tck.faults.kinds.kill_worker import KillWorker
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.checkers import changed_totals
 from barrier_tck.harness.oracle.checkers.changed_totals import ChangedTotals
 from barrier_tck.harness.oracle.evidence import key_totals
 from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
@@ -26,7 +27,7 @@ from barrier_tck.harness.plan.trial_plan import (
     TrialPlan,
     WorkloadPlan,
 )
-from barrier_tck.harness.record.history import CheckpointProblem, History, Row
+from barrier_tck.harness.record.history import CheckpointProblem, History, Row, SnapshotView
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
@@ -193,6 +194,64 @@ def test_a_wrong_checkpoint_is_found(
     assert finding.verdict is Verdict.INVALID
     assert said in f"{finding.summary} {finding.examples}"
     assert finding.clauses[0] == clause
+
+
+@pytest.mark.parametrize(("skips", "clause"), [(("k0", "k1"), "SNP-5"), (("k0",), "ALN-2"), ((), "ALN-2")])
+def test_an_increment_is_why_only_if_it_is_for_each_key_that_is_wrong(
+    right: tuple[TrialPlan, History], monkeypatch: pytest.MonkeyPatch, skips: Sequence[str], clause: str
+) -> None:
+    def skipped(*arguments: Any, **_: Any) -> str:
+        (key,) = arguments[3]
+        return "as in checkpoint 1, on which the increment builds" if key in skips else ""
+
+    monkeypatch.setattr(changed_totals, "skipped", skipped)
+    plan, history = right
+    place, view = next(
+        (place, view)
+        for place, view in enumerate(history.checkpoints)
+        if {'["k0"]', '["k1"]'} <= {key for part in view.state for key in part.entries}
+    )
+    stale = {'["k0"]': [0, 0, 0, 0.0], '["k1"]': [0, 0, 0, 0.0]}
+    state = tuple(
+        msgspec.structs.replace(
+            part, entries={key: stale.get(key, kept) for key, kept in part.entries.items()}
+        )
+        for part in view.state
+    )
+    views = list(history.checkpoints)
+    views[place] = msgspec.structs.replace(view, state=state)
+    wrong = msgspec.structs.replace(history, checkpoints=tuple(views))
+    assert judged(plan, wrong).evidence[0].clause == clause
+
+
+def test_what_changed_at_the_sinks_shows_the_same_as_all_of_every_checkpoint(
+    right: tuple[TrialPlan, History], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, history = right
+    number, view = next(
+        (place, view) for place, view in enumerate(history.checkpoints) if len(view.reached_sinks or ()) > 6
+    )
+    rows = view.reached_sinks or ()
+    damaged = [
+        *((*rows[:place], *rows[place + 1 :]) for place in (0, len(rows) // 2, len(rows) - 1)),
+        *((*rows[:place], rows[place - 1], *rows[place + 1 :]) for place in (0, len(rows) // 2)),
+        (*rows, rows[0]),
+    ]
+    follow = changed_totals._Emitted.follow
+
+    def from_the_beginning(emitted: changed_totals._Emitted, view: SnapshotView) -> None:
+        emitted.__init__()  # type: ignore[misc]
+        follow(emitted, view)
+
+    for other in damaged:
+        changed = msgspec.structs.replace(view, reached_sinks=other, reached_by=())
+        views = (*history.checkpoints[:number], changed, *history.checkpoints[number + 1 :])
+        wrong = msgspec.structs.replace(history, checkpoints=views)
+        shown = judged(plan, wrong)
+        assert shown.verdict is Verdict.INVALID
+        with monkeypatch.context() as patch:
+            patch.setattr(changed_totals._Emitted, "follow", from_the_beginning)
+            assert judged(plan, wrong) == shown
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,37 @@ def test_what_changed_shows_the_same_as_all_of_every_checkpoint(
             shown = checker.check(wrong)
             assert shown.verdict is Verdict.INVALID
             assert from_the_beginning(checker, wrong, monkeypatch) == shown
+        for damaged in with_other_rows(context):
+            assert from_the_beginning(checker, damaged, monkeypatch) == checker.check(damaged)
+
+
+def with_other_rows(context: TrialContext) -> Iterator[TrialContext]:
+    """Yield histories in which a checkpoint shows other rows at the sinks, or in flight, or other positions."""
+    history = context.history
+    for number, view in enumerate(history.checkpoints):
+        rows = view.reached_sinks or ()
+        if len(rows) < 4 or view.problem is not None:
+            continue
+        for place in (0, len(rows) // 2, len(rows) - 1):
+            gone: dict[str, Any] = {"reached_sinks": (*rows[:place], *rows[place + 1 :])}
+            if view.reached_by:
+                gone["reached_by"] = (*view.reached_by[:place], *view.reached_by[place + 1 :])
+            yield _with_view(context, number, gone)
+            other = rows[place - 1]
+            yield _with_view(context, number, {"reached_sinks": (*rows[:place], other, *rows[place + 1 :])})
+        split, position = next((name, at) for name, at in view.positions.items() if at)
+        yield _with_view(context, number, {"positions": {**view.positions, split: position - 1}})
+        for place, channel in enumerate(view.in_flight[:1]):
+            fewer = msgspec.structs.replace(channel, rows=channel.rows[1:])
+            channels = (*view.in_flight[:place], fewer, *view.in_flight[place + 1 :])
+            yield _with_view(context, number, {"in_flight": channels})
+        return
+
+
+def _with_view(context: TrialContext, number: int, changes: dict[str, Any]) -> TrialContext:
+    views = list(context.history.checkpoints)
+    views[number] = msgspec.structs.replace(views[number], **changes)
+    return replace(context, history=msgspec.structs.replace(context.history, checkpoints=tuple(views)))
 
 
 def without_an_entry(context: TrialContext) -> TrialContext | None:

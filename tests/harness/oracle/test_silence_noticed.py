@@ -53,6 +53,15 @@ def test_an_attempt_that_ends_too_late_is_invalid() -> None:
     assert "totals[0] of attempt 1" in finding.summary
 
 
+@pytest.mark.parametrize("before", [PauseWorker("totals[0]", 400), LosePackets("totals[0]", 300, 20)])
+def test_what_an_earlier_attempt_went_through_excuses_nothing(before: Fault) -> None:
+    earlier = Book().attempt(1).nothing(10).tell(ops.FaultFired(1, "it")).tell(ops.Finished("totals[0]", 1))
+    earlier = ended(earlier.nothing(50)).nothing(50).tell(ops.FaultHealed(1))
+    again = earlier.attempt(2).nothing(10).tell(ops.FaultFired(0, "it"))
+    finding = judged(again.nothing(300).tell(ops.AttemptEnded(2, Reason.PROCESS_LOST)), PAUSED, before)
+    assert (finding.verdict, finding.counts["violations"]) == (Verdict.INVALID, 1)
+
+
 def test_an_attempt_that_goes_on_with_a_subtask_that_comes_back_is_invalid() -> None:
     assert judged(paused().nothing(400).tell(ops.FaultHealed(0))).verdict is Verdict.INVALID
 

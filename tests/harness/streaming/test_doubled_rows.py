@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from barrier_tck.harness.streaming.driver.doubled_rows import (
+    TOGETHER_MAX,
     Difference,
     Instead,
     difference_of,
@@ -138,3 +139,17 @@ def test_what_one_micro_batch_adds_alone_is_not_looked_for_in_several() -> None:
     assert found.together == (1, 2)
     alone = difference_of(row("a", 16, 6), row("a", 21, 8), TOGETHER, (0, 1, 2))
     assert (alone.equals, alone.together) == ((0,), ())
+
+
+@pytest.mark.parametrize("number", range(2, TOGETHER_MAX + 2))
+def test_so_many_micro_batches_are_looked_for_together_and_no_more(number: int) -> None:
+    parts = {batch: [row("a", 10**batch, 1)] for batch in range(TOGETHER_MAX + 2)}
+    whole = {name: sum(rows[0][name] for rows in parts.values()) for name in ("total", "count")}
+    more = {"total": sum(10**batch for batch in range(number)), "count": number}
+    found = difference_of(
+        row("a", whole["total"], whole["count"]),
+        row("a", whole["total"] + more["total"], whole["count"] + more["count"]),
+        parts,
+        tuple(parts),
+    )
+    assert found.together == (tuple(range(number)) if number <= TOGETHER_MAX else ())

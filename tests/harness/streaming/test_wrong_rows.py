@@ -10,6 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from barrier_tck.harness.record.history import InputRow, WrongRow
 from barrier_tck.harness.streaming.driver.input_rows import InputRows, Origin
@@ -240,6 +242,36 @@ def test_in_files_of_a_user_all_columns_of_the_same_name_must_agree(directory: P
     found = find(values)
     assert (found.found_by, found.number, found.read_by) == (("id",), 1, ())
     assert found.rows[0].micro_batch is None
+
+
+TALLIED = st.builds(
+    lambda key, number, due, committed, early: Tallied({"key": key, "n": number}, due, committed, early),
+    st.sampled_from("ab"),
+    st.integers(0, 40),
+    *(st.integers(0, 3),) * 3,
+)
+
+
+@given(
+    st.lists(TALLIED, max_size=6, unique_by=lambda row: str(row.values)),
+    st.sets(st.integers(0, 2)),
+)
+def test_no_more_rows_were_added_again_than_are_lost_and_than_are_unexpected(
+    tallied: list[Tallied], run_again: set[int]
+) -> None:
+    lost = sum(max(0, row.due - row.committed) for row in tallied)
+    unexpected = sum(row.committed for row in tallied if not row.wanted)
+    found = wrong_rows(tallied, sorted(run_again), lambda: PARTS)
+    assert 0 <= found.added_again <= min(lost, unexpected)
+
+
+def test_more_rows_than_are_shown_are_told_of_all_the_same(tmp_path: Path) -> None:
+    taken = {f"{number}.parquet": number for number in range(3)}
+    for name in taken:
+        pq.write_table(pa.table({"key": ["a"] * 6}), tmp_path / name)
+    found = InputRows(tmp_path, taken, NAMES).of({"key": "a"})
+    assert (len(found.rows), found.number) == (10, 18)
+    assert found.read_by == (0, 1, 2), "the last file is beyond the rows that are shown"
 
 
 def test_many_rows_are_counted_and_the_first_are_shown(tmp_path: Path) -> None:
