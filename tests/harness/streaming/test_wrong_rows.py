@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barrier_tck.harness.record.history import InputRow, WrongRow
@@ -247,13 +247,17 @@ def test_in_files_of_a_user_all_columns_of_the_same_name_must_agree(directory: P
 TALLIED = st.builds(
     lambda key, number, due, committed, early: Tallied({"key": key, "n": number}, due, committed, early),
     st.sampled_from("ab"),
-    st.integers(0, 40),
-    *(st.integers(0, 3),) * 3,
+    st.sampled_from((13, 16, 26)),
+    st.sampled_from((0, 0, 1, 2)),
+    st.sampled_from((0, 0, 1, 2)),
+    st.sampled_from((0, 0, 1)),
 )
+"""Rows of which one may be there in the place of another: 13 is right of ``PARTS``, 16 and 26 have something twice."""
 
 
+@settings(max_examples=400)
 @given(
-    st.lists(TALLIED, max_size=6, unique_by=lambda row: str(row.values)),
+    st.lists(TALLIED, max_size=4, unique_by=lambda row: str(row.values)),
     st.sets(st.integers(0, 2)),
 )
 def test_no_more_rows_were_added_again_than_are_lost_and_than_are_unexpected(
