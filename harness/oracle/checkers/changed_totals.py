@@ -417,7 +417,7 @@ class ChangedTotals(StandardChecker):
     def _problems_of_output(
         self, context: TrialContext, cuts: Sequence[_Cut], again: bool
     ) -> tuple[list[str], int]:
-        """Return what is wrong with the output, and how many of its rows were not compared: too much gives them."""
+        """Return what is wrong with the output, and how many rows were not compared: too many sums are possible."""
         history = context.history
         problems: list[str] = []
         if history.output is None:
@@ -454,7 +454,7 @@ class ChangedTotals(StandardChecker):
     def _between(
         self, rows: Mapping[str, list[Totals]], cuts: Sequence[_Cut], whole: _Cut
     ) -> Iterator[tuple[str, Totals, bool | None]]:
-        """Yield (key, row, whether records between two cuts give it), None for a row that cannot be compared."""
+        """Yield (key, row, whether records between two cuts give it); None if there are too many sums to say."""
         start = _Cut(dict.fromkeys(whole.positions, 0), {}, whole=True)
         known = [start, *(cut for cut in cuts if cut.whole), whole]
         for key, emitted in rows.items():

@@ -132,7 +132,7 @@ def _with_an_unknown_key(rows: Sequence[Row]) -> tuple[Row, ...]:
     return (*rows, {**rows[0], "key": "none"})
 
 
-def test_rows_that_too_much_could_give_are_counted(
+def test_rows_are_counted_that_were_not_compared(
     right: tuple[TrialPlan, History], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert judged(*right).counts["rows_not_compared"] == 0

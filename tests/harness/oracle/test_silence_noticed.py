@@ -10,6 +10,7 @@ import pytest
 from barrier_tck.faults.fault import Fault
 from barrier_tck.faults.kinds.black_hole_channel import BlackHoleChannel
 from barrier_tck.faults.kinds.crash_coordinator import CrashCoordinator
+from barrier_tck.faults.kinds.cut_channel import CutChannel
 from barrier_tck.faults.kinds.delay_channel import DelayChannel
 from barrier_tck.faults.kinds.lose_packets import LosePackets
 from barrier_tck.faults.kinds.pause_executor import PauseExecutor
@@ -53,7 +54,14 @@ def test_an_attempt_that_ends_too_late_is_invalid() -> None:
     assert "totals[0] of attempt 1" in finding.summary
 
 
-@pytest.mark.parametrize("before", [PauseWorker("totals[0]", 400), LosePackets("totals[0]", 300, 20)])
+@pytest.mark.parametrize(
+    "before",
+    [
+        PauseWorker("totals[0]", 400),
+        LosePackets("totals[0]", 300, 20),
+        CutChannel("totals[0]", COORDINATOR, 20),
+    ],
+)
 def test_what_an_earlier_attempt_went_through_excuses_nothing(before: Fault) -> None:
     earlier = Book().attempt(1).nothing(10).tell(ops.FaultFired(1, "it")).tell(ops.Finished("totals[0]", 1))
     earlier = ended(earlier.nothing(50)).nothing(50).tell(ops.FaultHealed(1))
