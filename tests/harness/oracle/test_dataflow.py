@@ -420,6 +420,27 @@ def test_the_output_of_the_last_attempt_is_known_to_the_record(again: History) -
         assert told(finding, "committed")
 
 
+def test_a_record_that_is_lost_makes_up_for_no_duplicate(again: History) -> None:
+    right = judge(AT_LEAST_ONCE, again)
+
+    def without_a_record(view: SnapshotView) -> SnapshotView:
+        place, part = next((n, p) for n, p in enumerate(view.state) if any(map(len, p.entries.values())))
+        key, kept = next((key, kept) for key, kept in part.entries.items() if kept)
+        less = msgspec.structs.replace(part, entries={**part.entries, key: kept[1:]})
+        return msgspec.structs.replace(view, state=(*view.state[:place], less, *view.state[place + 1 :]))
+
+    lost = judge(AT_LEAST_ONCE, with_view(again, without_a_record))
+    assert lost.verdict is Verdict.INVALID
+    assert right.counts["duplicated"] - lost.counts["duplicated"] in (0, 1), (
+        "one copy may have been a duplicate"
+    )
+    sums = [
+        judge(AT_LEAST_ONCE, with_view(again, without_a_record, number)).counts["duplicated"]
+        for number in range(-3, 0)
+    ]
+    assert max(sums) == right.counts["duplicated"], "most records are there once"
+
+
 def test_nothing_comes_early_where_a_subtask_reads_one_channel() -> None:
     """Only a subtask that waits for other channels continues after a barrier (ALO-3)."""
     before, behind = Counter({(0, "k0", ""): 1}), Counter({(1, "k0", ""): 1})
