@@ -7,7 +7,7 @@ from collections import Counter
 import msgspec
 import pytest
 
-from barrier_tck.conformance.plans import CALM, SINK, STATEFUL
+from barrier_tck.conformance.plans import CALM, SINK, STATEFUL, crash_coordinator
 from barrier_tck.conformance.trials import Trial, Trials, happened, require
 from barrier_tck.faults.kinds.kill_executor import KillExecutor
 from barrier_tck.faults.kinds.lose_executor import LoseExecutor
@@ -109,6 +109,22 @@ def test_a_job_that_loses_an_executor_for_good_goes_on_narrower_with_the_same_ou
         owners = {(group, part.subtask) for part in view.state for group in part.groups.values()}
         twice = [group for group, n in Counter(group for group, _ in owners).items() if n > 1]
         require(not twice, f"each key group has one owner in checkpoint {view.checkpoint}", trial)
+
+
+@pytest.mark.nightly_on_clusters
+@pytest.mark.needs(Capability.COORDINATOR_CRASH)
+@pytest.mark.clause("RSC-2", "COO-6", "REC-1")
+def test_a_coordinator_that_crashes_while_its_job_waits_for_slots_goes_on_narrower_all_the_same(
+    trials: Trials,
+) -> None:
+    plan = _plan(LOSSES["while checkpoints are taken"])
+    crash = crash_coordinator(After(ProtocolPoint.WAITING_FOR_SLOTS))
+    trial = trials.valid(msgspec.structs.replace(plan, faults=(*plan.faults, crash)))
+    loss, crashed = (line.index for line in trial.history.of(FaultFired))
+    attempts = [line.index for line in trial.history.of(AttemptStarted)]
+    happened(not any(loss < index < crashed for index in attempts), "no attempt had begun: it waited", trial)
+    happened(_narrowed(trial), "an attempt ran on the slots that were left", trial)
+    require(any(trial.history.of(JobFinished)), "the job finished", trial)
 
 
 @pytest.mark.nightly_on_clusters

@@ -26,6 +26,7 @@ from barrier_tck.faults.kinds.cut_channel import CutChannel
 from barrier_tck.faults.kinds.delay_channel import DelayChannel
 from barrier_tck.faults.kinds.limit_channel import LimitChannel
 from barrier_tck.faults.kinds.lose_host import LoseHost
+from barrier_tck.faults.kinds.lose_packets import LosePackets
 from barrier_tck.faults.kinds.partition_executor import PartitionExecutor
 from barrier_tck.faults.kinds.partition_halves import PartitionHalves
 from barrier_tck.faults.kinds.pause_executor import PauseExecutor
@@ -128,6 +129,9 @@ def test_a_sink_that_commits_late_changes_nothing(trials: Trials, nth: int) -> N
         pytest.param(
             ThrottleChannel(SOURCE, OTHER_STATEFUL, bytes_per_second=20_000, duration_ms=40),
             marks=pytest.mark.nightly_on_clusters,
+        ),
+        pytest.param(
+            LosePackets(STATEFUL, per_mille=300, duration_ms=40), marks=pytest.mark.nightly_on_clusters
         ),
     ],
     ids=_name,

@@ -25,8 +25,9 @@ from barrier_tck.faults.kinds.kill_executor import KillExecutor
 from barrier_tck.faults.kinds.pause_worker import PauseWorker
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.plan.trial_plan import LimitsPlan, RestartPlan
-from barrier_tck.harness.record.operations import Committed
+from barrier_tck.harness.record.operations import AttemptStarted, Committed, FaultFired
 from barrier_tck.harness.system.system_under_test import Capability
+from barrier_tck.harness.workloads.barrier_jobs import STEPS_OF_A_START
 
 recovers = pytest.mark.needs(Capability.ATTEMPTS, Capability.CHECKPOINTS)
 
@@ -280,6 +281,24 @@ def test_a_coordinator_that_crashes_is_resumed_from_durable_storage(
 ) -> None:
     for trial in trials.all_valid(with_faults(crash_coordinator(After(point)))):
         require(trial.record.end == "finished", "the job finishes", trial)
+
+
+@recovers
+@pytest.mark.needs(Capability.DETERMINISTIC_REPLAY)
+@pytest.mark.clause("COO-6", "COO-1", "REC-1")
+@pytest.mark.parametrize("step", range(1, STEPS_OF_A_START + 1), ids=["before it reads", "after it has read"])
+def test_a_coordinator_that_crashes_while_it_starts_is_resumed_too(trials: Trials, step: int) -> None:
+    """The first start passes these points, too. Only in virtual time is the process of one that starts known."""
+    starting = After(ProtocolPoint.COORDINATOR_STARTING, nth=STEPS_OF_A_START + step)
+    completed = After(ProtocolPoint.CHECKPOINT_COMPLETED, nth=2)
+    for trial in trials.all_valid(with_faults(crash_coordinator(completed), crash_coordinator(starting))):
+        require(trial.record.end == "finished", "the job finishes", trial)
+        fired = [line.index for line in trial.history.of(FaultFired)]
+        attempts = [line.index for line in trial.history.of(AttemptStarted)]
+        happened(len(fired) == 2, "the second coordinator crashed, too", trial)
+        require(not any(fired[0] < index < fired[1] for index in attempts), "it had deployed nothing", trial)
+        require(any(index > fired[1] for index in attempts), "the third one deploys the job", trial)
+        _assert_restored_what_was_complete(trial)
 
 
 @pytest.mark.nightly_on_clusters

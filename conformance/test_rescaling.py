@@ -111,7 +111,6 @@ def test_a_job_that_goes_on_wider_and_narrower_leaves_what_one_job_would_have_le
         require(owners and not twice, f"each key group has one owner; two have {twice}", trial)
 
 
-@pytest.mark.long_on_clusters
 @pytest.mark.clause("RSC-3", "UNA-1")
 @pytest.mark.parametrize(
     "mode", ["unaligned", pytest.param("aligned_timeout", marks=pytest.mark.nightly_on_clusters)]

@@ -25,10 +25,15 @@ from barrier_tck.faults.catalogue import BY_TAG
 from barrier_tck.faults.fault import Fault, tag_of
 from barrier_tck.faults.fields import meanings
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
-from barrier_tck.harness.campaign.configuration import CampaignConfiguration, read_configuration
+from barrier_tck.harness.campaign.configuration import (
+    CampaignConfiguration,
+    SystemSection,
+    read_configuration,
+)
 from barrier_tck.harness.campaign.planned_trials import campaign_plans
 from barrier_tck.harness.campaign.reached_links import Condition, ReachedConditions, reached
 from barrier_tck.harness.cli.shipped import found_campaign, shipped_campaigns
+from barrier_tck.harness.cluster.cluster_config import DockerClusterConfig
 from barrier_tck.harness.plan.trial_plan import FilledPlan
 from barrier_tck.harness.reference.public_options import NOT_DRAWN, known_options, require_known, set_by
 from barrier_tck.harness.reference.table_coverage import (
@@ -37,6 +42,7 @@ from barrier_tck.harness.reference.table_coverage import (
     TableEntry,
     handled_entries,
 )
+from barrier_tck.harness.system.optional_interfaces import HasCluster
 from barrier_tck.harness.system.system_names import open_system
 from barrier_tck.harness.trial.trial_run import execute
 
@@ -48,9 +54,12 @@ CHAINS = 1_000
 """How many trials of the campaign of chains are run."""
 TABLES = 600
 """How many trials are run to see which entries of the protocol's tables they reach."""
+QUERIES = 400
+"""How many plans are drawn for a query, half of them on hosts that are containers."""
 SEED = 1
 """The page shall be the same whenever it is made of the same code."""
 _SYSTEMS = ("reference-simulated", "reference-spark")
+_QUERIES = "structured-streaming"
 
 _HEAD = """\
 # What is drawn
@@ -185,6 +194,19 @@ def drawn_plans(number: int = PLANS) -> DrawnPlans:
     return found
 
 
+def drawn_queries(number: int = QUERIES) -> DrawnPlans:
+    """Draw so many plans for a query of Structured Streaming, half of them on hosts that are containers, and count."""
+    found = DrawnPlans()
+    for hosts in (None, DockerClusterConfig()):
+        system = open_system(_QUERIES)
+        if hosts is not None and isinstance(system, HasCluster):
+            system.use_cluster(hosts)
+        configuration = CampaignConfiguration(system=SystemSection(_QUERIES), trials=number, seed=SEED)
+        for plan in islice(campaign_plans(configuration, system), number // 2):
+            found.add(plan, _QUERIES, on_spark=False)
+    return found
+
+
 def run_chains(number: int = CHAINS) -> ReachedConditions:
     """Run trials of the campaign of chains, and count what they reach."""
     configuration = _seeded("chains")
@@ -210,13 +232,22 @@ def run_for_tables(number: int = TABLES) -> TableCoverage:
     return found
 
 
-def as_markdown(plans: DrawnPlans, chains: ReachedConditions, tables: TableCoverage) -> str:
+def as_markdown(
+    plans: DrawnPlans, chains: ReachedConditions, queries: DrawnPlans, tables: TableCoverage
+) -> str:
     """Return the text of ``docs/drawn.md``."""
-    parts = (_options(plans), _chains(chains), _faults(plans), _tables(tables))
+    parts = (
+        options_drawn(plans),
+        _chains(chains),
+        faults_drawn(plans),
+        _of_queries(queries),
+        _tables(tables),
+    )
     return "\n".join([*_HEAD.splitlines(), *(line for part in parts for line in part)]) + "\n"
 
 
-def _options(plans: DrawnPlans) -> Iterator[str]:
+def options_drawn(plans: DrawnPlans) -> Iterator[str]:
+    """Yield the lines that say how often each option is drawn."""
     yield from (
         "",
         "## Options",
@@ -253,19 +284,16 @@ def _chains(chains: ReachedConditions) -> Iterator[str]:
         yield f"| {number} | {condition} | {chains.each[condition]} | {after} |"
 
 
-def _faults(plans: DrawnPlans) -> Iterator[str]:
+def faults_drawn(plans: DrawnPlans) -> Iterator[str]:
+    """Yield the lines that say how often each fault is drawn, with which others, and where it strikes."""
     yield from (
         "",
         "## Pairs of faults",
         "",
         f"In how many of the {plans.plans} plans each kind of fault is, and with which others in the same",
         "trial. A kind that is there twice is paired with itself. What is not named was never drawn together.",
-        "",
-        "| fault | plans | together with |",
-        "|---|---|---|",
     )
-    for tag, number in sorted(plans.kinds.items()):
-        yield f"| `{tag}` | {number} | {_with(plans.pairs, tag)} |"
+    yield from _pairs(plans)
     yield from (
         "",
         f"In {plans.with_at_once} plans two faults strike one target at one moment: the second one when the first has",
@@ -302,6 +330,23 @@ def _faults(plans: DrawnPlans) -> Iterator[str]:
         "|---|---|---|",
     )
     yield from (f"| `{point}` | {plans.struck[point]} | {plans.deaths[point]} |" for point in ProtocolPoint)
+
+
+def _pairs(plans: DrawnPlans) -> Iterator[str]:
+    yield from ("", "| fault | plans | together with |", "|---|---|---|")
+    for tag, number in sorted(plans.kinds.items()):
+        yield f"| `{tag}` | {number} | {_with(plans.pairs, tag)} |"
+
+
+def _of_queries(plans: DrawnPlans) -> Iterator[str]:
+    yield from (
+        "",
+        "## Pairs of faults on queries",
+        "",
+        f"The same in {plans.plans} plans for a query of Structured Streaming, half of them on hosts that are",
+        "containers.",
+    )
+    yield from _pairs(plans)
 
 
 def _tables(tables: TableCoverage) -> Iterator[str]:
@@ -347,9 +392,10 @@ def main() -> None:
     arguments.add_argument("--plans", type=int, default=PLANS)
     arguments.add_argument("--chains", type=int, default=CHAINS)
     arguments.add_argument("--tables", type=int, default=TABLES)
+    arguments.add_argument("--queries", type=int, default=QUERIES)
     given = arguments.parse_args()
-    made = as_markdown(drawn_plans(given.plans), run_chains(given.chains), run_for_tables(given.tables))
-    sys.stdout.write(made)
+    plans, queries = drawn_plans(given.plans), drawn_queries(given.queries)
+    sys.stdout.write(as_markdown(plans, run_chains(given.chains), queries, run_for_tables(given.tables)))
 
 
 if __name__ == "__main__":

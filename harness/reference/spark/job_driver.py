@@ -222,10 +222,11 @@ class JobDriver:
 
     def _await_end(self, runner: SparkJobRunner) -> None:
         with contextlib.suppress(PeerGone):
-            self._observer.job_over(_how_it_ended(runner))
+            self._observer.job_over(how_it_ended(runner))
 
 
-def _how_it_ended(runner: SparkJobRunner) -> JobOver:
+def how_it_ended(runner: SparkJobRunner) -> JobOver:
+    """Wait for the end of a job, and return how it ended: of a crash, whose it was."""
     try:
         end = runner.wait()
     except (StorageError, IncompatibleState, RuntimeError) as error:

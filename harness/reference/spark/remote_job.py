@@ -33,7 +33,7 @@ from barrier_tck.harness.reference.spark.reports_timed import ReportsTimed
 from barrier_tck.harness.support.errors import OperatingError, SystemBroke, SystemCrashed
 from barrier_tck.reference_impl.protocol.coordinator_states import JobState
 from barrier_tck.reference_impl.protocol.messages import AcknowledgeCheckpoint, Savepoint
-from barrier_tck.reference_impl.runtime_errors import IncompatibleState, StorageError
+from barrier_tck.reference_impl.runtime_errors import StorageError
 from barrier_tck.reference_impl.spark.routes import DirectRoutes, Routes
 
 _log = logging.getLogger(__name__)
@@ -171,9 +171,9 @@ class RemoteJob:
     def wait(self, timeout_s: float) -> JobOver | None:
         """Wait for the job's end and return it, or None at the timeout.
 
-        Raises StorageError and IncompatibleState as the coordinator did, SystemBroke if it met an illegal event,
-        SystemCrashed if it died of an exception of its own, RuntimeError if the harness crashed it, and OperatingError
-        if the driver's process is gone without a fault, or no other can be started.
+        Raises StorageError as the coordinator did, SystemBroke if it met an illegal event, SystemCrashed if it died
+        of an exception of its own, RuntimeError if the harness crashed it, and OperatingError if the driver's process
+        is gone without a fault, or no other can be started.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._over is not None or self._problem is not None, timeout_s)
@@ -184,7 +184,6 @@ class RemoteJob:
             return over
         errors: dict[str, type[Exception]] = {
             "StorageError": StorageError,
-            "IncompatibleState": IncompatibleState,
             "ProtocolError": SystemBroke,
             "SystemCrashed": SystemCrashed,
         }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.campaign.configuration import configuration_from
 from barrier_tck.harness.campaign.runner import run_campaign
 from barrier_tck.harness.cluster.cluster_config import ClusterKind, config_for_trials
-from barrier_tck.harness.cluster.host_targets import LostHost
+from barrier_tck.harness.cluster.host_targets import LastingLoss, LostHost
 from barrier_tck.harness.cluster.signalled_process import SignalledProcess
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import (
@@ -265,6 +265,49 @@ def test_a_lost_host_takes_its_local_files_with_it_and_leaves_the_directories_of
     assert host.is_dead(), "what the next executor writes is no part of the lost disk"
     (local / "elsewhere").write_bytes(b"x")
     assert not host.is_dead() and not host.is_back()
+
+
+class PretendedHost:
+    """A host that ends with one process."""
+
+    description = "a host"
+
+    def __init__(self, process: psutil.Popen) -> None:
+        self._process = process
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def start(self) -> None: ...
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["executor", "whole host"])
+@pytest.mark.parametrize("journaled", [True, False], ids=["journal", "no journal"])
+@pytest.mark.parametrize("lasting", [False, True], ids=["comes back", "for good"])
+def test_a_host_that_is_lost_loses_what_it_did_not_sync_wherever_there_is_a_journal_of_it(
+    tmp_path: Path, lasting: bool, journaled: bool, whole: bool
+) -> None:
+    """The fault asks for it nowhere: a machine that is gone has synced nothing since."""
+    (tmp_path / "local").mkdir()
+    child, worker = psutil.Popen(["sleep", "60"]), psutil.Popen(["sleep", "60"])
+    lost: list[Sequence[int]] = []
+    executor = SignalledProcess(
+        child.pid, "executor 0", lambda: None, lose=lost.append if journaled else None
+    )
+    host: Any = PretendedHost(child) if whole else None
+    target: LostHost | LastingLoss
+    if lasting:
+        target = LastingLoss(executor, SignalledProcess(worker.pid, "its worker", lambda: None), host)
+    else:
+        target = LostHost(executor, tmp_path / "local", host)
+    try:
+        target.kill()
+        assert executor.is_dead()
+        assert lost == ([[child.pid]] if journaled else [])
+    finally:
+        for process in (child, worker):
+            process.kill()
+            process.wait()
 
 
 @pytest.mark.nightly

@@ -17,9 +17,9 @@ from barrier_tck.harness.cluster.driver.peer import PeerGone
 from barrier_tck.harness.reference.spark import remote_job
 from barrier_tck.harness.reference.spark.job_rpc import JobOrder, JobOver, Repeat
 from barrier_tck.harness.reference.spark.remote_job import JobDrivers, RemoteJob
-from barrier_tck.harness.support.errors import OperatingError, SystemCrashed
+from barrier_tck.harness.support.errors import OperatingError, SystemBroke, SystemCrashed
 from barrier_tck.reference_impl.protocol.coordinator_states import JobState
-from barrier_tck.reference_impl.runtime_errors import IncompatibleState, StorageError
+from barrier_tck.reference_impl.runtime_errors import StorageError
 from tests.waiting import PATIENCE_S
 
 WAIT_S = PATIENCE_S
@@ -222,7 +222,7 @@ def test_a_driver_that_dies_before_it_reads_again_is_replaced_by_one_driver(driv
     ("crash", "error"),
     [
         ("StorageError", StorageError),
-        ("IncompatibleState", IncompatibleState),
+        ("ProtocolError", SystemBroke),
         ("SystemCrashed", SystemCrashed),
         ("ValueError", RuntimeError),
     ],

@@ -13,6 +13,7 @@ import importlib
 import json
 import sys
 import tempfile
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -230,6 +231,8 @@ ran.
 """
 
 
+_SUMMARY_MAX = 240
+"""How many characters of what was found the page has at most."""
 _SPARKS_OWN = "STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY"
 """What a query fails with that never starts again after its first offsets were half written."""
 
@@ -254,7 +257,31 @@ def page_of(lines: Sequence[dict[str, Any]]) -> str:
         "|---|---|---|---|---|---|---|",
     ]
     parts += [_right_row(known, [line for line in lines if line["job"] == known.name]) for known in RIGHT]
+    parts += [
+        "\n## Trials of right jobs that were not VALID\n",
+        "| job | trial | commit | verdict | what was found | the same trial later |",
+        "|---|---|---|---|---|---|",
+    ]
+    parts += _not_valid_rows(lines)
     return "\n".join(parts) + "\n"
+
+
+def _not_valid_rows(lines: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Yield a row for each, with what the same trial was when it ran at a later commit."""
+    right = {known.name for known in RIGHT}
+    for number, line in enumerate(lines):
+        if line["job"] not in right or line["verdict"] == Verdict.VALID.value:
+            continue
+        again = [other for other in lines[number + 1 :] if _trial_of(other) == _trial_of(line)]
+        later = ", ".join(f"{one['verdict'].upper()} at {one['commit']}" for one in again) or "not run again"
+        summary = " ".join(line["summaries"][0].partition(": ")[2].split()).replace("|", "/")
+        told = textwrap.shorten(summary, _SUMMARY_MAX, placeholder=" …")
+        cells = (f"`{line['job']}`", line["trial"] + 1, line["commit"], line["verdict"].upper(), told, later)
+        yield f"| {' | '.join(map(str, cells))} |"
+
+
+def _trial_of(line: dict[str, Any]) -> tuple[Any, ...]:
+    return line["job"], line["seed"], line["trial"]
 
 
 def _wrong_row(known: KnownJob, lines: Sequence[dict[str, Any]]) -> str:

@@ -68,18 +68,22 @@ def test_the_page_in_docs_is_made_of_the_lines_that_are_kept(capsys: pytest.Capt
 
 
 def test_the_page_tells_in_which_trial_a_wrong_job_was_caught_and_what_became_of_each_right_one() -> None:
-    def line(job: str, trial: int, verdict: str) -> dict[str, object]:
+    def line(job: str, trial: int, verdict: str, commit: str = "a1") -> dict[str, object]:
         found = {"clause": "SNK-1", "summaries": ["committed-output: 4 duplicated; 12 rows committed"]}
-        return {"job": job, "trial": trial, "verdict": verdict, **found}
+        return {"job": job, "commit": commit, "seed": 0, "trial": trial, "verdict": verdict, **found}
 
     page = page_of(
         [
             *(line("noted", 0, "valid"), line("noted", 1, "invalid"), line("taken", 0, "unknown")),
             *(line("pairs", 0, "valid"), line("pairs", 1, "unknown")),
             line("pairs", 2, "invalid") | {"summaries": [f"progress: [{_SPARKS_OWN}] is not empty"]},
+            line("pairs", 1, "valid", "b2"),
         ]
     )
-    assert "6 trials ran: 2 VALID, 2 UNKNOWN, 2 INVALID." in page
+    assert "7 trials ran: 3 VALID, 2 UNKNOWN, 2 INVALID." in page
     assert "| 2 | 2 | SNK-1 | 4 duplicated |" in page
     assert "| `taken` | a directory that exists is taken for a complete one | in none | 1 | | |" in page
-    assert "| `pairs` | inner join | 3 | 1 | 1 | 0 | 1 |" in page
+    assert "| `pairs` | inner join | 4 | 2 | 1 | 0 | 1 |" in page
+    assert "| `pairs` | 2 | a1 | UNKNOWN | 4 duplicated; 12 rows committed | VALID at b2 |" in page
+    assert f"| `pairs` | 3 | a1 | INVALID | [{_SPARKS_OWN}] is not empty | not run again |" in page
+    assert "| `taken` | 1 |" not in page, "a wrong job need not be VALID"
