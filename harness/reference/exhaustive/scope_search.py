@@ -80,8 +80,8 @@ def search_scope(
     ``seconds``: after so much processor time the search is given up. ``outcomes`` is given the digest of each end.
     """
     findings: list[ScopeFinding] = []
-    with _prepared(scope) as prepared:
-        model, judge = prepared.model, prepared.judge
+    with prepared(scope) as ready:
+        model, judge = ready.model, ready.judge
 
         def at_end(path: Sequence[Step]) -> bool:
             if outcomes is not None:
@@ -109,18 +109,18 @@ def replay_path(scope: Scope, choices: Sequence[str]) -> ScopeFinding | None:
 
     Raises UsageProblem if a step is not possible: the code is not that of the finding.
     """
-    with _prepared(scope) as prepared:
+    with prepared(scope) as ready:
         path: list[Step] = []
         for number, choice in enumerate(choices, start=1):
-            steps = {str(step): step for step in prepared.model.steps()}
+            steps = {str(step): step for step in ready.model.steps()}
             if choice not in steps:
                 possible = ", ".join(steps) or "none: the run is over"
                 raise UsageProblem(
                     f"choice {number}, {choice!r}, is not possible; possible steps: {possible}"
                 )
             path.append(steps[choice])
-            prepared.model.take(steps[choice])
-        return prepared.judge(path)
+            ready.model.take(steps[choice])
+        return ready.judge(path)
 
 
 def path_file(scope: Scope, finding: ScopeFinding) -> bytes:
@@ -141,20 +141,21 @@ def read_path(text: str, source: str) -> tuple[Scope, tuple[str, ...]]:
 
 
 @contextlib.contextmanager
-def _prepared(scope: Scope) -> Iterator[_Prepared]:
+def prepared(scope: Scope) -> Iterator[PreparedScope]:
+    """Make a scope's world, ready to be searched or walked; it is released at the end."""
     views = temporary_work_directory("views", in_memory=True)
     with planted(scope.plan), no_collection(), views as working_root:
         order = ChoosingOrder()
         trial = SimulatedTrial(scope.plan, Nemesis(()), None, working_root, order=order)
         model = SearchedWorld(trial, order, scope.triggers, scope.crashes)
         try:
-            yield _Prepared(scope, model)
+            yield PreparedScope(scope, model)
         finally:
             model.release()
             forget()
 
 
-class _Prepared:
+class PreparedScope:
     """A scope's world, ready to be searched, with the judges of its ends."""
 
     def __init__(self, scope: Scope, model: SearchedWorld) -> None:
@@ -164,7 +165,7 @@ class _Prepared:
         self.model = model
 
     def judge(self, path: Sequence[Step]) -> ScopeFinding | None:
-        """Judge the end that the model has come to; None: it is VALID."""
+        """Judge the end to which a path has brought the model; None: it is VALID."""
         root = self.model.root
         faults = () if root.fault is None else (ScheduledFault(root.fault, At(0)),)
         plan: FilledPlan = msgspec.structs.replace(self._scope.plan, faults=faults)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
-import hashlib
-import io
-import pickle
+import operator
+import types
+import weakref
+from _thread import LockType
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -16,11 +17,17 @@ import msgspec
 from barrier_tck.faults.fault import Fault
 from barrier_tck.faults.vocabulary import At, ScheduledFault
 from barrier_tck.harness.record import operations as ops
-from barrier_tck.harness.record.history import Recorded
 from barrier_tck.harness.reference.exhaustive.choosing_order import ChoosingOrder, ChoosingScheduler, Entry
 from barrier_tck.harness.reference.exhaustive.scopes import crash_of
 from barrier_tck.harness.reference.exhaustive.search import EVERYBODY, Step
-from barrier_tck.harness.reference.exhaustive.world_copies import Copier, copied, restored, share
+from barrier_tck.harness.reference.exhaustive.state_digest import StateDigester
+from barrier_tck.harness.reference.exhaustive.world_copies import (
+    copied,
+    is_shared,
+    restored,
+    share,
+    where_it_stands,
+)
 from barrier_tck.harness.reference.recorder import RunRecorder
 from barrier_tck.harness.reference.simulated.buffered_channels import BufferedChannel
 from barrier_tck.harness.reference.simulated.coordinator_process import SimulatedCoordinator
@@ -57,6 +64,8 @@ class _Root:
     """How many checkpoints may still be triggered at any time."""
     crashes: int
     """How many processes may still crash."""
+    held_up_ms: float = 0.0
+    """How much time subtasks' timers have taken with them that went off early."""
     crash: Nemesis | None = None
     """The nemesis that let one crash, and the fault."""
     fault: Fault | None = None
@@ -64,6 +73,10 @@ class _Root:
     """How many lines the history had when one crashed."""
     broken: HarnessError | None = None
     """The rule of its own that the system broke."""
+    lines: list[bytes] = field(default_factory=list)
+    """The operations of the history, encoded."""
+    views: list[bytes] = field(default_factory=list)
+    """What was seen of completed checkpoints, encoded."""
     drivers: dict[str, bytes] = field(default_factory=dict)
     """Process -> the digest of its driver, if it is known."""
 
@@ -77,9 +90,8 @@ class SearchedWorld:
         ``triggers`` checkpoints are triggered at any time, later ones only when nothing else is left to do.
         """
         world = trial.world
-        share(
-            (world.plan, world.job, world.graph, world.config, world.plane, world.components, world.nemesis)
-        )
+        # Not the components: what watches them reports to the recorder of its own world.
+        share((world.plan, world.job, world.graph, world.config, world.plane, world.nemesis))
         world.begin(SimulatedTargets(world))
         self.root = _Root(trial, order, triggers, crashes)
         self._settle()
@@ -153,8 +165,8 @@ class SearchedWorld:
             (
                 str(self.world.coordinator.driver.state),
                 _of_disk(self.world.disk),
-                _of_history(root.trial.recorder.operations, root.fault),
-                [msgspec.msgpack.encode(view) for view in root.trial.recorder.views],
+                _of_history(root),
+                _of_views(root),
                 root.trial.logs.logs,
                 None if broken is None else repr(broken),
             )
@@ -221,9 +233,15 @@ class SearchedWorld:
         self.root.order.choice.number = 0.0
 
     def _fire(self, entry: Entry) -> None:
-        if self._place_of(entry)[1] == f"timer {_TRIGGER}" and entry[0] > self._scheduler.now:
+        early_ms = entry[0] - self._scheduler.now
+        trigger = self._place_of(entry)[1] == f"timer {_TRIGGER}"
+        if early_ms > 0 and trigger:
             self.root.triggers -= 1
         self._scheduler.fire(entry)
+        if early_ms > 0 and not trigger:
+            # Timers of others may be overdue now, which is no fault of theirs.
+            self.root.held_up_ms += early_ms
+            self.root.trial.recorder.note(ops.HeldUp(self.root.held_up_ms), process="machine")
 
     def _crash(self, subtask: str | None) -> None:
         root = self.root
@@ -268,6 +286,8 @@ class SearchedWorld:
         if isinstance(owner, SimulatedSubtask | SimulatedCoordinator) and not owner.alive:
             return True
         if isinstance(owner, SimulatedCoordinator) and owner.driver.ended:
+            return True
+        if isinstance(argument, SimulatedCoordinator) and not argument.alive:
             return True
         if time_ms > self._scheduler.now:
             return False
@@ -326,8 +346,8 @@ class SearchedWorld:
             [(*_of_process(process), self._driver_of(process)) for process in self._living()],
             (world.coordinator.name, world.coordinator.alive, self._driver_of(world.coordinator)),
             _of_disk(world.disk),
-            _of_history(root.trial.recorder.operations, root.fault),
-            [msgspec.msgpack.encode(view) for view in root.trial.recorder.views],
+            _of_history(root),
+            _of_views(root),
             root.trial.logs.logs,
             world.failures[-3:],
         )
@@ -373,41 +393,22 @@ def _channel(channel: DataChannel, end: SimulatedSubtask) -> str:
 # --- what a state is ----------------------------------------------------------------------------------------
 
 
-class _Digester(Copier):
-    """Writes a part of a state so that equal ones are written alike."""
-
-    def reducer_override(self, value: Any) -> Any:
-        kind = type(value)
-        rule = _DIGEST_RULES.get(kind, _UNKNOWN)
-        if rule is _UNKNOWN:
-            rule = _DIGEST_RULES[kind] = _rule_for(kind)
-        return super().reducer_override(value) if rule is None else rule(value)
-
-
-def _digest(part: Any) -> bytes:
-    buffer = io.BytesIO()
-    _Digester(buffer, pickle.HIGHEST_PROTOCOL).dump(part)
-    return hashlib.blake2b(buffer.getvalue(), digest_size=16).digest()
-
-
-def _rule_for(kind: type) -> Callable[[Any], Any] | None:
-    """Return how objects of a type are written in a digest; None: as in a copy."""
-    if issubclass(kind, (*_LEFT_OUT,)):
-        return lambda value: (_nothing, (type(value).__name__,))
+def _rule_of(kind: type) -> Callable[[Any], Any] | None:
+    """Return what counts of objects of a type in a digest; None: all that they hold."""
+    if issubclass(kind, _LEFT_OUT):
+        return _nothing
     if issubclass(kind, SimulatedSubtask | SimulatedCoordinator | DataChannel):
-        return lambda value: (_nothing, (value.name,))
-    if (
-        kind.__module__.startswith(_PROTOCOL)
-        and hasattr(kind, "__dict__")
-        and kind.__dictoffset__
-        and not issubclass(kind, msgspec.Struct | Enum | type)
-    ):
-        return lambda value: (_nothing, (type(value).__name__, _without_order(vars(value))))
+        return operator.attrgetter("name")
+    if issubclass(kind, types.GeneratorType):
+        return where_it_stands
+    if issubclass(kind, weakref.ReferenceType | LockType):
+        return _nothing  # what is referred to is held, and so met, elsewhere; no lock is held between steps
+    of_protocol = kind.__module__.startswith(_PROTOCOL) and hasattr(kind, "__dict__") and kind.__dictoffset__
+    if of_protocol and not issubclass(kind, msgspec.Struct | Enum | type):
+        return _without_order
     return None
 
 
-_UNKNOWN = object()
-_DIGEST_RULES: dict[type, Any] = {}
 _LEFT_OUT = (
     RunRecorder,
     Trace,
@@ -426,17 +427,24 @@ _LEFT_OUT = (
 _PROTOCOL = TableMachine.__module__.rpartition(".")[0] + "."
 
 
-def _nothing(*_: Any) -> None:
+def _nothing(_: Any) -> None:
     return None
 
 
-def _without_order(parts: dict[str, Any]) -> list[tuple[str, Any]]:
+def _without_order(machine: Any) -> list[tuple[str, Any]]:
     """Return what a machine of the protocol knows, without its story, and without the order in which subtasks came."""
     return [
         (name, sorted(part.items(), key=_by_key) if isinstance(part, dict) and _by_subtask(part) else part)
-        for name, part in parts.items()
+        for name, part in vars(machine).items()
         if name != "_story"
     ]
+
+
+_DIGESTER = StateDigester(_rule_of, is_shared)
+
+
+def _digest(part: Any) -> bytes:
+    return _DIGESTER.digest(part)
 
 
 def _by_key(item: tuple[Any, Any]) -> str:
@@ -491,13 +499,14 @@ _MILESTONES = (
 )
 
 
-def _of_history(operations: Sequence[Recorded[Any]], fault: Fault | None) -> Any:
+def _of_history(root: _Root) -> Any:
     """Return what judges can tell of a history: milestones in order, and between them what came, in any order."""
     own: list[bytes] = []
     part: list[bytes] = []
     milestones: list[Any] = []
-    for line in operations:
-        encoded = msgspec.msgpack.encode(line.operation)
+    operations = root.trial.recorder.operations
+    root.lines += [msgspec.msgpack.encode(line.operation) for line in operations[len(root.lines) :]]
+    for line, encoded in zip(operations, root.lines, strict=True):
         if line.process in _OWN or isinstance(line.operation, ops.Finished | ops.Restored | ops.AbortLearned):
             own.append(encoded)
         elif isinstance(line.operation, _MILESTONES):
@@ -505,4 +514,11 @@ def _of_history(operations: Sequence[Recorded[Any]], fault: Fault | None) -> Any
             part = []
         else:
             part.append(encoded)
-    return milestones, sorted(part), sorted(own), fault
+    return milestones, sorted(part), sorted(own), root.fault
+
+
+def _of_views(root: _Root) -> Any:
+    """Return what was seen of completed checkpoints; each is encoded once, as it never changes."""
+    views = root.trial.recorder.views
+    root.views += [msgspec.msgpack.encode(view) for view in views[len(root.views) :]]
+    return tuple(root.views)

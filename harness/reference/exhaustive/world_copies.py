@@ -34,6 +34,11 @@ def share(objects: Iterable[Any]) -> None:
         _shared[id(one)] = one
 
 
+def is_shared(one: Any) -> bool:
+    """Return whether all copies have this very object."""
+    return id(one) in _shared
+
+
 def forget() -> None:
     """Share nothing any more; copies that were made before cannot be restored."""
     _shared.clear()
@@ -117,14 +122,23 @@ def _fill(cell: types.CellType, content: tuple[Any]) -> None:
 
 def _of_generator(generator: types.GeneratorType[Any, Any, Any]) -> Any:
     """A source of rows that is being read goes on where it stands; no other generator outlives a step."""
+    place = where_it_stands(generator)
+    return (iter, ((),)) if place is None else (_batches, place)
+
+
+def where_it_stands(generator: types.GeneratorType[Any, Any, Any]) -> tuple[Any, str, int] | None:
+    """Return a source's reader, the split and the offset at which it goes on; None: it is at its end.
+
+    Raises InternalError for any other generator.
+    """
     if generator.gi_code is not _BATCHES:
         raise InternalError(f"a simulated world that is searched holds {generator!r}, which cannot be copied")
     if generator.gi_frame is None:
-        return iter, ((),)
+        return None
     known = generator.gi_frame.f_locals
     reader = known["self"]
     offset = known["first"] + reader._batch_records if "first" in known else known["offset"]
-    return _batches, (reader, known["split"], offset)
+    return reader, known["split"], offset
 
 
 def _batches(reader: Any, split: str, offset: int) -> Iterator[Any]:

@@ -239,6 +239,8 @@ class SimulatedWorld:
         self.nemesis.heal_all()
 
     def _start(self, coordinator: SimulatedCoordinator) -> None:
+        if not coordinator.alive:
+            return  # it died before it could start, and another one will
         self._arm()
         now = self.scheduler.now
         self.trace.add((now, coordinator.name, "start", None))
