@@ -51,7 +51,8 @@ def long_enough(
     """Return the plan with enough batches for its longest source to keep reading for so many checkpoints.
 
     ``settle_ms`` is the time that a checkpoint takes for reasons outside the plan. If those were more batches than
-    ``batches_max`` of all sources together, sources read more slowly.
+    ``batches_max`` of all sources together, sources read more slowly. A trial that would be over before they have read
+    all is given more time.
     """
     plan = short_enough(plan)
     workload = plan.workload
@@ -66,7 +67,11 @@ def long_enough(
     if batches > most:
         batches, rate = most, max(1, most * workload.batch_records * 1_000 // time_ms)
     changed = msgspec.structs.replace(workload, batches=batches, records_per_second=rate)
-    return with_few_checkpoints(msgspec.structs.replace(plan, workload=changed))
+    reads_ms = batches * workload.batch_records * 1_000 // rate
+    limits = msgspec.structs.replace(
+        plan.limits, virtual_ms=max(plan.limits.virtual_ms, int(reads_ms / _IN_TIME))
+    )
+    return with_few_checkpoints(msgspec.structs.replace(plan, workload=changed, limits=limits))
 
 
 def batches_in_time(plan: TrialPlan) -> int:

@@ -74,6 +74,24 @@ def test_an_input_that_is_longer_already_stays_as_it_is() -> None:
     assert long_enough(plan, SETTLE_MS, 2) == plan
 
 
+def test_a_trial_lasts_until_an_input_is_read_whose_checkpoints_are_rare(tmp_path: Path) -> None:
+    """Fourteen checkpoints that are 5 s apart take longer than a trial has by default."""
+    plan = filled(
+        TrialPlan(
+            workload=WorkloadPlan(batches=39, batch_records=4, records_per_second=100),
+            checkpoints=CheckpointPlan(interval_ms=5_000, timeout_ms=2_000),
+        )
+    )
+    longer = long_enough(plan, SETTLE_MS, 14)
+    workload, limits = longer.workload, longer.limits
+    assert workload.records_per_second is not None
+    reads_ms = 1_000 * workload.batches * workload.batch_records / workload.records_per_second
+    assert needed_ms(longer, SETTLE_MS, 14) <= reads_ms < limits.virtual_ms > plan.limits.virtual_ms
+    history = execute(longer, ReferenceSimulated(), tmp_path, ()).history
+    assert history is not None and history.end is End.FINISHED
+    assert sum(1 for _ in history.of(CheckpointCompleted)) >= 14
+
+
 def _slow(sources: int, slow_batch_ms: int, batches: int = 70) -> TrialPlan:
     return filled(
         TrialPlan(
