@@ -48,6 +48,7 @@ from barrier_tck.reference_impl.protocol.coordinator_events import TriggerDue
 from barrier_tck.reference_impl.protocol.messages import CancelSubtask
 from barrier_tck.reference_impl.protocol.table import TableMachine
 from barrier_tck.reference_impl.runtime.coordinator_driver import CoordinatorDriver
+from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver
 
 CRASH, TIME = "crash", "time"
 _POLL, _MESSAGE = -1, -2
@@ -156,12 +157,12 @@ class SearchedWorld:
 
     def digest(self) -> Hashable:
         """Return the digest of everything that what follows, and the verdict, can depend on."""
-        return _digest(self._state())
+        return _OUTSIDE.digest(self._state())
 
     def outcome(self) -> Hashable:
         """Return the same for two ends if and only if judges can tell no difference between them."""
         root, broken = self.root, self.root.broken
-        return _digest(
+        return _OUTSIDE.digest(
             (
                 str(self.world.coordinator.driver.state),
                 _of_disk(self.world.disk),
@@ -360,7 +361,7 @@ class SearchedWorld:
             driver = process.driver
             if isinstance(driver, CoordinatorDriver) and driver.ended:
                 return driver.state.value.encode()
-            known = drivers[process.name] = _digest(driver)
+            known = drivers[process.name] = _OF_DRIVERS.digest(driver)
         return known
 
 
@@ -440,11 +441,13 @@ def _without_order(machine: Any) -> list[tuple[str, Any]]:
     ]
 
 
-_DIGESTER = StateDigester(_rule_of, is_shared)
+def _rule_outside(kind: type) -> Callable[[Any], Any] | None:
+    """Return the same outside of drivers: what waits for one may hold it, and drivers are digested by themselves."""
+    return _nothing if issubclass(kind, SubtaskDriver | CoordinatorDriver) else _rule_of(kind)
 
 
-def _digest(part: Any) -> bytes:
-    return _DIGESTER.digest(part)
+_OF_DRIVERS = StateDigester(_rule_of, is_shared)
+_OUTSIDE = StateDigester(_rule_outside, is_shared)
 
 
 def _by_key(item: tuple[Any, Any]) -> str:
