@@ -1,9 +1,9 @@
 """Explores the simulator for about a minute with seeds that nobody chose: what CI does not know yet.
 
 A finding is printed and written down as the text of an issue, in ``issues/`` of the run directory. It does not fail
-what runs this, unless ``--strict`` is given: a merge must not be held up by a bug that was there before. A campaign
-that cannot begin fails. Run it with ``python tests/fresh_exploration.py --seconds 60``; other options are those of
-``barrier-tck campaign``.
+what runs this, unless ``--strict`` is given: a merge must not be held up by a bug that was there before. The same holds
+for more UNKNOWN trials than the shares allow. A campaign that cannot begin fails. Run it with
+``python tests/fresh_exploration.py --seconds 60``; other options are those of ``barrier-tck campaign``.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from barrier_tck.harness.record.unknown_trials import too_many_unknown
+
 ROOT = Path(__file__).parents[1]
 CAMPAIGNS = ("graphs", "modes", "rescale", "incremental", "savepoints")
 """Campaign files that draw most of what there is."""
@@ -29,6 +31,8 @@ def told(campaign: str, summary: Mapping[str, Any]) -> Iterator[str]:
     """Say what a campaign was, and what it found, by the summary that it prints as JSON."""
     counts = ", ".join(f"{summary[name]} {name}" for name in ("valid", "unknown", "invalid"))
     yield f"exploration: {campaign}, seed {summary['seed']}: {summary['trials']} trials: {counts}"
+    for why in too_many_unknown(summary["why_unknown"], summary["trials"]):
+        yield f"exploration: {campaign}: {why}"
     if not summary["groups"]:
         return
     directory = Path(summary["run_directory"]) / "issues"
@@ -73,6 +77,7 @@ def main(options: Sequence[str]) -> int:
         for line in told(campaign, summary):
             print(line, file=sys.stderr)
         findings += len(summary["groups"])
+        findings += len([*too_many_unknown(summary["why_unknown"], summary["trials"])])
         if summary["interrupted"]:
             print("exploration: the campaign was interrupted; run it again", file=sys.stderr)
             return 1

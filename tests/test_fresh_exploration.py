@@ -13,7 +13,9 @@ from tests.fresh_exploration import CAMPAIGNS, EACH_TIME, main
 
 def summary_of(directory: Path, **changes: Any) -> dict[str, Any]:
     counts = {"trials": 3, "valid": 2, "unknown": 0, "invalid": 1, "seed": 77}
-    return {**counts, "groups": [{}], "interrupted": False, "run_directory": str(directory), **changes}
+    why = {"nothing_happened": 0, "checker_crashed": 0, "not_run": 0}
+    there = {"groups": [{}], "interrupted": False, "run_directory": str(directory), "why_unknown": why}
+    return {**counts, **there, **changes}
 
 
 @pytest.fixture
@@ -55,3 +57,27 @@ def test_a_campaign_that_finds_nothing_or_cannot_begin(
     assert main([]) == 1
     found = 3
     assert main([]) == 3
+
+
+@pytest.mark.parametrize(
+    ("why", "said"),
+    [
+        ({"checker_crashed": 2, "not_run": 1}, "3 of 60 trials were not judged, more than 2%"),
+        ({"nothing_happened": 4}, "in 4 of 60 trials nothing happened, more than 5%"),
+    ],
+)
+def test_more_unknown_trials_than_the_shares_allow_are_told_and_fail_what_is_strict(
+    directory: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    why: dict[str, int],
+    said: str,
+) -> None:
+    unknown = sum(why.values())
+    summary = summary_of(
+        directory, groups=[], invalid=0, trials=60, valid=60 - unknown, unknown=unknown, why_unknown=why
+    )
+    monkeypatch.setattr(fresh_exploration, "explored", lambda *_: summary)
+    assert main([]) == 0
+    assert said in capsys.readouterr().err
+    assert main(["--strict"]) == 1
