@@ -231,6 +231,13 @@ ran.
 """
 
 
+EXPLAINED = {
+    ("first_rows", 6): (
+        ": a write that succeeded and reported an error let Spark take the input of two micro-batches as one, so that "
+        "the last of three, at which the other fault was aimed, never came"
+    ),
+}
+"""Job and trial, from 0 -> why it was UNKNOWN."""
 _SUMMARY_MAX = 240
 """How many characters of what was found the page has at most."""
 _SPARKS_OWN = "STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY"
@@ -276,6 +283,7 @@ def _not_valid_rows(lines: Sequence[dict[str, Any]]) -> Iterator[str]:
         later = ", ".join(f"{one['verdict'].upper()} at {one['commit']}" for one in again) or "not run again"
         summary = " ".join(line["summaries"][0].partition(": ")[2].split()).replace("|", "/")
         told = textwrap.shorten(summary, _SUMMARY_MAX, placeholder=" …")
+        told += EXPLAINED.get((line["job"], line["trial"]), "")
         cells = (f"`{line['job']}`", line["trial"] + 1, line["commit"], line["verdict"].upper(), told, later)
         yield f"| {' | '.join(map(str, cells))} |"
 
