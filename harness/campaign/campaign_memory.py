@@ -1,8 +1,9 @@
 """What a campaign takes from a store of plans and gives to it.
 
-Plans that failed are its first trials. They are written into the run directory before the first of them runs, so that
-the campaign can be resumed whatever becomes of the store. A plan that fails is stored as soon as its trial is over, and
-is replaced by the smallest plan of its finding in the end; one that reached something new is stored a little later.
+Plans that failed are its first trials, and behind them a few that reached what no others had. They are written into the
+run directory before the first of them runs, so that the campaign can be resumed whatever becomes of the store. A plan
+that fails is stored as soon as its trial is over, and is replaced by the smallest plan of its finding in the end; one
+that reached something new is stored a little later.
 """
 
 from __future__ import annotations
@@ -15,7 +16,13 @@ import msgspec
 from barrier_tck.harness.campaign.finding_groups import NOT_SMALLER, Group
 from barrier_tck.harness.campaign.novelty import reached_by
 from barrier_tck.harness.campaign.plan_shape import in_words, shape_of
-from barrier_tck.harness.campaign.plan_store.store import FoundPlan, PlanStore
+from barrier_tck.harness.campaign.plan_store.store import (
+    NEW_FIRST_IN_TIME,
+    NEW_FIRST_MAX,
+    NEW_FIRST_SHARE,
+    FoundPlan,
+    PlanStore,
+)
 from barrier_tck.harness.campaign.plan_store.stored_plan import (
     KeptBecause,
     Shown,
@@ -79,12 +86,18 @@ class CampaignMemory:
         """Return how many trials of the campaign come from the store: the first ones."""
         return len(self._first)
 
-    def begin(self, run_directory: Path) -> None:
-        """Choose the plans that are tried first, and write them down."""
+    def begin(self, run_directory: Path, trials: int | None) -> None:
+        """Choose the plans that are tried first, and write them down.
+
+        ``trials``: how many the campaign is to have besides; None if it has a time instead.
+        """
         if self._store is None:
             return
-        self._first = tuple(one for one in self._store.failed(self._name) if self._is_judged(one))
-        self._first = tuple(one for one in self._first if self._can_run(one))
+        first = [one for one in self._store.failed(self._name) if self._is_judged(one)]
+        if not self._only:
+            wanted = NEW_FIRST_IN_TIME if trials is None else min(NEW_FIRST_MAX, trials // NEW_FIRST_SHARE)
+            first += self._store.reaching_most(self._name, wanted)
+        self._first = tuple(one for one in first if self._can_run(one))
         if self._first:
             lines = [msgspec.json.encode(_Line(one.name, one.entry)) + b"\n" for one in self._first]
             write_atomically(run_directory / TRIED_FIRST, b"".join(lines))
@@ -118,7 +131,7 @@ class CampaignMemory:
         """Learn from a finished trial."""
         if self._store is None:
             return
-        if record.trial < len(self._first):
+        if self._failed_before(record.trial):
             self._again(self._first[record.trial], record)
         elif record.verdict is Verdict.INVALID:
             self._keep_at_once(record)
@@ -131,7 +144,7 @@ class CampaignMemory:
         """
         if self._store is None:
             return
-        if trial.trial < len(self._first):
+        if self._failed_before(trial.trial):
             if trial.verdict is Verdict.VALID and self._certain:
                 self._note_passing(self._first[trial.trial], trial.trial)
         elif trial.verdict is Verdict.INVALID and len(self._failed) < FAILED_AT_ONCE_MAX:
@@ -154,7 +167,7 @@ class CampaignMemory:
             if group.shape_in_words == NOT_SMALLER:
                 continue
             for number in group.numbers:
-                name = self._first[number].name if number < len(self._first) else None
+                name = self._first[number].name if self._failed_before(number) else None
                 name = self._failed[number].name if number in self._failed else name
                 if name not in (None, entry.name):
                     self._store.remove(KeptBecause.FAILED, str(name))
@@ -170,14 +183,20 @@ class CampaignMemory:
         """Return what the campaign's record says of the store."""
         if self._store is None:
             return None
+        failed = sum(one.entry.because is KeptBecause.FAILED for one in self._first)
         return StoreRecord(
             location=self._store.location,
-            tried_first=len(self._first),
+            tried_first=failed,
             passing_now=tuple(self._passing),
             failed=len(self._stored_failed),
             new=self._stored_new,
+            new_tried=len(self._first) - failed,
             notices=tuple(self._store.notices),
         )
+
+    def _failed_before(self, trial: int) -> bool:
+        """Return whether a trial is of a stored plan that failed."""
+        return trial < len(self._first) and self._first[trial].entry.because is KeptBecause.FAILED
 
     def _is_judged(self, one: FoundPlan) -> bool:
         shown = one.entry.shown

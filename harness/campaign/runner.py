@@ -274,7 +274,7 @@ class _Campaign:
     def tried_first(self) -> tuple[FilledPlan, ...]:
         """Return the stored plans that are the campaign's first trials, beyond its budget; a shard has none."""
         if not self._shard.is_part:
-            self._memory.begin(self._directory.path)
+            self._memory.begin(self._directory.path, self._budget.trials)
         return self._first_trials()
 
     def tried_first_before(self, stored: StoredRun) -> tuple[FilledPlan, ...]:

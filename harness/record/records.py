@@ -318,6 +318,8 @@ class StoreRecord(msgspec.Struct, frozen=True):
     """Plans of findings that were stored."""
     new: int = 0
     """Plans that reached something new, and were stored."""
+    new_tried: int = 0
+    """Stored plans that had reached something new: the trials behind those that had failed before."""
     notices: tuple[str, ...] = ()
     """What could not be read, written or run, and why."""
 

@@ -6,7 +6,7 @@ campaign goes on: its own findings are in its run directory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -25,6 +25,15 @@ from barrier_tck.harness.support.errors import EnvironmentProblem, UsageProblem
 
 TRIED_FIRST_MAX = 100
 """How many plans a campaign tries before its own; of each finding first the smallest one."""
+
+NEW_FIRST_MAX = 20
+"""How many plans that reached something new a campaign tries before its own, at the most."""
+
+NEW_FIRST_SHARE = 10
+"""One of them for so many trials of its budget."""
+
+NEW_FIRST_IN_TIME = 5
+"""How many, if the budget is a time."""
 
 PASSES_MIN = 3
 """Where runs of a plan differ, in how many campaigns it must have passed until it counts as passing."""
@@ -60,7 +69,8 @@ class PlanStore:
 
     def failed(self, system: str) -> tuple[FoundPlan, ...]:
         """Return the plans that failed on a system and may run, the smallest of each finding first."""
-        found = sorted(self._runnable(system), key=lambda one: (sort_key(one.plan), one.name))
+        failed = self._entries(KeptBecause.FAILED, system)
+        found = sorted(self._runnable(failed), key=lambda one: (sort_key(one.plan), one.name))
         ranks: dict[Shown | None, int] = {}
         ranked = []
         for one in found:
@@ -72,6 +82,20 @@ class PlanStore:
                 f"{self.location} has {len(ranked)} plans that failed; {TRIED_FIRST_MAX} are tried first"
             )
         return tuple(one for _, one in ranked[:TRIED_FIRST_MAX])
+
+    def reaching_most(self, system: str, most: int) -> tuple[FoundPlan, ...]:
+        """Return so many plans that reached something new on a system and may run: each reaches the most of what those
+        before it do not."""
+        left = dict(self._entries(KeptBecause.NEW, system)) if most > 0 else {}
+        known: dict[str, None] = {}
+        chosen: list[FoundPlan] = []
+        while left and len(chosen) < most:
+            name = max(left, key=lambda name: (len(set(left[name].reached) - known.keys()), name))
+            entry = left.pop(name)
+            for one in self._runnable([(name, entry)]):
+                chosen.append(one)
+                known |= dict.fromkeys(entry.reached)
+        return tuple(chosen)
 
     def reached(self, system: str) -> dict[str, None]:
         """Return all that stored plans have reached on a system."""
@@ -105,9 +129,9 @@ class PlanStore:
 
         return self._written(move) and moved[0]
 
-    def _runnable(self, system: str) -> Iterator[FoundPlan]:
-        for name, entry in self._entries(KeptBecause.FAILED, system):
-            source = self._place.source(KeptBecause.FAILED.value, name)
+    def _runnable(self, entries: Iterable[tuple[str, StoredPlan]]) -> Iterator[FoundPlan]:
+        for name, entry in entries:
+            source = self._place.source(entry.because.value, name)
             try:
                 plan = entry.trial_plan(source)
             except UsageProblem as problem:

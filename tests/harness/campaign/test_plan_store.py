@@ -91,7 +91,7 @@ def test_a_plan_that_failed_is_tried_first_by_the_next_campaign_beyond_its_budge
     assert (entry["system"], entry["on_version"]) == (FAKE, first.environment["barrier-tck"])
     assert len(entry["plan"]["faults"]) == 2, "the smallest plan stands for all trials of its finding"
     again = store.campaign(two_faults, seed=4)
-    assert (of(again).tried_first, again.trials) == (1, 13)
+    assert (of(again).tried_first, of(again).new_tried, again.trials) == (1, 1, 14)
     plan = json.loads((store.last / "trials" / "00000" / "plan.json").read_text())
     assert plan["faults"] == entry["plan"]["faults"]
     assert store.names("failed") == [name]
@@ -108,7 +108,7 @@ def test_a_plan_that_passes_now_is_reported_once_and_not_tried_again(store: Stor
     assert (store.names("failed"), store.names("passed")) == ([], [name])
     assert any("passes now" in notice for notice in load_run(store.last).notices)
     third = store.campaign(mended)
-    assert (of(third).tried_first, of(third).passing_now, third.trials) == (0, (), 12)
+    assert (of(third).tried_first, of(third).passing_now, third.trials) == (0, (), 13)
 
 
 def test_two_campaigns_that_see_it_pass_at_once_report_it_once(store: Store) -> None:
@@ -284,6 +284,30 @@ def test_what_reached_something_new_is_kept_once(store: Store) -> None:
     assert any(name.startswith("kind: ") for name in reached)
     assert of(store.campaign()).new == 0
     assert of(store.campaign(seed=99, trials=40)).tried_first == 0
+
+
+@pytest.mark.long
+def test_plans_that_reached_most_are_tried_again_before_others_are_drawn(store: Store) -> None:
+    """One for ten trials of the budget; a bug that came meanwhile and shows in one of them is found at once."""
+    store.campaign(trials=60)
+    entries = [json.loads(path.read_text()) for path in (store.directory / "new").iterdir()]
+    (most,) = store.opened().reaching_most(FAKE, 1)
+    assert len(most.entry.reached) == max(len(entry["reached"]) for entry in entries)
+    chosen = store.opened().reaching_most(FAKE, 6)
+    assert len({one.name for one in chosen}) == 6 and chosen[0] == most
+
+    def came_since(plan: TrialPlan) -> Verdict:
+        return Verdict.INVALID if plan.seed == most.plan.seed else Verdict.VALID
+
+    again = store.campaign(came_since, seed=77, trials=60)
+    assert (of(again).tried_first, of(again).new_tried, again.trials) == (0, 6, 66)
+    assert [trial.trial for trial in load_run(store.last).trials if trial.verdict is Verdict.INVALID] == [0]
+    (name,) = store.names("failed")
+    assert name not in [one.name for one in chosen] or name == most.name
+    after = store.campaign(mended, seed=78, trials=19)
+    assert (of(after).tried_first, len(of(after).passing_now), of(after).new_tried) == (1, 1, 1)
+    assert of(store.campaign(seed=79, trials=9)).new_tried == 0
+    assert of(store.campaign(seed=80, trials=30, only=["ALN-2"])).new_tried == 0
 
 
 def test_without_a_store_nothing_is_written(tmp_path: Path) -> None:
