@@ -10,6 +10,7 @@ import msgspec
 
 from barrier_tck.harness.draw.drawn_job import DrawnJob
 from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.workloads.drawn_splits import SPLITS_MAX
 from barrier_tck.harness.workloads.input_load import (
     BEHIND_FULL_QUEUES,
     busiest_ms,
@@ -67,11 +68,25 @@ def long_enough(
     if batches > most:
         batches, rate = most, max(1, most * workload.batch_records * 1_000 // time_ms)
     changed = msgspec.structs.replace(workload, batches=batches, records_per_second=rate)
-    reads_ms = batches * workload.batch_records * 1_000 // rate
-    limits = msgspec.structs.replace(
-        plan.limits, virtual_ms=max(plan.limits.virtual_ms, int(reads_ms / _IN_TIME))
-    )
-    return with_few_checkpoints(msgspec.structs.replace(plan, workload=changed, limits=limits))
+    return with_few_checkpoints(_with_time_to_read(msgspec.structs.replace(plan, workload=changed)))
+
+
+def _with_time_to_read(plan: TrialPlan) -> TrialPlan:
+    """Return the plan with enough virtual time for its sources to read all splits that they can have."""
+    workload, deployment = plan.workload, plan.deployment
+    if workload.records_per_second is None:
+        return plan
+    split_ms = workload.batches * workload.batch_records * 1_000 // workload.records_per_second
+    in_turn = 1
+    for vertex in plan.job.sources:
+        widths = [rescale.widths.get(vertex.name, vertex.parallelism) for rescale in plan.rescales]
+        if deployment.elastic_wait_ms is not None and vertex.name not in deployment.fixed_vertices:
+            widths.append(1)
+        narrowest = min([vertex.parallelism, *widths])
+        in_turn = max(in_turn, -(-SPLITS_MAX * vertex.parallelism // narrowest))
+    needed_ms = int(in_turn * split_ms / _IN_TIME)
+    limits = msgspec.structs.replace(plan.limits, virtual_ms=max(plan.limits.virtual_ms, needed_ms))
+    return msgspec.structs.replace(plan, limits=limits)
 
 
 def batches_in_time(plan: TrialPlan) -> int:

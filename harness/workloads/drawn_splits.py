@@ -10,7 +10,7 @@ from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.history import Row
 from barrier_tck.harness.workloads.workload import SplitData
 
-_PARTS = 3
+SPLITS_MAX = 3
 """The most splits that one source subtask reads."""
 
 Rows = Callable[[int, int, random.Random, TrialPlan], Sequence[Row]]
@@ -41,7 +41,7 @@ def _splits_of(
     records, start = plan.workload.batches * plan.workload.batch_records, plan.workload.start_offset
     width = vertex.parallelism
     # One split per source subtask, or several, or so few that some subtasks are idle.
-    parts = shape.choice((width, width, 0, width * shape.randint(2, _PARTS)))
+    parts = shape.choice((width, width, 0, width * shape.randint(2, SPLITS_MAX)))
     for part in range(parts or shape.randint(1, max(1, width - 1))):
         name, length = f"{vertex.name}-{part}", _length(shape, records)
         if part % width < early:

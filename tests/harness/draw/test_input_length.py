@@ -4,6 +4,7 @@ slow."""
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -34,6 +35,7 @@ from barrier_tck.harness.plan.trial_plan import (
     DeploymentPlan,
     LimitsPlan,
     NetworkPlan,
+    RescalePlan,
     TrialPlan,
     WorkloadPlan,
 )
@@ -71,7 +73,7 @@ def test_every_source_reads_until_the_last_checkpoint_whatever_the_width(
 def test_an_input_that_is_longer_already_stays_as_it_is() -> None:
     workload = WorkloadPlan(batches=BATCHES_MAX, batch_records=2, records_per_second=100)
     plan = filled(TrialPlan(workload=workload, job=JobPlan(widths={"source": 2})))
-    assert long_enough(plan, SETTLE_MS, 2) == plan
+    assert long_enough(plan, SETTLE_MS, 2).workload == workload
 
 
 def test_a_trial_lasts_until_an_input_is_read_whose_checkpoints_are_rare(tmp_path: Path) -> None:
@@ -83,13 +85,48 @@ def test_a_trial_lasts_until_an_input_is_read_whose_checkpoints_are_rare(tmp_pat
         )
     )
     longer = long_enough(plan, SETTLE_MS, 14)
-    workload, limits = longer.workload, longer.limits
-    assert workload.records_per_second is not None
-    reads_ms = 1_000 * workload.batches * workload.batch_records / workload.records_per_second
-    assert needed_ms(longer, SETTLE_MS, 14) <= reads_ms < limits.virtual_ms > plan.limits.virtual_ms
+    assert _split_ms(longer) >= needed_ms(longer, SETTLE_MS, 14)
+    assert longer.limits.virtual_ms > plan.limits.virtual_ms
     history = execute(longer, ReferenceSimulated(), tmp_path, ()).history
     assert history is not None and history.end is End.FINISHED
     assert sum(1 for _ in history.of(CheckpointCompleted)) >= 14
+
+
+def _split_ms(plan: TrialPlan) -> float:
+    """Return how long the longest split is read."""
+    workload = plan.workload
+    assert workload.records_per_second is not None
+    return 1_000 * workload.batches * workload.batch_records / workload.records_per_second
+
+
+@pytest.mark.parametrize(
+    ("changes", "splits"),
+    [
+        ({}, 1),
+        ({"rescales": (RescalePlan(widths={"source": 2}), RescalePlan(widths={"source": 4}))}, 3),
+        ({"deployment": DeploymentPlan(elastic_wait_ms=20)}, 6),
+        ({"deployment": DeploymentPlan(elastic_wait_ms=20, fixed_vertices=("source",))}, 1),
+    ],
+    ids=["as it is", "narrower", "elastic", "elastic, but the source"],
+)
+def test_a_trial_lasts_until_few_subtasks_have_read_what_many_had(
+    changes: dict[str, Any], splits: int
+) -> None:
+    """Each subtask of six may have three splits, and reads one after the other."""
+    plan = filled(
+        TrialPlan(
+            workload=WorkloadPlan(batches=50, batch_records=4, records_per_second=5),
+            job=JobPlan(widths={"source": 6}),
+            **changes,
+        )
+    )
+    longer = long_enough(plan, SETTLE_MS, 1)
+    assert longer.limits.virtual_ms > 3 * splits * _split_ms(longer)
+
+
+def test_a_short_input_changes_no_limit() -> None:
+    plan = filled(TrialPlan(workload=WorkloadPlan(batches=30, batch_records=3, records_per_second=300)))
+    assert long_enough(plan, SETTLE_MS, 4).limits == plan.limits
 
 
 def _slow(sources: int, slow_batch_ms: int, batches: int = 70) -> TrialPlan:

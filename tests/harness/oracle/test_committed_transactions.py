@@ -10,7 +10,7 @@ import pytest
 from barrier_tck.harness.oracle.checkers.committed_transactions import CommittedTransactions
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.record.history import StorageView, Transaction
-from barrier_tck.harness.record.operations import Acknowledged, Committed
+from barrier_tck.harness.record.operations import Acknowledged, Committed, StartedFromSavepoint
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.reference.bugs.catalogue import planted_bugs
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
@@ -84,6 +84,26 @@ def test_after_a_start_from_the_beginning_no_earlier_transaction_may_be_visible(
     anew = Book().attempt(1).attempt_failed(1).attempt(2).checkpoint(1, 2)
     assert judge((1, 2), book=anew).verdict is Verdict.VALID
     assert judge((1, 1), book=anew).verdict is Verdict.INVALID
+
+
+def test_a_job_that_was_started_from_a_savepoint_leaves_what_had_completed_and_nothing_else() -> None:
+    went_back = (
+        Book()
+        .attempt(1)
+        .checkpoint(1)
+        .checkpoint(2)
+        .triggered(3)
+        .tell(Acknowledged(3, 1, "sink[0]", prepared=4))
+        .tell(StartedFromSavepoint(1, "savepoints/savepoint-1"))
+        .attempt_failed(1)
+        .attempt(2, 1)
+        .checkpoint(4, 2)
+    )
+    left = judge((1, 1), (2, 1), (4, 2), book=went_back)
+    assert (left.verdict, left.clauses) == (Verdict.VALID, ("SNK-1",))
+    assert "1 of them are newer than the restored checkpoint, but attempt 2 went back" in left.summary
+    for strange in ((3, 1), (1, 9), (None, None)):
+        assert judge((1, 1), (2, 1), strange, book=went_back).verdict is Verdict.INVALID, strange
 
 
 @pytest.mark.parametrize("sinks", [1, 2])
