@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
 import msgspec
 import pytest
+from moto.server import ThreadedMotoServer
 
 from barrier_tck.harness.campaign.configuration import configuration_from
 from barrier_tck.harness.campaign.plan_store.bucket_place import BucketPlace
@@ -26,6 +28,7 @@ from barrier_tck.harness.reference.bucket import Bucket, bucket_at
 from barrier_tck.harness.support.errors import EnvironmentProblem, UsageProblem
 from barrier_tck.harness.system.system_under_test import Capability
 from barrier_tck.reference_impl.runtime_errors import StorageError
+from barrier_tck.reference_impl.storage.s3 import s3_client
 from barrier_tck.reports.loading import load_run
 from tests.harness.fake_system import TABLE, Behaviour, FakeSystem, interrupting
 
@@ -425,6 +428,37 @@ def test_a_store_may_be_in_a_bucket() -> None:
     away = in_bucket(objects)
     assert away.failed("fake") == () and not away.keep(entry)
     assert "s3://plans/here cannot be used: no connection" in away.notices[0]
+
+
+@pytest.fixture
+def server_of_objects(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name, value in {
+        "ACCESS_KEY_ID": "k",
+        "SECRET_ACCESS_KEY": "s",
+        "DEFAULT_REGION": "us-east-1",
+    }.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", f"http://{host}:{port}")
+    s3_client().create_bucket(Bucket="plans")
+    yield
+    server.stop()
+
+
+@pytest.mark.long
+def test_campaigns_share_a_store_in_a_real_bucket(
+    server_of_objects: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command's own client on a server: the second campaign tries what the first one kept."""
+    given = ["campaign", "--trials", "20", "--controls", "0", "--store", "s3://plans/here", "--json"]
+    told = []
+    for seed in ("1", "2"):
+        assert command([*given, "--seed", seed, "--out", str(tmp_path / seed)]) == 0
+        told.append(json.loads(capsys.readouterr().out.splitlines()[-1])["store"])
+    assert [store["notices"] for store in told] == [[], []]
+    assert told[0]["new"] > 0 and told[0]["new_tried"] == 0 and told[1]["new_tried"] == 2
 
 
 @pytest.mark.parametrize("location", ["s3://", "s3:///prefix", "bucket"])
