@@ -7,10 +7,11 @@ runner asks, in Markdown a cell is one line of code.
 from __future__ import annotations
 
 from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.reports.headline import verdict_sentence
 from barrier_tck.reports.loading import ReportedRun
 from barrier_tck.reports.matrix import FaultMatrix, clause_matrix, phase_fault_matrix, unchecked_clauses
 from barrier_tck.reports.ranking import RankedFinding, ranked_findings
-from barrier_tck.reports.wording import MEANING, SYMBOL, duration, fault_name, known, one_line, plural
+from barrier_tck.reports.wording import SYMBOL, duration, fault_name, known, one_line, plural
 
 ANNOTATIONS_MAX = 10
 """GitHub shows ten errors of a step and drops the others."""
@@ -33,7 +34,7 @@ def error_lines(run: ReportedRun, file: str | None = None) -> tuple[str, ...]:
         rest = f"{plural(len(findings) - len(shown), 'finding')} more, all of them in report.json and in the summary"
         lines.append(_error("more findings", rest, file))
     if run.verdict is not Verdict.VALID and not findings:
-        lines.append(_error(f"campaign {run.verdict.value}", MEANING[run.verdict], file))
+        lines.append(_error(f"campaign {run.verdict.value}", verdict_sentence(run), file))
     return tuple(lines)
 
 
@@ -75,7 +76,7 @@ def step_summary(run: ReportedRun) -> str:
     )
     parts = [
         f"## {SYMBOL[run.verdict]} {run.verdict.value.upper()}: {_text(campaign.name)} on {_text(campaign.system)}",
-        f"{MEANING[run.verdict]} Seed {campaign.seed}.",
+        f"{_text(verdict_sentence(run))} Seed {campaign.seed}.",
         sums,
         *_findings(run),
         *_phases(phase_fault_matrix(campaign, run.trials)),

@@ -28,6 +28,7 @@ from barrier_tck.harness.support.first_line import first_line
 from barrier_tck.reports import wording
 from barrier_tck.reports.charts import histogram
 from barrier_tck.reports.cuts import CutView, by_trial
+from barrier_tck.reports.headline import headline
 from barrier_tck.reports.intervals import Recovery, recoveries, series_of
 from barrier_tck.reports.loading import BATCHES, ReportedRun, planned_faults, verdict_of
 from barrier_tck.reports.matrix import (
@@ -54,15 +55,6 @@ PLOTLY = "plotly-basic.min.js.gz"
 
 Facts = tuple[tuple[str, str], ...]
 """Names with their values."""
-
-
-@dataclass(frozen=True, slots=True)
-class Headline:
-    """The first thing a reader sees."""
-
-    verdict: Verdict
-    title: str
-    meaning: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,33 +167,6 @@ def _inlined(cuts: Sequence[CutView]) -> frozenset[str]:
         if room >= 0:
             chosen.append(view.anchor)
     return frozenset(chosen)
-
-
-def headline(run: ReportedRun) -> Headline:
-    """Return the verdict as a sentence; VALID is said only of trials that were checked."""
-    verdict, count = run.verdict, len(run.trials)
-    if not count:
-        return Headline(verdict, "Nothing was checked", "No trial finished, so nothing can be said.")
-    titles = {
-        Verdict.VALID: f"Valid: all {count} trials" if count > 1 else "Valid: the one trial",
-        Verdict.UNKNOWN: f"Unknown: {run.count(Verdict.UNKNOWN)} of {wording.plural(count, 'trial')}",
-        Verdict.INVALID: f"Invalid: {run.count(Verdict.INVALID)} of {wording.plural(count, 'trial')}",
-    }
-    if not run.count(verdict):
-        return _as_a_whole(run)
-    return Headline(verdict, titles[verdict], wording.MEANING[verdict])
-
-
-def _as_a_whole(run: ReportedRun) -> Headline:
-    """Return the headline of a campaign that is worse than each of its trials."""
-    judged = Verdict.worst(verdict_of(trial) for trial in run.trials)
-    trials = f"all {len(run.trials)} trials are" if len(run.trials) > 1 else "its one trial is"
-    title = f"{run.verdict.value.capitalize()} as a whole, though {trials} {judged.value}"
-    if run.count(judged) < len(run.trials):
-        title = f"{run.verdict.value.capitalize()} as a whole, though no trial is"
-    return Headline(
-        run.verdict, title, "What only all trials together can show is missing or wrong: see the note."
-    )
 
 
 def as_json(value: object) -> Markup:
@@ -341,6 +306,7 @@ def templates() -> jinja2.Environment:
     environment.filters["duration"] = wording.duration
     environment.filters["moment"] = wording.moment
     environment.filters["measurement"] = lambda value, name: wording.measurement(name, value)
+    environment.filters["measured_name"] = wording.measured_name
     environment.filters["known"] = wording.known
     environment.filters["first_line"] = first_line
     environment.filters["printable"] = wording.printable

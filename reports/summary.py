@@ -8,16 +8,17 @@ from rich.table import Table
 from rich.text import Text
 
 from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.reports.headline import verdict_sentence
 from barrier_tck.reports.intervals import series_of
 from barrier_tck.reports.loading import ReportedRun
 from barrier_tck.reports.matrix import broken_first, clause_matrix, phase_fault_matrix, unchecked_clauses
 from barrier_tck.reports.ranking import RankedFinding, ranked_findings
 from barrier_tck.reports.wording import (
-    MEANING,
     SYMBOL,
     duration,
     in_how_many_trials,
     known,
+    measured_name,
     measurement,
     median,
     one_line,
@@ -64,7 +65,7 @@ def _print_headline(run: ReportedRun, console: Console) -> None:
     if campaign.interrupted:
         headline.append("  (interrupted: only finished trials are counted)", "yellow")
     console.print(headline)
-    console.print(Text("Nothing was checked." if not run.trials else MEANING[verdict], style="dim"))
+    console.print(Text(one_line(verdict_sentence(run)), style="dim"))
     fired = sum(trial.faults_fired for trial in run.trials)
     planned = sum(max(trial.faults_planned, len(trial.faults)) for trial in run.trials)
     counts = ", ".join(f"{run.count(each)} {each.value}" for each in Verdict)
@@ -84,7 +85,7 @@ def _print_headline(run: ReportedRun, console: Console) -> None:
     if phases.possible:
         console.print(
             Text(
-                f"phase by fault: {phases.fired} of {plural(phases.possible, 'cell')} hit "
+                f"kinds of faults tried per phase: {phases.fired} of {plural(phases.possible, 'combination')} "
                 f"({plural(len(phases.rows), 'phase')} × {plural(len(phases.kinds), 'kind')} of fault)"
             )
         )
@@ -96,28 +97,31 @@ def _print_controls(run: ReportedRun, console: Console) -> None:
     if controls is None:
         return
     shown = {clause: trials for clause, trials in controls.could_be_violated.items() if trials}
-    exercised = ", ".join(f"{clause} in {trials}" for clause, trials in shown.items())
-    parts = [f"{one_line(exercised)} of {plural(controls.trials, 'trial')}"] if exercised else []
+    exercised = ", ".join(f"{clause} {trials}" for clause, trials in shown.items())
+    parts = [f"{one_line(exercised)}, of {plural(controls.trials, 'trial')}"] if exercised else []
     if controls.not_reported:
         parts.append(f"not reported: {one_line(', '.join(controls.not_reported))}")
     if parts:
-        console.print(Text(f"broken recovery would have violated: {'; '.join(parts)}"))
+        console.print(Text(f"trials in which a wrong recovery would have shown: {'; '.join(parts)}"))
     unshown = [clause for clause in controls.could_be_violated if clause not in shown]
     if unshown:
         # Such a clause may be VALID in every trial: what was judged was right, and recovery had no part in it.
         console.print(
             Text(
-                f"broken recovery would have violated in no trial: {one_line(', '.join(unshown))}; "
+                f"no trial could have shown a wrong recovery for: {one_line(', '.join(unshown))}; "
                 "VALID says nothing about recovery there"
             )
         )
     invalid = sum(control.verdict is Verdict.INVALID for control in controls.ran)
     if controls.ran:
         console.print(
-            Text(f"controls: {invalid} of {len(controls.ran)} invalid, as they must be with recovery broken")
+            Text(
+                f"self-check: recovery was broken on purpose in {plural(len(controls.ran), 'trial')}, and the suite "
+                f"noticed {'it' if len(controls.ran) == 1 else 'them'} in {invalid} of {len(controls.ran)}"
+            )
         )
     if controls.note:
-        console.print(Text(f"controls: {one_line(controls.note)}"))
+        console.print(Text(f"self-check: {one_line(controls.note)}"))
 
 
 def _print_finding(run: ReportedRun, entry: RankedFinding, console: Console) -> None:
@@ -134,9 +138,13 @@ def _print_finding(run: ReportedRun, entry: RankedFinding, console: Console) -> 
         # The line to paste into a report of the bug: it is not cut off at the terminal's width.
         first = Text(f"  {one_line(finding.broken)}: {one_line(finding.first.description)}", style="bold")
         console.print(first, soft_wrap=True)
-    if finding.counts:
+    counts = {name: count for name, count in finding.counts.items() if count}
+    if counts:
         lines.append(
-            Text(", ".join(f"{one_line(name)}: {count}" for name, count in finding.counts.items()), "dim")
+            Text(
+                ", ".join(f"{one_line(name).replace('_', ' ')}: {count}" for name, count in counts.items()),
+                "dim",
+            )
         )
     lines += [Text(f"- {one_line(example)}") for example in finding.examples[:_EXAMPLES_MAX]]
     for line in lines:
@@ -162,7 +170,9 @@ def _print_clauses(run: ReportedRun, console: Console) -> None:
             table.add_row(Text(one_line(row.clause)), verdict, *counts, checkers)
         console.print(table)
     missing = unchecked_clauses(rows)
-    console.print(Text(f"{plural(len(missing), 'clause')} of the project not checked here", style="dim"))
+    if missing:
+        were = "further clause was" if len(missing) == 1 else "further clauses were"
+        console.print(Text(f"{len(missing):,} {were} not checked by this campaign", style="dim"))
 
 
 def _print_lengths(run: ReportedRun, console: Console) -> None:
@@ -171,11 +181,11 @@ def _print_lengths(run: ReportedRun, console: Console) -> None:
     if not series:
         return
     table = Table(box=None, pad_edge=False)
-    for name in ("measured", "median", "max", "values", "of trials"):
+    for name in ("measured", "median", "max", "times measured", "in trials"):
         table.add_column(name, justify="left" if name == "measured" else "right")
     for each in series:
         middle, most = median(each.values), max(each.values)
-        label, counts = Text(one_line(each.name)), (str(len(each.values)), str(each.trials))
+        label, counts = Text(measured_name(one_line(each.name))), (str(len(each.values)), str(each.trials))
         table.add_row(label, measurement(each.name, middle), measurement(each.name, most), *counts)
     console.print()
     console.print(table)

@@ -11,18 +11,20 @@ from pathlib import Path
 
 from barrier_tck.faults.catalogue import BY_TAG
 from barrier_tck.harness.plan.trial_plan import TrialPlan
-from barrier_tck.harness.record.records import FindingGroup
+from barrier_tck.harness.record.records import NO_SHAPE, NOT_SMALLER, FindingGroup
 from barrier_tck.harness.record.verdict import Verdict
+
+NO_PASS = "It is not a pass."
 
 MEANING = {
     Verdict.VALID: "Every property that was checked holds.",
     Verdict.UNKNOWN: (
         "No verdict is possible. A planned fault did not fire, a checker could not decide or crashed, or nothing was"
-        " checked. It is not a pass."
+        f" checked. {NO_PASS}"
     ),
     Verdict.INVALID: "At least one property is violated; an example is shown.",
 }
-"""What a verdict says, in a sentence."""
+"""What each verdict says, of any run; why one run is UNKNOWN is said by ``reports.headline``."""
 
 SYMBOL = {Verdict.VALID: "✓", Verdict.UNKNOWN: "?", Verdict.INVALID: "✗"}
 """A sign for each verdict, so that colour is never the only difference."""
@@ -126,6 +128,26 @@ def measurement(name: str, value: float) -> str:
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.3g}"
 
 
+_MEASURED = {
+    "alignment_ms": "alignment of a snapshot",
+    "sync_ms": "synchronous part of a snapshot",
+    "async_ms": "asynchronous part of a snapshot",
+    "recovery_ms": "recovery, until all subtasks run",
+    "kill_to_first_record_ms": "kill to first record after it",
+    "virtual_ms": "simulated time of a trial",
+    "steps": "steps of the simulator in a trial",
+}
+
+
+def measured_name(name: str) -> str:
+    """Return what was measured, for people; a system's own measurement by its name, without the unit at its end."""
+    if name in _MEASURED:
+        return _MEASURED[name]
+    for unit in ("_ms", "_bytes", "_seconds", "_s"):
+        name = name.removesuffix(unit)
+    return name.replace("_", " ")
+
+
 def percentile(values: Sequence[float], share: float) -> float:
     """Return the nearest-rank percentile; ``share`` is between 0 and 1. Raises ValueError if there are none."""
     if not values:
@@ -140,13 +162,15 @@ def median(values: Sequence[float]) -> float:
 
 
 def in_how_many_trials(group: FindingGroup) -> str:
-    """Say how many trials one finding stands for, and what it needs."""
-    presumed = f" ({group.presumed} of them presumed)" if group.presumed else ""
-    often = f", which failed in {group.failed_runs} of {group.runs} runs" if group.runs > 1 else ""
-    return (
-        f"in {plural(group.trials, 'trial')}{presumed}; the smallest plan{often} has {plural(group.faults, 'fault')} "
-        f"and needs: {one_line(group.shape)}"
-    )
+    """Say how many trials one finding stands for, and what its smallest plan has."""
+    fails = "1 trial fails" if group.trials == 1 else f"{group.trials:,} trials fail"
+    presumed = f" ({group.presumed:,} not made smaller, assumed the same)" if group.presumed else ""
+    has = plural(group.faults, "fault") if group.faults else "no faults"
+    needs = f"; needs: {one_line(group.shape)}" if group.shape != NO_SHAPE else ""
+    often = f"; failed {group.failed_runs} of {group.runs} times" if group.runs > 1 else ""
+    if group.shape == NOT_SMALLER:
+        return f"{fails} like this{presumed}. Their plans were not made smaller; the first has {has}{often}."
+    return f"{fails} like this{presumed}. Smallest plan: {has}{needs}{often}."
 
 
 def replay_command(

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from barrier_tck.harness.campaign.finding_groups import NOT_SMALLER, Group
+from barrier_tck.harness.campaign.finding_groups import Group
 from barrier_tck.harness.campaign.novelty import reached_by
 from barrier_tck.harness.campaign.plan_shape import in_words, shape_of
 from barrier_tck.harness.campaign.plan_store.store import (
@@ -32,7 +32,13 @@ from barrier_tck.harness.campaign.plan_store.stored_plan import (
     stored_plan_of,
 )
 from barrier_tck.harness.plan.trial_plan import FilledPlan, TrialPlan
-from barrier_tck.harness.record.records import PassingNow, StoreRecord, TrialRecord, TrialSummary
+from barrier_tck.harness.record.records import (
+    NOT_SMALLER,
+    PassingNow,
+    StoreRecord,
+    TrialRecord,
+    TrialSummary,
+)
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.support.atomic_files import write_atomically
 from barrier_tck.harness.support.errors import UsageProblem

@@ -22,7 +22,7 @@ from barrier_tck.harness.campaign.repeated_trials import Effort, Repeated
 from barrier_tck.harness.campaign.shrinking import RUNS_MAX, shrink, sort_key
 from barrier_tck.harness.oracle.checker import Checker
 from barrier_tck.harness.plan.trial_plan import TrialPlan
-from barrier_tck.harness.record.records import FindingGroup
+from barrier_tck.harness.record.records import NOT_SMALLER, FindingGroup
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.plan_fields import unused_by, without
 from barrier_tck.harness.system.system_under_test import Capability, SystemUnderTest
@@ -39,9 +39,6 @@ EXAMINED_MAX = 500
 
 NUMBERS_MAX = 100
 """How many numbers of trials the record of a finding has."""
-
-NOT_SMALLER = "not made smaller"
-"""The shape of findings whose plans were not made smaller: they may be several."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,10 @@ import msgspec
 from barrier_tck.faults.fault import Ends, Fault, OnProgress
 from barrier_tck.faults.targets import TargetKind
 from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.record.records import NO_SHAPE
 
 Shape = tuple[str, ...]
 """The names of traits, in the order of ``TRAITS`` and then of faults."""
-
-NO_SHAPE = "nothing special"
 
 
 @dataclass(frozen=True, slots=True)

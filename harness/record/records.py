@@ -266,6 +266,12 @@ class TrialRecord(msgspec.Struct, frozen=True):
         return sum(checkpoint.status == "completed" for checkpoint in self.checkpoints)
 
 
+NO_SHAPE = "nothing special"
+"""The shape of a smallest plan that has no faults and is in all else as plans usually are."""
+NOT_SMALLER = "not made smaller"
+"""The shape of findings whose plans were not made smaller: they may be several."""
+
+
 class FindingGroup(msgspec.Struct, frozen=True):
     """Trials that failed in the same way: one finding of a campaign, however many trials showed it."""
 

@@ -21,10 +21,12 @@ from barrier_tck.faults.catalogue import FAULTS
 from barrier_tck.harness.certify.engine.verification import read_certificate
 from barrier_tck.harness.record.control_records import BreakRecord, ControlRecord, ControlsRecord
 from barrier_tck.harness.record.records import TrialRecord
+from barrier_tck.harness.record.unknown_trials import CRASHED, NOT_RUN_CHECKER
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.support.errors import EnvironmentProblem
 from barrier_tck.reports import html
 from barrier_tck.reports.certificate_page import render_certificate
+from barrier_tck.reports.github import step_summary
 from barrier_tck.reports.loading import load_run
 from barrier_tck.reports.machine_readable import as_junit, as_object
 from barrier_tck.reports.summary import print_run
@@ -230,9 +232,10 @@ def test_every_report_says_in_how_many_trials_clauses_could_be_violated_and_what
     assert "✓ valid trial 5, read-again: no checker saw it controls/00005-read-again.json" in section
     assert re.search(r"REC-1 also .*? 11 1 0 2 exactly-once-output", text)
     printed = summary_text(run.directory)
-    assert "broken recovery would have violated: SRC-1 in 2, REC-1 in 2 of 12 trials" in printed
-    assert "in no trial" not in printed
-    assert "controls: 1 of 2 invalid, as they must be with recovery broken" in printed
+    assert "trials in which a wrong recovery would have shown: SRC-1 2, REC-1 2, of 12 trials" in printed
+    assert "no trial could have shown" not in printed
+    said = "self-check: recovery was broken on purpose in 2 trials, and the suite noticed them in 1 of 2"
+    assert said in " ".join(printed.split())
     report = as_object(run)
     assert report["controls"]["breaks"][0]["could"] == 2
     assert {row["id"]: row["could_have_failed"] for row in report["clauses"]} == {
@@ -251,8 +254,9 @@ def test_a_clause_that_no_broken_recovery_would_have_violated_is_told_apart(tmp_
     run = load_run(write_run(tmp_path / "run", records, campaign_of(records, controls=controls)))
     printed = summary_text(run.directory)
     assert "SNK-1 in 0" not in printed
-    assert "broken recovery would have violated: SRC-1 in 2 of 12 trials" in printed
-    assert "would have violated in no trial: SNK-1; VALID says nothing about recovery there" in printed
+    assert "trials in which a wrong recovery would have shown: SRC-1 2, of 12 trials" in printed
+    said = "no trial could have shown a wrong recovery for: SNK-1; VALID says nothing about recovery there"
+    assert said in " ".join(printed.split())
 
 
 def test_the_headline_names_the_clause_that_was_broken_first_and_the_others_as_also(tmp_path: Path) -> None:
@@ -274,7 +278,7 @@ def test_a_system_that_cannot_be_broken_is_told_in_every_report(tmp_path: Path) 
     none = ControlsRecord(trials=1, note="echo cannot be broken on purpose, so there were no controls")
     run = load_run(write_run(tmp_path / "run", records, campaign_of(records, controls=none)))
     assert "Echo cannot be broken on purpose" in Page(html.render(run)).text
-    assert "controls: echo cannot be broken on purpose" in summary_text(run.directory)
+    assert "self-check: echo cannot be broken on purpose" in summary_text(run.directory)
     assert as_object(run)["controls"]["note"] == none.note
 
 
@@ -422,7 +426,69 @@ def test_a_campaign_that_is_worse_than_its_trials_says_so_and_does_not_count_non
     campaign = campaign_of(records, verdict=Verdict.UNKNOWN)
     page = Page(html.render(load_run(write_run(tmp_path / "run", records, campaign))))
     assert "? Unknown as a whole, though all 2 trials are valid" in page.text
+    assert "the campaign's record says so, and none of its trials does: see the note." in page.text
     assert "Unknown: 0 of" not in page.text
+
+
+def test_every_report_says_at_once_why_a_campaign_of_valid_trials_is_unknown(tmp_path: Path) -> None:
+    records = [record_of(trial) for trial in (0, 1)]
+    missing = Finding(
+        "sometimes-duplicates", ("ALO-2",), Verdict.UNKNOWN, "no duplicate was seen; run more trials"
+    )
+    campaign = campaign_of(records, verdict=Verdict.UNKNOWN, findings=(missing,))
+    run = load_run(write_run(tmp_path / "run", records, campaign))
+    title, why = (
+        "Unknown as a whole, though all 2 trials are valid",
+        "no duplicate was seen; run more trials (ALO-2).",
+    )
+    assert f"{title} {why}" in Page(html.render(run)).text
+    printed = " ".join(summary_text(run.directory).split())
+    assert f"{title}: {why}" in printed
+    assert "did not fire" not in printed, "no reason that was none"
+    assert f"{title}: {why}" in step_summary(run).replace("\\", "")
+
+
+def test_an_unknown_verdict_says_why_for_how_many_trials(tmp_path: Path) -> None:
+    def unknown(trial: int, checker: str, summary: str) -> TrialRecord:
+        found = (Finding(checker, ("CAM-3",), Verdict.UNKNOWN, summary),)
+        return msgspec.structs.replace(record_of(trial), verdict=Verdict.UNKNOWN, findings=found)
+
+    records = [
+        record_of(0),
+        unknown(1, "faults-fired", "a fault did not fire"),
+        unknown(2, "faults-fired", "a fault did not fire"),
+        unknown(3, "snapshot-formula", CRASHED),
+        unknown(4, NOT_RUN_CHECKER, "no room"),
+    ]
+    printed = summary_text(write_run(tmp_path / "run", records), width=200)
+    assert (
+        "No verdict: in 2 trials what they are about did not happen, in 1 trial a checker crashed, 1 trial could not "
+        "be run. It is not a pass."
+    ) in printed
+
+
+def test_of_a_finding_only_what_was_counted_is_shown(tmp_path: Path) -> None:
+    counts = {"expected": 20, "lost": 0, "wrong_sum": 3}
+    found = (Finding("exactly-once-output", ("SNK-1",), Verdict.INVALID, "it is wrong", counts),)
+    record = msgspec.structs.replace(record_of(0), verdict=Verdict.INVALID, findings=found)
+    run_directory = write_run(tmp_path / "run", [record])
+    printed = summary_text(run_directory)
+    assert "expected: 20, wrong sum: 3" in printed
+    assert "lost: 0" not in printed
+    shown = Page(html.render(load_run(run_directory))).text
+    assert "expected 20 wrong sum 3" in shown
+
+
+def test_the_summary_counts_what_was_tried_and_measured_in_plain_words(run_directory: Path) -> None:
+    printed = summary_text(run_directory, width=200)
+    assert re.search(
+        r"kinds of faults tried per phase: \d+ of \d+ combinations \(\d+ phases × \d+ kinds of fault\)",
+        printed,
+    )
+    assert re.search(r"\d+ further clauses were not checked by this campaign", printed)
+    assert re.search(r"measured +median +max +times measured +in trials", printed)
+    assert "alignment of a snapshot " in printed
+    assert "_ms" not in printed
 
 
 def test_an_empty_run_is_never_called_valid(tmp_path: Path) -> None:

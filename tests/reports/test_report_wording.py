@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.record.records import FindingGroup
 from barrier_tck.reports import wording
 
 
@@ -104,3 +106,37 @@ def test_a_kind_of_fault_that_this_version_does_not_know_is_shown_by_its_tag() -
 )
 def test_a_time_is_shown_as_people_write_it(text: str, shown: str) -> None:
     assert wording.moment(text) == shown
+
+
+SEVERAL = "5 trials fail like this (4 not made smaller, assumed the same). Smallest plan: no faults; failed 3 of 3 times."
+
+
+@pytest.mark.parametrize(
+    ("group", "text"),
+    [
+        (
+            {"trials": 5, "presumed": 4, "shape": "nothing special", "runs": 3, "failed_runs": 3},
+            SEVERAL,
+        ),
+        (
+            {"trials": 1, "shape": "savepoints, an attempt fails", "faults": 1},
+            "1 trial fails like this. Smallest plan: 1 fault; needs: savepoints, an attempt fails.",
+        ),
+        (
+            {"trials": 2, "shape": "not made smaller", "faults": 3},
+            "2 trials fail like this. Their plans were not made smaller; the first has 3 faults.",
+        ),
+    ],
+)
+def test_a_finding_says_how_many_trials_fail_like_it_and_what_its_smallest_plan_has(
+    group: dict[str, Any], text: str
+) -> None:
+    known: dict[str, Any] = {"clause": "SNK-1", "checker": "x", "numbers": (0,), "smallest_trial": 0}
+    assert wording.in_how_many_trials(FindingGroup(**known, **group)) == text
+
+
+def test_what_was_measured_is_named_for_people() -> None:
+    assert wording.measured_name("alignment_ms") == "alignment of a snapshot"
+    assert wording.measured_name("virtual_ms") == "simulated time of a trial"
+    assert wording.measured_name("steps") == "steps of the simulator in a trial"
+    assert wording.measured_name("spilled_bytes") == "spilled", "of a system that this project does not know"

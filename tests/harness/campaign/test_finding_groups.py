@@ -13,7 +13,6 @@ from rich.console import Console
 from barrier_tck.faults.fault import Ends
 from barrier_tck.harness.campaign import finding_groups
 from barrier_tck.harness.campaign.configuration import configuration_from
-from barrier_tck.harness.campaign.finding_groups import NOT_SMALLER
 from barrier_tck.harness.campaign.plan_shape import in_words, reduced_to, shape_of
 from barrier_tck.harness.campaign.repeated_trials import (
     GONE_BACK_TO,
@@ -26,7 +25,7 @@ from barrier_tck.harness.campaign.runner import run_campaign
 from barrier_tck.harness.cli.campaign_output import as_object
 from barrier_tck.harness.plan.reading import read_plan
 from barrier_tck.harness.plan.trial_plan import TrialPlan
-from barrier_tck.harness.record.records import CampaignRecord
+from barrier_tck.harness.record.records import NOT_SMALLER, CampaignRecord
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.system.system_under_test import Capability
 from barrier_tck.reports.loading import load_run
