@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from rich.console import Console
 
+from barrier_tck.harness.cli.campaign_settings import in_plain_text, profile_line, settings_of
 from barrier_tck.harness.cli.cut_diagrams import trace_cuts_shown
+from barrier_tck.harness.cli.printing import printable
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.support.environment import environment
@@ -24,6 +26,10 @@ if TYPE_CHECKING:
     from barrier_tck.reports.loading import ReportedRun
 
 
+_REPEATED_MAX = 3
+"""How many failing trials are listed with the command that repeats them."""
+
+
 def print_seed(console: Console, seed: RootSeed) -> None:
     """Print the root seed before anything starts, so that even a command that is killed can be repeated."""
     console.print(f"  seed: {seed}", markup=False)
@@ -32,32 +38,27 @@ def print_seed(console: Console, seed: RootSeed) -> None:
 def print_options(
     console: Console, configuration: CampaignConfiguration, system: SystemUnderTest, path: Path
 ) -> None:
-    """Print everything that decides what will happen, so that a campaign can be repeated from its log alone."""
+    """Print all that differs from the defaults, so that a campaign can be repeated from its log alone."""
     from barrier_tck.harness.system.plan_fields import unused_by
 
-    spelled_out = msgspec.to_builtins(configuration)
-    spelled_out.pop("seed")  # it was printed first
-    trials = spelled_out.pop("trial")
-    settings = spelled_out["system"].pop("settings")
-    spelled_out["system"] = spelled_out["system"]["name"]
-    options = {name: value for name, value in spelled_out.items() if value not in (None, {}, "", (), [])}
+    # The seed was printed first.
+    options = {"name": configuration.name, "system": configuration.system.name, **settings_of(configuration)}
     if "state_backend" in unused_by(system):
-        options.pop("state_backend", None)
-    options |= {"trials listed": len(trials)} if trials else {}
+        options.pop("state backend", None)
+    options |= {"trials listed": str(len(configuration.trial))} if configuration.trial else {}
     options |= {"budget": str(configuration.budget_of_trials()), "run directory": str(path)}
-    if not trials:
-        profile = configuration.profile_for(system)
-        options["profile"] = f"{profile.name}: {profile.description}"
-    options |= _special_to(system, configuration.adjusted(TrialPlan()), settings)
+    if not configuration.trial:
+        options["profile"] = profile_line(configuration.profile_for(system), configuration)
+    options |= _special_to(system, configuration.adjusted(TrialPlan()), configuration.system.settings)
     versions = environment()
     options["versions"] = ", ".join(
         f"{name} {versions[name]}" for name in ("barrier-tck", "python", "pyspark")
     )
     for name, value in options.items():
-        console.print(f"  {name}: {value}", markup=False)
+        console.print(printable(f"  {name}: {' '.join(value.split())}"), markup=False)
 
 
-def _special_to(system: SystemUnderTest, plan: TrialPlan, settings: dict[str, Any]) -> dict[str, object]:
+def _special_to(system: SystemUnderTest, plan: TrialPlan, settings: dict[str, Any]) -> dict[str, str]:
     """Return what is special to this system: its settings, plug-in checkers, and unused fields."""
     from barrier_tck.harness.oracle.plug_in_checkers import with_plug_ins
     from barrier_tck.harness.system.plan_fields import in_short, unused_by
@@ -66,9 +67,9 @@ def _special_to(system: SystemUnderTest, plan: TrialPlan, settings: dict[str, An
     plug_ins = [checker.name for checker in with_plug_ins((), filled(plan), system)]
     unused = unused_by(system)
     return {
-        **({"settings of the system": settings} if settings else {}),
+        **({"settings of the system": in_plain_text(settings)} if settings else {}),
         **({"checkers": f"the standard ones, and {', '.join(plug_ins)}"} if plug_ins else {}),
-        **({"not used by the system": in_short(unused)} if unused else {}),
+        **({"plan settings this system ignores": in_short(unused)} if unused else {}),
     }
 
 
@@ -77,7 +78,6 @@ def print_campaign(console: Console, run: ReportedRun, file: Path | None = None)
 
     In GitHub Actions, also print annotations, attached to the campaign ``file``, and add to the step's summary.
     """
-    from barrier_tck.reports.ranking import size_of
     from barrier_tck.reports.summary import print_run
     from barrier_tck.reports.write import write_reports
 
@@ -95,8 +95,7 @@ def print_campaign(console: Console, run: ReportedRun, file: Path | None = None)
     elif record.configuration["fail_fast"] and record.invalid:
         console.print(f"ended at the first trial that is invalid, after {record.trials} (fail_fast)")
     versions = record.environment
-    sizes = {trial.trial: size_of(trial) for trial in run.trials}
-    for number in sorted(record.failing, key=lambda number: sizes.get(number, (inf,)))[:3]:
+    for number in _to_repeat(run):
         console.print(
             f"repeat trial {number}: {run.replay_command(number)}   (seed {record.seed}, barrier-tck "
             f"{versions['barrier-tck']}, python {versions['python']})"
@@ -106,6 +105,16 @@ def print_campaign(console: Console, run: ReportedRun, file: Path | None = None)
             console.print(f"follow a wrong row of it: {explain}", markup=False, soft_wrap=True)
     if os.environ.get("GITHUB_ACTIONS") == "true":
         _annotate(console, run, file)
+
+
+def _to_repeat(run: ReportedRun) -> list[int]:
+    """Return the failing trials to repeat, first those of the findings above, in their order, then the smallest."""
+    from barrier_tck.reports.ranking import ranked_findings, size_of
+
+    sizes = {trial.trial: size_of(trial) for trial in run.trials}
+    failing = sorted(run.campaign.failing, key=lambda number: sizes.get(number, (inf,)))
+    shown = [entry.trial.trial for entry in ranked_findings(run) if entry.trial.trial in failing]
+    return list(dict.fromkeys([*shown, *failing]))[:_REPEATED_MAX]
 
 
 def explain_command(run: ReportedRun, trial: int) -> str | None:
@@ -133,10 +142,11 @@ def command_to_resume(record: CampaignRecord, path: Path) -> str:
 
 def _print_store(console: Console, store: StoreRecord) -> None:
     """Print what came from the store of plans and what went there; notices are part of the summary."""
-    kept = f"{store.failed} that failed and {store.new} that reached something new"
-    console.print(
-        f"stored plans: {store.tried_first} tried first, {kept} kept in {store.location}", markup=False
-    )
+    from barrier_tck.reports.wording import plural
+
+    tried = f"{plural(store.tried_first, 'stored plan')} tried first; " if store.tried_first else ""
+    kept = f"{store.new} with new behaviour, {store.failed} failing"
+    console.print(f"{tried}plans kept for next time: {kept} (in {store.location})", markup=False)
 
 
 def _annotate(console: Console, run: ReportedRun, file: Path | None) -> None:
