@@ -20,7 +20,7 @@ from barrier_tck.harness.campaign.tried_plans import without_unreachable_faults
 from barrier_tck.harness.draw.constraints import Constraints
 from barrier_tck.harness.draw.strategies import draw_plan, trial_plans
 from barrier_tck.harness.plan.trial_plan import TrialPlan, to_json, write
-from barrier_tck.harness.record.history import History
+from barrier_tck.harness.record.history import End, History
 from barrier_tck.harness.record.records import TrialRecord
 from barrier_tck.harness.record.unknown_trials import why_unknown
 from barrier_tck.harness.record.verdict import Finding, Verdict
@@ -62,10 +62,16 @@ class Trial:
         raise AssertionError(f"{checker} did not judge the trial\n{explain(self)}")
 
 
+def _end(record: TrialRecord) -> str:
+    """Return how the job ended, and why if it says so."""
+    sentence = End(record.end).sentence
+    return f"{sentence}: {record.end_reason}" if record.end_reason else sentence
+
+
 def explain(trial: Trial) -> str:
     """Return findings, plan and the line that repeats a trial."""
     record = trial.record
-    lines = [f"verdict {record.verdict.value}: the job ended {record.end} {record.end_reason}".rstrip()]
+    lines = [f"verdict {record.verdict.value}: {_end(record)}"]
     for found in sorted(record.findings, key=lambda finding: -finding.verdict.severity):
         lines.append(f"  {found.verdict.value:<8}{found.checker} ({found.named_clauses}): {found.summary}")
         lines += [f"           {example}" for example in found.examples if found.verdict is not Verdict.VALID]

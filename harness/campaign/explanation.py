@@ -26,6 +26,7 @@ from barrier_tck.harness.record.operations import (
     JobStopped,
     Operation,
 )
+from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.records import TrialRecord
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.support.errors import UsageProblem
@@ -232,7 +233,7 @@ def what_happened(operation: Operation, labels: dict[int, str]) -> str | None:
         where = "at the beginning of the input" if restored is None else f"from checkpoint {restored}"
         return f"attempt {operation.attempt} starts {where}"
     if isinstance(operation, AttemptEnded):
-        return f"attempt {operation.attempt} ends: {first_line(operation.detail) or operation.reason.value}"
+        return f"attempt {operation.attempt} ends: {first_line(operation.detail) or _plain(operation.reason)}"
     if isinstance(operation, FaultFired):
         label = labels.get(operation.fault, f"fault {operation.fault}")
         return f"fault: {label}" + (f" ({operation.target})" if operation.target else "")
@@ -243,8 +244,13 @@ def what_happened(operation: Operation, labels: dict[int, str]) -> str | None:
     if isinstance(operation, JobStopped):
         return "the job is stopped with a savepoint"
     if isinstance(operation, JobFailed):
-        return f"the job gives up: {first_line(operation.detail) or operation.reason.value}"
+        return f"the job gives up: {first_line(operation.detail) or _plain(operation.reason)}"
     return None
+
+
+def _plain(reason: Reason) -> str:
+    """Return a reason as a phrase: ``process lost`` for ``process_lost``."""
+    return reason.value.replace("_", " ")
 
 
 def _places(view: SnapshotView, column: str, followed: Followed) -> Iterator[str]:

@@ -71,7 +71,7 @@ class TrialMix:
 
     @property
     def note(self) -> str:
-        """Return what was chosen as a phrase for the plan, for instance ``dealt: rocksdb; delay, executor``."""
+        """Return what was chosen as a phrase for the plan, for instance ``drawn: rocksdb; delay, executor``."""
         local = None if self.local_recovery is None else f"local recovery {self.local_recovery}"
         choices = [name for name in (self.workload, self.mode, self.state_backend, local) if name is not None]
         kinds = [] if self.kinds is None else [", ".join(self.kinds) or "no faults"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,12 @@ from barrier_tck.harness.support.atomic_files import write_atomically
 from barrier_tck.harness.support.errors import EnvironmentProblem, UsageProblem
 
 if TYPE_CHECKING:
-    from barrier_tck.harness.certify.engine.certificate import Certificate, PropertyOutcome, Strength
+    from barrier_tck.harness.certify.engine.certificate import (
+        Certificate,
+        ClauseResult,
+        PropertyOutcome,
+        Strength,
+    )
     from barrier_tck.harness.certify.engine.failure import Failure
     from barrier_tck.harness.certify.engine.planted_bugs import KeepStrength
     from barrier_tck.harness.certify.engine.playing import Watch
@@ -244,7 +250,7 @@ def printed_outcomes(
 ) -> Callable[[PropertyOutcome], None]:
     """Return what prints each outcome, and before the first one, when the target was found, what is certified.
 
-    Of what ``--only`` leaves out nothing is printed.
+    Of what ``--only`` leaves out nothing is printed, and a level that was not asked for has one line in the end.
     """
     announced = False
 
@@ -253,10 +259,27 @@ def printed_outcomes(
         if not announced:
             console.print(begins, markup=False)
             announced = True
-        if not only or outcome.name in only or outcome.status == "failed":
+        if not _is_of_higher_level(outcome) and (
+            not only or outcome.name in only or outcome.status == "failed"
+        ):
             _print_outcome(console, outcome, target, path)
 
     return progress
+
+
+def _is_of_higher_level(outcome: PropertyOutcome) -> bool:
+    """Return whether a property was skipped because its level was not asked for."""
+    return outcome.status == "skipped" and outcome.reason == f"the level {outcome.level} was not asked for"
+
+
+def _levels_not_asked_for(certificate: Certificate) -> str:
+    """Return a line that counts the properties of levels that were not asked for; empty if there are none."""
+    counts = Counter(one.level for one in certificate.outcomes if _is_of_higher_level(one))
+    levels = [
+        f"{level} ({number} {'property' if number == 1 else 'properties'})"
+        for level, number in counts.items()
+    ]
+    return f"{_SIGNS['skipped']} not asked for: {', '.join(levels)}" if levels else ""
 
 
 def _print_outcome(console: Console, outcome: PropertyOutcome, target: str, path: Path) -> None:
@@ -287,17 +310,14 @@ def _print_outcome(console: Console, outcome: PropertyOutcome, target: str, path
 
 
 def _print_result(console: Console, certificate: Certificate, path: Path) -> None:
+    not_asked_for = _levels_not_asked_for(certificate)
+    if not_asked_for and not certificate.only:
+        console.print(not_asked_for, markup=False)
     for result in certificate.clauses:
         if certificate.only and result.status == "skipped":
             continue
-        need = "required" if result.required else "optional"
-        reason = f" ({result.reason.splitlines()[0]})" if result.reason else ""
-        if result.status == "shown":
-            count = len(result.shown_by)
-            shown_by = f"{count} {'property' if count == 1 else 'properties'}"
-            reason = f" ({result.times:,} times, by {shown_by})"
-        console.print(printable(f"{result.clause}  {result.status}, {need}{reason}"), markup=False)
-    console.print(printable(_strength_rendered(certificate.strength)), markup=False)
+        console.print(printable(_clause_rendered(result)), markup=False)
+    console.print(printable(_strength_rendered(certificate)), markup=False)
     took = _took_rendered(certificate)
     if took:
         console.print(took, markup=False)
@@ -312,6 +332,19 @@ def _print_result(console: Console, certificate: Certificate, path: Path) -> Non
         line = f"{certificate.verdict}: {reached}, but {certificate.asked_level} was asked for"
     console.print(f"{line}; {certificate.seconds:.0f} s", markup=False)
     console.print(f"certificate: {path / _PAGE}", markup=False)
+
+
+def _clause_rendered(result: ClauseResult) -> str:
+    """Return what became of a clause, or of a promise of a candidate without clauses."""
+    need = "required" if result.required else "optional"
+    if result.status == "shown":
+        times, count = result.times, len(result.shown_by)
+        return (
+            f"{result.clause}  holds in {times:,} {'comparison' if times == 1 else 'comparisons'} of "
+            f"{count} {'property' if count == 1 else 'properties'} ({need})"
+        )
+    reason = f" ({result.reason.splitlines()[0]})" if result.reason else ""
+    return f"{result.clause}  {result.status}, {need}{reason}"
 
 
 def _subset_rendered(certificate: Certificate) -> str:
@@ -335,17 +368,23 @@ def _took_rendered(certificate: Certificate) -> str:
 
     levels = [
         f"{took.level} {took.seconds:,.0f} s"
-        + (f" ({took.processor_seconds:,.0f} processor seconds)" if took.processor_seconds else "")
+        + (f" ({took.processor_seconds:,.0f} s of CPU)" if took.processor_seconds else "")
         for took in levels_took(certificate.outcomes)
     ]
     return f"took: {', '.join(levels)}" if levels else ""
 
 
-def _strength_rendered(strength: Strength) -> str:
+def _strength_rendered(certificate: Certificate) -> str:
     """Return a line that says which planted bugs the suite caught."""
+    from barrier_tck.harness.certify.engine.certification import NOT_MEASURED
+
+    strength = certificate.strength
+    if not strength.measured and strength.note == NOT_MEASURED:
+        option = "--only" if certificate.only else "--no-strength"
+        return f"planted bugs: not run ({'interrupted before them' if certificate.interrupted else option})"
     if not strength.measured:
-        return f"strength: {strength.note}"
+        return f"planted bugs: not run ({strength.note})"
     planted = len(strength.caught) + len(strength.missed)
     missed = f"; missed: {', '.join(strength.missed)}" if strength.missed else ""
     note = f" ({strength.note})" if strength.note else ""
-    return f"strength: {len(strength.caught)} of {planted} planted bugs caught{missed}{note}"
+    return f"planted bugs: the suite caught {len(strength.caught)} of {planted}{missed}{note}"

@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import msgspec
@@ -35,7 +36,14 @@ _TRIALS = "trials"
 _EXIT = {Verdict.VALID: 0, Verdict.INVALID: 1, Verdict.UNKNOWN: 2}
 _SIGNS = {"failed": "✗", "known failure": "–", "not shown": "?"}
 """What is printed before the name of a test that did not pass."""
-_CLAUSES = ("shown", "failed", "known failure", "not shown", "not claimed")
+_CLAUSES = {
+    "shown": "shown",
+    "failed": "failed",
+    "known failure": "known to fail",
+    "not shown": "not shown",
+    "not claimed": "need a capability or plan setting that it does not declare",
+}
+"""Status of a clause -> what is said of a number of them."""
 _LINES_MAX, _LINE_MAX = 3, 200
 """How many lines of a reason a terminal shows, and how many characters of each."""
 
@@ -108,7 +116,7 @@ def conformance(
     if record.verdict is Verdict.VALID:
         shutil.rmtree(path / _TRIALS, ignore_errors=True)
     _write(record, path)
-    _print(record, path, console)
+    print_record(record, path, console, known)
     emit(as_json, _summary(record, path))
     if record.interrupted:
         raise KeyboardInterrupt
@@ -206,7 +214,12 @@ def _write(record: ConformanceRecord, path: Path) -> None:
     write_page(record, path / _PAGE)
 
 
-def _print(record: ConformanceRecord, path: Path, console: VerdictConsole) -> None:
+def print_record(
+    record: ConformanceRecord,
+    path: Path,
+    console: VerdictConsole,
+    known: Mapping[str, str] = MappingProxyType({}),
+) -> None:
     """Print what is not as it should be, one line a test, and how many clauses were shown."""
     for outcome in record.outcomes:
         if outcome.status in _SIGNS:
@@ -216,16 +229,24 @@ def _print(record: ConformanceRecord, path: Path, console: VerdictConsole) -> No
                 console.print(printable(f"    {line.strip()}"))
     for name in record.passes_now:
         console.print(printable(f"✓ {name} is known to fail, and passed: take it out of the file"))
+    not_run = sorted(set(known) - {outcome.name for outcome in record.outcomes})
+    if not_run:
+        tests = "1 test was" if len(not_run) == 1 else f"{len(not_run)} tests were"
+        console.print(printable(f"of the file of known failures, {tests} not run: {', '.join(not_run)}"))
     clauses = record.clauses
     counted = {status: sum(clause.status == status for clause in clauses) for status in _CLAUSES}
     said = ", ".join(
-        f"{number} {status}" for status, number in counted.items() if number or status == "shown"
+        f"{number} {_CLAUSES[status]}" for status, number in counted.items() if number or status == "shown"
     )
     console.print(f"{record.verdict.value.upper()}: of {len(clauses)} clauses, {said}")
-    console.print(
-        f"{record.count('passed')} tests passed, {record.count('not claimed')} ask for what the system does not claim; "
-        f"report: {path / _PAGE}"
-    )
+    console.print(f"{_counts(record)}; report: {path / _PAGE}")
+
+
+def _counts(record: ConformanceRecord) -> str:
+    """Return how many tests passed, and how many were left out."""
+    passed, left_out = record.count("passed"), record.count("not claimed")
+    left = f"{left_out:,} {'was' if left_out == 1 else 'were'} left out"
+    return f"{passed:,} {'test' if passed == 1 else 'tests'} passed" + (f", {left}" if left_out else "")
 
 
 def _first_lines(reason: str) -> Sequence[str]:

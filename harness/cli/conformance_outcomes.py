@@ -57,7 +57,10 @@ class Outcomes:
     @property
     def passes_now(self) -> tuple[str, ...]:
         """Return the tests that are known to fail and passed."""
-        return tuple(name for name in self._known if self._found[name].status == "passed")
+        found = (
+            self._found
+        )  # without those that ``--only`` leaves out, or that an interruption kept from running
+        return tuple(name for name in self._known if name in found and found[name].status == "passed")
 
     @pytest.hookimpl
     def pytest_load_initial_conftests(self, early_config: pytest.Config) -> None:

@@ -263,7 +263,7 @@ def print_mutant(console: Console, result: MutantResult, path: Path, command: st
         return
     console.print(
         f"{result.id} caught by {result.checker} in trial {result.trials} after {result.seconds:.1f} s "
-        f"({clauses}); {plural(result.faults or 0, 'fault')} left",
+        f"({clauses}); smallest plan has {plural(result.faults, 'fault') if result.faults else 'no faults'}",
         markup=False,
     )
     console.print(f"  {_replays(result)}: {command}", markup=False)

@@ -190,8 +190,13 @@ def _print_replayed(console: Console, result: Replayed) -> None:
     was += f", in the last of {result.runs} runs" if result.runs > 1 else ""
     console.print(f"{result.source.path}: {record.verdict.value}{was}", markup=False)
     if record.trace_digest is not None:
-        compared = "the same as recorded" if recorded is not None else "the same in both runs"
-        console.print(f"  trace {record.trace_digest[:16]}, {compared}", markup=False)
+        trace = record.trace_digest[:16]
+        same = (
+            "ran with the same steps as recorded"
+            if recorded is not None
+            else "ran twice with identical steps"
+        )
+        console.print(f"  {same} ({trace})", markup=False)
     if result.shows_no_more is not None:
         console.print(f"  {_shows_no_more(result, result.shows_no_more)}", markup=False)
     for finding in record.findings:

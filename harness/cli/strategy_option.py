@@ -18,9 +18,9 @@ StrategyOption = Annotated[
         "--strategy",
         metavar="uniform|swarm|guided|pct",
         autocompletion=completion.STRATEGIES,
-        help="How plans are drawn: each by itself; with about half of all features in each; many like those that "
-        "reached something new; or with priorities of processes in the simulator's schedule. Default: the campaign "
-        "file's, else uniform.",
+        help="How plans are drawn. uniform: each by itself; swarm: about half of all features in each; guided: many "
+        "like those that reached something new; pct: processes get random priorities in the simulator's schedule. "
+        "Default: the campaign file's, else uniform.",
     ),
 ]
 

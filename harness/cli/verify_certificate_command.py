@@ -65,11 +65,9 @@ def verify_certificate(
     found = verify(certificate, named, _present(named, jars), metadata.version("barrier-tck"), level)
     subject = f"{certificate.kind} {certificate.target}, level {certificate.level or 'none'}"
     console.print(printable(f"{subject}, suite {certificate.suite_version}, seed {certificate.seed}"))
-    console.print(
-        printable(
-            f"certified: {certificate.distribution or 'no distribution'}, {len(certificate.files)} files"
-        )
-    )
+    files = len(certificate.files)
+    origin = certificate.distribution or "not from an installed package"
+    console.print(printable(f"certified: {files:,} {'file' if files == 1 else 'files'}, {origin}"))
     for problem in found.problems:
         console.print(printable(f"✗ {problem}"))
     for note in found.unsure:

@@ -311,6 +311,19 @@ class End(StrEnum):
     ERROR = "error"
     """The harness could not run it."""
 
+    @property
+    def sentence(self) -> str:
+        """What is said of a job that ended in this way."""
+        return _SENTENCES[self]
+
+
+_SENTENCES = {
+    End.FINISHED: "the job finished",
+    End.FAILED: "the job failed",
+    End.STUCK: "the job got stuck",
+    End.ERROR: "the job could not be run",
+}
+
 
 class History(msgspec.Struct, frozen=True, dict=True):
     """Everything that one trial left for judgement."""

@@ -108,7 +108,7 @@ def test_a_time_is_shown_as_people_write_it(text: str, shown: str) -> None:
     assert wording.moment(text) == shown
 
 
-SEVERAL = "5 trials fail like this (4 not made smaller, assumed the same). Smallest plan: no faults; failed 3 of 3 times."
+LIKE_THIS = "5 trials fail like this (4 not made smaller, assumed the same)."
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ SEVERAL = "5 trials fail like this (4 not made smaller, assumed the same). Small
     [
         (
             {"trials": 5, "presumed": 4, "shape": "nothing special", "runs": 3, "failed_runs": 3},
-            SEVERAL,
+            f"{LIKE_THIS} Smallest plan: no faults; failed 3 of 3 times.",
         ),
         (
             {"trials": 1, "shape": "savepoints, an attempt fails", "faults": 1},

@@ -369,8 +369,9 @@ class Fill(BackendStep, frozen=True, tag="fill"):
 
     def description(self) -> str:
         again = f" (values number {self.salt})" if self.salt else ""
+        keys = "key" if self.count == 1 else "keys"
         return (
-            f"{_at(self.store)}.put_many({self.name!a}, ...): {self.count:,} keys of {self.key_bytes:,} bytes, "
+            f"{_at(self.store)}.put_many({self.name!a}, ...): {self.count:,} {keys} of {self.key_bytes:,} bytes, "
             f"values of {self.value_bytes:,}, in {_groups(self.groups)}{again}"
         )
 

@@ -106,12 +106,21 @@ def _why_not(certificate: Certificate, level: str) -> list[str]:
         return []
     problems = [f"it reached {reached or 'no level'}, and not {level}"] if level else []
     if certificate.verdict != "certified":
-        problems.append(f"its verdict is {certificate.verdict}")
+        problems.append(_not_certified(certificate))
     if certificate.interrupted:
         problems.append("the certification was interrupted")
     if not level and problems and reached is not None:
         problems.append(f"it reached the level {reached}: with --level {reached} it is asked for no more")
     return problems
+
+
+def _not_certified(certificate: Certificate) -> str:
+    """Return why nothing is certified: only some properties were asked for, or some did not pass."""
+    if not certificate.only or certificate.verdict == "failed":
+        return f"its verdict is {certificate.verdict}"
+    asked = len(certificate.only)
+    what = "1 property was" if asked == 1 else f"{asked} properties were"
+    return f"only {what} checked, so nothing was certified"
 
 
 def differences(certified: dict[str, str], present: dict[str, str]) -> list[str]:

@@ -171,7 +171,7 @@ def _verdict(context: TrialContext, evidence: _Evidence) -> tuple[Verdict, str]:
         return Verdict.VALID, f"no record is lost; {duplicates}; {committed}"
     if declined_cleanly(context):
         return Verdict.VALID, f"the job gave up as its restart strategy says; {duplicates}; {committed}"
-    return Verdict.UNKNOWN, f"the job ended {end.value} with {committed}; {duplicates}"
+    return Verdict.UNKNOWN, f"{end.sentence}; {committed}; {duplicates}"
 
 
 class _Evidence:

@@ -61,7 +61,7 @@ class AtLeastOnceSnapshots(SnapshotFormula):
     }
     needs = frozenset({Capability.SNAPSHOT_INSPECTION})
     rank = 80
-    promise = "their prefix and a surplus that can be explained"
+    promise = "what the records before {their} barriers give, apart from repeats that can be explained"
 
     @classmethod
     def applies(cls, trial: TrialToJudge) -> bool:

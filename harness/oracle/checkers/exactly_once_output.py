@@ -49,8 +49,12 @@ _OF_STATE = ("wrong_count", "wrong_sum")
 AGAIN = "committed_again"
 """Count of the rows that a checkpoint had committed that was given up, beside the one row of each record."""
 
-_NOT_ONCE = Sign("the output lacks or repeats records, and every checkpoint before is right", "SNK-1")
-_WITHOUT_SHUFFLE = Sign("at-least-once output without a shuffle lacks or repeats records", "ALO-3")
+_NOT_ONCE = Sign(
+    "records are lost or doubled in the output, though all earlier checkpoints are right", "SNK-1"
+)
+_WITHOUT_SHUFFLE = Sign(
+    "records are lost or doubled in at-least-once output, though there is no shuffle", "ALO-3"
+)
 
 
 class ExactlyOnceOutput(StandardChecker):
@@ -149,10 +153,10 @@ def _verdict(context: TrialContext, counts: Mapping[str, int], counts_again: boo
     if wrong:
         return Verdict.INVALID, f"{', '.join(wrong)}; {committed}, and the job had not even finished"
     if not lost:
-        return Verdict.VALID, f"the job ended {context.history.end.value}, yet {committed}, each exactly once"
+        return Verdict.VALID, f"{context.history.end.sentence}, yet {committed}, each exactly once"
     if declined_cleanly(context):
         return Verdict.VALID, f"the job gave up as its restart strategy says; {committed}, none twice"
-    return Verdict.UNKNOWN, f"the job ended {context.history.end.value} with {committed}, none twice so far"
+    return Verdict.UNKNOWN, f"{context.history.end.sentence}; {committed}, none twice so far"
 
 
 class _Evidence:

@@ -54,7 +54,7 @@ class NoGarbage(StandardChecker):
             return Finding(self.name, self.clauses, Verdict.UNKNOWN, "the system did not show its storage")
         counts = {"retained": len(storage.retained), "orphans": len(storage.orphans)}
         if context.history.end is not End.FINISHED:
-            summary = f"the job ended {context.history.end.value}; what it left is not judged"
+            summary = f"{context.history.end.sentence}; what it left is not judged"
             return Finding(self.name, (), Verdict.VALID, summary, counts)
         if lasted_to_the_end(context, ANY):
             summary = "no process could reach the storage when the job finished; what it left is not judged"

@@ -74,8 +74,8 @@ class SnapshotFormula(StandardChecker):
     sometimes = (SOMETIMES_IN_FLIGHT,)
     signs = CUT_SIGNS
     rank = 70
-    promise = "the fold of their prefix"
-    """What checkpoints must be, in the words of a summary."""
+    promise = "what the records before {their} barriers give"
+    """What checkpoints must hold, in the words of a summary."""
 
     @classmethod
     def applies(cls, trial: TrialToJudge) -> bool:
@@ -123,7 +123,7 @@ class SnapshotFormula(StandardChecker):
         if context.plan.checkpoints.overtakes:
             counts[IN_FLIGHT] = sum(len(channel.rows) for view in opened.judged for channel in view.in_flight)
         if wrong:
-            summary = f"{wrong} of {len(views)} checkpoints are not {self.promise}"
+            summary = f"{wrong} of {len(views)} checkpoints do not hold {self.promise.format(their='their')}"
             return self.broken(context, summary, counts, problems)
         if unopened:
             verdict = Verdict.UNKNOWN
@@ -132,13 +132,18 @@ class SnapshotFormula(StandardChecker):
             )
         elif len(harmed) < len(views):
             besides = f", except {len(harmed)} that the trial damaged" if harmed else ""
-            verdict, summary = Verdict.VALID, f"all {len(views)} checkpoints are {self.promise}{besides}"
+            verdict, summary = Verdict.VALID, f"{self._all_hold(len(views))}{besides}"
         elif views:
             summary = "the trial damaged every checkpoint before it was opened"
             return Finding(self.name, (), Verdict.VALID, summary, counts)
         else:
             verdict, summary = Verdict.VALID, "no checkpoint completed, so there was none to check"
         return Finding(self.name, self.clauses, verdict, summary, counts)
+
+    def _all_hold(self, number: int) -> str:
+        if number == 1:
+            return f"the only checkpoint holds {self.promise.format(their='its')}"
+        return f"all {number} checkpoints hold {self.promise.format(their='their')}"
 
     def _problems(self, view: SnapshotView, context: TrialContext) -> Iterator[Difference]:
         """Yield what is wrong with one checkpoint; nothing if it is right."""

@@ -270,7 +270,7 @@ _RULES = (
     ),
     _rule(
         _CONTENT,
-        "a sink lacks or repeats records, and the state before it is right",
+        "records are lost or doubled in a sink, though the state before it is right",
         "SNK-1",
         lambda d, c: d.at_sink,
     ),

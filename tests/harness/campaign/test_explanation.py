@@ -11,11 +11,12 @@ import msgspec
 import pytest
 
 from barrier_tck.harness.campaign.configuration import configuration_from
-from barrier_tck.harness.campaign.explanation import Explanation, explained
+from barrier_tck.harness.campaign.explanation import Explanation, explained, what_happened
 from barrier_tck.harness.campaign.runner import run_campaign
 from barrier_tck.harness.cli.main import run
 from barrier_tck.harness.plan.trial_plan import FilledPlan, TrialPlan
 from barrier_tck.harness.record.history import End, History, OutputComparison, OutputCounts
+from barrier_tck.harness.record.operations import AttemptEnded
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.run_directory import write_trial
 from barrier_tck.harness.record.run_reader import read_history, read_record
@@ -99,6 +100,11 @@ def test_the_command_explains_the_first_trial_that_failed(
     assert len(marked) == 1
     assert "completes, the record before the cut: totals" in marked[0]
     assert any(line.startswith("between checkpoint ") for line in lines)
+
+
+def test_what_ends_an_attempt_is_a_phrase() -> None:
+    lost = AttemptEnded(2, Reason.PROCESS_LOST)
+    assert what_happened(lost, {}) == "attempt 2 ends: process lost"
 
 
 @pytest.mark.long

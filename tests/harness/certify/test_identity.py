@@ -158,7 +158,11 @@ def test_one_property_is_checked_alone_and_certifies_nothing(
     cases = {case.get("name"): [child.tag for child in case] for case in suite.iter("testcase")}
     assert cases[ONE] == [] and cases["snapshots-are-isolated"] == ["skipped"]
     assert int(suite.get("skipped", "")) == len(cases) - 2
+    capsys.readouterr()
     assert cli.run(["verify-certificate", str(Path(result["certificate"]).parent)]) == 1
+    printed = capsys.readouterr().out.splitlines()
+    assert "certified: 1 file, not from an installed package" in printed
+    assert "✗ only 1 property was checked, so nothing was certified" in printed
 
 
 @pytest.mark.long

@@ -311,3 +311,16 @@ def test_a_campaign_runs_the_workload_that_its_command_line_names(tmp_path: Path
     assert json.loads((run / "campaign.json").read_text())["configuration"]["workload"] == {
         "name": "passthrough"
     }
+
+
+def test_a_replay_says_that_both_runs_took_the_same_steps(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(TrialPlan(), tmp_path / "plan.json")
+    assert cli.run(["replay", str(tmp_path / "plan.json")]) == 0
+    assert re.search(r"^  ran twice with identical steps \([0-9a-f]{16}\)$", capsys.readouterr().out, re.M)
+
+
+def test_the_help_says_what_each_strategy_does(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["mutants", "--help"]) == 0
+    assert "pct: processes get random priorities" in " ".join(capsys.readouterr().out.split())

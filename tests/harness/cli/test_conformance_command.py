@@ -12,8 +12,12 @@ from xml.etree import ElementTree
 
 import msgspec
 import pytest
+from rich.progress import Progress
 
 from barrier_tck.harness.cli import main as cli
+from barrier_tck.harness.cli.conformance_command import print_record
+from barrier_tck.harness.cli.conformance_outcomes import Outcomes
+from barrier_tck.harness.cli.printing import VerdictConsole
 from barrier_tck.harness.record.conformance_record import CaseOutcome, ConformanceRecord, verdict_of
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.reports.conformance_page import render_conformance
@@ -120,6 +124,40 @@ def test_a_mistake_is_said_in_a_sentence_and_leaves_no_run_directory(
     assert cli.run(["conformance", *options]) == 3
     assert says in capsys.readouterr().err
     assert not list(here.glob("runs/*"))
+
+
+def printed(capsys: pytest.CaptureFixture[str], known: dict[str, str], *outcomes: CaseOutcome) -> list[str]:
+    record = ConformanceRecord(
+        system="mine",
+        verdict=Verdict.VALID,
+        seed=1,
+        started_at="2026-01-01T00:00:00+00:00",
+        seconds=1.0,
+        environment={},
+        outcomes=outcomes,
+    )
+    print_record(record, Path("run"), VerdictConsole(), known)
+    return capsys.readouterr().out.splitlines()
+
+
+def test_the_counts_say_what_was_left_out_and_why(capsys: pytest.CaptureFixture[str]) -> None:
+    one = outcome("passed", "SNK-1")
+    left_out = [outcome("not claimed", f"UNA-{number}") for number in range(36)]
+    assert printed(capsys, {}, one, *left_out) == [
+        "VALID: of 37 clauses, 1 shown, 36 need a capability or plan setting that it does not declare",
+        "1 test passed, 36 were left out; report: run/conformance.html",
+    ]
+    assert printed(capsys, {}, one, one, left_out[0])[-1].startswith("2 tests passed, 1 was left out; ")
+    assert printed(capsys, {}, one)[-1].startswith("1 test passed; ")
+
+
+def test_a_known_failure_that_was_not_run_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    """``--only`` leaves tests out, and an interruption too."""
+    known = {"test_passed": "ticket 7", "test_other": "ticket 8"}
+    line = "of the file of known failures, 1 test was not run: test_other"
+    assert line in printed(capsys, known, outcome("passed", "SNK-1"))
+    plugin = Outcomes("mine", (), known, Progress())
+    assert plugin.passes_now == ()
 
 
 def outcome(status: str, *clauses: str, broken: tuple[str, ...] = ()) -> CaseOutcome:

@@ -45,6 +45,8 @@ def test_right_snapshots_are_valid() -> None:
     finding = judge(*views)
     assert finding.verdict is Verdict.VALID
     assert finding.counts["checkpoints"] == 5
+    assert finding.summary == "all 5 checkpoints hold what the records before their barriers give"
+    assert judge(views[1]).summary == "the only checkpoint holds what the records before its barriers give"
 
 
 def test_a_snapshot_before_the_first_record_has_no_keys() -> None:

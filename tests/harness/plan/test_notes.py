@@ -14,7 +14,10 @@ from barrier_tck.harness.record.records import FaultRecord, TrialRecord
 from barrier_tck.harness.record.verdict import Verdict
 
 
-@pytest.mark.parametrize(("note", "listed"), [("", False), (f"{MIXED}heap", False), ("a copy is gone", True)])
+@pytest.mark.parametrize(
+    ("note", "listed"),
+    [("", False), (f"{MIXED}heap", False), ("dealt: heap", False), ("a copy is gone", True)],
+)
 def test_a_drawn_plan_is_not_listed_with_or_without_its_faults(note: str, listed: bool) -> None:
     assert is_listed(note) is listed
     fault = ScheduledFault(KillWorker("totals[0]"), At(5))

@@ -63,6 +63,8 @@ def test_every_step_has_a_description_and_survives_json() -> None:
     failure = BackendFailure("heap", "all-at-once", "?", every)
     assert msgspec.json.decode(msgspec.json.encode(failure), type=BackendFailure) == failure
     assert len({step.description() for step in every}) == len(every)
+    one = steps.Fill(0, NAMES[0], (1,), 1, 6, 8).description()
+    assert ": 1 key of 6 bytes, values of 8, " in one
 
 
 @pytest.mark.long
