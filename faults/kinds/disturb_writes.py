@@ -16,7 +16,7 @@ _TIMES = (1, 3)
 
 
 class DisturbWrites(Fault, frozen=True, tag="disturb_writes"):
-    """Disturb the next ``times`` writes of files of checkpoints, whichever process writes them.
+    """Disturb the next write of a checkpoint's files, or several in a row, whichever process writes them.
 
     ``fails``: nothing is written. ``full``: there is no space left, after a part of it. ``unsure``: the file is there,
     and its writer gets an error. ``slow``: it takes ``latency_ms`` longer. Contract: a writer that is told that a

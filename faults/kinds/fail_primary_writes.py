@@ -17,7 +17,7 @@ _METADATA_PER_MILLE = 220
 
 
 class FailPrimaryWrites(Fault, frozen=True, tag="fail_primary_writes"):
-    """Let a subtask's writes to durable storage fail, for its next ``checkpoints`` checkpoints.
+    """Let a subtask's writes to durable storage fail, for one or more of its next checkpoints.
 
     Contract (LOC-2): those checkpoints fail, whatever became of the local copies; processing goes on, and later ones
     complete. ``metadata``: every subtask stores its part, and the coordinator's write that makes the checkpoint

@@ -13,7 +13,7 @@ from barrier_tck.faults.targets import TargetKind, Targets
 
 
 class FailSnapshot(Fault, frozen=True, tag="fail_snapshot"):
-    """Let the synchronous part of a subtask's next ``checkpoints`` snapshots fail, at the last operator of its chain.
+    """Let the synchronous part of one or more of a subtask's next snapshots fail, at the last operator of its chain.
 
     What is before that operator in the chain has captured its state by then. Contract (COO-2, SNP-2): the subtask
     declines those checkpoints, keeps nothing for them and goes on, and later ones complete.

@@ -13,7 +13,7 @@ from barrier_tck.faults.targets import TargetKind, Targets
 
 
 class RefuseDeletions(Fault, frozen=True, tag="refuse_deletions"):
-    """Let the coordinator's next deletions of checkpoints fail, ``times`` in all, of each checkpoint the first only.
+    """Let one or more of the coordinator's next deletions of checkpoints fail, of each checkpoint the first only.
 
     It waits for deletions, so it strikes a little after its trigger. Contract (COO-3, COO-4): no checkpoint and no
     attempt fails because of it. What could not be deleted is deleted later, before the job has finished at the latest.

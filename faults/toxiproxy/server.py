@@ -27,7 +27,8 @@ from barrier_tck.faults.toxiproxy.client import ToxiproxyClient, ToxiproxyProble
 URL_VARIABLE = "TOXIPROXY_URL"
 PROGRAM = "toxiproxy-server"
 
-_START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 60.0
+"""How long a server may take to answer first: with many processes beside it, it takes long."""
 _END_TIMEOUT_S = 5.0
 _PROBE_TIMEOUT_S = 3.0
 _POLL_S = 0.02
@@ -67,7 +68,9 @@ def choose_server(environ: Mapping[str, str] | None = None, which: _Which = shut
 
 
 @contextlib.contextmanager
-def proxy_server(choice: ServerChoice | None = None) -> Iterator[ToxiproxyClient]:
+def proxy_server(
+    choice: ServerChoice | None = None, start_timeout_s: float = START_TIMEOUT_S
+) -> Iterator[ToxiproxyClient]:
     """Give a client of the chosen server; one that is started for it ends at exit.
 
     Raises ToxiproxyProblem if the server does not answer or does not start.
@@ -77,42 +80,49 @@ def proxy_server(choice: ServerChoice | None = None) -> Iterator[ToxiproxyClient
         ToxiproxyClient(chosen.where, _PROBE_TIMEOUT_S).version()
         yield ToxiproxyClient(chosen.where)
         return
-    process, url = _start_program(chosen.where) if chosen.kind is ServerKind.PROGRAM else _start_embedded()
+    process, url = (
+        _start_program(chosen.where, start_timeout_s)
+        if chosen.kind is ServerKind.PROGRAM
+        else _start_embedded(start_timeout_s)
+    )
     try:
         yield ToxiproxyClient(url)
     finally:
         _stop(process)
 
 
-def _start_program(program: str) -> tuple[subprocess.Popen[bytes], str]:
+def _start_program(program: str, timeout_s: float) -> tuple[subprocess.Popen[bytes], str]:
     """Start Toxiproxy on a free port. It cannot choose one itself, so another process may be quicker: try again."""
     reason = ""
+    deadline = time.monotonic() + timeout_s
     for _ in range(_TRIES):
         port = _free_port()
         process = _start_watched(program, "-host", "127.0.0.1", "-port", str(port))
         url = f"http://127.0.0.1:{port}"
-        client = ToxiproxyClient(url, _PROBE_TIMEOUT_S)
-        deadline = time.monotonic() + _START_TIMEOUT_S
+        client = ToxiproxyClient(url, min(_PROBE_TIMEOUT_S, timeout_s))
         while process.poll() is None and time.monotonic() < deadline:
             try:
                 client.version()
-            except ToxiproxyProblem as problem:
-                reason = str(problem)
+            except ToxiproxyProblem:
                 time.sleep(_POLL_S)
             else:
                 return process, url
-        reason = f"it ended with code {process.returncode}" if process.returncode is not None else reason
+        ended = process.returncode
         _stop(process)
+        if ended is None:  # another port would change nothing
+            reason = f"it did not answer within {timeout_s:g} s"
+            break
+        reason = f"it ended with code {ended}"
     raise ToxiproxyProblem(
         f"{program} did not start: {reason}; run it by hand to see why, or take it off the PATH to use the embedded one"
     )
 
 
-def _start_embedded() -> tuple[subprocess.Popen[bytes], str]:
+def _start_embedded(timeout_s: float) -> tuple[subprocess.Popen[bytes], str]:
     with tempfile.TemporaryFile() as errors:
         process = _start_watched(errors=errors)
         assert process.stdout is not None
-        ready, _, _ = select.select([process.stdout], [], [], _START_TIMEOUT_S)
+        ready, _, _ = select.select([process.stdout], [], [], timeout_s)
         url = process.stdout.readline().decode().strip() if ready else ""
         if url:
             return process, url
@@ -121,7 +131,7 @@ def _start_embedded() -> tuple[subprocess.Popen[bytes], str]:
         reason = errors.read().decode(errors="replace").strip().rpartition("\n")[2] or "without a word"
     if ready:
         raise ToxiproxyProblem(f"the embedded proxy server ended with code {process.returncode}: {reason}")
-    raise ToxiproxyProblem(f"the embedded proxy server did not start within {_START_TIMEOUT_S:g} s: {reason}")
+    raise ToxiproxyProblem(f"the embedded proxy server did not start within {timeout_s:g} s: {reason}")
 
 
 def _start_watched(*command: str, errors: IO[bytes] | None = None) -> subprocess.Popen[bytes]:

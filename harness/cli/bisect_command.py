@@ -32,10 +32,11 @@ def bisect(
     ] = 1,
     as_json: JsonOption = False,
 ) -> None:
-    """Find the commit since which a plan fails, by running it on about log2 of the commits between.
+    """Find the commit since which a plan fails.
 
-    Each commit is checked out in a temporary directory, and the plan is run with its code and the packages of this
-    environment. A commit that cannot read or run the plan is passed over.
+    The plan is run on about log2 of the commits between. Each commit is checked out in a temporary directory, and the
+    plan is run with its code and the packages of this environment. A commit that cannot read or run the plan is passed
+    over.
 
     Exit code 0: one commit was found. 2: several are left, because those between could not be tried.
 

@@ -67,7 +67,7 @@ class CampaignOptions:
     def source(self) -> str:
         """Return where values come from, for messages."""
         file = self.campaign_file
-        return str(file) if file is not None else "the options"
+        return str(file) if file is not None else "the command line"
 
     @property
     def clauses(self) -> tuple[str, ...] | None:
@@ -90,7 +90,7 @@ def begin(options: CampaignOptions, console: VerdictConsole) -> Path:
     require_place(options.out)
     store = opened_store(options.store, options.no_store, code_of_campaign(configuration), options.trust)
     search_working_directory()
-    import_system(configuration, source)
+    import_system(configuration, source if options.system is None else "--system")
     with opened(configuration.system.name) as deployed:
         check_configuration(configuration, deployed, source)
         require_fit(options.on, options.jobs, options.rows_to, deployed)

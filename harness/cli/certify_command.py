@@ -119,11 +119,12 @@ def certify(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Certify a state backend, or a Spark state store, clause by clause, up to a level.
+    """Certify a state backend, or a Spark state store.
 
-    The backend runs in a process of its own, a state store in a JVM of its own. Exit code 0 if the level was reached,
-    1 if a property failed, 2 if no verdict is possible, 3 if the target cannot be imported, is not a backend or lacks a
-    required capability, or if Java is needed and cannot run Spark.
+    They are checked clause by clause, up to a level. The backend runs in a process of its own, a state store in a JVM
+    of its own. Exit code 0 if the level was reached, 1 if a property failed, 2 if no verdict is possible, 3 if the
+    target cannot be imported, is not a backend or lacks a required capability, or if Java is needed and cannot run
+    Spark.
 
     \b
     Examples:

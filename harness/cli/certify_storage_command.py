@@ -70,10 +70,11 @@ def certify_storage(
     ] = 120.0,
     as_json: JsonOption = False,
 ) -> None:
-    """Certify a checkpoint storage, clause by clause, up to a level.
+    """Certify a checkpoint storage.
 
-    The storage runs in processes of its own. Exit code 0 if the level was reached, 1 if a property failed, 2 if
-    no verdict is possible, 3 if the target cannot be imported or makes no checkpoint storage.
+    It is checked clause by clause, up to a level. The storage runs in processes of its own. Exit code 0 if the level
+    was reached, 1 if a property failed, 2 if no verdict is possible, 3 if the target cannot be imported or makes no
+    checkpoint storage.
 
     \b
     Examples:

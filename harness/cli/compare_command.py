@@ -42,11 +42,12 @@ def compare(
     trust: TrustOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a plan in two systems and compare what both promise, whatever the schedule.
+    """Run a plan in two systems, and compare the results.
 
-    Compared are the verdict, how the job ends, the records of its output, the state of checkpoints that stand at the
-    same positions, and which faults struck. The systems are by default the two worlds of the reference runtime. If they
-    differ, one of the worlds is wrong, or the plan asks for what only one of them can do.
+    Compared is what both promise, whatever the schedule: the verdict, how the job ends, the records of its output, the
+    state of checkpoints that stand at the same positions, and which faults struck. The systems are by default the two
+    worlds of the reference runtime. If they differ, one of the worlds is wrong, or the plan asks for what only one of
+    them can do.
 
     Exit code 0: no difference. 1: they differ. 2: a trial could not be judged.
 

@@ -80,11 +80,12 @@ def conformance(
     out: OutOption = DEFAULT_OUT,
     as_json: JsonOption = False,
 ) -> None:
-    """Run the conformance suite on a system: what its tests show of each clause, and which it does not claim.
+    """Run the conformance suite on a system.
 
-    Tests that ask for what the system does not declare are left out, and listed by clause. The directory of the run
-    gets a page, the same as data, and a report for JUnit. Exit code 0 if every test passed that ran, or is known to
-    fail; 1 if another one failed; 2 if a test could not show what it is about, or none ran; 3 for a mistake.
+    It says what its tests show of each clause, and which clauses the system does not claim. Tests that ask for what the
+    system does not declare are left out, and listed by clause. The directory of the run gets a page, the same as data,
+    and a report for JUnit. Exit code 0 if every test passed that ran, or is known to fail; 1 if another one failed; 2
+    if a test could not show what it is about, or none ran; 3 for a mistake.
 
     \b
     Examples:

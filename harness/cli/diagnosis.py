@@ -35,12 +35,14 @@ _REINSTALL = "Install this project with its dependencies: python3 -m pip install
 
 
 _PROBE_TIMEOUT_S = 3.0
+_PROXY_STARTS_S = 10.0
+"""How long the doctor waits for a server on the PATH: it starts in milliseconds, and people wait for the answer."""
 
 
 def _toxiproxy_version(choice: ServerChoice) -> str:
     if choice.kind is ServerKind.URL:
         return ToxiproxyClient(choice.where, _PROBE_TIMEOUT_S).version()
-    with proxy_server(choice) as client:
+    with proxy_server(choice, _PROXY_STARTS_S) as client:
         return client.version()
 
 

@@ -14,9 +14,10 @@ WIDTH_MAX = 120
 
 
 def doctor(as_json: JsonOption = False) -> None:
-    """Show what is installed, what is missing, and what to do about it.
+    """Show what is installed and what is missing.
 
-    Exit code 0 if campaigns on Spark can run, 3 if something that they need is missing or too old.
+    It says what to do about the latter. Exit code 0 if campaigns on Spark can run, 3 if something that they need is
+    missing or too old.
     """
     from barrier_tck.harness.cli.diagnosis import diagnose
 

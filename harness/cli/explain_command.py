@@ -36,10 +36,11 @@ def explain(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Follow one record through a trial: where it was at each checkpoint, and when it went wrong.
+    """Follow one record through a trial.
 
-    The trial must have been kept. Between the last checkpoint at which the record was where it belongs and the first at
-    which it was not lies the step that lost or doubled it: the fault, the failed attempt, the restore.
+    It says where the record was at each checkpoint, and when it went wrong. The trial must have been kept. Between the
+    last checkpoint at which the record was where it belongs and the first at which it was not lies the step that lost
+    or doubled it: the fault, the failed attempt, the restore.
 
     Of a query of Structured Streaming it follows the first row of the output that is wrong: from which input it comes,
     which micro-batches had it, how far each run of them came, and which fault struck between two runs. --record ID

@@ -15,7 +15,9 @@ from barrier_tck.harness.cli.printing import console_for, emit
 
 
 def faults(as_json: JsonOption = False) -> None:
-    """List the faults: names for [faults] in campaign files, types for plans, and the points to aim at.
+    """List the faults that a campaign can cause.
+
+    The names are for [faults] in campaign files, the types for plans, and the points are those to aim at.
 
     \b
     Examples:
@@ -49,6 +51,7 @@ def faults(as_json: JsonOption = False) -> None:
 
 
 def _rendered(kind: FaultKind) -> str:
-    """Return the first sentence of the fault's description."""
-    sentence = (inspect.getdoc(kind.fault) or "").partition("\n")[0].removesuffix(".")
+    """Return the first sentence of the fault's description, without marks of code."""
+    paragraph = " ".join((inspect.getdoc(kind.fault) or "").partition("\n\n")[0].split())
+    sentence = paragraph.partition(". ")[0].removesuffix(".").replace("`", "")
     return f"{sentence}, for longer than the heartbeat" if kind.drawn_as.outlasts_heartbeat else sentence

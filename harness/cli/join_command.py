@@ -23,9 +23,10 @@ def join(
     out: OutOption = DEFAULT_OUT,
     as_json: JsonOption = False,
 ) -> None:
-    """Join the run directories of all shards of a campaign into one, and write its report.
+    """Join the shards of a campaign into one run.
 
-    Shards are run with ``barrier-tck campaign --shard i/n``. Exit code: that of the whole campaign.
+    Its run directory has a report. Shards are run with ``barrier-tck campaign --shard i/n``. Exit code: that of the
+    whole campaign.
 
     \b
     Examples:

@@ -99,7 +99,7 @@ def mutants(
     out: OutOption = DEFAULT_OUT,
     as_json: JsonOption = False,
 ) -> None:
-    """Run planted bugs and see whether the suite catches them.
+    """Run planted bugs, and see whether they are caught.
 
     The smallest plan that shows each bug is saved. A bug is caught if a checker of its clause says INVALID, and MISSED
     if none does in any trial. A diff names no clause: any checker may catch it.

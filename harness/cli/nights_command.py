@@ -33,11 +33,12 @@ def nights(
     ] = _OUT,
     as_json: JsonOption = False,
 ) -> None:
-    """Gather one night: write the page of the last nights, and the text of an issue with a plan for each finding.
+    """Gather the runs of a night into a page and issues.
 
-    What fails in the same way in several campaigns is one finding, with the smallest plan of all. A night fails if
-    anything is INVALID, if a planted bug was missed, or if more trials are UNKNOWN than allowed: 5 % because nothing
-    happened, 2 % because a checker crashed or the trial could not be run; of each campaign, one always may.
+    The page is that of the last nights, and each finding gets the text of an issue, with a plan. What fails in the same
+    way in several campaigns is one finding, with the smallest plan of all. A night fails if anything is INVALID, if a
+    planted bug was missed, or if more trials are UNKNOWN than allowed: 5 % because nothing happened, 2 % because a
+    checker crashed or the trial could not be run; of each campaign, one always may.
 
     Exit code 0: the night passes. 1: something is INVALID. 2: too much is UNKNOWN.
 

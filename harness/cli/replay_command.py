@@ -80,10 +80,10 @@ def replay(
     trust: TrustOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a plan again and compare the verdict and, in the simulator, the trace.
+    """Run a plan again, and compare verdict and steps.
 
-    For a run directory, its failing trials are replayed or, if none failed, all trials that were kept. Code from
-    elsewhere that a plan or record names runs only if an option names it too.
+    Steps are compared in the simulator only. For a run directory, its failing trials are replayed or, if none failed,
+    all trials that were kept. Code from elsewhere that a plan or record names runs only if an option names it too.
 
     \b
     Examples:

@@ -32,11 +32,11 @@ def report(
     trust: TrustOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Write report.html, report.json and junit.xml into a run directory and print the summary.
+    """Write the report of a run directory, and print it.
 
-    The report shows the cut of the failing checkpoint of each invalid trial with a timeline, and that of a valid
-    checkpoint with records in flight, if there is one. Exit code: the verdict's, as of the campaign; 2 at best if that
-    was interrupted.
+    Written are report.html, report.json and junit.xml; printed is the summary. The report shows the cut of the failing
+    checkpoint of each invalid trial with a timeline, and that of a valid checkpoint with records in flight, if there is
+    one. Exit code: the verdict's, as of the campaign; 2 at best if that was interrupted.
 
     \b
     Examples:

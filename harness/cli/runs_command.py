@@ -25,10 +25,11 @@ def runs(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write DIR/index.html, a page of all run directories below DIR, and compare two runs.
+    """Write a page of all runs, and compare two of them.
 
-    Of each campaign on each system, the newest run is compared with the one before it, on a page in DIR/compared/: what
-    was run otherwise, verdicts, findings, cells of phase and fault, and trials of the same plan with another verdict.
+    The page DIR/index.html lists all run directories below DIR. Of each campaign on each system, the newest run is
+    compared with the one before it, on a page in DIR/compared/: what was run otherwise, verdicts, findings, cells of
+    phase and fault, and trials of the same plan with another verdict.
 
     Exit code 0, whatever the verdicts are.
 

@@ -51,11 +51,12 @@ def scopes(
     out: OutOption = DEFAULT_OUT,
     as_json: JsonOption = False,
 ) -> None:
-    """Search all interleavings that differ of a small job, in the simulator.
+    """Search all interleavings of a small job.
 
-    Without NAME, the scopes are listed. A search ends at the first end that is not VALID; the choices that lead to it
-    are saved in a file, which --replay takes again. A search that does not end in time says how many states it
-    reached, and nothing is known about the others.
+    The search runs in the simulator, and leaves out those that do not differ. Without NAME, the scopes are listed. A
+    search ends at the first end that is not VALID; the choices that lead to it are saved in a file, which --replay
+    takes again. A search that does not end in time says how many states it reached, and nothing is known about the
+    others.
 
     Exit code 0: the scope was searched completely, and every end is VALID. 1: an end is INVALID. 2: the search did not
     end, or an end is UNKNOWN.

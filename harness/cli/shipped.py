@@ -84,7 +84,7 @@ SKELETONS = {
     "ci": Skeleton(
         _resource("ci.yml"),
         ".github/workflows/barrier-tck.yml",
-        "a workflow for GitHub Actions, for the query of above",
+        "a workflow for GitHub Actions, for the query that init query writes",
         "git add {file}",
     ),
 }

@@ -42,10 +42,10 @@ def verify_certificate(
     ] = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Say whether a certificate follows from its outcomes, and whether the files here are those that were certified.
+    """Say whether a certificate holds for the files here.
 
-    Nothing of the target is run. Exit code 0 if both hold, 1 if not, 2 if the files cannot be compared, 3 if the file
-    is no certificate.
+    It does if it follows from its outcomes, and if the files here are those that were certified. Nothing of the target
+    is run. Exit code 0 if both hold, 1 if not, 2 if the files cannot be compared, 3 if the file is no certificate.
 
     \b
     Examples:

@@ -57,8 +57,8 @@ def imported(target: str, what: str) -> Callable[..., object]:
     factory = object_named(target, what)
     if not callable(factory):
         raise UsageProblem(
-            f"the {what} {shown(target)} is no factory: {type(factory).__name__} cannot be called; name a class, or a "
-            f"function that makes the {what}"
+            f"{shown(target)} is {article(type(factory).__name__)}, which makes no {what}; name a class or a function "
+            f"that makes the {what}"
         )
     made: Callable[..., object] = factory
     return made

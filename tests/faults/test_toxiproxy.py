@@ -450,6 +450,20 @@ def test_a_program_that_is_no_server_is_reported(tmp_path: os.PathLike[str]) -> 
         pass
 
 
+def test_a_program_that_never_answers_is_reported_within_the_limit_and_tried_once(tmp_path: Path) -> None:
+    program, starts = tmp_path / "toxiproxy-server", tmp_path / "starts"
+    program.write_text(f"#!/bin/sh\necho started >> {starts}\nexec sleep 3600\n")
+    program.chmod(0o755)
+    choice = ServerChoice(ServerKind.PROGRAM, str(program))
+    with (
+        pytest.raises(ToxiproxyProblem, match="it did not answer within 0.1 s; run it by hand"),
+        proxy_server(choice, start_timeout_s=0.1),
+    ):
+        pass
+    # On a busy machine the limit is over before it was started at all.
+    assert not starts.exists() or starts.read_text() == "started\n"
+
+
 def test_an_embedded_server_that_ends_at_once_is_reported_with_its_reason(
     tmp_path: os.PathLike[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

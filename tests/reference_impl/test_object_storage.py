@@ -22,6 +22,7 @@ from barrier_tck.reference_impl.storage.object_files import ObjectCheckpointStor
 from barrier_tck.reference_impl.storage.s3 import TOTAL_TRIES, S3ObjectStore, s3_client, s3_storage
 from tests.reference_impl.object_stores import BUCKET, ModelStore, VersityServer
 from tests.reference_impl.storage_fakes import completed_checkpoint
+from tests.waiting import PATIENCE_S
 
 GROUPS = KeyGroupRange(0, 8)
 COUNT = SubtaskId("count", 0)
@@ -244,7 +245,7 @@ def test_a_server_killed_in_the_middle_of_an_upload_loses_nothing_and_leaves_not
     versity: VersityServer,
 ) -> None:
     def storage() -> ObjectCheckpointStorage:
-        client = s3_client(tries=2, read_timeout_s=5.0, away_tries=0)
+        client = s3_client(tries=2, read_timeout_s=PATIENCE_S, away_tries=0)
         return ObjectCheckpointStorage(S3ObjectStore(client, BUCKET, "kills"), "job", part_bytes=5 * MIB)
 
     kept = complete(storage(), 1)

@@ -167,7 +167,7 @@ def test_a_subtask_that_hears_nothing_of_the_coordinator_ends_itself() -> None:
     ends: list[str] = []
     with mute_coordinator(answers=3) as link:
         link.start_reading(lambda _message: None, ends.append)
-        assert link.ends_within(5.0)
+        assert link.ends_within(PATIENCE_S)
         with pytest.raises(SubtaskCancelled):
             link.send(Heartbeat())
     assert ends == ["nothing was heard from the coordinator for more than 0.3 s"]

@@ -92,7 +92,7 @@ def test_the_coordinator_hears_of_the_end_of_a_stage_that_it_stopped_and_of_no_o
     runner._loop.post(lambda: runner._stage_ended(1, []))
     runner.waiting_for()
     assert heard == told
-    assert runner.wait(0.0 if not ended else 5.0) == (JobEnd(JobState.FINISHED, "") if ended else None)
+    assert runner.wait(0.0 if not ended else PATIENCE_S) == (JobEnd(JobState.FINISHED, "") if ended else None)
 
 
 def test_a_coordinator_that_does_not_answer_is_what_the_job_waits_for(

@@ -74,4 +74,14 @@ def problems(
     try:
         yield
     except (DockerException, requests.RequestException) as error:
-        raise kind(f"{what} ({error})") from error
+        raise kind(f"{what} ({_cause(error)})") from error
+
+
+def _cause(error: BaseException) -> str:
+    """Return what went wrong: what the operating system said, if it did, in place of all that the clients wrap it in."""
+    inner: BaseException | None = error
+    while inner is not None:
+        if isinstance(inner, OSError) and inner.strerror:
+            return inner.strerror
+        inner = inner.__cause__ or inner.__context__
+    return str(error)

@@ -324,3 +324,43 @@ def test_a_replay_says_that_both_runs_took_the_same_steps(
 def test_the_help_says_what_each_strategy_does(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["mutants", "--help"]) == 0
     assert "pct: processes get random priorities" in " ".join(capsys.readouterr().out.split())
+
+
+def test_no_summary_of_a_command_is_cut_off_at_80_columns(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert cli.run(["--help"]) == 0
+    summaries = capsys.readouterr().out.partition("Commands:")[2]
+    assert "  certify " in summaries
+    assert "..." not in summaries
+
+
+def test_each_fault_is_listed_with_a_whole_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["faults"]) == 0
+    printed = capsys.readouterr().out
+    assert "`" not in printed
+    for text in (
+        "in the middle of an upload; start it again duration_ms later with what it had stored",
+        "fail, for one or more of its next checkpoints",
+        "let it go on (SIGCONT), for longer than the heartbeat",
+    ):
+        assert text in printed
+    assert not [line for line in printed.splitlines() if line.rstrip().endswith((",", " and", " the"))]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (
+            ["--system", "os:sep"],
+            "--system: 'os:sep' is a str, which makes no system; name a class or a function that makes the system",
+        ),
+        (["--workload", "keyed-totls"], "the command line: "),
+    ],
+)
+def test_a_mistake_on_the_command_line_names_where_it_is(
+    arguments: list[str], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["campaign", *arguments, "--out", str(tmp_path / "runs")]) == 3
+    assert says in capsys.readouterr().err

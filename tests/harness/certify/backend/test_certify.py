@@ -176,7 +176,7 @@ def test_directories_of_a_killed_certifier_are_removed_by_the_next(
     [
         ("no.such.module:Backend", "cannot be imported: No module named 'no'"),
         ("json:Backend", "'json' has no 'Backend'"),
-        (f"{BAD}:no_backend", "int cannot be called"),
+        (f"{BAD}:no_backend", "is an int, which makes no state backend"),
         (f"{BAD}:HasNoOpen", "it has no open"),
         ("json:loads", "json:loads cannot be called without arguments (missing a required argument: 's')"),
         ("builtins:dict", "which is not a state backend: it has no"),
