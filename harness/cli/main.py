@@ -64,6 +64,7 @@ _COMMAND_LINE_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
 """Click's base class of all mistakes on a command line; since 0.20, Typer brings its own copy of Click."""
 
 _NAME = "barrier-tck"
+_LOST = "standard output could not be written: {}"
 _COMPLETING = "_BARRIER_TCK_COMPLETE"
 """Set by the shell's completion, which Typer answers by printing and leaving."""
 _COMPLETION_OPTIONS = ("--install-completion", "--show-completion")
@@ -162,7 +163,7 @@ def run(arguments: Sequence[str]) -> int:
     except RanElsewhere as ran:
         return ran.code
     except typer.Exit as stop:
-        return stop.exit_code
+        return _unless_lost(as_json, stop.exit_code)
     except _COMMAND_LINE_ERROR as error:
         return _fail(as_json, f"{_sentence(error)} (see {_NAME} --help)", EXIT_USAGE)
     except (typer.Abort, KeyboardInterrupt):
@@ -174,9 +175,12 @@ def run(arguments: Sequence[str]) -> int:
         if isinstance(stop.__context__, BrokenPipeError):  # Typer exits in this way
             return EXIT_PIPE
         if _COMPLETING in os.environ or {*arguments[:1]} & {*_COMPLETION_OPTIONS}:
-            return int(stop.code or 0)
+            return _unless_lost(as_json, int(stop.code or 0))
         return _fail(as_json, _leaving(stop), EXIT_USAGE)
     except OSError as error:
+        if _was_printing(error):
+            drop_from_now_on(sys.stdout)
+            return _fail(as_json, _LOST.format(error.strerror), EXIT_USAGE)
         if error.errno != errno.ENAMETOOLONG:
             return _fail(as_json, _bug_message(error), EXIT_INTERNAL)
         return _fail(as_json, f"the name of a file is too long: {shown(str(error.filename))}", EXIT_USAGE)
@@ -184,10 +188,20 @@ def run(arguments: Sequence[str]) -> int:
         return _fail(as_json, _bug_message(error), EXIT_INTERNAL)
     if result == EXIT_INTERRUPTED:  # newer versions of Typer turn Ctrl-C into this code
         return _fail(as_json, "interrupted", EXIT_INTERRUPTED)
-    code = result if isinstance(result, int) else 0
+    return _unless_lost(as_json, result if isinstance(result, int) else 0)
+
+
+def _was_printing(error: OSError) -> bool:
+    """Return whether Typer raised it while it printed help, the version or completion, which no console of ours does."""
+    steps = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return bool(steps) and str(steps[-1].f_globals.get("__name__")).partition(".")[0] in ("typer", "click")
+
+
+def _unless_lost(as_json: bool, code: int) -> int:
+    """Return the code, or that of an unfit machine if nobody has seen what a command without a mistake printed."""
     lost = output_lost()
     if lost is not None and code == 0:
-        return _fail(as_json, f"standard output could not be written: {lost}", EXIT_USAGE)
+        return _fail(as_json, _LOST.format(lost), EXIT_USAGE)
     return code
 
 

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -456,7 +457,7 @@ def test_a_program_that_never_answers_is_reported_within_the_limit_and_tried_onc
     program.chmod(0o755)
     choice = ServerChoice(ServerKind.PROGRAM, str(program))
     with (
-        pytest.raises(ToxiproxyProblem, match="it did not answer within 0.1 s; run it by hand"),
+        pytest.raises(ToxiproxyProblem, match=r"it did not answer within 0\.1 s; run it by hand"),
         proxy_server(choice, start_timeout_s=0.1),
     ):
         pass

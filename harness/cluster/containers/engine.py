@@ -78,7 +78,7 @@ def problems(
 
 
 def _cause(error: BaseException) -> str:
-    """Return what went wrong: what the operating system said, if it did, in place of all that the clients wrap it in."""
+    """Return what the operating system said, if it did, in place of all that the clients wrap it in."""
     inner: BaseException | None = error
     while inner is not None:
         if isinstance(inner, OSError) and inner.strerror:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from rich.console import Console
 from rich.table import Table
 
@@ -71,6 +72,22 @@ def test_output_that_is_lost_on_a_full_disk_is_no_success(arguments: tuple[str, 
     assert not [*tmp_path.iterdir()] or (next(tmp_path.iterdir()) / "report.html").is_file(), (
         "it went on to the end"
     )
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--help",),
+        ("--version",),
+        ("--show-completion", "bash"),
+        *((command, "--help") for command in typer.main.get_command(cli.app).commands),  # type: ignore[attr-defined]
+    ],
+    ids=" ".join,
+)
+def test_what_typer_prints_is_lost_in_the_same_way(arguments: tuple[str, ...]) -> None:
+    done = forked([*arguments], out=os.open("/dev/full", os.O_WRONLY))
+    assert done.code == 3
+    assert done.err == "barrier-tck: standard output could not be written: No space left on device\n"
 
 
 @pytest.mark.parametrize("option", ["--show-completion", "--install-completion"])
