@@ -48,7 +48,7 @@ ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text()
 COMMANDS = (ROOT / "docs" / "commands.md").read_text()
 RUN_DIRECTORY = (ROOT / "docs" / "run-directory.md").read_text()
 DECISIONS = ROOT / "docs" / "decisions"
-FOR_USERS = ("Three ways in", "How to", "Reference")
+FOR_USERS = ("Three ways to start", "How to", "Reference")
 """The parts of the site's contents whose pages need no checkout."""
 _CODE = re.compile(r"(```|~~~).*?\1", re.DOTALL)
 
@@ -305,6 +305,17 @@ def pages_for_users() -> list[Path]:
     theirs = [part["entries"] for part in contents if part["caption"] in FOR_USERS]
     assert len(theirs) == len(FOR_USERS)
     return [ROOT / "docs" / f"{entry['file']}.md" for entries in theirs for entry in entries]
+
+
+def test_the_site_begins_with_the_ways_to_start_of_the_readme() -> None:
+    first, *_ = yaml.safe_load((ROOT / "docs" / "_toc.yml").read_text())["subtrees"]
+    assert f"## {first['caption']}" in README.splitlines()
+    ways = rows(README.partition(f"## {first['caption']}")[2].partition("\n## ")[0], r"(?!you want|---).*")
+    assert len(ways) == 3
+    listed = {f"docs/{entry['file']}.md" for entry in first["entries"]}
+    for _, _, pages in ways:
+        links = re.findall(r"\]\(([^)]+)\)", pages)
+        assert links[0] in listed
 
 
 def only_in_a_checkout(text: str) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from barrier_tck.harness.cli import completion
 from barrier_tck.harness.cli.options import JsonOption
 from barrier_tck.harness.cli.printing import console_for, emit
 from barrier_tck.harness.support.errors import EnvironmentProblem, UsageProblem
@@ -41,11 +42,17 @@ def bench(
         typer.Argument(
             metavar="throughput|simulation|state|incremental|large-state|rescale|recovery|proxy|backpressure|protocols"
             "|spread",
+            autocompletion=completion.BENCHMARKS,
             help="The benchmark to run.",
         ),
     ],
     system: Annotated[
-        str, typer.Option(metavar="NAME", help="The world to measure, for benchmarks that know several.")
+        str,
+        typer.Option(
+            metavar="NAME",
+            autocompletion=completion.REFERENCE_SYSTEMS,
+            help="The world to measure, for benchmarks that know several.",
+        ),
     ] = "",
     plot: Annotated[
         Path | None,

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from barrier_tck.harness.cli import completion
 from barrier_tck.harness.cli.exit_codes import EXIT_CODES
 from barrier_tck.harness.cli.options import JsonOption
 from barrier_tck.harness.cli.printing import console_for, emit
@@ -22,7 +23,12 @@ def bisect(
     ] = Path(),
     system: Annotated[
         str | None,
-        typer.Option("--system", metavar="NAME", help="System under test. Default: reference-simulated."),
+        typer.Option(
+            "--system",
+            metavar="NAME",
+            autocompletion=completion.SYSTEMS,
+            help="System under test. Default: reference-simulated.",
+        ),
     ] = None,
     runs: Annotated[
         int,

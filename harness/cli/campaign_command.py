@@ -83,6 +83,7 @@ def campaign(
         typer.Option(
             "--only",
             metavar="CLAUSE,...",
+            autocompletion=completion.CLAUSES,
             help="Judge trials only for these clauses and for CAM-3, for instance REC-1,ALN-2. "
             "Default: the campaign file's clauses, else all.",
         ),

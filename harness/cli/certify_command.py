@@ -76,6 +76,7 @@ def certify(
         typer.Option(
             "--require",
             metavar="NAME,...",
+            autocompletion=completion.CAPABILITIES,
             help="Capabilities that the backend must declare: asynchronous-snapshots, concurrent-snapshots, "
             "ordered-scan, local-files, deterministic-files, incremental-snapshots; or that a Spark state store must "
             "have: prefix-scan, range-scan, column-families, multiple-values. Default: none.",

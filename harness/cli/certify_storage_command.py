@@ -24,7 +24,7 @@ from barrier_tck.harness.cli.options import (
     DEFAULT_OUT,
     JsonOption,
     LevelWithoutChaosOption,
-    OnlyPropertiesOption,
+    OnlyStoragePropertiesOption,
     OutOption,
     StrengthOption,
     chosen_properties,
@@ -64,7 +64,7 @@ def certify_storage(
     out: OutOption = DEFAULT_OUT,
     resume: ResumeOption = None,
     strength: StrengthOption = True,
-    only: OnlyPropertiesOption = None,
+    only: OnlyStoragePropertiesOption = None,
     timeout: Annotated[
         float, typer.Option("--timeout", metavar="SECONDS", help="Time that one property may take.")
     ] = 120.0,

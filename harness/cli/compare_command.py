@@ -9,6 +9,7 @@ import msgspec
 import typer
 from rich.console import Console
 
+from barrier_tck.harness.cli import completion
 from barrier_tck.harness.cli.exit_codes import EXIT_CODES
 from barrier_tck.harness.cli.opening import opened, start
 from barrier_tck.harness.cli.options import JsonOption, listed
@@ -36,6 +37,7 @@ def compare(
         typer.Option(
             "--systems",
             metavar="NAME,NAME",
+            autocompletion=completion.COMPARED_SYSTEMS,
             help="The two systems: reference-simulated, reference-spark, or package.module:Factory.",
         ),
     ] = _BOTH_WORLDS,

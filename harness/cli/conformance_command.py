@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import msgspec
 import typer
 
+from barrier_tck.harness.cli import completion
 from barrier_tck.harness.cli.options import DEFAULT_OUT, JsonOption, OutOption, listed
 from barrier_tck.harness.cli.printing import VerdictConsole, console_for, emit, printable
 from barrier_tck.harness.record.conformance_record import CaseStatus
@@ -54,6 +55,7 @@ def conformance(
         typer.Option(
             "--system",
             metavar="NAME",
+            autocompletion=completion.SYSTEMS,
             help="System under test: reference-simulated, reference-spark, or package.module:Factory.",
         ),
     ] = "reference-simulated",
@@ -66,7 +68,10 @@ def conformance(
     only: Annotated[
         str,
         typer.Option(
-            "--only", metavar="CLAUSE,...", help="Run only the tests of these clauses. Default: all."
+            "--only",
+            metavar="CLAUSE,...",
+            autocompletion=completion.CLAUSES,
+            help="Run only the tests of these clauses. Default: all.",
         ),
     ] = "",
     known_failures: Annotated[

@@ -121,11 +121,17 @@ def _own_name(campaign: str) -> str:
 def _list(console: VerdictConsole, as_json: bool) -> None:
     """Print which files can be written."""
     campaigns = shipped_campaigns()
-    for name, skeleton in SKELETONS.items():
-        console.print(f"{name:16} {skeleton.description}")
-    console.print(f"{'examples':16} {EXAMPLES}")
-    for name, campaign in campaigns.items():
-        console.print(f"{_own_name(name):16} {campaign.description} ({campaign.system})")
+    descriptions = {
+        **{name: skeleton.description for name, skeleton in SKELETONS.items()},
+        "examples": EXAMPLES,
+        **{
+            _own_name(name): f"{campaign.description} ({campaign.system})"
+            for name, campaign in campaigns.items()
+        },
+    }
+    width = max(map(len, descriptions))
+    for name, description in descriptions.items():
+        console.print(f"{name:{width}} {description}")
     emit(
         as_json,
         {

@@ -192,7 +192,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _was_printing(error: OSError) -> bool:
-    """Return whether Typer raised it while it printed help, the version or completion, which no console of ours does."""
+    """Return whether Typer raised it while it printed help, the version or completion."""
     steps = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     return bool(steps) and str(steps[-1].f_globals.get("__name__")).partition(".")[0] in ("typer", "click")
 

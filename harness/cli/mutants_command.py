@@ -15,6 +15,7 @@ import typer
 from rich.console import Console
 
 from barrier_tck.harness.campaign.phase_progress import PhaseProgress
+from barrier_tck.harness.cli import completion
 from barrier_tck.harness.cli.exit_codes import EXIT_CODES
 from barrier_tck.harness.cli.opening import opened, start
 from barrier_tck.harness.cli.options import DEFAULT_OUT, JsonOption, OutOption, listed
@@ -48,7 +49,10 @@ def mutants(
     only: Annotated[
         str | None,
         typer.Option(
-            "--only", metavar="ID,...", help="Run only these bugs, for instance AL-01,SO-02. Default: all."
+            "--only",
+            metavar="ID,...",
+            autocompletion=completion.PLANTED_BUGS,
+            help="Run only these bugs, for instance AL-01,SO-02. Default: all.",
         ),
     ] = None,
     patch: Annotated[
@@ -94,7 +98,13 @@ def mutants(
         ),
     ] = None,
     world: Annotated[
-        str, typer.Option("--world", metavar="simulated|spark", help="World in which they run.")
+        str,
+        typer.Option(
+            "--world",
+            metavar="simulated|spark",
+            autocompletion=completion.WORLDS,
+            help="World in which they run.",
+        ),
     ] = "simulated",
     out: OutOption = DEFAULT_OUT,
     as_json: JsonOption = False,

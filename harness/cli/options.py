@@ -68,6 +68,7 @@ WorkloadOption = Annotated[
     typer.Option(
         "--workload",
         metavar="NAME",
+        autocompletion=completion.WORKLOADS,
         help="Workload, which gives input, jobs and their meaning: a name, or package.module:Factory. Default: the "
         "campaign file's, else keyed-totals.",
     ),
@@ -117,14 +118,20 @@ StrengthOption = Annotated[
         help="Whether the suite also runs its planted bugs and writes on the certificate how many it caught.",
     ),
 ]
-OnlyPropertiesOption = Annotated[
-    str | None,
-    typer.Option(
+
+
+def _only_option(completed: completion.Completed) -> OptionInfo:
+    option: OptionInfo = typer.Option(
         "--only",
         metavar="PROPERTY,...",
+        autocompletion=completed,
         help="Check only these properties, for instance while one is mended; nothing is certified then.",
-    ),
-]
+    )
+    return option
+
+
+OnlyPropertiesOption = Annotated[str | None, _only_option(completion.PROPERTIES)]
+OnlyStoragePropertiesOption = Annotated[str | None, _only_option(completion.STORAGE_PROPERTIES)]
 
 
 def listed(option: str, names: str) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ import msgspec
 import typer
 from rich.console import Console
 
+from barrier_tck.harness.cli import completion
 from barrier_tck.harness.cli.exit_codes import EXIT_CODES
 from barrier_tck.harness.cli.opening import opened, start
 from barrier_tck.harness.cli.options import ClusterOption, JsonOption, ReplaySystemOption
@@ -41,6 +42,7 @@ def replay(
         typer.Option(
             "--state-backend",
             metavar="NAME",
+            autocompletion=completion.BACKENDS,
             help="State backend to run the plans on: heap, rocksdb, or package.module:Factory. Default: each plan's.",
         ),
     ] = None,
@@ -49,6 +51,7 @@ def replay(
         typer.Option(
             "--checkpoint-storage",
             metavar="NAME",
+            autocompletion=completion.STORAGES,
             help="Checkpoint storage to run the plans with: files, s3, hdfs, memory, or package.module:Factory. "
             "Default: each plan's.",
         ),
@@ -58,6 +61,7 @@ def replay(
         typer.Option(
             "--workload",
             metavar="NAME",
+            autocompletion=completion.WORKLOADS,
             help="Workload to run the plans with: a name, or package.module:Factory. Default: each plan's.",
         ),
     ] = None,

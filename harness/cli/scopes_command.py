@@ -10,6 +10,7 @@ import msgspec
 import typer
 from rich.console import Console
 
+from barrier_tck.harness.cli import completion
 from barrier_tck.harness.cli.exit_codes import EXIT_CODES
 from barrier_tck.harness.cli.options import DEFAULT_OUT, JsonOption, OutOption
 from barrier_tck.harness.cli.patched_run import run_with_patch
@@ -25,10 +26,21 @@ if TYPE_CHECKING:
 def scopes(
     context: typer.Context,
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="The scope to search. Default: list all scopes.")
+        str | None,
+        typer.Argument(
+            metavar="NAME",
+            autocompletion=completion.SCOPES,
+            help="The scope to search. Default: list all scopes.",
+        ),
     ] = None,
     mutant: Annotated[
-        str | None, typer.Option("--mutant", metavar="ID", help="Search it with this planted bug.")
+        str | None,
+        typer.Option(
+            "--mutant",
+            metavar="ID",
+            autocompletion=completion.PLANTED_BUG,
+            help="Search it with this planted bug.",
+        ),
     ] = None,
     patch: Annotated[
         Path | None,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from barrier_tck.harness.cli import completion
 from barrier_tck.harness.cli.options import JsonOption
 from barrier_tck.harness.cli.printing import console_for, emit, printable
 from barrier_tck.harness.support.errors import UsageProblem
@@ -36,6 +37,7 @@ def verify_certificate(
         typer.Option(
             "--level",
             metavar="contract|crash|chaos",
+            autocompletion=completion.LEVELS,
             help="Level for which the certificate is to hold. Default: the one that was asked for. What was reached "
             "before an interruption counts.",
         ),

@@ -288,3 +288,22 @@ def test_no_two_first_files_have_one_name_and_each_name_writes_its_file(
     assert len(names) == len(set(names)) and {"ci", "ci.toml"} <= set(names)
     written("ci.toml", capsys)
     assert (here / "ci.toml").read_text() == shipped_campaigns()["ci"].text
+
+
+def test_the_skeleton_of_a_backend_is_to_be_certified_and_that_of_a_system_to_be_run(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for what, command in (("backend", "certify"), ("system", "campaign"), ("storage", "certify-storage")):
+        capsys.readouterr()
+        assert cli.run(["init", what]) == 0
+        assert f"; to use it: barrier-tck {command} my_{what}:" in capsys.readouterr().out
+
+
+def test_what_can_be_written_is_listed_in_two_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["init"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "the query that init query writes" in "".join(lines)
+    longest = max(map(len, [*SKELETONS, *shipped_campaigns()]))
+    assert longest > 16
+    for line in lines:
+        assert line[longest] == " " and line[longest + 1] != " ", line
