@@ -108,7 +108,7 @@ def _phases(matrix: FaultMatrix) -> list[str]:
     ]
     head = ["phase", *(_text(fault_name(kind)) for kind in matrix.kinds)]
     lines = [f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rows]]
-    return [f"### Faults by phase: {matrix.fired} of {matrix.possible} cells hit", "\n".join(lines)]
+    return [f"### Faults by phase: {matrix.fired} of {matrix.possible} combinations tried", "\n".join(lines)]
 
 
 def _cell(matrix: FaultMatrix, row: str, kind: str) -> str:
@@ -126,7 +126,7 @@ def _clauses(run: ReportedRun) -> str:
         if row.verdict is not Verdict.VALID and not row.only_also
     ]
     also = [_text(row.clause) for row in rows if row.only_also]
-    text = f"{plural(len(rows), 'clause')} checked, {len(unchecked_clauses(rows))} of the project not checked here"
+    text = f"{plural(len(rows), 'clause')} checked, {len(unchecked_clauses(rows))} further ones not"
     text += f"; not valid: {', '.join(bad)}" if bad else ""
     return text + (f"; also {', '.join(also)}" if also else "")
 

@@ -108,7 +108,7 @@ def _tiles(newest: NightRecord, shown: Sequence[NightRecord]) -> tuple[tuple[str
     return (
         (f"{newest.trials:,}", "trials in the last night"),
         (str(len(newest.campaigns)), "campaigns"),
-        (f"{hit:,} / {possible:,}", "cells hit"),
+        (f"{hit:,} / {possible:,}", "combinations tried"),
         (str(len(newest.findings)), "findings"),
         (f"{caught} / {len(newest.bugs)}", "planted bugs caught"),
         (str(len(_flakes_of(newest))), "flakes"),

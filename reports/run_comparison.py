@@ -151,7 +151,7 @@ def _facts(run: ReportedRun, hit: int, possible: int) -> Iterator[tuple[str, str
     yield "findings", str(len(campaign.groups))
     yield "faults fired", f"{sum(trial.faults_fired for trial in run.trials):,}"
     yield "recoveries", known(run.recoveries)
-    yield "cells hit", f"{hit} / {possible}"
+    yield "combinations tried", f"{hit} / {possible}"
     yield "took", duration(campaign.wall_seconds * 1_000)
     minutes = campaign.wall_seconds / 60
     yield "trials per minute", f"{len(run.trials) / minutes:,.1f}" if minutes else "–"

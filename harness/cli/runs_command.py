@@ -69,7 +69,7 @@ def runs(
     path = directory / "index.html"
     write_atomically(path, render_index(index, pages).encode("utf-8", "backslashreplace"))
     table = Table(box=None, pad_edge=False)
-    for name in ("run", "verdict", "trials", "not judged", "findings", "cells hit", "took"):
+    for name in ("run", "verdict", "trials", "not judged", "findings", "combinations tried", "took"):
         table.add_column(name, justify="left" if name in ("run", "verdict") else "right", overflow="fold")
     for run in index.runs:
         verdict = run.campaign.verdict

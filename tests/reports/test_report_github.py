@@ -54,7 +54,7 @@ def test_a_summary_has_verdict_counts_findings_and_the_matrix(run: ReportedRun) 
         f"`replay: barrier-tck replay {run.directory}/trials/00006/plan.json --system reference-spark`"
         in text
     )
-    assert "### Faults by phase: 6 of 18 cells hit" in text
+    assert "### Faults by phase: 6 of 18 combinations tried" in text
     assert "| phase | kill executor | kill worker | crash coordinator |" in text
     assert "not valid: SNK-1 invalid" in text.replace("ALN-1 invalid, REC-1 invalid, ", "")
 

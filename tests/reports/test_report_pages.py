@@ -632,3 +632,21 @@ def test_a_certificate_fits_on_a_phone_and_lists_its_contents() -> None:
     links = re.findall(r'<a href="#([a-z]+)">', source.partition("<nav>")[2].partition("</nav>")[0])
     assert links == re.findall(r'<section id="([a-z]+)">', source)
     assert " UTC</p>" in source
+
+
+TEMPLATES = sorted((ROOT / "reports" / "templates").glob("*.html.j2"))
+
+
+@pytest.mark.parametrize("template", TEMPLATES, ids=lambda template: template.name)
+def test_every_table_fits_on_a_phone(template: Path) -> None:
+    """Rows become blocks, or a matrix is scrolled by itself; otherwise the page is wider than its cards."""
+    source = template.read_text()
+    for before, classes in re.findall(r"(.{0,18})<table(?: class=\"([^\"]*)\")?", source):
+        assert "stacks" in classes or (classes.startswith("matrix") and before.endswith('<div class="wide">'))
+
+
+@pytest.mark.parametrize("name", ["certificate", "conformance", "comparison"])
+def test_a_long_page_lists_its_contents(name: str) -> None:
+    source = (ROOT / "reports" / "templates" / f"{name}.html.j2").read_text()
+    links = re.findall(r'<a href="#([a-z-]+)">', source.partition("<nav>")[2].partition("</nav>")[0])
+    assert links == re.findall(r'<section id="([a-z-]+)">', source)

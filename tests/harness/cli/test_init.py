@@ -166,7 +166,7 @@ def test_the_headline_of_a_skeleton_says_what_its_kills_did(
     recovered = re.search(r"(\d+) of \1 faults fired; recoveries: (\d+); batches committed: \d+", printed)
     assert recovered is not None and recovered[1] == recovered[2] != "0", printed
     chances = re.search(
-        r"violated: SRC-1 in (\d+), REC-1 in \1, SNK-1 in \1 of 20 trials; not reported: REC-2", printed
+        r"would have shown: SRC-1 (\d+), REC-1 \1, SNK-1 \1, of 20 trials; not reported: REC-2", printed
     )
     assert chances is not None and int(chances[1]) > 0, printed
 
@@ -296,7 +296,7 @@ def test_the_skeleton_of_a_backend_is_to_be_certified_and_that_of_a_system_to_be
     for what, command in (("backend", "certify"), ("system", "campaign"), ("storage", "certify-storage")):
         capsys.readouterr()
         assert cli.run(["init", what]) == 0
-        assert f"; to use it: barrier-tck {command} my_{what}:" in capsys.readouterr().out
+        assert f"; to use it: barrier-tck {command} " in capsys.readouterr().out
 
 
 def test_what_can_be_written_is_listed_in_two_columns(capsys: pytest.CaptureFixture[str]) -> None:
