@@ -42,7 +42,7 @@ def bench(
         typer.Argument(
             metavar="throughput|simulation|state|incremental|large-state|rescale|recovery|proxy|backpressure|protocols"
             "|spread",
-            autocompletion=completion.BENCHMARKS,
+            autocompletion=completion.one_of(*BENCHMARKS),
             help="The benchmark to run.",
         ),
     ],

@@ -60,7 +60,6 @@ def test_every_option_whose_values_are_known_completes_them() -> None:
         (completion.STORAGE_PROPERTIES, "state-files-are-r", ["state-files-are-read-as-written"]),
         (completion.CAPABILITIES, "ordered-scan,pre", ["ordered-scan,prefix-scan"]),
         (completion.COMPARED_SYSTEMS, "mine:M,reference-sp", ["mine:M,reference-spark"]),
-        (completion.BENCHMARKS, "thr", ["throughput"]),
         (completion.SCOPES, "line-un", ["line-unaligned"]),
         (completion.WORLDS, "si", ["simulated"]),
     ],
