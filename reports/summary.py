@@ -117,7 +117,7 @@ def _print_controls(run: ReportedRun, console: Console) -> None:
         console.print(
             Text(
                 f"self-check: recovery was broken on purpose in {plural(len(controls.ran), 'trial')}, and the suite "
-                f"noticed {'it' if len(controls.ran) == 1 else 'them'} in {invalid} of {len(controls.ran)}"
+                f"noticed it in {invalid} of {len(controls.ran)}"
             )
         )
     if controls.note:

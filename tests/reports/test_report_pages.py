@@ -234,7 +234,7 @@ def test_every_report_says_in_how_many_trials_clauses_could_be_violated_and_what
     printed = summary_text(run.directory)
     assert "trials in which a wrong recovery would have shown: SRC-1 2, REC-1 2, of 12 trials" in printed
     assert "no trial could have shown" not in printed
-    said = "self-check: recovery was broken on purpose in 2 trials, and the suite noticed them in 1 of 2"
+    said = "self-check: recovery was broken on purpose in 2 trials, and the suite noticed it in 1 of 2"
     assert said in " ".join(printed.split())
     report = as_object(run)
     assert report["controls"]["breaks"][0]["could"] == 2
