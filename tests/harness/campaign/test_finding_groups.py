@@ -81,7 +81,9 @@ def test_they_are_one_finding_in_the_summary_in_json_and_as_the_text_of_an_issue
     (text,) = (tmp_path / "run" / "issues").iterdir()
     assert text.name == "01-ALN-2-table.md"
     assert f"seen in {record.invalid} trials of 60" in text.read_text()
-    assert f"in {record.invalid} trials" in (tmp_path / "run" / "report.html").read_text()
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert f"{record.invalid} trials fail like this" in page
+    assert "Smallest plan: 2 faults; needs: an attempt fails." in page
 
 
 @pytest.mark.long

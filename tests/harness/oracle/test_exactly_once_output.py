@@ -193,7 +193,9 @@ def test_an_unread_output_is_unknown() -> None:
 
 def test_losses_of_a_stuck_job_are_unknown_but_duplicates_are_invalid() -> None:
     output = right_output(PLAN)[:5]
-    assert judge(output, end=End.STUCK).verdict is Verdict.UNKNOWN
+    stuck = judge(output, end=End.STUCK)
+    assert stuck.verdict is Verdict.UNKNOWN
+    assert stuck.summary.startswith("the job got stuck; ")
     assert judge([*output, output[0]], end=End.STUCK).verdict is Verdict.INVALID
 
 
