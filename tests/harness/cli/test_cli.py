@@ -321,6 +321,17 @@ def test_a_replay_says_that_both_runs_took_the_same_steps(
     assert re.search(r"^  ran twice with identical steps \([0-9a-f]{16}\)$", capsys.readouterr().out, re.M)
 
 
+def test_a_replay_of_a_recorded_trial_says_that_it_took_the_same_steps(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    campaign = ["campaign", "--trials", "1", "--seed", "1", "--controls", "0", "--out", str(tmp_path)]
+    assert cli.run(campaign) == 0
+    capsys.readouterr()
+    (trial,) = tmp_path.glob("*/trials/00000")
+    assert cli.run(["replay", str(trial)]) == 0
+    assert "  ran with the same steps as recorded (" in capsys.readouterr().out
+
+
 def test_the_help_says_what_each_strategy_does(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["mutants", "--help"]) == 0
     assert "pct: processes get random priorities" in " ".join(capsys.readouterr().out.split())
