@@ -144,7 +144,12 @@ def _print_store(console: Console, store: StoreRecord) -> None:
     """Print what came from the store of plans and what went there; notices are part of the summary."""
     from barrier_tck.reports.wording import plural
 
-    tried = f"{plural(store.tried_first, 'stored plan')} tried first; " if store.tried_first else ""
+    first = [
+        f"{plural(number, 'stored plan')} {what}"
+        for number, what in ((store.tried_first, "that had failed"), (store.new_tried, "that reached most"))
+        if number
+    ]
+    tried = f"{' and '.join(first)} tried first; " if first else ""
     kept = f"{store.new} with new behaviour, {store.failed} failing"
     console.print(f"{tried}plans kept for next time: {kept} (in {store.location})", markup=False)
 

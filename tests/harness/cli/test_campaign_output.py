@@ -80,8 +80,9 @@ def test_a_setting_cannot_write_to_the_terminal(capsys: pytest.CaptureFixture[st
             "plans kept for next time: 18 with new behaviour, 0 failing (in plans)",
         ),
         (
-            StoreRecord("plans", tried_first=1, failed=2),
-            "1 stored plan tried first; plans kept for next time: 0 with new behaviour, 2 failing (in plans)",
+            StoreRecord("plans", tried_first=1, failed=2, new_tried=4),
+            "1 stored plan that had failed and 4 stored plans that reached most tried first; "
+            "plans kept for next time: 0 with new behaviour, 2 failing (in plans)",
         ),
     ],
 )
