@@ -81,8 +81,10 @@ def test_a_setting_cannot_write_to_the_terminal(capsys: pytest.CaptureFixture[st
         ),
         (
             StoreRecord("plans", tried_first=1, failed=2, new_tried=4),
-            "1 stored plan that had failed and 4 stored plans that reached most tried first; "
-            "plans kept for next time: 0 with new behaviour, 2 failing (in plans)",
+            (
+                "1 stored plan that had failed and 4 stored plans that reached most tried first; "
+                "plans kept for next time: 0 with new behaviour, 2 failing (in plans)"
+            ),
         ),
     ],
 )
