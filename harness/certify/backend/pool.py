@@ -25,6 +25,7 @@ import msgspec
 import psutil
 
 from barrier_tck.harness.certify.backend import wire
+from barrier_tck.harness.certify.engine.ended_by_others import ended_by_others
 from barrier_tck.harness.support.work_directories import new_work_directory
 
 WORKER = "barrier_tck.harness.certify.backend.candidate.worker"
@@ -44,10 +45,6 @@ class Limits:
     """Time limit of one trial of the reference runtime, in seconds."""
     memory_bytes: int = 3 << 30
     """Limit of private memory; 0 means unlimited (a trial on Spark starts a JVM)."""
-
-
-_ENDED_BY_OTHERS = (-signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP)
-"""Exit codes of a process that was asked to end."""
 
 
 class CandidateError(Exception):
@@ -176,8 +173,7 @@ class Candidate:
                 message = f"{asked} ended the process with {signal.Signals(-code).name}"
             else:
                 message = f"{asked} ended the process with exit code {code}"
-        # A backend has no reason to send these; whoever stops a machine or a job has.
-        from_outside = self._process.returncode in _ENDED_BY_OTHERS
+        from_outside = ended_by_others(self._process.returncode)
         self.kill()
         printed = self.log().strip()[-600:]
         message = f"{message}; the end of its output:\n{printed}" if printed else message

@@ -16,6 +16,7 @@ from typing import Any
 from py4j.java_gateway import GatewayClient, GatewayParameters, JavaGateway
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError, get_return_value, is_error
 
+from barrier_tck.harness.certify.engine.ended_by_others import ended_by_others
 from barrier_tck.harness.certify.spark_store.storage_files import FileWatch
 from barrier_tck.harness.cluster.class_archive import classes_for
 from barrier_tck.harness.cluster.java import find_java
@@ -51,11 +52,12 @@ class Raised(Exception):
 
 
 class Died(Exception):
-    """The JVM is gone, or did not answer in time; ``hung`` tells which."""
+    """The JVM is gone, or did not answer in time; ``hung`` tells which. ``from_outside``: another program ended it."""
 
-    def __init__(self, message: str, hung: bool = False) -> None:
+    def __init__(self, message: str, hung: bool = False, from_outside: bool = False) -> None:
         super().__init__(message)
         self.hung = hung
+        self.from_outside = from_outside
 
 
 class _Client(GatewayClient):  # type: ignore[misc]  # Py4J has no types
@@ -199,7 +201,7 @@ class JavaProcess:
             return Died(f"the JVM did not answer within {self._call_s:g} s", hung=True)
         code = self._process.returncode
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        return Died(f"the JVM ended with {how}")
+        return Died(f"the JVM ended with {how}", from_outside=ended_by_others(code, handles_signals=True))
 
 
 def _rendered(exception: Any) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
+from barrier_tck.harness.certify.engine.ended_by_others import ended_by_others
 from barrier_tck.harness.certify.engine.violation import Violation
 from barrier_tck.harness.certify.spark_store.executor import StoreExecutor
 from barrier_tck.harness.certify.spark_store.java_process import JavaProcess
@@ -94,7 +95,8 @@ class StoreProcesses:
         self.log = process.log()
         shutil.rmtree(process.directory, ignore_errors=True)
         if code != -signal.SIGKILL:
-            raise Violation(f"the JVM had ended with exit code {code} before it was killed", fatal=True)
+            message = f"the JVM had ended with exit code {code} before it was killed"
+            raise Violation(message, fatal=True, from_outside=ended_by_others(code, handles_signals=True))
 
     def kill_after(self, delay_s: float) -> threading.Timer:
         """Kill the JVM with SIGKILL after a delay; ``kill`` then says whether this is how it ended."""

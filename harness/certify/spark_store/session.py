@@ -116,7 +116,9 @@ class StoreSession:
         except Raised as error:
             raise Violation(f"raised: {error}", self._suspect()) from error
         except Died as error:
-            raise Violation(str(error), self._suspect(), fatal=True, hung=error.hung) from error
+            raise Violation(
+                str(error), self._suspect(), fatal=True, hung=error.hung, from_outside=error.from_outside
+            ) from error
 
     def _suspect(self) -> str:
         """Return the clause that counts as broken if a version is wrong: that about the faults that struck before."""
@@ -403,7 +405,7 @@ class StoreSession:
                     self.model.commit(doubtful)
                     doubtful = None
             except Died as error:
-                if error.hung:
+                if error.hung or error.from_outside:
                     raise
             finally:
                 kill.join()

@@ -162,7 +162,8 @@ def _lacks(processes: StoreProcesses, layout: StoreLayout) -> str:
         return str(error)
     except Died as error:
         processes.replace()
-        return str(error)
+        # Another program has ended the JVM, so it is not known yet what the store lacks.
+        return _lacks(processes, layout) if error.from_outside else str(error)
     return ""
 
 

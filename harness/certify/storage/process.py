@@ -12,6 +12,7 @@ import tempfile
 
 import msgspec
 
+from barrier_tck.harness.certify.engine.ended_by_others import ended_by_others
 from barrier_tck.harness.certify.storage.wire import Checked, Loaded, Refused, decoded
 
 WORKER = "barrier_tck.harness.certify.storage.candidate.worker"
@@ -20,11 +21,15 @@ LOG_BYTES = 16 * 1024
 
 
 class NoAnswer(Exception):
-    """The process ended, sent no valid answer, or took too long (``hung``)."""
+    """The process ended, sent no valid answer, or took too long (``hung``).
 
-    def __init__(self, message: str, hung: bool = False) -> None:
+    ``from_outside``: another program ended it.
+    """
+
+    def __init__(self, message: str, hung: bool = False, from_outside: bool = False) -> None:
         super().__init__(message)
         self.hung = hung
+        self.from_outside = from_outside
 
 
 class StorageProcess:
@@ -82,7 +87,9 @@ class StorageProcess:
         except ConnectionResetError:
             line = b""
         if not line.endswith(b"\n"):
-            raise NoAnswer(f"its process ended with exit code {self._process.wait()}")
+            code = self._process.wait()
+            how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+            raise NoAnswer(f"its process ended with {how}", from_outside=ended_by_others(code))
         try:
             return decoded(line)
         except msgspec.MsgspecError as error:

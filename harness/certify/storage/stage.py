@@ -55,7 +55,7 @@ class StorageStage(Stage[RunCheck]):
             answer = self._process.loaded(self._property_s)
         except NoAnswer as error:
             self.renew()
-            raise Violation(f"the storage could not be made: {error}", fatal=True, hung=error.hung) from error
+            raise _violation(error, "the storage could not be made: ") from error
         if isinstance(answer, Refused):
             raise UsageProblem(answer.message)
         self.loaded = answer
@@ -67,7 +67,7 @@ class StorageStage(Stage[RunCheck]):
         try:
             checked = self._process.check(name, self._property_s)
         except NoAnswer as error:
-            raise Violation(str(error), fatal=True, hung=error.hung) from error
+            raise _violation(error) from error
         self._killed += checked.processes
         return checked
 
@@ -75,6 +75,10 @@ class StorageStage(Stage[RunCheck]):
         process, self._process = self._process, None
         if process is not None:
             self.log = (self.log + process.kill())[-LOG_BYTES:]
+
+
+def _violation(error: NoAnswer, what: str = "") -> Violation:
+    return Violation(f"{what}{error}", fatal=True, hung=error.hung, from_outside=error.from_outside)
 
 
 class StorageSession:

@@ -16,6 +16,7 @@ from barrier_tck.harness.certify.engine.levels import DEFAULT_SEED
 from barrier_tck.harness.certify.engine.playing import breach_of
 from barrier_tck.harness.certify.engine.violation import Violation
 from barrier_tck.harness.certify.spark_store import clauses, steps
+from barrier_tck.harness.certify.spark_store.java_process import Died
 from barrier_tck.harness.certify.spark_store.layouts import (
     MANY,
     PLAIN,
@@ -254,3 +255,19 @@ def test_a_failing_sequence_is_not_made_smaller_into_another_failure(tmp_path: P
     kinds = [type(step) for step in failure.steps]
     assert kinds == [steps.PutRow, steps.AbortBatch, steps.PutRow, steps.ReadRow]
     assert outcome.violated == clauses.READS, outcome.reason
+
+
+class IsAskedToEnd(Store):
+    """Another program ends its JVM while it commits."""
+
+    def commit(self) -> int:
+        raise Died("the JVM ended with exit code 143", from_outside=True)
+
+
+@pytest.mark.parametrize("played", [BATCH, (steps.KillJvm(0, "commit", files=1),)])
+def test_sigterm_from_outside_is_no_failure_of_the_store(played: steps.Steps, tmp_path: Path) -> None:
+    one = next(one for one in PROPERTIES if one.name == "batches-read-their-writes")
+    machine = Machine(IsAskedToEnd, tmp_path)
+    outcome, failure = check(replace(one, listed=lambda _: played), machine.as_processes(), SEEDS[0])
+    assert (outcome.status, outcome.violated, failure) == ("unknown", "", None)
+    assert "143" in outcome.reason and "says nothing about the candidate" in outcome.reason

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
 from pathlib import Path
 
 import pytest
 from py4j import java_gateway
+from py4j.protocol import Py4JNetworkError
 from pyspark.errors.exceptions.captured import install_exception_handler
 
-from barrier_tck.harness.certify.spark_store.java_process import JavaProcess, Raised, _Client
+from barrier_tck.harness.certify.spark_store.java_process import Died, JavaProcess, Raised, _Client
 
 
 class Interrupted(java_gateway.GatewayConnection):  # type: ignore[misc]  # Py4J has no types
@@ -32,6 +34,28 @@ def test_ctrl_c_amid_a_call_is_ctrl_c_and_no_error_of_py4j() -> None:
             client.deque.append(Interrupted(end))
             with pytest.raises(KeyboardInterrupt):
                 client.send_command("c\n")
+
+
+@pytest.mark.parametrize(
+    ("ends", "how", "from_outside"),
+    [
+        ("kill -TERM $$", "SIGTERM", True),
+        ("exit 143", "exit code 143", True),
+        ("exit 1", "exit code 1", False),
+        ("kill -KILL $$", "SIGKILL", False),
+    ],
+)
+def test_a_jvm_that_was_asked_to_end_says_so_by_its_signal_or_its_exit_code(
+    ends: str, how: str, from_outside: bool
+) -> None:
+    process = JavaProcess.__new__(JavaProcess)
+    process._process = subprocess.Popen(["sh", "-c", ends])
+    process._call_s = 20.0
+    with pytest.raises(Died) as raised, process.calls():
+        process._process.wait()
+        raise Py4JNetworkError("no answer")
+    assert str(raised.value) == f"the JVM ended with {how}"
+    assert raised.value.from_outside == from_outside
 
 
 @pytest.mark.long

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -72,6 +74,13 @@ def ends_its_process(location: str, job: str) -> FileCheckpointStorage:
     return file_storage(location, job)
 
 
+def is_asked_to_end(location: str, job: str) -> FileCheckpointStorage:
+    """Make a storage, whose process another program ends at the second job."""
+    if job == "another":
+        os.kill(os.getpid(), signal.SIGTERM)
+    return file_storage(location, job)
+
+
 def nothing(location: str, job: str) -> object:
     """Make something else."""
     return [location, job]
@@ -85,6 +94,14 @@ def test_a_storage_that_ends_its_process_fails_that_property_and_the_others_go_o
     assert by_name["counters-never-fall"].status == "failed"
     assert "exit code 7" in by_name["counters-never-fall"].reason
     assert [one.status for one in outcomes].count("passed") == 2
+
+
+def test_sigterm_from_outside_is_no_failure_of_the_storage(tmp_path: Path) -> None:
+    only = ("counters-never-fall",)
+    outcomes = certify(f"{_HERE}:is_asked_to_end", str(tmp_path), only=only).outcomes
+    (found,) = [one for one in outcomes if one.name in only]
+    assert (found.status, found.violated) == ("unknown", "")
+    assert "ended with SIGTERM" in found.reason and "says nothing about the candidate" in found.reason
 
 
 @pytest.mark.long
