@@ -48,7 +48,7 @@ def check(
         _play(one, hunt, seed, scale)
         if hunt.breach is not None:
             known = hunt.breach.violation.clause in broken
-            found = smallest(stage, hunt.breach, (_KNOWN_SHARE if known else 1.0) * shrink)
+            found = smallest(stage, hunt.breach, (_KNOWN_SHARE if known else 1.0) * shrink, one.name)
     finally:
         stage.close()
     failure = None

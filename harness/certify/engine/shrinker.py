@@ -2,30 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import Generic
 
+from barrier_tck.harness.certify.engine.hunt import SILENT_S
 from barrier_tck.harness.certify.engine.playing import Breach, breach_and_effort
 from barrier_tck.harness.certify.engine.stage import Stage
 from barrier_tck.harness.certify.engine.steps import StepT
+from barrier_tck.harness.support.notices import notice
 
 _REPEATED_SHARE = 4
 """One part in so many of the effort is there to play again what failed, even if making it smaller has taken all."""
 
 
-def smallest(stage: Stage[StepT], found: Breach[StepT], share: float = 1.0) -> Breach[StepT]:
+def smallest(
+    stage: Stage[StepT],
+    found: Breach[StepT],
+    share: float = 1.0,
+    name: str = "",
+    clock: Callable[[], float] = time.monotonic,
+) -> Breach[StepT]:
     """Return the smallest sequence that was found, which breaks the same clause in a new process too.
 
     If the smallest one does not, the ones before it are played again, the newest first; if none does, ``found``.
 
     ``share``: this share of the stage's effort may be spent; none if it is 0. A sequence that exceeded a time limit is
     returned as it is: each attempt would cost the limit again.
+
+    ``name``: the property's, to say how far this is; without one nothing is said.
     """
     if not share or found.violation.hung or found.violation.from_outside:
         return found
     if len(found.steps) < 2 and not any(True for _ in _simpler(stage, found.steps)):
         return found
-    shrinker = Shrinker(stage, found, round(share * stage.shrink_effort_max))
+    progress = _Progress(name, len(found.steps), clock)
+    shrinker = Shrinker(stage, found, round(share * stage.shrink_effort_max), progress)
     shrinker.shrink()
     return shrinker.newest_breaking_again() or found
 
@@ -35,11 +47,40 @@ def _simpler(stage: Stage[StepT], steps: tuple[StepT, ...]) -> Iterator[StepT]:
         yield from stage.simpler(steps, position)
 
 
+class _Progress:
+    """Says at once that a failing sequence is made smaller, and from time to time how far that is."""
+
+    def __init__(self, name: str, steps: int, clock: Callable[[], float]) -> None:
+        self._name = name
+        self._clock = clock
+        self._began = self._said = clock()
+        self._runs = 0
+        if name:
+            notice(f"{name} failed: making the sequence of {_counted(steps, 'step')} smaller")
+
+    def ran(self, steps: int) -> None:
+        """Count one more run; ``steps``: how many are left now."""
+        self._runs += 1
+        now = self._clock()
+        if not self._name or now - self._said < SILENT_S:
+            return
+        self._said = now
+        runs, left = _counted(self._runs, "run"), _counted(steps, "step")
+        notice(f"{self._name}: {left} left after {runs}, {now - self._began:.0f} s")
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' * (count != 1)}"
+
+
 class Shrinker(Generic[StepT]):
     """One failing sequence, which becomes smaller."""
 
-    def __init__(self, stage: Stage[StepT], found: Breach[StepT], effort_max: int) -> None:
+    def __init__(
+        self, stage: Stage[StepT], found: Breach[StepT], effort_max: int, progress: _Progress
+    ) -> None:
         self._stage = stage
+        self._progress = progress
         self._effort_left = effort_max
         self._effort_to_repeat = effort_max // _REPEATED_SHARE
         self._hung = False
@@ -71,7 +112,8 @@ class Shrinker(Generic[StepT]):
             self._stage.renew()
             repeated, effort = breach_and_effort(self._stage, breach.steps)
             effort_left -= effort
-            if repeated is not None and repeated.violation.clause == breach.violation.clause:
+            self._progress.ran(len(breach.steps))
+            if _is_the_same(repeated, breach):
                 return repeated
         return None
 
@@ -123,8 +165,18 @@ class Shrinker(Generic[StepT]):
             return False
         found, effort = breach_and_effort(self._stage, steps)
         self._effort_left -= effort
-        if found is None or found.violation.clause != self.smallest.violation.clause:
+        self._progress.ran(len(self.smallest.steps))
+        if found is None or not _is_the_same(found, self.smallest):
             return False
         self._hung = found.violation.hung
         self._accepted.append(found)
         return True
+
+
+def _is_the_same(found: Breach[StepT] | None, before: Breach[StepT]) -> bool:
+    """Return whether a sequence failed for the reason of one before it; whatever another program ended did not."""
+    return (
+        found is not None
+        and not found.violation.from_outside
+        and found.violation.clause == before.violation.clause
+    )

@@ -7,6 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from barrier_tck.harness.certify.engine.hunt import SILENT_S, Hunt
+from barrier_tck.harness.certify.engine.playing import Breach
+from barrier_tck.harness.certify.engine.shrinker import smallest
+from barrier_tck.harness.certify.engine.violation import Violation
 from barrier_tck.harness.support.notices import notices_shown
 from tests.harness.certify.test_shrinker import Number, NumbersStage
 
@@ -43,3 +46,25 @@ def test_many_examples_say_how_many_there_were() -> None:
         "checking all-at-once: 2 examples, 0 calls, after 27 s",
         "checking all-at-once: 4 examples, 0 calls, after 53 s",
     ]
+
+
+@pytest.mark.parametrize(("seconds_a_run", "lines"), [(0.01, 1), (SILENT_S, 3)])
+def test_making_a_failing_sequence_smaller_says_so_at_once_and_then_how_far_it_is(
+    seconds_a_run: float, lines: int
+) -> None:
+    ticks, said = clock(seconds_a_run), list[str]()
+    found = Breach(tuple(map(Number, (1, 30, 70))), Violation("both", "BCK-1"))
+    with notices_shown(said.append):
+        smallest(NumbersStage(1_000), found, name="any-number-of-snapshots", clock=lambda: next(ticks))
+    assert said[0] == "any-number-of-snapshots failed: making the sequence of 3 steps smaller"
+    assert len(said) >= lines if lines > 1 else len(said) == 1
+    if lines > 1:
+        assert said[1] == "any-number-of-snapshots: 3 steps left after 1 run, 20 s"
+        assert said[-1].startswith("any-number-of-snapshots: 2 steps left after ")
+
+
+def test_without_a_name_nothing_is_said() -> None:
+    said = list[str]()
+    with notices_shown(said.append):
+        smallest(NumbersStage(1_000), Breach(STEPS, Violation("both", "BCK-1")))
+    assert said == []

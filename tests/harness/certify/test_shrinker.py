@@ -175,3 +175,21 @@ def test_another_clause_in_a_new_process_is_not_the_same_failure() -> None:
 
     first = Breach(LONG, Violation("both", "BCK-1"))
     assert smallest(Elsewhere(10_000), first) is first
+
+
+def test_a_process_that_another_program_ended_meanwhile_is_no_smaller_failure() -> None:
+    class Ended(NumbersStage):
+        """Of every third session, another program ends the process."""
+
+        def begin(self, steps: tuple[Number, ...]) -> Numbers:
+            session = super().begin(steps)
+            if len(self.sessions) % 3 == 0:
+                session.apply = ended  # type: ignore[method-assign]
+            return session
+
+    def ended(step: Number) -> None:
+        raise Violation("ended with SIGTERM", "BCK-1", fatal=True, from_outside=True)
+
+    found = smallest(Ended(10_000), Breach(LONG, Violation("both", "BCK-1")))
+    assert str(found.violation) == "both"
+    assert {30, 70} <= {step.value for step in found.steps}
