@@ -292,7 +292,10 @@ FULL: dict[str, dict[tuple[str, str], str]] = {
             "Snapshots of a state that does not grow do not make an open store hold more memory, "
             "descriptors, threads or files; a closed one holds nothing."
         ),
-        ("BCK-6", "(+)"): "The capabilities that a backend declares beyond the contract are true.",
+        ("BCK-6", "(+)"): (
+            "The capabilities that a backend declares beyond the contract are true; without threads of its own, a "
+            "store leaves files with the same names and sizes after the same calls."
+        ),
     },
     "Checkpoint storages": {
         ("STO-1", "(+)"): (

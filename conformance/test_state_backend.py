@@ -102,6 +102,22 @@ def test_a_restored_store_starts_anew(state_backend: BackendUnderTest, tmp_path:
 
 
 @pytest.mark.clause("SNP-1", "BCK-2")
+def test_hints_change_no_content(state_backend: BackendUnderTest, tmp_path: Path) -> None:
+    _assert_holds("hints-change-no-content", state_backend, tmp_path)
+
+
+@pytest.mark.clause("BCK-6")
+def test_the_same_files_without_own_threads(state_backend: BackendUnderTest, tmp_path: Path) -> None:
+    _assert_holds("the-same-files-without-own-threads", state_backend, tmp_path)
+
+
+@pytest.mark.long
+@pytest.mark.clause("SNP-1", "BCK-2")
+def test_stores_go_on_from_any_snapshot(state_backend: BackendUnderTest, tmp_path: Path) -> None:
+    _assert_holds("stores-go-on-from-any-snapshot", state_backend, tmp_path)
+
+
+@pytest.mark.clause("SNP-1", "BCK-2")
 def test_any_number_of_snapshots(state_backend: BackendUnderTest, tmp_path: Path) -> None:
     _assert_holds("any-number-of-snapshots", state_backend, tmp_path)
 

@@ -67,6 +67,7 @@ STARTED_BY_OTHERS = {
     "barrier_tck.harness.reference.mutants.held_out_file_bugs": "certify.backend.planted_bugs, by name",
     "barrier_tck.harness.reference.mutants.chained_and_closed_bugs": "certify.backend.planted_bugs, by name",
     "barrier_tck.harness.reference.mutants.dropped_and_deleted_bugs": "certify.backend.planted_bugs, by name",
+    "barrier_tck.harness.reference.mutants.hints_and_lives_bugs": "certify.backend.planted_bugs, by name",
     "barrier_tck.harness.reference.mutants.rocksdb_bugs": "barrier_tck.harness.certify.backend.planted_bugs, by name",
     "barrier_tck.harness.reference.spark.spark_system": "barrier_tck.harness.system.system_names, by name",
     "barrier_tck.harness.reference.simulated.simulated_system": "barrier_tck.harness.system.system_names, by name",

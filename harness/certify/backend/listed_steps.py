@@ -18,8 +18,8 @@ import msgspec
 import pyarrow as pa
 
 from barrier_tck.harness.certify.backend import steps
-from barrier_tck.harness.certify.backend.free_writes import FREE_KEY_BYTES, entry_value
-from barrier_tck.harness.certify.backend.model import NAMES, RANGES
+from barrier_tck.harness.certify.backend.free_writes import FREE_KEY_BYTES, entry_key, entry_value
+from barrier_tck.harness.certify.backend.model import COMPRESSIONS, NAMES, RANGES
 from barrier_tck.harness.certify.backend.wire import DAMAGES
 
 _NAME = NAMES[0]
@@ -266,6 +266,7 @@ def ladder(scale: float) -> Steps:
     for size in _rungs(1 << 21, 1 << 25, 4, scale):
         played += _written_over(next(checkpoints), size)
     played += _powers_of_two(next(checkpoints), scale)
+    next(checkpoints)
     played += _many_states(next(checkpoints))
     return (*played, *_high_key_groups(next(checkpoints)))
 
@@ -310,24 +311,36 @@ def _written_over(checkpoint: int, size: int) -> Steps:
     )
 
 
-_POWERS_MAX = 21
-"""The length of the largest values whose length is near a power of two, as that power."""
+_POWERS_MAX, _POWERS_OF_KEYS_MAX, _POWERS_OF_FILLS_MAX = 21, 20, 19
+"""The length of the largest values, keys, and values of ``put_many`` whose length is near a power of two, as that
+power."""
 _STATES = 300
 """More named states than a byte can count."""
 
 
 def _powers_of_two(checkpoint: int, scale: float) -> Steps:
-    """Values one byte below, at, and one byte above each power of two."""
-    last = _POWERS_MAX if scale >= 1 else 17
-    lengths = [(1 << bits) + more for bits in range(last + 1) for more in (-1, 0, 1)]
+    """Values one byte below, at, and one byte above each power of two; keys of these lengths, by ``put`` and by
+    ``put_many``; and values by ``put_many``, two of each length.
+    """
+    values, keys, fills = (
+        _near_powers_of_two(last if scale >= 1 else min(last, 17))
+        for last in (_POWERS_MAX, _POWERS_OF_KEYS_MAX, _POWERS_OF_FILLS_MAX)
+    )
     return (
         steps.Layout(RANGES),
-        *(
-            steps.Put(0, _NAME, 1, b"%08d" % length, entry_value(length, length, 0))
-            for length in dict.fromkeys(lengths)
-        ),
+        *(steps.Put(0, _NAME, 1, b"%08d" % length, entry_value(length, length, 0)) for length in values),
+        *(steps.Put(0, NAMES[1], 2, entry_key(length, length), b"%d" % length) for length in keys),
         *_read_live_and_restored(checkpoint),
+        steps.Layout(RANGES),
+        # A key of fewer bytes does not tell two entries apart.
+        *(steps.Fill(0, _NAME, (2, 3), 2, length, 8) for length in keys if length),
+        *(steps.Fill(0, f"values of {length}", (3, 4), 2, 12, length) for length in fills),
+        *_read_live_and_restored(checkpoint + 1),
     )
+
+
+def _near_powers_of_two(last: int) -> list[int]:
+    return list(dict.fromkeys((1 << bits) + more for bits in range(last + 1) for more in (-1, 0, 1)))
 
 
 def _many_states(checkpoint: int) -> Steps:
@@ -442,6 +455,67 @@ def starts_anew() -> Steps:
                 steps.Verify(0, checkpoint),
             ]
     return tuple(played)
+
+
+def hints() -> Steps:
+    """Take and restore snapshots with all hints that a scope may give, and with others than the store before had.
+
+    Whatever they are, they change no content: each store is written, read, restored elsewhere, and goes on.
+    """
+    checkpoints = count(1)
+    played: list[steps.AnyStep] = []
+    for files_wanted, own_threads, before, after in product(
+        (1, 3), (True, False), COMPRESSIONS, COMPRESSIONS
+    ):
+        groups, keys = (0, 2, 5), (b"kept", b"changed", b"deleted")
+        played += [
+            steps.Layout(RANGES, files_wanted, compression=before, own_threads=own_threads),
+            # Compressed, and not made shorter by it.
+            steps.Fill(0, _NAME, groups, 30, 12, 40),
+            steps.Put(0, NAMES[1], 1, b"long", _TEXT),
+            steps.PutMany(0, NAMES[1], (2,) * len(keys), keys, (b"old",) * len(keys)),
+            *_changed_amid(next(checkpoints), b"new"),
+            *_restored_with_hints(checkpoint := next(checkpoints)),
+            steps.Restart((checkpoint, 0), compression=after),
+            steps.ReadAll(0),
+            steps.Delete(0, NAMES[1], 1, b"long"),
+            steps.Put(0, NAMES[1], 2, b"deleted", b"put again"),
+            *_changed_amid(next(checkpoints), b"newer"),
+            *_restored_with_hints(next(checkpoints)),
+            steps.ReadAll(0),
+        ]
+    return tuple(played)
+
+
+def _changed_amid(checkpoint: int, value: bytes) -> Steps:
+    """Change and delete between both parts of a snapshot, and compare it."""
+    return (
+        steps.Snapshot(0, checkpoint),
+        steps.Put(0, NAMES[1], 2, b"changed", value),
+        steps.Delete(0, NAMES[1], 2, b"deleted"),
+        steps.Put(0, _NAME, 2, b"beside", value),
+        steps.Run(0, checkpoint),
+        steps.Confirm(0, checkpoint),
+        steps.Verify(0, checkpoint),
+    )
+
+
+def _restored_with_hints(checkpoint: int) -> Steps:
+    """Take a snapshot, and restore it into stores that are only read, with each compression, and into a part."""
+    return (
+        *_checkpoint(0, checkpoint),
+        *(
+            steps.Verify(0, checkpoint, compression=compression, read_only=read_only)
+            for compression in COMPRESSIONS
+            for read_only in (True, False)
+        ),
+        steps.Rescale((checkpoint, 0), 2, 4),
+    )
+
+
+def without_own_threads(incremental: bool = False) -> Steps:
+    """Make the same calls twice in stores that may have no threads of their own."""
+    return (steps.Repeated(1, 8, incremental),)
 
 
 _MANY = 262

@@ -13,7 +13,7 @@ from typing import Any
 from barrier_tck.harness.certify.backend import clauses, steps, wire
 from barrier_tck.harness.certify.backend.calls import CandidateCalls, Place
 from barrier_tck.harness.certify.backend.free_writes import entry_key, entry_value
-from barrier_tck.harness.certify.backend.model import NAMES, RANGES, StoreModel, WrongRead
+from barrier_tck.harness.certify.backend.model import NAMES, PLAIN, RANGES, StoreModel, WrongRead
 from barrier_tck.harness.certify.backend.pool import (
     Candidate,
     CandidateDied,
@@ -61,6 +61,8 @@ class LiveStores:
         self._ranges: tuple[tuple[int, int], tuple[int, int]] = RANGES
         self._files_wanted = 1
         self._incremental = False
+        self._compression = PLAIN
+        self._own_threads = True
         self._storage = self._made("storage")
         self._work = self._made("work")
         self._guarded(self._begin, None)
@@ -140,6 +142,8 @@ class LiveStores:
                     self._files_wanted,
                     self._incremental,
                     restored=model.restored,
+                    compression=self._compression,
+                    own_threads=self._own_threads,
                 )
             )
 
@@ -240,11 +244,19 @@ class LiveStores:
         names = tuple(dict.fromkeys((*NAMES, *(name for name, _, _ in model.written))))
         gone = [place for place in model.written if place not in model.entries]
         found = first_difference(self.call, step.store, groups, model.entries, names, False, gone)
+        # What is wrong before the first write of a life came with the restore.
+        as_restored = not model.writes
         if found is not None:
-            raise WrongRead(found.sentence("the store"), clauses.READS, found.place)
+            by_the_restore = as_restored and not found.right_by and not found.twice
+            clause = clauses.RESTORED if by_the_restore else clauses.READS
+            raise WrongRead(found.sentence("the store"), clause, found.place)
         if not model.written:
             return
         self.show(clauses.READS)
+        if as_restored:
+            self.show(clauses.RESTORED)
+            self.reached.update(list(model.came_from))
+            model.came_from.clear()
         if model.disturbed:
             model.disturbed = False
             self.show(clauses.WHOLE)

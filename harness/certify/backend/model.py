@@ -10,6 +10,9 @@ from barrier_tck.harness.certify.engine.violation import Violation
 
 RANGES = ((0, 6), (6, 16))
 """Key groups of the two stores, unless a step lays them out otherwise."""
+PLAIN, COMPRESSED = "none", "zstd"
+"""How the files of a snapshot may be compressed, as a scope asks for it."""
+COMPRESSIONS = (PLAIN, COMPRESSED)
 NAMES = ("totals", "a/b c", "größe")
 """Names of states; all are read when a snapshot is compared."""
 
@@ -40,6 +43,8 @@ class SnapshotModel:
     handles: tuple[wire.Handle, ...] = ()
     reuse_from: int = 0
     """The oldest checkpoint whose files it may use; 0: none."""
+    compression: str = PLAIN
+    """The compression that its store was asked for."""
     writes_before: int = 0
     """How many writes its store had seen when it was taken."""
     later: dict[Place, str] = field(default_factory=dict)
@@ -74,6 +79,8 @@ class StoreModel:
     """Whether a snapshot failed or was cancelled, or a word about one came, since the store was read as a whole."""
     disturbances: int = 0
     """How often that has happened in this life."""
+    came_from: dict[str, None] = field(default_factory=dict)
+    """In which situations this life began; they count when the store is read as a whole before its first write."""
     late_word: bool = False
     """Whether an older snapshot of this life was confirmed after a newer one."""
 
@@ -99,7 +106,18 @@ class StoreModel:
         self.written = dict.fromkeys(entries)
         self.disturbed = False
         self.disturbances = 0
+        self.came_from = {}
         self.late_word = False
+
+    def ways_back(self, restored: int, attempt: int) -> dict[str, None]:
+        """Return the situations in which a restore of this checkpoint is, at the end of a life with this number."""
+        newest = max(self.completed(), default=restored)
+        if restored == newest or not self.snapshots[restored].content:
+            return {}
+        own = [one for one in self.snapshots.values() if one.attempt == attempt]
+        came_to_nothing = sum(one.phase == "gone" or one.cancelled for one in own)
+        many = came_to_nothing >= reached.MANY_FOR_NOTHING
+        return dict.fromkeys((reached.OLDER, reached.OLDER_AFTER_MANY) if many else (reached.OLDER,))
 
     def completed(self) -> list[int]:
         """Return the checkpoints from which it can be restored, in ascending order."""

@@ -20,6 +20,7 @@ _HELD_OUT = "barrier_tck.harness.reference.mutants.held_out_backend_bugs"
 _HELD_OUT_FILES = "barrier_tck.harness.reference.mutants.held_out_file_bugs"
 _DROPPED = "barrier_tck.harness.reference.mutants.dropped_and_deleted_bugs"
 _CHAINED = "barrier_tck.harness.reference.mutants.chained_and_closed_bugs"
+_HINTS = "barrier_tck.harness.reference.mutants.hints_and_lives_bugs"
 _ROCKSDB = "barrier_tck.harness.reference.mutants.rocksdb_bugs"
 _SMALL = 0.3
 """The scale of listed sequences: the share of their sizes and rounds that is played."""
@@ -450,6 +451,62 @@ PLANTED_BUGS: tuple[PlantedBug, ...] = (
         "An increment does not say what was deleted since the confirmed snapshot on which it builds.",
         "increments-in-any-order",
         module=_CHAINED,
+    ),
+    _bug(
+        "SB-36",
+        "CompressesLiveTables",
+        "SNP-1",
+        "certified before this was checked",
+        "With compression, the asynchronous part of a snapshot compresses the tables as they are by then.",
+        "snapshots-are-isolated",
+        module=_HINTS,
+        scale=1.0,
+    ),
+    _bug(
+        "SB-37",
+        "ReadsTheFirstFile",
+        "BCK-2",
+        "certified before this was checked",
+        "A store that will only be read is restored from the first of several files.",
+        "hints-change-no-content",
+        module=_HINTS,
+    ),
+    _bug(
+        "SB-38",
+        "MergesBetweenCalls",
+        "BCK-6",
+        "certified before this was checked",
+        "Files are merged by a thread, also if the store may have none.",
+        "the-same-files-without-own-threads",
+        module=_HINTS,
+    ),
+    _bug(
+        "SB-39",
+        "RevivesAfterManyAborts",
+        "BCK-2",
+        "certified before this was checked",
+        "After a life with four aborted snapshots, what was deleted since an older snapshot is there again.",
+        "stores-go-on-from-any-snapshot",
+        module=_HINTS,
+        scale=1.0,
+    ),
+    _bug(
+        "SB-40",
+        "LosesKeysOfAPage",
+        "BCK-2",
+        "certified before this was checked",
+        "A snapshot loses keys of exactly 8,192 bytes.",
+        "sizes-up-the-ladder",
+        module=_HINTS,
+    ),
+    _bug(
+        "SB-41",
+        "CutsValuesOfABuffer",
+        "BCK-1",
+        "certified before this was checked",
+        "Writing several values cuts those of exactly 32,768 bytes by one.",
+        "sizes-up-the-ladder",
+        module=_HINTS,
     ),
 )
 """Every planted backend bug."""

@@ -5,6 +5,7 @@ that are refused, of several stores that are open at once, and of a store that i
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,22 +16,15 @@ from barrier_tck.harness.certify.backend import clauses, steps, wire
 from barrier_tck.harness.certify.backend.calls import CHECKED_STORE, CandidateCalls, Entries
 from barrier_tck.harness.certify.backend.free_writes import entry_value
 from barrier_tck.harness.certify.backend.leftovers import left_behind
+from barrier_tck.harness.certify.backend.model import COMPRESSED, COMPRESSIONS
 from barrier_tck.harness.certify.backend.pool import CandidateRaised
 from barrier_tck.harness.certify.backend.readings import first_difference
 from barrier_tck.harness.certify.engine.violation import Violation
 
 _NAME = "totals"
 _GROUPS = (0, 6)
-_JOBS = (
-    ("", "", "", 0),
-    ("", "", "", 1),
-    ("", "", "operator-1", 0),
-    ("", "", "Operator", 0),
-    ("", "keyed-operator", "", 0),
-    ("certified-keyed", "", "", 0),
-)
-"""Job, vertex, operator and subtask of stores that are open at once; an empty name stands for the default one."""
-_COMPRESSIONS = ("none", "zstd", "none")
+_REPEATED, _PAUSE_S = 60, 0.06
+"""Entries of a store in which calls are repeated; what a thread of the store's own would be given for each snapshot."""
 _FIRST_STORE = CHECKED_STORE + 2
 _AMID_ENTRIES, _AMID_BYTES = 2_000, 400
 """What a store holds that is closed in the middle of a snapshot: enough for several chunks."""
@@ -149,8 +143,9 @@ def names_the_file(message: str, handle: wire.Handle) -> bool:
 def side_by_side(session: CandidateCalls, step: steps.SideBySide) -> None:
     """Open stores of several jobs, vertices, operators and subtasks at once; require that each has its own content."""
     call, contents = session.call, []
-    numbers = range(_FIRST_STORE, _FIRST_STORE + len(_JOBS))
-    for number, names in zip(numbers, _JOBS, strict=True):
+    all_names = [steps.SIDE_BY_SIDE[number] for number in step.stores]
+    numbers = range(_FIRST_STORE, _FIRST_STORE + len(all_names))
+    for number, names in zip(numbers, all_names, strict=True):
         call(_opened(session, number, names, ()))
         content = {(_NAME, group, b"k%d" % group): b"%d of %d" % (group, number) for group in range(*_GROUPS)}
         _write(call, number, content)
@@ -163,15 +158,14 @@ def side_by_side(session: CandidateCalls, step: steps.SideBySide) -> None:
     handles.reverse()
     for position, number in enumerate(numbers):
         later = dict.fromkeys(contents[0], _later(number))
-        _compare(
-            call, number, later, f"store {position + 1} of {len(_JOBS)} that are open at once", clauses.READS
-        )
+        what = f"store {position + 1} of {len(all_names)} that are open at once"
+        _compare(call, number, later, what, clauses.READS)
         call(wire.CloseRequest(number))
     # Each store is restored twice, and all restored stores are open at once.
     twice = [(number, position) for position, number in enumerate(numbers)]
-    twice += [(number + len(_JOBS), position) for number, position in twice]
+    twice += [(number + len(all_names), position) for number, position in twice]
     for number, position in twice:
-        call(_opened(session, number, _JOBS[position], handles[position]))
+        call(_opened(session, number, all_names[position], handles[position]))
     for number, position in twice:
         what = f"store {position + 1}, one of {len(twice)} that are restored side by side,"
         _compare(call, number, contents[position], what, clauses.RESTORED, later=_later(numbers[position]))
@@ -184,12 +178,62 @@ def side_by_side(session: CandidateCalls, step: steps.SideBySide) -> None:
         call(wire.DiscardRequest(_FIRST_STORE, step.checkpoint, subtask=subtask))
 
 
+def without_own_threads(session: CandidateCalls, step: steps.Repeated) -> None:
+    """Make the same calls in two stores that may have no threads of their own, one after the other.
+
+    In the second, time passes between the calls; what only calls do is the same nevertheless.
+    """
+    found = [_files_of(session, step, pause_s) for pause_s in (0.0, _PAUSE_S)]
+    for number, (first, second) in enumerate(zip(*found, strict=True)):
+        if first == second:
+            continue
+        message = (
+            f"of stores without threads of their own, the same calls left other files in snapshot "
+            f"{step.checkpoint + number} when time passed between them: {_listed(first)}, then {_listed(second)}"
+        )
+        raise Violation(message, clauses.DECLARED)
+
+
+def _files_of(session: CandidateCalls, step: steps.Repeated, pause_s: float) -> list[list[tuple[str, int]]]:
+    """Return name and size of each file of each snapshot."""
+    call, found = session.call, list[list[tuple[str, int]]]()
+    request = wire.OpenRequest(CHECKED_STORE, *_GROUPS, 0, session.attempt + 1, incremental=step.incremental)
+    call(msgspec.structs.replace(request, own_threads=False))
+    groups = tuple(number % _GROUPS[1] for number in range(_REPEATED))
+    keys = tuple(b"%05d" % number for number in range(_REPEATED))
+    call(wire.PutManyRequest(CHECKED_STORE, _NAME, groups, keys, (b"value" * 20,) * _REPEATED))
+    numbers = range(step.checkpoint, step.checkpoint + step.rounds)
+    for number in numbers:
+        changed = range(number % 3, _REPEATED, 3)
+        values = tuple(b"%d" % number * 30 for _ in changed)
+        place = tuple(groups[each] for each in changed), tuple(keys[each] for each in changed)
+        call(wire.PutManyRequest(CHECKED_STORE, _NAME, *place, values))
+        gone = range(number % 6, _REPEATED, 6)
+        place = tuple(groups[each] for each in gone), tuple(keys[each] for each in gone)
+        call(wire.DeleteManyRequest(CHECKED_STORE, _NAME, *place))
+        # The certifier waits, so that the candidate has nothing to do but what it does by itself.
+        time.sleep(pause_s)
+        reuse_from = max(1, number - 1) if step.incremental else 0
+        call(wire.SnapshotRequest(CHECKED_STORE, number, reuse_from=reuse_from))
+        handles = session.run(wire.RunRequest(CHECKED_STORE, number)).handles
+        found.append([(handle.path, handle.size) for handle in handles])
+        call(wire.NotifyRequest(CHECKED_STORE, number, "confirm"))
+    for number in numbers:
+        call(wire.DiscardRequest(CHECKED_STORE, number))
+    call(wire.CloseRequest(CHECKED_STORE))
+    return found
+
+
+def _listed(files: list[tuple[str, int]]) -> str:
+    return " and ".join(f"{Path(path).name} of {size:,} bytes" for path, size in files) or "none"
+
+
 def many_sources(session: CandidateCalls, step: steps.ManySources) -> None:
     """Restore a store from the snapshots of many stores, in several orders, with other hints than those stores had."""
     call, whole, parts = session.call, dict[Any, bytes](), []
     for number, (start, end) in enumerate(zip(step.bounds, step.bounds[1:], strict=False)):
         request = wire.OpenRequest(CHECKED_STORE, start, end, number, session.attempt + 1)
-        compression = _COMPRESSIONS[number % len(_COMPRESSIONS)]
+        compression = COMPRESSIONS[number % len(COMPRESSIONS)]
         call(msgspec.structs.replace(request, files_wanted=step.files_wanted, compression=compression))
         content: Entries = {
             (name, group, b"%d of %d" % (each, number)): b"value %d" % each
@@ -207,7 +251,7 @@ def many_sources(session: CandidateCalls, step: steps.ManySources) -> None:
         handles = tuple(handle for number in sources for handle in parts[number])
         for start, end in ((step.bounds[0], step.bounds[-1]), (step.bounds[0] + 1, step.bounds[-1] - 1)):
             request = wire.OpenRequest(CHECKED_STORE, start, end, 0, session.attempt + 2, handles)
-            call(msgspec.structs.replace(request, compression="zstd"))
+            call(msgspec.structs.replace(request, compression=COMPRESSED))
             wanted = {place: value for place, value in whole.items() if start <= place[1] < end}
             what = f"a restore from {len(parts)} snapshots"
             _compare(call, CHECKED_STORE, wanted, what, clauses.RESTORED, (start, end))

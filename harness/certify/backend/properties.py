@@ -51,14 +51,45 @@ PROPERTIES: tuple[BackendProperty, ...] = (
         listed=sequences.ladder,
     ),
     Property(
+        "hints-change-no-content",
+        "contract",
+        ("SNP-1", "BCK-2"),
+        "Snapshots are isolated and exact with and without compression, own threads and more files. They "
+        "are restored with other hints than they were taken with, also into a store that is only read.",
+        listed=lambda _scale: sequences.hints(),
+    ),
+    Property(
+        "the-same-files-without-own-threads",
+        "contract",
+        ("BCK-6",),
+        "A store that may have no threads of its own leaves files with the same names and sizes after the same calls, "
+        "however much time passes between them.",
+        listed=lambda _scale: sequences.without_own_threads(),
+    ),
+    Property(
         "snapshots-are-isolated",
         "contract",
         ("SNP-1",),
         "Changes after the synchronous part never show in the snapshot, even while its asynchronous part runs.",
-        Shape("run run start", unfinished_max=6),
+        Shape("run run start", unfinished_max=6, lives=2),
         examples=30,
         needs=("snapshot", "run", "start", "finish", "verify"),
         reaches=((reached.CHANGED, 20), (reached.DELETED, 10), (reached.ADDED, 10), (reached.MEANWHILE, 5)),
+    ),
+    Property(
+        "stores-go-on-from-any-snapshot",
+        "contract",
+        ("SNP-1", "BCK-2"),
+        "Stores are closed and opened again in the same process, several times, from older snapshots and newer ones, "
+        "after others were aborted, cancelled or never heard of again: each life begins with exactly what its snapshot "
+        "holds.",
+        Shape("run run start cancel abort abort", unfinished_max=6, lives=4, lives_min=2),
+        examples=15,
+        needs=("restart", "abort", "cancel", "verify"),
+        reaches=(
+            *((reached.OLDER, 10), (reached.OLDER_AFTER_MANY, 3)),
+            *((reached.COMPRESSED, 30), (reached.COMPRESSED_OTHERWISE, 30), (reached.READ_ONLY, 20)),
+        ),
     ),
     Property(
         "writers-run-freely",
@@ -176,7 +207,7 @@ PROPERTIES: tuple[BackendProperty, ...] = (
         "contract",
         ("BCK-3",),
         "Confirm, abort and cancel come in any order, late and twice, while snapshots end out of order.",
-        Shape("run run start cancel cancel abort abort"),
+        Shape("run run start cancel cancel abort abort", lives=2),
         examples=25,
         needs=("cancel", "confirm", "abort", "run"),
     ),
@@ -185,7 +216,7 @@ PROPERTIES: tuple[BackendProperty, ...] = (
         "contract",
         ("SNP-2",),
         "A cancelled asynchronous part raises SnapshotCancelled or had already succeeded, and the store goes on.",
-        Shape("run start start cancel cancel cancel abort", unfinished_max=6),
+        Shape("run start start cancel cancel cancel abort", unfinished_max=6, lives=2),
         examples=25,
         needs=("cancel", "run"),
     ),
@@ -345,6 +376,7 @@ PROPERTIES: tuple[BackendProperty, ...] = (
         reaches=(
             *((reached.CHANGED, 10), (reached.DELETED, 5), (reached.ADDED, 5)),
             *((reached.INCREMENT, 40), (reached.LATE_WORD, 60), (reached.BASE_GONE, 8)),
+            *((reached.COMPRESSED, 40), (reached.COMPRESSED_OTHERWISE, 40), (reached.READ_ONLY, 20)),
         ),
     ),
     Property(
@@ -371,7 +403,7 @@ PROPERTIES: tuple[BackendProperty, ...] = (
         "crash",
         ("SNP-1", "BCK-3"),
         "After a failed snapshot the store is usable and the next snapshots are isolated (BE-07).",
-        Shape("run run start fail fail abort"),
+        Shape("run run start fail fail abort", lives=2),
         examples=50,
         needs=("snapshot", "abort", "run"),
         reaches=((reached.CHANGED, 20), (reached.DELETED, 10), (reached.ADDED, 10)),

@@ -17,6 +17,12 @@ STORED_LATER = "a snapshot that its asynchronous part stored"
 INCREMENT = "an increment that refers to files of an earlier snapshot"
 BASE_GONE = "a snapshot taken when no file of the newest confirmed one might be used any more"
 LATE_WORD = "a snapshot taken after an older one was confirmed later than a newer one"
+OLDER = "a store that went on from an older snapshot than its newest one, read before its first write"
+MANY_FOR_NOTHING = 5
+OLDER_AFTER_MANY = f"{OLDER}, after a life in which {MANY_FOR_NOTHING} or more snapshots came to nothing"
+COMPRESSED = "a snapshot that was taken with compression"
+COMPRESSED_OTHERWISE = "a snapshot that was restored with another compression than it was taken with"
+READ_ONLY = "a snapshot that was restored into a store that is only read"
 COUNTS = (2, 4, 8)
 """How many unfinished snapshots of a store at once are counted."""
 

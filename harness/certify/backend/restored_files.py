@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -31,3 +32,24 @@ def copied(handles: Sequence[wire.Handle], source: Path, target: Path) -> str:
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source / wire.CHECKPOINTS / handle.path, copy)
     return str(target)
+
+
+FileState = tuple[int, int, int]
+"""Size, time of the last change, and number of a file: if none differs, its content is the same."""
+
+
+def file_states(directory: Path) -> dict[str, FileState]:
+    """Return the state of each file below a directory, by its path in it."""
+    states: dict[str, FileState] = {}
+    for path in directory.rglob("*"):
+        found = path.lstat()
+        if not stat.S_ISDIR(found.st_mode):
+            states[str(path.relative_to(directory))] = (found.st_size, found.st_mtime_ns, found.st_ino)
+    return states
+
+
+def changed_files(before: dict[str, FileState], after: dict[str, FileState]) -> str:
+    """Return which files were added, removed or changed, as a text; empty if there are none."""
+    changed = sorted(path for path in {**before, **after} if before.get(path) != after.get(path))
+    more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
+    return f"{', '.join(changed[:3])}{more}"

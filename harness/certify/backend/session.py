@@ -21,10 +21,15 @@ from barrier_tck.harness.certify.backend import (
 from barrier_tck.harness.certify.backend.calls import CHECKED_STORE, Entries
 from barrier_tck.harness.certify.backend.free_writes import entry_key, free_write
 from barrier_tck.harness.certify.backend.live_stores import LiveStores
-from barrier_tck.harness.certify.backend.model import NAMES, SnapshotModel, StoreModel, WrongRead
+from barrier_tck.harness.certify.backend.model import NAMES, PLAIN, SnapshotModel, StoreModel, WrongRead
 from barrier_tck.harness.certify.backend.pool import CandidateRaised
 from barrier_tck.harness.certify.backend.readings import Difference, first_difference
-from barrier_tck.harness.certify.backend.restored_files import copied, key_groups_wrong
+from barrier_tck.harness.certify.backend.restored_files import (
+    changed_files,
+    copied,
+    file_states,
+    key_groups_wrong,
+)
 from barrier_tck.harness.certify.engine.violation import Violation
 
 _NEWEST = b"newest"
@@ -59,6 +64,7 @@ class Session(LiveStores):
         taken = SnapshotModel(
             *(dict(model.entries), self.attempt),
             reuse_from=step.reuse_from,
+            compression=self._compression,
             writes_before=len(model.writes),
             after_disturbance=model.disturbances > 0,
         )
@@ -369,13 +375,15 @@ class Session(LiveStores):
             return
         model = self.stores[step.store].snapshots[step.checkpoint]
         what, groups = f"snapshot {step.checkpoint}", self._ranges[step.store]
+        hints: dict[str, Any] = {"compression": step.compression or self._compression}
+        hints["read_only"] = step.read_only
         if not step.elsewhere:
-            self._read_back(self.call, step.store, groups, (step.checkpoint,), what)
+            self._read_back(self.call, step.store, groups, (step.checkpoint,), what, **hints)
             return
         with self.in_another_process() as other:
             storage = copied(model.handles, self._storage, self._made("storage"))
             what += " in a process that finds nothing but its files"
-            self._read_back(other.call, step.store, groups, (step.checkpoint,), what, storage)
+            self._read_back(other.call, step.store, groups, (step.checkpoint,), what, storage, **hints)
 
     def _rescale(self, step: steps.Rescale) -> None:
         for model, number in zip(self.stores, step.checkpoints, strict=True):
@@ -392,8 +400,12 @@ class Session(LiveStores):
         checkpoints: tuple[int, ...],
         what: str,
         storage: str = "",
+        **hints: Any,
     ) -> None:
-        """Restore into a separate store, read everything, and close it. ``store`` None: both stores' snapshots."""
+        """Restore into a separate store, read everything, and close it. ``store`` None: both stores' snapshots.
+
+        ``hints`` are those of its scope. Nothing of that may change a file in the storage.
+        """
         models = self.stores if store is None else (self.stores[store],)
         sources = [
             (model, model.snapshots[number])
@@ -403,9 +415,12 @@ class Session(LiveStores):
         content = {place: value for _, one in sources for place, value in one.content.items()}
         wanted = {place: value for place, value in content.items() if groups[0] <= place[1] < groups[1]}
         handles = tuple(handle for _, one in sources for handle in one.handles)
-        call(
-            wire.OpenRequest(*(_SPARE_STORE, *groups, store or 0, self.attempt + 1, handles), storage=storage)
-        )
+        hints = {"compression": self._compression} | hints
+        stored = Path(storage or self._storage)
+        before = file_states(stored)
+        place = (_SPARE_STORE, *groups, store or 0, self.attempt + 1, handles)
+        request = wire.OpenRequest(*place, storage=storage, own_threads=self._own_threads)
+        call(msgspec.structs.replace(request, **hints))
         found = first_difference(
             *(call, _SPARE_STORE, groups, wanted, NAMES),
             scan_first=sum(checkpoints) % 2 == 0,
@@ -414,7 +429,22 @@ class Session(LiveStores):
         if found is not None:
             raise WrongRead(found.sentence(what), self._clause_of(found, sources), found.place)
         call(wire.CloseRequest(_SPARE_STORE))
+        changed = changed_files(before, file_states(stored))
+        if changed:
+            raise Violation(f"{what} changed files in the storage: {changed}", clauses.RESTORED)
         self._shown_by(wanted, [one for _, one in sources], groups)
+        if wanted:
+            self._note_hints([one for _, one in sources], hints)
+
+    def _note_hints(self, sources: list[SnapshotModel], hints: dict[str, Any]) -> None:
+        """Count with which hints a snapshot was taken and restored."""
+        taken = {one.compression for one in sources}
+        noted = {
+            reached.COMPRESSED: taken != {PLAIN},
+            reached.COMPRESSED_OTHERWISE: taken != {hints["compression"]},
+            reached.READ_ONLY: bool(hints.get("read_only")),
+        }
+        self.reached.update(situation for situation, met in noted.items() if met)
 
     def _shown_by(self, wanted: Entries, sources: list[SnapshotModel], groups: tuple[int, int]) -> None:
         """Count what a comparison has shown that could have failed. An empty store shows nothing."""
@@ -511,6 +541,10 @@ class Session(LiveStores):
         self.show(clauses.READS)
         self.show(clauses.RESTORED)
 
+    def _repeated(self, step: steps.Repeated) -> None:
+        promises.without_own_threads(self, step)
+        self.show(clauses.DECLARED)
+
     def _many_sources(self, step: steps.ManySources) -> None:
         promises.many_sources(self, step)
         self.show(clauses.RESTORED)
@@ -523,10 +557,13 @@ class Session(LiveStores):
             self._close_both()
         else:
             self._kill(step)
+        self._compression = step.compression or self._compression
         for model, number in zip(self.stores, step.checkpoints, strict=True):
+            ways_back = model.ways_back(number, self.attempt) if number else {}
             for other in model.under_way("taken", "started"):
                 model.snapshots[other].phase = "gone"
             model.start_with(model.snapshots[number].content if number else {}, number)
+            model.came_from = ways_back
             for one in model.snapshots.values():
                 one.writes_before = one.writes_until_end = 0
         self.attempt += 1
@@ -566,6 +603,7 @@ class Session(LiveStores):
     def _layout(self, step: steps.Layout) -> None:
         self._close_both()
         self._ranges, self._files_wanted, self._incremental = step.ranges, step.files_wanted, step.incremental
+        self._compression, self._own_threads = step.compression, step.own_threads
         self._forget_snapshots()
         for model in self.stores:
             model.start_with({})

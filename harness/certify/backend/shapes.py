@@ -12,7 +12,7 @@ from random import Random
 from barrier_tck.harness.certify.backend import steps
 from barrier_tck.harness.certify.backend.calls import Place
 from barrier_tck.harness.certify.backend.capabilities import CONCURRENT, INCREMENTAL
-from barrier_tck.harness.certify.backend.model import NAMES, RANGES
+from barrier_tck.harness.certify.backend.model import COMPRESSIONS, NAMES, RANGES
 from barrier_tck.harness.certify.backend.stage import BackendProperty, BackendStage
 from barrier_tck.harness.certify.backend.wire import ADDED, CHANGED, StorageFault
 from barrier_tck.harness.certify.engine.drawing import play_drawn
@@ -35,6 +35,12 @@ _FILLER = 60
 """Additional entries of a store whose snapshots are increments."""
 _FILES_WANTED = (1, 1, 1, 2, 3, 7, 40)
 """Hints of how many files a snapshot should have; there are fewer key groups than the last one."""
+_READ_ONLY = 0.3
+"""Probability that a store into which a snapshot is restored is told that it will only be read."""
+_WITHOUT_THREADS = 0.25
+"""Probability that stores must not have threads of their own."""
+_OLDER = 0.8
+"""Probability that a store goes on from another snapshot than its newest one, if it has several."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +51,9 @@ class Shape:
     unfinished_max: int = 16
     """How many snapshots of a store are unfinished at once, at most; one if the backend does not declare more."""
     lives: int = 1
-    """How often both stores are closed and go on from an older snapshot, at most."""
+    """How many lives the stores have, at most: at the end of each but the last, both are closed, and go on from an
+    older snapshot in most cases."""
+    lives_min: int = 1
     how: str = "close"
 
     def run(self, one: BackendProperty, hunt: Hunt[steps.AnyStep], seed: int, examples: int) -> None:
@@ -90,11 +98,15 @@ class _Drawing:
     def drawn(self) -> tuple[steps.AnyStep, ...]:
         """Draw a sequence."""
         self.store = self.random.randrange(2)
-        wanted = self.random.choice(_FILES_WANTED)
-        if self.incremental or wanted > 1:
-            self._play(steps.Layout(RANGES, wanted, self.incremental))
+        self._play(
+            steps.Layout(
+                *(RANGES, self.random.choice(_FILES_WANTED), self.incremental),
+                compression=self.random.choice(COMPRESSIONS),
+                own_threads=self.random.random() >= _WITHOUT_THREADS,
+            )
+        )
         self._fill()
-        lives = self.random.randint(1, self.shape.lives)
+        lives = self.random.randint(self.shape.lives_min, self.shape.lives)
         for life in range(lives):
             for _ in range(self.random.randint(1, _PARTS_MAX)):
                 self._many_at_once()
@@ -130,7 +142,7 @@ class _Drawing:
             if self.random.random() < 0.3:
                 self._change_something()
             if self.completed and self.random.random() < 0.15:
-                self._play(steps.Verify(self.store, self.random.choice(list(self.completed))))
+                self._verify(self.random.choice(list(self.completed)))
         if not keep:
             self._end_started()
 
@@ -240,16 +252,25 @@ class _Drawing:
             self._after(number)
         self._play(steps.ReadAll(self.store))
         for number in self.random.sample(list(self.completed), len(self.completed)):
-            self._play(steps.Verify(self.store, number))
+            self._verify(number)
         self._play(steps.ReadAll(self.store))
+
+    def _verify(self, number: int) -> None:
+        """Restore a snapshot into a store of its own, perhaps with another compression, perhaps only to read it."""
+        compression = self.random.choice(("", *COMPRESSIONS))
+        read_only = self.random.random() < _READ_ONLY
+        self._play(steps.Verify(self.store, number, compression=compression, read_only=read_only))
 
     def _go_on_from_an_older_one(self) -> None:
         """Close both stores; restore this one from any of its snapshots, and read it before it is written."""
         if not self.completed:
             return
-        number = self.random.choice(list(self.completed))
+        *older, number = sorted(self.completed)
+        if older and self.random.random() < _OLDER:
+            number = self.random.choice(older)
         chosen = (number, 0) if self.store == 0 else (0, number)
-        self._play(steps.Restart(chosen, self.shape.how), steps.ReadAll(self.store))
+        compression = self.random.choice(("", *COMPRESSIONS))
+        self._play(steps.Restart(chosen, self.shape.how, compression), steps.ReadAll(self.store))
         self.entries = dict(self.completed[number])
         self.confirmed, self.reuse_from = [number], 1
         self.contents.clear()

@@ -8,7 +8,7 @@ import msgspec
 
 from barrier_tck.harness.certify.backend import steps
 from barrier_tck.harness.certify.backend.calls import Place
-from barrier_tck.harness.certify.backend.model import NAMES, WrongRead
+from barrier_tck.harness.certify.backend.model import NAMES, PLAIN, WrongRead
 from barrier_tck.harness.certify.engine.violation import Violation
 
 _PLAIN_KEY = b"a"
@@ -92,12 +92,17 @@ def simpler_steps(step: steps.AnyStep) -> Iterator[steps.AnyStep]:
     """Yield steps that do less."""
     yield from _smaller_writes(step)
     match step:
-        case steps.Restart(checkpoints=(first, second)) | steps.Rescale(checkpoints=(first, second)):
+        case steps.Restart() | steps.Rescale():
+            first, second = step.checkpoints
             if first and second:
                 yield msgspec.structs.replace(step, checkpoints=(first, 0))
                 yield msgspec.structs.replace(step, checkpoints=(0, second))
-        case steps.Layout(files_wanted=files) if files > 1:
-            yield msgspec.structs.replace(step, files_wanted=1)
+            if isinstance(step, steps.Restart) and step.compression:
+                yield msgspec.structs.replace(step, compression="")
+        case steps.Layout():
+            yield from _with_defaults(step, files_wanted=1, compression=PLAIN, own_threads=True)
+        case steps.Verify():
+            yield from _with_defaults(step, compression="", read_only=False)
         case steps.Run(here=True):
             yield msgspec.structs.replace(step, here=False)
         case steps.Cancel(elsewhere=True):
@@ -105,11 +110,29 @@ def simpler_steps(step: steps.AnyStep) -> Iterator[steps.AnyStep]:
         case steps.Series(rounds=rounds) if rounds > 1:
             yield from _fewer_rounds(step)
             yield msgspec.structs.replace(step, checkpoint=step.checkpoint + 1, rounds=rounds - 1)
-        case steps.Failures(rounds=rounds) | steps.Chain(rounds=rounds) if rounds > 1:
+        case steps.Failures(rounds=rounds) | steps.Chain(rounds=rounds) | steps.Resources(rounds=rounds) if (
+            rounds > 1
+        ):
             yield from _fewer_rounds(step)
+        case steps.Repeated(rounds=rounds) if rounds > 1:
+            yield msgspec.structs.replace(step, rounds=rounds - 1)
+        case steps.ManySources():
+            yield from _fewer_sources(step)
+        case steps.SideBySide(stores=stores) if len(stores) > 1:
+            for kept in _fewer(len(stores)):
+                yield msgspec.structs.replace(step, stores=tuple(stores[number] for number in kept))
         case steps.CheckCapability(keys=keys) if len(keys) > 1:
             for left_out in range(len(keys)):
                 yield msgspec.structs.replace(step, keys=keys[:left_out] + keys[left_out + 1 :])
+
+
+def _with_defaults(step: steps.AnyStep, **defaults: object) -> Iterator[steps.AnyStep]:
+    """Yield it with all these fields as they are by default, and then with each of them."""
+    others = {name: value for name, value in defaults.items() if getattr(step, name) != value}
+    if len(others) > 1:
+        yield msgspec.structs.replace(step, **others)
+    for name, value in others.items():
+        yield msgspec.structs.replace(step, **{name: value})
 
 
 def _smaller_writes(step: steps.AnyStep) -> Iterator[steps.AnyStep]:
@@ -150,12 +173,30 @@ def _smaller_fills(step: steps.Fill) -> Iterator[steps.Fill]:
         yield msgspec.structs.replace(step, value_bytes=step.value_bytes // 2)
 
 
-def _fewer_rounds(step: steps.Series | steps.Failures | steps.Chain) -> Iterator[steps.AnyStep]:
+def _fewer_rounds(
+    step: steps.Series | steps.Failures | steps.Chain | steps.Resources,
+) -> Iterator[steps.AnyStep]:
     """Yield it with less and less taken from its rounds, down to one of them."""
     taken = step.rounds // 2
     while taken:
         yield msgspec.structs.replace(step, rounds=step.rounds - taken)
         taken //= 2
+
+
+def _fewer_sources(step: steps.ManySources) -> Iterator[steps.AnyStep]:
+    """Yield it with fewer sources, the others as they are or with the key groups of those that are left out; in one
+    file each.
+    """
+    sources = len(step.bounds) - 1
+    if sources > 1:
+        for kept in _fewer(sources):
+            first, last = kept[0], kept[-1]
+            if last - first == len(kept) - 1:
+                yield msgspec.structs.replace(step, bounds=step.bounds[first : last + 2])
+        for left_out in range(1, sources):
+            bounds = step.bounds[:left_out] + step.bounds[left_out + 1 :]
+            yield msgspec.structs.replace(step, bounds=bounds)
+    yield from _with_defaults(step, files_wanted=1)
 
 
 def _fewer(count: int) -> Iterator[list[int]]:

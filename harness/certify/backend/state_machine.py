@@ -11,7 +11,7 @@ from hypothesis.stateful import precondition, rule
 
 from barrier_tck.harness.certify.backend import steps
 from barrier_tck.harness.certify.backend.capabilities import CONCURRENT, INCREMENTAL
-from barrier_tck.harness.certify.backend.model import NAMES, RANGES
+from barrier_tck.harness.certify.backend.model import COMPRESSED, COMPRESSIONS, NAMES, PLAIN, RANGES
 from barrier_tck.harness.certify.backend.session import Session
 from barrier_tck.harness.certify.backend.stage import BackendProperty, BackendStage
 from barrier_tck.harness.certify.backend.wire import StorageFault
@@ -31,6 +31,10 @@ _FILLER = 60
 """Additional entries of a store whose snapshots are increments."""
 _NAMES = st.sampled_from(NAMES)
 _STORES = st.sampled_from([0, 1])
+_HINTS = ((PLAIN, True), (COMPRESSED, True), (PLAIN, False), (COMPRESSED, False))
+"""The compression that the stores of an example are asked for, and whether they may have threads of their own."""
+_BACK = (0, 0, 0, 1, 2, 5)
+"""How many completed snapshots are newer than the one from which stores go on."""
 _FAULTS = st.builds(StorageFault, st.integers(1, 6), st.sampled_from(["error", "short", "close"]))
 
 
@@ -62,8 +66,15 @@ class BackendMachine(StepMachine):
         """Open two empty stores, unless the hunt is over."""
         super().__init__()
         self.restarts = 0
-        if self.session is not None and self.incremental:
-            self.play(steps.Layout(RANGES, incremental=True))
+        if self.session is None or "promise" in self.moves:
+            return
+        compression, own_threads = _HINTS[(self.hunt.examples + self.hunt.idle) % len(_HINTS)]
+        self.play(
+            steps.Layout(
+                RANGES, incremental=self.incremental, compression=compression, own_threads=own_threads
+            )
+        )
+        if self.incremental:
             for store in (0, 1):
                 # Of a small state, an increment is no smaller than a full snapshot, and a backend may write that.
                 group = RANGES[store][0]
@@ -110,7 +121,7 @@ class BackendMachine(StepMachine):
                 self._delete_between_two(session, number)
         for number, model in enumerate(stores):
             for checkpoint in model.completed():
-                session.apply(steps.Verify(number, checkpoint))
+                session.apply(self.verification(number, checkpoint))
             session.apply(steps.ReadAll(number))
         if self.finale == "elsewhere":
             newest = [
@@ -118,6 +129,11 @@ class BackendMachine(StepMachine):
             ]
             for number, checkpoint in newest[:1]:
                 session.apply(steps.Verify(number, checkpoint, elsewhere=True))
+
+    def verification(self, store: int, checkpoint: int) -> steps.Verify:
+        """Return the step that restores a snapshot, with any hints; the same ones for the same checkpoint."""
+        compression = ("", *COMPRESSIONS)[checkpoint % 3]
+        return steps.Verify(store, checkpoint, compression=compression, read_only=checkpoint % 4 == 0)
 
     def _drawn(self, data: st.DataObject, numbers: list[int]) -> int | None:
         return data.draw(st.sampled_from(numbers)) if numbers else None
@@ -297,12 +313,13 @@ class BackendMachine(StepMachine):
     # --- restores -------------------------------------------------------------------------------------------
 
     @precondition(may("verify"))
-    @rule(data=st.data(), store=_STORES)
-    def verify(self, data: st.DataObject, store: int) -> None:
-        """Restore a snapshot twice, while the live store is open."""
+    @rule(data=st.data(), store=_STORES, compression=st.sampled_from(COMPRESSIONS), read_only=st.booleans())
+    def verify(self, data: st.DataObject, store: int, compression: str, read_only: bool) -> None:
+        """Restore a snapshot twice, while the live store is open, the second time with other hints."""
         checkpoint = self._drawn(data, self.open_session.stores[store].completed())
         if checkpoint is not None:
-            self.play(*[steps.Verify(store, checkpoint)] * 2)
+            with_hints = steps.Verify(store, checkpoint, compression=compression, read_only=read_only)
+            self.play(steps.Verify(store, checkpoint), with_hints)
 
     @precondition(may("rescale"))
     @rule(data=st.data(), bounds=st.tuples(st.integers(0, 16), st.integers(0, 16)))
@@ -329,13 +346,18 @@ class BackendMachine(StepMachine):
             self.restarts += 1
 
     def _restart(self, data: st.DataObject, how: str) -> None:
-        """Restart from the newest completed snapshots, sometimes from an earlier one."""
-        back = data.draw(st.sampled_from([0, 0, 0, 1]))
+        """Restart from the newest completed snapshots, sometimes from earlier ones; read both stores at once."""
+        back, compression = data.draw(st.sampled_from(_BACK)), data.draw(st.sampled_from(("", *COMPRESSIONS)))
         chosen = []
         for model in self.open_session.stores:
             completed = model.completed()
             chosen.append(completed[max(0, len(completed) - 1 - back)] if completed else 0)
-        self.play(steps.Restart((chosen[0], chosen[1]), how))
+        self.play(steps.Restart((chosen[0], chosen[1]), how, compression))
+        self.read_both()
+
+    def read_both(self) -> None:
+        """Read both stores as a whole: what a restore brought must be seen before the next write hides it."""
+        self.play(steps.ReadAll(0), steps.ReadAll(1))
 
 
 class RedistributingMachine(BackendMachine):
@@ -356,11 +378,12 @@ class RedistributingMachine(BackendMachine):
         ``again``: soon both are joined. What one of them has deleted meanwhile must not come back from the other.
         """
         self._checkpoint_both()
-        back, chosen = data.draw(st.sampled_from([0, 0, 0, 1])), []
+        back, chosen = data.draw(st.sampled_from(_BACK)), []
         for model in self.open_session.stores:
             completed = model.completed()
             chosen.append(completed[max(0, len(completed) - 1 - back)] if completed else 0)
         self.play(steps.Redistribute((chosen[0], chosen[1]), ((0, middle), (middle, 16))))
+        self.read_both()
         if not again:
             return
         for store in (0, 1):

@@ -23,6 +23,17 @@ UNSORTED = (b"m", b"c\x00", b"x", b"\xff", b"c", b"")
 """Keys that the check of a capability writes in any case, before those of its step."""
 
 
+SIDE_BY_SIDE = (
+    ("", "", "", 0),
+    ("", "", "", 1),
+    ("", "", "operator-1", 0),
+    ("", "", "Operator", 0),
+    ("", "keyed-operator", "", 0),
+    ("certified-keyed", "", "", 0),
+)
+"""Job, vertex, operator and subtask of stores that are open at once; an empty name stands for the default one."""
+
+
 class BackendStep(Step, frozen=True, tag_field="do", forbid_unknown_fields=True):
     """Base of all steps. ``store`` 0 and 1 are two subtasks of one operator, each with its own key groups."""
 
@@ -203,10 +214,17 @@ class Verify(BackendStep, frozen=True, tag="verify"):
     store: int
     checkpoint: int
     elsewhere: bool = False
+    compression: str = ""
+    """The compression that the other store is asked for; empty: that of the live one."""
+    read_only: bool = False
+    """Whether the other store is told that it will only be read."""
 
     def description(self) -> str:
         where = "in a new process" if self.elsewhere else "in a second store"
-        return f"restore snapshot {self.checkpoint} of {_at(self.store)} {where} and read it"
+        hints = [f"compression {self.compression!r}"] if self.compression else []
+        hints += ["read_only"] if self.read_only else []
+        scope = f" with {' and '.join(hints)}" if hints else ""
+        return f"restore snapshot {self.checkpoint} of {_at(self.store)} {where}{scope} and read it"
 
 
 class Rescale(BackendStep, frozen=True, tag="rescale"):
@@ -251,10 +269,13 @@ class Restart(BackendStep, frozen=True, tag="restart"):
     clause: ClassVar[str] = clauses.RESTORED
     checkpoints: tuple[int, int]
     how: str = "close"
+    compression: str = ""
+    """The compression that they are asked for from now on; empty: as before."""
 
     def description(self) -> str:
         sources = " and ".join(str(number) if number else "nothing" for number in self.checkpoints)
-        return f"{_ENDS[self.how]}; restore them from {sources}"
+        scope = f" with compression {self.compression!r}" if self.compression else ""
+        return f"{_ENDS[self.how]}; restore them from {sources}{scope}"
 
 
 class Rounds(BackendStep, frozen=True):
@@ -316,7 +337,11 @@ class Resources(BackendStep, frozen=True, tag="resources"):
     rounds: int
 
     def description(self) -> str:
-        return f"open, write, snapshot and close stores, {self.rounds} times"
+        return (
+            f"{self.rounds} times open, write, snapshot and close a store with the keys first and k0 to k3 of "
+            f"'totals', and one with thousands of keys (000000, ...); then stores with large values at the keys "
+            "0, 1, ..., whose memory is counted"
+        )
 
 
 class CheckCapability(BackendStep, frozen=True, tag="promise"):
@@ -347,11 +372,18 @@ class Layout(BackendStep, frozen=True, tag="layout"):
     """The scope's hint: the number of files into which a snapshot should be split."""
     incremental: bool = False
     """Whether these stores, and those restored from them, are asked for increments (SNP-5)."""
+    compression: str = "none"
+    """The compression that they are asked for (SNP-6)."""
+    own_threads: bool = True
+    """Whether they may work in threads of their own between calls."""
 
     def description(self) -> str:
         files = f", snapshots in {self.files_wanted} files" if self.files_wanted > 1 else ""
         increments = ", for increments" if self.incremental else ""
-        return f"open both stores empty, with the key groups {_ranges(self.ranges)}{files}{increments}"
+        compressed = f", compression {self.compression!r}" if self.compression != "none" else ""
+        threads = "" if self.own_threads else ", without threads of their own"
+        hints = f"{files}{increments}{compressed}{threads}"
+        return f"open both stores empty, with the key groups {_ranges(self.ranges)}{hints}"
 
 
 class Fill(BackendStep, frozen=True, tag="fill"):
@@ -422,8 +454,9 @@ class Series(BackendStep, frozen=True, tag="series"):
 
     def description(self) -> str:
         return (
-            f"{_at(self.store)}: {self.rounds} times put a value, take a snapshot ({self.checkpoint}, ...), overwrite "
-            "the value, run the asynchronous part and confirm it; restore the first, each fiftieth and the last two"
+            f"{_at(self.store)}: {self.rounds} times put a value at b'newest' of {self.name!a}, key group "
+            f"{self.group}, take a snapshot ({self.checkpoint}, ...), overwrite the value, run the asynchronous part "
+            "and confirm it; restore the first, each fiftieth and the last two"
         )
 
 
@@ -580,7 +613,11 @@ class Closed(BackendStep, frozen=True, tag="closed"):
     """Id of the snapshot; that of a refused one is one more."""
 
     def description(self) -> str:
-        return "close a store with an unfinished snapshot; call it once more, and run the snapshot"
+        return (
+            "open a store and put b'v' at b'k' of 'totals' in key group 1; call get_many() and put_many() with "
+            f"sequences out of step; begin snapshot {self.checkpoint} and close the store; run the snapshot, call "
+            "every method, and close it once more"
+        )
 
 
 class ClosedAmid(BackendStep, frozen=True, tag="closed_amid"):
@@ -624,8 +661,38 @@ class SideBySide(BackendStep, frozen=True, tag="side_by_side"):
     checkpoint: int
     """Id of the snapshot of each of them."""
 
+    stores: tuple[int, ...] = (0, 1, 2, 3, 4, 5)
+    """Which of them: their numbers in ``SIDE_BY_SIDE``."""
+
     def description(self) -> str:
-        return "open stores of several jobs, vertices, operators and subtasks at once; restore each twice"
+        which = ", ".join(_side_by_side(number) for number in self.stores)
+        return (
+            f"open stores of these jobs, vertices, operators and subtasks at once: {which}; into each put a "
+            "key of 'totals' in each of the key groups 0 to 5 (k0, ..., k5); take all their snapshots "
+            f"({self.checkpoint}), overwrite all values, run the asynchronous parts, the last first; read and close "
+            "them; restore each twice, all at once, and read them, overwriting k0 of each"
+        )
+
+
+class Repeated(BackendStep, frozen=True, tag="repeated"):
+    """Open a store of its own, without threads of its own, and make the same calls in it twice, the second time with
+    pauses between them. The files of its snapshots must have the same names and sizes.
+    """
+
+    clause: ClassVar[str] = clauses.DECLARED
+    checkpoint: int
+    """Id of its first snapshot; each round uses the next one."""
+    rounds: int
+    incremental: bool = False
+
+    def description(self) -> str:
+        increments = ", each of which may use files of the one before," if self.incremental else ""
+        last = self.checkpoint + self.rounds - 1
+        return (
+            "twice, the second time with pauses between calls: open a store without threads of its own, put 60 entries "
+            "(00000, ...) of 'totals' into it, change 20 and delete 10 of them before each snapshot from "
+            f"{self.checkpoint} to {last}{increments} and close it"
+        )
 
 
 class ManySources(BackendStep, frozen=True, tag="many_sources"):
@@ -640,7 +707,12 @@ class ManySources(BackendStep, frozen=True, tag="many_sources"):
 
     def description(self) -> str:
         files = f", in {self.files_wanted} files each" if self.files_wanted > 1 else ""
-        return f"take snapshots of stores that meet at the key groups {list(self.bounds)}{files}; restore all into one"
+        return (
+            f"one after the other, open stores that meet at the key groups {list(self.bounds)}, every second one with "
+            "compression; put three keys into each key group, in 'totals' and in a state of each store's own; take "
+            f"snapshots ({self.checkpoint}){files}; restore all into one store, with and without the outermost key "
+            "groups, in three orders"
+        )
 
 
 AnyStep = (
@@ -683,9 +755,18 @@ AnyStep = (
     | ClosedAmid
     | Refusals
     | SideBySide
+    | Repeated
     | ManySources
 )
 """Any step."""
+
+
+def _side_by_side(number: int) -> str:
+    """Return what is special about one of the stores that are open side by side."""
+    job, vertex, operator, subtask = SIDE_BY_SIDE[number]
+    named = (("job", job), ("vertex", vertex), ("operator", operator))
+    others = [f"{what} {name!r}" for what, name in named if name]
+    return " ".join(others) or f"subtask {subtask}"
 
 
 def _at(store: int) -> str:

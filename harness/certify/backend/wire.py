@@ -87,6 +87,10 @@ class OpenRequest(Request, frozen=True, tag="open"):
     """The directory with the files of ``restore``, if it is not the storage directory that was set."""
     compression: str = "none"
     """A hint how to compress snapshots."""
+    own_threads: bool = True
+    """Whether the store may work in threads of its own between calls."""
+    read_only: bool = False
+    """A hint that the store will only be read."""
     job: str = ""
     vertex: str = ""
     operator: str = ""

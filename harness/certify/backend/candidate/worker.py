@@ -165,6 +165,8 @@ class Worker:
             Compression(request.compression),
             incremental=request.incremental,
             restored=CheckpointId(request.restored) if request.restored else None,
+            own_threads=request.own_threads,
+            read_only=request.read_only,
         )
         handles = [msgspec.msgpack.decode(handle.packed, type=StateHandle) for handle in request.restore]
         files = FaultyFiles(request.storage or self._storage)

@@ -51,8 +51,8 @@ def test_a_jvm_that_was_asked_to_end_says_so_by_its_signal_or_its_exit_code(
     process = JavaProcess.__new__(JavaProcess)
     process._process = subprocess.Popen(["sh", "-c", ends])
     process._call_s = 20.0
+    process._process.wait()
     with pytest.raises(Died) as raised, process.calls():
-        process._process.wait()
         raise Py4JNetworkError("no answer")
     assert str(raised.value) == f"the JVM ended with {how}"
     assert raised.value.from_outside == from_outside

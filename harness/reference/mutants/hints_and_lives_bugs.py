@@ -1,0 +1,207 @@
+"""Planted bugs of state backends that depend on a hint of the scope, on the life before, or on an exact size (CER-2).
+
+Those of one store's methods do not declare increments, which the store does not write.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import ClassVar
+
+from barrier_tck.harness.reference.mutants.held_out_backend_bugs import Handles, Variant
+from barrier_tck.reference_impl.config import Compression
+from barrier_tck.reference_impl.ids import CheckpointId
+from barrier_tck.reference_impl.protocol.messages import StateHandle
+from barrier_tck.reference_impl.state.backend import (
+    KeyedStateStore,
+    SnapshotFuture,
+    StateCapability,
+    StateReader,
+    StateScope,
+    StateWriter,
+)
+from barrier_tck.reference_impl.state.heap import HeapStateBackend, HeapStateStore
+from barrier_tck.reference_impl.state.heap_files import CapturedState
+from barrier_tck.reference_impl.state.heap_write_task import slices_of
+from barrier_tck.reference_impl.state.snapshots import FinishedSnapshot
+
+
+class _Plain(Variant):
+    @property
+    def capabilities(self) -> frozenset[StateCapability]:
+        return super().capabilities - {StateCapability.INCREMENTAL_SNAPSHOTS}
+
+
+# --- hints ----------------------------------------------------------------------------------------------------
+
+
+class _CompressedLater(HeapStateStore):
+    def capture(self) -> list[CapturedState]:
+        if self._compression is Compression.NONE:
+            return super().capture()
+        return [(name, dict(state.readable)) for name, state in self._states.items()]
+
+
+class CompressesLiveTables(_Plain):
+    """SB-36: with compression, the asynchronous part of a snapshot compresses the tables as they are by then."""
+
+    store = _CompressedLater
+
+
+class ReadsTheFirstFile(HeapStateBackend):
+    """SB-37: a store that will only be read is restored from the first of several files."""
+
+    def open(self, scope: StateScope, restore: Sequence[StateHandle], reader: StateReader) -> KeyedStateStore:
+        """Restore, in the cheaper way if nothing will be written."""
+        return super().open(scope, restore[:1] if scope.read_only else restore, reader)
+
+
+class _MergingStore(HeapStateStore):
+    """Has two files of what was written lately, and one of what has rested for a while."""
+
+    REST_S = 0.02
+
+    def __init__(self, scope: StateScope) -> None:
+        super().__init__(scope)
+        self._merged, self._lately = slices_of(scope.key_groups, 1), slices_of(scope.key_groups, 2)
+        self._timer = threading.Timer(0.0, self._merge)
+
+    def put_many(
+        self, name: str, groups: Sequence[int], keys: Sequence[bytes], values: Sequence[bytes]
+    ) -> None:
+        super().put_many(name, groups, keys, values)
+        self._rest()
+        self._slices = self._lately
+        self._timer = threading.Timer(self.REST_S, self._merge)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _merge(self) -> None:
+        self._slices = self._merged
+
+    def _rest(self) -> None:
+        self._timer.cancel()
+        if self._timer.ident is not None:
+            self._timer.join()
+
+    def close(self) -> None:
+        super().close()
+        self._rest()
+
+
+class MergesBetweenCalls(_Plain):
+    """SB-38: files are merged by a thread, also if the store may have none."""
+
+    store = _MergingStore
+
+    @property
+    def capabilities(self) -> frozenset[StateCapability]:
+        return super().capabilities - {StateCapability.DETERMINISTIC_FILES}
+
+
+# --- the life before ------------------------------------------------------------------------------------------
+
+_Owner = tuple[str, str, str, int]
+"""Job, vertex, operator and subtask of a store."""
+_Tables = dict[tuple[str, int], dict[bytes, bytes]]
+
+
+class _CachedStore(HeapStateStore):
+    """Writes each snapshot at once. Aborts let a cache of what was written last grow stale."""
+
+    STALE_AFTER = 4
+    caches: ClassVar[dict[_Owner, _Tables]] = {}
+
+    def __init__(self, scope: StateScope) -> None:
+        super().__init__(scope)
+        self._owner = scope.job, scope.vertex, scope.operator, scope.subtask_index
+        self._aborted = 0
+        self._written: _Tables = {}
+
+    def snapshot(self, checkpoint: CheckpointId, writer: StateWriter) -> SnapshotFuture[Handles]:
+        future = super().snapshot(checkpoint, writer)
+        self._written = {
+            (name, group): dict(table)
+            for name, state in self._states.items()
+            for group, table in state.readable.items()
+        }
+        return FinishedSnapshot(future.run())
+
+    def abort(self, checkpoint: CheckpointId) -> None:
+        super().abort(checkpoint)
+        self._aborted += 1
+
+    def close(self) -> None:
+        super().close()
+        if self._aborted >= self.STALE_AFTER:
+            self.caches[self._owner] = self._written
+
+    def revive(self) -> None:
+        """Take from the cache what is not there."""
+        for (name, group), table in self.caches.get(self._owner, {}).items():
+            if group in self._key_groups:
+                self.amend(name, group, {**table, **self._states[name].readable[group]}, ())
+
+
+class RevivesAfterManyAborts(HeapStateBackend):
+    """SB-39: after a life with four aborted snapshots, what was deleted since an older snapshot is there again."""
+
+    @property
+    def capabilities(self) -> frozenset[StateCapability]:
+        return frozenset()
+
+    def open(self, scope: StateScope, restore: Sequence[StateHandle], reader: StateReader) -> KeyedStateStore:
+        """Restore; nothing is cached for a new state."""
+        store = super().open(scope, restore, reader)
+        assert isinstance(store, _CachedStore)
+        if restore:
+            store.revive()
+        store.caches.pop((scope.job, scope.vertex, scope.operator, scope.subtask_index), None)
+        return store
+
+    def new_store(self, scope: StateScope) -> HeapStateStore:
+        return _CachedStore(scope)
+
+
+# --- sizes ----------------------------------------------------------------------------------------------------
+
+
+class _PagedStore(HeapStateStore):
+    PAGE_BYTES = 8_192
+
+    def capture(self) -> list[CapturedState]:
+        return [
+            (
+                name,
+                {
+                    group: {key: value for key, value in table.items() if len(key) != self.PAGE_BYTES}
+                    for group, table in tables.items()
+                },
+            )
+            for name, tables in super().capture()
+        ]
+
+
+class LosesKeysOfAPage(_Plain):
+    """SB-40: a snapshot loses keys of exactly 8,192 bytes."""
+
+    store = _PagedStore
+
+
+class _BufferedStore(HeapStateStore):
+    BUFFER_BYTES = 1 << 15
+
+    def put_many(
+        self, name: str, groups: Sequence[int], keys: Sequence[bytes], values: Sequence[bytes]
+    ) -> None:
+        super().put_many(
+            *(name, groups, keys),
+            [value[:-1] if len(value) == self.BUFFER_BYTES else value for value in values],
+        )
+
+
+class CutsValuesOfABuffer(_Plain):
+    """SB-41: writing several values cuts those of exactly 32,768 bytes by one."""
+
+    store = _BufferedStore
