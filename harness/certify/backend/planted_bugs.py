@@ -508,6 +508,15 @@ PLANTED_BUGS: tuple[PlantedBug, ...] = (
         "sizes-up-the-ladder",
         module=_HINTS,
     ),
+    _bug(
+        "SB-42",
+        "WritesAnIndexToRead",
+        "BCK-2",
+        "certified before this was checked",
+        "A store that will only be read writes an index into the storage.",
+        "hints-change-no-content",
+        module=_HINTS,
+    ),
 )
 """Every planted backend bug."""
 

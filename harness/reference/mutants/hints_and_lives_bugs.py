@@ -57,6 +57,39 @@ class ReadsTheFirstFile(HeapStateBackend):
         return super().open(scope, restore[:1] if scope.read_only else restore, reader)
 
 
+class _IndexedStore(HeapStateStore):
+    """Remembers the writer of its newest snapshot, through which a file can be written."""
+
+    writers: ClassVar[dict[tuple[str, int], StateWriter]] = {}
+
+    def __init__(self, scope: StateScope) -> None:
+        super().__init__(scope)
+        self.owner = scope.operator, scope.subtask_index
+
+    def snapshot(self, checkpoint: CheckpointId, writer: StateWriter) -> SnapshotFuture[Handles]:
+        self.writers[self.owner] = writer
+        return super().snapshot(checkpoint, writer)
+
+    def index(self) -> None:
+        """Write an index of the newest snapshot, once."""
+        writer = self.writers.pop(self.owner, None)
+        if writer is not None:
+            writer.write("index", [b"of what is read"], self._key_groups)
+
+
+class WritesAnIndexToRead(_Plain):
+    """SB-42: a store that will only be read writes an index into the storage."""
+
+    store = _IndexedStore
+
+    def open(self, scope: StateScope, restore: Sequence[StateHandle], reader: StateReader) -> KeyedStateStore:
+        """Restore, and write the index."""
+        store = super().open(scope, restore, reader)
+        if scope.read_only and isinstance(store, _IndexedStore):
+            store.index()
+        return store
+
+
 class _MergingStore(HeapStateStore):
     """Has two files of what was written lately, and one of what has rested for a while."""
 
@@ -65,7 +98,7 @@ class _MergingStore(HeapStateStore):
     def __init__(self, scope: StateScope) -> None:
         super().__init__(scope)
         self._merged, self._lately = slices_of(scope.key_groups, 1), slices_of(scope.key_groups, 2)
-        self._timer = threading.Timer(0.0, self._merge)
+        self._timer: threading.Timer | None = None
 
     def put_many(
         self, name: str, groups: Sequence[int], keys: Sequence[bytes], values: Sequence[bytes]
@@ -81,9 +114,10 @@ class _MergingStore(HeapStateStore):
         self._slices = self._merged
 
     def _rest(self) -> None:
-        self._timer.cancel()
-        if self._timer.ident is not None:
-            self._timer.join()
+        timer, self._timer = self._timer, None
+        if timer is not None:
+            timer.cancel()
+            timer.join()
 
     def close(self) -> None:
         super().close()

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from barrier_tck.harness.certify.backend import reached, steps
-from barrier_tck.harness.certify.backend.model import NAMES
+from barrier_tck.harness.certify.backend.model import NAMES, RANGES
 from barrier_tck.harness.certify.backend.pool import Limits, Pool
 from barrier_tck.harness.certify.backend.properties import PROPERTIES
 from barrier_tck.harness.certify.backend.session import Session
@@ -167,6 +167,9 @@ TORN = (steps.Snapshot(0, 1, StorageFault(2)), steps.Run(0, 1))
         ((PUT, *TAKEN, steps.Cancel(0, 1)), ""),
         ((PUT, TAKEN[0], steps.Cancel(0, 1), TAKEN[1]), "SNP-2"),
         ((PUT, *TAKEN, steps.Restart((1, 0))), ""),
+        ((PUT, *TAKEN, steps.Restart((1, 0)), steps.ReadAll(0)), "BCK-1 BCK-2"),
+        ((PUT, *TAKEN, steps.Restart((1, 0)), OTHER, steps.ReadAll(0)), "BCK-1"),
+        ((PUT, *TAKEN, steps.Restart((1, 0)), steps.ReadAll(1)), ""),
         ((PUT, *TAKEN, steps.Damaged(0, 1, 0, "empty")), "BCK-4"),
     ],
 )
@@ -280,6 +283,76 @@ def test_chosen_shapes_have_many_unfinished_snapshots_that_end_in_every_way_and_
     assert kinds >= {"start", "finish", "cancel", "abort", "confirm", "restart", "verify", "delete", "put"}
     alone = one.drawn.sequence(Random(seed), several=False)
     assert max(unfinished_of(alone)) == 1
+
+
+NOTHING = tuple(
+    step
+    for number in range(2, 2 + reached.MANY_FOR_NOTHING)
+    for step in (steps.Snapshot(0, number), steps.Run(0, number), steps.AbortSnapshot(0, number))
+)
+NEWER = (steps.Snapshot(0, 9), steps.Run(0, 9))
+COMPRESSED = steps.Layout(RANGES, compression="zstd")
+
+
+@pytest.mark.parametrize(
+    ("played", "situations"),
+    [
+        ((PUT, *TAKEN, steps.Restart((1, 0)), steps.ReadAll(0)), ()),
+        ((PUT, *TAKEN, *NEWER, steps.Restart((9, 0)), steps.ReadAll(0)), ()),
+        ((PUT, *TAKEN, *NEWER, steps.Restart((1, 0))), ()),
+        ((PUT, *TAKEN, *NEWER, steps.Restart((1, 0)), OTHER, steps.ReadAll(0)), ()),
+        ((PUT, *TAKEN, *NEWER, steps.Restart((1, 0)), steps.ReadAll(0)), (reached.OLDER,)),
+        (
+            (PUT, *TAKEN, *NOTHING, *NEWER, steps.Restart((1, 0)), steps.ReadAll(0)),
+            (reached.OLDER, reached.OLDER_AFTER_MANY),
+        ),
+        ((*TAKEN, PUT, *NEWER, steps.Restart((1, 0)), steps.ReadAll(0)), ()),
+        ((COMPRESSED, PUT, *TAKEN, steps.Verify(0, 1)), (reached.COMPRESSED,)),
+        (
+            (COMPRESSED, PUT, *TAKEN, steps.Verify(0, 1, compression="none")),
+            (reached.COMPRESSED, reached.COMPRESSED_OTHERWISE),
+        ),
+        ((PUT, *TAKEN, steps.Verify(0, 1, compression="zstd")), (reached.COMPRESSED_OTHERWISE,)),
+        (
+            (PUT, *TAKEN, steps.Restart((1, 0), compression="zstd"), steps.Verify(0, 1)),
+            (reached.COMPRESSED_OTHERWISE,),
+        ),
+        ((PUT, *TAKEN, steps.Verify(0, 1, read_only=True)), (reached.READ_ONLY,)),
+        ((COMPRESSED, *TAKEN, steps.Verify(0, 1, read_only=True)), ()),
+    ],
+)
+def test_hints_and_older_snapshots_count_when_something_is_compared_that_could_be_wrong(
+    played: tuple[steps.AnyStep, ...], situations: tuple[str, ...], heap: Pool
+) -> None:
+    with session_of(heap) as session:
+        for step in played:
+            session.apply(step)
+        own = {reached.OLDER, reached.OLDER_AFTER_MANY, reached.READ_ONLY}
+        own |= {reached.COMPRESSED, reached.COMPRESSED_OTHERWISE}
+        assert sorted(own & set(session.reached)) == sorted(situations)
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_chosen_shapes_have_several_lives_that_go_on_from_older_snapshots_with_any_hints(
+    several: bool,
+) -> None:
+    one = next(each for each in PROPERTIES if each.name == "stores-go-on-from-any-snapshot")
+    assert isinstance(one.drawn, Shape)
+    drawn = [one.drawn.sequence(Random(f"lives {number}"), several=several) for number in range(20)]
+    restarts = [[step for step in played if isinstance(step, steps.Restart)] for played in drawn]
+    assert all(restarts) and max(map(len, restarts)) == 3
+    for played in drawn:
+        for number, step in enumerate(played):
+            if isinstance(step, steps.Restart):
+                assert isinstance(played[number + 1], steps.ReadAll)
+    every = [step for played in drawn for step in played]
+    layouts = [step for step in every if isinstance(step, steps.Layout)]
+    verified = [step for step in every if isinstance(step, steps.Verify)]
+    assert {step.compression for step in layouts} == {"none", "zstd"}
+    assert {step.own_threads for step in layouts} == {True, False}
+    assert {step.compression for step in verified} == {"", "none", "zstd"}
+    assert {step.read_only for step in verified} == {True, False}
+    assert {step.compression for each in restarts for step in each} == {"", "none", "zstd"}
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from barrier_tck.harness.certify.backend import steps, wire
-from barrier_tck.harness.certify.backend.model import NAMES
+from barrier_tck.harness.certify.backend.model import NAMES, RANGES
+from barrier_tck.harness.certify.backend.simpler_steps import simpler_steps
 from barrier_tck.harness.certify.backend.stage import BackendFailure
 from barrier_tck.harness.cli.main import run
 
@@ -59,12 +60,67 @@ def test_every_step_has_a_description_and_survives_json() -> None:
         steps.Refusals(0, 1, 2),
         steps.SideBySide(3),
         steps.ManySources((0, 2, 5), 3, files_wanted=7),
+        steps.SideBySide(3, (1, 4)),
+        steps.Repeated(1, 8),
+        steps.Repeated(1, 8, incremental=True),
+        steps.Layout(((0, 40), (40, 64)), compression="zstd"),
+        steps.Layout(((0, 40), (40, 64)), own_threads=False),
+        steps.Restart((0, 1), compression="zstd"),
+        steps.Verify(0, 1),
+        steps.Verify(0, 1, compression="none"),
+        steps.Verify(0, 1, compression="zstd"),
+        steps.Verify(0, 1, read_only=True),
     )
     failure = BackendFailure("heap", "all-at-once", "?", every)
     assert msgspec.json.decode(msgspec.json.encode(failure), type=BackendFailure) == failure
     assert len({step.description() for step in every}) == len(every)
     one = steps.Fill(0, NAMES[0], (1,), 1, 6, 8).description()
     assert ": 1 key of 6 bytes, values of 8, " in one
+
+
+@pytest.mark.parametrize(
+    ("step", "written"),
+    [
+        (steps.SideBySide(3), ("'totals'", "k0, ..., k5", "job 'certified-keyed'", "subtask 1")),
+        (steps.ManySources((0, 3, 4), 2), ("three keys into each key group", "'totals'", "[0, 3, 4]")),
+        (steps.Closed(3), ("b'v' at b'k' of 'totals' in key group 1", "snapshot 3")),
+        (steps.Resources(2), ("first and k0 to k3 of 'totals'", "000000")),
+        (steps.Series(0, 3, NAMES[0], 1, 5), ("b'newest' of 'totals', key group 1",)),
+        (steps.Repeated(1, 8), ("60 entries (00000, ...) of 'totals'", "from 1 to 8")),
+    ],
+)
+def test_a_step_that_writes_by_itself_says_what_it_writes(
+    step: steps.AnyStep, written: tuple[str, ...]
+) -> None:
+    assert [each for each in written if each not in step.description()] == []
+
+
+def test_checks_of_several_stores_become_smaller() -> None:
+    fewer = list(simpler_steps(steps.ManySources((0, 3, 4, 9, 16), 2, files_wanted=7)))
+    bounds = [step.bounds for step in fewer if isinstance(step, steps.ManySources)]
+    assert {(0, 3, 4), (4, 9, 16), (0, 4, 9, 16), (3, 4, 9, 16)} <= set(bounds)
+    assert any(isinstance(step, steps.ManySources) and step.files_wanted == 1 for step in fewer)
+    assert list(simpler_steps(steps.ManySources((0, 3), 2))) == []
+    stores = [
+        step.stores for step in simpler_steps(steps.SideBySide(1)) if isinstance(step, steps.SideBySide)
+    ]
+    assert (0, 1, 2) in stores and (0, 1, 2, 3, 4) in stores
+    assert list(simpler_steps(steps.SideBySide(1, (3,)))) == []
+
+
+@pytest.mark.parametrize(
+    ("step", "plain"),
+    [
+        (
+            steps.Layout(RANGES, 3, compression="zstd", own_threads=False, incremental=True),
+            steps.Layout(RANGES, incremental=True),
+        ),
+        (steps.Verify(0, 1, compression="zstd", read_only=True), steps.Verify(0, 1)),
+        (steps.Restart((1, 0), compression="zstd"), steps.Restart((1, 0))),
+    ],
+)
+def test_hints_that_do_not_matter_are_left_out(step: steps.AnyStep, plain: steps.AnyStep) -> None:
+    assert plain in list(simpler_steps(step)) and list(simpler_steps(plain)) == []
 
 
 @pytest.mark.long
