@@ -464,8 +464,8 @@ def hints() -> Steps:
     """
     checkpoints = count(1)
     played: list[steps.AnyStep] = []
-    for files_wanted, own_threads, before, after in product(
-        (1, 3), (True, False), COMPRESSIONS, COMPRESSIONS
+    for (files_wanted, own_threads), before, after in product(
+        ((1, True), (3, False)), COMPRESSIONS, COMPRESSIONS
     ):
         groups, keys = (0, 2, 5), (b"kept", b"changed", b"deleted")
         played += [

@@ -71,7 +71,7 @@ PROPERTIES: tuple[BackendProperty, ...] = (
         "contract",
         ("SNP-1",),
         "Changes after the synchronous part never show in the snapshot, even while its asynchronous part runs.",
-        Shape("run run start", unfinished_max=6, lives=2),
+        Shape("run run start", unfinished_max=6),
         examples=30,
         needs=("snapshot", "run", "start", "finish", "verify"),
         reaches=((reached.CHANGED, 20), (reached.DELETED, 10), (reached.ADDED, 10), (reached.MEANWHILE, 5)),
@@ -81,9 +81,10 @@ PROPERTIES: tuple[BackendProperty, ...] = (
         "contract",
         ("SNP-1", "BCK-2"),
         "Stores are closed and opened again in the same process, several times, from older snapshots and newer ones, "
-        "after others were aborted, cancelled or never heard of again: each life begins with exactly what its snapshot "
+        "after others failed, were aborted, cancelled or never heard of again: each life begins with exactly "
+        "what its snapshot "
         "holds.",
-        Shape("run run start cancel abort abort", unfinished_max=6, lives=4, lives_min=2),
+        Shape("run run start cancel abort abort fail", unfinished_max=6, lives=4, lives_min=2),
         examples=15,
         needs=("restart", "abort", "cancel", "verify"),
         reaches=(
@@ -216,7 +217,7 @@ PROPERTIES: tuple[BackendProperty, ...] = (
         "contract",
         ("SNP-2",),
         "A cancelled asynchronous part raises SnapshotCancelled or had already succeeded, and the store goes on.",
-        Shape("run start start cancel cancel cancel abort", unfinished_max=6, lives=2),
+        Shape("run start start cancel cancel cancel abort", unfinished_max=6),
         examples=25,
         needs=("cancel", "run"),
     ),
@@ -403,7 +404,7 @@ PROPERTIES: tuple[BackendProperty, ...] = (
         "crash",
         ("SNP-1", "BCK-3"),
         "After a failed snapshot the store is usable and the next snapshots are isolated (BE-07).",
-        Shape("run run start fail fail abort", lives=2),
+        Shape("run run start fail fail abort"),
         examples=50,
         needs=("snapshot", "abort", "run"),
         reaches=((reached.CHANGED, 20), (reached.DELETED, 10), (reached.ADDED, 10)),

@@ -98,13 +98,13 @@ class _Drawing:
     def drawn(self) -> tuple[steps.AnyStep, ...]:
         """Draw a sequence."""
         self.store = self.random.randrange(2)
-        self._play(
-            steps.Layout(
-                *(RANGES, self.random.choice(_FILES_WANTED), self.incremental),
-                compression=self.random.choice(COMPRESSIONS),
-                own_threads=self.random.random() >= _WITHOUT_THREADS,
-            )
+        layout = steps.Layout(
+            *(RANGES, self.random.choice(_FILES_WANTED), self.incremental),
+            compression=self.random.choice(COMPRESSIONS),
+            own_threads=self.random.random() >= _WITHOUT_THREADS,
         )
+        if layout != steps.Layout(RANGES):
+            self._play(layout)
         self._fill()
         lives = self.random.randint(self.shape.lives_min, self.shape.lives)
         for life in range(lives):

@@ -69,11 +69,11 @@ class BackendMachine(StepMachine):
         if self.session is None or "promise" in self.moves:
             return
         compression, own_threads = _HINTS[(self.hunt.examples + self.hunt.idle) % len(_HINTS)]
-        self.play(
-            steps.Layout(
-                RANGES, incremental=self.incremental, compression=compression, own_threads=own_threads
-            )
+        layout = steps.Layout(
+            RANGES, incremental=self.incremental, compression=compression, own_threads=own_threads
         )
+        if layout != steps.Layout(RANGES):
+            self.play(layout)
         if self.incremental:
             for store in (0, 1):
                 # Of a small state, an increment is no smaller than a full snapshot, and a backend may write that.
