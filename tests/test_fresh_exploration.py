@@ -46,6 +46,22 @@ def test_a_finding_is_printed_as_the_text_of_an_issue_and_fails_only_what_is_str
     assert len({campaign for campaign, *_ in asked}) == EACH_TIME
 
 
+def test_which_campaigns_are_explored_is_drawn_anew_each_time(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def explored(campaign: str, *_: object) -> dict[str, Any]:
+        asked.append(campaign)
+        return summary_of(directory, groups=[], invalid=0)
+
+    monkeypatch.setattr(fresh_exploration, "explored", explored)
+    for seed in range(12):
+        fresh_exploration.random.seed(seed)
+        assert main([]) == 0
+    assert len(asked) == 12 * EACH_TIME and set(asked) == set(CAMPAIGNS)
+
+
 def test_a_campaign_that_finds_nothing_or_cannot_begin(
     directory: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

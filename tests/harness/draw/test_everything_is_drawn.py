@@ -34,6 +34,7 @@ from barrier_tck.harness.cli.drawn_page import (
     campaigns_that_draw,
     choices_of,
     drawn_plans,
+    drawn_queries,
     faults_drawn,
     options_drawn,
     run_chains,
@@ -117,6 +118,13 @@ def test_the_page_has_every_kind_of_fault() -> None:
     assert {*pairs_below("## Pairs of faults\n"), *pairs_below("## Pairs of faults on queries\n")} == set(
         BY_TAG
     )
+
+
+def test_half_of_the_plans_of_queries_are_for_hosts_that_can_be_lost() -> None:
+    of_hosts = {"lose_host", "partition_executor", "exhaust_memory"}
+    kinds = drawn_queries(120).kinds
+    assert of_hosts <= set(kinds)
+    assert sum(kinds[tag] for tag in of_hosts) < sum(kinds.values()) / 2
 
 
 @pytest.mark.long

@@ -48,8 +48,13 @@ def drawn(scenario: str) -> Sequence[TrialPlan]:
     return [plan for plan in plans if len(plan.faults) == 2]
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("scenario", POINTS)
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        pytest.param(name, marks=pytest.mark.long if name == "undeployed" else pytest.mark.nightly)
+        for name in POINTS
+    ],
+)
 def test_both_failures_strike_wherever_they_are_aimed_and_the_job_survives(
     scenario: str, tmp_path: Path
 ) -> None:
@@ -62,4 +67,6 @@ def test_both_failures_strike_wherever_they_are_aimed_and_the_job_survives(
     for plan in plans:
         record = run_trial(plan, system, tmp_path)
         assert [fault.outcome for fault in record.faults] == ["fired", "fired"]
+        first, second = (fault.fired_at_ms or 0.0 for fault in record.faults)
+        assert first <= second, (plan.faults, "the second one is to find what the first one left")
         assert record.verdict is Verdict.VALID, record.findings

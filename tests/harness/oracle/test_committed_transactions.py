@@ -86,19 +86,29 @@ def test_after_a_start_from_the_beginning_no_earlier_transaction_may_be_visible(
     assert judge((1, 1), book=anew).verdict is Verdict.INVALID
 
 
-def test_a_job_that_was_started_from_a_savepoint_leaves_what_had_completed_and_nothing_else() -> None:
+@pytest.mark.parametrize("prepared_more", [True, False], ids=["never complete", "complete"])
+def test_a_job_that_was_started_from_a_savepoint_leaves_what_had_completed_and_nothing_else(
+    prepared_more: bool,
+) -> None:
     went_back = (
         Book()
         .attempt(1)
         .checkpoint(1)
-        .checkpoint(2)
+        .triggered(2)
+        .tell(Acknowledged(2, 1, "sink[0]", prepared=4))
+        .completed(2)
         .triggered(3)
-        .tell(Acknowledged(3, 1, "sink[0]", prepared=4))
+        .tell(Acknowledged(3, 1, "sink[0]", prepared=4 if prepared_more else 0))
         .tell(StartedFromSavepoint(1, "savepoints/savepoint-1"))
         .attempt_failed(1)
         .attempt(2, 1)
         .checkpoint(4, 2)
     )
+    if not prepared_more:
+        assert judge((1, 1), (2, 1), (4, 2), book=went_back).clauses == (), (
+            "all that was prepared may be visible"
+        )
+        return
     left = judge((1, 1), (2, 1), (4, 2), book=went_back)
     assert (left.verdict, left.clauses) == (Verdict.VALID, ("SNK-1",))
     assert "1 of them are newer than the restored checkpoint, but attempt 2 went back" in left.summary
