@@ -10,13 +10,14 @@ import pytest
 from barrier_tck.faults.kinds.pause_worker import PauseWorker
 from barrier_tck.faults.vocabulary import At, ScheduledFault
 from barrier_tck.harness.oracle.checkers.overtaking_in_time import OvertakingInTime
+from barrier_tck.harness.oracle.evidence.checkpoint_obstacles import longest_ms
 from barrier_tck.harness.plan.job_graph import EdgePlan, Spread
-from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan
+from barrier_tck.harness.plan.trial_plan import CheckpointingMode, CheckpointPlan, TrialPlan
 from barrier_tck.harness.record.history import InFlight, SnapshotView
 from barrier_tck.harness.record.operations import InputRead
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
-from tests.harness.oracle.oracle_histories import Book, a_context, a_plan
+from tests.harness.oracle.oracle_histories import SUBTASKS, Book, a_context, a_plan
 
 SHORT_MS, LONG_MS = 5, 5_000
 """Less than barriers take that overtake, and much more."""
@@ -102,3 +103,22 @@ def test_nothing_is_said_of_barriers_that_may_wait(finding: Finding) -> None:
 def test_how_long_its_metadata_takes_is_no_matter_of_barriers() -> None:
     finding = judged(HURRIED, SHORT_MS, last=4, writing_ms=LONG_MS)
     assert (finding.verdict, finding.counts["judged"]) == (Verdict.VALID, 1)
+
+
+@pytest.mark.parametrize("timeout_ms", [1, 20, 250, 4_000])
+@pytest.mark.parametrize(("mode", "waits"), [("unaligned", 0), ("aligned_timeout", 3)])
+@pytest.mark.parametrize("async_ms_max", [0, 40])
+def test_the_timeout_counts_for_each_vertex_in_the_mode_with_one_and_in_no_other(
+    mode: CheckpointingMode, waits: int, timeout_ms: int, async_ms_max: int
+) -> None:
+    plan = a_plan(
+        checkpoints=CheckpointPlan(mode=mode, alignment_timeout_ms=timeout_ms, async_ms_max=async_ms_max)
+    )
+    # Two channels lead into a subtask: a checkpoint sends it two barriers, a trigger and its end.
+    most_ms = longest_ms(plan, final=True) + 4 + waits * timeout_ms
+    assert most_ms.is_integer() and len(plan.job.vertices) == 3
+    before_ms = int(most_ms) - len(SUBTASKS)  # each acknowledgement takes a millisecond
+    at_most, above = judged(plan, before_ms, last=4), judged(plan, before_ms + 1, last=4)
+    assert (at_most.verdict, at_most.counts["judged"]) == (Verdict.VALID, 1)
+    assert (above.verdict, above.counts["violations"]) == (Verdict.INVALID, 1)
+    assert f"took {most_ms + 1:g} ms, and needs {most_ms:g} ms at most" in above.summary

@@ -218,3 +218,81 @@ def test_an_increment_is_not_measured_by_a_full_snapshot_that_nobody_has_seen_al
     views = (sized(1, 0, full=100, increment=400), sized(2, 1, full=100, increment=400, again=900))
     found = reuse(*views)
     assert (found.verdict, found.counts["measured"]) == (Verdict.VALID, 0)
+
+
+def _of_subtask(kind: str, begun: int, incremental: bool) -> int:
+    """Return the most requests of a subtask with one stateful operator that has begun so many checkpoints."""
+    return {
+        "write": begun,
+        "sync": begun + begun * (1 + incremental) + 4,
+        "list": begun + 1,
+        "exists": begun + 1,
+        "delete": 2 * begun,
+    }[kind]
+
+
+def _of_coordinator(kind: str, begun: int, incremental: bool) -> int:
+    """Return the most requests of a coordinator in its first attempt, which wrote no file that it may drop."""
+    return {
+        "write": 2 * begun + 11,
+        "sync": begun + 10,
+        "list": 2 * begun * incremental + 10,
+        "exists": 3 * begun + 10,
+        "read": 11 + CheckpointPlan().retained,
+        "delete": 6 * begun + 10,
+    }[kind]
+
+
+LIMITS = {WHO: _of_subtask, COORDINATOR: _of_coordinator}
+
+
+def _over(who: str, kind: str, plan: TrialPlan, excess_at: int | None, attempt: int, last: int) -> Finding:
+    """Judge what was asked until each of ``last`` checkpoints of an attempt, with one request too many at one of them.
+
+    An attempt before it, if there is one, had twice as many checkpoints.
+    """
+    incremental = plan.checkpoints.incremental
+    book, first = Book(), 1
+    for earlier in range(1, attempt):
+        book.attempt(earlier)
+        for _ in range(6):
+            book.checkpoint(first, earlier)
+            first += 1
+        book.attempt_failed(earlier)
+    book.attempt(attempt)
+    for begun in range(1, last + 1):
+        book.triggered(first, attempt)
+        # A file that is written allows a sync and a deletion more, so all that were allowed are written.
+        requests = {"write": begun} if who == WHO else {}
+        requests[kind] = LIMITS[who](kind, begun, incremental) + (begun == excess_at)
+        book.tell(StorageAsked(who, attempt, first, requests), "storage").nothing(2).completed(first, attempt)
+        first += 1
+    shown = msgspec.structs.replace(view(1), files={})
+    return SnapshotCosts().check(a_context(plan, book, views=(shown,)))
+
+
+@pytest.mark.parametrize("plan", [PLAN, SHARING], ids=["full", "incremental"])
+@pytest.mark.parametrize(
+    ("who", "kind", "attempt"),
+    [
+        *(
+            (WHO, kind, attempt)
+            for kind in ("write", "sync", "list", "exists", "delete")
+            for attempt in (1, 2)
+        ),
+        *((COORDINATOR, kind, 1) for kind in ("write", "sync", "list", "exists", "read", "delete")),
+    ],
+)
+def test_requests_are_bounded_by_the_checkpoints_so_far_and_what_comes_later_excuses_nothing(
+    who: str, kind: str, attempt: int, plan: TrialPlan
+) -> None:
+    count = 4
+    assert _over(who, kind, plan, None, attempt, count).verdict is Verdict.VALID
+    for excess_at in range(1, count + 1):
+        for last in range(1, count + 1):
+            found = _over(who, kind, plan, excess_at, attempt, last)
+            expected = Verdict.INVALID if last >= excess_at else Verdict.VALID
+            assert found.verdict is expected, (excess_at, last, found.summary)
+            seen = [(one.place, one.checkpoint, one.attempt) for one in found.evidence]
+            number = 6 * (attempt - 1) + excess_at
+            assert seen == ([(who, number, attempt)] if last >= excess_at else [])
