@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import permutations
 
 import msgspec
 import pytest
@@ -20,6 +23,7 @@ from barrier_tck.faults.vocabulary import At, ScheduledFault
 from barrier_tck.harness.oracle.checkers.silence_noticed import SilenceNoticed
 from barrier_tck.harness.plan.trial_plan import NetworkPlan, TrialPlan
 from barrier_tck.harness.record import operations as ops
+from barrier_tck.harness.record.history import Recorded
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
@@ -158,6 +162,69 @@ def test_silence_counts_from_when_all_had_arrived_that_was_sent_before(fault: Fa
     in_time, late = ending(0), ending(1)
     assert (in_time.verdict, in_time.counts["silences"]) == (Verdict.VALID, 1)
     assert late.verdict is Verdict.INVALID
+
+
+LINGER_MS = (25, 80, 130)
+"""How late messages may be after each of three faults."""
+HEALED_AT = ((40, 40, 40), (40, 50, 60), (40, 50, 50), (12, 15, 60), (11, 15, 19), (15, 15, 15))
+"""When they are healed, one after the other; a subtask is silent from 20 ms on."""
+
+
+def _overlapping(
+    linger_ms: Sequence[int], fired: Iterable[int], heals: list[tuple[int, int]]
+) -> float | None:
+    """Return the last millisecond at which the attempt of a silent subtask may end; None if there is no such bound.
+
+    Connections are disturbed from 10 ms on by faults after which messages are late by ``linger_ms``. They fire in the
+    order of ``fired``, and ``heals`` are the times at which they are over, and their numbers, in the order in which
+    that is told.
+    """
+    late = [DelayChannel("totals[0]", COORDINATOR, latency_ms=most, duration_ms=20) for most in linger_ms]
+    told: list[tuple[int, ops.Operation]] = [(1, ops.AttemptStarted(1, None)), (2, ops.AttemptRunning(1))]
+    told += [(10, ops.FaultFired(number, "connections")) for number in fired]
+    told += [(at_ms, ops.FaultHealed(number)) for at_ms, number in heals if at_ms < 20]
+    told += [(20, ops.FaultFired(len(late), "it"))]
+    told += [(at_ms, ops.FaultHealed(number)) for at_ms, number in heals if at_ms >= 20]
+
+    def in_time(end_ms: int) -> bool:
+        book = Book()
+        for at_ms, operation in (*told, (end_ms, ops.AttemptEnded(1, Reason.PROCESS_LOST))):
+            book.operations.append(Recorded(len(book.operations), float(at_ms), "coordinator", operation))
+        finding = judged(book, *late, PAUSED)
+        assert finding.counts["silences"] == 1
+        return finding.verdict is Verdict.VALID
+
+    first_late = bisect_left(range(1_000), True, lo=61, key=lambda end_ms: not in_time(end_ms))
+    return first_late - 1 if first_late < 1_000 else None
+
+
+@pytest.mark.parametrize("at", HEALED_AT, ids=str)
+@pytest.mark.parametrize("linger_ms", [*permutations(LINGER_MS)], ids=str)
+def test_of_overlapping_faults_the_one_counts_after_which_messages_come_last(
+    linger_ms: tuple[int, ...], at: tuple[int, ...]
+) -> None:
+    """In whatever order they begin, and are over, and in whatever order that is told of those that end together."""
+    last_ms = max(20, *(at_ms + most for most, at_ms in zip(linger_ms, at, strict=True)))
+    for heals in permutations(zip(at, range(3), strict=True)):
+        if [at_ms for at_ms, _ in heals] == [*at]:
+            for fired in permutations(range(3)):
+                assert _overlapping(linger_ms, fired, [*heals]) == last_ms + 100
+
+
+def test_silence_is_excused_for_as_long_as_one_of_several_faults_lasts() -> None:
+    for lasting in range(3):
+        heals = [(40, number) for number in range(3) if number != lasting]
+        assert _overlapping(LINGER_MS, range(3), heals) is None
+
+
+@pytest.mark.parametrize("longer", range(3))
+def test_messages_that_may_be_later_make_nothing_invalid(longer: int) -> None:
+    for at in HEALED_AT:
+        bounds = []
+        for more_ms in (0, 1, 40, 200):
+            linger_ms = [most + more_ms * (number == longer) for number, most in enumerate(LINGER_MS)]
+            bounds.append(_overlapping(linger_ms, range(3), [*zip(at, range(3), strict=True)]) or 0)
+        assert bounds == sorted(bounds) and bounds[0] < bounds[-1]
 
 
 def test_what_is_disturbed_later_changes_nothing_of_a_silence() -> None:

@@ -61,6 +61,47 @@ def test_nothing_is_said_of_files_that_hold_something_else_too(shown: SnapshotVi
     assert (finding.verdict, finding.clauses) == (Verdict.VALID, ())
 
 
+def beside(change: str) -> SnapshotView:
+    """Return a checkpoint of two subtasks with a byte too many each, of which the first holds something else too."""
+    shown, other = view(MOST + 1), "totals[1]"
+    (part,) = shown.state
+    files = {WHO: shown.files[WHO], other: shown.files[WHO]}
+    theirs = msgspec.structs.replace(part, subtask=other)
+    parts, channels = [part], ()
+    if change == "foreign keys":
+        parts = [msgspec.structs.replace(part, foreign={'["k99"]': 7})]
+    elif change == "foreign keys under another name":
+        parts.append(StateView("totals", WHO, "more", {}, foreign={'["k99"]': 7}))
+    elif change == "lists":
+        parts.append(StateView("totals", WHO, "more", {}, keyed=False))
+    elif change == "records for it":
+        channels = (InFlight("source[0]", WHO, 0, ({"value": 1},)),)
+    elif change == "records of it":
+        channels = (InFlight(WHO, "sink[0]", 0, ({"value": 1},)),)
+    elif change == "nothing that is known":
+        parts = []
+    return msgspec.structs.replace(shown, state=(*parts, theirs), files=files, in_flight=channels)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "foreign keys",
+        "foreign keys under another name",
+        "lists",
+        "records for it",
+        "records of it",
+        "nothing that is known",
+    ],
+)
+def test_who_holds_something_else_too_is_left_out_and_nobody_else_is(change: str) -> None:
+    """Of keys that belong to others only the groups are known, so nobody can say how many bytes explain them."""
+    both, one = judged(beside("")), judged(beside(change))
+    assert both.counts == {"snapshots": 2, "bytes": 2 * (MOST + 1), "too_large": 2}
+    assert one.counts == {"snapshots": 1, "bytes": MOST + 1, "too_large": 1}
+    assert [evidence.place for evidence in one.evidence] == ["totals[1]"]
+
+
 def test_only_files_are_measured_in_which_entries_lie_as_they_are() -> None:
     def measures(plan: TrialPlan, *lacking: Capability) -> bool:
         able = frozenset(ReferenceSimulated().capabilities) - {*lacking}
