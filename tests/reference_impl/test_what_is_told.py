@@ -1,7 +1,7 @@
 """What the runtime says of itself means something: what it waits for, why it gave something up, when, and what it still
 keeps. No result depends on these words and numbers, so nothing else would miss them.
 
-Grain: the coordinator machine, and one simulated trial.
+Grain: the coordinator machine, its driver, and one simulated trial.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -24,18 +25,28 @@ from barrier_tck.harness.plan.trial_plan import (
 from barrier_tck.harness.record.operations import AbortLearned, Acknowledged, CheckpointTriggered
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.trial.trial_run import execute
-from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId
+from barrier_tck.reference_impl.config import CheckpointConfig, ElasticConfig, JobConfig, RestartConfig
+from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
+from barrier_tck.reference_impl.operators.job import Stream, StreamJob
+from barrier_tck.reference_impl.operators.sinks import FileSink
+from barrier_tck.reference_impl.operators.sources import CollectionSource
 from barrier_tck.reference_impl.protocol import coordinator_commands as do
 from barrier_tck.reference_impl.protocol import coordinator_events as ev
 from barrier_tck.reference_impl.protocol.messages import (
     DeclineCheckpoint,
     InputConsumed,
+    LoopCounted,
+    LoopInputEnded,
     Savepoint,
     SubtaskFailed,
     SubtaskFinished,
     SubtaskRunning,
     SubtaskSnapshot,
 )
+from barrier_tck.reference_impl.runtime.components import Components
+from barrier_tck.reference_impl.runtime.coordinator_driver import CoordinatorDriver
+from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
+from tests.reference_impl.storage_fakes import MemoryFileSystem
 from tests.reference_impl.test_coordinator_machine import COUNT, RESTART, SOURCE, Job, running
 
 FIRST, ONE = AttemptNumber(1), CheckpointId(1)
@@ -150,6 +161,103 @@ def test_an_elastic_job_that_waits_for_slots_says_for_how_many_subtasks(tmp_path
     history = execute(plan, ReferenceSimulated(), tmp_path).history
     assert history is not None
     assert history.pending[-1] == "slots for 5 subtasks"
+
+
+def round_again(name: str) -> Callable[[Stream], tuple[Stream, Stream]]:
+    def body(records: Stream) -> tuple[Stream, Stream]:
+        lowered = records.map(dict, name=name)
+        return lowered.filter(bool, name=f"{name}-left"), lowered
+
+    return body
+
+
+class Driven:
+    """The coordinator of an elastic job with two loops, driven by hand, with as many slots as ``slots`` says."""
+
+    def __init__(self, slots: int) -> None:
+        job = StreamJob("loops", 16).source(CollectionSource((), 1), 1, "read")
+        looped = job.iterate(round_again("one")).iterate(round_again("two"))
+        self.graph = looped.sink(FileSink("out"), 1).build()
+        self.slots = slots
+        ports = Mock(
+            storage=FileCheckpointStorage(MemoryFileSystem(), "loops"),
+            clock=Mock(now_ms=lambda: 0.0),
+            deployer=Mock(slots=lambda: self.slots),
+        )
+        restart = RestartConfig(attempts_max=3, delay_ms=7)
+        config = JobConfig(CheckpointConfig(100), restart, elastic=ElasticConfig(wait_ms=1_000))
+        self.driver = CoordinatorDriver(self.graph, config, ports, Components())
+
+    def lines(self) -> tuple[str, ...]:
+        """Return what the driver says besides what its machine does, which comes first."""
+        own = self.driver.machine.waiting_for()
+        lines = self.driver.waiting_for()
+        assert own and lines[: len(own)] == own
+        return lines[len(own) :]
+
+    def runs(self, attempt: int) -> None:
+        for subtask in self.graph.subtasks:
+            self.driver.on_message(SubtaskRunning(AttemptNumber(attempt), subtask))
+
+    def input_ends(self, loop: str, attempt: int = 1) -> None:
+        self.driver.on_message(LoopInputEnded(AttemptNumber(attempt), SubtaskId(loop, 0), loop))
+
+    def counts(self, loop: str, wave: int, member: str, sent: int, taken: int) -> None:
+        counted = LoopCounted(FIRST, SubtaskId(member, 0), loop, wave, sent, taken)
+        self.driver.on_message(counted)
+
+
+SLOTS = "slots for 6 subtasks"
+FED_ONE = "the loop one waits for the end of the input of one[0]"
+FED_TWO = "the loop two waits for the end of the input of two[0]"
+
+
+def test_a_coordinator_says_for_which_loops_its_job_waits_and_at_what() -> None:
+    job = Driven(slots=6)
+    assert job.lines() == (), "nothing runs yet"
+    job.driver.start()
+    assert job.lines() == (FED_ONE, FED_TWO)
+    job.runs(1)
+    assert job.lines() == (FED_ONE, FED_TWO)
+    job.input_ends("one")
+    assert job.lines() == ("the loop one waits for the counts of one[0], one-left[0]", FED_TWO)
+    job.counts("one", 1, "one", 5, 3)
+    assert job.lines() == ("the loop one waits for the counts of one-left[0]", FED_TWO)
+    job.counts("one", 1, "one-left", 2, 3)
+    assert job.lines() == ("the loop one: 7 elements were sent round it and 6 taken", FED_TWO)
+    (due,) = (name for name in job.driver._timers if "one" in name)
+    job.driver.on_timer(due)
+    for wave in (2, 3):  # two in a row that agree
+        assert job.lines() == ("the loop one waits for the counts of one[0], one-left[0]", FED_TWO)
+        job.counts("one", wave, "one", 5, 4)
+        job.counts("one", wave, "one-left", 2, 3)
+    assert job.lines() == (FED_TWO,), "a loop that has ended holds nothing up"
+    job.driver.on_attempt_failed(1, "lost")
+    assert job.lines() == (), "the loops have ended with their attempt"
+
+
+def test_a_coordinator_says_that_its_job_waits_for_slots_before_each_attempt_and_only_then() -> None:
+    job = Driven(slots=5)
+    assert job.lines() == ()
+    job.driver.start()
+    assert job.lines() == (SLOTS,)
+    job.driver.on_timer("slots")
+    assert job.lines() == (SLOTS,), "there are no more of them"
+    job.slots = 6
+    job.driver.on_timer("slots")
+    assert job.lines() == (FED_ONE, FED_TWO)
+    job.runs(1)
+    job.slots = 5
+    assert job.lines() == (FED_ONE, FED_TWO), "the attempt has its slots"
+    job.driver.on_attempt_failed(1, "lost")
+    job.driver.on_attempt_stopped(1)
+    assert job.lines() == ()
+    (due,) = (name for name, event in job.driver._timers.items() if event == RESTART)
+    job.driver.on_timer(due)
+    assert job.lines() == (SLOTS,)
+    job.slots = 6
+    job.driver.on_timer("slots")
+    assert job.lines() == (FED_ONE, FED_TWO)
 
 
 # --- why it gave something up ---------------------------------------------------------------------------------

@@ -67,7 +67,7 @@ def beside(change: str) -> SnapshotView:
     (part,) = shown.state
     files = {WHO: shown.files[WHO], other: shown.files[WHO]}
     theirs = msgspec.structs.replace(part, subtask=other)
-    parts, channels = [part], ()
+    parts, channels = [part], list[InFlight]()
     if change == "foreign keys":
         parts = [msgspec.structs.replace(part, foreign={'["k99"]': 7})]
     elif change == "foreign keys under another name":
@@ -75,12 +75,12 @@ def beside(change: str) -> SnapshotView:
     elif change == "lists":
         parts.append(StateView("totals", WHO, "more", {}, keyed=False))
     elif change == "records for it":
-        channels = (InFlight("source[0]", WHO, 0, ({"value": 1},)),)
+        channels.append(InFlight("source[0]", WHO, 0, ({"value": 1},)))
     elif change == "records of it":
-        channels = (InFlight(WHO, "sink[0]", 0, ({"value": 1},)),)
+        channels.append(InFlight(WHO, "sink[0]", 0, ({"value": 1},)))
     elif change == "nothing that is known":
         parts = []
-    return msgspec.structs.replace(shown, state=(*parts, theirs), files=files, in_flight=channels)
+    return msgspec.structs.replace(shown, state=(*parts, theirs), files=files, in_flight=tuple(channels))
 
 
 @pytest.mark.parametrize(
