@@ -3,13 +3,19 @@ campaigns."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from contextlib import nullcontext
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import msgspec
 import pytest
 
+from barrier_tck.harness.campaign import controls as controls_module
 from barrier_tck.harness.campaign import finding_groups
 from barrier_tck.harness.campaign.configuration import configuration_from
 from barrier_tck.harness.campaign.controls import CANDIDATES_MAX, Controls, controls_by_default
@@ -21,7 +27,7 @@ from barrier_tck.harness.record.records import CampaignRecord, summary_of
 from barrier_tck.harness.record.run_reader import open_run
 from barrier_tck.harness.record.verdict import EXERCISED, Finding, Verdict
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
-from barrier_tck.harness.system.broken_recovery import BrokenRecovery
+from barrier_tck.harness.system.broken_recovery import BrokenRecovery, Vacuity
 from barrier_tck.harness.trial.trial_run import run_trial
 from barrier_tck.harness.workloads.workload_names import filled
 from tests.harness.fake_system import TABLE, FakeSystem
@@ -302,3 +308,69 @@ def test_a_plan_is_a_control_of_keyed_state_only_if_its_operators_keep_some(
     assert record.vacuity_reasons["read-again"] == ""
     expected = "" if kind == "keep" else "nothing-kept"
     assert record.vacuity_reasons["state-dropped"] == expected
+
+
+COUNTS = {"invalid": True, "unseen": True, "another course": False}
+"""How a control may end, and whether it shows then whether the broken recovery is noticed."""
+
+
+def tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plans: int, wanted: int, ends: Sequence[str]
+) -> tuple[list[tuple[int, int]], Controls]:
+    """Run the controls of a campaign with so many plans that could show one way to break recovery.
+
+    Its controls end as ``ends`` says, one after the other. Returns (place of the control, trial) of each run.
+    """
+    how = BrokenRecovery.UNFENCED
+    controls = Controls(Unbreakable(), seed=1, wanted=wanted)
+    for trial in range(plans):
+        summary: Any = SimpleNamespace(
+            trial=trial, verdict=Verdict.VALID, vacuity_reasons={how.value: ""}, findings=()
+        )
+        controls.add(summary, TrialPlan(seed=trial))
+    left = iter(ends)
+
+    def ends_as_told(plan: TrialPlan, *_: Any) -> Any:
+        end = next(left)
+        verdict = Verdict.INVALID if end == "invalid" else Verdict.VALID
+        finding = Finding("output", ("REC-2",), verdict, "so it went")
+        reason = Vacuity.NOT_RECOVERED.value if end == "another course" else ""
+        return SimpleNamespace(verdict=verdict, findings=(finding,), vacuity_reasons={how.value: reason})
+
+    monkeypatch.setattr(controls_module, "run_trial", ends_as_told)
+    begun: list[tuple[int, int]] = []
+
+    def begins(what: str) -> None:
+        found = re.match(rf"(\d+) of {wanted}: trial (\d+) again, ", what)
+        assert found is not None
+        begun.append((int(found[1]), int(found[2])))
+
+    directory: Any = Mock(path=tmp_path)
+    controls.run(directory, None, Mock(during_trial=nullcontext), begins)
+    assert [control.trial for control in controls.ran] == [trial for _, trial in begun]
+    assert [control.counts for control in controls.ran] == [COUNTS[end] for end in ends[: len(begun)]]
+    return begun, controls
+
+
+@pytest.mark.parametrize("plans", range(1, 8))
+@pytest.mark.parametrize("wanted", [1, 2])
+def test_a_control_that_took_another_course_is_tried_again_with_another_plan_up_to_twice(
+    wanted: int, plans: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for ends in product(COUNTS, repeat=4):
+        sequence = [*ends, "another course", "another course", "another course"]
+        expected: list[int] = []
+        for place in range(1, wanted + 1):
+            for _ in range(min(3, plans - len(expected))):
+                expected.append(place)
+                if COUNTS[sequence[len(expected) - 1]]:
+                    break
+        begun, controls = tried(tmp_path, monkeypatch, plans, wanted, sequence)
+        assert [place for place, _ in begun] == expected, ends
+        trials = [trial for _, trial in begun]
+        assert len({*trials}) == len(trials), "no plan is tried twice"
+        unseen = sequence[: len(begun)].count("unseen")
+        (*missed,) = controls.missed()
+        assert (len(missed), len(missed and missed[0].examples)) == (min(unseen, 1), unseen)
+        shown = any(COUNTS[end] for end in sequence[: len(begun)])
+        assert ("no control could show" in controls.record().note) == (not shown)
