@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain, combinations
 from typing import Any
 
 import msgspec
 import pytest
 
-from barrier_tck.harness.oracle.evidence.cut_signs import Circumstances, sign_of
+from barrier_tck.harness.oracle.evidence.cut_signs import Circumstances, circumstances_of, sign_of
 from barrier_tck.harness.oracle.evidence.difference import Difference, Kind
+from barrier_tck.harness.plan.job_graph import EdgePlan, JobPlan, OperatorPlan, Spread, VertexPlan
+from barrier_tck.harness.plan.trial_plan import WorkloadPlan
+from barrier_tck.harness.record.history import SnapshotView
 from barrier_tck.harness.record.verdict import Evidence, Finding, Verdict
+from tests.harness.oracle.oracle_histories import Book, a_context, a_plan
 
 FRESH = Circumstances()
 RESTORED = Circumstances(restored=True)
@@ -110,3 +115,49 @@ def test_a_finding_of_an_older_record_names_its_first_clause() -> None:
     assert (finding.broken, finding.also, finding.first) == ("SNK-1", ("REC-1",), None)
     valid = msgspec.structs.replace(finding, verdict=Verdict.VALID)
     assert (valid.broken, valid.also, valid.named_clauses) == ("", (), "SNK-1, REC-1")
+
+
+CHAINED = JobPlan(
+    vertices=(
+        VertexPlan("read", "source", 2, then=(OperatorPlan("read.mark", "pass"),)),
+        VertexPlan("keep", "keep", 2, then=(OperatorPlan("keep.mark", "pass"), OperatorPlan("list", "list"))),
+        VertexPlan("out", "pass", 1, then=(OperatorPlan("out.commit", "sink"),)),
+        VertexPlan("beside", "sink", 2),
+    ),
+    edges=(
+        EdgePlan("read", "keep", by=Spread.HASH, key=("key",)),
+        EdgePlan("keep", "out", by=Spread.REBALANCE),
+        EdgePlan("keep", "beside", by=Spread.REBALANCE),
+    ),
+)
+SUBTASKS_OF = {
+    "read": ("read[0]", "read[1]"),
+    "keep": ("keep[0]", "keep[1]"),
+    "out": ("out[0]",),
+    "beside": ("beside[0]", "beside[1]"),
+}
+OPERATORS_OF = {
+    "read": ("read", "read.mark"),
+    "keep": ("keep", "keep.mark", "list"),
+    "out": ("out", "out.commit"),
+    "beside": ("beside",),
+}
+ALL_SUBTASKS = tuple(chain.from_iterable(SUBTASKS_OF.values()))
+
+
+@pytest.mark.parametrize("number", range(len(ALL_SUBTASKS) + 1))
+def test_sources_operators_and_sinks_alike_have_ended_if_all_of_their_subtasks_have(number: int) -> None:
+    plan = a_plan(workload=WorkloadPlan("lineage"), job=CHAINED)
+    context = a_context(plan, Book().attempt(1).checkpoint(1))
+    for finished in combinations(ALL_SUBTASKS, number):
+        view = SnapshotView(1, 1, {}, finished=finished)
+        seen = circumstances_of(context, view, was_right=False)
+        for vertex, subtasks in SUBTASKS_OF.items():
+            is_over = {*subtasks} <= {*finished}
+            places = {subtask: subtask in finished for subtask in subtasks}
+            places |= dict.fromkeys(OPERATORS_OF[vertex], is_over)
+            for place, has_ended in places.items():
+                for at_sink in (False, True):
+                    clause = "BAR-6" if has_ended else "SNK-1" if at_sink else "ALN-2"
+                    lost = missing(place=place, at_sink=at_sink)
+                    assert sign_of(lost, seen).clause == clause, (place, finished)
