@@ -1,6 +1,6 @@
 """Planted bugs of state backends in what they do where they must not have threads of their own, as in simulated trials.
 
-The properties of the levels contract and crash let stores have threads, so only trials of the level chaos show these.
+The levels contract and crash ask for such stores now and then; trials of the level chaos always do.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """At level chaos a failure names first the promise of the backend that was broken; grain: trials in the simulator.
 
-Each planted bug is one that only such trials show: the levels below let a store have threads of its own.
+Each planted bug is of stores that have no threads of their own, which simulated trials always ask for.
 """
 
 from __future__ import annotations
@@ -18,10 +18,7 @@ from barrier_tck.harness.draw.profiles import profile_named
 from barrier_tck.harness.draw.strategies import draw_plans
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.reference.mutants import bugs_in_calls
-from barrier_tck.reference_impl.ids import KeyGroupRange
-from barrier_tck.reference_impl.state.backend import StateScope
-from barrier_tck.reference_impl.state.heap import HeapStateBackend, HeapStateStore
-from tests.test_tidy import ROOT
+from barrier_tck.reference_impl.state.heap import HeapStateBackend
 
 TRIALS = 8
 
@@ -67,22 +64,6 @@ def test_a_failure_at_level_chaos_names_first_the_promise_that_was_broken(
     assert (found.verdict, found.broken) == ("invalid", clause)
     assert told in found.problems[0]
     assert len(found.problems) >= 1
-
-
-@pytest.mark.parametrize(
-    "backend",
-    [
-        bugs_in_calls.MergesUnderASnapshot,
-        bugs_in_calls.DropsWritesDuringASnapshot,
-        bugs_in_calls.LosesTheEndOfTheFile,
-        bugs_in_calls.ForgetsAGroupWhenRestored,
-    ],
-)
-def test_the_levels_below_meet_none_of_these_bugs(backend: type[HeapStateBackend]) -> None:
-    """A store that may have threads, as all are there, is that of the right backend."""
-    scope = StateScope("job", "vertex", "operator", 0, 1, KeyGroupRange(0, 4))
-    assert type(backend().new_store(scope)) is HeapStateStore
-    assert "own_threads" not in (ROOT / "harness/certify/backend/candidate/worker.py").read_text()
 
 
 def test_nothing_is_said_of_a_right_backend(plans: tuple[TrialPlan, ...], tmp_path: Path) -> None:
