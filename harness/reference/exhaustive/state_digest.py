@@ -46,10 +46,12 @@ class StateDigester:
 
     def digest(self, part: Any) -> bytes:
         """Return 16 bytes."""
-        self._written, self._numbers, self._kept = [], {}, []
-        self._write(part)
-        text = "\x00".join(self._written)
-        return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        try:
+            self._write(part)
+            text = "\x00".join(self._written)
+            return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        finally:
+            self._written, self._numbers, self._kept = [], {}, []
 
     def _write(self, value: Any) -> None:
         kind = type(value)

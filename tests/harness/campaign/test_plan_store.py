@@ -20,6 +20,7 @@ from barrier_tck.harness.campaign.replay import sources_of
 from barrier_tck.harness.campaign.runner import resume_campaign, run_campaign
 from barrier_tck.harness.cli.main import run as command
 from barrier_tck.harness.cli.plan_stores import opened_store, project_directory
+from barrier_tck.harness.cluster.object_store.object_server import KEY, REGION, SECRET
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.records import CampaignRecord, StoreRecord
 from barrier_tck.harness.record.run_reader import open_run
@@ -432,11 +433,8 @@ def test_a_store_may_be_in_a_bucket() -> None:
 
 @pytest.fixture
 def server_of_objects(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for name, value in {
-        "ACCESS_KEY_ID": "k",
-        "SECRET_ACCESS_KEY": "s",
-        "DEFAULT_REGION": "us-east-1",
-    }.items():
+    # Those of all tests on servers of objects: boto3 reads them once for a process.
+    for name, value in (("ACCESS_KEY_ID", KEY), ("SECRET_ACCESS_KEY", SECRET), ("DEFAULT_REGION", REGION)):
         monkeypatch.setenv(f"AWS_{name}", value)
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()

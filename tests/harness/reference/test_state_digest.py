@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import weakref
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -131,3 +132,12 @@ def test_neither_the_order_of_a_set_nor_what_a_rule_leaves_out_makes_a_differenc
     other = a_state()
     other["story"].text = "it was otherwise"
     assert digest(other) == digest(a_state())
+
+
+def test_what_was_digested_is_not_kept() -> None:
+    digester = StateDigester(lambda kind: None, lambda _: False)
+    process = Process("a")
+    digester.digest([process, process.take])
+    gone = weakref.ref(process)
+    del process
+    assert gone() is None
