@@ -114,7 +114,7 @@ class RocksDBStateBackend:
         _require_one_file_system(working, checkpoints)
         with _naming_files(restore):
             database = restored_database(working, snapshots, reader, scope.key_groups, scope.own_threads)
-        captured = CapturingDatabase(database, merges=not scope.own_threads)
+        captured = CapturingDatabase(database, own_threads=scope.own_threads)
         store = RocksDBStateStore(scope.key_groups, captured, checkpoints)
         if (
             scope.restored is not None

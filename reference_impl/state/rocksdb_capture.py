@@ -37,14 +37,14 @@ LATER_BYTES = 32 * 1024 * 1024
 class Capture:
     """A local checkpoint of what a database holds now. Any thread may ``make`` it or ``drop`` it."""
 
-    def __init__(self, database: Rdict, directory: Path, merges: bool = False) -> None:
+    def __init__(self, database: Rdict, directory: Path, own_threads: bool = True) -> None:
         """Take the database, which is not written to until ``ended``, and the directory that is to be made.
 
-        ``merges``: the database has no threads that would merge its table files, so it is done here.
+        ``own_threads``: the database has threads that merge its table files, so it is done here only if they are late.
         """
         self.directory = directory
         self._database = database
-        self._merges = merges
+        self._own_threads = own_threads
         self._lock = Lock()
         self._failure: RuntimeFailure | None = None
         self.ended = False
@@ -59,9 +59,8 @@ class Capture:
                 with Failures("take a local checkpoint of"):
                     # With the log off, what is not flushed is in no file.
                     self._database.flush(wait=True)
+                    merge_tables(self._database, self._own_threads)
                     Checkpoint(self._database).create_checkpoint(str(self.directory))
-                    if self._merges:
-                        merge_tables(self._database)
             except RuntimeFailure as failure:
                 self._failure = failure
             finally:
@@ -89,14 +88,14 @@ class CapturingDatabase:
     A key is given in two parts: its prefix, which names key group and state, and the rest.
     """
 
-    def __init__(self, database: Rdict, later_bytes: int = LATER_BYTES, merges: bool = False) -> None:
+    def __init__(self, database: Rdict, later_bytes: int = LATER_BYTES, own_threads: bool = True) -> None:
         """Take the database, which ``close`` closes, and how much may be written while it is captured.
 
-        ``merges``: each capture that is made merges the table files, if there are many.
+        ``own_threads``: it has threads that merge its table files; else each capture does so, if there are many.
         """
         self.native = database
         self._later_bytes_max = later_bytes
-        self._merges = merges
+        self._own_threads = own_threads
         self._capture: Capture | None = None
         self._later: dict[bytes, dict[bytes, bytes | None]] = {}
         """Prefix -> rest of the key -> value, or None if it was deleted."""
@@ -170,7 +169,7 @@ class CapturingDatabase:
         self.settle()
         if is_empty(self.native):
             return None
-        self._capture = Capture(self.native, directory, self._merges)
+        self._capture = Capture(self.native, directory, self._own_threads)
         return self._capture
 
     def settle(self) -> None:

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from rocksdict import AccessType, Options, Rdict, RdictIter, WriteOptions
+from rocksdict import (
+    AccessType,
+    BottommostLevelCompaction,
+    CompactOptions,
+    Options,
+    Rdict,
+    RdictIter,
+    WriteOptions,
+)
 
 from barrier_tck.reference_impl.runtime_errors import CorruptStateError, JobUsageError, StorageError
 
@@ -30,6 +38,9 @@ class Failures:
 
 MERGED_FROM = 4
 """So many table files that overlap are merged: as many as RocksDB waits for by itself."""
+LATE_FROM = 2 * MERGED_FROM
+"""So many are merged by us although the database has threads that do so: these are late. RocksDB itself slows writers
+down only at twenty, and each snapshot would have all of them (SNP-8)."""
 
 
 def open_database(path: Path, own_threads: bool = True) -> Rdict:
@@ -63,10 +74,14 @@ def open_to_read(path: Path) -> Rdict:
         return Rdict(str(path), options, access_type=AccessType.read_only())
 
 
-def merge_tables(database: Rdict) -> None:
-    """Merge all table files into one, before it returns, if there are many."""
-    if int(database.property_value("rocksdb.num-files-at-level0") or 0) >= MERGED_FROM:
-        database.compact_range(None, None)
+def merge_tables(database: Rdict, own_threads: bool) -> None:
+    """Merge all table files, before it returns, if there are many that overlap."""
+    most = LATE_FROM if own_threads else MERGED_FROM
+    if int(database.property_value("rocksdb.num-files-at-level0") or 0) >= most:
+        options = CompactOptions()
+        # By default tables that all have one and the same key are only moved, and there are as many as before.
+        options.set_bottommost_level_compaction(BottommostLevelCompaction.force_optimized())
+        database.compact_range(None, None, options)
 
 
 def close_database(database: Rdict) -> None:

@@ -30,5 +30,5 @@ class KeepsForeignGroups(RocksDBStateBackend):
         end = max(scope.key_groups.end, snapshots[0][0].key_groups.end)
         kept = KeyGroupRange(scope.key_groups.start, end)
         database = restored_database(working, snapshots, reader, kept, scope.own_threads)
-        captured = CapturingDatabase(database, merges=not scope.own_threads)
+        captured = CapturingDatabase(database, own_threads=scope.own_threads)
         return RocksDBStateStore(scope.key_groups, captured, checkpoints)
