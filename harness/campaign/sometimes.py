@@ -49,8 +49,7 @@ class SeenSometimes:
         wanted = self._what
         if self._trials < wanted.trials_min or not self._seen_in:
             return None
-        least = 1 if wanted.one_in is None else self._trials / wanted.one_in
-        missed = [thing for thing, trials in self._seen_in.items() if trials < least]
+        missed = [thing for thing, trials in self._seen_in.items() if wanted.is_missed(trials, self._trials)]
         counts = self._counts(len(missed))
         if missed:
             shown = " and ".join(f"{thing} in {self._seen_in[thing]}" for thing in missed)

@@ -11,8 +11,9 @@ from barrier_tck.harness.workloads.kind_catalogue import keeps_by_key
 MANY_TOLERATED = 100
 """If so many checkpoints in a row may fail, the input of a drawn plan ends before they have."""
 
-MANY_RESTARTS = 40
-"""A budget above this is hardly used up by checkpoints that expire. Faults that last are given such budgets."""
+USED_UP_IN_TIME = 0.5
+"""In which part of a trial's virtual time checkpoints that expire must use up a budget of restarts, so that the job gives
+up before the trial is over: it is also slow to be deployed, and some attempts end later than others."""
 
 STEP_MS = 1
 """About how long a subtask takes at most for one barrier, or for one message of the coordinator."""
@@ -50,8 +51,8 @@ def in_time(plan: TrialPlan) -> TrialPlan:
     """Return a plan whose checkpoints are in time if its job would else be started again without end.
 
     A budget of restarts ends a job in which every checkpoint expires. A strategy that only counts failures that are
-    close to each other starts it again and again, from the same checkpoint; and so does a large budget, if few failed
-    checkpoints end an attempt. Such a job gets a timeout that suffices. If that would be too long to see any progress,
+    close to each other starts it again and again, from the same checkpoint; and so does a budget that lasts longer than
+    the trial, if few failed checkpoints end an attempt. Such a job gets a timeout that suffices. If that would be too long to see any progress,
     it gets a budget, and no failed checkpoint ends an attempt: the job goes on while its checkpoints expire. A slow
     vertex and the wider jobs of a rescaled trial need time only where failed checkpoints end attempts. Whatever the
     strategy, subtasks can handle the barriers of checkpoints that expire.
@@ -60,7 +61,7 @@ def in_time(plan: TrialPlan) -> TrialPlan:
     checkpoints = plan.checkpoints
     few = checkpoints.tolerated_failures < MANY_TOLERATED
     endless = plan.restart.strategy in ("failure_rate", "exponential_delay")
-    if not endless and not (few and plan.restart.attempts_max > MANY_RESTARTS):
+    if not endless and not (few and not _is_used_up(plan)):
         return plan
     needed_ms = _needed_ms(plan, slow_batch_ms=0)
     if few:
@@ -79,6 +80,14 @@ def in_time(plan: TrialPlan) -> TrialPlan:
         checkpoints, timeout_ms=timeout_ms, async_ms_max=min(checkpoints.async_ms_max, timeout_ms // 2)
     )
     return msgspec.structs.replace(plan, checkpoints=longer)
+
+
+def _is_used_up(plan: TrialPlan) -> bool:
+    """Return whether a job in which every checkpoint expires has no restarts left before the trial is over."""
+    checkpoints, restart = plan.checkpoints, plan.restart
+    times = checkpoints.interval_ms + checkpoints.min_pause_ms + checkpoints.timeout_ms
+    attempt_ms = (checkpoints.tolerated_failures + 1) * times + restart.delay_ms
+    return (restart.attempts_max + 1) * attempt_ms <= USED_UP_IN_TIME * plan.limits.virtual_ms
 
 
 def _with_barriers_handled(plan: TrialPlan) -> TrialPlan:
@@ -121,7 +130,8 @@ def _needed_ms(plan: TrialPlan, slow_batch_ms: int) -> int:
     """Return about how long it takes at most until a checkpoint's last barrier has come, in the plan's first job."""
     network = plan.network
     factor = 1 if network.slow_channel is None else network.slow_factor
-    before = batches_before_barriers(plan.job, network.channel_capacity)
+    aligned = plan.checkpoints.mode != "at_least_once"
+    before = batches_before_barriers(plan.job, network.channel_capacity, aligned)
     queued = max(before.values(), default=0)
     at_slow_vertex = before.get(plan.deployment.slow_vertex or "", 0)
     # A barrier goes once round each loop, which may be one behind the other.
@@ -129,12 +139,15 @@ def _needed_ms(plan: TrialPlan, slow_batch_ms: int) -> int:
     return (1 + network.latency_ms_max * factor) * (hops + queued) + slow_batch_ms * at_slow_vertex
 
 
-def batches_before_barriers(job: JobPlan, capacity: int) -> dict[str, int]:
+def batches_before_barriers(job: JobPlan, capacity: int, aligned: bool = True) -> dict[str, int]:
     """Return for each vertex about how many batches its busiest subtask handles from the trigger to the last barrier.
 
     Each channel may be full. If all records have one key, all that passes a vertex passes one subtask of the next. What
     was under way in a loop comes between what comes from outside, and before the barrier that went round it: so it is
     counted twice, the second time with all that the vertices of the loop had to handle until then.
+
+    Where barriers are not ``aligned``, what comes behind them is handled meanwhile, as much from each channel as from
+    the one on which the last barrier comes.
     """
     before: dict[str, int] = {}
     for _ in range(2 if job.loops else 1):
@@ -142,9 +155,8 @@ def batches_before_barriers(job: JobPlan, capacity: int) -> dict[str, int]:
         before = {}
         for vertex in job.vertices:
             edges = [edge for edge in job.inputs_of(vertex.name) if former or not edge.feedback]
-            before[vertex.name] = 1 + sum(
-                (former if edge.feedback else before)[edge.source]
-                + job.vertex(edge.source).parallelism * (1 + capacity)
-                for edge in edges
-            )
+            ahead = [(former if edge.feedback else before)[edge.source] for edge in edges]
+            channels = sum(job.vertex(edge.source).parallelism for edge in edges)
+            others = sum(ahead) if aligned else channels * max(ahead, default=0)
+            before[vertex.name] = 1 + others + channels * (1 + capacity)
     return before

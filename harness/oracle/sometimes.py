@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import exp, lgamma, log, log1p
 
 from barrier_tck.harness.record.records import TrialSummary
 from barrier_tck.harness.record.verdict import Finding
+
+BY_CHANCE = 1e-4
+"""In which share of all campaigns something may be missed by mere chance."""
 
 Sightings = Mapping[str, int]
 """What a trial was to show -> how often it did."""
@@ -35,8 +39,24 @@ class Sometimes:
     cases, and the counts are how many ``cells`` there were, and how many of them were ``met``."""
     trials_min: int = 1
     """With fewer trials that had something to show, a campaign owes nothing."""
-    one_in: int | None = None
-    """Each thing must be seen in one of so many trials; None: in one at all."""
+    usual: float | None = None
+    """The share of the trials in which each thing is seen, at the least, in what campaigns draw. It is missed if it was
+    seen so seldom that this happens by chance in BY_CHANCE of all campaigns. None: if it was not seen at all."""
+
+    def is_missed(self, seen_in: int, trials: int) -> bool:
+        """Return whether a thing was seen in too few of the trials that had something to show."""
+        if self.usual is None:
+            return seen_in == 0
+        if seen_in >= self.usual * trials:
+            return False
+        rarer = sum(_probability(seen, trials, self.usual) for seen in range(seen_in + 1))
+        return rarer < BY_CHANCE
+
+
+def _probability(seen: int, trials: int, share: float) -> float:
+    """Return the probability that a thing that has this share is seen in exactly so many trials."""
+    ways = lgamma(trials + 1) - lgamma(seen + 1) - lgamma(trials - seen + 1)
+    return exp(ways + seen * log(share) + (trials - seen) * log1p(-share))
 
 
 def counted(thing: str, count: str | None = None) -> Callable[[Finding, TrialSummary], Sightings | None]:

@@ -218,6 +218,18 @@ def test_a_checkpoint_may_take_as_long_as_its_barriers_are_handled_whatever_the_
     assert run_trial(in_time(plan), ReferenceSimulated(), tmp_path).verdict is Verdict.VALID
 
 
+def test_a_budget_that_lasts_longer_than_the_trial_ends_no_job_in_which_every_checkpoint_expires(
+    tmp_path: Path,
+) -> None:
+    path = next(path for path in DRAWN if path.stem == "budget-that-outlasts-the-trial")
+    plan = read_plan(path)
+    assert plan.restart.strategy == "fixed_delay" and plan.restart.attempts_max == 20
+    assert run_trial(plan, ReferenceSimulated(), tmp_path / "drawn").verdict is Verdict.INVALID
+    assert run_trial(in_time(plan), ReferenceSimulated(), tmp_path / "in time").verdict is Verdict.VALID
+    few = msgspec.structs.replace(plan, restart=msgspec.structs.replace(plan.restart, attempts_max=5))
+    assert in_time(few) == few, "it gives up after 24 s"
+
+
 @pytest.mark.parametrize("name", ["modes", "rescale", "graphs", "object-store"])
 def test_slow_vertices_and_later_jobs_of_drawn_plans_have_time_for_their_checkpoints(name: str) -> None:
     assert [plan for plan in drawn(name) if in_time(plan) != plan] == []

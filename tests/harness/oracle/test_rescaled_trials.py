@@ -16,7 +16,7 @@ from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.campaign.sometimes import AllSometimes
 from barrier_tck.harness.draw.profiles import profile_named
 from barrier_tck.harness.draw.strategies import draw_plans
-from barrier_tck.harness.oracle.checkers.stop_with_savepoint import RESCALED_MIN, StopWithSavepoint
+from barrier_tck.harness.oracle.checkers.stop_with_savepoint import StopWithSavepoint
 from barrier_tck.harness.oracle.evidence.rescales import NARROWER, RESCALED, WIDER
 from barrier_tck.harness.plan.reading import read_plan
 from barrier_tck.harness.plan.trial_plan import (
@@ -213,16 +213,34 @@ def judged(*trials: TrialSummary) -> Finding | None:
 
 def test_a_campaign_that_hardly_ever_rescales_to_narrower_jobs_or_to_wider_ones_has_not_tested_it() -> None:
     both, wider, narrower = a_trial(1, 2), a_trial(0, 1), a_trial(1, 0)
-    assert judged(*[wider] * (RESCALED_MIN - 1)) is None, "too few to tell"
-    assert judged(*[a_trial(0, 0, rescaled=0)] * RESCALED_MIN) is None, "no job was rescaled"
-    assert judged(*[a_trial(0, 1, note="as somebody wants it")] * RESCALED_MIN) is None
-    found = judged(*[wider] * RESCALED_MIN)
+    assert judged(*[a_trial(0, 0, rescaled=0)] * 60) is None, "no job was rescaled"
+    assert judged(*[a_trial(0, 1, note="as somebody wants it")] * 60) is None
+    found = judged(*[wider] * 60)
     assert found is not None and found.verdict is Verdict.UNKNOWN and "narrower in 0 only" in found.summary
-    found = judged(*[narrower] * (RESCALED_MIN * 2), both)
+    found = judged(*[narrower] * 60, both)
     assert found is not None and found.verdict is Verdict.UNKNOWN and "wider in 1 only" in found.summary
-    found = judged(*[wider] * RESCALED_MIN, *[both] * (RESCALED_MIN // 5))
+    found = judged(*[wider] * 48, *[both] * 12)
     assert found is not None and found.verdict is Verdict.VALID and found.clauses == ("RSC-2",)
-    assert found.counts == {"trials": 24, NARROWER: 4, WIDER: 24}
+    assert found.counts == {"trials": 60, NARROWER: 12, WIDER: 60}
+
+
+@pytest.mark.parametrize(
+    ("seen_in", "trials", "missed"),
+    [
+        (0, 41, False),
+        (0, 42, True),
+        (2, 23, False),
+        (2, 70, True),
+        (0, 1, False),
+        (199_000, 1_000_000, False),
+    ],
+)
+def test_something_is_missed_only_where_chance_hardly_explains_it(
+    seen_in: int, trials: int, missed: bool
+) -> None:
+    [rescaled] = StopWithSavepoint.sometimes
+    assert rescaled.usual == 0.2
+    assert rescaled.is_missed(seen_in, trials) is missed
 
 
 @pytest.mark.long
