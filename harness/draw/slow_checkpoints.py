@@ -12,8 +12,8 @@ MANY_TOLERATED = 100
 """If so many checkpoints in a row may fail, the input of a drawn plan ends before they have."""
 
 USED_UP_IN_TIME = 0.5
-"""In which part of a trial's virtual time checkpoints that expire must use up a budget of restarts, so that the job gives
-up before the trial is over: it is also slow to be deployed, and some attempts end later than others."""
+"""In which part of a trial's virtual time checkpoints that expire must use up a budget of restarts, so that the job
+gives up before the trial is over: some attempts take longer than others."""
 
 STEP_MS = 1
 """About how long a subtask takes at most for one barrier, or for one message of the coordinator."""
@@ -51,11 +51,11 @@ def in_time(plan: TrialPlan) -> TrialPlan:
     """Return a plan whose checkpoints are in time if its job would else be started again without end.
 
     A budget of restarts ends a job in which every checkpoint expires. A strategy that only counts failures that are
-    close to each other starts it again and again, from the same checkpoint; and so does a budget that lasts longer than
-    the trial, if few failed checkpoints end an attempt. Such a job gets a timeout that suffices. If that would be too long to see any progress,
-    it gets a budget, and no failed checkpoint ends an attempt: the job goes on while its checkpoints expire. A slow
-    vertex and the wider jobs of a rescaled trial need time only where failed checkpoints end attempts. Whatever the
-    strategy, subtasks can handle the barriers of checkpoints that expire.
+    close to each other starts it again and again, from the same checkpoint; and so does a budget that outlasts the
+    trial, if few failed checkpoints end an attempt. Such a job gets a timeout that suffices. If that would be too long
+    to see any progress, it gets a budget, and no failed checkpoint ends an attempt: the job goes on while its
+    checkpoints expire. A slow vertex and the wider jobs of a rescaled trial need time only where failed checkpoints end
+    attempts. Whatever the strategy, subtasks can handle the barriers of checkpoints that expire.
     """
     plan = _with_barriers_handled(plan)
     checkpoints = plan.checkpoints

@@ -85,9 +85,8 @@ class StopWithSavepoint(StandardChecker):
                 "of {trials} drawn trials with a job that was rescaled after a stop it became {missed} only; look at "
                 "what is drawn, or give the first job another parallelism"
             ),
-            # Campaigns draw a quarter at the least. A width of before, which is drawn now and then, makes some narrower
-            # by itself, but far fewer.
-            usual=0.2,
+            # Campaigns with loops draw the fewest, one in seven.
+            usual=0.12,
         ),
     )
     signs = (
