@@ -221,7 +221,7 @@ class HdfsService(StorageService):
         if self.files.exists(target) and query["renameoptions"] != "OVERWRITE":
             raise _Refusal("FileAlreadyExistsException", f"rename destination /{target} already exists")
         self.files.rename(path, target)
-        self.files.sync_directory(parent(target))
+        self._log_names(target)
         block = self._blocks.pop(path, None)
         if block is not None:
             self._blocks[target] = block
@@ -254,7 +254,13 @@ class HdfsService(StorageService):
         stream.write(content)
         stream.sync()
         stream.close()
-        self.files.sync_directory(parent(path))
+        self._log_names(path)
+
+    def _log_names(self, path: str) -> None:
+        """Make a name durable, and those of the directories above it: the name node has logged them all."""
+        while path:
+            path = parent(path)
+            self.files.sync_directory(path)
 
     def _lose(self, node: Server, strike: Strike) -> None:
         """Let a data node die with its machine."""

@@ -145,6 +145,17 @@ def test_a_data_node_that_dies_leaves_half_a_file_and_the_writer_deletes_it(node
     assert target.is_dead() and seen == [len(SENT) // 2] and not on(nodes).medium.exists(STATE)
 
 
+def test_a_host_that_is_lost_takes_no_name_with_it_that_a_name_node_has_logged() -> None:
+    disk = SimulatedDisk()
+    host = disk.host()
+    nodes = HdfsService(host, random.Random(0))
+    storage = ModelHdfsStorage(ThroughService(host, nodes), "job")
+    storage.medium.write(STATE, chunks())
+    storage.medium.put(COUNTERS, SENT)
+    host.lose_unsynced()
+    assert disk.host().read(STATE) == disk.host().read(COUNTERS) == SENT
+
+
 def test_small_files_are_sent_to_another_data_node(nodes: HdfsService) -> None:
     target = killed(nodes, UploadMoment.PART)
     on(nodes).medium.put(COUNTERS, SENT)
