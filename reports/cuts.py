@@ -18,8 +18,9 @@ from barrier_tck.harness.record.run_reader import read_message_trace
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.reports.cut import CheckpointCut, NoCut, checkpoints_traced, cut_of
-from barrier_tck.reports.loading import ReportedRun, verdict_of
+from barrier_tck.reports.loading import ReportedRun
 from barrier_tck.reports.ranking import timeline_trials
+from barrier_tck.reports.run_totals import verdict_of
 from barrier_tck.reports.space_time import CutDiagram, diagram_of, legend
 
 DIRECTORY = "cuts"
@@ -126,7 +127,7 @@ def cut_views(run: ReportedRun, wanted: Iterable[Wanted]) -> tuple[CutView, ...]
                 notes[request.trial] = _trace_events(run, request.trial)
             view = _view(run.details[request.trial], notes[request.trial], request)
             views += [view] if view is not None else []
-    worst = {trial.trial: verdict_of(trial).severity for trial in run.trials}
+    worst = {trial.trial: verdict_of(trial).severity for trial in run.listed}
     return tuple(
         sorted(
             views,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.reports.headline import verdict_sentence
 from barrier_tck.reports.loading import ReportedRun
-from barrier_tck.reports.matrix import FaultMatrix, clause_matrix, phase_fault_matrix, unchecked_clauses
+from barrier_tck.reports.matrix import FaultMatrix, unchecked_clauses
 from barrier_tck.reports.ranking import RankedFinding, ranked_findings
 from barrier_tck.reports.wording import SYMBOL, duration, fault_name, known, one_line, plural
 
@@ -66,11 +66,11 @@ def step_summary(run: ReportedRun) -> str:
     """Return the run as Markdown: verdict, counts, findings with their replay lines, faults by phase, clauses."""
     campaign = run.campaign
     counts = ", ".join(f"{run.count(verdict)} {verdict.value}" for verdict in Verdict)
-    fired = sum(trial.faults_fired for trial in run.trials)
-    planned = sum(max(trial.faults_planned, len(trial.faults)) for trial in run.trials)
+    totals = run.totals
     progress, what = run.went_on
     sums = (
-        f"{plural(len(run.trials), 'trial')}: {counts}; {fired} of {plural(planned, 'fault')} fired; "
+        f"{plural(totals.trials, 'trial')}: {counts}; {totals.faults_fired} of "
+        f"{plural(totals.faults_planned, 'fault')} fired; "
         f"recoveries: {known(run.recoveries)}; {what}: {known(progress)}; "
         f"{duration(campaign.wall_seconds * 1_000)}"
     )
@@ -79,7 +79,7 @@ def step_summary(run: ReportedRun) -> str:
         f"{_text(verdict_sentence(run))} Seed {campaign.seed}.",
         sums,
         *_findings(run),
-        *_phases(phase_fault_matrix(campaign, run.trials)),
+        *_phases(run.phases),
         _clauses(run),
         *(f"> {_text(notice)}" for notice in run.notices),
     ]
@@ -119,7 +119,7 @@ def _cell(matrix: FaultMatrix, row: str, kind: str) -> str:
 
 
 def _clauses(run: ReportedRun) -> str:
-    rows = clause_matrix(run.trials)
+    rows = run.clauses
     bad = [
         f"{_text(row.clause)} {row.verdict.value}"
         for row in rows

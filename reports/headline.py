@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from barrier_tck.harness.record.unknown_trials import WhyUnknown
 from barrier_tck.harness.record.verdict import Verdict
-from barrier_tck.reports.loading import ReportedRun, verdict_of
+from barrier_tck.reports.loading import ReportedRun
 from barrier_tck.reports.wording import MEANING, NO_PASS, plural
 
 
@@ -21,7 +21,7 @@ class Headline:
 
 def headline(run: ReportedRun) -> Headline:
     """Return the verdict as a sentence; VALID is said only of trials that were checked."""
-    verdict, count = run.verdict, len(run.trials)
+    verdict, count = run.verdict, run.totals.trials
     if not count:
         return Headline(verdict, "Nothing was checked", "No trial finished, so nothing can be said.")
     if not run.count(verdict):
@@ -38,7 +38,7 @@ def headline(run: ReportedRun) -> Headline:
 def verdict_sentence(run: ReportedRun) -> str:
     """Return what the verdict says, for a report that has no title with the counts above it."""
     found = headline(run)
-    if not run.trials:
+    if not run.totals.trials:
         return f"{found.title}. {found.meaning}"
     if run.count(run.verdict):
         return found.meaning
@@ -47,9 +47,9 @@ def verdict_sentence(run: ReportedRun) -> str:
 
 def _title_as_a_whole(run: ReportedRun) -> str:
     """Return the title of a campaign that is worse than each of its trials."""
-    judged = Verdict.worst(verdict_of(trial) for trial in run.trials)
-    trials = f"all {len(run.trials)} trials are" if len(run.trials) > 1 else "its one trial is"
-    if run.count(judged) < len(run.trials):
+    judged, number = run.totals.judged, run.totals.trials
+    trials = f"all {number} trials are" if number > 1 else "its one trial is"
+    if run.count(judged) < number:
         return f"{run.verdict.value.capitalize()} as a whole, though no trial is"
     return f"{run.verdict.value.capitalize()} as a whole, though {trials} {judged.value}"
 

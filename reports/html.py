@@ -23,21 +23,18 @@ from markupsafe import Markup
 from barrier_tck.conformance.clauses import CLAUSES
 from barrier_tck.harness.plan.trial_plan import to_json
 from barrier_tck.harness.record.records import FaultRecord, TrialRecord, TrialSummary
+from barrier_tck.harness.record.trial_rows import rows_name
 from barrier_tck.harness.record.verdict import Evidence, Finding, Verdict
 from barrier_tck.harness.support.first_line import first_line
 from barrier_tck.reports import wording
 from barrier_tck.reports.charts import histogram
 from barrier_tck.reports.cuts import CutView, by_trial
 from barrier_tck.reports.headline import headline
-from barrier_tck.reports.intervals import Recovery, recoveries, series_of
-from barrier_tck.reports.loading import BATCHES, ReportedRun, planned_faults, verdict_of
-from barrier_tck.reports.matrix import (
-    clause_matrix,
-    phase_fault_matrix,
-    point_fault_matrix,
-    unchecked_clauses,
-)
+from barrier_tck.reports.intervals import Recovery, recoveries
+from barrier_tck.reports.loading import BATCHES, ReportedRun, planned_faults
+from barrier_tck.reports.matrix import unchecked_clauses
 from barrier_tck.reports.ranking import RankedFinding, ranked_findings, timeline_trials
+from barrier_tck.reports.run_totals import verdict_of
 from barrier_tck.reports.timeline import Figure, legend, timeline
 
 FINDINGS_MAX = 25
@@ -119,7 +116,6 @@ def render(run: ReportedRun, cuts: Sequence[CutView] = ()) -> str:
     distributions = _distributions(run)
     linked = {section.record.trial for section in sections}
     findings = ranked_findings(run)
-    clauses = clause_matrix(run.trials, run.could_be_violated)
     controls = run.campaign.controls
     rows, unlisted = _rows(run, linked)
     plotly, script = plotly_bundle() if sections or distributions else b"", page_source("page.js")
@@ -136,14 +132,15 @@ def render(run: ReportedRun, cuts: Sequence[CutView] = ()) -> str:
         controls_invalid=sum(
             control.verdict is Verdict.INVALID for control in (controls.ran if controls is not None else ())
         ),
-        clauses=clauses,
-        unchecked=unchecked_clauses(clauses),
+        clauses=run.clauses,
+        unchecked=unchecked_clauses(run.clauses),
         clause_texts=CLAUSES,
-        phases=phase_fault_matrix(run.campaign, run.trials),
-        points=point_fault_matrix(run.trials),
+        phases=run.phases,
+        points=run.totals.faults.by_point(),
         rows=rows,
         rows_open=sum(row.verdict is not Verdict.VALID for row in rows) + VALID_ROWS_OPEN,
         rows_unlisted=unlisted,
+        rows_file=rows_name(run.directory),
         sections=sections,
         legend=legend(section.record for section in sections),
         distributions=distributions,
@@ -179,13 +176,12 @@ def as_json(value: object) -> Markup:
 
 def _tiles(run: ReportedRun) -> tuple[tuple[str, str], ...]:
     """Return the counts under the headline."""
-    fired = sum(trial.faults_fired for trial in run.trials)
-    planned = sum(max(trial.faults_planned, len(trial.faults)) for trial in run.trials)
+    totals = run.totals
     progress, what = run.went_on
     return (
-        (f"{len(run.trials):,}", "trials"),
+        (f"{totals.trials:,}", "trials"),
         *((f"{run.count(verdict):,}", verdict.value) for verdict in Verdict),
-        (f"{fired:,} / {planned:,}", "faults fired / planned"),
+        (f"{totals.faults_fired:,} / {totals.faults_planned:,}", "faults fired / planned"),
         (wording.known(run.recoveries), "recoveries"),
         (wording.known(progress), what),
         (wording.duration(run.campaign.wall_seconds * 1_000), "wall time"),
@@ -225,17 +221,17 @@ def _faults_before(entry: RankedFinding) -> Iterator[tuple[str, str]]:
 
 
 def _rows(run: ReportedRun, linked: set[int]) -> tuple[tuple[TrialRow, ...], int]:
-    """Return the table of trials, worst first, and how many valid ones it leaves out."""
-    rows = [TrialRow(trial, verdict_of(trial), trial.trial in linked) for trial in run.trials]
+    """Return the table of trials, worst first, and how many it leaves out."""
+    rows = [TrialRow(trial, verdict_of(trial), trial.trial in linked) for trial in run.listed]
     rows.sort(key=lambda row: (-row.verdict.severity, row.summary.trial))
     bad = sum(row.verdict is not Verdict.VALID for row in rows)
     shown = rows[: bad + VALID_ROWS_MAX]
-    return tuple(shown), len(rows) - len(shown)
+    return tuple(shown), run.totals.trials - len(shown)
 
 
 def _section(run: ReportedRun, record: TrialRecord) -> TrialSection:
     """Return one trial with its timeline."""
-    summary = next(trial for trial in run.trials if trial.trial == record.trial)
+    summary = next(trial for trial in run.listed if trial.trial == record.trial)
     return TrialSection(
         record=record,
         verdict=verdict_of(summary),
@@ -252,13 +248,13 @@ def _distributions(run: ReportedRun) -> tuple[Distribution, ...]:
     return tuple(
         Distribution(
             name=series.name,
-            count=len(series.values),
+            count=series.count,
             median=wording.median(series.values),
             p95=wording.percentile(series.values, 0.95),
-            most=max(series.values),
+            most=series.most,
             figure=histogram(series) if min(series.values) < max(series.values) else None,
         )
-        for series in series_of(run.details.values(), (trial.measurements for trial in run.trials))
+        for series in run.totals.lengths.series()
     )
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import blake2b
 from itertools import pairwise
+from math import inf
+from operator import itemgetter
 
 from barrier_tck.harness.record.records import RestoreRecord, SnapshotRecord, TrialRecord
+from barrier_tck.harness.support.smallest import Smallest
 
 LOCAL = "secondary"
 """What a restore record says of a copy on the subtask's own host."""
@@ -74,10 +78,18 @@ class Series:
     name: str
     """With its unit at the end, for instance ``alignment_ms``."""
     values: tuple[float, ...]
+    """In order: all of them or, if there are very many, SAMPLE_MAX drawn ones."""
+    count: int
+    """How many there are."""
+    most: float
+    """The largest of all."""
     colour: str
     trials: int
     """How many trials the values are from: records of subtasks and attempts are kept of some trials only."""
 
+
+SAMPLE_MAX = 10_000
+"""How many values of a kind are kept: of so many, a percentile is exact to half of a percent of all values."""
 
 ALIGNMENT_COLOUR = "#e69f00"
 SYNC_COLOUR = "#0072b2"
@@ -86,30 +98,80 @@ RECOVERY_COLOUR = "#cc79a7"
 OTHER_COLOUR = "#8a93a0"
 
 
-def series_of(records: Iterable[TrialRecord], measurements: Iterable[dict[str, float]]) -> tuple[Series, ...]:
-    """Return what there is to show as distributions; a kind without a single value is left out.
+class _Sample:
+    """Values of one kind: all, or as many as are enough for percentiles."""
 
-    Alignment of subtasks that had nothing to align (0 ms and nothing buffered, such as sources) is left out,
-    for it would hide the others.
-    """
-    trials = tuple(records)
-    snapshots = [snapshot for record in trials for snapshot in record.snapshots]
-    recovered = [recovery.length_ms for record in trials for recovery in recoveries(record)]
-    of_records = (
-        ("alignment_ms", [part.alignment_ms for part in snapshots if _aligned(part)], ALIGNMENT_COLOUR),
-        ("sync_ms", [part.sync_ms for part in snapshots], SYNC_COLOUR),
-        ("async_ms", [part.async_ms for part in snapshots], ASYNC_COLOUR),
-        ("recovery_ms", [length for length in recovered if length is not None], RECOVERY_COLOUR),
-    )
-    named: dict[str, list[float]] = {}
-    for trial in measurements:
-        for name, value in trial.items():
-            named.setdefault(name, []).append(value)
-    found = (
-        *(Series(name, tuple(values), colour, len(trials)) for name, values, colour in of_records),
-        *(Series(name, tuple(named[name]), OTHER_COLOUR, len(named[name])) for name in sorted(named)),
-    )
-    return tuple(series for series in found if series.values)
+    def __init__(self) -> None:
+        self._drawn = Smallest[tuple[bytes, int, float]](SAMPLE_MAX, itemgetter(0))
+        self._most = -inf
+
+    def add(self, value: float) -> None:
+        place = self._drawn.count
+        # The digest of a place is as good as a random number, and the same every time.
+        self._drawn.add((blake2b(b"%d" % place, digest_size=8).digest(), place, value))
+        self._most = max(self._most, value)
+
+    def series(self, name: str, colour: str, trials: int) -> Series:
+        values = tuple(value for _, _, value in sorted(self._drawn.values(), key=itemgetter(1)))
+        return Series(name, values, self.count, self._most, colour, trials)
+
+    @property
+    def count(self) -> int:
+        return self._drawn.count
+
+
+class Lengths:
+    """Values of each kind, added up trial by trial: what every trial measured, and the records of some."""
+
+    def __init__(self) -> None:
+        self._measured: dict[str, _Sample] = {}
+        self._recorded: dict[str, _Sample] = {}
+        self._records = 0
+
+    def add(self, measurements: Mapping[str, float]) -> None:
+        """Add what a trial measured."""
+        for name, value in measurements.items():
+            self._measured.setdefault(name, _Sample()).add(value)
+
+    def add_record(self, record: TrialRecord) -> None:
+        """Add the parts of snapshots and the recoveries of a trial that was kept in full.
+
+        Alignment of subtasks that had nothing to align (0 ms and nothing buffered, such as sources) is left out,
+        for it would hide the others.
+        """
+        self._records += 1
+        for part in record.snapshots:
+            if _aligned(part):
+                self._add_recorded("alignment_ms", part.alignment_ms)
+            self._add_recorded("sync_ms", part.sync_ms)
+            self._add_recorded("async_ms", part.async_ms)
+        for recovery in recoveries(record):
+            if recovery.length_ms is not None:
+                self._add_recorded("recovery_ms", recovery.length_ms)
+
+    def _add_recorded(self, name: str, value: float) -> None:
+        self._recorded.setdefault(name, _Sample()).add(value)
+
+    def series(self) -> tuple[Series, ...]:
+        """Return what there is to show as distributions; a kind without a single value is left out."""
+        recorded = (
+            self._recorded[name].series(name, colour, self._records)
+            for name, colour in _RECORDED.items()
+            if name in self._recorded
+        )
+        measured = (
+            sample.series(name, OTHER_COLOUR, sample.count) for name, sample in sorted(self._measured.items())
+        )
+        return (*recorded, *measured)
+
+
+_RECORDED = {
+    "alignment_ms": ALIGNMENT_COLOUR,
+    "sync_ms": SYNC_COLOUR,
+    "async_ms": ASYNC_COLOUR,
+    "recovery_ms": RECOVERY_COLOUR,
+}
+"""What records of trials have, and how it is drawn."""
 
 
 def _aligned(part: SnapshotRecord) -> bool:

@@ -1,4 +1,5 @@
-"""A run directory as reports see it: `ReportedRun`, the one value that every report renders.
+"""A run directory as reports see it: `ReportedRun`, the one value that every report renders. It keeps no row of most
+trials, so that a report of a million trials takes no more memory than one of some thousand.
 
 What is missing is stated and not guessed: a half-written last line of a killed campaign, or counts that disagree,
 become notices on the report.
@@ -6,7 +7,9 @@ become notices on the report.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
 import msgspec
@@ -20,12 +23,42 @@ from barrier_tck.harness.record.records import (
     summary_of,
 )
 from barrier_tck.harness.record.run_directory import trial_directory
-from barrier_tck.harness.record.run_reader import open_run
-from barrier_tck.harness.record.unknown_trials import WhyUnknown, counted, why_unknown
+from barrier_tck.harness.record.run_reader import StoredRun, open_run
+from barrier_tck.harness.record.trial_rows import rows_name
+from barrier_tck.harness.record.unknown_trials import WhyUnknown
 from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.reports.matrix import ClauseRow, FaultMatrix
+from barrier_tck.reports.run_totals import RunTotals
 from barrier_tck.reports.wording import replay_command
 
 CHECKPOINTS, BATCHES = "checkpoints completed", "batches committed"
+
+_READ_MAX = 50
+"""How many trials kept in full are in memory."""
+
+
+class KeptTrials(Mapping[int, TrialRecord]):
+    """The trials of a run that were kept in full, by number. They are read when they are asked for."""
+
+    def __init__(self, run: StoredRun) -> None:
+        self._run = run
+        self._numbers = frozenset(run.kept)
+        self._read = lru_cache(maxsize=_READ_MAX)(run.record)
+
+    def __getitem__(self, trial: int) -> TrialRecord:
+        """Read a record; raises KeyError if the trial was not kept, RunDirectoryError if it cannot be read."""
+        if trial not in self._numbers:
+            raise KeyError(trial)
+        return self._read(trial)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._run.kept)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __contains__(self, trial: object) -> bool:
+        return trial in self._numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +68,32 @@ class ReportedRun:
     directory: Path
     """As the caller named it: repro command lines start with it."""
     campaign: CampaignRecord
-    trials: tuple[TrialSummary, ...]
-    """Every finished trial, by number."""
-    details: dict[int, TrialRecord]
+    totals: RunTotals
+    """What all finished trials show together."""
+    details: Mapping[int, TrialRecord]
     """Trials kept in full, by number: all that were not valid and the first few that were."""
     notices: tuple[str, ...] = ()
     """What the reader must know about the data, for instance that a count disagrees."""
 
     @property
+    def listed(self) -> tuple[TrialSummary, ...]:
+        """Return the trials that are shown one by one, by number: all, unless there are very many (``RunTotals``)."""
+        return self.totals.listed
+
+    @property
     def verdict(self) -> Verdict:
         """Return the campaign's verdict, never better than its trials; UNKNOWN if there are none."""
-        judged = Verdict.worst(verdict_of(trial) for trial in self.trials)
-        return Verdict.worst((judged, self.campaign.verdict))
+        return Verdict.worst((self.totals.judged, self.campaign.verdict))
+
+    @property
+    def clauses(self) -> tuple[ClauseRow, ...]:
+        """Return a row for each clause that was checked, the worst first."""
+        return self.totals.clauses.rows(self.could_be_violated)
+
+    @property
+    def phases(self) -> FaultMatrix:
+        """Return faults by phase of the protocol and kind."""
+        return self.totals.faults.by_phase(self.campaign)
 
     @property
     def could_be_violated(self) -> dict[str, int]:
@@ -58,8 +105,7 @@ class ReportedRun:
     @property
     def recoveries(self) -> int | None:
         """Return how often the jobs recovered; None if the system reported that in no trial."""
-        known = [trial.recoveries for trial in self.trials if trial.recoveries_reported]
-        return sum(known) if known or not self.trials else None
+        return self.totals.recoveries if self.totals.recoveries_reported or not self.totals.trials else None
 
     @property
     def went_on(self) -> tuple[int | None, str]:
@@ -67,8 +113,7 @@ class ReportedRun:
 
         None for a system that reports neither, nor its attempts: then a zero would claim what is not known.
         """
-        checkpoints = sum(trial.checkpoints_completed for trial in self.trials)
-        batches = sum(trial.batches_committed for trial in self.trials)
+        checkpoints, batches = self.totals.checkpoints, self.totals.batches
         if not checkpoints and not batches and self.recoveries is None:
             return None, CHECKPOINTS
         return (batches, BATCHES) if batches and not checkpoints else (checkpoints, CHECKPOINTS)
@@ -76,11 +121,15 @@ class ReportedRun:
     @property
     def why_unknown(self) -> dict[str, int]:
         """Return how many trials are UNKNOWN for each reason: nothing happened, a checker crashed, it was not run."""
-        return counted(why_unknown(verdict_of(trial), trial.findings) for trial in self.trials)
+        return {why.name.lower(): self.totals.why_unknown[why] for why in WhyUnknown}
+
+    def rows(self) -> Iterator[TrialSummary]:
+        """Yield every finished trial, read anew; raises RunDirectoryError."""
+        return whole_rows(open_run(self.directory), self.details, [])
 
     def count(self, verdict: Verdict) -> int:
         """Return how many trials have this verdict."""
-        return sum(verdict_of(trial) is verdict for trial in self.trials)
+        return self.totals.verdicts[verdict]
 
     def plan_path(self, trial: int) -> Path | None:
         """Return the plan that replays a trial, the smallest known one first; None if none was kept."""
@@ -97,28 +146,33 @@ class ReportedRun:
         return replay_command(self.plan_path(trial), system, kept.plan if kept is not None else None)
 
 
-def verdict_of(trial: TrialSummary) -> Verdict:
-    """Return the worst of a trial's own verdict and its findings'; UNKNOWN if nothing was checked."""
-    return Verdict.worst((trial.verdict, Verdict.worst(finding.verdict for finding in trial.findings)))
-
-
 def load_run(directory: Path) -> ReportedRun:
-    """Read a run directory.
+    """Read a run directory, row by row.
 
     Raises RunDirectoryError, with the path and what to do.
     """
     stored = open_run(directory)
-    details = {number: stored.record(number) for number in stored.kept}
-    trials, notices = list(stored.trials), list(stored.notices)
-    known = {trial.trial for trial in trials}
-    for number in sorted(set(details) - known):
-        trials.append(summary_of(details[number]))
-        notices.append(f"Trial {number} is kept in full but missing from trials.jsonl; it is counted.")
-    completed = tuple(_completed(trial, details.get(trial.trial)) for trial in trials)
-    run = ReportedRun(
-        directory, stored.campaign, tuple(sorted(completed, key=lambda trial: trial.trial)), details
-    )
+    details, notices = KeptTrials(stored), list[str]()
+    totals = RunTotals(shown={group.smallest_trial for group in stored.campaign.groups})
+    for trial in whole_rows(stored, details, notices):
+        totals.add(trial)
+    for record in details.values():
+        totals.lengths.add_record(record)
+    run = ReportedRun(directory, stored.campaign, totals, details)
     return replace(run, notices=tuple(notices + _disagreements(run)))
+
+
+def whole_rows(
+    stored: StoredRun, details: Mapping[int, TrialRecord], notices: list[str]
+) -> Iterator[TrialSummary]:
+    """Yield every trial once; what its row lacks, and rows that are missing, are filled in from trials kept in full."""
+    without_row = dict.fromkeys(stored.kept)
+    for trial in stored.rows(notices):
+        without_row.pop(trial.trial, None)
+        yield _completed(trial, details.get(trial.trial))
+    for number in without_row:
+        notices.append(f"Trial {number} is kept in full but missing from trials.jsonl; it is counted.")
+        yield _completed(summary_of(details[number]), details[number])
 
 
 def planned_faults(record: TrialRecord) -> tuple[FaultRecord, ...]:
@@ -162,10 +216,10 @@ def _completed(trial: TrialSummary, record: TrialRecord | None) -> TrialSummary:
 
 def _disagreements(run: ReportedRun) -> list[str]:
     """Say where ``campaign.json`` and the trials disagree."""
-    campaign = run.campaign
+    campaign, totals = run.campaign, run.totals
     pairs = (
-        ("trials", campaign.trials, len(run.trials)),
-        ("faults fired", campaign.faults_fired, sum(trial.faults_fired for trial in run.trials)),
+        ("trials", campaign.trials, totals.trials),
+        ("faults fired", campaign.faults_fired, totals.faults_fired),
         ("valid trials", campaign.valid, run.count(Verdict.VALID)),
         ("unknown trials", campaign.unknown, run.count(Verdict.UNKNOWN)),
         ("invalid trials", campaign.invalid, run.count(Verdict.INVALID)),
@@ -187,10 +241,16 @@ def _disagreements(run: ReportedRun) -> list[str]:
             for each in campaign.store.passing_now
         ]
         notices += campaign.store.notices
-    unchecked = [trial.trial for trial in run.trials if not trial.findings]
-    if unchecked:
-        listed = ", ".join(map(str, unchecked[:10])) + (", ..." if len(unchecked) > 10 else "")
-        notices.append(f"No checker judged trial {listed}: nothing was checked, so the verdict is unknown.")
+    if totals.unchecked:
+        notices.append(
+            f"No checker judged trial {totals.unchecked}: nothing was checked, so the verdict is unknown."
+        )
+    unlisted = totals.trials - len(run.listed)
+    if unlisted:
+        notices.append(
+            f"Of {totals.trials:,} trials, {len(run.listed):,} are shown one by one, the worst first. All are counted, "
+            f"and all are in {rows_name(run.directory)}."
+        )
     return notices
 
 
@@ -198,11 +258,9 @@ def _not_judged(run: ReportedRun) -> list[str]:
     """Say which trials are UNKNOWN for another reason than that nothing happened."""
     notices = []
     for reason in WhyUnknown:
-        trials = [
-            trial.trial for trial in run.trials if why_unknown(verdict_of(trial), trial.findings) is reason
-        ]
+        trials = run.totals.why_unknown[reason]
         if trials and not reason.of_the_schedule:
-            listed = ", ".join(map(str, trials[:10])) + (", ..." if len(trials) > 10 else "")
-            many = "trial is" if len(trials) == 1 else "trials are"
-            notices.append(f"{len(trials):,} {many} UNKNOWN because {reason}: trial {listed}.")
+            many = "trial is" if trials == 1 else "trials are"
+            listed = run.totals.unknown_because(reason)
+            notices.append(f"{trials:,} {many} UNKNOWN because {reason}: trial {listed}.")
     return notices

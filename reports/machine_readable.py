@@ -14,16 +14,10 @@ import msgspec
 
 from barrier_tck.harness.record.records import TrialSummary
 from barrier_tck.harness.record.verdict import Finding, Verdict
-from barrier_tck.reports.intervals import series_of
-from barrier_tck.reports.loading import ReportedRun, verdict_of
-from barrier_tck.reports.matrix import (
-    FaultMatrix,
-    clause_matrix,
-    phase_fault_matrix,
-    point_fault_matrix,
-    unchecked_clauses,
-)
+from barrier_tck.reports.loading import ReportedRun
+from barrier_tck.reports.matrix import FaultMatrix, unchecked_clauses
 from barrier_tck.reports.ranking import ranked_findings, trial_finding
+from barrier_tck.reports.run_totals import verdict_of
 from barrier_tck.reports.wording import median, percentile, printable
 
 REPORT_VERSION = 1
@@ -32,18 +26,17 @@ REPORT_VERSION = 1
 def as_object(run: ReportedRun) -> dict[str, Any]:
     """Return the report as JSON-compatible values; first the keys of the campaign command's ``--json``."""
     campaign = run.campaign
-    clauses = clause_matrix(run.trials, run.could_be_violated)
-    phases = phase_fault_matrix(run.campaign, run.trials)
+    clauses, phases, totals = run.clauses, run.phases, run.totals
     return {
         "verdict": run.verdict.value,
-        "trials": len(run.trials),
+        "trials": totals.trials,
         "valid": run.count(Verdict.VALID),
         "invalid": run.count(Verdict.INVALID),
         "unknown": run.count(Verdict.UNKNOWN),
-        "faults_fired": sum(trial.faults_fired for trial in run.trials),
-        "faults_planned": sum(max(trial.faults_planned, len(trial.faults)) for trial in run.trials),
+        "faults_fired": totals.faults_fired,
+        "faults_planned": totals.faults_planned,
         "recoveries": run.recoveries,
-        "checkpoints_completed": sum(trial.checkpoints_completed for trial in run.trials),
+        "checkpoints_completed": totals.checkpoints,
         "run_directory": str(run.directory),
         "report_version": REPORT_VERSION,
         "why_unknown": run.why_unknown,
@@ -75,18 +68,19 @@ def as_object(run: ReportedRun) -> dict[str, Any]:
         "store": msgspec.to_builtins(campaign.store),
         "phase_fault_cells": phase_fault_cells(run),
         "phase_by_fault": _cells(phases, "phase"),
-        "point_by_fault": _cells(point_fault_matrix(run.trials), "point"),
+        "point_by_fault": _cells(totals.faults.by_point(), "point"),
         "distributions": {
             series.name: {
-                "count": len(series.values),
+                "count": series.count,
                 "trials": series.trials,
                 "median": median(series.values),
                 "p95": percentile(series.values, 0.95),
-                "max": max(series.values),
+                "max": series.most,
             }
-            for series in series_of(run.details.values(), (trial.measurements for trial in run.trials))
+            for series in totals.lengths.series()
         },
-        "trial_list": [_trial_object(run, trial) for trial in run.trials],
+        "trial_list": [_trial_object(run, trial) for trial in run.listed],
+        "trials_not_listed": totals.trials - len(run.listed),
     }
 
 
@@ -117,7 +111,7 @@ def _replay(run: ReportedRun, trial: TrialSummary) -> str | None:
 
 def phase_fault_cells(run: ReportedRun) -> dict[str, int]:
     """Return how many cells of the phase by fault matrix were hit, and how many the system can reach."""
-    matrix = phase_fault_matrix(run.campaign, run.trials)
+    matrix = run.phases
     return {"fired": matrix.fired, "possible": matrix.possible}
 
 
@@ -165,7 +159,7 @@ def _trial_object(run: ReportedRun, trial: TrialSummary) -> dict[str, Any]:
 
 
 def as_junit(run: ReportedRun) -> str:
-    """Return JUnit XML: a test suite per run, a test case per trial and checker.
+    """Return JUnit XML: a test suite per run, a test case for each listed trial and checker.
 
     A trial whose verdict none of its findings explains gets a case named ``trial``; a run without trials gets
     one case, an error, for nothing was checked.
@@ -174,11 +168,15 @@ def as_junit(run: ReportedRun) -> str:
     suite.timestamp = printable(run.campaign.started_at)
     for name, value in (("system", run.campaign.system), ("seed", str(run.campaign.seed))):
         suite.add_property(name, printable(value))
-    cases = [case for trial in run.trials for case in _cases(run, trial)]
+    listed = run.listed
+    unlisted = run.totals.trials - len(listed)
+    if unlisted:
+        suite.add_property("trials without a test case", str(unlisted))
+    cases = [case for trial in listed for case in _cases(run, trial)]
     if not cases:
         nothing = Finding("campaign", (), Verdict.UNKNOWN, "No trial finished: nothing was checked.")
         cases = [_case(nothing, "campaign", 0.0, {}, None)]
-    elif run.verdict.severity > Verdict.worst(verdict_of(trial) for trial in run.trials).severity:
+    elif run.verdict.severity > run.totals.judged.severity:
         worse = Finding("campaign", (), run.verdict, "The campaign's own verdict is worse than its trials'.")
         cases.append(_case(worse, "campaign", 0.0, {}, None))
     suite.add_testcases(cases)

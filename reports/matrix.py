@@ -1,9 +1,9 @@
-"""Three matrices over all trials: clause by verdict, and faults by phase and by protocol point."""
+"""Three matrices over all trials, added up one by one: clause by verdict, and faults by phase and by protocol point."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from barrier_tck.conformance.clauses import CLAUSES
@@ -11,7 +11,11 @@ from barrier_tck.faults.vocabulary import Phase, ProtocolPoint
 from barrier_tck.harness.record.hit_cells import phase_of
 from barrier_tck.harness.record.records import CampaignRecord, FaultRecord, TrialSummary
 from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.harness.support.smallest import Smallest
 from barrier_tck.reports.wording import plural
+
+LISTED_MAX = 1_000
+"""How many trials are named one by one: for each clause and verdict, and in the reports for machines."""
 
 TIMED = "timed"
 """The phase of a fault that was aimed at a time, not at a protocol point."""
@@ -28,9 +32,12 @@ class ClauseRow:
     """How many trials came to each verdict; trials that did not check the clause are in none."""
     checkers: tuple[str, ...]
     worst_trials: tuple[int, ...]
-    """Trials with the worst verdict, by number; empty if the clause is valid."""
+    """Trials with the worst verdict, by number, the first LISTED_MAX; empty if the clause is valid."""
     also: tuple[int, ...] = ()
-    """Trials with violations in which other clauses were broken first, and this one later or perhaps: UNKNOWN there."""
+    """Trials with violations in which other clauses were broken first, and this one later or perhaps: UNKNOWN there.
+    The first LISTED_MAX."""
+    only_also: bool = False
+    """Whether nothing but violations of other clauses keeps it from being VALID."""
     could_be_violated: int | None = None
     """Trials in which it could have been violated: they fail if recovery is broken. None if controls say nothing about
     this clause."""
@@ -39,13 +46,6 @@ class ClauseRow:
     def verdict(self) -> Verdict:
         """Return the worst verdict of any trial; UNKNOWN if no trial checked the clause."""
         return Verdict.worst(verdict for verdict, count in self.trials.items() if count)
-
-    @property
-    def only_also(self) -> bool:
-        """Whether nothing but violations of other clauses keeps it from being VALID."""
-        return (
-            bool(self.also) and self.verdict is Verdict.UNKNOWN and set(self.worst_trials) <= set(self.also)
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,50 +80,110 @@ class FaultMatrix:
         return len(self.reachable)
 
     @property
+    def hit(self) -> tuple[tuple[str, str], ...]:
+        """Return the cells that were hit by at least one fault, in order."""
+        return tuple(key for key, cell in self.cells.items() if cell.fired)
+
+    @property
     def fired(self) -> int:
-        """Return how many cells were hit by at least one fault."""
-        return sum(cell.fired > 0 for cell in self.cells.values())
+        """Return how many cells were hit."""
+        return len(self.hit)
 
 
-def clause_matrix(
-    trials: tuple[TrialSummary, ...], could_be_violated: Mapping[str, int] | None = None
-) -> tuple[ClauseRow, ...]:
-    """Return a row for every clause that a trial checked, the worst first, otherwise in the document's order.
+class ClauseCounts:
+    """What trials say about each clause, added up trial by trial.
 
     Of the clauses that the violations of a trial speak for, only the one that was broken first is INVALID; the others
     are named as such that were perhaps broken also, and are UNKNOWN.
-
-    ``could_be_violated``: clause -> trials in which it could have been violated, as the campaign's controls say.
     """
-    votes: dict[str, dict[int, Verdict]] = {}
-    checkers: dict[str, list[str]] = {}
-    also: dict[str, dict[int, None]] = {}
-    for trial in trials:
+
+    def __init__(self) -> None:
+        self._clauses: dict[str, _OneClause] = {}
+        self._first: Counter[str] = Counter()
+        self._beside_first: dict[str, None] = {}
+
+    def add(self, trial: TrialSummary) -> None:
+        """Add the findings of a trial."""
         first = _broken_first_in(trial)
+        if first:
+            self._first[first] += 1
+        verdicts: dict[str, Verdict] = {}
+        also: dict[str, None] = {}
         for finding in trial.findings:
+            if finding.broken:
+                self._beside_first |= dict.fromkeys(finding.clauses)
             for clause in finding.clauses:
                 verdict = finding.verdict
                 if verdict is Verdict.INVALID and clause != first:
                     verdict = Verdict.UNKNOWN
-                    also.setdefault(clause, {})[trial.trial] = None
-                by_trial = votes.setdefault(clause, {})
-                by_trial[trial.trial] = Verdict.worst((by_trial.get(trial.trial, Verdict.VALID), verdict))
-                if finding.checker not in checkers.setdefault(clause, []):
-                    checkers[clause].append(finding.checker)
-    rows = [
-        _row(
-            clause,
-            by_trial,
-            tuple(checkers[clause]),
-            tuple(also.get(clause, ())),
-            (could_be_violated or {}).get(clause),
+                    also[clause] = None
+                verdicts[clause] = Verdict.worst((verdicts.get(clause, Verdict.VALID), verdict))
+                self._clauses.setdefault(clause, _OneClause()).checkers[finding.checker] = None
+        for clause, verdict in verdicts.items():
+            self._clauses[clause].add(trial.trial, verdict, clause in also)
+
+    def rows(self, could_be_violated: Mapping[str, int] | None = None) -> tuple[ClauseRow, ...]:
+        """Return a row for every clause that a trial checked, the worst first, otherwise in the document's order.
+
+        ``could_be_violated``: clause -> trials in which it could have been violated, as the campaign's controls say.
+        """
+        rows = [
+            one.row(clause, (could_be_violated or {}).get(clause)) for clause, one in self._clauses.items()
+        ]
+        place = {clause: index for index, clause in enumerate(CLAUSES)}
+        return tuple(
+            sorted(
+                rows, key=lambda row: (-row.verdict.severity, place.get(row.clause, len(place)), row.clause)
+            )
         )
-        for clause, by_trial in votes.items()
-    ]
-    place = {clause: index for index, clause in enumerate(CLAUSES)}
-    return tuple(
-        sorted(rows, key=lambda row: (-row.verdict.severity, place.get(row.clause, len(place)), row.clause))
-    )
+
+    def broken_first(self) -> str | None:
+        """Return which clauses were broken first in the trials that are INVALID, and which else they speak of.
+
+        One cause breaks many clauses, and only the first of them is a violation. None if no trial is INVALID by a
+        clause.
+        """
+        if not self._first:
+            return None
+        said = ", ".join(
+            f"{clause} first in {plural(count, 'trial')}" for clause, count in self._first.most_common()
+        )
+        others = [clause for clause in self._beside_first if clause not in self._first]
+        return said + (f"; also {', '.join(others)}" if others else "")
+
+
+class _OneClause:
+    """The verdicts of trials on one clause."""
+
+    def __init__(self) -> None:
+        self.checkers: dict[str, None] = {}
+        self._counts: Counter[Verdict] = Counter()
+        self._bad = {
+            verdict: Smallest[int](LISTED_MAX, int) for verdict in Verdict if verdict is not Verdict.VALID
+        }
+        self._also = Smallest[int](LISTED_MAX, int)
+
+    def add(self, trial: int, verdict: Verdict, also: bool) -> None:
+        self._counts[verdict] += 1
+        if verdict is not Verdict.VALID:
+            self._bad[verdict].add(trial)
+        if also:
+            self._also.add(trial)
+
+    def row(self, clause: str, could_be_violated: int | None) -> ClauseRow:
+        worst = Verdict.worst(self._counts)
+        known = CLAUSES.get(clause)
+        return ClauseRow(
+            clause=clause,
+            text=known.text if known else "Not a clause of this version.",
+            trials={verdict: self._counts[verdict] for verdict in Verdict},
+            checkers=tuple(self.checkers),
+            worst_trials=() if worst is Verdict.VALID else self._bad[worst].values(),
+            also=self._also.values(),
+            # A trial in which it was perhaps broken also is UNKNOWN by it, and by nothing worse.
+            only_also=worst is Verdict.UNKNOWN and self._counts[worst] == self._also.count,
+            could_be_violated=could_be_violated,
+        )
 
 
 def _broken_first_in(trial: TrialSummary) -> str:
@@ -134,84 +194,55 @@ def _broken_first_in(trial: TrialSummary) -> str:
     return next((finding.broken for finding in trial.findings if finding.broken), "")
 
 
-def _row(
-    clause: str,
-    by_trial: dict[int, Verdict],
-    checkers: tuple[str, ...],
-    also: tuple[int, ...],
-    could_be_violated: int | None,
-) -> ClauseRow:
-    """Count one clause's verdicts."""
-    counts = Counter(by_trial.values())
-    worst = Verdict.worst(by_trial.values())
-    known = CLAUSES.get(clause)
-    return ClauseRow(
-        clause=clause,
-        text=known.text if known else "Not a clause of this version.",
-        trials={verdict: counts[verdict] for verdict in Verdict},
-        checkers=checkers,
-        worst_trials=()
-        if worst is Verdict.VALID
-        else tuple(sorted(trial for trial, verdict in by_trial.items() if verdict is worst)),
-        also=also,
-        could_be_violated=could_be_violated,
-    )
-
-
-def broken_first(trials: tuple[TrialSummary, ...]) -> str | None:
-    """Return which clauses were broken first in the trials that are INVALID, and which else these findings speak of.
-
-    One cause breaks many clauses, and only the first of them is a violation. None if no trial is INVALID by a clause.
-    """
-    first: Counter[str] = Counter()
-    also: dict[str, None] = {}
-    for trial in trials:
-        if broken := _broken_first_in(trial):
-            first[broken] += 1
-            also |= dict.fromkeys(
-                clause for finding in trial.findings if finding.broken for clause in finding.clauses
-            )
-    if not first:
-        return None
-    said = ", ".join(f"{clause} first in {plural(count, 'trial')}" for clause, count in first.most_common())
-    others = [clause for clause in also if clause not in first]
-    return said + (f"; also {', '.join(others)}" if others else "")
-
-
 def unchecked_clauses(rows: tuple[ClauseRow, ...]) -> tuple[str, ...]:
     """Return the clauses that no trial checked, in the document's order."""
     checked = {row.clause for row in rows}
     return tuple(clause for clause in CLAUSES if clause not in checked)
 
 
-def phase_fault_matrix(campaign: CampaignRecord, trials: tuple[TrialSummary, ...]) -> FaultMatrix:
-    """Count faults by the phase of the protocol in which they fired and by kind.
+class FaultCounts:
+    """Faults that were planned and that fired, added up trial by trial."""
 
-    A fault that did not fire counts as planned for the phase of its point; one without a point then has no phase and
-    is left out. Every fault that the system can suffer has its cell, hit or not.
-    """
-    cells = _counted((phase_of(fault), fault) for trial in trials for fault in trial.faults)
-    phases = [phase.value for phase in Phase]
-    kinds = tuple(dict.fromkeys((*campaign.fault_kinds, *sorted(kind for _, kind in cells))))
-    declared = [(phase, kind) for phase in campaign.fault_phases for kind in campaign.fault_kinds]
-    hit = [key for key, cell in cells.items() if cell.fired]  # was possible, whatever the system declared
-    return FaultMatrix(tuple(phases), kinds, cells, tuple(dict.fromkeys((*declared, *hit))))
+    def __init__(self) -> None:
+        self._phases: dict[tuple[str, str], Cell] = {}
+        self._points: dict[tuple[str, str], Cell] = {}
+
+    def add(self, trial: TrialSummary) -> None:
+        """Add the faults of a trial."""
+        for fault in trial.faults:
+            phase = phase_of(fault)
+            if phase is not None:
+                _count(self._phases, phase, fault)
+            _count(self._points, fault.point or TIMED, fault)
+
+    def by_phase(self, campaign: CampaignRecord) -> FaultMatrix:
+        """Return faults by the phase of the protocol in which they fired and by kind.
+
+        A fault that did not fire counts as planned for the phase of its point; one without a point then has no phase
+        and is left out. Every fault that the system can suffer has its cell, hit or not.
+        """
+        cells = _ordered(self._phases)
+        phases = [phase.value for phase in Phase]
+        kinds = tuple(dict.fromkeys((*campaign.fault_kinds, *sorted(kind for _, kind in cells))))
+        declared = [(phase, kind) for phase in campaign.fault_phases for kind in campaign.fault_kinds]
+        hit = [key for key, cell in cells.items() if cell.fired]  # was possible, whatever the system declared
+        return FaultMatrix(tuple(phases), kinds, cells, tuple(dict.fromkeys((*declared, *hit))))
+
+    def by_point(self) -> FaultMatrix:
+        """Return faults by the protocol point they were aimed at and by kind."""
+        cells = _ordered(self._points)
+        order = {point.value: index for index, point in enumerate(ProtocolPoint)}
+        points = sorted(
+            {point for point, _ in cells}, key=lambda point: (order.get(point, len(order)), point)
+        )
+        return FaultMatrix(tuple(points), tuple(sorted({kind for _, kind in cells})), cells, tuple(cells))
 
 
-def point_fault_matrix(trials: tuple[TrialSummary, ...]) -> FaultMatrix:
-    """Count planned and fired faults by the protocol point they were aimed at and by kind."""
-    cells = _counted((fault.point or TIMED, fault) for trial in trials for fault in trial.faults)
-    order = {point.value: index for index, point in enumerate(ProtocolPoint)}
-    points = sorted({point for point, _ in cells}, key=lambda point: (order.get(point, len(order)), point))
-    return FaultMatrix(tuple(points), tuple(sorted({kind for _, kind in cells})), cells, tuple(cells))
+def _count(cells: dict[tuple[str, str], Cell], row: str, fault: FaultRecord) -> None:
+    """Count a fault in its cell."""
+    before = cells.get((row, fault.kind), Cell())
+    cells[row, fault.kind] = Cell(before.fired + (fault.outcome == "fired"), before.planned + 1)
 
 
-def _counted(faults: Iterable[tuple[str | None, FaultRecord]]) -> dict[tuple[str, str], Cell]:
-    """Count faults that belong to some row, by row and kind."""
-    planned: Counter[tuple[str, str]] = Counter()
-    fired: Counter[tuple[str, str]] = Counter()
-    for row, fault in faults:
-        if row is not None:
-            planned[row, fault.kind] += 1
-            fired[row, fault.kind] += fault.outcome == "fired"
-    return {key: Cell(fired[key], planned[key]) for key in sorted(planned)}
+def _ordered(cells: Mapping[tuple[str, str], Cell]) -> dict[tuple[str, str], Cell]:
+    return {key: cells[key] for key in sorted(cells)}

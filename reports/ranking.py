@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from barrier_tck.harness.record.records import FindingGroup, TrialRecord, TrialSummary
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.support.first_line import first_line
-from barrier_tck.reports.loading import ReportedRun, planned_faults, verdict_of
+from barrier_tck.reports.loading import ReportedRun, planned_faults
+from barrier_tck.reports.run_totals import size_of, verdict_of
 
 TIMELINES_MAX = 6
 """How many timelines a page holds at most."""
@@ -35,7 +36,7 @@ def ranked_findings(run: ReportedRun) -> tuple[RankedFinding, ...]:
     """
     ranked = []
     groups = {(group.smallest_trial, group.checker): group for group in run.campaign.groups}
-    for trial in run.trials:
+    for trial in run.listed:
         bad = [finding for finding in trial.findings if finding.verdict is not Verdict.VALID]
         worst = Verdict.worst(finding.verdict for finding in bad) if bad else Verdict.VALID
         if worst.severity < verdict_of(trial).severity:
@@ -48,13 +49,6 @@ def ranked_findings(run: ReportedRun) -> tuple[RankedFinding, ...]:
             elif group is not None and group.clause == finding.broken:
                 ranked.append(RankedFinding(trial, finding, group))
     return tuple(sorted(ranked, key=lambda entry: (-entry.finding.verdict.severity, *size_of(entry.trial))))
-
-
-def size_of(trial: TrialSummary) -> tuple[float, ...]:
-    """Return by what trials are ordered, the smallest first: faults, recoveries, checkpoints, length, number."""
-    checkpoints = trial.checkpoints_completed + trial.checkpoints_aborted
-    faults = max(trial.faults_planned, len(trial.faults))
-    return faults, trial.recoveries, checkpoints, trial.duration_ms, trial.trial
 
 
 def trial_finding(trial: TrialSummary) -> Finding:
@@ -82,7 +76,7 @@ def timeline_trials(run: ReportedRun) -> tuple[TrialRecord, ...]:
 
     Of the worst the smallest comes first. The valid trial in which the most happened is always drawn.
     """
-    kept = [trial for trial in run.trials if trial.trial in run.details and _events(run.details[trial.trial])]
+    kept = [trial for trial in run.listed if trial.trial in run.details and _events(run.details[trial.trial])]
     bad = [trial for trial in kept if verdict_of(trial) is not Verdict.VALID]
     bad.sort(key=lambda trial: (-verdict_of(trial).severity, *size_of(trial)))
     good = [trial for trial in kept if verdict_of(trial) is Verdict.VALID]

@@ -9,12 +9,11 @@ from typing import Any
 
 from markupsafe import Markup
 
-from barrier_tck.harness.record.hit_cells import hit_cells
 from barrier_tck.harness.record.records import FindingGroup
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.reports.html import flattened, page_source, templates
-from barrier_tck.reports.loading import ReportedRun, verdict_of
-from barrier_tck.reports.matrix import clause_matrix
+from barrier_tck.reports.loading import ReportedRun
+from barrier_tck.reports.run_totals import verdict_of
 from barrier_tck.reports.wording import duration, fault_name, known
 
 TRIALS_MAX = 50
@@ -67,7 +66,7 @@ class RunComparison:
 
 def compared(one: ReportedRun, other: ReportedRun) -> RunComparison:
     """Compare two runs, each in its own words: runs of other campaigns and systems have less in common."""
-    mine, theirs = (hit_cells(run.campaign, run.trials) for run in (one, other))
+    mine, theirs = one.phases, other.phases
     pairs = _same_plans(one, other)
     keyed = [{_key(group): group for group in run.campaign.groups} for run in (one, other)]
     return RunComparison(
@@ -103,15 +102,15 @@ def _same_plans(one: ReportedRun, other: ReportedRun) -> list[tuple[OtherVerdict
     """Return the trials with the same number and seed, with both verdicts, and whether they took the same steps."""
     if (one.campaign.name, one.campaign.seed) != (other.campaign.name, other.campaign.seed):
         return []
-    there = {(trial.trial, trial.seed): trial for trial in other.trials}
-    return [
-        (
-            OtherVerdict(trial.trial, verdict_of(trial), verdict_of(twin)),
-            trial.trace_digest is not None and trial.trace_digest == twin.trace_digest,
-        )
-        for trial in one.trials
-        if (twin := there.get((trial.trial, trial.seed))) is not None
-    ]
+    there = {(trial.trial, trial.seed): (verdict_of(trial), trial.trace_digest) for trial in other.rows()}
+    pairs = []
+    for trial in one.rows():
+        twin = there.get((trial.trial, trial.seed))
+        if twin is not None:
+            verdict, digest = twin
+            same_steps = digest is not None and digest == trial.trace_digest
+            pairs.append((OtherVerdict(trial.trial, verdict_of(trial), verdict), same_steps))
+    return pairs
 
 
 def _key(group: FindingGroup) -> tuple[str, str, str]:
@@ -124,7 +123,7 @@ def _cell_name(cell: tuple[str, str]) -> str:
 
 
 def _verdicts(run: ReportedRun) -> dict[str, str]:
-    return {row.clause: row.verdict.value for row in clause_matrix(run.trials)}
+    return {row.clause: row.verdict.value for row in run.clauses}
 
 
 def _differing(one: dict[str, str], other: dict[str, str]) -> tuple[Line, ...]:
@@ -143,18 +142,18 @@ def _facts(run: ReportedRun, hit: int, possible: int) -> Iterator[tuple[str, str
     for name in ("barrier-tck", "python", "pyspark"):
         yield name, campaign.environment.get(name, "–")
     yield "verdict", run.verdict.value + (", interrupted" if campaign.interrupted else "")
-    yield "trials", f"{len(run.trials):,}"
+    yield "trials", f"{run.totals.trials:,}"
     for verdict in Verdict:
         yield verdict.value, f"{run.count(verdict):,}"
     why = run.why_unknown
     yield "not judged", str(why["checker_crashed"] + why["not_run"])
     yield "findings", str(len(campaign.groups))
-    yield "faults fired", f"{sum(trial.faults_fired for trial in run.trials):,}"
+    yield "faults fired", f"{run.totals.faults_fired:,}"
     yield "recoveries", known(run.recoveries)
     yield "combinations tried", f"{hit} / {possible}"
     yield "took", duration(campaign.wall_seconds * 1_000)
     minutes = campaign.wall_seconds / 60
-    yield "trials per minute", f"{len(run.trials) / minutes:,.1f}" if minutes else "–"
+    yield "trials per minute", f"{run.totals.trials / minutes:,.1f}" if minutes else "–"
 
 
 def comparison_object(comparison: RunComparison) -> dict[str, Any]:

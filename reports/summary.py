@@ -9,9 +9,8 @@ from rich.text import Text
 
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.reports.headline import verdict_sentence
-from barrier_tck.reports.intervals import series_of
 from barrier_tck.reports.loading import ReportedRun
-from barrier_tck.reports.matrix import broken_first, clause_matrix, phase_fault_matrix, unchecked_clauses
+from barrier_tck.reports.matrix import unchecked_clauses
 from barrier_tck.reports.ranking import RankedFinding, ranked_findings
 from barrier_tck.reports.wording import (
     SYMBOL,
@@ -66,22 +65,22 @@ def _print_headline(run: ReportedRun, console: Console) -> None:
         headline.append("  (interrupted: only finished trials are counted)", "yellow")
     console.print(headline)
     console.print(Text(one_line(verdict_sentence(run)), style="dim"))
-    fired = sum(trial.faults_fired for trial in run.trials)
-    planned = sum(max(trial.faults_planned, len(trial.faults)) for trial in run.trials)
+    totals = run.totals
     counts = ", ".join(f"{run.count(each)} {each.value}" for each in Verdict)
     progress, what = run.went_on
     console.print(
         Text(
-            f"{plural(len(run.trials), 'trial')}: {counts}; {fired} of {plural(planned, 'fault')} fired; "
+            f"{plural(totals.trials, 'trial')}: {counts}; {totals.faults_fired} of "
+            f"{plural(totals.faults_planned, 'fault')} fired; "
             f"recoveries: {known(run.recoveries)}; "
             f"{what}: {known(progress)}; "
             f"{duration(campaign.wall_seconds * 1_000)}"
         )
     )
-    first = broken_first(run.trials)
+    first = totals.clauses.broken_first()
     if first is not None:
         console.print(Text(f"broken: {one_line(first)}", style="bold red"))
-    phases = phase_fault_matrix(campaign, run.trials)
+    phases = run.phases
     if phases.possible:
         console.print(
             Text(
@@ -157,7 +156,7 @@ def _print_finding(run: ReportedRun, entry: RankedFinding, console: Console) -> 
 
 def _print_clauses(run: ReportedRun, console: Console) -> None:
     """Print the verdict per clause."""
-    rows = clause_matrix(run.trials, run.could_be_violated)
+    rows = run.clauses
     console.print()
     if rows:
         table = Table(box=None, pad_edge=False)
@@ -177,15 +176,15 @@ def _print_clauses(run: ReportedRun, console: Console) -> None:
 
 def _print_lengths(run: ReportedRun, console: Console) -> None:
     """Print median and maximum of what was measured."""
-    series = series_of(run.details.values(), (trial.measurements for trial in run.trials))
+    series = run.totals.lengths.series()
     if not series:
         return
     table = Table(box=None, pad_edge=False)
     for name in ("measured", "median", "max", "times measured", "in trials"):
         table.add_column(name, justify="left" if name == "measured" else "right")
     for each in series:
-        middle, most = median(each.values), max(each.values)
-        label, counts = Text(measured_name(one_line(each.name))), (str(len(each.values)), str(each.trials))
+        middle, most = median(each.values), each.most
+        label, counts = Text(measured_name(one_line(each.name))), (str(each.count), str(each.trials))
         table.add_row(label, measurement(each.name, middle), measurement(each.name, most), *counts)
     console.print()
     console.print(table)

@@ -37,7 +37,16 @@ class FinishedTrial:
     """Drawn faults whose moment never came."""
 
 
-def require_resumable(path: Path) -> StoredRun:
+@dataclass(frozen=True, slots=True)
+class InterruptedRun:
+    """A run that can go on."""
+
+    stored: StoredRun
+    finished: int
+    """How many trials are finished: the first ones."""
+
+
+def require_resumable(path: Path) -> InterruptedRun:
     """Return an interrupted run; raises UsageProblem if it is complete, or was started with other versions."""
     stored = open_run(path)
     if not stored.campaign.interrupted:
@@ -50,9 +59,12 @@ def require_resumable(path: Path) -> StoredRun:
                 "drawn; resume it with that version, or run the campaign anew"
             )
     shard = shard_of(stored.campaign.shard, str(path / "campaign.json"))
-    if [trial.trial for trial in stored.trials] != shard.first(len(stored.trials)):
-        raise UsageProblem(f"{path} lacks trials in the middle; run the campaign anew")
-    return stored
+    finished = 0
+    for trial in stored.rows():
+        if trial.trial != shard.number(finished):
+            raise UsageProblem(f"{path} lacks trials in the middle; run the campaign anew")
+        finished += 1
+    return InterruptedRun(stored, finished)
 
 
 def finished_before(

@@ -35,7 +35,7 @@ from barrier_tck.harness.campaign.plan_store.store import PlanStore
 from barrier_tck.harness.campaign.planned_trials import campaign_plans, search_of
 from barrier_tck.harness.campaign.progress_display import CampaignProgress
 from barrier_tck.harness.campaign.repeated_trials import IN_REAL_TIME
-from barrier_tck.harness.campaign.resuming import finished_before, require_resumable
+from barrier_tck.harness.campaign.resuming import InterruptedRun, finished_before, require_resumable
 from barrier_tck.harness.campaign.shards import (
     WHOLE,
     Shard,
@@ -204,7 +204,8 @@ def resume_campaign(
     """
     _check_jobs(jobs, system, checkers)
     with held(path):
-        stored = require_resumable(path)
+        interrupted = require_resumable(path)
+        stored = interrupted.stored
         configuration = stored_configuration(stored.campaign.configuration, str(path / "campaign.json"))
         shard = shard_of(stored.campaign.shard, str(path / "campaign.json"))
         if spread is not None:
@@ -212,11 +213,11 @@ def resume_campaign(
         search = search_of(configuration)
         plans = campaign_plans(configuration, system, shard.owns, search)
         directory = RunDirectory.reopen(
-            path, shard.number(len(stored.trials)), spread.copy if spread is not None else None
+            path, shard.number(interrupted.finished), spread.copy if spread is not None else None
         )
         run = _Campaign(configuration, system, directory, checkers, shard, store, search)
         plans = chain(run.tried_first_before(stored), plans)
-        run.take_over(stored, plans)
+        run.take_over(interrupted, plans)
         return run.to_the_end(plans, _runs(system, checkers, jobs, spread), console)
 
 
@@ -287,13 +288,13 @@ class _Campaign:
         self._learning.begin(self._memory.tried_first + self._configuration.listed)
         return self._memory.plans()
 
-    def take_over(self, stored: StoredRun, plans: Iterator[FilledPlan]) -> None:
+    def take_over(self, run: InterruptedRun, plans: Iterator[FilledPlan]) -> None:
         """Count the finished trials, which have the first of the plans."""
-        before = stored.campaign
+        before = run.stored.campaign
         self._started_at = datetime.fromisoformat(before.started_at)
         self._started = time.monotonic() - before.wall_seconds
-        self._learning.take_over(len(stored.trials))
-        for trial in stored.trials:
+        self._learning.take_over(run.finished)
+        for trial in run.stored.rows():
             plan = next(plans)
             self._learning.again(trial.trial)
             drawn = self._is_drawn(trial.trial)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from itertools import count, islice
 
 from barrier_tck.harness.campaign.budget import Budget
 from barrier_tck.harness.campaign.configuration import CampaignConfiguration
@@ -47,10 +46,6 @@ class Shard:
     def budget(self, whole: Budget) -> Budget:
         """Return how much of the campaign's budget this part has; a time is the same for each."""
         return whole if whole.trials is None or not self.is_part else Budget(self.places(whole.trials))
-
-    def first(self, places: int) -> list[int]:
-        """Return the numbers of the first trials in this part."""
-        return list(islice(count(self.index - 1, self.of), places))
 
     def __str__(self) -> str:
         return f"{self.index}/{self.of}"

@@ -129,7 +129,8 @@ def resume(path: Path, options: CampaignOptions, console: VerdictConsole) -> Pat
 
     _require_nothing_else(options)
     record = path / "campaign.json"
-    stored = require_resumable(path)
+    interrupted = require_resumable(path)
+    stored = interrupted.stored
     configuration = stored_configuration(stored.campaign.configuration, str(record))
     named = _named_again(options, configuration)
     if not options.trust:
@@ -144,7 +145,7 @@ def resume(path: Path, options: CampaignOptions, console: VerdictConsole) -> Pat
         start(deployed, configuration.cluster)
         with spread_over(options.on, configuration.name, deployed, options.rows_to) as spread:
             print_options(console, configuration, deployed, path)
-            console.print(f"resumed after {len(stored.trials)} trials")
+            console.print(f"resumed after {interrupted.finished} trials")
             progress = VerdictConsole(stderr=True)
             resume_campaign(path, deployed, console=progress, jobs=options.jobs, spread=spread, store=store)
         return path

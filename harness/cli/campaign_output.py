@@ -109,9 +109,10 @@ def print_campaign(console: Console, run: ReportedRun, file: Path | None = None)
 
 def _to_repeat(run: ReportedRun) -> list[int]:
     """Return the failing trials to repeat, first those of the findings above, in their order, then the smallest."""
-    from barrier_tck.reports.ranking import ranked_findings, size_of
+    from barrier_tck.reports.ranking import ranked_findings
+    from barrier_tck.reports.run_totals import size_of
 
-    sizes = {trial.trial: size_of(trial) for trial in run.trials}
+    sizes = {trial.trial: size_of(trial) for trial in run.listed}
     failing = sorted(run.campaign.failing, key=lambda number: sizes.get(number, (inf,)))
     shown = [entry.trial.trial for entry in ranked_findings(run) if entry.trial.trial in failing]
     return list(dict.fromkeys([*shown, *failing]))[:_REPEATED_MAX]

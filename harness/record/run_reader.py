@@ -47,17 +47,17 @@ class RunDirectoryNewer(RunDirectoryError):
 
 @dataclass(frozen=True, slots=True)
 class StoredRun:
-    """A run directory as found on disk."""
+    """A run directory as found on disk. Its rows are read when they are asked for: there may be a million of them."""
 
     path: Path
     """The path as the caller gave it."""
     campaign: CampaignRecord
-    trials: tuple[TrialSummary, ...]
-    """Every finished trial, in the order of the file."""
     kept: tuple[int, ...]
     """Trials kept in full, in order."""
-    notices: tuple[str, ...] = ()
-    """Sentences that a reader of the data must know."""
+
+    def rows(self, notices: list[str] | None = None) -> Iterator[TrialSummary]:
+        """Yield every finished trial, in the order of the file; see ``stored_trials``."""
+        return stored_trials(self.path, notices)
 
     def record(self, trial: int) -> TrialRecord:
         """Read the record of a trial that was kept; raises RunDirectoryError."""
@@ -65,16 +65,14 @@ class StoredRun:
 
 
 def open_run(path: Path) -> StoredRun:
-    """Read a run directory, except the trials kept in full; raises RunDirectoryError."""
+    """Read a run directory, except its rows and the trials kept in full; raises RunDirectoryError."""
     if not path.is_dir():
         raise RunDirectoryMissing(f"{path} is not a directory; name the run directory of a campaign")
     campaign = read_campaign(path)
     kept = sorted(
         int(child.name) for child in (path / "trials").glob("[0-9]*") if (child / "record.json").is_file()
     )
-    notices: list[str] = []
-    trials = tuple(stored_trials(path, notices))
-    return StoredRun(path, campaign, trials, tuple(kept), tuple(notices))
+    return StoredRun(path, campaign, tuple(kept))
 
 
 def read_campaign(path: Path) -> CampaignRecord:
@@ -161,15 +159,21 @@ def stored_trials(path: Path, notices: list[str] | None = None) -> Iterator[Tria
 
 
 class _Once:
-    """Refuses a trial that is there twice."""
+    """Refuses a trial that is there twice. It keeps the numbers only of those that came before an earlier one."""
 
     def __init__(self) -> None:
-        self._seen: set[int] = set()
+        self._first_missing = 0
+        """All trials below this number were seen."""
+        self._beyond: set[int] = set()
 
     def checked(self, trial: TrialSummary, where: str) -> TrialSummary:
-        if trial.trial in self._seen:
-            raise RunDirectoryCorrupt(f"{where}: trial {trial.trial} is there twice")
-        self._seen.add(trial.trial)
+        number = trial.trial
+        if number < self._first_missing or number in self._beyond:
+            raise RunDirectoryCorrupt(f"{where}: trial {number} is there twice")
+        self._beyond.add(number)
+        while self._first_missing in self._beyond:
+            self._beyond.remove(self._first_missing)
+            self._first_missing += 1
         return trial
 
 

@@ -17,7 +17,8 @@ from barrier_tck.harness.record.run_reader import (
 )
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.support.errors import UsageError
-from barrier_tck.reports.loading import load_run, planned_faults, verdict_of
+from barrier_tck.reports.loading import load_run, planned_faults
+from barrier_tck.reports.run_totals import verdict_of
 from tests.reports.synthetic_run import campaign_of, record_of, spark_campaign, write_run
 
 
@@ -32,7 +33,7 @@ def change(path: Path, **values: Any) -> None:
 
 def test_a_whole_run_is_read_without_notices(run_directory: Path) -> None:
     run = load_run(run_directory)
-    assert [trial.trial for trial in run.trials] == [0, 6, 9]
+    assert [trial.trial for trial in run.listed] == [0, 6, 9]
     assert sorted(run.details) == [0, 6, 9]
     assert run.details[6] == record_of(6)
     assert run.notices == ()
@@ -41,7 +42,7 @@ def test_a_whole_run_is_read_without_notices(run_directory: Path) -> None:
 
 def test_valid_trials_beyond_the_first_need_no_directory(tmp_path: Path) -> None:
     run = load_run(spark_campaign(tmp_path / "run"))
-    assert len(run.trials) == 12
+    assert len(run.listed) == 12
     assert sorted(run.details) == [0, 1, 2, 6, 9]
     assert run.plan_path(11) is None
 
@@ -100,7 +101,7 @@ def test_half_a_last_line_is_left_out_with_a_notice(run_directory: Path) -> None
     path = run_directory / "trials.jsonl"
     path.write_text(path.read_text() + '{"trial": 10, "verd')
     run = load_run(run_directory)
-    assert len(run.trials) == 3
+    assert len(run.listed) == 3
     assert any("incomplete" in notice for notice in run.notices)
 
 
@@ -146,7 +147,7 @@ def test_every_error_is_a_usage_error() -> None:
 def test_a_valid_trial_that_nobody_checked_is_unknown(tmp_path: Path) -> None:
     unchecked = msgspec.structs.replace(record_of(0), findings=())
     run = load_run(write_run(tmp_path / "run", [unchecked]))
-    assert verdict_of(run.trials[0]) is Verdict.UNKNOWN
+    assert verdict_of(run.listed[0]) is Verdict.UNKNOWN
     assert run.verdict is Verdict.UNKNOWN
     assert any("nothing was checked" in notice for notice in run.notices)
 
@@ -159,7 +160,7 @@ def test_a_campaign_without_trials_is_unknown_whatever_it_claims(tmp_path: Path)
 def test_a_trial_is_never_better_than_its_worst_finding(tmp_path: Path) -> None:
     flattered = msgspec.structs.replace(record_of(6), verdict=Verdict.VALID)
     run = load_run(write_run(tmp_path / "run", [flattered]))
-    assert verdict_of(run.trials[0]) is Verdict.INVALID
+    assert verdict_of(run.listed[0]) is Verdict.INVALID
     assert run.count(Verdict.VALID) == 0
 
 

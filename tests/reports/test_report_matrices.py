@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -14,20 +15,26 @@ from barrier_tck.faults.vocabulary import Phase
 from barrier_tck.harness.record.records import FaultRecord, TrialSummary, summary_of
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.reports.loading import load_run
-from barrier_tck.reports.matrix import (
-    TIMED,
-    Cell,
-    clause_matrix,
-    phase_fault_matrix,
-    point_fault_matrix,
-    unchecked_clauses,
-)
+from barrier_tck.reports.matrix import TIMED, Cell, ClauseRow, unchecked_clauses
 from barrier_tck.reports.ranking import TIMELINES_MAX, ranked_findings, timeline_trials
+from barrier_tck.reports.run_totals import RunTotals
 from tests.reports.synthetic_run import POINTS, campaign_of, record_of, spark_campaign, write_run
 
 RECORDS = [record_of(trial) for trial in range(12)]
 CAMPAIGN = campaign_of(RECORDS)
 SUMMARIES = tuple(summary_of(record) for record in RECORDS)
+
+
+def totals_of(trials: Iterable[TrialSummary]) -> RunTotals:
+    totals = RunTotals()
+    for trial in trials:
+        totals.add(trial)
+    return totals
+
+
+def clause_rows(trials: Iterable[TrialSummary]) -> tuple[ClauseRow, ...]:
+    return totals_of(trials).clauses.rows()
+
 
 findings = st.builds(
     Finding,
@@ -56,7 +63,7 @@ trials = st.lists(
 
 
 def test_clauses_count_trials_and_the_worst_come_first() -> None:
-    rows = {row.clause: row for row in clause_matrix(SUMMARIES)}
+    rows = {row.clause: row for row in clause_rows(SUMMARIES)}
     assert list(rows) == ["SNK-1", "ALN-1", "REC-1", "CAM-3", "ALN-2", "REC-6"]
     assert rows["SNK-1"].trials == {Verdict.VALID: 11, Verdict.UNKNOWN: 0, Verdict.INVALID: 1}
     assert rows["SNK-1"].worst_trials == (6,)
@@ -76,7 +83,7 @@ def test_only_the_clause_that_was_broken_first_is_a_violation_and_the_others_are
         TrialSummary(trial=number, verdict=Verdict.INVALID, findings=found)
         for number, found in enumerate((chain, chain, other, unsure))
     )
-    rows = {row.clause: row for row in clause_matrix(trials)}
+    rows = {row.clause: row for row in clause_rows(trials)}
     assert {
         name: row.trials[Verdict.INVALID] for name, row in rows.items() if row.trials[Verdict.INVALID]
     } == {
@@ -91,15 +98,15 @@ def test_only_the_clause_that_was_broken_first_is_a_violation_and_the_others_are
 
 
 def test_a_clause_that_nobody_checked_has_no_row() -> None:
-    rows = clause_matrix(SUMMARIES)
+    rows = clause_rows(SUMMARIES)
     missing = unchecked_clauses(rows)
     assert {row.clause for row in rows} | set(missing) == set(CLAUSES)
     assert "UNA-1" in missing
-    assert unchecked_clauses(clause_matrix(())) == tuple(CLAUSES)
+    assert unchecked_clauses(clause_rows(())) == tuple(CLAUSES)
 
 
 def test_points_come_in_the_protocols_order_and_timed_faults_last() -> None:
-    matrix = point_fault_matrix(SUMMARIES)
+    matrix = totals_of(SUMMARIES).faults.by_point()
     assert set(matrix.rows) == {*(point.value for point in POINTS), "checkpoint_aborted", TIMED}
     assert matrix.rows[0] == "records_processed"
     assert matrix.rows[-1] == TIMED
@@ -108,7 +115,7 @@ def test_points_come_in_the_protocols_order_and_timed_faults_last() -> None:
 
 
 def test_every_phase_has_a_row_and_every_kind_that_the_system_can_suffer_a_column() -> None:
-    matrix = phase_fault_matrix(CAMPAIGN, SUMMARIES)
+    matrix = totals_of(SUMMARIES).faults.by_phase(CAMPAIGN)
     assert matrix.rows == tuple(phase.value for phase in Phase)
     assert matrix.kinds == CAMPAIGN.fault_kinds
     assert matrix.total == Cell(15, 16)
@@ -119,7 +126,7 @@ def test_every_phase_has_a_row_and_every_kind_that_the_system_can_suffer_a_colum
 
 def test_a_fault_that_fired_was_possible_whatever_the_system_declared() -> None:
     undeclared = msgspec.structs.replace(CAMPAIGN, fault_kinds=(), fault_phases=())
-    matrix = phase_fault_matrix(undeclared, SUMMARIES)
+    matrix = totals_of(SUMMARIES).faults.by_phase(undeclared)
     assert matrix.fired == matrix.possible == 6
 
 
@@ -127,7 +134,7 @@ def test_a_fault_that_fired_was_possible_whatever_the_system_declared() -> None:
 @settings(deadline=None)  # the first example pays for imports
 @given(trials)
 def test_no_vote_and_no_fault_is_lost(drawn: tuple[TrialSummary, ...]) -> None:
-    for row in clause_matrix(drawn):
+    for row in clause_rows(drawn):
         checked = [
             trial for trial in drawn if any(row.clause in finding.clauses for finding in trial.findings)
         ]
@@ -139,7 +146,7 @@ def test_no_vote_and_no_fault_is_lost(drawn: tuple[TrialSummary, ...]) -> None:
             worst = Verdict.UNKNOWN
         assert row.verdict is worst
         assert row.trials[Verdict.INVALID] == broken.count(row.clause)
-    total = point_fault_matrix(drawn).total
+    total = totals_of(drawn).faults.by_point().total
     assert total.planned == sum(len(trial.faults) for trial in drawn)
     assert total.fired == sum(fault.outcome == "fired" for trial in drawn for fault in trial.faults)
 

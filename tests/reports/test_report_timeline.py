@@ -14,7 +14,7 @@ from barrier_tck.faults.kinds.pause_worker import PauseWorker
 from barrier_tck.faults.vocabulary import At, ScheduledFault
 from barrier_tck.harness.record.records import RestoreRecord, TrialRecord
 from barrier_tck.reports.charts import histogram
-from barrier_tck.reports.intervals import Series, recoveries, series_of
+from barrier_tck.reports.intervals import Lengths, Series, recoveries
 from barrier_tck.reports.timeline import COORDINATOR_LANE, FAULT_LANE, legend, timeline
 from tests.reports.synthetic_run import SUBTASKS, record_of
 
@@ -142,19 +142,27 @@ def test_hostile_names_reach_no_label_unescaped() -> None:
     assert text.count("&lt;img") >= 6
 
 
+def series_of(*records: TrialRecord, measured: TrialRecord | None = None) -> tuple[Series, ...]:
+    lengths = Lengths()
+    for record in records:
+        lengths.add_record(record)
+    lengths.add(measured.measurements if measured is not None else {})
+    return lengths.series()
+
+
 def test_a_histogram_counts_every_value_once() -> None:
-    for series in series_of([TWO_FAULTS], [TWO_FAULTS.measurements]):
+    for series in series_of(TWO_FAULTS, measured=TWO_FAULTS):
         figure = histogram(series)
         plotly.graph_objects.Figure(figure)
         assert sum(figure["data"][0]["y"]) == len(series.values)
 
 
 def test_equal_values_make_a_histogram_too() -> None:
-    assert sum(histogram(Series("records", (5.0, 5.0), "#000000", 2))["data"][0]["y"]) == 2
+    assert sum(histogram(Series("records", (5.0, 5.0), 2, 5.0, "#000000", 2))["data"][0]["y"]) == 2
 
 
 def test_series_hold_the_records_numbers() -> None:
-    series = {each.name: each.values for each in series_of([TWO_FAULTS], [TWO_FAULTS.measurements])}
+    series = {each.name: each.values for each in series_of(TWO_FAULTS, measured=TWO_FAULTS)}
     assert series["sync_ms"] == tuple(part.sync_ms for part in TWO_FAULTS.snapshots)
     assert len(series["recovery_ms"]) == TWO_FAULTS.recoveries
     assert series["kill_to_first_record_ms"] == (TWO_FAULTS.measurements["kill_to_first_record_ms"],)
@@ -169,7 +177,7 @@ def test_only_alignments_of_nothing_are_left_out_of_their_series() -> None:
         for held in (0, 100)
     ]
     record = msgspec.structs.replace(TWO_FAULTS, snapshots=tuple(aligned))
-    series = {each.name: each for each in series_of([record, TWO_FAULTS], [])}
+    series = {each.name: each for each in series_of(record, TWO_FAULTS)}
     assert series["alignment_ms"].values[:3] == (0.0, 2.5, 2.5)
     assert series["sync_ms"].values[:4] == tuple(part.sync_ms for part in aligned)
     assert {each.trials for each in series.values()} == {2}

@@ -50,9 +50,9 @@ def test_a_valid_campaign_keeps_a_line_of_every_trial_and_the_first_valid_ones_i
     record = run_campaign(configured, FakeSystem(), tmp_path / "run", (*TABLE, FaultsFired()))
     run = open_run(tmp_path / "run")
     assert (record.verdict, record.valid, record.interrupted) == (Verdict.VALID, 12, False)
-    assert [trial.trial for trial in run.trials] == list(range(12))
+    assert [trial.trial for trial in tuple(run.rows())] == list(range(12))
     assert run.kept == tuple(range(VALID_KEPT)) and run.campaign == record
-    assert record.faults_fired == sum(trial.faults_planned for trial in run.trials) > 0
+    assert record.faults_fired == sum(trial.faults_planned for trial in tuple(run.rows())) > 0
 
 
 def test_failing_trials_are_kept_listed_and_shrunk_to_plans_that_fail_likewise(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_ctrl_c_abandons_the_running_trial_and_keeps_the_finished_ones(tmp_path:
     record = run_campaign(configuration(), FakeSystem(interrupting(after=4)), tmp_path / "run", TABLE)
     run = open_run(tmp_path / "run")
     assert record.interrupted and record.trials == 4
-    assert len(run.trials) == 4 and run.kept == (0, 1, 2, 3)
+    assert len(tuple(run.rows())) == 4 and run.kept == (0, 1, 2, 3)
 
 
 def test_a_signal_between_trials_waits_until_the_books_are_written() -> None:

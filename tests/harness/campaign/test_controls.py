@@ -126,7 +126,9 @@ def test_controls_of_a_campaign_for_few_clauses_break_these_and_are_judged_as_it
 ) -> None:
     record = campaign(tmp_path, trials=12, controls=2, only=[clause])
     assert record.verdict is Verdict.VALID, record.findings
-    judges = {finding.checker for trial in open_run(tmp_path / "run").trials for finding in trial.findings}
+    judges = {
+        finding.checker for trial in tuple(open_run(tmp_path / "run").rows()) for finding in trial.findings
+    }
     assert record.controls is not None
     assert {control.broken for control in record.controls.ran} == breaks
     for control in record.controls.ran:

@@ -65,8 +65,8 @@ def test_a_backend_that_never_returns_makes_its_trial_unknown_and_the_next_one_r
     assert done.code == 2, done.out + done.err
     (path,) = (tmp_path / "runs").iterdir()
     run = open_run(path)
-    assert len(run.trials) == 3 and not run.campaign.interrupted
-    endless = [trial.trial for trial in run.trials if trial.verdict is Verdict.UNKNOWN]
+    assert len(tuple(run.rows())) == 3 and not run.campaign.interrupted
+    endless = [trial.trial for trial in tuple(run.rows()) if trial.verdict is Verdict.UNKNOWN]
     assert endless == [1] if not drawn else endless
     record = read_record(path / "trials" / f"{endless[0]:05d}")
     (finding,) = record.findings
@@ -85,7 +85,7 @@ def test_a_process_that_no_signal_reaches_is_ended_and_the_next_trial_runs(
     done = forked(["campaign", str(file), *backend, "--out", str(tmp_path / "runs")])
     assert done.code == 2, done.out + done.err
     (path,) = (tmp_path / "runs").iterdir()
-    assert [trial.verdict for trial in open_run(path).trials] == [
+    assert [trial.verdict for trial in tuple(open_run(path).rows())] == [
         Verdict.VALID,
         Verdict.UNKNOWN,
         Verdict.VALID,

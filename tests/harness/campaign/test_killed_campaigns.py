@@ -106,7 +106,7 @@ def shown(path: Path) -> dict[str, Any]:
         record["store"].pop(name)
     trials = [
         (trial.trial, trial.seed, trial.verdict, trial.trace_digest, trial.faults_planned, trial.faults_fired)
-        for trial in stored.trials
+        for trial in tuple(stored.rows())
     ]
     plans = {file.name: file.read_text() for file in sorted((path / "shrunk").glob("*.json"))}
     return {**record, "every trial": trials, "kept": stored.kept, "plans": plans}

@@ -273,8 +273,8 @@ def test_an_interrupted_campaign_has_stored_what_it_found_and_is_resumed_with_wh
     assert (resumed.trials, resumed.invalid) == (whole.trials, whole.invalid)
     assert resumed.groups == whole.groups
     again = open_run(store.last)
-    assert [(trial.seed, trial.verdict) for trial in again.trials] == [
-        (trial.seed, trial.verdict) for trial in whole_run.trials
+    assert [(trial.seed, trial.verdict) for trial in tuple(again.rows())] == [
+        (trial.seed, trial.verdict) for trial in tuple(whole_run.rows())
     ]
 
 
@@ -305,7 +305,7 @@ def test_plans_that_reached_most_are_tried_again_before_others_are_drawn(store: 
 
     again = store.campaign(came_since, seed=77, trials=60)
     assert (of(again).tried_first, of(again).new_tried, again.trials) == (0, 6, 66)
-    assert [trial.trial for trial in load_run(store.last).trials if trial.verdict is Verdict.INVALID] == [0]
+    assert [trial.trial for trial in load_run(store.last).listed if trial.verdict is Verdict.INVALID] == [0]
     (name,) = store.names("failed")
     assert name not in [one.name for one in chosen] or name == most.name
     after = store.campaign(mended, seed=78, trials=19)

@@ -44,6 +44,7 @@ from barrier_tck.harness.record.run_directory import write_trial
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.reports.loading import ReportedRun
+from barrier_tck.reports.run_totals import RunTotals
 
 ROOT = Path(__file__).parents[3]
 LOST_DRIVER = Reason.PROCESS_LOST, "the driver's process is gone"
@@ -323,7 +324,7 @@ def test_the_campaign_says_how_to_follow_a_row_if_one_is_wrong() -> None:
         wrong, findings=tuple(msgspec.structs.replace(one, verdict=Verdict.VALID) for one in wrong.findings)
     )
     campaign: Any = None  # nothing of it is asked
-    reported = ReportedRun(Path("runs/one two"), campaign, (), {3: wrong, 4: right})
+    reported = ReportedRun(Path("runs/one two"), campaign, RunTotals(), {3: wrong, 4: right})
     assert [explain_command(reported, trial) for trial in (3, 4, 5)] == [
         "barrier-tck explain 'runs/one two' 3",
         None,

@@ -208,7 +208,7 @@ def test_fail_fast_ends_with_the_first_trial_that_is_invalid(
     assert "ended at the first trial that is invalid, after 3" in capsys.readouterr().out
     (path,) = (tmp_path / "runs").iterdir()
     run = open_run(path)
-    assert [trial.verdict.value for trial in run.trials] == ["valid", "unknown", "invalid"]
+    assert [trial.verdict.value for trial in tuple(run.rows())] == ["valid", "unknown", "invalid"]
     assert not run.campaign.interrupted and run.campaign.shrunk
 
 
@@ -225,7 +225,9 @@ def test_only_the_checkers_of_the_clauses_asked_for_judge(tmp_path: Path) -> Non
     record = run_campaign(
         configuration(trials=8, only=["REC-1", "ALN-2"]), ReferenceSimulated(), tmp_path / "run"
     )
-    checkers = {finding.checker for trial in open_run(tmp_path / "run").trials for finding in trial.findings}
+    checkers = {
+        finding.checker for trial in tuple(open_run(tmp_path / "run").rows()) for finding in trial.findings
+    }
     assert {"faults-fired", "snapshot-formula", "restorability"} <= checkers
     assert not checkers & {"no-garbage", "progress", "local-recovery", "channel-order"}
     assert record.verdict is Verdict.VALID

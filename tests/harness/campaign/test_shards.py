@@ -57,7 +57,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_shards_share_all_trials(of: int) -> None:
     shards = [Shard(index, of) for index in range(1, of + 1)]
     for trials in range(20):
-        own = [shard.first(shard.places(trials)) for shard in shards]
+        own = [[shard.number(place) for place in range(shard.places(trials))] for shard in shards]
         assert sorted(number for numbers in own for number in numbers) == list(range(trials))
         assert [[number for number in range(trials) if shard.owns(number)] for shard in shards] == own
     assert [Shard(2, 5).number(place) for place in range(3)] == [1, 6, 11]
@@ -110,7 +110,9 @@ def test_a_campaign_that_shards_would_change_is_refused(
 
 def assert_joined_is_whole(whole: Path, joined: Path, but: tuple[str, ...] = ()) -> None:
     one, many = open_run(whole), open_run(joined)
-    assert [without_times(trial) for trial in many.trials] == [without_times(trial) for trial in one.trials]
+    assert [without_times(trial) for trial in tuple(many.rows())] == [
+        without_times(trial) for trial in tuple(one.rows())
+    ]
     left, right = without_times(many.campaign), without_times(one.campaign)
     assert {k: v for k, v in left.items() if k not in but} == {k: v for k, v in right.items() if k not in but}
     assert many.kept == one.kept
@@ -193,7 +195,7 @@ def test_an_interrupted_shard_is_resumed_as_a_shard(tmp_path: Path, shards: Path
     with pytest.raises(UsageProblem, match=r"\(shard 2/2\) was interrupted; finish it: barrier-tck campaign"):
         joinable([shards / "shard-1", path])
     resume_campaign(path, open_system(EVEN))
-    assert [trial.trial for trial in open_run(path).trials] == [1, 3, 5]
+    assert [trial.trial for trial in tuple(open_run(path).rows())] == [1, 3, 5]
     joinable([shards / "shard-1", path])
 
 
@@ -202,11 +204,11 @@ def test_rows_in_parquet_stay_in_parquet(tmp_path: Path, shards: Path) -> None:
     shutil.copytree(shards / "shard-1", in_parquet)
     (in_parquet / "trials.jsonl").unlink()
     rows = RowsInParquet(in_parquet)
-    for trial in open_run(shards / "shard-1").trials:
+    for trial in tuple(open_run(shards / "shard-1").rows()):
         rows.append(trial)
     rows.flush()
     join([in_parquet, shards / "shard-2"], tmp_path / "joined")
-    assert [trial.trial for trial in open_run(tmp_path / "joined").trials] == list(range(7))
+    assert [trial.trial for trial in tuple(open_run(tmp_path / "joined").rows())] == list(range(7))
     assert (tmp_path / "joined" / "trials.parquet").is_dir()
 
 

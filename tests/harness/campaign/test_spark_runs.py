@@ -70,8 +70,8 @@ def run_on(spark: Any, wanted: CampaignConfiguration, system: str, out: Path) ->
 def assert_as_in_one_process(wanted: CampaignConfiguration, system: str, there: Path, one: Path) -> None:
     run_campaign(wanted, open_system(system), one)
     here, spread = open_run(one), open_run(there)
-    assert [without_times(trial) for trial in spread.trials] == [
-        without_times(trial) for trial in here.trials
+    assert [without_times(trial) for trial in tuple(spread.rows())] == [
+        without_times(trial) for trial in tuple(here.rows())
     ]
     assert without_times(spread.campaign) == without_times(here.campaign)
     assert spread.kept == here.kept
@@ -239,7 +239,7 @@ def test_a_trial_that_kills_its_process_is_unknown_and_the_campaign_goes_on(
 ) -> None:
     run_on(spark, listed(1_000, 1_001, DIES), DYING, tmp_path / "run")
     run = open_run(tmp_path / "run")
-    assert [trial.verdict for trial in run.trials] == [Verdict.VALID, Verdict.VALID, Verdict.UNKNOWN]
+    assert [trial.verdict for trial in tuple(run.rows())] == [Verdict.VALID, Verdict.VALID, Verdict.UNKNOWN]
     [finding] = run.record(2).findings
     assert (
         finding.summary == "each of the 2 processes that ran it ended: killed by signal 9, killed by signal 9"
@@ -288,7 +288,7 @@ def test_answers_that_are_too_large_for_the_driver_come_in_smaller_jobs(
 
     monkeypatch.setattr(runs, "_job", limited)
     run_campaign(listed(1_000, 1_001, 1_002), opened, tmp_path / "run", spread=Spread(runs))
-    assert [trial.trial for trial in open_run(tmp_path / "run").trials] == [0, 1, 2]
+    assert [trial.trial for trial in tuple(open_run(tmp_path / "run").rows())] == [0, 1, 2]
     assert jobs.count(1) == 3 < len(jobs)
 
 
@@ -340,7 +340,7 @@ def test_rows_are_copied_by_spark_to_wherever_it_can_write(spark: Any, tmp_path:
     spread = Spread(SparkRuns(opened, spark), copying(spark, target))
     run_campaign(drawn(trials=5, controls=0), opened, tmp_path / "run", spread=spread)
     copied = spark.read.parquet(target).orderBy("trial").toArrow()
-    trials = open_run(tmp_path / "run").trials
+    trials = tuple(open_run(tmp_path / "run").rows())
     assert copied["summary"].to_pylist() == [msgspec.json.encode(trial).decode() for trial in trials]
     with pytest.raises(UsageProblem, match="--rows-to nowhere://a: Spark cannot write there"):
         copying(spark, "nowhere://a")("part-00000000.parquet", copied)
@@ -429,7 +429,7 @@ def test_rows_are_what_they_were(tmp_path: Path) -> None:
     """What Parquet keeps of a trial is the whole of its summary; its columns repeat a part of it."""
     pyarrow = pytest.importorskip("pyarrow.parquet")
     run_campaign(drawn(trials=3), open_system(EVEN), tmp_path / "lines")
-    trials = open_run(tmp_path / "lines").trials
+    trials = tuple(open_run(tmp_path / "lines").rows())
     from barrier_tck.harness.record.trial_rows import make_rows, parts_of
 
     rows = make_rows(tmp_path, in_parquet=True)

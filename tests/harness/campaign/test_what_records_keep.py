@@ -124,7 +124,7 @@ def test_a_campaign_counts_every_trial_and_its_summary_has_one_line_for_each_kin
     else:
         assert run_campaign(wanted, Talkative(interrupting(after)), path, TABLE).trials == after
         record = resume_campaign(path, Talkative(), TABLE)
-    counted = sums(open_run(path).trials)
+    counted = sums(tuple(open_run(path).rows()))
     assert set(counted) == {"checkpoints_completed", "faults_fired", "recoveries", "refused_connections"}
     assert {name: getattr(record, name) for name in counted} == counted
     assert all(counted.values()) and len(counted["refused_connections"]) == 3

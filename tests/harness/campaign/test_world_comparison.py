@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -13,8 +12,6 @@ import pytest
 
 from barrier_tck.conformance.plans import kill_worker, varied, with_faults
 from barrier_tck.faults.vocabulary import After, ProtocolPoint
-from barrier_tck.harness.campaign.configuration import configuration_from
-from barrier_tck.harness.campaign.planned_trials import campaign_plans
 from barrier_tck.harness.campaign.world_comparison import Comparison, compare, compared
 from barrier_tck.harness.cli.main import run
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, FilledPlan, TrialPlan, WorkloadPlan, to_json
@@ -22,16 +19,11 @@ from barrier_tck.harness.record.history import End, History
 from barrier_tck.harness.record.records import TrialResult
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
-from barrier_tck.harness.reference.spark.spark_system import ReferenceSpark
 from barrier_tck.harness.system.system_under_test import NemesisHooks, TrialOutcome
 from barrier_tck.harness.trial.trial_run import execute
 
 KILLED = with_faults(kill_worker("totals[0]", After(ProtocolPoint.CHECKPOINT_COMPLETED, nth=2)))
 DURING_ALIGNMENT = with_faults(kill_worker("totals[1]", After(ProtocolPoint.ALIGNMENT_STARTED, nth=2)))
-
-
-PLANS = 20
-"""As many plans are compared on Spark each night."""
 
 
 class AnotherSchedule(ReferenceSimulated):
@@ -178,24 +170,3 @@ def trial(plan: TrialPlan, directory: Path) -> TrialResult:
 def test_a_small_input_is_compared_too() -> None:
     plan = varied(workload=WorkloadPlan(batches=1, batch_records=1))
     assert compared(plan, ReferenceSimulated(), AnotherSchedule(), "plan.json").verdict is Verdict.VALID
-
-
-@pytest.mark.nightly
-@pytest.mark.spark
-def test_drawn_plans_are_the_same_in_the_simulator_and_on_spark(pytestconfig: pytest.Config) -> None:
-    seed = int(pytestconfig.getoption("--seed"))
-    configuration = configuration_from(
-        {"name": "worlds", "profile": "spark-explore", "trials": PLANS, "seed": seed}, "worlds"
-    )
-    spark = ReferenceSpark()
-    try:
-        plans = list(islice(campaign_plans(configuration, spark), PLANS))
-        found = [compared(plan, ReferenceSimulated(), spark, "drawn") for plan in plans]
-    finally:
-        spark.close()
-    different = [
-        (one.differences, to_json(plan)) for plan, one in zip(plans, found, strict=True) if one.differences
-    ]
-    assert not different
-    assert sum(one.verdict is Verdict.UNKNOWN for one in found) <= 1, [one.unknown for one in found]
-    assert sum(one.rows > 0 for one in found) > PLANS / 4

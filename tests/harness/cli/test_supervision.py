@@ -50,7 +50,7 @@ def test_trials_before_the_process_ended_are_kept_and_reported_as_interrupted(tm
     arguments = ["--system", f"{FACTORIES}:Vanishing", "--trials", "3", "--out", str(tmp_path)]
     assert forked(["campaign", *arguments]).code == 2
     (path,) = tmp_path.iterdir()
-    assert [trial.trial for trial in open_run(path).trials] == [0]
+    assert [trial.trial for trial in tuple(open_run(path).rows())] == [0]
     assert run(["report", str(path)]) != 0
 
 

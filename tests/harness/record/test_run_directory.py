@@ -74,7 +74,7 @@ def test_a_directory_with_something_in_it_is_not_written_into(run: Path) -> None
 def test_a_corrupt_or_newer_campaign_is_named(run: Path, content: str, words: str) -> None:
     (run / "campaign.json").write_text(content)
     with pytest.raises(UsageProblem, match=words) as caught:
-        open_run(run)
+        tuple(open_run(run).rows())
     assert "campaign.json" in str(caught.value)
 
 
@@ -91,10 +91,10 @@ def test_missing_directories_and_records_are_named(run: Path, tmp_path: Path) ->
 def test_a_half_written_last_line_is_accepted_and_a_broken_one_before_it_is_not(run: Path) -> None:
     lines = (run / "trials.jsonl").read_text().splitlines()
     (run / "trials.jsonl").write_text("\n".join([*lines, lines[0][:20]]))
-    assert len(open_run(run).trials) == 2
+    assert len(tuple(open_run(run).rows())) == 2
     (run / "trials.jsonl").write_text("\n".join([lines[0][:20], *lines]))
     with pytest.raises(UsageProblem, match="line 1"):
-        open_run(run)
+        tuple(open_run(run).rows())
 
 
 def test_new_runs_get_new_names_and_the_newest_is_found(run: Path) -> None:

@@ -53,7 +53,7 @@ def test_a_campaign_without_a_seed_draws_one_says_it_first_and_is_repeated_with_
 
     def seeds_of(number: int) -> list[int | None]:
         (directory,) = (tmp_path / f"runs{number}").iterdir()
-        return [trial.seed for trial in open_run(directory).trials]
+        return [trial.seed for trial in tuple(open_run(directory).rows())]
 
     assert seeds_of(0) == seeds_of(2) != seeds_of(1)
 
