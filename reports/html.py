@@ -23,7 +23,7 @@ from markupsafe import Markup
 from barrier_tck.conformance.clauses import CLAUSES
 from barrier_tck.harness.plan.trial_plan import to_json
 from barrier_tck.harness.record.records import FaultRecord, TrialRecord, TrialSummary
-from barrier_tck.harness.record.trial_rows import rows_name
+from barrier_tck.harness.record.run_reader import place_of_rows
 from barrier_tck.harness.record.verdict import Evidence, Finding, Verdict
 from barrier_tck.harness.support.first_line import first_line
 from barrier_tck.reports import wording
@@ -140,7 +140,7 @@ def render(run: ReportedRun, cuts: Sequence[CutView] = ()) -> str:
         rows=rows,
         rows_open=sum(row.verdict is not Verdict.VALID for row in rows) + VALID_ROWS_OPEN,
         rows_unlisted=unlisted,
-        rows_file=rows_name(run.directory),
+        rows_file=place_of_rows(run.directory),
         sections=sections,
         legend=legend(section.record for section in sections),
         distributions=distributions,

@@ -10,7 +10,7 @@ from math import inf
 from operator import itemgetter
 
 from barrier_tck.harness.record.records import RestoreRecord, SnapshotRecord, TrialRecord
-from barrier_tck.harness.support.smallest import Smallest
+from barrier_tck.reports.smallest import Smallest
 
 LOCAL = "secondary"
 """What a restore record says of a copy on the subtask's own host."""

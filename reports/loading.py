@@ -23,8 +23,7 @@ from barrier_tck.harness.record.records import (
     summary_of,
 )
 from barrier_tck.harness.record.run_directory import trial_directory
-from barrier_tck.harness.record.run_reader import StoredRun, open_run
-from barrier_tck.harness.record.trial_rows import rows_name
+from barrier_tck.harness.record.run_reader import StoredRun, open_run, place_of_rows
 from barrier_tck.harness.record.unknown_trials import WhyUnknown
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.reports.matrix import ClauseRow, FaultMatrix
@@ -249,7 +248,7 @@ def _disagreements(run: ReportedRun) -> list[str]:
     if unlisted:
         notices.append(
             f"Of {totals.trials:,} trials, {len(run.listed):,} are shown one by one, the worst first. All are counted, "
-            f"and all are in {rows_name(run.directory)}."
+            f"and all are in {place_of_rows(run.directory)}."
         )
     return notices
 

@@ -11,7 +11,7 @@ from barrier_tck.faults.vocabulary import Phase, ProtocolPoint
 from barrier_tck.harness.record.hit_cells import phase_of
 from barrier_tck.harness.record.records import CampaignRecord, FaultRecord, TrialSummary
 from barrier_tck.harness.record.verdict import Verdict
-from barrier_tck.harness.support.smallest import Smallest
+from barrier_tck.reports.smallest import Smallest
 from barrier_tck.reports.wording import plural
 
 LISTED_MAX = 1_000

@@ -8,9 +8,9 @@ from collections.abc import Container
 from barrier_tck.harness.record.records import TrialSummary
 from barrier_tck.harness.record.unknown_trials import WhyUnknown, why_unknown
 from barrier_tck.harness.record.verdict import Verdict
-from barrier_tck.harness.support.smallest import Smallest
 from barrier_tck.reports.intervals import Lengths
 from barrier_tck.reports.matrix import LISTED_MAX, ClauseCounts, FaultCounts
+from barrier_tck.reports.smallest import Smallest
 
 NAMED_MAX = 10
 """How many trials a notice names."""

@@ -158,6 +158,11 @@ def stored_trials(path: Path, notices: list[str] | None = None) -> Iterator[Tria
         yield seen.checked(trial, f"{lines}, line {number}")
 
 
+def place_of_rows(path: Path) -> str:
+    """Return the name of the file, or directory, of a run directory that has its rows."""
+    return PARQUET if (path / PARQUET).is_dir() else LINES
+
+
 class _Once:
     """Refuses a trial that is there twice. It keeps the numbers only of those that came before an earlier one."""
 

@@ -151,14 +151,9 @@ def lines_of_part(part: Path) -> Iterator[bytes]:
         raise ValueError(str(error)) from error
 
 
-def rows_name(run: Path) -> str:
-    """Return the name of the file, or directory, that has the rows of a run directory."""
-    return LINES if (run / LINES).is_file() else PARQUET
-
-
 def rows_of(run: Path, copy: CopyPart | None = None) -> TrialRows:
     """Return what writes further rows of a run directory, in the form of those that are there."""
-    return RowsInLines(run) if rows_name(run) == LINES else RowsInParquet(run, copy)
+    return RowsInLines(run) if (run / LINES).is_file() else RowsInParquet(run, copy)
 
 
 def make_rows(run: Path, in_parquet: bool, copy: CopyPart | None = None) -> TrialRows:

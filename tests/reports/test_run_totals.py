@@ -12,13 +12,13 @@ import pytest
 from barrier_tck.harness.record.records import TrialSummary, summary_of
 from barrier_tck.harness.record.trial_rows import make_rows
 from barrier_tck.harness.record.verdict import Finding, Verdict
-from barrier_tck.harness.support.smallest import Smallest
 from barrier_tck.reports import intervals, matrix, run_totals
 from barrier_tck.reports.intervals import SAMPLE_MAX, Lengths
 from barrier_tck.reports.loading import load_run
 from barrier_tck.reports.machine_readable import as_junit, as_object
 from barrier_tck.reports.matrix import LISTED_MAX
 from barrier_tck.reports.run_totals import RunTotals, size_of
+from barrier_tck.reports.smallest import Smallest
 from barrier_tck.reports.wording import percentile
 from tests.reports.synthetic_run import campaign_of, record_of, write_run
 
