@@ -396,6 +396,8 @@ class SnapshotTooEarly(_Kind, frozen=True):
     checkpoint: int
     missing: str
     """The channels from which it had not come, for readers."""
+    ended: str = ""
+    """The channels that had ended (BAR-6), for readers."""
 
 
 class SnapshotLeftOut(_Kind, frozen=True):
@@ -405,6 +407,8 @@ class SnapshotLeftOut(_Kind, frozen=True):
     subtask: str
     attempt: int
     checkpoint: int
+    ended: str = ""
+    """The channels that had ended without that barrier (BAR-6), for readers."""
 
 
 class LocalEvent(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -14,7 +14,7 @@ them.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -76,7 +76,11 @@ class Barriers:
             self.noted[checkpoint] = None
             self.keep(
                 SnapshotTooEarly(
-                    str(self.deployment.subtask), self.deployment.attempt, checkpoint, ", ".join(missing)
+                    str(self.deployment.subtask),
+                    self.deployment.attempt,
+                    checkpoint,
+                    ", ".join(missing),
+                    self._ended(),
                 )
             )
         self.taken = max(self.taken, checkpoint)
@@ -99,7 +103,14 @@ class Barriers:
         )
         if left_out:
             self.noted[checkpoint] = None
-            self.keep(SnapshotLeftOut(str(self.deployment.subtask), self.deployment.attempt, checkpoint))
+            ended = self._ended(but=self.came.get(checkpoint, {}))
+            self.keep(
+                SnapshotLeftOut(str(self.deployment.subtask), self.deployment.attempt, checkpoint, ended)
+            )
+
+    def _ended(self, but: Container[int] = ()) -> str:
+        """Return the channels that have ended, but some."""
+        return ", ".join(self.names[channel] for channel in sorted(self.closed) if channel not in but)
 
     def watch(self, driver: SubtaskDriver) -> None:
         """Look at what comes to a driver; it does not come to hold itself by that."""

@@ -1,5 +1,8 @@
 """A subtask takes its snapshot when the barrier has come from all its inputs: not before, and then it does (BAR-3).
 
+An input that has ended counts as one that has delivered every barrier. Where one had ended, and the snapshot came too
+early or not at all, that rule was broken (BAR-6).
+
 Both is observed at the subtasks, as output shows neither for sure. A snapshot that is taken before the last barrier is
 wrong only if a record comes in between, and seen only if it is restored or opened. A checkpoint that a subtask never
 begins although it has all the barriers looks like one that was slow, until it expires; a fault elsewhere that makes
@@ -22,6 +25,10 @@ _EARLY_AT_LEAST_ONCE = Sign(
     "an at-least-once snapshot is taken before the barrier has come from every input", "ALO-1"
 )
 _LEFT_OUT = Sign("the barrier has come from every input, and no snapshot is taken", "BAR-3")
+_EARLY_BY_AN_END = Sign(
+    "an input has ended, and a snapshot is taken before the barrier has come from all others", "BAR-6"
+)
+_LEFT_OUT_BY_AN_END = Sign("an input that has ended holds up a snapshot", "BAR-6")
 
 
 class SnapshotAtBarriers(StandardChecker):
@@ -34,7 +41,7 @@ class SnapshotAtBarriers(StandardChecker):
     )
     covers = {"BAR-3": ALWAYS}
     needs = frozenset({Capability.BARRIERS, Capability.CHECKPOINTS, Capability.MESSAGE_LOG})
-    signs = (_EARLY, _EARLY_AT_LEAST_ONCE, _LEFT_OUT)
+    signs = (_EARLY, _EARLY_AT_LEAST_ONCE, _LEFT_OUT, _EARLY_BY_AN_END, _LEFT_OUT_BY_AN_END)
     directness = Directness.OPERATIONS
     rank = 172
 
@@ -48,9 +55,9 @@ class SnapshotAtBarriers(StandardChecker):
         early = _EARLY_AT_LEAST_ONCE if context.plan.checkpoints.mode == AT_LEAST_ONCE else _EARLY
         problems = [
             Breach(
-                early,
+                _EARLY_BY_AN_END if seen.ended else early,
                 f"at {line.time_ms:g} ms {seen.subtask} of attempt {seen.attempt} took its snapshot of checkpoint "
-                f"{seen.checkpoint} before the barrier had come on {seen.missing}",
+                f"{seen.checkpoint} before the barrier had come on {seen.missing}{_after_ends(seen.ended)}",
                 line.index,
                 seen.subtask,
                 seen.checkpoint,
@@ -61,9 +68,9 @@ class SnapshotAtBarriers(StandardChecker):
         ]
         problems += [
             Breach(
-                _LEFT_OUT,
+                _LEFT_OUT_BY_AN_END if seen.ended else _LEFT_OUT,
                 f"at {line.time_ms:g} ms {seen.subtask} of attempt {seen.attempt} had the barrier of checkpoint "
-                f"{seen.checkpoint} from all its inputs, and took no snapshot",
+                f"{seen.checkpoint} from all its inputs, and took no snapshot{_after_ends(seen.ended)}",
                 line.index,
                 seen.subtask,
                 seen.checkpoint,
@@ -82,3 +89,7 @@ class SnapshotAtBarriers(StandardChecker):
             return self.broken(context, summary, counts, problems)
         summary = f"every snapshot was taken when the last barrier had come; {acknowledged} were acknowledged"
         return Finding(self.name, self.clauses if acknowledged else (), Verdict.VALID, summary, counts)
+
+
+def _after_ends(ended: str) -> str:
+    return f", after the end of {ended}" if ended else ""

@@ -27,6 +27,9 @@ NEWER_ABORTED = NotifyCheckpointAborted(CheckpointId(4), "expired")
 COMPLETE = NotifyCheckpointComplete(CheckpointId(4))
 EARLY = ops.SnapshotTooEarly("totals[0]", 1, 3, "source[1]->totals[0]")
 LEFT_OUT = ops.SnapshotLeftOut("totals[0]", 1, 3)
+ENDED = "source[0]->totals[0]"
+EARLY_BY_AN_END = ops.SnapshotTooEarly("totals[0]", 1, 3, "source[1]->totals[0]", ENDED)
+LEFT_OUT_BY_AN_END = ops.SnapshotLeftOut("totals[0]", 1, 3, "source[1]->totals[0]")
 
 
 @pytest.mark.parametrize(
@@ -36,6 +39,8 @@ LEFT_OUT = ops.SnapshotLeftOut("totals[0]", 1, 3)
         ("at_least_once", EARLY, "ALO-1"),
         ("exactly_once", LEFT_OUT, "BAR-3"),
         ("unaligned", LEFT_OUT, "BAR-3"),
+        ("at_least_once", EARLY_BY_AN_END, "BAR-6"),
+        ("exactly_once", LEFT_OUT_BY_AN_END, "BAR-6"),
     ],
 )
 def test_each_note_is_invalid(mode: str, note: ops.Operation, clause: str) -> None:
@@ -98,9 +103,20 @@ def end(channel: int) -> tuple[int, EndOfChannel]:
         pytest.param([barrier(0, 3), barrier(1, 3)], {}, [LEFT_OUT], id="never"),
         pytest.param([barrier(0, 3), end(1)], {2: 3}, [], id="an end counts as a barrier"),
         pytest.param([end(1), barrier(0, 3)], {2: 3}, [], id="an earlier end, too"),
-        pytest.param([end(1), barrier(0, 3)], {}, [LEFT_OUT], id="never, after an end"),
-        pytest.param([barrier(0, 3), end(1)], {}, [LEFT_OUT], id="never, at an end"),
-        pytest.param([barrier(0, 2), barrier(0, 3), end(1)], {3: 2}, [LEFT_OUT], id="two are due at an end"),
+        pytest.param([end(1), barrier(0, 3)], {}, [LEFT_OUT_BY_AN_END], id="never, after an end"),
+        pytest.param([barrier(0, 3), end(1)], {}, [LEFT_OUT_BY_AN_END], id="never, at an end"),
+        pytest.param(
+            [barrier(0, 2), barrier(0, 3), end(1)], {3: 2}, [LEFT_OUT_BY_AN_END], id="two are due at an end"
+        ),
+        pytest.param(
+            [barrier(0, 3), end(0), barrier(1, 3)], {2: 3}, [EARLY_BY_AN_END], id="an end that counts twice"
+        ),
+        pytest.param(
+            [barrier(0, 3), end(0), barrier(1, 3)],
+            {},
+            [LEFT_OUT],
+            id="never, and an end has nothing to do with it",
+        ),
         pytest.param([barrier(0, 2), barrier(0, 3), end(1)], {3: 3}, [], id="the newer of two at an end"),
         pytest.param([ABORTED, barrier(0, 3), barrier(1, 3)], {}, [], id="of an aborted one none is due"),
         pytest.param([COMPLETE, barrier(0, 3), barrier(1, 3)], {}, [], id="a newer one is complete"),
