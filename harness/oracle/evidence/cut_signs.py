@@ -263,6 +263,12 @@ _RULES = (
         lambda d, c: c.records_all and c.observed and not c.restored,
     ),
     _rule(
+        (Kind.SURPLUS,),
+        "an unaligned snapshot, or what a sink wrote before it, has records that came behind its barriers",
+        "ALN-2",
+        lambda d, c: c.overtakes and d.behind and not d.looped,
+    ),
+    _rule(
         _CONTENT,
         "in an unaligned checkpoint records for a sink are neither written nor in flight, or both",
         "UNA-1",
