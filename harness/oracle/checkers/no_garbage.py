@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from barrier_tck.harness.oracle.checker import TrialContext
@@ -22,12 +23,16 @@ from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
 
 _ORPHAN = Sign("a file is left that nothing needs", "COO-3")
+_SUBSUMED = Sign("a file of a completed checkpoint is left after newer ones subsumed it", "COO-4")
 _TOO_MANY = Sign("more checkpoints are retained than configured", "COO-4")
 _TOO_FEW = Sign("a checkpoint is gone that should be retained", "COO-4")
 
+_CHECKPOINT = re.compile(r"(?:^|/)chk-([0-9]+)/")
+
 
 class NoGarbage(StandardChecker):
-    """No file outlives its users: aborted, late and cancelled snapshots leave no files (COO-3, SNP-2, SNP-5).
+    """No file outlives its users: aborted, late and cancelled snapshots leave no files (COO-3, SNP-2, SNP-5), nor do
+    completed ones that are not retained any more (COO-4).
 
     And nothing is deleted too early: as many of the newest completed checkpoints are retained as configured (COO-4).
 
@@ -40,7 +45,7 @@ class NoGarbage(StandardChecker):
     judges = "systems whose checkpoints can be opened"
     covers = {"COO-3": STORED_LATE, "COO-4": COMPLETED, "SNP-2": STORED_IN_VAIN}
     needs = frozenset({Capability.SNAPSHOT_INSPECTION})
-    signs = (_ORPHAN, _TOO_MANY, _TOO_FEW)
+    signs = (_ORPHAN, _SUBSUMED, _TOO_MANY, _TOO_FEW)
     rank = 210
 
     @classmethod
@@ -60,7 +65,10 @@ class NoGarbage(StandardChecker):
             summary = "no process could reach the storage when the job finished; what it left is not judged"
             return Finding(self.name, (), Verdict.VALID, summary, counts)
         bound = max(1, context.plan.checkpoints.retained)
-        problems = [Breach(_ORPHAN, f"orphan: {path}", place=path) for path in storage.orphans]
+        problems = [
+            Breach(_orphan_of(path, context.history), f"orphan: {path}", place=path)
+            for path in storage.orphans
+        ]
         if len(storage.retained) > bound:
             many = f"{len(storage.retained)} checkpoints are retained, but the plan says {bound} (COO-4)"
             problems.append(Breach(_TOO_MANY, many, checkpoint=storage.retained[0]))
@@ -75,6 +83,13 @@ class NoGarbage(StandardChecker):
             return self.broken(context, summary, counts, problems)
         summary = f"{counts['retained']} retained checkpoints and nothing else are left"
         return Finding(self.name, self.clauses, Verdict.VALID, summary, counts)
+
+
+def _orphan_of(path: str, history: History) -> Sign:
+    """Return what it means that a file is left: it is known of which checkpoint it is if its path says so."""
+    named = _CHECKPOINT.search(path)
+    completed = (line.operation.checkpoint for line in history.of(CheckpointCompleted))
+    return _SUBSUMED if named is not None and int(named[1]) in completed else _ORPHAN
 
 
 def _completed_since_the_last_start(history: History) -> list[int]:

@@ -45,6 +45,22 @@ def test_an_orphan_after_the_end_is_invalid_and_named() -> None:
     assert "chk-2/state-1" in finding.summary
 
 
+@pytest.mark.parametrize(
+    ("path", "clause"),
+    [
+        ("checkpoints/job/chk-2/state-1", "COO-4"),
+        ("checkpoints/job/shared/chk-1/state-1", "COO-4"),
+        ("checkpoints/job/chk-4/state-1", "COO-3"),
+        ("output/pending-2", "COO-3"),
+    ],
+)
+def test_a_file_that_is_left_is_that_of_a_completed_checkpoint_or_not(path: str, clause: str) -> None:
+    book = Book().attempt(1).checkpoint(1).checkpoint(2).checkpoint(3)
+    context = a_context(a_plan(), book, storage=StorageView(retained=(2, 3), orphans=(path,)))
+    finding = NoGarbage().check(context)
+    assert (finding.verdict, finding.broken) == (Verdict.INVALID, clause)
+
+
 def test_more_checkpoints_than_the_plan_retains_are_invalid() -> None:
     assert garbage(StorageView(retained=(2, 3, 4))) is Verdict.INVALID
 
