@@ -76,6 +76,7 @@ _SAVEPOINT_REPLACED = Sign(
 )
 _FORGOTTEN = Sign("a checkpoint has forgotten that a subtask had finished", "BAR-6")
 _UNREAD = Sign("the readers of a split have finished before its end", "BAR-6")
+_NO_POSITION = Sign("a split that was read has no position once its readers have finished", "STA-3")
 _LAST_TOO_EARLY = Sign(
     "the checkpoint with which the job is to finish is not at the end of its input", "BAR-6"
 )
@@ -118,6 +119,7 @@ class FinishedSubtasks(StandardChecker):
         _FORGOTTEN,
         _LAST_TOO_EARLY,
         _NEVER_READ,
+        _NO_POSITION,
         _UNREAD,
     )
     directness = Directness.OPERATIONS
@@ -271,6 +273,9 @@ class FinishedSubtasks(StandardChecker):
                     line.operation.attempt == view.attempt and split_name(line.operation.split) == split.name
                     for line in context.history.of(InputRead)
                 )
+                if begun and split.name not in positions:
+                    yield _NO_POSITION, f"the readers of {split.name} had finished, and it has no position"
+                    continue
                 restored = restored_view(context, view.attempt) is not None
                 sign = _NEVER_READ if restored and not begun else _UNREAD
                 yield sign, f"the readers of {split.name} had finished, which is at {at} of {len(split.rows)}"

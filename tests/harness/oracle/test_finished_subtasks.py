@@ -124,6 +124,17 @@ def test_a_split_that_was_not_read_to_its_end_by_those_who_had_finished_is_told(
     assert told_of(finding, "had finished, which is at")
 
 
+def test_a_split_that_was_read_and_has_no_position_when_its_readers_have_finished_is_told() -> None:
+    [name, *_] = (split.name for split in SPLITS)
+    begun = Book().attempt(1).checkpoint(1).tell(ops.InputRead("source[0]", 1, name, 0))
+    book = finish(begun, "source[0]", "source[1]").checkpoint(2)
+    whole = view(2, "source[0]", "source[1]")
+    left = {split: at for split, at in whole.positions.items() if split != name}
+    finding = judge(book, view(1), msgspec.structs.replace(whole, positions=left))
+    assert told_of(finding, f"the readers of {name} had finished, and it has no position")
+    assert finding.broken == "STA-3"
+
+
 @pytest.mark.parametrize(("final", "unread", "wrong"), [(True, 1, True), (True, 0, False), (False, 1, False)])
 def test_a_last_checkpoint_before_the_end_of_the_input_is_told(final: bool, unread: int, wrong: bool) -> None:
     book = Book().attempt(1).tell(ops.CheckpointTriggered(1, 1, final=final)).acknowledged(1).completed(1)
