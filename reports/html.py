@@ -40,7 +40,7 @@ from barrier_tck.reports.timeline import Figure, legend, timeline
 FINDINGS_MAX = 25
 """How many findings a page shows in full."""
 VALID_ROWS_MAX = 200
-"""How many valid trials the table lists; all others are always listed."""
+"""How many valid trials the table lists; of the others it lists all that a run lists (``RunTotals``)."""
 VALID_ROWS_OPEN = 25
 """The number of them that are not folded."""
 
