@@ -14,6 +14,8 @@ from barrier_tck.harness.oracle.sign import Breach, Sign
 from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
 from barrier_tck.harness.record.history import End, History, StorageView
 from barrier_tck.harness.record.operations import (
+    Acknowledged,
+    CheckpointAborted,
     CheckpointCompleted,
     CheckpointTriggered,
     JobStopped,
@@ -23,6 +25,7 @@ from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
 
 _ORPHAN = Sign("a file is left that nothing needs", "COO-3")
+_ABORTED = Sign("a file of an aborted checkpoint is left, and nobody acknowledged it late", "COO-2")
 _SUBSUMED = Sign("a file of a completed checkpoint is left after newer ones subsumed it", "COO-4")
 _TOO_MANY = Sign("more checkpoints are retained than configured", "COO-4")
 _TOO_FEW = Sign("a checkpoint is gone that should be retained", "COO-4")
@@ -31,8 +34,8 @@ _CHECKPOINT = re.compile(r"(?:^|/)chk-([0-9]+)/")
 
 
 class NoGarbage(StandardChecker):
-    """No file outlives its users: aborted, late and cancelled snapshots leave no files (COO-3, SNP-2, SNP-5), nor do
-    completed ones that are not retained any more (COO-4).
+    """No file outlives its users: aborted, late and cancelled snapshots leave no files (COO-2, COO-3, SNP-2, SNP-5), and
+    completed ones that are not retained any more leave none (COO-4).
 
     And nothing is deleted too early: as many of the newest completed checkpoints are retained as configured (COO-4).
 
@@ -45,7 +48,7 @@ class NoGarbage(StandardChecker):
     judges = "systems whose checkpoints can be opened"
     covers = {"COO-3": STORED_LATE, "COO-4": COMPLETED, "SNP-2": STORED_IN_VAIN}
     needs = frozenset({Capability.SNAPSHOT_INSPECTION})
-    signs = (_ORPHAN, _SUBSUMED, _TOO_MANY, _TOO_FEW)
+    signs = (_ORPHAN, _ABORTED, _SUBSUMED, _TOO_MANY, _TOO_FEW)
     rank = 210
 
     @classmethod
@@ -88,8 +91,16 @@ class NoGarbage(StandardChecker):
 def _orphan_of(path: str, history: History) -> Sign:
     """Return what it means that a file is left: it is known of which checkpoint it is if its path says so."""
     named = _CHECKPOINT.search(path)
-    completed = (line.operation.checkpoint for line in history.of(CheckpointCompleted))
-    return _SUBSUMED if named is not None and int(named[1]) in completed else _ORPHAN
+    number = int(named[1]) if named is not None else None
+    if any(line.operation.checkpoint == number for line in history.of(CheckpointCompleted)):
+        return _SUBSUMED
+    aborted = [line.index for line in history.of(CheckpointAborted) if line.operation.checkpoint == number]
+    late = any(
+        line.operation.checkpoint == number and line.index > aborted[0]
+        for line in history.of(Acknowledged)
+        if aborted
+    )
+    return _ABORTED if aborted and not late else _ORPHAN
 
 
 def _completed_since_the_last_start(history: History) -> list[int]:
