@@ -34,7 +34,7 @@ _CHECKPOINT = re.compile(r"(?:^|/)chk-([0-9]+)/")
 
 
 class NoGarbage(StandardChecker):
-    """No file outlives its users: aborted, late and cancelled snapshots leave no files (COO-2, COO-3, SNP-2, SNP-5), and
+    """No file outlives its users: aborted, late and cancelled snapshots leave no files (COO-2, COO-3, SNP-2, SNP-5);
     completed ones that are not retained any more leave none (COO-4).
 
     And nothing is deleted too early: as many of the newest completed checkpoints are retained as configured (COO-4).
