@@ -78,7 +78,9 @@ PRIMARY, SECONDARY = ServedFrom.PRIMARY, ServedFrom.SECONDARY
 
 BACKENDS = ("heap", "rocksdb")
 INCREMENTS = "incremental"
-STATES = (*BACKENDS, f"rocksdb-{INCREMENTS}")
+RECOMPRESSED = "recompressed"
+"""The copy has another format than the primary, and so a checksum of its own."""
+STATES = (*BACKENDS, f"rocksdb-{INCREMENTS}", f"heap-{RECOMPRESSED}")
 MODES: tuple[CheckpointingMode, ...] = ("exactly_once", "unaligned")
 FULL_DISK = "full_disk"
 DAMAGES = (*(damage.value for damage in Damage), FULL_DISK)
@@ -111,9 +113,12 @@ class Fallback:
             harm = DamageLocalCopy(VICTIM, Damage(self.damage))
             committing = After(ProtocolPoint.COMPLETION_NOTIFIED, SINK, before + 2)
             faults = (kill_worker(VICTIM, committing), _on_failure(harm))
-        backend, _, increments = self.state.partition("-")
+        backend, _, special = self.state.partition("-")
         checkpoints = msgspec.structs.replace(
-            LOCAL.checkpoints, mode=self.mode, incremental=increments == INCREMENTS
+            LOCAL.checkpoints,
+            mode=self.mode,
+            incremental=special == INCREMENTS,
+            local_compression="zstd" if special == RECOMPRESSED else None,
         )
         plan = msgspec.structs.replace(LOCAL, state_backend=backend, checkpoints=checkpoints)
         if self.rescaled:
@@ -130,6 +135,7 @@ class Fallback:
 
 
 COLUMNS = [(state, mode, rescaled) for rescaled in (False, True) for state in STATES for mode in MODES]
+HEAPS = (BACKENDS[0], f"{BACKENDS[0]}-{RECOMPRESSED}")
 QUICK = [(backend, mode, False) for backend in BACKENDS for mode in MODES]
 """The columns that are tried whole at every merge."""
 SAMPLED = {(DAMAGES[n % len(DAMAGES)], COLUMNS[(n + 6) % len(COLUMNS)]) for n in range(len(COLUMNS))}
@@ -144,7 +150,7 @@ def _cell(row: int, damage: str, column: tuple[str, CheckpointingMode, bool]) ->
     """Return a cell. One that shows once more what others do is tried where there is time for it."""
     state, mode, rescaled = column
     cell = Fallback(damage, *column, sampled=(damage, column) in SAMPLED)
-    quick = column in QUICK or (state == BACKENDS[0] and mode == MODES[row % len(MODES)])
+    quick = column in QUICK or (state in HEAPS and mode == MODES[row % len(MODES)])
     needs = [pytest.mark.needs(Capability.RESCALING, Capability.SAVEPOINTS)] if rescaled else []
     # On clusters the dealt cells that rescale take longest.
     slow = [pytest.mark.nightly_on_clusters] if rescaled or damage not in DAMAGES_BEFORE_A_MERGE else []
@@ -205,7 +211,7 @@ def test_local_recovery_is_off_unless_configured(trials: Trials) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.clause("LOC-4", "LOC-5", "LOC-6", "LOC-11")
+@pytest.mark.clause("LOC-4", "LOC-5", "LOC-6", "LOC-7", "LOC-11")
 @pytest.mark.parametrize("cell", MATRIX)
 def test_whatever_is_wrong_with_the_copy_the_primary_serves(trials: Trials, cell: Fallback) -> None:
     if not (cell.sampled or trials.every_fallback):
