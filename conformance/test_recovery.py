@@ -18,13 +18,15 @@ from barrier_tck.conformance.plans import (
     UNACKNOWLEDGED,
     crash_coordinator,
     kill_worker,
+    varied,
     with_faults,
 )
 from barrier_tck.conformance.trials import Trial, Trials, happened, require
 from barrier_tck.faults.kinds.kill_executor import KillExecutor
 from barrier_tck.faults.kinds.pause_worker import PauseWorker
+from barrier_tck.faults.kinds.throttle_object_store import ThrottleObjectStore
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
-from barrier_tck.harness.plan.trial_plan import LimitsPlan, RestartPlan
+from barrier_tck.harness.plan.trial_plan import LimitsPlan, RestartPlan, WhenUnreadable
 from barrier_tck.harness.record.operations import AttemptStarted, Committed, FaultFired
 from barrier_tck.harness.system.system_under_test import Capability
 from barrier_tck.harness.workloads.barrier_jobs import STEPS_OF_A_START
@@ -39,6 +41,9 @@ TWICE = with_faults(
 
 LONG = msgspec.structs.replace(CALM, workload=msgspec.structs.replace(CALM.workload, batches=40))
 """The standard job with enough input for checkpoints after several recoveries."""
+
+REFUSED_MS = 1
+"""For how long storage refuses requests. In the simulator no time passes while they are repeated, so all fail."""
 
 
 def _assert_restored_what_was_complete(trial: Trial) -> None:
@@ -401,3 +406,26 @@ def test_a_process_that_dies_while_it_closes_takes_nothing_with_it(
     for trial in trials.all_valid(with_faults(first, dies, plan=LONG)):
         require(trial.record.end == "finished", "the job finishes", trial)
         happened(len(trial.record.attempts) == 2, "one attempt failed, and of both deaths", trial)
+
+
+@pytest.mark.needs(Capability.ATTEMPTS, Capability.CHECKPOINTS, Capability.DETERMINISTIC_REPLAY)
+@pytest.mark.uses("checkpoints.storage")
+@pytest.mark.clause("REC-4", "REC-5")
+@pytest.mark.parametrize("on_unreadable", ["fail", "older"])
+@pytest.mark.parametrize("storage", ["hdfs", "s3"])
+def test_a_storage_that_refuses_reads_for_a_moment_makes_no_checkpoint_unreadable(
+    trials: Trials, storage: str, on_unreadable: WhenUnreadable
+) -> None:
+    plan = msgspec.structs.replace(
+        varied(LONG, checkpoints=msgspec.structs.replace(LONG.checkpoints, storage=storage)),
+        on_unreadable=on_unreadable,
+        faults=(
+            kill_worker(SINK, After(ProtocolPoint.COMPLETION_NOTIFIED, SINK, 2)),
+            ScheduledFault(ThrottleObjectStore(REFUSED_MS), After(ProtocolPoint.RESTORE_STARTED, STATEFUL)),
+        ),
+    )
+    for trial in trials.all_valid(plan):
+        happened(trial.record.faults[1].outcome == "fired", "the storage refused requests", trial)
+        tried = [attempt.restored_checkpoint for attempt in trial.record.attempts[1:]]
+        happened(len(tried) > 1, "an attempt failed while it restored", trial)
+        require(None not in tried and len({*tried}) == 1, f"{tried}: the same one is restored", trial)

@@ -10,6 +10,8 @@ any parallelism (RSC-2).
 Where runs are exactly repeatable, an attempt ends for a reason that the trial knows. A subtask that fails by itself,
 far from any fault, is a bug, even if the next attempt does better.
 
+A job that gives up because no checkpoint can be read, although nothing had happened to them, breaks REC-4.
+
 A loop that is said to have ended, and round which something still goes, ended too early: that breaks CHL-5.
 
 A job that did not end names what it waits for, also where a fault excuses it: an empty list helps nobody.
@@ -69,6 +71,7 @@ from barrier_tck.harness.support.first_line import first_line
 from barrier_tck.harness.system.system_under_test import Capability
 
 _STANDS_STILL = Sign("the job does not go on, gives up or dies, and nothing explains it", "REC-6")
+_GIVEN_UP = Sign("the job gives up because no checkpoint can be read, and nothing explains that", "REC-4")
 _LOOP_ENDED = Sign("something goes round a loop that had ended: it ended too early", "CHL-5")
 
 
@@ -86,7 +89,7 @@ class Progress(StandardChecker):
     )
     judges = "every trial"
     covers = {"REC-6": ALWAYS, "REC-4": ALWAYS, "CHL-5": IN_A_LOOP}
-    signs = (_STANDS_STILL, _LOOP_ENDED)
+    signs = (_STANDS_STILL, _GIVEN_UP, _LOOP_ENDED)
     rank = 910
     clauses = ("REC-6",)
 
@@ -229,8 +232,9 @@ def _breaches(context: TrialContext, summary: str) -> Iterator[Breach]:
         return
     failed = [line.operation for line in context.history.of(AttemptEnded)]
     texts = context.history.pending or [attempt.detail for attempt in failed[-1:]]
+    unreadable = context.history.end is End.FAILED and context.history.reason is Reason.CHECKPOINT_UNREADABLE
     yield Breach(
-        _STANDS_STILL,
+        _GIVEN_UP if unreadable else _STANDS_STILL,
         summary,
         place=subtasks_named(texts, context),
         attempt=max((line.operation.attempt for line in context.history.of(AttemptStarted)), default=None),

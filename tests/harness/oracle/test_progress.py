@@ -61,6 +61,15 @@ def test_a_job_that_finishes_with_a_checkpoint_after_its_last_fault_is_valid() -
     assert judge(Book().attempt(1).checkpoint(1)).verdict is Verdict.VALID
 
 
+def test_a_job_that_gives_up_checkpoints_to_which_nothing_had_happened_breaks_rec_4() -> None:
+    plan = a_plan(faults=(KILL,))
+    book = Book().attempt(1).checkpoint(1).fault().attempt_failed(1)
+    context = a_context(plan, book, End.FAILED, reason=Reason.CHECKPOINT_UNREADABLE)
+    finding = Progress(input_of(plan)).check(context)
+    assert (finding.verdict, finding.broken, finding.also) == (Verdict.INVALID, "REC-4", ("REC-6",))
+    assert judge(book, End.FAILED, faults=(KILL,)).broken == "REC-6"
+
+
 def test_each_failed_attempt_of_a_repeatable_run_has_its_fault() -> None:
     book = Book().attempt(1).checkpoint(1).fault().attempt_failed(1).attempt(2, 1).checkpoint(2, 2)
     once_more = book.attempt_failed(2).attempt(3, 2).checkpoint(3, 3)
