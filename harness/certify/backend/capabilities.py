@@ -42,20 +42,36 @@ def _asynchronous(session: CandidateCalls, step: steps.CheckCapability) -> Broke
 
 
 def _ordered(session: CandidateCalls, step: steps.CheckCapability) -> Broken:
-    """Check the order of scans, also in a restored store."""
+    """Check the order of scans: as written, while a snapshot is unfinished, and in a restored store; each also after
+    writes between, before and behind what is there."""
     _fill(session, step)
-    found = _scanned(session)
+    found = {"": _scanned(session)}
     session.call(wire.SnapshotRequest(CHECKED_STORE, step.checkpoint))
+    _write_between(session, step)
+    found[" of a store with an unfinished snapshot"] = _scanned(session)
     handles = session.run(wire.RunRequest(CHECKED_STORE, step.checkpoint)).handles
+    found[" once the snapshot had ended"] = _scanned(session)
     session.call(wire.CloseRequest(CHECKED_STORE))
     session.call(wire.OpenRequest(CHECKED_STORE, *_GROUPS, 0, session.attempt + 1, handles))
-    restored = _scanned(session)
+    found[" of a restored store"] = _scanned(session)
+    _write_between(session, step)
+    found[" of a restored store that was written"] = _scanned(session)
     _forget(session, step)
-    if found != sorted(found):
-        return f"scan() gave the keys in the order {found!r}"
-    if restored != sorted(restored):
-        return f"scan() of a restored store gave the keys in the order {restored!r}"
+    for when, keys in found.items():
+        if keys != sorted(keys):
+            return f"scan(){when} gave the keys in the order {keys!r}"
     return None
+
+
+def _write_between(session: CandidateCalls, step: steps.CheckCapability) -> None:
+    """Change every other key, delete some, and add keys before, between and behind them."""
+    for number, key in enumerate((*steps.UNSORTED, *step.keys)):
+        for other in (key[:-1], key + b"\x00", key + b"\xff"):
+            session.call(wire.PutRequest(CHECKED_STORE, _NAME, _GROUP, other, b"later"))
+        if number % 2:
+            session.call(wire.PutRequest(CHECKED_STORE, _NAME, _GROUP, key, b"changed"))
+        elif number % 3:
+            session.call(wire.DeleteRequest(CHECKED_STORE, _NAME, _GROUP, key))
 
 
 def _scanned(session: CandidateCalls) -> list[bytes]:

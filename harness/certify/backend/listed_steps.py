@@ -123,6 +123,8 @@ _LIKE_NAMES = (
     ),
     *("state\x00", "state\n", "state\u200b", "\U0001f600", "state.", "%73tate", "None", "STATE"),
     *("n" * 300 + "1", "n" * 300 + "2", "long " * 20 + "x", "long " * 20 + "y"),
+    # Their lengths have the same last byte, and each begins with those before it.
+    *("m", "m" * 0x101, "m" * 0x201),
 )
 _LIKE_GROUPS = (0, 1, 10, 11, 16, 17, 100, 101, 255, 256, 257, 299)
 _LIKE_KEYS = (

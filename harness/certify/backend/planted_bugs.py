@@ -517,6 +517,24 @@ PLANTED_BUGS: tuple[PlantedBug, ...] = (
         "hints-change-no-content",
         module=_HINTS,
     ),
+    _bug(
+        "SB-43",
+        "ForgetsHowLongNamesAre",
+        "BCK-1",
+        "certified before this was checked",
+        "The length of a state's name is kept in one byte, so that a long name may begin with another state's.",
+        "what-differs-stays-apart",
+        module=_ROCKSDB,
+    ),
+    _bug(
+        "SB-44",
+        "ScansLaterWritesLast",
+        "BCK-6",
+        "certified before this was checked",
+        "While a snapshot is unfinished, a scan gives what was written since behind all that was there.",
+        "scans-are-ordered",
+        module=_ROCKSDB,
+    ),
 )
 """Every planted backend bug."""
 
