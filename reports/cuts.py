@@ -81,8 +81,11 @@ def shown_by_default(run: ReportedRun) -> tuple[Wanted, ...]:
         if record.verdict is Verdict.INVALID:
             wanted += _failing(record)
     # A trial without a verdict may have been given up after a long time; that is not repeated here.
-    judged = [item for _, item in sorted(run.details.items()) if item.verdict is not Verdict.UNKNOWN]
-    wanted += _telling(judged)
+    wanted += _telling(
+        run.details[trial]
+        for trial in sorted(run.details)
+        if run.details[trial].verdict is not Verdict.UNKNOWN
+    )
     return tuple(dict.fromkeys(wanted))
 
 
@@ -174,7 +177,7 @@ def _failing(record: TrialRecord) -> list[Wanted]:
     return _first(record) if chosen is None else [Wanted(record.trial, chosen)]
 
 
-def _telling(records: Sequence[TrialRecord]) -> list[Wanted]:
+def _telling(records: Iterable[TrialRecord]) -> list[Wanted]:
     """Return a completed checkpoint with records in flight in its snapshots, or else one that was aligned, if any."""
     scores: dict[Wanted, tuple[bool, ...]] = {}
     for record in records:

@@ -103,6 +103,8 @@ class Distribution:
 
     name: str
     count: int
+    drawn: int
+    """How many of them the figure, the median and the percentile are made of."""
     median: float
     p95: float
     most: float
@@ -249,6 +251,7 @@ def _distributions(run: ReportedRun) -> tuple[Distribution, ...]:
         Distribution(
             name=series.name,
             count=series.count,
+            drawn=len(series.values),
             median=wording.median(series.values),
             p95=wording.percentile(series.values, 0.95),
             most=series.most,

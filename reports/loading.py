@@ -32,8 +32,8 @@ from barrier_tck.reports.wording import replay_command
 
 CHECKPOINTS, BATCHES = "checkpoints completed", "batches committed"
 
-_READ_MAX = 50
-"""How many trials kept in full are in memory."""
+_READ_MAX = 500
+"""How many trials kept in full are in memory at the most."""
 
 
 class KeptTrials(Mapping[int, TrialRecord]):
@@ -170,7 +170,8 @@ def whole_rows(
         without_row.pop(trial.trial, None)
         yield _completed(trial, details.get(trial.trial))
     for number in without_row:
-        notices.append(f"Trial {number} is kept in full but missing from trials.jsonl; it is counted.")
+        where = place_of_rows(stored.path)
+        notices.append(f"Trial {number} is kept in full but missing from {where}; it is counted.")
         yield _completed(summary_of(details[number]), details[number])
 
 

@@ -110,7 +110,7 @@ def _same_plans(one: ReportedRun, other: ReportedRun) -> list[tuple[OtherVerdict
             verdict, digest = twin
             same_steps = digest is not None and digest == trial.trace_digest
             pairs.append((OtherVerdict(trial.trial, verdict_of(trial), verdict), same_steps))
-    return pairs
+    return sorted(pairs, key=lambda pair: pair[0].trial)
 
 
 def _key(group: FindingGroup) -> tuple[str, str, str]:

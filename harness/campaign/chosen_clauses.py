@@ -21,8 +21,13 @@ def judges_of(plan: FilledPlan, system: SystemUnderTest, only: Collection[str]) 
     return tuple(
         checker
         for checker in checkers_of(plan, system)
-        if not checker.clauses or getattr(checker, "always", False) or set(checker.clauses) & set(only)
+        if not checker.clauses or getattr(checker, "always", False) or _clauses_of(checker) & {*only}
     )
+
+
+def _clauses_of(checker: Checker) -> set[str]:
+    """Return the clauses for which a checker speaks, and those that it says are broken by what it sees."""
+    return {*checker.clauses, *(sign.clause for sign in getattr(checker, "signs", ()))}
 
 
 def require_judged(only: Sequence[str], plans: Iterable[FilledPlan], system: SystemUnderTest) -> None:

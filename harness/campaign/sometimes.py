@@ -45,11 +45,13 @@ class SeenSometimes:
             self._times[thing] = self._times.get(thing, 0) + times
 
     def finding(self) -> Finding | None:
-        """Return what the campaign shows; None if too few trials had anything to show."""
+        """Return what the campaign shows; None if it shows nothing, with too few trials that had anything to show."""
         wanted = self._what
         if self._trials < wanted.trials_min or not self._seen_in:
             return None
         missed = [thing for thing, trials in self._seen_in.items() if wanted.is_missed(trials, self._trials)]
+        if wanted.usual is not None and not missed and not all(self._seen_in.values()):
+            return None  # it was not seen, and chance explains that: nothing is shown
         counts = self._counts(len(missed))
         if missed:
             shown = " and ".join(f"{thing} in {self._seen_in[thing]}" for thing in missed)

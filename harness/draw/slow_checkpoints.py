@@ -85,6 +85,8 @@ def in_time(plan: TrialPlan) -> TrialPlan:
 def _is_used_up(plan: TrialPlan) -> bool:
     """Return whether a job in which every checkpoint expires has no restarts left before the trial is over."""
     checkpoints, restart = plan.checkpoints, plan.restart
+    if restart.strategy == "none":
+        return True
     times = checkpoints.interval_ms + checkpoints.min_pause_ms + checkpoints.timeout_ms
     attempt_ms = (checkpoints.tolerated_failures + 1) * times + restart.delay_ms
     return (restart.attempts_max + 1) * attempt_ms <= USED_UP_IN_TIME * plan.limits.virtual_ms

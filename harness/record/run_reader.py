@@ -164,21 +164,19 @@ def place_of_rows(path: Path) -> str:
 
 
 class _Once:
-    """Refuses a trial that is there twice. It keeps the numbers only of those that came before an earlier one."""
+    """Refuses a trial that is there twice. It keeps one bit for each number, in pages that are made when needed."""
+
+    _PAGE_BITS = 1 << 16
 
     def __init__(self) -> None:
-        self._first_missing = 0
-        """All trials below this number were seen."""
-        self._beyond: set[int] = set()
+        self._pages: dict[int, bytearray] = {}
 
     def checked(self, trial: TrialSummary, where: str) -> TrialSummary:
-        number = trial.trial
-        if number < self._first_missing or number in self._beyond:
-            raise RunDirectoryCorrupt(f"{where}: trial {number} is there twice")
-        self._beyond.add(number)
-        while self._first_missing in self._beyond:
-            self._beyond.remove(self._first_missing)
-            self._first_missing += 1
+        page, place = divmod(trial.trial, self._PAGE_BITS)
+        bits = self._pages.setdefault(page, bytearray(self._PAGE_BITS // 8))
+        if bits[place // 8] & 1 << place % 8:
+            raise RunDirectoryCorrupt(f"{where}: trial {trial.trial} is there twice")
+        bits[place // 8] |= 1 << place % 8
         return trial
 
 

@@ -80,7 +80,8 @@ class Barriers:
                     self.deployment.attempt,
                     checkpoint,
                     ", ".join(missing),
-                    self._ended(),
+                    # An end that counts twice stands for one barrier that has not come.
+                    self._ended() if len(missing) <= len(self.closed) else "",
                 )
             )
         self.taken = max(self.taken, checkpoint)

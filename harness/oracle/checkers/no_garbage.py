@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any
 
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.life_preconditions import STORED_IN_VAIN, STORED_LATE
@@ -12,7 +13,7 @@ from barrier_tck.harness.oracle.evidence.storage_damage import primaries_damaged
 from barrier_tck.harness.oracle.evidence.storage_outages import ANY, lasted_to_the_end
 from barrier_tck.harness.oracle.sign import Breach, Sign
 from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
-from barrier_tck.harness.record.history import End, History, StorageView
+from barrier_tck.harness.record.history import End, History, Recorded, StorageView
 from barrier_tck.harness.record.operations import (
     Acknowledged,
     CheckpointAborted,
@@ -69,7 +70,7 @@ class NoGarbage(StandardChecker):
             return Finding(self.name, (), Verdict.VALID, summary, counts)
         bound = max(1, context.plan.checkpoints.retained)
         problems = [
-            Breach(_orphan_of(path, context.history), f"orphan: {path}", place=path)
+            Breach(_orphan_of(path, context.history, storage.retained), f"orphan: {path}", place=path)
             for path in storage.orphans
         ]
         if len(storage.retained) > bound:
@@ -88,19 +89,23 @@ class NoGarbage(StandardChecker):
         return Finding(self.name, self.clauses, Verdict.VALID, summary, counts)
 
 
-def _orphan_of(path: str, history: History) -> Sign:
+def _orphan_of(path: str, history: History, retained: Collection[int]) -> Sign:
     """Return what it means that a file is left: it is known of which checkpoint it is if its path says so."""
     named = _CHECKPOINT.search(path)
     number = int(named[1]) if named is not None else None
-    if any(line.operation.checkpoint == number for line in history.of(CheckpointCompleted)):
-        return _SUBSUMED
-    aborted = [line.index for line in history.of(CheckpointAborted) if line.operation.checkpoint == number]
-    late = any(
-        line.operation.checkpoint == number and line.index > aborted[0]
-        for line in history.of(Acknowledged)
-        if aborted
-    )
-    return _ABORTED if aborted and not late else _ORPHAN
+    completed = _last(history.of(CheckpointCompleted), number)
+    over = _last(history.of(CheckpointAborted), number) if completed is None else completed
+    # What was acknowledged when all was over came late, or twice.
+    if over is None or (_last(history.of(Acknowledged), number) or 0) > over:
+        return _ORPHAN
+    if completed is None:
+        return _ABORTED
+    return _ORPHAN if number in retained else _SUBSUMED
+
+
+def _last(lines: Iterable[Recorded[Any]], checkpoint: int | None) -> int | None:
+    """Return the index of the last line about a checkpoint; None if there is none."""
+    return max((line.index for line in lines if line.operation.checkpoint == checkpoint), default=None)
 
 
 def _completed_since_the_last_start(history: History) -> list[int]:

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from barrier_tck.harness.campaign.chosen_clauses import judges_of
 from barrier_tck.harness.campaign.configuration import CampaignConfiguration, configuration_from
 from barrier_tck.harness.campaign.resuming import require_resumable
 from barrier_tck.harness.campaign.runner import resume_campaign, run_campaign
@@ -28,6 +29,8 @@ from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.system.system_under_test import NemesisHooks, TrialOutcome
+from barrier_tck.harness.trial.trial_run import checkers_of
+from barrier_tck.harness.workloads.workload_names import filled
 from tests.harness.cli.test_cli import last_json, use
 from tests.harness.fake_system import TABLE, FakeSystem, interrupting
 
@@ -185,6 +188,20 @@ def test_the_command_resumes_what_it_was_told_to(
     assert "is complete" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_run_that_lacks_a_trial_before_its_last_one_is_not_resumed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], lost: int
+) -> None:
+    run_campaign(configuration(), FakeSystem(interrupting(after=3)), tmp_path, TABLE)
+    rows = (tmp_path / "trials.jsonl").read_bytes().splitlines(keepends=True)
+    assert len(rows) == 3
+    (tmp_path / "trials.jsonl").write_bytes(
+        b"".join(row for number, row in enumerate(rows) if number != lost)
+    )
+    assert cli.run(["campaign", "--resume", str(tmp_path)]) == 3
+    assert "lacks trials in the middle" in capsys.readouterr().err
+
+
 def test_resuming_runs_no_code_that_only_the_run_directory_names(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -219,6 +236,18 @@ def test_with_several_processes_too(tmp_path: Path) -> None:
     wanted = msgspec.structs.replace(listed, workload=plan)
     record = run_campaign(wanted, ReferenceSimulated(), tmp_path / "run", jobs=2)
     assert record.trials == 8, "nothing fails, so nothing ends it"
+
+
+@pytest.mark.parametrize("clause", ["BAR-6", "COO-2", "STA-3"])
+def test_a_checker_judges_for_each_clause_that_it_says_is_broken(clause: str) -> None:
+    plan = filled(TrialPlan())
+    judges = judges_of(plan, ReferenceSimulated(), (clause,))
+    wanted = [
+        checker.name
+        for checker in checkers_of(plan, ReferenceSimulated())
+        if clause in {sign.clause for sign in getattr(checker, "signs", ())}
+    ]
+    assert wanted and set(wanted) <= {checker.name for checker in judges}
 
 
 def test_only_the_checkers_of_the_clauses_asked_for_judge(tmp_path: Path) -> None:

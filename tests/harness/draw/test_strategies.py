@@ -27,11 +27,11 @@ from barrier_tck.harness.draw.drawn_job import DrawnJob
 from barrier_tck.harness.draw.profile import DrawnSetting, Profile
 from barrier_tck.harness.draw.profiles import PROFILES, profile_named
 from barrier_tck.harness.draw.rescaled_jobs import widths_of_sources
-from barrier_tck.harness.draw.slow_checkpoints import in_time
+from barrier_tck.harness.draw.slow_checkpoints import batches_before_barriers, in_time
 from barrier_tck.harness.draw.strategies import RESTARTS_PER_FAULT, draw_plans
 from barrier_tck.harness.oracle.evidence.recoveries import restored_checkpoints
 from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
-from barrier_tck.harness.plan.job_graph import JobPlan, Spread
+from barrier_tck.harness.plan.job_graph import EdgePlan, JobPlan, Spread, VertexPlan
 from barrier_tck.harness.plan.reading import plan_from, read_plan
 from barrier_tck.harness.plan.trial_plan import (
     DeploymentPlan,
@@ -228,6 +228,46 @@ def test_a_budget_that_lasts_longer_than_the_trial_ends_no_job_in_which_every_ch
     assert run_trial(in_time(plan), ReferenceSimulated(), tmp_path / "in time").verdict is Verdict.VALID
     few = msgspec.structs.replace(plan, restart=msgspec.structs.replace(plan.restart, attempts_max=5))
     assert in_time(few) == few, "it gives up after 24 s"
+
+
+@pytest.mark.parametrize("attempts_max", [4, 5, 6, 7, 8])
+@pytest.mark.parametrize("tolerated", [0, 1, 2])
+def test_a_job_gives_up_within_its_trial_where_it_is_left_to_that(
+    tmp_path: Path, attempts_max: int, tolerated: int
+) -> None:
+    """Every checkpoint of this job expires. It gets time unless it has given up when half of the trial is over."""
+    path = next(path for path in DRAWN if path.stem == "budget-that-outlasts-the-trial")
+    drawn = read_plan(path)
+    plan = msgspec.structs.replace(
+        drawn,
+        restart=msgspec.structs.replace(drawn.restart, attempts_max=attempts_max),
+        checkpoints=msgspec.structs.replace(drawn.checkpoints, tolerated_failures=tolerated),
+    )
+    record = run_trial(plan, ReferenceSimulated(), tmp_path)
+    left_to_itself = in_time(plan) == plan
+    if record.end == "failed":
+        assert left_to_itself is (record.duration_ms <= plan.limits.virtual_ms / 2)
+    else:
+        assert not left_to_itself or record.verdict is Verdict.VALID
+
+
+@pytest.mark.parametrize(("aligned", "most"), [(True, 1 + 2 * (1 + 2 * 9)), (False, 1 + 4 * (1 + 9))])
+def test_what_comes_on_parallel_edges_is_handled_before_the_last_barrier(aligned: bool, most: int) -> None:
+    """A receiver with two edges from a source of two subtasks: four channels, which hold eight batches each."""
+    job = JobPlan(
+        "generated",
+        vertices=(
+            VertexPlan("read", "source", 2),
+            VertexPlan("met", "keep", 1),
+            VertexPlan("out", "sink", 1),
+        ),
+        edges=(
+            EdgePlan("read", "met", Spread.HASH, key=("key",)),
+            EdgePlan("read", "met", Spread.HASH, key=("key",), input=1),
+            EdgePlan("met", "out", Spread.FORWARD),
+        ),
+    )
+    assert batches_before_barriers(job, 8, aligned)["met"] == most
 
 
 @pytest.mark.parametrize("name", ["modes", "rescale", "graphs", "object-store"])

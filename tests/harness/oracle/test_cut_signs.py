@@ -165,3 +165,21 @@ def test_sources_operators_and_sinks_alike_have_ended_if_all_of_their_subtasks_h
                     clause = "BAR-6" if has_ended else "SNK-1" if at_sink else "ALN-2"
                     lost = missing(place=place, at_sink=at_sink)
                     assert sign_of(lost, seen).clause == clause, (place, finished)
+
+
+@pytest.mark.parametrize("circumstances", CIRCUMSTANCES)
+@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("at_sink", [False, True])
+@pytest.mark.parametrize("behind", [False, True])
+@pytest.mark.parametrize("restored", [False, True])
+def test_a_sign_is_said_only_where_its_words_are_true(
+    circumstances: Circumstances, kind: Kind, at_sink: bool, behind: bool, restored: bool
+) -> None:
+    known = replace(circumstances, restored=restored, rescaled=restored and circumstances.rescaled)
+    difference = Difference(kind, "", at_sink=at_sink, behind=behind, held_before=restored)
+    said = sign_of(difference, known).seen
+    assert ("unaligned" in said) <= known.overtakes
+    assert ("at-least-once" in said) <= (not known.exact)
+    assert ("change of parallelism" in said) <= known.rescaled
+    assert ("restore" in said) <= known.restored
+    assert ("behind its barriers" in said) <= behind

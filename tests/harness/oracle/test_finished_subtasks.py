@@ -135,6 +135,15 @@ def test_a_split_that_was_read_and_has_no_position_when_its_readers_have_finishe
     assert finding.broken == "STA-3"
 
 
+def test_a_split_that_was_never_read_by_those_who_have_finished_is_no_lost_position() -> None:
+    [name, *_] = (split.name for split in SPLITS)
+    book = finish(Book().attempt(1).checkpoint(1), "source[0]", "source[1]").checkpoint(2)
+    whole = view(2, "source[0]", "source[1]")
+    left = {split: at for split, at in whole.positions.items() if split != name}
+    finding = judge(book, view(1), msgspec.structs.replace(whole, positions=left))
+    assert told_of(finding, "had finished, which is at 0") and finding.broken == "BAR-6"
+
+
 @pytest.mark.parametrize(("final", "unread", "wrong"), [(True, 1, True), (True, 0, False), (False, 1, False)])
 def test_a_last_checkpoint_before_the_end_of_the_input_is_told(final: bool, unread: int, wrong: bool) -> None:
     book = Book().attempt(1).tell(ops.CheckpointTriggered(1, 1, final=final)).acknowledged(1).completed(1)

@@ -215,6 +215,7 @@ def test_a_campaign_that_hardly_ever_rescales_to_narrower_jobs_or_to_wider_ones_
     both, wider, narrower = a_trial(1, 2), a_trial(0, 1), a_trial(1, 0)
     assert judged(*[a_trial(0, 0, rescaled=0)] * 100) is None, "no job was rescaled"
     assert judged(*[a_trial(0, 1, note="as somebody wants it")] * 100) is None
+    assert judged(*[wider] * 60) is None, "none became narrower, and that may be chance: nothing is shown"
     found = judged(*[wider] * 100)
     assert found is not None and found.verdict is Verdict.UNKNOWN and "narrower in 0 only" in found.summary
     found = judged(*[narrower] * 100, both)

@@ -101,6 +101,12 @@ def end(channel: int) -> tuple[int, EndOfChannel]:
         pytest.param([barrier(0, 3), barrier(1, 3)], {2: 3}, [], id="at the last barrier"),
         pytest.param([barrier(0, 3), barrier(1, 3)], {1: 3}, [EARLY], id="before the last barrier"),
         pytest.param([barrier(0, 3), barrier(1, 3)], {}, [LEFT_OUT], id="never"),
+        pytest.param(
+            [barrier(0, 3), end(0), barrier(1, 3)],
+            {1: 3},
+            [EARLY],
+            id="before the last barrier, and before an end",
+        ),
         pytest.param([barrier(0, 3), end(1)], {2: 3}, [], id="an end counts as a barrier"),
         pytest.param([end(1), barrier(0, 3)], {2: 3}, [], id="an earlier end, too"),
         pytest.param([end(1), barrier(0, 3)], {}, [LEFT_OUT_BY_AN_END], id="never, after an end"),

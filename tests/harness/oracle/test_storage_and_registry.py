@@ -48,11 +48,13 @@ def test_an_orphan_after_the_end_is_invalid_and_named() -> None:
 @pytest.mark.parametrize(
     ("path", "clause"),
     [
-        ("checkpoints/job/chk-2/state-1", "COO-4"),
+        ("checkpoints/job/chk-1/state-1", "COO-4"),
+        ("checkpoints/job/chk-2/stray", "COO-3"),
         ("checkpoints/job/shared/chk-1/state-1", "COO-4"),
         ("checkpoints/job/chk-4/state-1", "COO-2"),
         ("checkpoints/job/shared/chk-5/state-1", "COO-3"),
         ("checkpoints/job/chk-6/state-1", "COO-3"),
+        ("checkpoints/job/chk-3/state-of-a-part-that-came-twice", "COO-3"),
         ("output/pending-2", "COO-3"),
     ],
 )
@@ -60,6 +62,7 @@ def test_what_is_broken_if_a_file_is_left_depends_on_its_checkpoint(path: str, c
     book = Book().attempt(1).checkpoint(1).checkpoint(2).checkpoint(3)
     book.triggered(4).acknowledged(4).aborted(4)
     book.triggered(5).aborted(5).acknowledged(5)
+    book.acknowledged(3)
     context = a_context(a_plan(), book, storage=StorageView(retained=(2, 3), orphans=(path,)))
     finding = NoGarbage().check(context)
     assert (finding.verdict, finding.broken) == (Verdict.INVALID, clause)
