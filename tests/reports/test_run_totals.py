@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from barrier_tck.harness.record.records import FindingGroup, TrialSummary, summary_of
@@ -161,8 +161,20 @@ drawn_trials = st.lists(
 )
 
 
+BOTH = Finding("output", ("SNK-1", "REC-1"), Verdict.INVALID, "")
+"""REC-1 was perhaps broken also."""
+
+
 @settings(deadline=None)
 @given(drawn_trials, st.integers(1, 5), st.integers(0, 13))
+@example(
+    [
+        TrialSummary(number, Verdict.INVALID, findings=(BOTH,), measurements={"some_ms": 0.0})
+        for number in range(3)
+    ],
+    1,
+    5,
+)
 def test_limits_shorten_lists_and_change_nothing_else(
     rows: list[TrialSummary], limit: int, shown: int
 ) -> None:

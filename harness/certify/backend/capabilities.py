@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 from barrier_tck.harness.certify.backend import steps, wire
 from barrier_tck.harness.certify.backend.calls import CHECKED_STORE, Broken, CandidateCalls
+from barrier_tck.harness.certify.backend.model import COMPRESSIONS, PLAIN
 
 ASYNCHRONOUS = "asynchronous-snapshots"
 CONCURRENT = "concurrent-snapshots"
@@ -79,31 +81,54 @@ def _scanned(session: CandidateCalls) -> list[bytes]:
 
 
 def _local(session: CandidateCalls, step: steps.CheckCapability) -> Broken:
-    """Check the temporary directory, where files that are outside the store's own directory would appear."""
+    """Check the temporary directory, where files that are outside the store's own directory would appear: of a store
+    that is written, and of restored ones that may be written or are only read."""
     _fill(session, step)
     session.call(wire.SnapshotRequest(CHECKED_STORE, step.checkpoint))
-    files = session.resources().work_files
-    session.call(wire.RunRequest(CHECKED_STORE, step.checkpoint))
+    files = {"": session.resources().work_files}
+    handles = session.run(wire.RunRequest(CHECKED_STORE, step.checkpoint)).handles
+    session.call(wire.CloseRequest(CHECKED_STORE))
+    for read_only, when in ((False, " of a restored store"), (True, " of a store that is only read")):
+        session.call(
+            wire.OpenRequest(CHECKED_STORE, *_GROUPS, 0, session.attempt + 1, handles, read_only=read_only)
+        )
+        _scanned(session)
+        files[when] = session.resources().work_files
+        if not read_only:
+            session.call(wire.CloseRequest(CHECKED_STORE))
     _forget(session, step)
-    outside = [name for name in files if not name.startswith(wire.STORE_PREFIX)]
-    return f"{len(outside)} files are outside the working directory: {outside[:3]}" if outside else None
+    for when, names in files.items():
+        outside = [name for name in names if not name.startswith(wire.STORE_PREFIX)]
+        if outside:
+            return f"{len(outside)} files{when} are outside the working directory: {outside[:3]}"
+    return None
 
 
 def _deterministic(session: CandidateCalls, step: steps.CheckCapability) -> Broken:
-    """Also in another process, where the hashes of keys and names are others."""
-    here = _digests(session, step)
-    again = _digests(session, step)
-    if here != again:
-        return f"the same calls wrote different files: {', '.join(here)}, then {', '.join(again)}"
+    """Also in another process, where the hashes of keys and names are others; with and without compression."""
+    here = {each: _digests(session, step, each) for each in COMPRESSIONS}
+    _wait_for_another_second()
+    again = {each: _digests(session, step, each) for each in COMPRESSIONS}
     with session.in_another_process() as other:
-        there = _digests(other, step)
-    if here == there:
-        return None
-    return f"the same calls wrote different files in another process: {', '.join(here)}, there {', '.join(there)}"
+        there = {each: _digests(other, step, each) for each in COMPRESSIONS}
+    for compression, first in here.items():
+        asked = "" if compression == PLAIN else f", with compression {compression}"
+        for where, digests in (("", again[compression]), (" in another process", there[compression])):
+            if digests != first:
+                both = f"{', '.join(first)}, then {', '.join(digests)}"
+                return f"the same calls wrote different files{where}{asked}: {both}"
+    return None
 
 
-def _digests(session: CandidateCalls, step: steps.CheckCapability) -> list[str]:
-    _fill(session, step)
+def _wait_for_another_second() -> None:
+    """Wait until the time of day is another one, to the second: a file may have it in its header."""
+    second = int(time.time())
+    while int(time.time()) == second:
+        time.sleep(0.02)
+
+
+def _digests(session: CandidateCalls, step: steps.CheckCapability, compression: str) -> list[str]:
+    _fill(session, step, compression)
     for number in range(_STATES * _GROUPS[1]):
         place = (f"state {number % _STATES}", number % _GROUPS[1])
         session.call(wire.PutRequest(CHECKED_STORE, *place, b"%d" % number, b"value"))
@@ -259,9 +284,9 @@ def _stored(session: CandidateCalls, checkpoint: int, reuse_from: int) -> tuple[
     return session.run(wire.RunRequest(CHECKED_STORE, checkpoint)).handles
 
 
-def _fill(session: CandidateCalls, step: steps.CheckCapability) -> None:
+def _fill(session: CandidateCalls, step: steps.CheckCapability, compression: str = PLAIN) -> None:
     """Open the store and write: some entries, those of the step, one of them again, and one that is deleted."""
-    session.call(wire.OpenRequest(CHECKED_STORE, *_GROUPS, 0, session.attempt + 1))
+    session.call(wire.OpenRequest(CHECKED_STORE, *_GROUPS, 0, session.attempt + 1, compression=compression))
     for key in (*steps.UNSORTED, *step.keys, step.keys[0]):
         session.call(wire.PutRequest(CHECKED_STORE, _NAME, _GROUP, key, key * 2))
     session.call(wire.PutRequest(CHECKED_STORE, _NAME, _GROUP, b"deleted", b""))
