@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from barrier_tck.harness.certify.backend import clauses, steps, wire
 from barrier_tck.harness.certify.backend.calls import CHECKED_STORE, CandidateCalls
 from barrier_tck.harness.certify.backend.free_writes import entry_value
-from barrier_tck.harness.certify.backend.model import NAMES
+from barrier_tck.harness.certify.backend.model import COMPRESSIONS, NAMES
 from barrier_tck.harness.certify.backend.pool import CandidateRaised
 from barrier_tck.harness.certify.engine.violation import Violation
 
@@ -183,9 +183,10 @@ def after_close(session: CandidateCalls, rounds: int, groups: tuple[int, int], c
     A first round is not counted, because libraries keep some things open after their first use.
     """
     for number in range(rounds + 1):
-        _life(session, groups, checkpoint)
-        _large_life(session, groups, checkpoint + _SNAPSHOTS_OF_A_LIFE - 1)
-        checkpoint += _SNAPSHOTS_OF_A_LIFE
+        for compression in COMPRESSIONS:
+            _life(session, groups, checkpoint, compression)
+            _large_life(session, groups, checkpoint + _SNAPSHOTS_OF_A_LIFE - 1, compression)
+            checkpoint += _SNAPSHOTS_OF_A_LIFE
         if not number:
             before = session.resources()
     left = left_behind(before, session.resources())
@@ -220,10 +221,10 @@ def _memory_of_closed(session: CandidateCalls, groups: tuple[int, int], checkpoi
     return checkpoint + _WARM_UP_ROUNDS + _LARGE_STORES
 
 
-def _life(session: CandidateCalls, groups: tuple[int, int], base: int) -> None:
+def _life(session: CandidateCalls, groups: tuple[int, int], base: int, compression: str) -> None:
     """Play the life of a store, with snapshots that end in every possible way; the store is closed at the end."""
     call, start, attempt = session.call, groups[0], session.attempt + 1
-    call(wire.OpenRequest(CHECKED_STORE, *groups, 0, attempt))
+    call(wire.OpenRequest(CHECKED_STORE, *groups, 0, attempt, compression=compression))
     call(wire.PutRequest(CHECKED_STORE, NAMES[0], start, b"first", b"v" * 100))
     for checkpoint, end in enumerate(_DROPPED, base):
         end(session, checkpoint)
@@ -252,10 +253,10 @@ def _life(session: CandidateCalls, groups: tuple[int, int], base: int) -> None:
     call(wire.CloseRequest(CHECKED_STORE, times=2))
 
 
-def _large_life(session: CandidateCalls, groups: tuple[int, int], checkpoint: int) -> None:
+def _large_life(session: CandidateCalls, groups: tuple[int, int], checkpoint: int, compression: str) -> None:
     """Fill a store with thousands of entries, and close it while another thread runs a snapshot's asynchronous part."""
     call, start = session.call, groups[0]
-    call(wire.OpenRequest(CHECKED_STORE, *groups, 0, session.attempt + 1))
+    call(wire.OpenRequest(CHECKED_STORE, *groups, 0, session.attempt + 1, compression=compression))
     keys = tuple(b"%06d" % number for number in range(_MANY_ENTRIES))
     call(wire.PutManyRequest(CHECKED_STORE, NAMES[0], (start,) * len(keys), keys, keys))
     call(wire.SnapshotRequest(CHECKED_STORE, checkpoint))

@@ -12,7 +12,7 @@ import lzma
 import pickle
 import zlib
 from collections.abc import Iterator, Sequence
-from itertools import count, product
+from itertools import chain, count, product
 
 import msgspec
 import pyarrow as pa
@@ -268,6 +268,8 @@ def ladder(scale: float) -> Steps:
     for size in _rungs(1 << 21, 1 << 25, 4, scale):
         played += _written_over(next(checkpoints), size)
     played += _powers_of_two(next(checkpoints), scale)
+    played += _long_scan(max(300, round(_SCANNED * scale)))
+    next(checkpoints)
     next(checkpoints)
     played += _many_states(next(checkpoints))
     return (*played, *_high_key_groups(next(checkpoints)))
@@ -322,8 +324,9 @@ _STATES = 300
 
 def _powers_of_two(checkpoint: int, scale: float) -> Steps:
     """Values one byte below, at, and one byte above each power of two; keys of these lengths, by ``put`` and by
-    ``put_many``; and values by ``put_many``, two of each length.
+    ``put_many``; values by ``put_many``, two of each length; and so many entries in one ``put_many`` and ``get_many``.
     """
+    numbers = [number for number in _near_powers_of_two(12 if scale >= 1 else 9) if number]
     values, keys, fills = (
         _near_powers_of_two(last if scale >= 1 else min(last, 17))
         for last in (_POWERS_MAX, _POWERS_OF_KEYS_MAX, _POWERS_OF_FILLS_MAX)
@@ -338,11 +341,41 @@ def _powers_of_two(checkpoint: int, scale: float) -> Steps:
         *(steps.Fill(0, _NAME, (2, 3), 2, length, 8) for length in keys if length),
         *(steps.Fill(0, f"values of {length}", (3, 4), 2, 12, length) for length in fills),
         *_read_live_and_restored(checkpoint + 1),
+        steps.Layout(RANGES),
+        *chain.from_iterable(_written_and_read_at_once(number) for number in numbers),
+        *_read_live_and_restored(checkpoint + 2),
+    )
+
+
+def _written_and_read_at_once(entries: int) -> Steps:
+    name, numbers = f"{entries} at once", range(entries)
+    return (
+        steps.Fill(0, name, (1, 2), entries, 12, 8),
+        steps.GetMany(
+            *(0, name),
+            groups=tuple(1 + number % 2 for number in numbers),
+            keys=tuple(entry_key(number, 12) for number in numbers),
+        ),
     )
 
 
 def _near_powers_of_two(last: int) -> list[int]:
     return list(dict.fromkeys((1 << bits) + more for bits in range(last + 1) for more in (-1, 0, 1)))
+
+
+_SCANNED = 5_000
+"""Entries of a scan that is read while others write: more than a backend fetches at once."""
+
+
+def _long_scan(entries: int) -> Steps:
+    """Write at the end of what is scanned, after its first entry was read."""
+    last, before, behind = (entry_key(number, 12) for number in (entries - 1, entries - 2, entries))
+    return (
+        steps.Layout(RANGES),
+        steps.Fill(0, _NAME, (2,), entries, 12, 8),
+        steps.DisturbedScan(0, _NAME, 2, added=behind, changed=last, deleted=before),
+        steps.ReadAll(0),
+    )
 
 
 def _many_states(checkpoint: int) -> Steps:
