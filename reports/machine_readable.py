@@ -85,7 +85,10 @@ def as_object(run: ReportedRun) -> dict[str, Any]:
 
 
 def finding_objects(run: ReportedRun) -> list[dict[str, Any]]:
-    """Return all findings that are not valid, as JSON-compatible values: the campaign's, then the worst first.
+    """Return the findings that are not valid, as JSON-compatible values: the campaign's, then the worst first.
+
+    They are those of the trials that a run lists. Of more trials that are not valid, the smallest of each finding is
+    among these.
 
     Trials that are INVALID for the same reason are one finding: ``trials`` says how many, and ``trial`` which has the
     smallest plan. ``trial`` and ``replay``, the command line that repeats it, are None in a finding of all trials
