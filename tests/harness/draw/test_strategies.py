@@ -228,6 +228,8 @@ def test_a_budget_that_lasts_longer_than_the_trial_ends_no_job_in_which_every_ch
     assert run_trial(in_time(plan), ReferenceSimulated(), tmp_path / "in time").verdict is Verdict.VALID
     few = msgspec.structs.replace(plan, restart=msgspec.structs.replace(plan.restart, attempts_max=5))
     assert in_time(few) == few, "it gives up after 24 s"
+    never = msgspec.structs.replace(plan, restart=msgspec.structs.replace(plan.restart, strategy="none"))
+    assert in_time(never) == never, "it gives up at its first failure"
 
 
 @pytest.mark.parametrize("attempts_max", [4, 5, 6, 7, 8])

@@ -157,3 +157,13 @@ def test_a_watched_driver_is_not_held_and_what_others_have_put_there_is_called()
     reference = weakref.ref(driver)
     del driver
     assert reference() is None, "it held itself"
+
+
+def test_one_end_does_not_stand_for_two_barriers_that_have_not_come() -> None:
+    found: list[ops.Operation] = []
+    deployment = SimpleNamespace(subtask="totals[0]", attempt=AttemptNumber(1))
+    names = tuple(f"source[{number}]->totals[0]" for number in range(3))
+    barriers = Barriers(cast("Any", deployment), names, True, found.append)
+    barriers.closed[0] = None
+    barriers.takes(3)
+    assert found == [ops.SnapshotTooEarly("totals[0]", 1, 3, ", ".join(names[1:]))]
