@@ -14,6 +14,7 @@ from barrier_tck.harness.campaign.configuration import CampaignConfiguration
 from barrier_tck.harness.campaign.shards import shard_of
 from barrier_tck.harness.campaign.tried_plans import PlannedTrial, try_plan
 from barrier_tck.harness.plan.trial_plan import FilledPlan, TrialPlan
+from barrier_tck.harness.record.history import End
 from barrier_tck.harness.record.records import TrialSummary
 from barrier_tck.harness.record.run_directory import SCRATCH
 from barrier_tck.harness.record.run_reader import StoredRun, open_run
@@ -96,7 +97,9 @@ def finished_before(
 
 def _left_over(trial: TrialSummary, drawn: bool, system: SystemUnderTest) -> int:
     """Return how many faults could have been dropped but were not, because too many had been dropped before."""
-    may_drop = drawn and Capability.DETERMINISTIC_REPLAY in system.capabilities
+    may_drop = (
+        drawn and Capability.DETERMINISTIC_REPLAY in system.capabilities and trial.end != End.ERROR.value
+    )
     if not may_drop or trial.verdict is not Verdict.UNKNOWN:
         return 0
     return sum(fault.outcome == "not_fired" for fault in trial.faults)

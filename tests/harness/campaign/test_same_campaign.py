@@ -163,3 +163,13 @@ def test_interrupted_in_whatever_it_does_and_resumed(name: str, tmp_path: Path) 
         assert exit_code_of(record.verdict, record.interrupted) != 0
         resume_campaign(path, open_system(system))
         assert_same(path, whole)
+
+
+def test_resumed_after_trials_that_ended_in_errors_before_any_of_their_faults_struck(tmp_path: Path) -> None:
+    """None of these faults was dropped, so later trials may drop theirs."""
+    system, values, _ = CAMPAIGNS["drawn, with faults whose moment never comes"]
+    wanted = configuration_from(values, "test")
+    run_campaign(wanted, open_system(system), tmp_path / "whole")
+    run_campaign(wanted, interrupted_at(5, open_system(system)), tmp_path / "parts")
+    resume_campaign(tmp_path / "parts", open_system(system))
+    assert_same(tmp_path / "parts", left_by(tmp_path / "whole"))
