@@ -94,6 +94,7 @@ PROFILES: tuple[Profile, ...] = (
         name="standard",
         description="Everything at once: all topologies, tiny inputs, late snapshots, 0 to 4 faults.",
         scenarios=(
+            ("forged_acknowledgements", 30),
             ("in_flight", 60),
             ("overlapping_copies", 40),
             ("refused_deletions", 50),

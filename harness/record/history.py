@@ -128,6 +128,8 @@ class SnapshotView(msgspec.Struct, frozen=True):
     """The directory of the savepoint that it is; None for a checkpoint."""
     finished: tuple[str, ...] = ()
     """The subtasks that had finished before it (BAR-6): it holds positions of theirs, and no state."""
+    ended: tuple[str, ...] = ()
+    """The other subtasks an operator of which says in it that its input had ended; empty if the system reports none."""
     lacking: tuple[CheckpointProblem, ...] = ()
     """Files that were missing when this one was opened, of all checkpoints that were retained then."""
     retained: tuple[int, ...] | None = None

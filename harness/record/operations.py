@@ -379,6 +379,14 @@ class SentBehindEnd(_Kind, frozen=True):
     """What it was, for readers."""
 
 
+class ConsumedAll(_Kind, frozen=True):
+    """A subtask at the end of the job told the coordinator that all its input was consumed, as observed at its
+    connection."""
+
+    subtask: str
+    attempt: int
+
+
 class TookBehindEnd(_Kind, frozen=True):
     """A subtask at the end of the job processed records after it had said that all its input was consumed, as observed
     at its operators (BAR-6)."""
@@ -597,6 +605,7 @@ Operation = (
     | SentBehindStop
     | SentBehindEnd
     | TookBehindEnd
+    | ConsumedAll
     | SnapshotTooEarly
     | SnapshotLeftOut
     | MessagesObserved

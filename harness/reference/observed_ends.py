@@ -3,8 +3,9 @@
 That is a record behind the end of input on a channel, anything at all behind the end of the channel, and a record that
 a subtask at the end of the job processes after it has said that all its input is consumed.
 
-The notes are taken below the driver where it sends, and where it gives batches to its operators. What a right system
-does leaves none. A barrier that overtakes waiting batches does not pass here, and may overtake an end, too.
+The notes are taken below the driver where it sends, and where it gives batches to its operators. A right system leaves
+only those of subtasks at the end of the job that have said, once in each attempt, that all is consumed. A barrier that
+overtakes waiting batches does not pass here, and may overtake an end, too.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from barrier_tck.harness.record.operations import SentBehindEnd, TookBehindEnd
+from barrier_tck.harness.record.operations import ConsumedAll, SentBehindEnd, TookBehindEnd
 from barrier_tck.harness.reference.instrumented import DriverParts, MakeDriver, with_driver_instrument
 from barrier_tck.reference_impl.operators.api import Payload
 from barrier_tck.reference_impl.protocol.messages import (
@@ -29,7 +30,7 @@ from barrier_tck.reference_impl.runtime.ports import ChannelOutput, CoordinatorL
 from barrier_tck.reference_impl.runtime.subtask_deployment import SubtaskDeployment
 from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver
 
-KeepEnd = Callable[[SentBehindEnd | TookBehindEnd], None]
+KeepEnd = Callable[[SentBehindEnd | TookBehindEnd | ConsumedAll], None]
 """Keeps a note."""
 
 
@@ -100,16 +101,18 @@ class WatchedOutput:
 
 
 @dataclass(frozen=True)
-class _WatchedLink:
+class WatchedLink:
     """The connection to the coordinator of a subtask at the end of the job, watched."""
 
     inner: CoordinatorLink
     ends: Ends
 
     def send(self, message: Any) -> None:
-        self.inner.send(message)
-        if isinstance(message, InputConsumed):
+        if isinstance(message, InputConsumed) and not self.ends.consumed:
             self.ends.consumed = True
+            deployment = self.ends.deployment
+            self.ends.keep(ConsumedAll(str(deployment.subtask), deployment.attempt))
+        self.inner.send(message)
 
 
 def _with_watched_ends(parts: DriverParts, make: MakeDriver, keep: KeepEnd) -> SubtaskDriver:
@@ -118,7 +121,7 @@ def _with_watched_ends(parts: DriverParts, make: MakeDriver, keep: KeepEnd) -> S
     ends = Ends(parts.deployment, names, keep)
     if names:
         return make(parts.with_ports(output=WatchedOutput(parts.ports.output, ends)))
-    driver = make(parts.with_ports(coordinator=_WatchedLink(parts.ports.coordinator, ends)))
+    driver = make(parts.with_ports(coordinator=WatchedLink(parts.ports.coordinator, ends)))
     ends.watch(driver)
     return driver
 

@@ -21,6 +21,7 @@ from urllib.parse import quote
 import msgspec
 
 from barrier_tck.harness.record.operations import (
+    ConsumedAll,
     InputLeft,
     InputRead,
     ReadBehindStop,
@@ -57,6 +58,7 @@ InputNote = (
     | SentBehindStop
     | SentBehindEnd
     | TookBehindEnd
+    | ConsumedAll
     | SnapshotTooEarly
     | SnapshotLeftOut
 )
@@ -244,7 +246,7 @@ class InputsDirectory:
         match note:
             case ReadBehindStop() | SentBehindStop() | SnapshotTooEarly() | SnapshotLeftOut():
                 what = str(note.checkpoint)
-            case TookBehindEnd():
+            case TookBehindEnd() | ConsumedAll():
                 what = "input"
             case SentBehindEnd():
                 what = quote(note.channel, safe="")

@@ -156,6 +156,11 @@ class CheckpointOpener:
             in_flight=in_flight,
             savepoint=completed.savepoint.directory if completed.savepoint is not None else None,
             finished=tuple(str(subtask) for subtask in completed.finished),
+            ended=tuple(
+                str(part.subtask)
+                for part in completed.snapshots
+                if not part.finished and any(operator.input_ended for operator in part.operators)
+            ),
         )
 
     def _rows_in(self, content: bytes) -> Sequence[Row]:

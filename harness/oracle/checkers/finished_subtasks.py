@@ -29,12 +29,13 @@ from barrier_tck.harness.record.operations import (
     CheckpointCompleted,
     CheckpointTriggered,
     Committed,
+    ConsumedAll,
     Finished,
     InputRead,
 )
 from barrier_tck.harness.record.records import TrialSummary
 from barrier_tck.harness.record.verdict import Finding, Verdict
-from barrier_tck.harness.system.job_view import Role
+from barrier_tck.harness.system.job_view import JobView, Role
 from barrier_tck.harness.system.system_under_test import Capability
 from barrier_tck.harness.workloads.workload import split_name
 
@@ -80,6 +81,10 @@ _NO_POSITION = Sign("a split that was read has no position once its readers have
 _LAST_TOO_EARLY = Sign(
     "the checkpoint with which the job is to finish is not at the end of its input", "BAR-6"
 )
+_CONSUMED_BEFORE = Sign(
+    "the last checkpoint is taken because a former attempt had said that its input was consumed", "REC-2"
+)
+_ENDED_LATER = Sign("a snapshot says that an input had ended whose end came behind the barrier", "SNP-1")
 _NEVER_READ = Sign("a restored source finishes without having read a split at all", "SRC-1")
 
 
@@ -118,6 +123,8 @@ class FinishedSubtasks(StandardChecker):
         _SAVEPOINT_REPLACED,
         _FORGOTTEN,
         _LAST_TOO_EARLY,
+        _CONSUMED_BEFORE,
+        _ENDED_LATER,
         _NEVER_READ,
         _NO_POSITION,
         _UNREAD,
@@ -232,6 +239,10 @@ class FinishedSubtasks(StandardChecker):
                     for entry in forgotten
                 ),
                 *((sign, f"checkpoint {number}: {what}") for sign, what in self._unread(view, context)),
+                *(
+                    (_ENDED_LATER, f"checkpoint {number}: {what}")
+                    for what in self._ended_later(view, context)
+                ),
             ]
             at = completed_at(context, number)
             for sign, sentence in sentences:
@@ -251,8 +262,15 @@ class FinishedSubtasks(StandardChecker):
                     f"checkpoint {number} was to be the last one, and {split.name} is at "
                     f"{positions.get(split.name, 0)} of {len(split.rows)} in it"
                 )
+                former = _consumed_before(context, view)
+                if former is not None:
+                    subtask, attempt = former
+                    sentence += (
+                        f"; {subtask} has not said that its input was consumed, but had in attempt {attempt}"
+                    )
+                sign = _LAST_TOO_EARLY if former is None else _CONSUMED_BEFORE
                 at = completed_at(context, number)
-                yield Breach(_LAST_TOO_EARLY, sentence, at, split.vertex, number, view.attempt)
+                yield Breach(sign, sentence, at, split.vertex, number, view.attempt)
 
     def _unread(self, view: SnapshotView, context: TrialContext) -> Iterator[tuple[Sign, str]]:
         """Yield the splits that are not at their end although all subtasks that read their vertex's input had
@@ -279,6 +297,55 @@ class FinishedSubtasks(StandardChecker):
                 restored = restored_view(context, view.attempt) is not None
                 sign = _NEVER_READ if restored and not begun else _UNREAD
                 yield sign, f"the readers of {split.name} had finished, which is at {at} of {len(split.rows)}"
+
+    def _ended_later(self, view: SnapshotView, context: TrialContext) -> Iterator[str]:
+        """Yield the subtasks whose input had ended, as their snapshots say, although records of it came later.
+
+        Ends follow barriers, so where each input waits for the barriers of the others, the last barrier comes before
+        the end unless every source before the subtask was at its end. In at-least-once mode no input waits.
+        """
+        job = context.job_of(view.attempt)
+        waits = context.plan.checkpoints.mode != "at_least_once"
+        if not (waits and view.ended) or self._input.workload.input_directory is not None or job is None:
+            return
+        positions = positions_of(view)
+        left = {
+            split.vertex: split.name
+            for split in self._input.splits
+            if positions.get(split.name, 0) < len(split.rows)
+        }
+        for subtask in view.ended:
+            before = _before(subtask, job)
+            for vertex, split in sorted(left.items()):
+                readers = [entry.name for entry in job.subtasks if entry.vertex == vertex]
+                if readers and all(reader in before for reader in readers):
+                    yield f"all input of {subtask} had ended in it, and {split} is at {positions.get(split, 0)}"
+                    break
+
+
+def _before(subtask: str, job: JobView) -> frozenset[str]:
+    """Return the subtasks from which there is a way to one, and itself."""
+    found, left = {subtask: None}, [subtask]
+    while left:
+        receiver = left.pop()
+        new = [sender for sender, to in job.links if to == receiver and sender not in found]
+        found |= dict.fromkeys(new)
+        left += new
+    return frozenset(found)
+
+
+def _consumed_before(context: TrialContext, view: SnapshotView) -> tuple[str, int] | None:
+    """Return a subtask at the end of the job that has never said in the attempt of a checkpoint that its input was
+    consumed, and the last one in which it has; None if there is none."""
+    said: dict[str, int] = {}
+    for line in context.history.of(ConsumedAll):
+        said[line.operation.subtask] = max(line.operation.attempt, said.get(line.operation.subtask, 0))
+    former = [
+        (subtask, attempt)
+        for subtask, attempt in sorted(said.items())
+        if subtask not in view.finished and view.attempt is not None and attempt < view.attempt
+    ]
+    return former[0] if former else None
 
 
 def _completed_as_last(history: History) -> Iterator[int]:

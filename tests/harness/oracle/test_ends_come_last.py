@@ -10,9 +10,14 @@ import pytest
 from barrier_tck.harness.oracle.checkers.ends_come_last import EndsComeLast
 from barrier_tck.harness.record import operations as ops
 from barrier_tck.harness.record.verdict import Verdict
-from barrier_tck.harness.reference.observed_ends import Ends, WatchedOutput
-from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId
-from barrier_tck.reference_impl.protocol.messages import CheckpointBarrier, EndOfChannel, EndOfInput
+from barrier_tck.harness.reference.observed_ends import Ends, WatchedLink, WatchedOutput
+from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
+from barrier_tck.reference_impl.protocol.messages import (
+    CheckpointBarrier,
+    EndOfChannel,
+    EndOfInput,
+    InputConsumed,
+)
 from tests.harness.oracle.oracle_histories import Book, a_context, a_plan
 
 BARRIER = CheckpointBarrier(CheckpointId(3), 0)
@@ -85,7 +90,7 @@ def test_where_nobody_finished_early_nothing_is_claimed() -> None:
 def test_outputs_note_what_comes_behind_an_end_and_pass_everything_on(
     elements: list[Any], noted: bool
 ) -> None:
-    found: list[ops.SentBehindEnd | ops.TookBehindEnd] = []
+    found: list[ops.SentBehindEnd | ops.TookBehindEnd | ops.ConsumedAll] = []
     passed = Passed()
     deployment = SimpleNamespace(subtask="source[0]", attempt=AttemptNumber(2))
     names = ("source[0]->totals[0]", "source[0]->totals[1]")
@@ -103,3 +108,16 @@ def test_outputs_note_what_comes_behind_an_end_and_pass_everything_on(
     assert seen == [("source[0]", 2, names[1])] * noted
     assert len(found) == noted
     assert len(passed) == 2 + len(elements) * (1 + noted)
+
+
+def test_who_says_that_all_is_consumed_is_noted_once_and_before_it_is_sent() -> None:
+    found: list[ops.SentBehindEnd | ops.TookBehindEnd | ops.ConsumedAll] = []
+    sent: list[Any] = []
+    inner = SimpleNamespace(send=lambda message: sent.append((message, len(found))))
+    deployment = SimpleNamespace(subtask="sink[0]", attempt=AttemptNumber(2))
+    link = WatchedLink(cast("Any", inner), Ends(cast("Any", deployment), (), found.append))
+    consumed = InputConsumed(AttemptNumber(2), SubtaskId("sink", 0))
+    for message in ("other", consumed, consumed):
+        link.send(message)
+    assert sent == [("other", 0), (consumed, 1), (consumed, 1)]
+    assert found == [ops.ConsumedAll("sink[0]", 2)]

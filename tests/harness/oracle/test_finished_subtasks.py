@@ -152,6 +152,41 @@ def test_a_last_checkpoint_before_the_end_of_the_input_is_told(final: bool, unre
     assert (finding.broken, finding.verdict) == (("BAR-6", Verdict.INVALID) if wrong else ("", Verdict.VALID))
 
 
+@pytest.mark.parametrize(
+    ("said_in", "clause"), [((1,), "REC-2"), ((1, 2), "BAR-6"), ((2,), "BAR-6"), ((), "BAR-6")]
+)
+def test_a_last_checkpoint_because_a_former_attempt_had_consumed_all_is_told_as_such(
+    said_in: tuple[int, ...], clause: str
+) -> None:
+    book = Book().attempt(1).attempt_failed(1).attempt(2)
+    for attempt in said_in:
+        book.tell(ops.ConsumedAll("sink[0]", attempt))
+    book.tell(ops.CheckpointTriggered(1, 2, final=True)).acknowledged(1, 2).completed(1, 2)
+    finding = judge(book, view(1, attempt=2, unread=1))
+    assert told_of(finding, "checkpoint 1 was to be the last one") and finding.broken == clause
+
+
+def test_a_snapshot_from_behind_the_end_of_an_input_that_ends_later_is_told() -> None:
+    book = Book().attempt(1).checkpoint(1)
+    early = msgspec.structs.replace(view(1, unread=1), ended=("totals[1]",))
+    finding = judge(book, early)
+    assert told_of(finding, "checkpoint 1: all input of totals[1] had ended in it, and split-")
+    assert finding.broken == "SNP-1"
+    assert judge(book, msgspec.structs.replace(early, ended=("source[0]",))).verdict is Verdict.VALID, (
+        "the other source has the rest"
+    )
+    assert judge(book, msgspec.structs.replace(view(1), ended=("totals[1]",))).verdict is Verdict.VALID
+
+
+def test_in_at_least_once_mode_an_end_may_come_before_the_last_barrier() -> None:
+    book = Book().attempt(1).checkpoint(1)
+    early = msgspec.structs.replace(view(1, unread=1), ended=("totals[1]",))
+    mode = msgspec.structs.replace(PLAN.checkpoints, mode="at_least_once")
+    plan = msgspec.structs.replace(PLAN, checkpoints=mode)
+    context = replace(a_context(plan, book, views=(early,)), job=barrier_view(plan))
+    assert FinishedSubtasks(TrialInput(KeyedTotals(), plan)).check(context).verdict is Verdict.VALID
+
+
 def test_a_number_that_is_given_again_for_the_last_checkpoint_is_not_that_of_the_first_one() -> None:
     book = Book().attempt(1).checkpoint(1).tell(ops.CheckpointTriggered(1, 1, final=True)).aborted(1)
     assert judge(book, view(1, unread=1)).verdict is Verdict.VALID
