@@ -7,7 +7,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from barrier_tck.conformance.plans import SINK, crash_coordinator, kill_worker, varied, with_faults
+from barrier_tck.conformance.plans import SINK, STATEFUL, crash_coordinator, kill_worker, varied, with_faults
 from barrier_tck.conformance.trials import Trial, Trials, happened, require
 from barrier_tck.faults.kinds.lose_executor import LoseExecutor
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
@@ -20,7 +20,7 @@ from barrier_tck.harness.plan.trial_plan import (
     TrialPlan,
     WorkloadPlan,
 )
-from barrier_tck.harness.record.operations import Narrowed
+from barrier_tck.harness.record.operations import AttemptStarted, Narrowed
 from barrier_tck.harness.system.system_under_test import Capability
 
 pytestmark = [
@@ -86,6 +86,41 @@ def test_the_first_increment_after_a_restore_reuses_what_is_stored(trials: Trial
         "a subtask took an increment after a restore",
     )
     _assert_files_are_shared(trial)
+
+
+@pytest.mark.nightly_on_clusters
+@pytest.mark.needs(Capability.SAVEPOINTS, Capability.WORKER_KILL)
+@pytest.mark.clause("SNP-5", "COO-5")
+def test_after_a_restore_of_a_savepoint_no_increment_builds_on_its_files(trials: Trials) -> None:
+    """They belong to the user, who may delete them at any time."""
+    killed = kill_worker(STATEFUL, After(ProtocolPoint.CHECKPOINT_COMPLETED, nth=5))
+    plan = msgspec.structs.replace(
+        varied(MANY, checkpoints=msgspec.structs.replace(MANY.checkpoints, interval_ms=20, retained=1)),
+        savepoints=(SavepointPlan(after_checkpoints=4),),
+    )
+    trial = trials.valid_until(
+        with_faults(killed, plan=plan), _increments_after_a_savepoint, "a savepoint was restored"
+    )
+    views = [view for view in trial.history.checkpoints if view.savepoint is not None]
+    of_user = {file.path for view in views for files in view.files.values() for file in files}
+    for view in trial.history.checkpoints:
+        named = {file.path for files in view.files.values() for file in files}
+        require(
+            view.savepoint is not None or not named & of_user,
+            f"checkpoint {view.checkpoint} needs no file of the savepoint",
+            trial,
+        )
+
+
+def _increments_after_a_savepoint(trial: Trial) -> int:
+    """Return how many checkpoints completed in attempts that had restored a savepoint."""
+    savepoints = {view.checkpoint for view in trial.history.checkpoints if view.savepoint is not None}
+    attempts = {
+        line.operation.attempt
+        for line in trial.history.of(AttemptStarted)
+        if line.operation.restored_checkpoint in savepoints
+    }
+    return sum(view.attempt in attempts for view in trial.history.checkpoints)
 
 
 @pytest.mark.needs(Capability.DETERMINISTIC_REPLAY, Capability.REQUEST_LOG)

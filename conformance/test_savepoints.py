@@ -9,6 +9,7 @@ import pytest
 
 from barrier_tck.conformance.plans import SINK, SOURCE, STATEFUL, crash_coordinator, kill_worker, varied
 from barrier_tck.conformance.trials import Trial, Trials, exactly_one, happened, require
+from barrier_tck.faults.kinds.fail_snapshot import FailSnapshot
 from barrier_tck.faults.kinds.pause_worker import PauseWorker
 from barrier_tck.faults.kinds.repeat_messages import RepeatMessages
 from barrier_tck.faults.targets import Direction
@@ -267,6 +268,28 @@ def test_if_the_savepoint_fails_the_job_goes_on(trials: Trials, killed: str) -> 
         require(any(trial.history.of(JobFinished)), "it went on to its end", trial)
         storage = trial.history.storage
         require(storage is not None and not storage.savepoints, "nothing looks like a savepoint", trial)
+
+
+@pytest.mark.nightly_on_clusters
+@pytest.mark.clause("COO-5", "COO-2")
+@pytest.mark.needs(Capability.SNAPSHOT_FAULTS)
+def test_a_savepoint_that_a_subtask_declines_has_failed_and_leaves_nothing(trials: Trials) -> None:
+    """Its snapshot fails while it is taken, so there is nothing to wait for: the user learns of it at once."""
+    declines = ScheduledFault(FailSnapshot(STATEFUL), After(ProtocolPoint.CHECKPOINT_TRIGGERED, nth=2))
+    asked = SavepointPlan(after_checkpoints=1)
+    for trial in trials.all_valid(_plan(asked, faults=(declines,), interval_ms=SELDOM_MS)):
+        taken = {
+            line.operation.checkpoint
+            for line in trial.history.of(CheckpointTriggered)
+            if line.operation.savepoint is not None
+        }
+        aborted = {line.operation.checkpoint for line in trial.history.of(CheckpointAborted)}
+        # Another checkpoint between the first one and the savepoint would fail in its place.
+        happened(len(taken) == 1, "the savepoint was triggered once", trial)
+        require(taken <= aborted, "it was given up", trial)
+        storage = trial.history.storage
+        require(storage is not None and not storage.savepoints, "nothing looks like a savepoint", trial)
+        require(trial.record.recoveries == 0, "the job goes on", trial)
 
 
 def _stop_outlived_a_savepoint(trial: Trial) -> bool:

@@ -22,6 +22,7 @@ from barrier_tck.conformance.plans import (
 from barrier_tck.conformance.replays import STILL_THERE, still_replayed
 from barrier_tck.conformance.trials import Trial, Trials, happened, require
 from barrier_tck.faults.kinds.fail_primary_writes import FailPrimaryWrites
+from barrier_tck.faults.kinds.fail_snapshot import FailSnapshot
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import (
@@ -33,10 +34,10 @@ from barrier_tck.harness.plan.trial_plan import (
     WorkloadPlan,
 )
 from barrier_tck.harness.record.history import SnapshotView
-from barrier_tck.harness.record.operations import Restored, ServedFrom
+from barrier_tck.harness.record.operations import AbortLearned, Restored, ServedFrom
 from barrier_tck.harness.system.system_under_test import Capability
 from barrier_tck.harness.workloads.lineage import hashed
-from barrier_tck.harness.workloads.staged_jobs import MEETS_BROADCAST, meeting
+from barrier_tck.harness.workloads.staged_jobs import MEETS_BROADCAST, TWO_WAYS, meeting
 
 pytestmark = pytest.mark.needs(
     Capability.UNALIGNED_CHECKPOINTS, Capability.SNAPSHOT_INSPECTION, Capability.ATTEMPTS
@@ -333,6 +334,28 @@ def test_what_was_recorded_for_a_checkpoint_that_failed_is_not_kept_in_memory(tr
         happened("SNP-2" in finding.clauses, "subtasks learned of an abort", trial)
         learned += finding.counts["learned"]
     happened(learned, "subtasks learned of an abort")
+
+
+@pytest.mark.nightly_on_clusters
+@pytest.mark.needs(Capability.SNAPSHOT_FAULTS)
+@pytest.mark.clause("UNA-5", "COO-2")
+def test_a_checkpoint_that_is_given_up_releases_no_channel_that_another_one_holds(trials: Trials) -> None:
+    """Barriers come late on one of two ways to the sink, so that older checkpoints still wait there."""
+    plan = varied(
+        workload=WorkloadPlan("lineage", batches=24, batch_records=1, keys=3, records_per_second=400),
+        job=TWO_WAYS,
+        checkpoints=CheckpointPlan(
+            mode="aligned_timeout", interval_ms=9, max_concurrent=5, alignment_timeout_ms=20
+        ),
+    )
+    late = NetworkPlan(latency_ms_max=1, slow_channel=2, channel_capacity=8)
+    declines = ScheduledFault(FailSnapshot("kept[0]"), After(ProtocolPoint.CHECKPOINT_TRIGGERED, nth=2))
+    under_way = [
+        line.operation.under_way
+        for trial in trials.all_valid(with_faults(declines, plan=msgspec.structs.replace(plan, network=late)))
+        for line in trial.history.of(AbortLearned)
+    ]
+    happened(any(under_way), "a subtask learned of it while another checkpoint was under way there")
 
 
 @pytest.mark.nightly_on_clusters

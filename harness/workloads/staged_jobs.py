@@ -80,3 +80,13 @@ FORKED = JobPlan(
 )
 """A record goes round by way of ``on``. Each time a copy of it goes to ``off``, and ends there: it may hide that
 something is under way."""
+
+TWO_WAYS = JobPlan(
+    vertices=(source("read", 1), VertexPlan("kept", "keep", 1), VertexPlan("out", SINK, 1)),
+    edges=(
+        hashed("read", "kept"),
+        EdgePlan("read", "out", Spread.FORWARD),
+        EdgePlan("kept", "out", Spread.FORWARD),
+    ),
+)
+"""One way to the sink passes state, and the other one nothing."""
