@@ -51,7 +51,7 @@ from .reference.backend_kit import LocalStateReader, SharingStateWriter, Snapsho
 from .reference.backend_kit import SnapshotFuture
 from .reference.backend_kit import StateBackend, StateCapability, StateHandle, StateReader
 from .reference.backend_kit import StateScope, StateWriter, StorageError, refuse_overlaps
-from .reference.backend_kit import require_in_range, require_same_length
+from .reference.backend_kit import TwoFormatStateWriter, require_in_range, require_same_length
 from .reference.storage_kit import CheckpointStorage, MediumCheckpointStorage, WholeFiles
 
 __all__ = [
@@ -75,8 +75,8 @@ __all__ = [
     "StateCapability", "StateHandle", "StateReader", "StateScope", "StateView", "StateWriter", "StorageError",
     "StorageRanges", "StorageUser", "StorageView", "StreamingJob", "SubtaskView", "SystemBroke", "SystemUnderTest",
     "TakesSettings", "TargetGone", "Targets", "TracesMessages", "Transaction", "TrialContext", "TrialOutcome",
-    "TrialPlan", "TrialRecord", "Upserts", "UsageProblem", "UsesFieldsOfPlans", "Verdict", "VertexPlan",
-    "WholeFiles", "Workload", "WorkloadPlan", "WorkloadRanges", "job_along", "job_of_plan", "problem_of_fixed",
-    "read_configuration", "read_plan", "refuse_overlaps", "register_workload", "require_in_range",
+    "TrialPlan", "TrialRecord", "TwoFormatStateWriter", "Upserts", "UsageProblem", "UsesFieldsOfPlans", "Verdict",
+    "VertexPlan", "WholeFiles", "Workload", "WorkloadPlan", "WorkloadRanges", "job_along", "job_of_plan",
+    "problem_of_fixed", "read_configuration", "read_plan", "refuse_overlaps", "register_workload", "require_in_range",
     "require_same_length", "run_campaign", "run_trial", "workload_names",
 ]

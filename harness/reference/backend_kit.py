@@ -23,6 +23,7 @@ from barrier_tck.reference_impl.state.backend import (
     StateReader,
     StateScope,
     StateWriter,
+    TwoFormatStateWriter,
 )
 from barrier_tck.reference_impl.state.checks import refuse_overlaps, require_in_range, require_same_length
 from barrier_tck.reference_impl.state.snapshots import DeferredSnapshot, FinishedSnapshot
@@ -48,6 +49,7 @@ __all__ = [
     "StateScope",
     "StateWriter",
     "StorageError",
+    "TwoFormatStateWriter",
     "refuse_overlaps",
     "require_in_range",
     "require_same_length",

@@ -504,7 +504,12 @@ def hints() -> Steps:
     ):
         groups, keys = (0, 2, 5), (b"kept", b"changed", b"deleted")
         played += [
-            steps.Layout(RANGES, files_wanted, compression=before, own_threads=own_threads),
+            steps.Layout(
+                *(RANGES, files_wanted),
+                compression=before,
+                own_threads=own_threads,
+                second=next(other for other in COMPRESSIONS if other != before),
+            ),
             # Compressed, and not made shorter by it.
             steps.Fill(0, _NAME, groups, 30, 12, 40),
             steps.Put(0, NAMES[1], 1, b"long", _TEXT),
@@ -532,6 +537,7 @@ def _changed_amid(checkpoint: int, value: bytes) -> Steps:
         steps.Run(0, checkpoint),
         steps.Confirm(0, checkpoint),
         steps.Verify(0, checkpoint),
+        steps.Verify(0, checkpoint, second=True),
     )
 
 
@@ -544,6 +550,7 @@ def _restored_with_hints(checkpoint: int) -> Steps:
             for compression in COMPRESSIONS
             for read_only in (True, False)
         ),
+        steps.Verify(0, checkpoint, second=True),
         steps.Rescale((checkpoint, 0), 2, 4),
     )
 
@@ -794,6 +801,10 @@ def any_thread() -> Steps:
     )
 
 
+_LENGTHS_CUT_TO = 240
+"""To how many lengths a file is cut, unless it is shorter."""
+
+
 def damaged_files(scale: float) -> Steps:
     """Files that the backend did not write, each in place of a file of a snapshot; also of one that is not restored
     alone.
@@ -804,6 +815,7 @@ def damaged_files(scale: float) -> Steps:
         steps.Fill(0, NAMES[1], (1, 4), 60, 12, 30),
         *_checkpoint(0, 1),
         *(steps.Damaged(0, 1, file, damage) for file in files for damage in DAMAGES),
+        *(steps.CutOff(0, 1, file, _LENGTHS_CUT_TO) for file in files),
         steps.Verify(0, 1),
         steps.Fill(1, _NAME, (6, 9, 15), 60, 12, 30),
         *_checkpoint(1, 2),

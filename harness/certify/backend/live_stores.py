@@ -63,6 +63,7 @@ class LiveStores:
         self._incremental = False
         self._compression = PLAIN
         self._own_threads = True
+        self._second = ""
         self._storage = self._made("storage")
         self._work = self._made("work")
         self._guarded(self._begin, None)

@@ -41,6 +41,8 @@ class SnapshotModel:
     cancelled: bool = False
     confirmed: bool = False
     handles: tuple[wire.Handle, ...] = ()
+    second: tuple[wire.Handle, ...] = ()
+    """The second copies of its files, if some have another format (LOC-7)."""
     reuse_from: int = 0
     """The oldest checkpoint whose files it may use; 0: none."""
     compression: str = PLAIN

@@ -535,6 +535,24 @@ PLANTED_BUGS: tuple[PlantedBug, ...] = (
         "scans-are-ordered",
         module=_ROCKSDB,
     ),
+    _bug(
+        "SB-45",
+        "EndsBehindAnyBlock",
+        "BCK-4",
+        "certified before this was checked",
+        "A file that is cut off behind one of its blocks is taken for a complete one.",
+        "what-is-no-snapshot-is-refused",
+        module=_HELD_OUT_FILES,
+    ),
+    _bug(
+        "SB-46",
+        "CopiesLiveTables",
+        "SNP-1",
+        "certified before this was checked",
+        "A second copy in another format is made of the tables as they are by then.",
+        "hints-change-no-content",
+        module=_HINTS,
+    ),
 )
 """Every planted backend bug."""
 

@@ -22,6 +22,7 @@ MANY_FOR_NOTHING = 5
 OLDER_AFTER_MANY = f"{OLDER}, after a life in which {MANY_FOR_NOTHING} or more snapshots came to nothing"
 COMPRESSED = "a snapshot that was taken with compression"
 COMPRESSED_OTHERWISE = "a snapshot that was restored with another compression than it was taken with"
+SECOND_COPY = "a snapshot that was restored from a second copy in another format"
 READ_ONLY = "a snapshot that was restored into a store that is only read"
 COUNTS = (2, 4, 8)
 """How many unfinished snapshots of a store at once are counted."""

@@ -68,7 +68,9 @@ class Session(LiveStores):
             writes_before=len(model.writes),
             after_disturbance=model.disturbances > 0,
         )
-        request = wire.SnapshotRequest(step.store, step.checkpoint, step.fault, step.reuse_from)
+        # Increments have no second copy in another format.
+        second = "" if step.reuse_from else self._second
+        request = wire.SnapshotRequest(step.store, step.checkpoint, step.fault, step.reuse_from, second)
         try:
             answer = self.call(request)
             taken.done, taken.operations = answer["done"], answer["operations"]
@@ -155,6 +157,7 @@ class Session(LiveStores):
             self.show(
                 clauses.CANCELLED
             )  # nothing was left to stop: the only way for a purely synchronous backend
+        model.second = ran.second
         self._completed(step.store, step.checkpoint, ran.handles)
 
     def _completed(self, store: int, checkpoint: int, handles: tuple[wire.Handle, ...]) -> None:
@@ -377,6 +380,13 @@ class Session(LiveStores):
         what, groups = f"snapshot {step.checkpoint}", self._ranges[step.store]
         hints: dict[str, Any] = {"compression": step.compression or self._compression}
         hints["read_only"] = step.read_only
+        if step.second:
+            if model.second:
+                what = f"the second copy of {what}"
+                place = (step.store, groups, (step.checkpoint,), what)
+                self._read_back(self.call, *place, second=True, **hints)
+                self.reached[reached.SECOND_COPY] += bool(model.content)
+            return
         if not step.elsewhere:
             self._read_back(self.call, step.store, groups, (step.checkpoint,), what, **hints)
             return
@@ -400,11 +410,13 @@ class Session(LiveStores):
         checkpoints: tuple[int, ...],
         what: str,
         storage: str = "",
+        second: bool = False,
         **hints: Any,
     ) -> None:
         """Restore into a separate store, read everything, and close it. ``store`` None: both stores' snapshots.
 
-        ``hints`` are those of its scope. Nothing of that may change a file in the storage.
+        ``second``: from the second copies of their files. ``hints`` are those of its scope. Nothing of that may change
+        a file in the storage.
         """
         models = self.stores if store is None else (self.stores[store],)
         sources = [
@@ -414,7 +426,9 @@ class Session(LiveStores):
         ]
         content = {place: value for _, one in sources for place, value in one.content.items()}
         wanted = {place: value for place, value in content.items() if groups[0] <= place[1] < groups[1]}
-        handles = tuple(handle for _, one in sources for handle in one.handles)
+        if second:
+            storage = str(wire.second_storage(Path(self._storage)))
+        handles = tuple(handle for _, one in sources for handle in (one.second if second else one.handles))
         hints = {"compression": self._compression} | hints
         stored = Path(storage or self._storage)
         before = file_states(stored)
@@ -494,16 +508,46 @@ class Session(LiveStores):
         request = wire.OpenRequest(
             *(_SPARE_STORE, *groups, step.store, self.attempt + 1, restored), storage=storage
         )
+        self._restore_damaged(request, handles[number], model.content | beside.content, what)
+
+    def _cut_off(self, step: steps.CutOff) -> None:
+        """Restore as from a damaged file, cut off more and more."""
+        if not self._in_phase(step, "completed"):
+            return
+        snapshot = self.stores[step.store].snapshots[step.checkpoint]
+        if snapshot.attempt != self.attempt or not -len(snapshot.handles) <= step.file < len(
+            snapshot.handles
+        ):
+            return
+        number, groups = step.file % len(snapshot.handles), self._ranges[step.store]
+        storage, whole = (
+            copied(snapshot.handles, self._storage, self._made("storage")),
+            snapshot.handles[number],
+        )
+        lengths = self.call(wire.LengthsRequest(step.store, step.checkpoint, whole, step.at_most))
+        for length in lengths:
+            cut = msgspec.convert(self.call(wire.CutRequest(whole, length, storage)), wire.Handle)
+            handles = tuple(cut if handle is whole else handle for handle in snapshot.handles)
+            what = f"a restore from {Path(whole.path).name}, of which only {length} of {whole.size} bytes are left,"
+            request = wire.OpenRequest(
+                *(_SPARE_STORE, *groups, step.store, self.attempt + 1, handles), storage=storage
+            )
+            self._restore_damaged(request, cut, snapshot.content, what)
+
+    def _restore_damaged(
+        self, request: wire.OpenRequest, damaged: wire.Handle, wanted: Entries, what: str
+    ) -> None:
+        """Demand that a restore is refused by a message that names the damaged file, or gives all that is wanted."""
+        groups = request.start, request.end
         try:
             self.call(request)
-            wanted = model.content | beside.content
             found = first_difference(self.call, _SPARE_STORE, groups, wanted, NAMES, scan_first=True)
             self.call(wire.CloseRequest(_SPARE_STORE))
         except CandidateRaised as error:
             if error.kind not in ("corrupt", "storage"):
                 message = f"{what} raised {error} instead of CorruptStateError"
                 raise Violation(self._short(message), clauses.REFUSED) from error
-            if error.kind == "corrupt" and not promises.names_the_file(str(error), handles[number]):
+            if error.kind == "corrupt" and not promises.names_the_file(str(error), damaged):
                 message = f"{what} is refused by a message that does not name the file: {error}"
                 raise Violation(self._short(message), clauses.REFUSED) from error
             self.show(clauses.REFUSED)
@@ -604,6 +648,7 @@ class Session(LiveStores):
         self._close_both()
         self._ranges, self._files_wanted, self._incremental = step.ranges, step.files_wanted, step.incremental
         self._compression, self._own_threads = step.compression, step.own_threads
+        self._second = step.second
         self._forget_snapshots()
         for model in self.stores:
             model.start_with({})

@@ -100,7 +100,7 @@ def simpler_steps(step: steps.AnyStep) -> Iterator[steps.AnyStep]:
             if isinstance(step, steps.Restart) and step.compression:
                 yield msgspec.structs.replace(step, compression="")
         case steps.Layout():
-            yield from _with_defaults(step, files_wanted=1, compression=PLAIN, own_threads=True)
+            yield from _with_defaults(step, files_wanted=1, compression=PLAIN, own_threads=True, second="")
         case steps.Verify():
             yield from _with_defaults(step, compression="", read_only=False)
         case steps.Run(here=True):

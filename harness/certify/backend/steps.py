@@ -218,13 +218,16 @@ class Verify(BackendStep, frozen=True, tag="verify"):
     """The compression that the other store is asked for; empty: that of the live one."""
     read_only: bool = False
     """Whether the other store is told that it will only be read."""
+    second: bool = False
+    """Whether it is restored from the second copies of its files; if there are none, nothing is done."""
 
     def description(self) -> str:
         where = "in a new process" if self.elsewhere else "in a second store"
         hints = [f"compression {self.compression!r}"] if self.compression else []
         hints += ["read_only"] if self.read_only else []
         scope = f" with {' and '.join(hints)}" if hints else ""
-        return f"restore snapshot {self.checkpoint} of {_at(self.store)} {where}{scope} and read it"
+        copy = "the second copy of " if self.second else ""
+        return f"restore {copy}snapshot {self.checkpoint} of {_at(self.store)} {where}{scope} and read it"
 
 
 class Rescale(BackendStep, frozen=True, tag="rescale"):
@@ -376,13 +379,16 @@ class Layout(BackendStep, frozen=True, tag="layout"):
     """The compression that they are asked for (SNP-6)."""
     own_threads: bool = True
     """Whether they may work in threads of their own between calls."""
+    second: str = ""
+    """The compression of a second copy of their snapshots' files (LOC-7); empty: there is none."""
 
     def description(self) -> str:
         files = f", snapshots in {self.files_wanted} files" if self.files_wanted > 1 else ""
         increments = ", for increments" if self.incremental else ""
         compressed = f", compression {self.compression!r}" if self.compression != "none" else ""
         threads = "" if self.own_threads else ", without threads of their own"
-        hints = f"{files}{increments}{compressed}{threads}"
+        second = f", a second copy of each file with compression {self.second!r}" if self.second else ""
+        hints = f"{files}{increments}{compressed}{second}{threads}"
         return f"open both stores empty, with the key groups {_ranges(self.ranges)}{hints}"
 
 
@@ -606,6 +612,26 @@ class Damaged(BackendStep, frozen=True, tag="damaged"):
         )
 
 
+class CutOff(BackendStep, frozen=True, tag="cut_off"):
+    """Restore a completed snapshot again and again, each time with one of its files cut off at another length; the
+    file's handle fits what is left.
+    """
+
+    clause: ClassVar[str] = clauses.REFUSED
+    store: int
+    checkpoint: int
+    file: int
+    """The number of the file, as in `Damaged`."""
+    at_most: int
+    """The number of lengths."""
+
+    def description(self) -> str:
+        return (
+            f"{self.at_most} times, or less often if the file is shorter: restore snapshot {self.checkpoint} of "
+            f"{_at(self.store)}, of which file number {self.file} is cut off at another length"
+        )
+
+
 class Closed(BackendStep, frozen=True, tag="closed"):
     """Close a store of its own with an unfinished snapshot; then call it, and run the snapshot."""
 
@@ -751,6 +777,7 @@ AnyStep = (
     | Race
     | Steady
     | Damaged
+    | CutOff
     | Closed
     | ClosedAmid
     | Refusals

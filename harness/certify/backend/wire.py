@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import socket
 import struct
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -27,6 +29,8 @@ DAMAGED_HOW = {
 DAMAGES = tuple(DAMAGED_HOW)
 ADDED, CHANGED = b"added while a scan was read", b"changed while a scan was read"
 """Values that are written while a scan is read."""
+SECOND = "-second"
+"""The end of the name of a directory beside a storage directory, with the second copies of its files."""
 STORE_PREFIX = "store-"
 """The beginning of the names of the stores' own working directories."""
 _LENGTH = struct.Struct(">I")
@@ -202,6 +206,8 @@ class SnapshotRequest(Request, frozen=True, tag="snapshot"):
     fault: StorageFault | None = None
     reuse_from: int = 0
     """The oldest confirmed checkpoint whose files it may use (SNP-5); 0: it is a full snapshot."""
+    second: str = ""
+    """The compression of a second copy of its files (LOC-7); empty: there is none."""
 
 
 class RunRequest(Request, frozen=True, tag="run"):
@@ -265,6 +271,23 @@ class DamageRequest(Request, frozen=True, tag="damage"):
 
     handle: Handle
     damage: str
+    storage: str
+
+
+class LengthsRequest(Request, frozen=True, tag="lengths"):
+    """Choose lengths to which a file of a completed snapshot can be cut, longest first; replies with a list of them."""
+
+    store: int
+    checkpoint: int
+    handle: Handle
+    at_most: int
+
+
+class CutRequest(Request, frozen=True, tag="cut"):
+    """Cut a file of a snapshot in this storage directory to a length; replies as to `DamageRequest`."""
+
+    handle: Handle
+    length: int
     storage: str
 
 
@@ -338,6 +361,8 @@ AnyRequest = (
     | NotifyRequest
     | DigestRequest
     | DamageRequest
+    | LengthsRequest
+    | CutRequest
     | DiscardRequest
     | CloseRequest
     | ResourcesRequest
@@ -357,6 +382,8 @@ class Ran(msgspec.Struct, frozen=True):
     fault_fired: bool = False
     operations: int = 0
     """How often storage was called for the snapshot, its synchronous part included."""
+    second: tuple[Handle, ...] = ()
+    """The second copies of its files, if some have another format; they are in `second_storage`."""
 
 
 class Raced(msgspec.Struct, frozen=True):
@@ -379,6 +406,11 @@ class Readings(msgspec.Struct, frozen=True):
     many: list[bytes | None]
     singles: list[bytes | None]
     """The values of those keys whose positions `sampled` returns."""
+
+
+def second_storage(storage: Path) -> Path:
+    """Return the directory with the second copies of the files of a storage directory."""
+    return storage.with_name(storage.name + SECOND)
 
 
 def sampled(count: int, wanted: int) -> range:
@@ -425,6 +457,25 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 encode = msgspec.msgpack.Encoder().encode
+_NEAR_THE_START, _NEAR_THE_END = 64, 24
+"""So many of the shortest and longest lengths are chosen, each of them: headers and marks of the end are there."""
+
+
+def lengths_to_cut_to(size: int, ends: Sequence[int], at_most: int) -> list[int]:
+    """Return lengths below ``size``, longest first: the shortest and longest ones, some of ``ends``, where writes of
+    the file ended, and others in equal distances. If there are no more than ``at_most``, all are returned.
+    """
+    if size <= at_most:
+        return list(range(size - 1, -1, -1))
+    near = [*range(_NEAR_THE_START), *range(size - _NEAR_THE_END, size)]
+    inner = [end for end in ends if 0 < end < size]
+    some = (
+        [inner[number] for number in sampled(len(inner), max(1, (at_most - len(near)) // 2))] if inner else []
+    )
+    left = max(1, at_most - len(near) - len(some))
+    return sorted({*near, *some, *(size * number // left for number in range(left))}, reverse=True)
+
+
 decode_request = msgspec.msgpack.Decoder(AnyRequest).decode
 decode_reply = msgspec.msgpack.Decoder(Reply).decode
 

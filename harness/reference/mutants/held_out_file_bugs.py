@@ -340,6 +340,31 @@ class AcceptsCutFiles(Variant):
         return store
 
 
+class EndsBehindAnyBlock(Variant):
+    """SB-45: the mark of the end is not asked for, so a file that ends behind one of its blocks is complete."""
+
+    store = _BlockStore
+
+    def open(self, scope: StateScope, restore: Sequence[StateHandle], reader: StateReader) -> KeyedStateStore:
+        """Restore the blocks that are there; what is no block is refused."""
+        store = self.new_store(scope)
+        for handle in restore:
+            content = reader.read(handle).removesuffix(_END)
+            position = len(_BEGIN)
+            while position < len(content):
+                block = content[position + _LENGTH.size :]
+                length = int.from_bytes(content[position : position + _LENGTH.size], "big")
+                if len(block) < length or not length:
+                    raise CorruptStateError(f"{handle.path} ends in the middle of a block")
+                name, group, table = _decode_block(block[:length])
+                if group in scope.key_groups:
+                    store.adopt(name, group, table)
+                position += _LENGTH.size + length
+            if not content.startswith(_BEGIN):
+                raise CorruptStateError(f"{handle.path} is not a file of blocks")
+        return store
+
+
 _MEETING_S = 0.05
 """How long a copy waits for a write that it must not see, in seconds."""
 

@@ -6,12 +6,12 @@ Those of one store's methods do not declare increments, which the store does not
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar
 
 from barrier_tck.harness.reference.mutants.held_out_backend_bugs import Handles, Variant
 from barrier_tck.reference_impl.config import Compression
-from barrier_tck.reference_impl.ids import CheckpointId
+from barrier_tck.reference_impl.ids import CheckpointId, KeyGroupRange
 from barrier_tck.reference_impl.protocol.messages import StateHandle
 from barrier_tck.reference_impl.state.backend import (
     KeyedStateStore,
@@ -20,9 +20,10 @@ from barrier_tck.reference_impl.state.backend import (
     StateReader,
     StateScope,
     StateWriter,
+    TwoFormatStateWriter,
 )
 from barrier_tck.reference_impl.state.heap import HeapStateBackend, HeapStateStore
-from barrier_tck.reference_impl.state.heap_files import CapturedState
+from barrier_tck.reference_impl.state.heap_files import CapturedState, serialised
 from barrier_tck.reference_impl.state.heap_write_task import slices_of
 from barrier_tck.reference_impl.state.snapshots import FinishedSnapshot
 
@@ -47,6 +48,47 @@ class CompressesLiveTables(_Plain):
     """SB-36: with compression, the asynchronous part of a snapshot compresses the tables as they are by then."""
 
     store = _CompressedLater
+
+
+class _LiveAgain:
+    """A writer that takes what the store holds by now for the second copy."""
+
+    def __init__(self, inner: TwoFormatStateWriter, live: Callable[[], list[CapturedState]]) -> None:
+        self._inner = inner
+        self._live = live
+
+    @property
+    def second_compression(self) -> Compression | None:
+        return self._inner.second_compression
+
+    def write(self, name: str, chunks: Iterable[bytes], key_groups: KeyGroupRange) -> StateHandle:
+        return self._inner.write(name, chunks, key_groups)
+
+    def write_twice(
+        self, name: str, chunks: Iterable[bytes], second: Iterable[bytes], key_groups: KeyGroupRange
+    ) -> StateHandle:
+        now = [
+            (state, {group: table for group, table in tables.items() if group in key_groups})
+            for state, tables in self._live()
+        ]
+        again = serialised(now, self.second_compression or Compression.NONE)
+        return self._inner.write_twice(name, chunks, again, key_groups)
+
+
+class _CopiedLater(HeapStateStore):
+    def snapshot(self, checkpoint: CheckpointId, writer: StateWriter) -> SnapshotFuture[Handles]:
+        if isinstance(writer, TwoFormatStateWriter):
+            writer = _LiveAgain(writer, self._live)
+        return super().snapshot(checkpoint, writer)
+
+    def _live(self) -> list[CapturedState]:
+        return [(name, dict(state.readable)) for name, state in self._states.items()]
+
+
+class CopiesLiveTables(_Plain):
+    """SB-46: a second copy in another format is made of the tables as they are by then."""
+
+    store = _CopiedLater
 
 
 class ReadsTheFirstFile(HeapStateBackend):

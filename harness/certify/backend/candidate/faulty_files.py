@@ -26,6 +26,8 @@ class FaultyFiles(LocalFileSystem):
         self._go = threading.Event()
         self.standing = threading.Event()
         self.fault_fired = False
+        self.written: dict[str, list[int]] = {}
+        """Path -> the length that the file had after each write."""
 
     @property
     def operations(self) -> int:
@@ -62,7 +64,8 @@ class FaultyFiles(LocalFileSystem):
     def create(self, path: str) -> OutputStream:
         """Create a file, unless storage fails."""
         self.step("create")
-        return _FaultyStream(super().create(path), self)
+        self.written[path] = []
+        return _FaultyStream(super().create(path), self, self.written[path])
 
     def sync_directory(self, path: str) -> None:
         """Count it."""
@@ -72,9 +75,10 @@ class FaultyFiles(LocalFileSystem):
 class _FaultyStream:
     """A stream that asks its file system before each operation."""
 
-    def __init__(self, inner: OutputStream, files: FaultyFiles) -> None:
+    def __init__(self, inner: OutputStream, files: FaultyFiles, lengths: list[int]) -> None:
         self._inner = inner
         self._files = files
+        self._lengths = lengths
 
     @property
     def closed(self) -> bool:
@@ -83,6 +87,7 @@ class _FaultyStream:
     def write(self, data: bytes) -> int:
         if self._files.step("write"):
             return self._inner.write(data[: len(data) // 2])
+        self._lengths.append(len(data) + (self._lengths[-1] if self._lengths else 0))
         return self._inner.write(data)
 
     def flush(self) -> None:

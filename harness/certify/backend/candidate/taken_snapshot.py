@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 
 from barrier_tck.harness.certify.backend.candidate.faulty_files import FaultyFiles
+from barrier_tck.harness.certify.backend.candidate.second_copies import SecondCopies
 from barrier_tck.reference_impl.protocol.messages import StateHandle
 from barrier_tck.reference_impl.state.backend import SnapshotFuture
 
@@ -35,9 +36,15 @@ class _OtherThread(threading.Thread):
 class TakenSnapshot:
     """A snapshot whose synchronous part is done."""
 
-    def __init__(self, future: SnapshotFuture[tuple[StateHandle, ...]], files: FaultyFiles) -> None:
+    def __init__(
+        self,
+        future: SnapshotFuture[tuple[StateHandle, ...]],
+        files: FaultyFiles,
+        second: SecondCopies | None = None,
+    ) -> None:
         self.future = future
         self.files = files
+        self.second = second
         self.result: tuple[StateHandle, ...] | None = None
         self.error: BaseException | None = None
         self.thread: threading.Thread | None = None

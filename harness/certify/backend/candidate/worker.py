@@ -37,6 +37,7 @@ from barrier_tck.harness.certify.backend.candidate.process_resources import (
     give_back_memory,
     settled,
 )
+from barrier_tck.harness.certify.backend.candidate.second_copies import SecondCopies
 from barrier_tck.harness.certify.backend.candidate.taken_snapshot import TakenSnapshot
 from barrier_tck.harness.certify.backend.free_writes import free_write
 from barrier_tck.harness.plan.backend_targets import SHIPPED_BACKENDS
@@ -262,8 +263,9 @@ class Worker:
         writer: StateWriter = storage.writer(*place)
         if request.reuse_from:
             writer = SharingWriter(writer, storage.shared_writer(*place), request.reuse_from)
-        future = store.snapshot(checkpoint, writer)
-        self._taken[request.store, request.checkpoint] = TakenSnapshot(future, files)
+        second = SecondCopies(writer, self._storage, Compression(request.second)) if request.second else None
+        future = store.snapshot(checkpoint, second or writer)
+        self._taken[request.store, request.checkpoint] = TakenSnapshot(future, files, second)
         return wire.Reply({"done": bool(future.done), "operations": files.operations})
 
     def _do_run(self, request: wire.RunRequest) -> wire.Reply:
@@ -315,12 +317,31 @@ class Worker:
         return wire.Reply(wire.Raced(ended.value.handles, writes, meanwhile))
 
     def _do_damage(self, request: wire.DamageRequest) -> wire.Reply:
-        handle = msgspec.msgpack.decode(request.handle.packed, type=StateHandle)
-        path = Path(request.storage, wire.CHECKPOINTS, handle.path)
-        content = _damaged(path.read_bytes(), request.damage)
+        path = Path(request.storage, wire.CHECKPOINTS, request.handle.path)
+        return self._replaced(request.handle, path, _damaged(path.read_bytes(), request.damage))
+
+    @staticmethod
+    def _replaced(packed: wire.Handle, path: Path, content: bytes) -> wire.Reply:
+        """Give a file another content; the reply has a handle that fits it."""
         path.write_bytes(content)
+        handle = msgspec.msgpack.decode(packed.packed, type=StateHandle)
         fits = msgspec.structs.replace(handle, size=len(content), checksum=checksum_text(zlib.crc32(content)))
         return wire.Reply(_packed(fits))
+
+    def _do_lengths(self, request: wire.LengthsRequest) -> wire.Reply:
+        """Beside lengths all over the file, choose those at which the backend has ended a write: there a file may look
+        whole."""
+        ends = {
+            length
+            for path, lengths in self._taken[request.store, request.checkpoint].files.written.items()
+            if path.endswith(request.handle.path)
+            for length in lengths
+        }
+        return wire.Reply(wire.lengths_to_cut_to(request.handle.size, sorted(ends), request.at_most))
+
+    def _do_cut(self, request: wire.CutRequest) -> wire.Reply:
+        path = Path(request.storage, wire.CHECKPOINTS, request.handle.path)
+        return self._replaced(request.handle, path, path.read_bytes()[: request.length])
 
     def _do_finish(self, request: wire.FinishRequest) -> wire.Reply:
         taken = self._taken[request.store, request.checkpoint]
@@ -334,7 +355,9 @@ class Worker:
             reply = self._failed(error)
             return msgspec.structs.replace(reply, fault_fired=taken.files.fault_fired)
         packed = tuple(_packed(handle) for handle in handles)
-        ran = wire.Ran(packed, taken.files.fault_fired, taken.files.operations)
+        second = taken.second.finish(handles) if taken.second is not None else ()
+        copies = tuple(_packed(handle) for handle in second)
+        ran = wire.Ran(packed, taken.files.fault_fired, taken.files.operations, copies)
         return wire.Reply(ran)
 
     def _failed(self, error: Exception) -> wire.Reply:

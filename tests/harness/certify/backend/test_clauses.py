@@ -135,6 +135,8 @@ PUT = steps.Put(0, NAMES[0], 1, b"key", b"value")
 OTHER, DELETED = steps.Put(0, NAMES[0], 1, b"key", b"other"), steps.Delete(0, NAMES[0], 1, b"key")
 BESIDE, ELSEWHERE = steps.Put(0, NAMES[0], 1, b"new", b""), steps.Put(0, NAMES[1], 1, b"new", b"")
 TAKEN = (steps.Snapshot(0, 1), steps.Run(0, 1))
+TWICE = steps.Layout(RANGES, second="zstd")
+"""From here on, files have a second copy in another format."""
 TORN = (steps.Snapshot(0, 1, StorageFault(2)), steps.Run(0, 1))
 
 
@@ -171,6 +173,10 @@ TORN = (steps.Snapshot(0, 1, StorageFault(2)), steps.Run(0, 1))
         ((PUT, *TAKEN, steps.Restart((1, 0)), OTHER, steps.ReadAll(0)), "BCK-1"),
         ((PUT, *TAKEN, steps.Restart((1, 0)), steps.ReadAll(1)), ""),
         ((PUT, *TAKEN, steps.Damaged(0, 1, 0, "empty")), "BCK-4"),
+        ((PUT, *TAKEN, steps.CutOff(0, 1, 0, 10)), "BCK-4"),
+        ((PUT, *TAKEN, steps.Verify(0, 1, second=True)), ""),
+        ((TWICE, PUT, *TAKEN, steps.Verify(0, 1, second=True)), "BCK-1 BCK-2"),
+        ((TWICE, PUT, TAKEN[0], OTHER, TAKEN[1], steps.Verify(0, 1, second=True)), "BCK-1 BCK-2 SNP-1"),
     ],
 )
 def test_steps_show_the_clauses_that_their_comparisons_could_have_broken_and_no_others(

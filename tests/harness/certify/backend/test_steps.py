@@ -51,6 +51,7 @@ def test_every_step_has_a_description_and_survives_json() -> None:
         steps.Race(0, 3, NAMES[0], (0, 1), 5, cancelled=True),
         steps.Steady(0, 3, 10, 16, 2),
         *(steps.Damaged(0, 1, -1, damage) for damage in wire.DAMAGES),
+        steps.CutOff(0, 1, -1, 100),
         steps.Restart((1, 0), "bare"),
         steps.Damaged(1, 2, 0, "half", beside=1),
         steps.ManyStates(0, 300),
@@ -70,6 +71,8 @@ def test_every_step_has_a_description_and_survives_json() -> None:
         steps.Verify(0, 1, compression="none"),
         steps.Verify(0, 1, compression="zstd"),
         steps.Verify(0, 1, read_only=True),
+        steps.Layout(((0, 40), (40, 64)), second="zstd"),
+        steps.Verify(0, 1, second=True),
     )
     failure = BackendFailure("heap", "all-at-once", "?", every)
     assert msgspec.json.decode(msgspec.json.encode(failure), type=BackendFailure) == failure
