@@ -1,6 +1,7 @@
 """Drawn plans do in the simulator what they do on Spark.
 
-The nightly runs this file with a fresh seed. The name keeps it out of other commands.
+``tox -e explore`` runs this file with a fixed seed, and the nightly with a fresh one. The name keeps it out of other
+commands.
 """
 
 from __future__ import annotations
