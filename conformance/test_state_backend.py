@@ -174,6 +174,16 @@ def test_notifications_come_in_any_order(state_backend: BackendUnderTest, tmp_pa
     _assert_holds("notifications-come-in-any-order", state_backend, tmp_path)
 
 
+@pytest.mark.clause("SNP-1", "BCK-2")
+def test_words_about_others_change_no_snapshot(state_backend: BackendUnderTest, tmp_path: Path) -> None:
+    _assert_holds("words-about-others-change-no-snapshot", state_backend, tmp_path)
+
+
+@pytest.mark.clause("BCK-2")
+def test_increments_pass_over_what_is_not_confirmed(state_backend: BackendUnderTest, tmp_path: Path) -> None:
+    _assert_holds("increments-pass-over-what-is-not-confirmed", state_backend, tmp_path)
+
+
 @pytest.mark.clause("SNP-2")
 def test_a_cancelled_snapshot_stops(state_backend: BackendUnderTest, tmp_path: Path) -> None:
     _assert_holds("a-cancelled-snapshot-stops", state_backend, tmp_path)

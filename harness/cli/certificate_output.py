@@ -163,7 +163,10 @@ def output_replay(
 
     console.print(f"{failure.property}: {len(failure.steps)} steps", markup=False)
     violation = replay(print_step)
-    result = "nothing is violated any more" if violation is None else f"✗ {violation}"
+    passed = "nothing is violated any more"
+    if any(getattr(step, "of_threads", False) for step in failure.steps):
+        passed = "nothing was violated this time; threads meet in another way in each run, so repeat it a few times"
+    result = passed if violation is None else f"✗ {violation}"
     console.print(printable(result), markup=False)
     verdict = "failed" if violation is not None else "passed"
     emit(

@@ -11,6 +11,7 @@ from collections.abc import Generator, Mapping, Sequence
 import pytest
 from rich.progress import Progress, TaskID
 
+from barrier_tck.harness.oracle.clause_mechanisms import lacks_mechanism, mechanism_of
 from barrier_tck.harness.pytest_plugin import marked, missing_capabilities, supervised_already
 from barrier_tck.harness.record.conformance_record import CaseOutcome, CaseStatus
 from barrier_tck.harness.support.errors import HarnessError, UsageProblem
@@ -46,6 +47,8 @@ class Outcomes:
         self.problem: HarnessError | None = None
         """Why no test was run, if that is not a mistake of this project."""
         self.interrupted = False
+        self._unclaimed: dict[str, str] = {}
+        """Clauses about mechanisms that the system does not have, with what it does not declare."""
         self.errors: list[str] = []
         """What could not be collected."""
 
@@ -76,6 +79,7 @@ class Outcomes:
                 item for item in items if not self._clauses or set(self._clauses) & set(_clauses_of(item))
             ]
             system = open_system(self._system)
+            self._unclaimed = _unclaimed(items, system)
         except HarnessError as problem:
             self.problem = problem
             items.clear()
@@ -158,12 +162,25 @@ class Outcomes:
             status=status,
             broken=broken,
             reason=reason,
+            unclaimed={
+                clause: self._unclaimed[clause] for clause in _clauses_of(item) if clause in self._unclaimed
+            },
             seconds=round(self._seconds.get(name, 0.0), 3),
         )
 
 
 def _name(item: pytest.Item) -> str:
     return f"{item.path.name}::{item.name}"
+
+
+def _unclaimed(items: Sequence[pytest.Item], system: SystemUnderTest) -> dict[str, str]:
+    clauses = dict.fromkeys(clause for item in items for clause in _clauses_of(item))
+    declared = [each.name for each in system.capabilities]
+    return {
+        clause: f"does not declare {' or '.join(each.name for each in mechanism_of(clause))}"
+        for clause in clauses
+        if lacks_mechanism(clause, declared)
+    }
 
 
 def _clauses_of(item: pytest.Item) -> tuple[str, ...]:

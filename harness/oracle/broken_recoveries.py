@@ -46,7 +46,17 @@ from barrier_tck.harness.record.operations import (
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.verdict import EXERCISED, Finding
 from barrier_tck.harness.system.broken_recovery import BrokenRecovery, Vacuity
+from barrier_tck.harness.system.system_under_test import Capability
 from barrier_tck.harness.workloads.workload_names import workload_named
+
+_SHOWN_WITH = {
+    BrokenRecovery.READ_AGAIN: Capability.SNAPSHOT_INSPECTION,
+    BrokenRecovery.STATE_DROPPED: Capability.SNAPSHOT_INSPECTION,
+    BrokenRecovery.COMMITTED_EARLY: Capability.BARRIERS,
+    BrokenRecovery.UNFENCED: Capability.BARRIERS,
+}
+"""With which capability the history shows whether a break would show: what was restored is known of checkpoints that
+can be opened, and what was prepared or pending of those with the life cycle of barriers."""
 
 
 def vacuity_reasons(context: TrialContext, findings: Sequence[Finding]) -> dict[str, str]:
@@ -66,7 +76,7 @@ def vacuity_reasons(context: TrialContext, findings: Sequence[Finding]) -> dict[
 def _vacuity(
     broken: BrokenRecovery, context: TrialContext, story: _Story, covered: set[str]
 ) -> Vacuity | None:
-    if not story.reports_recovery:
+    if not story.reports_recovery or _SHOWN_WITH[broken].name not in context.capabilities:
         return _by_its_faults(broken, context, covered)
     if len(story.started) < 2 or not any(attempt in story.ran for attempt in list(story.started)[1:]):
         return Vacuity.NOT_RECOVERED
@@ -87,7 +97,7 @@ def _vacuity(
 
 
 def _by_its_faults(broken: BrokenRecovery, context: TrialContext, covered: set[str]) -> Vacuity | None:
-    """Return why a trial of a system that reports nothing of its recoveries would not have shown a break.
+    """Return why a trial of a system that does not show what it recovers from would not have shown a break.
 
     What its faults did is known. If it was killed and went on, then it read on from some place, and committed what it
     had not committed before: the output shows whether both were right.

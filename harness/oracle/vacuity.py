@@ -10,6 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from barrier_tck.harness.oracle.checker import Checker, TrialContext
+from barrier_tck.harness.oracle.clause_mechanisms import lacks_mechanism
 from barrier_tck.harness.oracle.precondition import ALWAYS, Precondition
 from barrier_tck.harness.record.verdict import Finding, Verdict
 
@@ -21,7 +22,8 @@ def without_vacuous_clauses(finding: Finding, checker: Checker, context: TrialCo
     clauses = tuple(
         clause
         for clause in finding.clauses
-        if _has_mechanism(needed := precondition_of(clause, checker), context)
+        if not lacks_mechanism(clause, context.capabilities)
+        and _has_mechanism(needed := precondition_of(clause, checker), context)
         and (not valid or _was_exercised(needed, context, judges_output))
     )
     if clauses == finding.clauses:

@@ -28,13 +28,22 @@ class CaseOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """If it failed: the clauses that were broken, as far as that is known; otherwise any of its own may be."""
     reason: str = ""
     """Why it did not pass; for a known failure, what the file says of it."""
+    unclaimed: dict[str, str] = {}
+    """Clauses of it about mechanisms that the system does not have, with what it does not declare: if it passes, it
+    says nothing of them."""
     seconds: float = 0.0
 
     def says_of(self, clause: str) -> CaseStatus:
         """Return what it says of a clause: of one that it was to show and that it did not find broken, nothing."""
         if self.status == "failed" and self.broken and clause not in self.broken:
             return "not shown"
+        if clause in self.unclaimed and self.status in ("passed", "not shown"):
+            return "not claimed"
         return self.status
+
+    def why_not_claimed(self, clause: str) -> str:
+        """Return what the system does not declare, so that it says nothing of a clause."""
+        return self.unclaimed.get(clause, self.reason)
 
 
 class ClauseOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,7 +114,7 @@ def _together(clause: str, outcomes: list[CaseOutcome]) -> ClauseOutcome:
     those = [outcome for outcome, one in zip(outcomes, said, strict=True) if one == status]
     reasons = {
         "passed": "",
-        "not claimed": "; ".join(dict.fromkeys(outcome.reason for outcome in those)),
+        "not claimed": "; ".join(dict.fromkeys(outcome.why_not_claimed(clause) for outcome in those)),
     }
     return ClauseOutcome(
         clause=clause,

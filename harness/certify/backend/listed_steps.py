@@ -698,6 +698,81 @@ _DELETED = 6_000
 """Entries of which thousands are deleted between two snapshots."""
 
 
+_UNKNOWN_BEFORE, _UNKNOWN_AFTER = 1, 1 << 40
+"""Ids below and above those of all snapshots of the sequence below."""
+
+
+def words_amid() -> Steps:
+    """Write a key last before a snapshot and first after it, with a word about another checkpoint in between.
+
+    Whatever protects what the snapshot holds from later writes must outlast the word.
+    """
+    numbers = count(10, 3)
+    played: list[steps.AnyStep] = []
+    for word, other, form in product(("confirm", "abort"), ("before", "older", "newer", "after"), _WRITES):
+        older = next(numbers)
+        taken, newer = older + 1, older + 2
+        group, key = RANGES[0][0] + older % 3, b"key %d" % older
+        about = {"older": older, "newer": newer}.get(other)
+        played += [
+            steps.Put(0, _NAME, group, key, b"oldest"),
+            *((steps.Snapshot(0, older), steps.Run(0, older)) if other == "older" else ()),
+            steps.Put(0, _NAME, group, key, b"old"),
+            steps.Snapshot(0, taken),
+            *((steps.Snapshot(0, newer), steps.Run(0, newer)) if other == "newer" else ()),
+            *_word(word, about, _UNKNOWN_BEFORE if other == "before" else _UNKNOWN_AFTER),
+            _write(form, group, key),
+            steps.Put(0, _NAME, group, b"beside %d" % older, b"new"),
+            steps.Run(0, taken),
+            steps.Verify(0, taken),
+            steps.Confirm(0, taken),
+        ]
+    return (*played, steps.ReadAll(0))
+
+
+def _word(word: str, about: int | None, unknown: int) -> Steps:
+    """Confirm or abort a snapshot or, without one, a checkpoint that the store never saw."""
+    if about is None:
+        return (steps.Unseen(0, word, unknown),)
+    return (steps.Confirm(0, about) if word == "confirm" else steps.AbortSnapshot(0, about),)
+
+
+def increments_beside_unheard() -> Steps:
+    """Take increments after others that were stored and of which the store has not heard: confirmed too late, aborted
+    too late, or never.
+
+    Each changes one key group, so a store that refers to the newest file of each refers to files of those others.
+    """
+    numbers = count(2)
+    groups = tuple(range(*RANGES[0]))
+    played: list[steps.AnyStep] = [
+        steps.Layout(RANGES, files_wanted=len(groups), incremental=True),
+        steps.Fill(0, _NAME, groups, 20 * len(groups), 12, 30),
+        *_checkpoint(0, 1, 1),
+    ]
+    newest = 1
+    for word, unheard in product(("", "confirm", "abort"), (1, 3)):
+        taken = [next(numbers) for _ in range(unheard + 1)]
+        for number in taken:
+            key = b"changed before %d" % number
+            played += [
+                steps.Put(0, _NAME, groups[number % len(groups)], key, b"new"),
+                steps.Delete(0, _NAME, groups[number % len(groups)], b"changed before %d" % (number - 6)),
+                steps.Snapshot(0, number, reuse_from=newest),
+                steps.Run(0, number),
+                steps.Verify(0, number),
+            ]
+        *before, last = taken
+        if word == "confirm":
+            played += [steps.Confirm(0, last), *(steps.Confirm(0, number) for number in before)]
+            newest = last
+        elif word == "abort":
+            played += [steps.AbortSnapshot(0, number) for number in before]
+        played += [*_checkpoint(0, number := next(numbers), newest), steps.Verify(0, number)]
+        newest = number
+    return (*played, steps.Restart((newest, 0)), steps.ReadAll(0))
+
+
 def many_deletes(scale: float, incremental: bool = False) -> Steps:
     """Delete thousands of entries between two snapshots: every second one, those of a key group, of a state, and all.
 
@@ -801,7 +876,7 @@ def any_thread() -> Steps:
     )
 
 
-_LENGTHS_CUT_TO = 240
+_LENGTHS_CUT_TO, _LENGTHS_OF_A_LARGE_FILE = 240, 120
 """To how many lengths a file is cut, unless it is shorter."""
 
 
@@ -824,6 +899,13 @@ def damaged_files(scale: float) -> Steps:
         steps.Fill(0, _NAME, (0, 2, 5), 60, 12, 30),
         *_checkpoint(0, 3),
         *(steps.Damaged(0, 3, file, "half") for file in files),
+        # What is large may be read in another way.
+        steps.Layout(RANGES),
+        steps.Fill(0, _NAME, (0, 1, 2), 30_000 if scale >= 1 else 4_000, 12, 30),
+        *_checkpoint(0, 4),
+        steps.CutOff(0, 4, 0, _LENGTHS_OF_A_LARGE_FILE),
+        *(steps.Damaged(0, 4, 0, damage) for damage in DAMAGES),
+        steps.Verify(0, 4),
     )
 
 

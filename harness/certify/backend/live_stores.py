@@ -28,6 +28,8 @@ _CALL_BYTES = 1 << 20
 _CALL_ENTRIES = 5_000
 """The largest number of entries in one ``put_many``."""
 
+_SCANS_BESIDE = 4
+"""How many scans of other states and key groups are read beside one that is disturbed."""
 _KEYS_OF_A_CALL = 40
 """A call with so many keys takes as much again as one with a single key."""
 _EFFORT_OF_COUNTING, _EFFORT_OF_A_PROCESS = 50, 1_000
@@ -265,23 +267,41 @@ class LiveStores:
     def _disturbed_scan(self, step: steps.DisturbedScan) -> None:
         if not self._owns(step.store, step.group):
             return
+        beside = self._beside(step)
         request = wire.DisturbedScanRequest(
-            *(step.store, step.name, step.group), added=step.added, changed=step.changed, deleted=step.deleted
+            *(step.store, step.name, step.group),
+            added=step.added,
+            changed=step.changed,
+            deleted=step.deleted,
+            beside=beside,
         )
-        scans = self.call(request)
-        try:
-            for found in scans:
-                self._require_scan(step.store, step.name, step.group, found)
-        except Violation as violation:
-            message = "a scan that was read while other calls wrote does not give the content at its start"
-            place = violation.place if isinstance(violation, WrongRead) else None
-            raise WrongRead(f"{message}: {violation}", clauses.READS, place) from violation
+        *begun, last = self.call(request)
+        own = (step.name, step.group)
+        for place, found in zip((own, own, own, *beside), begun, strict=True):
+            self._require_disturbed(step, place, found)
         for key, value in (
             (step.added, wire.ADDED),
             (step.changed, wire.CHANGED),
             (step.deleted, None),
         ):
             self.stores[step.store].write((step.name, step.group, key), value)
+        self._require_disturbed(step, own, last)
+
+    def _beside(self, step: steps.DisturbedScan) -> tuple[tuple[str, int], ...]:
+        """Return some other states and key groups of a store that hold anything, those first that share its name or its
+        group.
+        """
+        held = sorted({place[:2] for place in self.stores[step.store].entries} - {(step.name, step.group)})
+        alike = sorted(held, key=lambda place: (place[0] != step.name) + (place[1] != step.group))
+        return tuple(alike[:_SCANS_BESIDE])
+
+    def _require_disturbed(self, step: steps.DisturbedScan, place: tuple[str, int], found: Any) -> None:
+        try:
+            self._require_scan(step.store, *place, found)
+        except Violation as violation:
+            message = "a scan that was read while other calls wrote or scanned does not give the content at its start"
+            where = violation.place if isinstance(violation, WrongRead) else None
+            raise WrongRead(f"{message}: {violation}", clauses.READS, where) from violation
 
     def _foreign(self, step: steps.Foreign) -> None:
         own, foreign = self._ranges[step.store][0], self._ranges[step.store][1]

@@ -553,6 +553,24 @@ PLANTED_BUGS: tuple[PlantedBug, ...] = (
         "hints-change-no-content",
         module=_HINTS,
     ),
+    _bug(
+        "SB-47",
+        "ForgetsOthersOnAbort",
+        "SNP-1",
+        "certified before this was checked",
+        "An abort of any checkpoint ends the protection of all unfinished snapshots from later writes.",
+        "words-about-others-change-no-snapshot",
+        module=_HINTS,
+    ),
+    _bug(
+        "SB-48",
+        "BuildsOnWhatIsStored",
+        "BCK-6",
+        "passed by all properties with one of two seeds",
+        "An increment builds on the newest snapshot that was stored, confirmed or not.",
+        "increments-pass-over-what-is-not-confirmed",
+        module=_HINTS,
+    ),
 )
 """Every planted backend bug."""
 

@@ -213,6 +213,14 @@ PROPERTIES: tuple[BackendProperty, ...] = (
         needs=("cancel", "confirm", "abort", "run"),
     ),
     Property(
+        "words-about-others-change-no-snapshot",
+        "contract",
+        ("SNP-1", "BCK-2"),
+        "What was written last before a snapshot and first after it is apart, also if another checkpoint was confirmed "
+        "or aborted between them: an older or a newer one, or one that the store never saw.",
+        listed=lambda _scale: sequences.words_amid(),
+    ),
+    Property(
         "a-cancelled-snapshot-stops",
         "contract",
         ("SNP-2",),
@@ -328,6 +336,14 @@ PROPERTIES: tuple[BackendProperty, ...] = (
         ("BCK-2",),
         "However many snapshots in a row failed, or were not heard of, the next increment holds all that has changed.",
         listed=sequences.failures_in_a_row,
+        capability=INCREMENTAL,
+    ),
+    Property(
+        "increments-pass-over-what-is-not-confirmed",
+        "contract",
+        ("BCK-2",),
+        "An increment refers to no file of a snapshot that was stored and is not confirmed, however late word comes.",
+        listed=lambda _scale: sequences.increments_beside_unheard(),
         capability=INCREMENTAL,
     ),
     Property(

@@ -298,7 +298,7 @@ class Session(LiveStores):
             self._discard(step.store, step.checkpoint)
 
     def _unseen(self, step: steps.Unseen) -> None:
-        self.call(wire.NotifyRequest(step.store, 1 << 40, step.what))
+        self.call(wire.NotifyRequest(step.store, step.checkpoint, step.what))
         self.stores[step.store].disturb()
 
     def _discard(self, store: int, checkpoint: int) -> None:

@@ -523,8 +523,8 @@ class ReadAll(BackendStep, frozen=True, tag="read_all"):
 
 
 class DisturbedScan(BackendStep, frozen=True, tag="disturbed_scan"):
-    """Begin scans and read none, one or two of their entries; one key is added, one is changed and one is deleted; then
-    read the scans to their ends, by turns.
+    """Begin scans and read none, one or two of their entries, also of other states and key groups; one key is added,
+    one is changed and one is deleted; begin another scan, and read all of them to their ends, by turns.
     """
 
     store: int
@@ -557,15 +557,19 @@ class Unseen(BackendStep, frozen=True, tag="unseen"):
     clause: ClassVar[str] = clauses.WHOLE
     store: int
     what: str
+    checkpoint: int = 1 << 40
 
     def description(self) -> str:
-        return f"{_at(self.store)}.{self.what}() of a checkpoint that it never saw"
+        return f"{_at(self.store)}.{self.what}({self.checkpoint}), of a checkpoint that it never saw"
 
 
 class Race(BackendStep, frozen=True, tag="race"):
     """Repeat: take a snapshot, write without a pause while another thread runs its asynchronous part, restore it and
     compare.
     """
+
+    of_threads: ClassVar[bool] = True
+    """Whether what it does differs from run to run."""
 
     clause: ClassVar[str] = clauses.ISOLATED
     store: int

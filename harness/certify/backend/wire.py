@@ -138,9 +138,11 @@ class ScanRequest(Request, frozen=True, tag="scan"):
 
 
 class DisturbedScanRequest(Request, frozen=True, tag="disturbed_scan"):
-    """Begin three scans; read no entry of the first, one of the second, two of the third; write; read on to their ends.
+    """Begin three scans; read no entry of the first, one of the second, two of the third. Begin one of each place in
+    ``beside``, and read one entry. Write; begin one more scan of the first place; read all of them on to their ends.
 
-    The ends are read in turns, one entry of each scan. The reply has the entries of each scan.
+    The ends are read in turns, one entry of each scan. The reply has the entries of each scan, in the order in which
+    they began.
     """
 
     store: int
@@ -149,6 +151,8 @@ class DisturbedScanRequest(Request, frozen=True, tag="disturbed_scan"):
     added: bytes
     changed: bytes
     deleted: bytes
+    beside: tuple[tuple[str, int], ...] = ()
+    """States and key groups."""
 
 
 class ReadAllRequest(Request, frozen=True, tag="read_all"):

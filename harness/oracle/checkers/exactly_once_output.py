@@ -49,9 +49,7 @@ _OF_STATE = ("wrong_count", "wrong_sum")
 AGAIN = "committed_again"
 """Count of the rows that a checkpoint had committed that was given up, beside the one row of each record."""
 
-_NOT_ONCE = Sign(
-    "records are lost or doubled in the output, though all earlier checkpoints are right", "SNK-1"
-)
+_NOT_ONCE = Sign("records are lost or doubled in the output, and no checkpoint shows it before", "SNK-1")
 _WITHOUT_SHUFFLE = Sign(
     "records are lost or doubled in at-least-once output, though there is no shuffle", "ALO-3"
 )

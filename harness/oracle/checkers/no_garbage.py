@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator
-from typing import Any
+from typing import Any, Self
 
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.life_preconditions import STORED_IN_VAIN, STORED_LATE
@@ -56,6 +56,16 @@ class NoGarbage(StandardChecker):
     def applies(cls, trial: TrialToJudge) -> bool:
         return trial.opens_checkpoints
 
+    @classmethod
+    def made_for(cls, trial: TrialToJudge) -> Self:
+        return cls(counts_retained="checkpoints.retained" not in trial.unused)
+
+    def __init__(self, counts_retained: bool = True) -> None:
+        """Say whether the system follows the plan in how many checkpoints it retains."""
+        self._counts_retained = counts_retained
+        if not counts_retained:
+            self.clauses = tuple(clause for clause in self.covers if clause != "COO-4")
+
     def check(self, context: TrialContext) -> Finding:
         """Judge the storage that one trial left."""
         storage = context.history.storage
@@ -73,7 +83,7 @@ class NoGarbage(StandardChecker):
             Breach(_orphan_of(path, context.history, storage.retained), f"orphan: {path}", place=path)
             for path in storage.orphans
         ]
-        if len(storage.retained) > bound:
+        if self._counts_retained and len(storage.retained) > bound:
             many = f"{len(storage.retained)} checkpoints are retained, but the plan says {bound} (COO-4)"
             problems.append(Breach(_TOO_MANY, many, checkpoint=storage.retained[0]))
         if problems:
@@ -81,7 +91,7 @@ class NoGarbage(StandardChecker):
                 f"{len(problems)} problems with what is left in storage; the first: {problems[0].sentence}"
             )
             return self.broken(context, summary, counts, problems)
-        problems = list(_deleted_too_early(context, storage, bound))
+        problems = list(_deleted_too_early(context, storage, bound)) if self._counts_retained else []
         if problems:
             summary = f"too little is retained: {problems[0].sentence}"
             return self.broken(context, summary, counts, problems)

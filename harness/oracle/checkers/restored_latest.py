@@ -1,8 +1,9 @@
-"""Restored latest: every attempt starts from the newest checkpoint that completed before it (REC-1, REC-2).
+"""Restored latest: every attempt starts from the newest checkpoint that completed before it (REC-1, REC-2, COO-4).
 
 This is for systems whose checkpoints do not have the life cycle of barriers: they are not acknowledged, or an attempt
-continues what the previous one left open. For any such system three things must hold: no completed checkpoint is
-forgotten, no aborted checkpoint is restored, and attempts follow one another. A checkpoint that was never reported as
+continues what the previous one left open. For any such system four things must hold: no completed checkpoint is
+forgotten, no aborted checkpoint is restored, attempts follow one another, and so do the ids of checkpoints: only one
+that was left open goes on under its id. A checkpoint that was never reported as
 complete may be restored: the process that completed it may have died before it could report it.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.life_preconditions import LEFT_BEHIND
-from barrier_tck.harness.oracle.evidence.preconditions import RECOVERED
+from barrier_tck.harness.oracle.evidence.preconditions import COMPLETED, RECOVERED
 from barrier_tck.harness.oracle.evidence.storage_damage import primaries_damaged
 from barrier_tck.harness.oracle.sign import Breach, Directness, Sign
 from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
@@ -19,6 +20,7 @@ from barrier_tck.harness.record.operations import (
     AttemptStarted,
     CheckpointAborted,
     CheckpointCompleted,
+    CheckpointTriggered,
     Operation,
 )
 from barrier_tck.harness.record.verdict import Finding, Verdict
@@ -26,6 +28,9 @@ from barrier_tck.harness.system.system_under_test import Capability
 
 _ATTEMPT_AGAIN = Sign("an attempt has a number that was given out before", "REC-2")
 _RESTORED_ABORTED = Sign("an attempt starts from a checkpoint that was aborted", "REC-1")
+_ID_AGAIN = Sign(
+    "the id of a checkpoint is given out again after it had ended, or is below another one", "COO-4"
+)
 _RESTORED_OLDER = Sign("an attempt starts from an older checkpoint than the latest complete one", "REC-1")
 
 
@@ -35,9 +40,9 @@ class RestoredLatest(StandardChecker):
     name = "restored-latest"
     requires = "Every attempt starts from the newest checkpoint that completed before it."
     judges = "systems with checkpoints and without barriers"
-    covers = {"REC-1": RECOVERED, "REC-2": LEFT_BEHIND}
+    covers = {"REC-1": RECOVERED, "REC-2": LEFT_BEHIND, "COO-4": COMPLETED}
     needs = frozenset({Capability.CHECKPOINTS})
-    signs = (_ATTEMPT_AGAIN, _RESTORED_ABORTED, _RESTORED_OLDER)
+    signs = (_ATTEMPT_AGAIN, _RESTORED_ABORTED, _RESTORED_OLDER, _ID_AGAIN)
     directness = Directness.OPERATIONS
     rank = 200
 
@@ -52,8 +57,16 @@ class RestoredLatest(StandardChecker):
         attempts: list[int] = []
         completed: dict[int, None] = {}
         aborted: dict[int, None] = {}
+        newest = -1  # no id is below this
         for line in context.history.operations:
             match line.operation:
+                case CheckpointTriggered(checkpoint=checkpoint, attempt=attempt):
+                    ended = checkpoint in completed or checkpoint in aborted
+                    if ended or checkpoint < newest:
+                        after = "it had ended" if ended else f"checkpoint {newest}"
+                        text = f"at {line.time_ms:g} ms: checkpoint {checkpoint} was triggered after {after} (COO-4)"
+                        problems.append(_breach(_ID_AGAIN, text, line, attempt, checkpoint))
+                    newest = max(newest, checkpoint)
                 case CheckpointCompleted(checkpoint=checkpoint):
                     completed[checkpoint] = None
                 case CheckpointAborted(checkpoint=checkpoint):

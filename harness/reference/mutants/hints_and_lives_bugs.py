@@ -22,10 +22,10 @@ from barrier_tck.reference_impl.state.backend import (
     StateWriter,
     TwoFormatStateWriter,
 )
-from barrier_tck.reference_impl.state.heap import HeapStateBackend, HeapStateStore
+from barrier_tck.reference_impl.state.heap import HeapStateBackend, HeapStateStore, IncrementalHeapStore
 from barrier_tck.reference_impl.state.heap_files import CapturedState, serialised
 from barrier_tck.reference_impl.state.heap_write_task import slices_of
-from barrier_tck.reference_impl.state.snapshots import FinishedSnapshot
+from barrier_tck.reference_impl.state.snapshots import FinishedSnapshot, MappedSnapshot
 
 
 class _Plain(Variant):
@@ -48,6 +48,36 @@ class CompressesLiveTables(_Plain):
     """SB-36: with compression, the asynchronous part of a snapshot compresses the tables as they are by then."""
 
     store = _CompressedLater
+
+
+class _UnfencedStore(HeapStateStore):
+    def abort(self, checkpoint: CheckpointId) -> None:
+        super().abort(checkpoint)
+        with self._pin_lock:
+            self._pins.clear()
+
+
+class ForgetsOthersOnAbort(_Plain):
+    """SB-47: an abort of any checkpoint ends the protection of all unfinished snapshots from later writes."""
+
+    store = _UnfencedStore
+
+
+class _EagerStore(IncrementalHeapStore):
+    def snapshot(self, checkpoint: CheckpointId, writer: StateWriter) -> SnapshotFuture[Handles]:
+        def believed(handles: Handles) -> Handles:
+            self.confirm(checkpoint)
+            return handles
+
+        return MappedSnapshot(super().snapshot(checkpoint, writer), believed)
+
+
+class BuildsOnWhatIsStored(HeapStateBackend):
+    """SB-48: an increment builds on the newest snapshot that was stored, confirmed or not."""
+
+    def new_store(self, scope: StateScope) -> HeapStateStore:
+        """Return a store that confirms its snapshots itself."""
+        return _EagerStore(scope) if scope.incremental else super().new_store(scope)
 
 
 class _LiveAgain:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,6 @@ import pytest
 from barrier_tck.faults.kinds.kill_worker import KillWorker
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.oracle.broken_recoveries import vacuity_reasons
-from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.plan.trial_plan import CheckpointingMode, CheckpointPlan, TrialPlan, WorkloadPlan
 from barrier_tck.harness.record import operations as ops
 from barrier_tck.harness.record.history import SnapshotView
@@ -136,7 +136,7 @@ def test_what_was_pending_when_its_attempt_failed_shows_a_missing_fence() -> Non
 def test_a_crashed_coordinator_could_tell_nobody_what_it_gave_up() -> None:
     context = a_context(msgspec.structs.replace(PLAN, faults=(CRASH,)), pending())
     fired = FaultRecord(0, "crash", "crash_coordinator", "at 10 ms", None, "fired")
-    crashed = TrialContext(context.plan, context.history, faults=(fired,), subtasks=context.subtasks)
+    crashed = dataclasses.replace(context, faults=(fired,))
     assert vacuity_reasons(crashed, JUDGED)[BrokenRecovery.UNFENCED] == Vacuity.NOTHING_PENDING
 
 

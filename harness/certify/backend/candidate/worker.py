@@ -42,6 +42,7 @@ from barrier_tck.harness.certify.backend.candidate.taken_snapshot import TakenSn
 from barrier_tck.harness.certify.backend.free_writes import free_write
 from barrier_tck.harness.plan.backend_targets import SHIPPED_BACKENDS
 from barrier_tck.harness.support.errors import UsageProblem
+from barrier_tck.harness.support.raised_by import is_of_project, places_of
 from barrier_tck.harness.support.third_party import imported
 from barrier_tck.reference_impl.config import Compression
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
@@ -70,6 +71,8 @@ FREE_WRITES_MIN, FREE_WRITES_MAX = 40, 2_000
 """The smallest and largest number of writes that are made while a snapshot is stored."""
 CLOSE_WAITS_S = 0.1
 """A store whose ``close`` takes longer is taken to wait for the asynchronous part that is under way, in seconds."""
+_SCANS_AT_ONCE = 8
+"""How many scans of one state are read side by side."""
 _OFTEN_S = 1e-5
 """Python's thread switch interval during that time, in seconds."""
 _ERRORS: tuple[tuple[type[Exception], str], ...] = (
@@ -213,9 +216,14 @@ class Worker:
         store, name, group = self._store(request), request.name, request.group
         scans = [iter(store.scan(name, group)) for _ in range(3)]
         found = [list(itertools.islice(scan, number)) for number, scan in enumerate(scans)]
+        for beside in request.beside:
+            scans.append(iter(store.scan(*beside)))
+            found.append(list(itertools.islice(scans[-1], 1)))
         store.put(name, group, request.added, wire.ADDED)
         store.put(name, group, request.changed, wire.CHANGED)
         store.delete(name, group, request.deleted)
+        scans.append(iter(store.scan(name, group)))
+        found.append([])
         for row in itertools.zip_longest(*scans):
             for entries, entry in zip(found, row, strict=True):
                 entries += [] if entry is None else [entry]
@@ -238,10 +246,17 @@ class Worker:
     def _scanned(
         self, store: KeyedStateStore, request: wire.ReadAllRequest
     ) -> list[list[tuple[bytes, bytes]]]:
-        return [
-            [(_a_bytes(key), _a_bytes(value)) for key, value in store.scan(request.name, group)]
-            for group in request.scanned
-        ]
+        """Read the scans of all these groups, some side by side and by turns."""
+        read: list[list[tuple[bytes, bytes]]] = []
+        for first in range(0, len(request.scanned), _SCANS_AT_ONCE):
+            groups = request.scanned[first : first + _SCANS_AT_ONCE]
+            scans = [iter(store.scan(request.name, group)) for group in groups]
+            found: list[list[tuple[bytes, bytes]]] = [[] for _ in scans]
+            for row in itertools.zip_longest(*scans):
+                for entries, entry in zip(found, row, strict=True):
+                    entries += [] if entry is None else [(_a_bytes(entry[0]), _a_bytes(entry[1]))]
+            read += found
+        return read
 
     def _do_get_many(self, request: wire.GetManyRequest) -> wire.Reply:
         found = self._store(request).get_many(request.name, list(request.groups), list(request.keys))
@@ -266,7 +281,11 @@ class Worker:
         second = SecondCopies(writer, self._storage, Compression(request.second)) if request.second else None
         future = store.snapshot(checkpoint, second or writer)
         self._taken[request.store, request.checkpoint] = TakenSnapshot(future, files, second)
-        return wire.Reply({"done": bool(future.done), "operations": files.operations})
+        if not isinstance(future.done, bool):
+            raise TypeError(
+                f"`done` of a SnapshotFuture is a bool, or a property that returns one, not {future.done!r}"
+            )
+        return wire.Reply({"done": future.done, "operations": files.operations})
 
     def _do_run(self, request: wire.RunRequest) -> wire.Reply:
         taken = self._taken[request.store, request.checkpoint]
@@ -362,7 +381,7 @@ class Worker:
 
     def _failed(self, error: Exception) -> wire.Reply:
         kind = next((name for family, name in _ERRORS if isinstance(error, family)), "other")
-        return wire.Reply(error=kind, message=_error_text(error))
+        return wire.Reply(error=kind, message=_error_text(error) + (_where(error) if kind == "other" else ""))
 
     def _do_notify(self, request: wire.NotifyRequest) -> wire.Reply:
         checkpoint = CheckpointId(request.checkpoint)
@@ -473,9 +492,11 @@ def _error_text(error: BaseException) -> str:
 
 
 def _where(error: Exception) -> str:
-    """Return the innermost line of the candidate's traceback."""
-    frames = traceback.extract_tb(error.__traceback__)
-    return f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+    """Return the innermost line of the candidate's code in the traceback, or of any if none is of its code."""
+    places = places_of(error)
+    of_candidate = (place for place in places if not is_of_project(place.module))
+    place = next(of_candidate, places[0] if places else None)
+    return f" ({place})" if place is not None else ""
 
 
 def _imported(target: str) -> Callable[[], StateBackend]:
