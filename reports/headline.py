@@ -32,7 +32,19 @@ def headline(run: ReportedRun) -> Headline:
         Verdict.INVALID: f"Invalid: {run.count(Verdict.INVALID)} of {plural(count, 'trial')}",
     }
     meaning = _why_unknown(run) if verdict is Verdict.UNKNOWN else MEANING[verdict]
+    if verdict is Verdict.VALID and (unshown := _recovery_not_shown(run)):
+        meaning = (
+            f"{meaning.rstrip('.')}, but no trial could have shown a wrong recovery: {', '.join(unshown)}."
+        )
     return Headline(verdict, titles[verdict], meaning)
+
+
+def _recovery_not_shown(run: ReportedRun) -> tuple[str, ...]:
+    """Return the clauses of recovery if faults fired and no trial could have violated any of these clauses."""
+    controls = run.campaign.controls
+    if controls is None or not run.totals.faults_fired or any(controls.could_be_violated.values()):
+        return ()
+    return tuple(controls.could_be_violated)
 
 
 def verdict_sentence(run: ReportedRun) -> str:

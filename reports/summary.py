@@ -84,7 +84,7 @@ def _print_headline(run: ReportedRun, console: Console) -> None:
     if phases.possible:
         console.print(
             Text(
-                f"kinds of faults tried per phase: {phases.fired} of {plural(phases.possible, 'combination')} "
+                f"kinds of faults tried per phase: {phases.fired} of {plural(phases.possible, 'possible combination')} "
                 f"({plural(len(phases.rows), 'phase')} × {plural(len(phases.kinds), 'kind')} of fault)"
             )
         )

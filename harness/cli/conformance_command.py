@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -110,9 +110,12 @@ def conformance(
     chosen = root_seed(seed)
     path = new_run_path(out, "conformance", datetime.now().astimezone())
     make_output_directory(path)
-    console.print(f"conformance of {printable(system)}, seed {chosen}, in {path}", markup=False)
+
+    def announce() -> None:
+        console.print(f"conformance of {printable(system)}, seed {chosen}, in {path}", markup=False)
+
     try:
-        record = _run(system, chosen.value, clauses, known, path, console)
+        record = _run(system, chosen.value, clauses, known, path, console, announce)
     except HarnessError:
         with contextlib.suppress(OSError):
             (path / _JUNIT).unlink(missing_ok=True)
@@ -162,6 +165,7 @@ def _run(
     known: Mapping[str, str],
     path: Path,
     console: VerdictConsole,
+    begins: Callable[[], None],
 ) -> ConformanceRecord:
     """Run the tests in this process; raises what kept them from running, and KeyboardInterrupt never: the record says
     that it was interrupted.
@@ -176,7 +180,7 @@ def _run(
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     started, began = datetime.now().astimezone(), time.monotonic()
     with Progress(*columns, console=console, transient=True) as progress:
-        outcomes = Outcomes(system, clauses, known, progress)
+        outcomes = Outcomes(system, clauses, known, progress, begins)
         arguments = [
             "--pyargs",
             *_modules(),

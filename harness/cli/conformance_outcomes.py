@@ -6,7 +6,7 @@ about and what it needs, so nothing here names a test.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 
 import pytest
 from rich.progress import Progress, TaskID
@@ -31,16 +31,23 @@ class Outcomes:
     """Keeps the outcomes of one run of the suite."""
 
     def __init__(
-        self, system: str, clauses: Sequence[str], known: Mapping[str, str], progress: Progress
+        self,
+        system: str,
+        clauses: Sequence[str],
+        known: Mapping[str, str],
+        progress: Progress,
+        begins: Callable[[], None],
     ) -> None:
         """Run on a system that ``--system`` names, tests of certain clauses only (of all if there are none).
 
-        ``known`` holds tests that are known to fail, each with what is known of it.
+        ``begins`` is called when the tests are found and the first one is about to begin. ``known`` holds tests that
+        are known to fail, each with what is known of it.
         """
         self._system = system
         self._clauses = clauses
         self._known = known
         self._progress = progress
+        self._begins = begins
         self._task: TaskID | None = None
         self._found: dict[str, CaseOutcome] = {}
         self._seconds: dict[str, float] = {}
@@ -90,6 +97,7 @@ class Outcomes:
             system.close()
         config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
         items[:] = chosen
+        self._begins()
         self._task = self._progress.add_task("tests", total=len(chosen))
 
     def _require_names(self, items: Sequence[pytest.Item]) -> None:

@@ -198,11 +198,12 @@ def _was_printing(error: OSError) -> bool:
 
 
 def _unless_lost(as_json: bool, code: int) -> int:
-    """Return the code, or that of an unfit machine if nobody has seen what a command without a mistake printed."""
+    """Say that what was printed is lost, if it is; return the code, or that of an unfit machine instead of success."""
     lost = output_lost()
-    if lost is not None and code == 0:
-        return _fail(as_json, _LOST.format(lost), EXIT_USAGE)
-    return code
+    if lost is None:
+        return code
+    failed = _fail(as_json, _LOST.format(lost), EXIT_USAGE)
+    return code or failed
 
 
 def _leaving(stop: SystemExit) -> str:

@@ -17,7 +17,8 @@ import sys
 from typing import IO, Any
 
 import msgspec
-from rich.console import Console
+from rich.console import Console, RenderableType
+from rich.status import Status
 
 _IN_ASCII = {"✓": "+", "✗": "x", "–": "-", "×": "x", "…": "...", "→": "->", "·": "-"}
 """Our special characters -> what replaces them if they cannot be written. All others are spelled out."""
@@ -46,6 +47,14 @@ class VerdictConsole(Console):
         except OSError as error:
             _note(error, self.file)
             self.on_broken_pipe()
+
+    def status(self, status: RenderableType, **options: Any) -> Status:
+        """Show what goes on, if this is a terminal: in a file or a pipe it would be noise, and might find no room."""
+        if self.file.isatty():
+            return super().status(status, **options)
+        silent = VerdictConsole(stderr=True)
+        silent.quiet = True
+        return Status(status, console=silent)
 
     def on_broken_pipe(self) -> None:
         """Drop everything that is printed from now on; the default would exit with 1, which means a violation."""

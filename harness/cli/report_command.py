@@ -11,6 +11,7 @@ from barrier_tck.harness.cli.exit_codes import exit_code_of
 from barrier_tck.harness.cli.options import JsonOption
 from barrier_tck.harness.cli.printing import console_for, emit
 from barrier_tck.harness.cli.untrusted_code import TrustOption
+from barrier_tck.harness.support.third_party import search_working_directory
 
 
 def report(
@@ -52,6 +53,7 @@ def report(
     from barrier_tck.reports.write import write_reports
 
     console = console_for(as_json)
+    search_working_directory()
     path = latest_run(run_directory)
     wanted = tuple(map(Wanted.parse, cut or ()))
     run = load_run(path)

@@ -27,11 +27,16 @@ _SHOWN_MAX = 100
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return ``; did you mean 'x'?`` for the nearest known name, or the list of them if none is near."""
+    """Return ``; did you mean 'x'?`` for the nearest known name, or the list of them if none is near.
+
+    Nearest is one that differs in upper and lower case only, then one with the same characters in another order.
+    """
     names = list(known)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    folded = {each.casefold(): each for each in reversed(names)}
+    near = difflib.get_close_matches(name.casefold(), list(reversed(folded)), n=5, cutoff=0.5)
     if near:
-        return f"; did you mean {near[0]!r}?"
+        swapped = (each for each in near if sorted(each) == sorted(name.casefold()))
+        return f"; did you mean {folded[next(swapped, near[0])]!r}?"
     return f"; known: {', '.join(names)}" if names else ""
 
 

@@ -6,6 +6,7 @@ A checker would believe them. What is refused here is a mistake of the adapter, 
 from __future__ import annotations
 
 import math
+import reprlib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -16,7 +17,6 @@ from barrier_tck.harness.record import operations as ops
 from barrier_tck.harness.record.history import History
 from barrier_tck.harness.record.records import attempts_of, checkpoints_of
 from barrier_tck.harness.support.errors import OutcomeRefused
-from barrier_tck.harness.support.third_party import shown
 from barrier_tck.harness.system.system_under_test import TrialOutcome
 
 _MAY_BE_NEGATIVE = (("ClockCompared", "ahead_ms"),)
@@ -36,10 +36,10 @@ def refuse_what_cannot_be(outcome: TrialOutcome) -> None:
     # Whoever writes an adapter without a type checker forgets to return it.
     returned: object = outcome
     if not isinstance(returned, TrialOutcome):
-        raise OutcomeRefused(f"run() returned {shown(repr(returned))}, and must return a TrialOutcome")
+        raise OutcomeRefused(f"run() returned {reprlib.repr(returned)}, and must return a TrialOutcome")
     history: object = returned.history
     if not isinstance(history, History):
-        raise OutcomeRefused(f"the history of the outcome is {shown(repr(history))}, and must be a History")
+        raise OutcomeRefused(f"the history of the outcome is {reprlib.repr(history)}, and must be a History")
     problem = next(_problems(outcome), None)
     if problem is not None:
         raise OutcomeRefused(f"the adapter reported what cannot be: {problem}")

@@ -27,6 +27,7 @@ from barrier_tck.harness.support.errors import EnvironmentProblem
 from barrier_tck.reports import html
 from barrier_tck.reports.certificate_page import render_certificate
 from barrier_tck.reports.github import step_summary
+from barrier_tck.reports.headline import headline
 from barrier_tck.reports.loading import load_run
 from barrier_tck.reports.machine_readable import as_junit, as_object
 from barrier_tck.reports.summary import print_run
@@ -259,6 +260,20 @@ def test_a_clause_that_no_broken_recovery_would_have_violated_is_told_apart(tmp_
     assert said in " ".join(printed.split())
 
 
+@pytest.mark.parametrize(("fired", "shown", "said"), [(1, 0, True), (1, 2, False), (0, 0, False)])
+def test_the_headline_says_that_no_trial_could_have_shown_a_wrong_recovery(
+    fired: int, shown: int, said: bool, tmp_path: Path
+) -> None:
+    records = [
+        msgspec.structs.replace(record_of(trial), faults=record_of(trial).faults if fired else ())
+        for trial in range(3)
+    ]
+    controls = msgspec.structs.replace(CONTROLS, ran=(), could_be_violated={"SRC-1": shown, "SNK-1": 0})
+    run = load_run(write_run(tmp_path / "run", records, campaign_of(records, controls=controls)))
+    caveat = "holds, but no trial could have shown a wrong recovery: SRC-1, SNK-1."
+    assert (caveat in headline(run).meaning) is (said and run.verdict is Verdict.VALID)
+
+
 def test_the_headline_names_the_clause_that_was_broken_first_and_the_others_as_also(tmp_path: Path) -> None:
     records = [record_of(trial) for trial in range(2)]
     chain = (
@@ -482,7 +497,7 @@ def test_of_a_finding_only_what_was_counted_is_shown(tmp_path: Path) -> None:
 def test_the_summary_counts_what_was_tried_and_measured_in_plain_words(run_directory: Path) -> None:
     printed = summary_text(run_directory, width=200)
     assert re.search(
-        r"kinds of faults tried per phase: \d+ of \d+ combinations \(\d+ phases × \d+ kinds of fault\)",
+        r"kinds of faults tried per phase: \d+ of \d+ possible combinations \(\d+ phases × \d+ kinds of fault\)",
         printed,
     )
     assert re.search(r"\d+ further clauses were not checked by this campaign", printed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -331,3 +332,33 @@ def test_noting_is_asked_for_and_never_done_by_itself(run: Path) -> None:
     assert (
         execute(TrialPlan(), NOTING, run, checkers=()).record.verdict is Verdict.UNKNOWN
     )  # nobody judged it
+
+
+def test_a_cut_of_a_system_in_the_working_directory_is_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command is installed, and does not search there by itself."""
+    name = f"mine_{os.getpid()}"
+    (tmp_path / f"{name}.py").write_text(
+        "from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated as Mine\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    begun = [
+        "campaign",
+        "--system",
+        f"{name}:Mine",
+        "--trials",
+        "1",
+        "--seed",
+        "1",
+        "--no-store",
+        "--out",
+        "runs",
+    ]
+    assert cli.run(begun) in (0, 2)
+    sys.modules.pop(name)
+    sys.path[:] = [entry for entry in sys.path if entry != str(tmp_path)]
+    capsys.readouterr()
+    assert cli.run(["report", "runs", "--cut", "0:99", "--trust"]) == 3
+    assert "checkpoints of trial 0" in " ".join(capsys.readouterr().err.split()), "the system was found"

@@ -74,6 +74,12 @@ def test_output_that_is_lost_on_a_full_disk_is_no_success(arguments: tuple[str, 
     )
 
 
+def test_a_verdict_that_is_lost_is_said_to_be_lost_whatever_it_was() -> None:
+    done = forked(["scopes", "timer", "--seconds", "0.2"], out=os.open("/dev/full", os.O_WRONLY))
+    assert done.code == 2, "it was cut off"
+    assert done.err == "barrier-tck: standard output could not be written: No space left on device\n"
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -140,6 +140,18 @@ def test_a_crashed_coordinator_could_tell_nobody_what_it_gave_up() -> None:
     assert vacuity_reasons(crashed, JUDGED)[BrokenRecovery.UNFENCED] == Vacuity.NOTHING_PENDING
 
 
+def test_of_a_system_that_does_not_show_what_it_restores_the_output_and_its_faults_decide() -> None:
+    kill = ScheduledFault(KillWorker("source[0]"), After(ProtocolPoint.CHECKPOINT_COMPLETED))
+    book = Book().attempt(1).checkpoint(1).fault().attempt_failed(1).attempt(2, 1).checkpoint(2)
+    context = a_context(msgspec.structs.replace(PLAN, faults=(kill,)), book)
+    assert vacuity_reasons(context, JUDGED)[BrokenRecovery.READ_AGAIN] == Vacuity.NOT_COMPARED
+    closed = dataclasses.replace(context, capabilities=frozenset({"CHECKPOINTS", "ATTEMPTS"}))
+    reasons = vacuity_reasons(closed, JUDGED)
+    assert reasons[BrokenRecovery.READ_AGAIN] == reasons[BrokenRecovery.COMMITTED_EARLY] == ""
+    assert reasons[BrokenRecovery.STATE_DROPPED] == Vacuity.NOT_REPORTED
+    assert reasons[BrokenRecovery.UNFENCED] == Vacuity.NOT_REPORTED
+
+
 def test_prepared_output_of_a_checkpoint_that_never_completed_shows_an_early_commit() -> None:
     how = BrokenRecovery.COMMITTED_EARLY
     assert chances(pending(GIVEN_UP, prepared=3))[how] == ""

@@ -12,7 +12,7 @@ from barrier_tck.faults.kinds.kill_worker import KillWorker
 from barrier_tck.faults.vocabulary import At, ScheduledFault
 from barrier_tck.harness.oracle.applicable import checkers_for
 from barrier_tck.harness.plan.trial_plan import LimitsPlan, RestartPlan, TrialPlan, WorkloadPlan
-from barrier_tck.harness.record.operations import CheckpointCompleted
+from barrier_tck.harness.record.operations import CheckpointAborted, CheckpointCompleted, CheckpointTriggered
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.records import TrialRecord
 from barrier_tck.harness.record.verdict import Finding, Verdict
@@ -281,7 +281,44 @@ def cannot_read_what_nobody_damaged(stage: Stage) -> None:
     stage.gives_up(Reason.CHECKPOINT_UNREADABLE)
 
 
+def ids_of(*triggered: int, aborted: tuple[int, ...] = ()) -> Callable[[Stage], None]:
+    """Return what triggers checkpoints under these ids, of which the second attempt triggers the last one."""
+
+    def script(stage: Stage) -> None:
+        stage.attempt(1)
+        for number, given in enumerate(triggered[:-1]):
+            stage.tell(CheckpointTriggered(given, 1))
+            if number < 3:
+                stage.batch(number)
+        for given in aborted:
+            stage.tell(CheckpointAborted(given, 1, Reason.PROCESS_LOST))
+        stage.strike()
+        stage.fails(1)
+        stage.attempt(2, restored=min(2, len(triggered) - 2))
+        stage.tell(CheckpointTriggered(triggered[-1], 2))
+        for number in range(min(3, len(triggered) - 1), 4):
+            stage.batch(number)
+        stage.finishes()
+
+    return script
+
+
 SCENARIOS = {
+    "one that was left open goes on under its id": Scenario(
+        ids_of(0, 1, 2, 3, 3), VALID, LATEST, "COO-4", kills_ms=(30,)
+    ),
+    "the next one has the next id": Scenario(
+        ids_of(0, 1, 2, 3, 4, aborted=(3,)), VALID, LATEST, "COO-4", kills_ms=(30,)
+    ),
+    "an aborted one has its id again": Scenario(
+        ids_of(0, 1, 2, 3, 3, aborted=(3,)), INVALID, LATEST, "COO-4", kills_ms=(30,)
+    ),
+    "a completed one has its id again": Scenario(
+        ids_of(0, 1, 2, 2), INVALID, LATEST, "COO-4", kills_ms=(30,)
+    ),
+    "an id is below another one": Scenario(
+        ids_of(10, 11, 12, 13, 4), INVALID, LATEST, "COO-4", kills_ms=(30,)
+    ),
     "good": Scenario(good, VALID, OUTPUT, "SNK-1"),
     "lossy": Scenario(lossy, INVALID, OUTPUT, "SNK-1"),
     "duplicating": Scenario(duplicating, INVALID, OUTPUT, "SNK-1"),

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any, cast
 
 import msgspec
 import pytest
 
 from barrier_tck.harness.oracle.catalogue import standard_checkers
 from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.clause_mechanisms import lacks_mechanism, mechanism_of
 from barrier_tck.harness.oracle.evidence.trial_input import TrialInput
 from barrier_tck.harness.oracle.precondition import ALWAYS
 from barrier_tck.harness.oracle.standard_checker import StandardChecker, TrialToJudge
@@ -23,7 +25,7 @@ from barrier_tck.harness.plan.reading import read_plan
 from barrier_tck.harness.plan.trial_plan import FilledPlan
 from barrier_tck.harness.record.history import End, History, StorageView
 from barrier_tck.harness.record.reasons import Reason
-from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
 from barrier_tck.harness.workloads.workload_names import filled, workload_named
 
@@ -79,6 +81,25 @@ def test_a_trial_in_which_nothing_happened_does_not_count_for_a_clause_without_a
     counts = [counts for verdict, counts in verdicts(CHECKERS[name], clause) if verdict is Verdict.VALID]
     assert counts, "no plan is judged"
     assert any(counts) is ((name, clause) in ALWAYS_COUNTS)
+
+
+def test_a_clause_about_a_mechanism_that_a_system_does_not_have_is_never_covered() -> None:
+    assert lacks_mechanism("BAR-1", ["CHECKPOINTS"]) and not lacks_mechanism("BAR-1", ["BARRIERS"])
+    assert lacks_mechanism("CHL-5", ["BARRIERS"]) and not lacks_mechanism("CHL-5", ["LOOPS"])
+    assert not lacks_mechanism("REC-1", []) and not lacks_mechanism("SNK-1", [])
+    finding = Finding("snapshot-formula", ("ALN-2", "BAR-2", "REC-1"), Verdict.VALID, "")
+    judge = CHECKERS["snapshot-formula"]
+    context = TrialContext(plans()[0], EMPTY, capabilities=frozenset({"SNAPSHOT_INSPECTION"}))
+    assert "BAR-2" not in without_vacuous_clauses(finding, cast("Any", judge), context).clauses
+    wrong = msgspec.structs.replace(finding, verdict=Verdict.INVALID)
+    assert without_vacuous_clauses(wrong, cast("Any", judge), context).clauses == ("ALN-2", "REC-1")
+
+
+def test_each_mechanism_is_of_clauses_that_there_are() -> None:
+    known = {clause for checker in CHECKERS.values() for clause in checker.covers}
+    assert all(
+        mechanism_of(clause) for clause in known if clause[:3] in ("BAR", "UNA", "CHL", "LOC", "RSC", "COO")
+    )
 
 
 def test_reasons_are_given_for_clauses_without_a_precondition_alone() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -143,3 +143,12 @@ def test_a_record_has_the_checkpoints_of_the_history(tmp_path: Path) -> None:
     system = Reporting()
     system.changes = {"history": COURSE}
     assert run_trial(TrialPlan(), system, tmp_path).checkpoints == checkpoints_of(COURSE)
+
+
+def test_what_is_no_outcome_is_refused_in_words() -> None:
+    with pytest.raises(OutcomeRefused) as refused:
+        refuse_what_cannot_be(cast("Any", None))
+    assert str(refused.value) == "run() returned None, and must return a TrialOutcome"
+    with pytest.raises(OutcomeRefused) as refused:
+        refuse_what_cannot_be(dataclasses.replace(TrialOutcome(COURSE), history=cast("Any", [])))
+    assert str(refused.value) == "the history of the outcome is [], and must be a History"
