@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
@@ -108,13 +109,25 @@ def _in_order(clause: str) -> tuple[str, int]:
     return group, int(number) if number.isdigit() else 0
 
 
+_REASONS_MAX = 3
+"""So many reasons for which a clause is not claimed are given."""
+
+
+def _shortest(reasons: Iterable[str]) -> str:
+    """Return the shortest of the different reasons, and how many others there are: who declares so much gets tests."""
+    different = sorted(dict.fromkeys(reasons), key=len)
+    left = len(different) - _REASONS_MAX
+    more = [f"and {left} longer lists"] if left > 0 else []
+    return "; ".join([*different[:_REASONS_MAX], *more])
+
+
 def _together(clause: str, outcomes: list[CaseOutcome]) -> ClauseOutcome:
     said = [outcome.says_of(clause) for outcome in outcomes]
     status = next(one for one in _WORST_FIRST if one in said)
     those = [outcome for outcome, one in zip(outcomes, said, strict=True) if one == status]
     reasons = {
         "passed": "",
-        "not claimed": "; ".join(dict.fromkeys(outcome.why_not_claimed(clause) for outcome in those)),
+        "not claimed": _shortest(outcome.why_not_claimed(clause) for outcome in those),
     }
     return ClauseOutcome(
         clause=clause,

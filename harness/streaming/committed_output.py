@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.evidence.first_breaches import with_evidence
+from barrier_tck.harness.oracle.sign import Breach, Sign
 from barrier_tck.harness.record.history import End, OutputComparison
+from barrier_tck.harness.record.operations import SinkCalled
 from barrier_tck.harness.record.verdict import EXERCISED, Finding, Verdict
 from barrier_tck.harness.support.first_line import first_line
 
@@ -30,6 +33,26 @@ def _lost_where_it_ran_again(comparison: OutputComparison) -> bool:
     """Return whether only micro-batches that ran more than once read the input of the lost rows, as far as is known."""
     readers = [batch for row in comparison.wrong if row.kind == "lost" for batch in row.read_by]
     return bool(readers) and all(batch in comparison.run_again for batch in readers)
+
+
+def _guilty(comparison: OutputComparison) -> frozenset[int]:
+    """Return the micro-batches that ran again and that a wrong row names; all that ran again if none is named."""
+    named = {batch for row in comparison.wrong for batch in (*row.micro_batches, *row.read_by)}
+    again = frozenset(comparison.run_again)
+    return (again & named) or again
+
+
+def _called_again(context: TrialContext, batches: Collection[int]) -> int | None:
+    """Return the line at which the sink was first called once more with one of these micro-batches; None if there is
+    none.
+    """
+    called: dict[int, None] = {}
+    for line in context.history.of(SinkCalled):
+        batch = line.operation.micro_batch
+        if batch in called and batch in batches:
+            return line.index
+        called[batch] = None
+    return None
 
 
 class CommittedOutput:
@@ -94,7 +117,10 @@ class CommittedOutput:
             summary += f"; {_MAYBE_MERGED}"
         if not comparison.ran_again:
             summary += f"; {_WITHOUT_A_FAULT}"
-        return self._finding(Verdict.INVALID, summary, counts, comparison.examples[:10])
+        found_wrong = self._finding(Verdict.INVALID, summary, counts, comparison.examples[:10])
+        line = _called_again(context, _guilty(comparison))
+        sentence = next(iter(found_wrong.examples), summary)
+        return with_evidence(found_wrong, context, [Breach(Sign("", "SNK-1"), sentence, line)])
 
     def _finding(
         self,

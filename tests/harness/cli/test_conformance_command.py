@@ -219,3 +219,32 @@ def test_a_clause_fails_if_one_of_its_tests_does_and_only_if_it_may_be_the_broke
     page = render_conformance(record)
     assert "<b>why" not in page
     assert "&lt;b&gt;why" in page
+
+
+def test_why_a_clause_is_not_claimed_is_said_in_few_words() -> None:
+    lists = ["A", "A, B", "B, C, D", "A, B, C, D", "B, C, D, E, F"]
+    outcomes = [
+        msgspec.structs.replace(outcome("not claimed", "UNA-1"), reason=f"does not declare {one}")
+        for one in lists
+    ]
+    passed = msgspec.structs.replace(
+        outcome("passed", "BAR-1"), unclaimed={"BAR-1": "does not declare BARRIERS"}
+    )
+    record = ConformanceRecord(
+        system="mine",
+        verdict=Verdict.VALID,
+        seed=1,
+        started_at="2026-01-01T00:00:00+00:00",
+        seconds=1.0,
+        environment={},
+        outcomes=(passed, *reversed(outcomes)),
+    )
+    barriers, unaligned = record.clauses
+    assert (barriers.status, barriers.passed, barriers.reason) == (
+        "not claimed",
+        0,
+        "does not declare BARRIERS",
+    )
+    assert unaligned.reason == (
+        "does not declare A; does not declare A, B; does not declare B, C, D; and 2 longer lists"
+    )

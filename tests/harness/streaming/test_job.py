@@ -25,7 +25,7 @@ from barrier_tck.faults.kinds.partition_executor import PartitionExecutor
 from barrier_tck.faults.kinds.pause_executor import PauseExecutor
 from barrier_tck.faults.kinds.pause_worker import PauseWorker
 from barrier_tck.faults.targets import Direction, Peers, WriteFault
-from barrier_tck.faults.vocabulary import After, At, ProtocolPoint
+from barrier_tck.faults.vocabulary import After, At, ProtocolPoint, ScheduledFault
 from barrier_tck.harness import StreamingJob, TrialPlan, Upserts, UsageProblem, WorkloadPlan
 from barrier_tck.harness.campaign.configuration import CampaignConfiguration, SystemSection
 from barrier_tck.harness.campaign.planned_trials import campaign_plans
@@ -33,11 +33,13 @@ from barrier_tck.harness.cli.main import run as run_command
 from barrier_tck.harness.cluster.cluster_config import DockerClusterConfig
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.plan.reading import read_plan
+from barrier_tck.harness.record import operations as ops
 from barrier_tck.harness.record.history import (
     End,
     History,
     OutputComparison,
     OutputCounts,
+    Recorded,
     StateComparison,
     WrongRow,
 )
@@ -400,6 +402,39 @@ def test_rows_that_were_added_again_are_duplicated_and_neither_lost_nor_unexpect
         "2 of the duplicated rows something was added more often than once"
     )
     assert judged(comparison, End.STUCK)[0] is Verdict.UNKNOWN
+
+
+def test_the_fault_before_is_the_one_after_which_the_micro_batch_of_a_wrong_row_ran_again() -> None:
+    kill = ScheduledFault(KillWorker("driver"), At(1))
+    course: list[ops.Operation] = [
+        ops.SinkCalled(0, 1),
+        ops.FaultFired(0, "driver 1"),
+        ops.SinkCalled(0, 2),
+        ops.SinkCalled(1, 2),
+        ops.FaultFired(1, "driver 2"),
+        ops.SinkCalled(1, 3),
+        ops.FaultFired(2, "driver 3"),
+    ]
+    lines = tuple(ops_at(index, one) for index, one in enumerate(course))
+    counts = msgspec.structs.replace(RIGHT, duplicated=1)
+    row = WrongRow(kind="duplicated", row="k=1", expected=1, committed=2, micro_batches=(0, 0))
+
+    def after(*wrong: WrongRow, run_again: tuple[int, ...] = (0, 1)) -> str:
+        comparison = OutputComparison(counts, ("twice",), ran_again=2, wrong=wrong, run_again=run_again)
+        history = History(lines, End.FINISHED, Reason.FINISHED, "", None, output_query=comparison)
+        plan = TrialPlan(faults=(kill, kill, kill))
+        first = CommittedOutput().check(TrialContext(plan, history)).first
+        assert first is not None
+        return first.after
+
+    assert "driver 1" in after(row)
+    assert "driver 2" in after(msgspec.structs.replace(row, micro_batches=(1, 1)))
+    assert "driver 1" in after(msgspec.structs.replace(row, micro_batches=())), "any that ran again"
+    assert "driver 3" in after(row, run_again=()), "it is not known"
+
+
+def ops_at(index: int, operation: ops.Operation) -> Recorded[ops.Operation]:
+    return Recorded(index, float(index), "driver", operation)
 
 
 def test_copies_that_are_excused_are_told() -> None:
