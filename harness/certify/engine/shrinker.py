@@ -12,6 +12,8 @@ from barrier_tck.harness.certify.engine.stage import Stage
 from barrier_tck.harness.certify.engine.steps import StepT
 from barrier_tck.harness.support.notices import notice
 
+_LONG = 12
+"""A sequence with more steps is made smaller once more, in processes that remember nothing."""
 _REPEATED_SHARE = 4
 """One part in so many of the effort is there to play again what failed, even if making it smaller has taken all."""
 
@@ -25,7 +27,8 @@ def smallest(
 ) -> Breach[StepT]:
     """Return the smallest sequence that was found, which breaks the same clause in a new process too.
 
-    If the smallest one does not, the ones before it are played again, the newest first; if none does, ``found``.
+    If the smallest one does not, or is still long, the candidate may remember what was played before: then the newest
+    that does is made smaller once more, each time in a new process. If none does, ``found`` is returned as it is.
 
     ``share``: this share of the stage's effort may be spent; none if it is 0. A sequence that exceeded a time limit is
     returned as it is: each attempt would cost the limit again.
@@ -37,9 +40,17 @@ def smallest(
     if len(found.steps) < 2 and not any(True for _ in _simpler(stage, found.steps)):
         return found
     progress = _Progress(name, len(found.steps), clock)
-    shrinker = Shrinker(stage, found, round(share * stage.shrink_effort_max), progress)
+    effort_max = round(share * stage.shrink_effort_max)
+    shrinker = Shrinker(stage, found, effort_max, progress)
     shrinker.shrink()
-    return shrinker.newest_breaking_again() or found
+    repeated = shrinker.newest_breaking_again()
+    if repeated is None:
+        return found
+    if repeated.steps == shrinker.smallest.steps and len(repeated.steps) <= _LONG:
+        return repeated
+    apart = Shrinker(stage, repeated, shrinker.effort_left, progress, apart=True)
+    apart.shrink()
+    return apart.smallest
 
 
 def _simpler(stage: Stage[StepT], steps: tuple[StepT, ...]) -> Iterator[StepT]:
@@ -77,8 +88,15 @@ class Shrinker(Generic[StepT]):
     """One failing sequence, which becomes smaller."""
 
     def __init__(
-        self, stage: Stage[StepT], found: Breach[StepT], effort_max: int, progress: _Progress
+        self,
+        stage: Stage[StepT],
+        found: Breach[StepT],
+        effort_max: int,
+        progress: _Progress,
+        apart: bool = False,
     ) -> None:
+        """Take what failed and the effort that may be spent. ``apart``: each run has a new process."""
+        self._apart = apart
         self._stage = stage
         self._progress = progress
         self._effort_left = effort_max
@@ -91,6 +109,11 @@ class Shrinker(Generic[StepT]):
     def smallest(self) -> Breach[StepT]:
         """The smallest sequence that failed, if only once."""
         return self._accepted[-1] if self._accepted else self._found
+
+    @property
+    def effort_left(self) -> int:
+        """How much effort may still be spent."""
+        return max(0, self._effort_left)
 
     def shrink(self) -> None:
         """Do what can be done with so much effort."""
@@ -163,6 +186,8 @@ class Shrinker(Generic[StepT]):
         """Continue with this sequence if it also fails, and breaks the same clause."""
         if self._effort_left <= 0 or self._stage.remaining_s < 0 or self._hung:
             return False
+        if self._apart:
+            self._stage.renew()
         found, effort = breach_and_effort(self._stage, steps)
         self._effort_left -= effort
         self._progress.ran(len(self.smallest.steps))
