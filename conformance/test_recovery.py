@@ -27,7 +27,7 @@ from barrier_tck.faults.kinds.pause_worker import PauseWorker
 from barrier_tck.faults.kinds.throttle_object_store import ThrottleObjectStore
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.plan.trial_plan import LimitsPlan, RestartPlan, WhenUnreadable
-from barrier_tck.harness.record.operations import AttemptStarted, Committed, FaultFired
+from barrier_tck.harness.record.operations import AttemptStarted, CheckpointCompleted, Committed, FaultFired
 from barrier_tck.harness.system.system_under_test import Capability
 from barrier_tck.harness.workloads.barrier_jobs import STEPS_OF_A_START
 
@@ -76,6 +76,22 @@ def test_after_a_kill_the_latest_complete_checkpoint_is_restored(trials: Trials,
         require(trial.record.end == "finished", "the job finishes", trial)
         happened(trial.record.recoveries >= 1, "the job recovered", trial)
         _assert_restored_what_was_complete(trial)
+
+
+@recovers
+@pytest.mark.nightly_on_clusters
+@pytest.mark.clause("REC-1")
+def test_of_two_complete_checkpoints_the_newer_one_is_restored(trials: Trials) -> None:
+    killed = kill_worker(SINK, After(ProtocolPoint.COMPLETION_NOTIFIED, SINK, 2))
+    for trial in trials.all_valid(with_faults(killed)):
+        _assert_restored_what_was_complete(trial)
+        restored = trial.record.attempts[1].restored_checkpoint
+        older = [
+            line.operation.checkpoint
+            for line in trial.history.of(CheckpointCompleted)
+            if restored is not None and line.operation.checkpoint < restored
+        ]
+        happened(older, "an older checkpoint was complete, too", trial)
 
 
 @recovers
