@@ -18,7 +18,10 @@ from barrier_tck.harness.system.system_under_test import Capability
 
 
 def _finished(trials: Trials, trial: Trial, records: int) -> None:
-    """Require an exact output and, of a system that takes any, a checkpoint: without a record, only barriers come."""
+    """Require an exact output, and a checkpoint of a system that takes any.
+
+    Without a record, only one with barriers must take one.
+    """
     require(trial.record.end == "finished", "the job finishes", trial)
     if trials.can(Capability.CHECKPOINTS) and (records or trials.can(Capability.BARRIERS)):
         happened(trial.record.checkpoints_completed >= 1, "at least one checkpoint completes", trial)

@@ -34,7 +34,7 @@ def headline(run: ReportedRun) -> Headline:
     meaning = _why_unknown(run) if verdict is Verdict.UNKNOWN else MEANING[verdict]
     if verdict is Verdict.VALID and (unshown := _recovery_not_shown(run)):
         meaning = (
-            f"{meaning.rstrip('.')}, but no trial could have shown a wrong recovery: {', '.join(unshown)}."
+            f"{meaning.rstrip('.')}, but no trial could have shown a wrong recovery ({', '.join(unshown)})."
         )
     return Headline(verdict, titles[verdict], meaning)
 

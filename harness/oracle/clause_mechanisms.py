@@ -1,7 +1,8 @@
-"""Which clauses are about a mechanism that a system may not have: of such a system they are never said to hold.
+"""What a system must declare so that a clause can be said to hold: the mechanism that it is about, or that its
+checkpoints can be opened.
 
 A checker that compares whole states can see many clauses broken. But a system without barriers keeps no promise about
-barriers, whatever its states look like.
+barriers, whatever its states look like, and of checkpoints that cannot be opened nothing is seen.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ _OF_CLAUSES: Mapping[str, tuple[Capability, ...]] = {
     "ALN-2": (Capability.SNAPSHOT_INSPECTION,),
     "ALN-3": (Capability.BARRIERS,),
     "ALO-1": (Capability.BARRIERS,),
+    "CHL-2": (Capability.CHANDY_LAMPORT, Capability.LOOPS, Capability.UNALIGNED_CHECKPOINTS),
     "COO-1": (Capability.BARRIERS,),
     "BAR-2": (Capability.FIFO_CHANNELS, Capability.BARRIERS),
 }
@@ -33,13 +35,11 @@ _OF_CLAUSES: Mapping[str, tuple[Capability, ...]] = {
 
 
 def mechanism_of(clause: str) -> tuple[Capability, ...]:
-    """Return the capabilities of which a system must declare one, or it promises nothing about a clause; none: it
-    always does.
-    """
+    """Return the capabilities of which a system must declare one for a clause to be claimed; none: it always is."""
     return _OF_CLAUSES.get(clause, _OF_GROUPS.get(clause.partition("-")[0], ()))
 
 
 def lacks_mechanism(clause: str, declared: Collection[str]) -> bool:
-    """Return whether a system promises nothing about a clause; ``declared`` are the names of its capabilities."""
+    """Return whether a clause is not claimed of a system; ``declared`` are the names of its capabilities."""
     needed = mechanism_of(clause)
     return bool(needed) and not any(each.name in declared for each in needed)

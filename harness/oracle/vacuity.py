@@ -22,7 +22,8 @@ def without_vacuous_clauses(finding: Finding, checker: Checker, context: TrialCo
     clauses = tuple(
         clause
         for clause in finding.clauses
-        if not lacks_mechanism(clause, context.capabilities)
+        # What was seen to be broken is said, whatever the system declares.
+        if not (finding.verdict is not Verdict.INVALID and lacks_mechanism(clause, context.capabilities))
         and _has_mechanism(needed := precondition_of(clause, checker), context)
         and (not valid or _was_exercised(needed, context, judges_output))
     )

@@ -36,10 +36,10 @@ class CaseOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
     def says_of(self, clause: str) -> CaseStatus:
         """Return what it says of a clause: of one that it was to show and that it did not find broken, nothing."""
+        if clause in self.unclaimed and clause not in self.broken:
+            return "not claimed"
         if self.status == "failed" and self.broken and clause not in self.broken:
             return "not shown"
-        if clause in self.unclaimed and self.status in ("passed", "not shown"):
-            return "not claimed"
         return self.status
 
     def why_not_claimed(self, clause: str) -> str:
@@ -117,7 +117,7 @@ def _shortest(reasons: Iterable[str]) -> str:
     """Return the shortest of the different reasons, and how many others there are: who declares so much gets tests."""
     different = sorted(dict.fromkeys(reasons), key=len)
     left = len(different) - _REASONS_MAX
-    more = [f"and {left} longer lists"] if left > 0 else []
+    more = [f"and {left} more"] if left > 0 else []
     return "; ".join([*different[:_REASONS_MAX], *more])
 
 

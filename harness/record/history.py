@@ -129,7 +129,7 @@ class SnapshotView(msgspec.Struct, frozen=True):
     finished: tuple[str, ...] = ()
     """The subtasks that had finished before it (BAR-6): it holds positions of theirs, and no state."""
     ended: tuple[str, ...] = ()
-    """The other subtasks an operator of which says in it that its input had ended; empty if the system reports none."""
+    """The other subtasks with an operator whose input had ended by then; empty if the system reports none."""
     lacking: tuple[CheckpointProblem, ...] = ()
     """Files that were missing when this one was opened, of all checkpoints that were retained then."""
     retained: tuple[int, ...] | None = None

@@ -270,7 +270,7 @@ def test_the_headline_says_that_no_trial_could_have_shown_a_wrong_recovery(
     ]
     controls = msgspec.structs.replace(CONTROLS, ran=(), could_be_violated={"SRC-1": shown, "SNK-1": 0})
     run = load_run(write_run(tmp_path / "run", records, campaign_of(records, controls=controls)))
-    caveat = "holds, but no trial could have shown a wrong recovery: SRC-1, SNK-1."
+    caveat = "holds, but no trial could have shown a wrong recovery (SRC-1, SNK-1)."
     assert (caveat in headline(run).meaning) is (said and run.verdict is Verdict.VALID)
 
 

@@ -75,6 +75,11 @@ class LiveStores:
         """Return the key groups of both stores."""
         return self._ranges
 
+    @property
+    def storage(self) -> Path:
+        """Return the storage directory."""
+        return self._storage
+
     def end(self, violation: Violation | None = None) -> None:
         """Remove the directories, and keep the process for the next session if nothing in it is under way."""
         under_way = any(model.under_way("started") for model in self.stores)

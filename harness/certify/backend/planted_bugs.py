@@ -571,6 +571,15 @@ PLANTED_BUGS: tuple[PlantedBug, ...] = (
         "increments-pass-over-what-is-not-confirmed",
         module=_HINTS,
     ),
+    _bug(
+        "SB-49",
+        "ScansIntoOneBuffer",
+        "BCK-1",
+        "certified before this was checked",
+        "A scan that begins while another one is read gives its own entries to that one.",
+        "what-differs-stays-apart",
+        module=_HINTS,
+    ),
 )
 """Every planted backend bug."""
 

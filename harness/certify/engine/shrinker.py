@@ -14,6 +14,8 @@ from barrier_tck.harness.support.notices import notice
 
 _LONG = 12
 """A sequence with more steps is made smaller once more, in processes that remember nothing."""
+_EFFORT_OF_A_PROCESS = 250
+"""About what a new process costs, in calls."""
 _REPEATED_SHARE = 4
 """One part in so many of the effort is there to play again what failed, even if making it smaller has taken all."""
 
@@ -50,7 +52,7 @@ def smallest(
         return repeated
     apart = Shrinker(stage, repeated, shrinker.effort_left, progress, apart=True)
     apart.shrink()
-    return apart.smallest
+    return apart.newest_breaking_again() or repeated
 
 
 def _simpler(stage: Stage[StepT], steps: tuple[StepT, ...]) -> Iterator[StepT]:
@@ -188,6 +190,7 @@ class Shrinker(Generic[StepT]):
             return False
         if self._apart:
             self._stage.renew()
+            self._effort_left -= _EFFORT_OF_A_PROCESS
         found, effort = breach_and_effort(self._stage, steps)
         self._effort_left -= effort
         self._progress.ran(len(self.smallest.steps))

@@ -1,4 +1,4 @@
-"""An acknowledgement that nobody gave arrives while a checkpoint is under way (COO-3, COO-4, STA-3).
+"""An acknowledgement that nobody gave arrives while the first checkpoint is under way (COO-3, COO-4, STA-3).
 
 What is wrong with it matters most when a checkpoint waits for others: it must neither complete that checkpoint nor end
 it. By chance one plan in a hundred forges one, in one of three ways. Often something dies afterwards, because what a

@@ -39,6 +39,7 @@ class CheckpointsRetained(StandardChecker):
     judges = "systems that show what is in storage while the job runs"
     covers = {"COO-4": COMPLETED}
     needs = frozenset({Capability.SNAPSHOT_INSPECTION, Capability.BARRIERS})
+    of_fields = frozenset({"checkpoints.retained"})
     signs = (_GONE,)
     rank = 205
 

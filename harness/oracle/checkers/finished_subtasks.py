@@ -335,17 +335,26 @@ def _before(subtask: str, job: JobView) -> frozenset[str]:
 
 
 def _consumed_before(context: TrialContext, view: SnapshotView) -> tuple[str, int] | None:
-    """Return a subtask at the end of the job that has never said in the attempt of a checkpoint that its input was
-    consumed, and the last one in which it has; None if there is none."""
+    """Return a subtask that a last checkpoint should have waited for, and an older attempt in which it had consumed its
+    input; None unless all for which it should have waited had, in older attempts.
+
+    A last checkpoint waits for each subtask at the end of the job that has not finished.
+    """
+    job = context.job_of(view.attempt)
+    if job is None or view.attempt is None:
+        return None
     said: dict[str, int] = {}
     for line in context.history.of(ConsumedAll):
         said[line.operation.subtask] = max(line.operation.attempt, said.get(line.operation.subtask, 0))
-    former = [
-        (subtask, attempt)
-        for subtask, attempt in sorted(said.items())
-        if subtask not in view.finished and view.attempt is not None and attempt < view.attempt
+    senders = {sender for sender, _ in job.links}
+    waited_for = [
+        name
+        for name in job.names
+        if name not in senders and name not in view.finished and said.get(name) != view.attempt
     ]
-    return former[0] if former else None
+    if not waited_for or not all(name in said for name in waited_for):
+        return None
+    return waited_for[0], said[waited_for[0]]
 
 
 def _completed_as_last(history: History) -> Iterator[int]:

@@ -6,7 +6,7 @@ Those of one store's methods do not declare increments, which the store does not
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import ClassVar
 
 from barrier_tck.harness.reference.mutants.held_out_backend_bugs import Handles, Variant
@@ -48,6 +48,28 @@ class CompressesLiveTables(_Plain):
     """SB-36: with compression, the asynchronous part of a snapshot compresses the tables as they are by then."""
 
     store = _CompressedLater
+
+
+class _OneBufferStore(HeapStateStore):
+    def __init__(self, scope: StateScope) -> None:
+        super().__init__(scope)
+        self._buffer: list[tuple[bytes, bytes]] = []
+
+    def scan(self, name: str, group: int) -> Iterator[tuple[bytes, bytes]]:
+        self._buffer = list(super().scan(name, group))
+        return self._read()
+
+    def _read(self) -> Iterator[tuple[bytes, bytes]]:
+        place = 0
+        while place < len(self._buffer):
+            yield self._buffer[place]
+            place += 1
+
+
+class ScansIntoOneBuffer(_Plain):
+    """SB-49: a scan that begins while another one is read gives its own entries to that one."""
+
+    store = _OneBufferStore
 
 
 class _UnfencedStore(HeapStateStore):

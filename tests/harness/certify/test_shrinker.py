@@ -135,7 +135,7 @@ def test_a_share_of_nothing_leaves_the_sequence_as_it_was() -> None:
 def test_if_the_smallest_does_not_fail_again_the_newest_before_it_that_does_is_made_smaller_in_new_processes() -> (
     None
 ):
-    stage = LuckyStage(10_000, by_chance=20)
+    stage = LuckyStage(100_000, by_chance=20)
     found = smallest(stage, Breach(LONG, Violation("both", "BCK-1")))
     assert [step.value for step in found.steps] == [30, 70]
     assert str(found.violation) == "both"
@@ -145,6 +145,30 @@ def test_if_the_smallest_does_not_fail_again_the_newest_before_it_that_does_is_m
     newest = next(place for place, size in enumerate(sizes) if size > 20)
     assert newest > 1, "the smaller ones, which failed by chance, were played again before it"
     assert sizes[:newest] == sorted(sizes[:newest]), "the newest, which are the smallest, come first"
+
+
+def test_one_that_is_short_but_failed_by_chance_is_made_smaller_in_new_processes_too() -> None:
+    """The newest that fails again is short enough, and still has steps that do not matter."""
+    found = smallest(LuckyStage(100_000, by_chance=5), Breach(LONG, Violation("both", "BCK-1")))
+    assert [step.value for step in found.steps] == [30, 70]
+
+
+def test_what_failed_once_in_a_new_process_is_played_again_there() -> None:
+    """In one run of a new process a sequence of three steps fails by chance, and then never again."""
+
+    class Once(MindfulStage):
+        used = False
+
+        def begin(self, steps: tuple[Number, ...]) -> Numbers:
+            if not self.spoilt and len(steps) == 3 and not self.used:
+                self.used = True
+                session = Lucky(steps, LuckyStage(0, by_chance=3))
+                self.sessions.append(session)
+                return session
+            return super().begin(steps)
+
+    found = smallest(Once(100_000), Breach(LONG, Violation("both", "BCK-1")))
+    assert {30, 70} <= {step.value for step in found.steps}
 
 
 def test_going_back_ends_with_a_part_of_the_effort_and_then_the_first_is_what_was_found() -> None:

@@ -239,6 +239,10 @@ def test_why_a_clause_is_not_claimed_is_said_in_few_words() -> None:
         environment={},
         outcomes=(passed, *reversed(outcomes)),
     )
+    for status in ("passed", "not shown", "failed"):
+        other = msgspec.structs.replace(passed, status=status)
+        assert (other.says_of("BAR-1"), other.says_of("SNK-1")) == ("not claimed", status)
+    assert msgspec.structs.replace(passed, status="failed", broken=("BAR-1",)).says_of("BAR-1") == "failed"
     barriers, unaligned = record.clauses
     assert (barriers.status, barriers.passed, barriers.reason) == (
         "not claimed",
@@ -246,5 +250,5 @@ def test_why_a_clause_is_not_claimed_is_said_in_few_words() -> None:
         "does not declare BARRIERS",
     )
     assert unaligned.reason == (
-        "does not declare A; does not declare A, B; does not declare B, C, D; and 2 longer lists"
+        "does not declare A; does not declare A, B; does not declare B, C, D; and 2 more"
     )

@@ -150,6 +150,10 @@ def test_of_a_system_that_does_not_show_what_it_restores_the_output_and_its_faul
     assert reasons[BrokenRecovery.READ_AGAIN] == reasons[BrokenRecovery.COMMITTED_EARLY] == ""
     assert reasons[BrokenRecovery.STATE_DROPPED] == Vacuity.NOT_REPORTED
     assert reasons[BrokenRecovery.UNFENCED] == Vacuity.NOT_REPORTED
+    opened = dataclasses.replace(closed, capabilities=frozenset({"CHECKPOINTS", "SNAPSHOT_INSPECTION"}))
+    of_opened = vacuity_reasons(opened, JUDGED)
+    assert of_opened[BrokenRecovery.COMMITTED_EARLY] == "", "what was prepared is known with barriers only"
+    assert of_opened[BrokenRecovery.READ_AGAIN] == Vacuity.NOT_COMPARED, "what was restored was not opened"
 
 
 def test_prepared_output_of_a_checkpoint_that_never_completed_shows_an_early_commit() -> None:

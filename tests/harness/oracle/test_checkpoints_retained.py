@@ -7,10 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from barrier_tck.harness.oracle.applicable import checkers_for
 from barrier_tck.harness.oracle.checkers.checkpoints_retained import CheckpointsRetained
 from barrier_tck.harness.record import operations as ops
-from barrier_tck.harness.record.history import SnapshotView
+from barrier_tck.harness.record.history import SnapshotView, StorageView
 from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.system.system_under_test import Capability
+from barrier_tck.harness.workloads.workload_names import filled
 from tests.harness.oracle.oracle_histories import Book, a_context, a_plan
 
 
@@ -71,3 +74,18 @@ def test_what_was_given_up_for_an_older_one_need_not_be_kept(start: ops.Operatio
 
 def test_nothing_is_said_where_nobody_looked() -> None:
     assert judged(completed(Book().attempt(1), 1, 2, 3), {}).clauses == ()
+
+
+@pytest.mark.parametrize("unused", [False, True])
+def test_a_system_that_ignores_how_many_are_retained_is_not_asked(unused: bool) -> None:
+    plan = filled(a_plan())
+    fields = ("checkpoints.retained",) if unused else ()
+    judges = {each.name: each for each in checkers_for(plan, frozenset(Capability), unused=fields)}
+    assert (CheckpointsRetained.name not in judges) is unused
+    book = completed(Book().attempt(1), 1, 2, 3, 4).tell(ops.JobFinished())
+    kept = StorageView(retained=(1, 2, 3, 4))
+    many = judges["no-garbage"].check(a_context(plan, book, storage=kept))
+    assert many.verdict is (Verdict.VALID if unused else Verdict.INVALID)
+    assert ("COO-4" in many.clauses) is not unused
+    few = judges["no-garbage"].check(a_context(plan, book, storage=StorageView(retained=(4,))))
+    assert few.verdict is (Verdict.VALID if unused else Verdict.INVALID)

@@ -164,6 +164,10 @@ def test_a_last_checkpoint_because_a_former_attempt_had_consumed_all_is_told_as_
     book.tell(ops.CheckpointTriggered(1, 2, final=True)).acknowledged(1, 2).completed(1, 2)
     finding = judge(book, view(1, attempt=2, unread=1))
     assert told_of(finding, "checkpoint 1 was to be the last one") and finding.broken == clause
+    finished = judge(book, view(1, "sink[0]", attempt=2, unread=1))
+    assert finished.evidence and "REC-2" not in {entry.clause for entry in finished.evidence}, (
+        "it waits for nobody"
+    )
 
 
 def test_a_snapshot_from_behind_the_end_of_an_input_that_ends_later_is_told() -> None:
@@ -172,6 +176,10 @@ def test_a_snapshot_from_behind_the_end_of_an_input_that_ends_later_is_told() ->
     finding = judge(book, early)
     assert told_of(finding, "checkpoint 1: all input of totals[1] had ended in it, and split-")
     assert finding.broken == "SNP-1"
+    behind = msgspec.structs.replace(early, ended=("sink[0]",))
+    assert told_of(judge(book, behind), "all input of sink[0] had ended"), (
+        "it is behind the one behind the source"
+    )
     assert judge(book, msgspec.structs.replace(early, ended=("source[0]",))).verdict is Verdict.VALID, (
         "the other source has the rest"
     )

@@ -310,8 +310,8 @@ SCENARIOS = {
     "the next one has the next id": Scenario(
         ids_of(0, 1, 2, 3, 4, aborted=(3,)), VALID, LATEST, "COO-4", kills_ms=(30,)
     ),
-    "an aborted one has its id again": Scenario(
-        ids_of(0, 1, 2, 3, 3, aborted=(3,)), INVALID, LATEST, "COO-4", kills_ms=(30,)
+    "one that was aborted goes on under its id": Scenario(
+        ids_of(0, 1, 2, 3, 3, aborted=(3,)), VALID, LATEST, "COO-4", kills_ms=(30,)
     ),
     "a completed one has its id again": Scenario(
         ids_of(0, 1, 2, 2), INVALID, LATEST, "COO-4", kills_ms=(30,)

@@ -6,6 +6,7 @@ which the history has nothing but the end.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -25,7 +26,7 @@ from barrier_tck.harness.plan.reading import read_plan
 from barrier_tck.harness.plan.trial_plan import FilledPlan
 from barrier_tck.harness.record.history import End, History, StorageView
 from barrier_tck.harness.record.reasons import Reason
-from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.record.verdict import Evidence, Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
 from barrier_tck.harness.workloads.workload_names import filled, workload_named
 
@@ -91,8 +92,39 @@ def test_a_clause_about_a_mechanism_that_a_system_does_not_have_is_never_covered
     judge = CHECKERS["snapshot-formula"]
     context = TrialContext(plans()[0], EMPTY, capabilities=frozenset({"SNAPSHOT_INSPECTION"}))
     assert "BAR-2" not in without_vacuous_clauses(finding, cast("Any", judge), context).clauses
-    wrong = msgspec.structs.replace(finding, verdict=Verdict.INVALID)
-    assert without_vacuous_clauses(wrong, cast("Any", judge), context).clauses == ("ALN-2", "REC-1")
+    evidence = (Evidence(clause="BAR-2", sentence="it went back"),)
+    wrong = msgspec.structs.replace(finding, verdict=Verdict.INVALID, evidence=evidence)
+    said = without_vacuous_clauses(
+        wrong, cast("Any", judge), dataclasses.replace(context, capabilities=frozenset())
+    )
+    assert ("BAR-2" in said.clauses, said.evidence) == (True, evidence), "what was seen to be broken is said"
+
+
+@pytest.mark.parametrize(
+    ("clause", "one_of"),
+    [
+        ("BAR-2", ["FIFO_CHANNELS", "BARRIERS"]),
+        ("BAR-3", ["BARRIERS"]),
+        ("ALN-1", ["BARRIERS"]),
+        ("ALN-2", ["SNAPSHOT_INSPECTION"]),
+        ("ALO-1", ["BARRIERS"]),
+        ("UNA-1", ["UNALIGNED_CHECKPOINTS"]),
+        ("CHL-1", ["CHANDY_LAMPORT", "LOOPS"]),
+        ("CHL-2", ["CHANDY_LAMPORT", "LOOPS", "UNALIGNED_CHECKPOINTS"]),
+        ("STA-3", ["SNAPSHOT_INSPECTION"]),
+        ("SNP-1", ["SNAPSHOT_INSPECTION"]),
+        ("COO-1", ["BARRIERS"]),
+        ("COO-4", ["CHECKPOINTS"]),
+        ("LOC-1", ["LOCAL_RECOVERY"]),
+        ("RSC-2", ["RESCALING", "ELASTIC"]),
+        ("REC-1", []),
+        ("SRC-1", []),
+    ],
+)
+def test_what_a_clause_needs(clause: str, one_of: list[str]) -> None:
+    assert [each.name for each in mechanism_of(clause)] == one_of
+    assert not any(lacks_mechanism(clause, [name]) for name in one_of)
+    assert lacks_mechanism(clause, ["ATTEMPTS"]) is bool(one_of)
 
 
 def test_each_mechanism_is_of_clauses_that_there_are() -> None:

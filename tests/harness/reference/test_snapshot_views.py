@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan, WorkloadPlan
@@ -48,3 +49,18 @@ def test_a_list_that_grew_or_shrank_keeps_what_it_had() -> None:
     one, two = [1], [2]
     assert _sharing([one], [[1], two])[0] is one
     assert _sharing([one, two], [[1]])[0] is one
+
+
+def test_a_subtask_has_ended_if_an_operator_of_it_says_so_and_it_had_not_finished(tmp_path: Path) -> None:
+    """In some checkpoint of a job whose sources end apart, one subtask has ended and others go on."""
+    plan = msgspec.structs.replace(PLAN, workload=msgspec.structs.replace(PLAN.workload, early_ends=1))
+    history = execute(filled(plan), ReferenceSimulated(), tmp_path).history
+    assert history is not None
+    found = [view for view in history.checkpoints if view.ended]
+    assert found
+    for view in history.checkpoints:
+        assert not set(view.ended) & set(view.finished)
+        assert set(view.ended) <= set(view.subtasks)
+    apart = [view for view in history.checkpoints if "read[0]" in view.ended and "read[1]" not in view.ended]
+    assert apart and all("out[0]" not in view.ended for view in apart), "one input of it goes on"
+    assert any("out[0]" in view.ended for view in history.checkpoints)

@@ -430,6 +430,7 @@ def test_the_fault_before_is_the_one_after_which_the_micro_batch_of_a_wrong_row_
     assert "driver 1" in after(row)
     assert "driver 2" in after(msgspec.structs.replace(row, micro_batches=(1, 1)))
     assert "driver 1" in after(msgspec.structs.replace(row, micro_batches=())), "any that ran again"
+    assert "driver 2" in after(msgspec.structs.replace(row, micro_batches=(), read_by=(1,)))
     assert "driver 3" in after(row, run_again=()), "it is not known"
 
 
