@@ -22,6 +22,7 @@ from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSi
 from barrier_tck.harness.system.broken_recovery import BrokenRecovery, Vacuity
 from barrier_tck.harness.trial.trial_run import run_trial
 from barrier_tck.harness.workloads.keyed_totals import KeyedTotals
+from barrier_tck.harness.workloads.payments import OPENING
 from tests.harness.oracle.oracle_histories import CRASH, Book, a_context, a_plan, right_view
 
 PLAN = a_plan()
@@ -89,6 +90,18 @@ def test_without_state_only_what_is_read_again_shows() -> None:
     bare = msgspec.structs.replace(view(1, 2), state=())
     shown = chances(recovered(), bare, view(2, 4, 2))
     assert [shown[how] for how in RESTORING] == ["", Vacuity.NOTHING_KEPT.value]
+
+
+@pytest.mark.parametrize(("balance", "shows"), [(OPENING, False), (OPENING - 1, True)])
+def test_an_account_with_the_balance_of_a_new_one_is_not_missed(balance: int, shows: bool) -> None:
+    (part, *_) = view(1, 2).state
+    kept = (msgspec.structs.replace(part, entries={'["bank/0"]': [balance]}),)
+    bank = msgspec.structs.replace(PLAN.workload, name="money")
+    shown = chances(
+        recovered(), msgspec.structs.replace(view(1, 2), state=kept), view(2, 4, 2), workload=bank
+    )
+    assert shown[BrokenRecovery.READ_AGAIN] == ""
+    assert shown[BrokenRecovery.STATE_DROPPED] == ("" if shows else Vacuity.NOTHING_KEPT)
 
 
 def test_dropped_keyed_state_does_not_show_where_only_lists_are_kept() -> None:
