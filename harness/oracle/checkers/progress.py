@@ -193,7 +193,7 @@ class Progress(StandardChecker):
         if not _takes_checkpoints(context):
             return (
                 Verdict.VALID,
-                f"the job finished with {len(signs)} commits; the system takes no checkpoints",
+                f"the job finished with {len(signs)} commits; the system reports no checkpoints",
             )
         if not signs and restored_last(history) is None:
             return Verdict.INVALID, "the job finished without a single checkpoint, though checkpointing is on"
