@@ -560,7 +560,7 @@ class Unseen(BackendStep, frozen=True, tag="unseen"):
     checkpoint: int = 1 << 40
 
     def description(self) -> str:
-        return f"{_at(self.store)}.{self.what}({self.checkpoint}), of a checkpoint that it never saw"
+        return f"{_at(self.store)}.{self.what}({self.checkpoint}) of a checkpoint that it never saw"
 
 
 class Race(BackendStep, frozen=True, tag="race"):

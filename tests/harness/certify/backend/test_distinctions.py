@@ -33,7 +33,7 @@ def judged(target: str, *names: str, capabilities: tuple[str, ...] = ()) -> list
     [
         ("Lazy", APART, "while other calls wrote"),
         ("Paged", LADDER, "is None by scan(), expected"),
-        ("Forgetful", APART, "confirm() of a checkpoint that it never saw raised KeyError"),
+        ("Forgetful", APART, "confirm(1099511627776) of a checkpoint that it never saw raised KeyError"),
         ("Hospitable", APART, "scan() of a key group that is not the store's was not refused"),
         ("OneGroup", APART, "by get_many(), expected"),
         ("ShortNames", APART, "'nnnnnnnnnnnnnnnn'... and 'nnn1', 301 long"),
