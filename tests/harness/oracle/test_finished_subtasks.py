@@ -170,6 +170,20 @@ def test_a_last_checkpoint_because_a_former_attempt_had_consumed_all_is_told_as_
     )
 
 
+def test_a_former_attempt_is_the_cause_only_if_all_that_were_waited_for_had_consumed_their_input_there() -> (
+    None
+):
+    job = barrier_view(PLAN)
+    apart = msgspec.structs.replace(job, links=tuple(link for link in job.links if link[0] != "totals[1]"))
+    for said, clause in ((["sink[0]"], "BAR-6"), (["sink[0]", "totals[1]"], "REC-2")):
+        book = Book().attempt(1).attempt_failed(1).attempt(2)
+        for subtask in said:
+            book.tell(ops.ConsumedAll(subtask, 1))
+        book.tell(ops.CheckpointTriggered(1, 2, final=True)).acknowledged(1, 2).completed(1, 2)
+        context = replace(a_context(PLAN, book, views=(view(1, attempt=2, unread=1),)), job=apart)
+        assert FinishedSubtasks(TrialInput(KeyedTotals(), PLAN)).check(context).broken == clause
+
+
 def test_a_snapshot_from_behind_the_end_of_an_input_that_ends_later_is_told() -> None:
     book = Book().attempt(1).checkpoint(1)
     early = msgspec.structs.replace(view(1, unread=1), ended=("totals[1]",))
