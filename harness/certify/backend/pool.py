@@ -18,7 +18,7 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import IO, Any
 
 import msgspec
@@ -208,7 +208,7 @@ class Pool:
     def __init__(self, target: str, limits: Limits | None = None, total_s: float = 600.0) -> None:
         """Take the target and the limits; ``total_s`` is the total time in seconds."""
         self.target = target
-        self.limits = limits or Limits()
+        self._usual_limits = self.limits = limits or Limits()
         self._deadline = time.monotonic() + total_s
         self.directory = new_work_directory("backend")
         """Contains the directories of all sessions; ``close`` removes it."""
@@ -234,6 +234,13 @@ class Pool:
         self.taken += 1
         candidate.load()
         return candidate
+
+    def limit_calls(self, share: float) -> None:
+        """Let each call take this share of its usual time limit from now on, in the processes that there are too."""
+        usual = self._usual_limits
+        self.limits = replace(usual, call_s=share * usual.call_s, trial_s=share * usual.trial_s)
+        for candidate in self._started:
+            candidate.limits = self.limits
 
     def keep(self, candidate: Candidate) -> None:
         """Keep a process, in which nothing is under way, for whoever takes it next."""

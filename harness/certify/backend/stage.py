@@ -43,6 +43,10 @@ class BackendStage(Stage[AnyStep]):
     def renew(self) -> None:
         self._pool.drop_idle()
 
+    def scale_time_limit(self, share: float) -> bool:
+        self._pool.limit_calls(share)
+        return True
+
     def close(self) -> None:
         self._pool.drop_idle()
 

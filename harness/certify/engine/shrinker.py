@@ -14,6 +14,10 @@ from barrier_tck.harness.support.notices import notice
 
 _LONG = 12
 """A sequence with more steps is made smaller once more, in processes that remember nothing."""
+_HURRIED_SHARE = 0.1
+"""The share of its time limit that a call may take while a sequence that has exceeded it is made smaller."""
+_EFFORT_OF_A_HANG = 1_500
+"""About what it costs to exceed that share, in calls."""
 _EFFORT_OF_A_PROCESS = 250
 """About what a new process costs, in calls."""
 _REPEATED_SHARE = 4
@@ -33,11 +37,14 @@ def smallest(
     that does is made smaller once more, each time in a new process. If none does, ``found`` is returned as it is.
 
     ``share``: this share of the stage's effort may be spent; none if it is 0. A sequence that exceeded a time limit is
-    returned as it is: each attempt would cost the limit again.
+    made smaller with a shorter one, since each attempt costs it again; what is returned exceeded the usual one. If the
+    stage has no shorter one, it is returned as it is.
 
     ``name``: the property's, to say how far this is; without one nothing is said.
     """
-    if not share or found.violation.hung or found.violation.from_outside:
+    if not share or found.violation.from_outside:
+        return found
+    if found.violation.hung and not stage.scale_time_limit(1.0):
         return found
     if len(found.steps) < 2 and not any(True for _ in _simpler(stage, found.steps)):
         return found
@@ -103,7 +110,7 @@ class Shrinker(Generic[StepT]):
         self._progress = progress
         self._effort_left = effort_max
         self._effort_to_repeat = effort_max // _REPEATED_SHARE
-        self._hung = False
+        self._stopped = False
         self._found = found
         self._accepted: list[Breach[StepT]] = []
 
@@ -119,8 +126,15 @@ class Shrinker(Generic[StepT]):
 
     def shrink(self) -> None:
         """Do what can be done with so much effort."""
-        while self._fewer_steps() or self._simpler_steps():
-            pass
+        hung = self._found.violation.hung
+        try:
+            if hung:
+                self._stage.scale_time_limit(_HURRIED_SHARE)
+            while self._fewer_steps() or self._simpler_steps():
+                pass
+        finally:
+            if hung:
+                self._stage.scale_time_limit(1.0)
 
     def newest_breaking_again(self) -> Breach[StepT] | None:
         """Play the sequences that failed again, the newest first; return the first that breaks the same clause.
@@ -186,17 +200,19 @@ class Shrinker(Generic[StepT]):
 
     def _takes(self, steps: tuple[StepT, ...]) -> bool:
         """Continue with this sequence if it also fails, and breaks the same clause."""
-        if self._effort_left <= 0 or self._stage.remaining_s < 0 or self._hung:
+        if self._effort_left <= 0 or self._stage.remaining_s < 0 or self._stopped:
             return False
         if self._apart:
             self._stage.renew()
             self._effort_left -= _EFFORT_OF_A_PROCESS
         found, effort = breach_and_effort(self._stage, steps)
-        self._effort_left -= effort
+        hung = found is not None and found.violation.hung
+        self._effort_left -= effort + _EFFORT_OF_A_HANG * hung
         self._progress.ran(len(self.smallest.steps))
         if found is None or not _is_the_same(found, self.smallest):
+            # Whatever hangs without being looked for costs the usual limit: one such attempt is enough.
+            self._stopped = hung and not self._found.violation.hung
             return False
-        self._hung = found.violation.hung
         self._accepted.append(found)
         return True
 
@@ -206,5 +222,6 @@ def _is_the_same(found: Breach[StepT] | None, before: Breach[StepT]) -> bool:
     return (
         found is not None
         and not found.violation.from_outside
+        and found.violation.hung == before.violation.hung
         and found.violation.clause == before.violation.clause
     )

@@ -67,6 +67,10 @@ class Stage(ABC, Generic[StepT]):
     def renew(self) -> None:
         """Let the next session begin in a new process."""
 
+    def scale_time_limit(self, share: float) -> bool:
+        """Let each call take this share of its usual time limit from now on; tell whether this stage can do so."""
+        return False
+
     def simpler(self, steps: tuple[StepT, ...], position: int) -> Iterable[StepT]:
         """Return steps that do less than the one at a position of a failing sequence, to be tried instead of it."""
         return ()

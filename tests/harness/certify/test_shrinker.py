@@ -253,3 +253,73 @@ LONG_ENOUGH = 40
 def test_a_sequence_that_stays_long_because_processes_remember_is_made_smaller_in_new_ones() -> None:
     found = smallest(MindfulStage(100_000), Breach(LONG, Violation("both", "BCK-1")))
     assert [step.value for step in found.steps] == [30, 70]
+
+
+class HangingStage(NumbersStage):
+    """A stage whose sessions exceed the time limit of a call at their end if both 30 and 70 were played."""
+
+    def __init__(self, effort_max: int, scales: bool = True) -> None:
+        super().__init__(effort_max)
+        self.scales = scales
+        self.share = 1.0
+        self.cost = 0.0
+        """The usual limits that were waited for."""
+
+    def scale_time_limit(self, share: float) -> bool:
+        self.share = share
+        return self.scales
+
+    def slow(self, steps: tuple[Number, ...]) -> bool:
+        """Whether a sequence that does not hang takes longer than a share of the limit."""
+        return False
+
+    def begin(self, steps: tuple[Number, ...]) -> Numbers:
+        session = super().begin(steps)
+        apply = session.apply
+
+        def hanging(step: Number) -> None:
+            try:
+                apply(step)
+                if step is steps[-1] and self.share < 1 and self.slow(steps):
+                    raise Violation("both", "BCK-1")
+            except Violation as violation:
+                violation.hung = True
+                self.cost += self.share
+                raise
+
+        session.apply = hanging  # type: ignore[method-assign]
+        return session
+
+
+HUNG = Breach(LONG, Violation("both", "BCK-1", fatal=True, hung=True))
+
+
+def test_one_that_hangs_is_made_smaller_with_a_shorter_limit_and_hangs_for_the_usual_one_at_the_end() -> None:
+    stage = HangingStage(60_000)
+    found = smallest(stage, HUNG)
+    assert [step.value for step in found.steps] == [30, 70]
+    assert stage.share == 1.0
+    assert 1.0 < stage.cost < 5.0, "the usual limit was waited for once, at the end, and a tenth of it else"
+
+
+def test_what_is_only_slow_is_not_taken_for_what_hangs() -> None:
+    class SlowStage(HangingStage):
+        def slow(self, steps: tuple[Number, ...]) -> bool:
+            return len(steps) == 1
+
+    found = smallest(SlowStage(60_000), HUNG)
+    assert {30, 70} <= {step.value for step in found.steps}
+    assert found.violation.hung
+
+
+def test_one_that_hangs_is_left_as_it_is_where_no_shorter_limit_is_possible() -> None:
+    stage = HangingStage(60_000, scales=False)
+    assert smallest(stage, HUNG) is HUNG
+    assert stage.sessions == []
+
+
+def test_a_smaller_one_that_hangs_where_the_first_did_not_is_another_failure() -> None:
+    stage = HangingStage(60_000)
+    first = Breach(LONG, Violation("both", "BCK-1"))
+    assert smallest(stage, first) is first
+    assert len(stage.sessions) <= 2, "each costs the usual limit"
