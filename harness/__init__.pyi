@@ -26,6 +26,7 @@ from .record.reasons import Reason
 from .record.records import AttemptRecord, CheckpointRecord, SnapshotRecord, TrialRecord
 # A workload, and what it or a system may bring to a campaign.
 from .workloads.workload import DrawsJobs, SplitData, Workload, job_of_plan, problem_of_fixed
+from .workloads.keyed_totals import KeyedTotals
 from .workloads.sequential_model import Aggregate, SequentialSpec
 from .workloads.workload_names import register_workload, workload_names
 from .draw.plug_in_profiles import ProvidesProfiles
@@ -64,7 +65,8 @@ __all__ = [
     "FaultRanges", "Finding", "Finished", "FinishedSnapshot", "HasCluster", "HasScale",
     "HasWordsForFaults", "History", "Impairment",
     "InFlight", "InputRead", "JobCut", "JobFailed", "JobFinished", "JobPlan", "JobRanges", "JobStopped",
-    "JobUsageError", "JobView", "KeepsLogs", "KeyGroupRange", "KeyedStateStore", "KillExecutor", "KillWorker",
+    "JobUsageError", "JobView", "KeepsLogs", "KeyGroupRange", "KeyedStateStore", "KeyedTotals", "KillExecutor",
+    "KillWorker",
     "LimitRanges", "LimitsPlan", "LinkTarget", "LinkingStateWriter", "LocalStateReader", "MediumCheckpointStorage",
     "NamedFile", "NemesisHooks", "NetworkPlan", "NetworkRanges", "NoTargets", "OperatingError", "Operation",
     "OperatorPlan", "PausableTarget", "ProcessTarget", "Profile", "ProtocolPoint", "ProvidesCheckers",

@@ -7,6 +7,7 @@ names exist.
 from __future__ import annotations
 
 import ast
+import pydoc
 import re
 import tomllib
 from functools import cache
@@ -409,3 +410,18 @@ def test_each_folder_tells_its_purpose_and_who_may_import_it(folder: str) -> Non
     text = (ROOT / folder / "README.md").read_text()
     assert re.search(r"^## Who (may import it|imports what)$", text, re.MULTILINE)
     assert re.search(r"^## How to add ", text, re.MULTILINE)
+
+
+REFERENCE = sorted((ROOT / "docs" / "reference").glob("*.md"))
+_MADE_OF = re.compile(r"auto\w+:: (\S+)")
+
+
+@pytest.mark.parametrize("page", REFERENCE, ids=lambda page: page.stem)
+def test_what_a_reference_page_is_made_of_can_be_printed_by_pydoc(page: Path) -> None:
+    """As these pages say to those who read them without the site."""
+    text = page.read_text()
+    names = _MADE_OF.findall(text)
+    assert names and "`python -m pydoc NAME`" in text
+    assert [name for name in names if pydoc.locate(name) is None] == []
+    shown = re.search(r"for instance\s+`([^`]+)`", text)
+    assert shown is not None and shown[1] in names

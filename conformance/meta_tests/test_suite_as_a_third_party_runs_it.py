@@ -12,9 +12,9 @@ import pytest
 from junitparser import Error, Failure, JUnitXml, TestCase
 
 from barrier_tck.conformance.meta_tests.do_nothing import DoNothing
-from barrier_tck.conformance.meta_tests.micro_batches import MicroBatches, TwoSteps
 from barrier_tck.conformance.plans import SIX_AIMS
 from barrier_tck.conformance.trials import Trials, assert_valid
+from barrier_tck.examples.micro_batches.micro_batches import MicroBatches, TwoSteps
 from barrier_tck.harness.draw.constraints import Constraints
 from barrier_tck.harness.draw.profiles import PROFILES, profile_named
 from barrier_tck.harness.draw.strategies import draw_plans

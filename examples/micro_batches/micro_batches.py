@@ -1,4 +1,10 @@
-"""A system that is not ours, for the suite to certify: micro-batches, with three subtasks whatever the plan's job says.
+"""A system under test with attempts and checkpoints: micro-batches, with three subtasks whatever the plan's job says.
+
+Run it beside the folder ``examples``; the first system is right, the second is broken::
+
+    barrier-tck campaign --system examples.micro_batches.micro_batches:MicroBatches --trials 60
+    barrier-tck campaign --system examples.micro_batches.micro_batches:TwoSteps --trials 60
+    barrier-tck conformance --system examples.micro_batches.micro_batches:MicroBatches
 
 A driver plans a batch, a reader reads it, a ledger counts it, a writer shows its rows. What a batch changes becomes
 durable in one step: totals, rows and the batch's number. If a process dies, everything starts again behind the last
@@ -26,6 +32,7 @@ from barrier_tck.harness import (
     JobFailed,
     JobFinished,
     JobView,
+    KeyedTotals,
     NemesisHooks,
     NoTargets,
     Operation,
@@ -42,7 +49,6 @@ from barrier_tck.harness import (
     TrialPlan,
     UsageProblem,
 )
-from barrier_tck.harness.workloads.keyed_totals import KeyedTotals
 
 READER, LEDGER, WRITER = "tap", "ledger 0", "spout/a"
 BATCH_MS = 4.0

@@ -1,0 +1,1 @@
+"""A system under test with attempts and checkpoints: micro-batches."""

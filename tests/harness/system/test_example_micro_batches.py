@@ -1,0 +1,31 @@
+"""The example of a system with attempts and checkpoints: the right one is VALID, and the broken one is not."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from barrier_tck.harness.cli import main as cli
+
+ROOT = Path(__file__).resolve().parents[3]
+
+EXAMPLE = ROOT / "examples" / "micro_batches" / "micro_batches.py"
+
+
+@pytest.mark.parametrize(
+    ("system", "exit_code", "broken"), [("MicroBatches", 0, []), ("TwoSteps", 1, ["SNK-1"])]
+)
+def test_the_commands_that_it_shows_tell_the_right_one_from_the_broken_one(
+    system: str, exit_code: int, broken: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown = f"barrier-tck campaign --system examples.micro_batches.micro_batches:{system} --trials 60"
+    assert re.search(rf"^ +{re.escape(shown)}$", EXAMPLE.read_text(), re.MULTILINE)
+    options = ["--seed", "1", "--no-store", "--out", str(tmp_path), "--json"]
+    assert cli.run([*shown.split()[1:], *options]) == exit_code
+    result = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (result["trials"], result["unknown"]) == (60, 0)
+    assert result["invalid"] == 0 if not exit_code else result["invalid"] > 5
+    assert sorted({finding["broken"] for finding in result["findings"]}) == broken
