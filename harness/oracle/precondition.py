@@ -23,6 +23,10 @@ class Precondition:
     """The capability without which the clause means nothing; then it is not reported at all. If nothing is aligned,
     wrong output is no sign of a wrong alignment."""
 
+    def shown_in_output(self, context: TrialContext) -> bool:
+        """Return whether it holds, as far as a checker can see that compares the output with the input."""
+        return self.holds(context) or (self.or_in_output is not None and self.or_in_output(context))
+
 
 ALWAYS = Precondition("any trial", lambda context: True)
 """For a clause that every trial may break, or for which the checker itself says when it was exercised."""

@@ -51,5 +51,4 @@ def _has_mechanism(needed: Precondition, context: TrialContext) -> bool:
 
 
 def _was_exercised(needed: Precondition, context: TrialContext, judges_output: bool) -> bool:
-    in_output = needed.or_in_output if judges_output else None
-    return (in_output is not None and in_output(context)) or needed.holds(context)
+    return needed.shown_in_output(context) if judges_output else needed.holds(context)

@@ -50,6 +50,11 @@ AGAIN = "committed_again"
 """Count of the rows that a checkpoint had committed that was given up, beside the one row of each record."""
 
 _NOT_ONCE = Sign("records are lost or doubled in the output, and no checkpoint shows it before", "SNK-1")
+_NOT_RESTORED = Sign(
+    "in a trial with a recovery a key's count in the output ends above or below the number of its records, and no "
+    "checkpoint shows it before",
+    "REC-1",
+)
 _WITHOUT_SHUFFLE = Sign(
     "records are lost or doubled in at-least-once output, though there is no shuffle", "ALO-3"
 )
@@ -69,7 +74,7 @@ class ExactlyOnceOutput(StandardChecker):
         "ALO-3": RAN_AGAIN,
         **OF_RESTORES,
     }
-    signs = (_NOT_ONCE, _WITHOUT_SHUFFLE)
+    signs = (_NOT_ONCE, _NOT_RESTORED, _WITHOUT_SHUFFLE)
     judges_output = True
     rank = 40
 
@@ -92,11 +97,7 @@ class ExactlyOnceOutput(StandardChecker):
         """Judge the rows of one trial or, without rows, the batch query's result."""
         history = context.history
         if history.output is not None:
-            again = committed_again(context, self._input)
-            evidence = _Evidence(self._input, again or {})
-            evidence.take(history.output, history.output_by)
-            place = evidence.places[0] if evidence.places else ""
-            return self._finding(context, evidence.counts, evidence.examples, place, again is not None)
+            return self._judge_rows(context, history.output)
         if history.output_query is not None:
             return self._judge_query(context, history.output_query)
         summary = "the committed output was not read, so nothing can be said about it"
@@ -109,27 +110,36 @@ class ExactlyOnceOutput(StandardChecker):
         if found.counts is None:
             summary = f"the committed output cannot be compared: {found.problem}"
             return Finding(self.name, self.clauses, Verdict.INVALID, summary)
-        place = sinks_of(self._input.plan.job)
-        return self._finding(context, msgspec.structs.asdict(found.counts), found.examples, place)
-
-    def _finding(
-        self,
-        context: TrialContext,
-        counts: dict[str, int],
-        examples: Sequence[str],
-        place: str,
-        counts_again: bool = False,
-    ) -> Finding:
-        """``place`` is that of the first example.
-
-        ``counts_again``: what may come twice because the job fell back is known, and counted as right.
-        """
-        verdict, summary = _verdict(context, counts, counts_again)
+        counts = msgspec.structs.asdict(found.counts)
+        verdict, summary = _verdict(context, counts, counts_again=False)
         if verdict is Verdict.INVALID:
-            sign = _WITHOUT_SHUFFLE if "ALO-3" in self.clauses else _NOT_ONCE
-            breaches = [Breach(sign, next(iter(examples), summary), place=place or "output")]
-            return self.broken(context, summary, counts, breaches, examples)
-        return Finding(self.name, self.clauses, verdict, summary, counts, chosen(examples))
+            place = sinks_of(self._input.plan.job)
+            breaches = [Breach(self._usual_sign, next(iter(found.examples), summary), place=place)]
+            return self.broken(context, summary, counts, breaches, found.examples)
+        return Finding(self.name, self.clauses, verdict, summary, counts, chosen(found.examples))
+
+    @property
+    def _usual_sign(self) -> Sign:
+        return _WITHOUT_SHUFFLE if "ALO-3" in self.clauses else _NOT_ONCE
+
+    def _judge_rows(self, context: TrialContext, output: Sequence[Row]) -> Finding:
+        again = committed_again(context, self._input)
+        evidence = _Evidence(self._input, again or {})
+        evidence.take(output, context.history.output_by)
+        verdict, summary = _verdict(context, evidence.counts, again is not None)
+        if verdict is not Verdict.INVALID:
+            return Finding(
+                self.name, self.clauses, verdict, summary, evidence.counts, chosen(evidence.examples)
+            )
+        recovered = RECOVERED.shown_in_output(context) and "ALO-3" not in self.clauses
+        not_restored = evidence.wrong_state(output) if recovered else None
+        if not_restored is not None:
+            breach = Breach(_NOT_RESTORED, not_restored, place=evidence.counting)
+        else:
+            sentence = next(iter(evidence.examples), summary)
+            place = evidence.places[0] if evidence.places else "output"
+            breach = Breach(self._usual_sign, sentence, place=place or "output")
+        return self.broken(context, summary, evidence.counts, [breach], evidence.examples)
 
 
 def _verdict(context: TrialContext, counts: Mapping[str, int], counts_again: bool) -> tuple[Verdict, str]:
@@ -176,7 +186,8 @@ class _Evidence:
         self._sinks = sinks_of(job)
         self._writer = ""
         """The sink subtask that wrote the row that is looked at, if it is known."""
-        self._counting = next((vertex.name for vertex in job.vertices if keeps_by_key(vertex)), self._sinks)
+        self.counting = next((vertex.name for vertex in job.vertices if keeps_by_key(vertex)), self._sinks)
+        """The operator that counts."""
         self._repeated: dict[Key, list[int]] = {}
         """Key -> which of the examples say that a count came twice."""
         self._numbers = Counter([record.key for record in self._records.values()])
@@ -244,6 +255,32 @@ class _Evidence:
             if len(examples) == 1 and max(by_count[key]) == self._numbers[key] - 1:
                 self.examples[examples[0]] += ": from there on the count is one too low"
 
+    def wrong_state(self, output: Sequence[Row]) -> str | None:
+        """Say of which key the operator that counts had another number of records than there are; None if of none.
+
+        No sink can change a count, so the state and the positions of the sources did not belong together. A count that
+        is too low says so only if each record of the key has its one row.
+        """
+        highest: dict[Key, int] = {}
+        times_seen: Counter[Any] = Counter()
+        read, first = values_of(self._spec.output_columns), 1 + len(self._spec.key_columns)
+        for row in output:
+            if not set(self._spec.output_columns) <= row.keys():
+                return None
+            values = read(row)
+            key, accumulators = values[1:first], values[first:]
+            record, count = self._records.get(values[0]), accumulators[self._count_index]
+            if record is None or record.key != key or not isinstance(count, int):
+                return None
+            times_seen[values[0]] += 1
+            highest[key] = max(highest.get(key, 0), count)
+        not_once = {record.key for each, record in self._records.items() if times_seen[each] != 1}
+        for key, count in highest.items():
+            number = self._numbers[key]
+            if count > number or (count < number and key not in not_once):
+                return f"key {_text(key)} is counted up to {count}, and has {number} records"
+        return None
+
     def _judge_key(self, key: Key, rows: Mapping[int, tuple[int, tuple[Any, ...]]]) -> None:
         """Check that one key's counts are 1 to n, and that its sums grow by the records' own values."""
         records, count_index = self._records, self._count_index
@@ -274,7 +311,7 @@ class _Evidence:
         self.counts[kind] += 1
         self.examples.append(f"{kind.replace('_', ' ')}: {example}")
         at = at_sink(self._job, self._writer) if self._writer else self._sinks
-        self.places.append(self._counting if kind in _OF_STATE else at)
+        self.places.append(self.counting if kind in _OF_STATE else at)
 
 
 _SCALARS = (int, str, float, bool, bytes, NoneType)

@@ -264,3 +264,43 @@ def test_any_single_change_of_a_row_is_invalid(plan: TrialPlan, position: int, w
     row = output[position % len(output)]
     row[wrong] = "k99" if wrong == "key" else row[wrong] + 1
     assert judge(output, plan).verdict is Verdict.INVALID
+
+
+def again_from_the_start(output: Output) -> None:
+    """Read the first three rows' records again, with the state that had them: all later counts of their keys grow."""
+    for row in output[:3]:
+        output.append({**row, "count": last_row_of_a_key(output, row["key"])["count"] + 1})
+
+
+def start_with_no_state(output: Output) -> None:
+    """Count the second half from zero, as if the state had been lost and the positions had not."""
+    half = len(output) // 2
+    counted: dict[str, int] = {}
+    for row in output[half:]:
+        row["count"] = counted[row["key"]] = counted.get(row["key"], 0) + 1
+
+
+def write_the_last_again(output: Output) -> None:
+    """Write rows twice, the second time as another attempt made them, in another order."""
+    output += [dict(row) for row in output[-4:]]
+
+
+@pytest.mark.parametrize(
+    ("damage", "clause"),
+    [
+        (again_from_the_start, "REC-1"),
+        (start_with_no_state, "REC-1"),
+        (write_the_last_again, "SNK-1"),
+        (duplicate_one, "SNK-1"),
+        (lose_one, "SNK-1"),
+    ],
+)
+def test_where_no_checkpoint_can_be_opened_a_count_tells_a_wrong_restore_from_a_wrong_sink(
+    damage: Callable[[Output], None], clause: str
+) -> None:
+    output = right_output(PLAN)
+    damage(output)
+    finding = judge(output, book=Book().attempt(1).attempt(2))
+    assert finding.verdict is Verdict.INVALID
+    assert finding.clauses[0] == clause, finding
+    assert judge(output).clauses[0] == "SNK-1", "nothing was restored"

@@ -180,7 +180,8 @@ def test_every_checker_that_catches_a_planted_bug_is_asked_where_and_when() -> N
 @pytest.mark.parametrize(
     ("identifier", "checker", "place"),
     [
-        ("AL-05", "exactly-once-output", "sink[0], on totals->sink[0]"),
+        ("SK-01", "exactly-once-output", "sink[0], on totals->sink[0]"),
+        ("AL-05", "exactly-once-output", "totals"),
         ("EL-05", "progress", "totals[2], totals[3]"),
         ("DY-02", "progress", "source[0]"),
         ("GR-05", "dataflow", "out0[0], on spread[0]->out0[0]"),
