@@ -219,10 +219,10 @@ def _followed(row: WrongRow, runs: Sequence[BatchRun], repeated: set[int]) -> tu
 def _unknown(
     row: WrongRow, runs: Sequence[BatchRun], followed: Sequence[int], history: History
 ) -> Iterator[str]:
-    if not row.found_by:
+    if not (row.found_by or row.within):
         yield (
-            "from which row of the input it comes: the output has no column with the name of the input's id or key, or "
-            "no row of the input has the same values there"
+            "from which row of the input it comes: the output has no window and no column with the name of the input's "
+            "id or key, or no row of the input has the same values there"
         )
     elif not row.read_by:
         yield "which micro-batch took its input: the checkpoint directory does not say"
@@ -419,10 +419,12 @@ def lines_of(explanation: RowExplanation) -> Iterator[str]:
 
 
 def _input(row: WrongRow) -> Iterator[str]:
-    if not row.found_by:
+    if not (row.found_by or row.within):
         return
+    ways = [f"with the same {' and '.join(row.found_by)}"] * bool(row.found_by)
+    ways += [f"whose {row.within} lies in its window"] * bool(row.within)
     more = f", of which the first {len(row.input)}" if row.input_rows > len(row.input) else ""
-    yield f"from {_rows(row.input_rows)} of the input with the same {' and '.join(row.found_by)}{more}:"
+    yield f"from {_rows(row.input_rows)} of the input {' and '.join(ways)}{more}:"
     for found in row.input:
         yield f"  row {found.number} of {found.file}{_taken(found)}: {found.row}"
 

@@ -226,7 +226,9 @@ class WrongRow(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     update: bool = False
     """Whether it is an update of a changelog that one micro-batch wrote more than once."""
     found_by: tuple[str, ...] = ()
-    """The columns by which ``input`` was found; empty if there is no such column, so that the input is not known."""
+    """The columns by which ``input`` was found; without one, and without ``within``, the input is not known."""
+    within: str = ""
+    """The column of the input whose times lie in the row's window; empty if it has none."""
     input: tuple[InputRow, ...] = ()
     """The first rows of the input that have the same values there."""
     input_rows: int = 0

@@ -1,7 +1,8 @@
 """The rows of a query's input from which a row of its output comes, as far as columns tell.
 
 Nothing of the query is looked at: a column of the output that has the name of one of the input is taken for the same.
-So what is found is said to have the same values, and by which columns it was found.
+So what is found is said to have the same values, and by which columns it was found. A window in the output is taken for
+one of the input's only column with times.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from barrier_tck.harness.streaming.query_rpc import RowNames
 _SHOWN = 10
 _LONGEST = 200
 """Characters of a row that are shown."""
+_WINDOWS = (("start", "end"), ("window_start", "window_end"))
+"""The names of the two bounds of a window: Spark's own in a column, and those of two columns."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,24 @@ class Origin:
     number: int = 0
     read_by: tuple[int, ...] = ()
     """The micro-batches that took them."""
+    within: str = ""
+    """The column of the input whose times lie in the window of the row that was looked for; empty: it has no window."""
+
+
+@dataclass(frozen=True)
+class _Window:
+    """A window of time in a row of the output: from its start to before its end."""
+
+    column: str
+    """The input's column with times."""
+    start: datetime
+    end: datetime
+
+    def holds(self, times: pa.ChunkedArray) -> Any:
+        """Return which times lie in it."""
+        bounds = [_as_in(times.type, bound) for bound in (self.start, self.end)]
+        inside = pc.and_(pc.greater_equal(times, bounds[0]), pc.less(times, bounds[1]))
+        return pc.fill_null(inside, False)
 
 
 class InputRows:
@@ -49,17 +70,21 @@ class InputRows:
 
     def of(self, values: Mapping[str, Any]) -> Origin:
         """Return the rows that have the values of a row of the output: by id, or by key, or by all that is shared."""
-        columns = set(pq.read_schema(self._files[0]).names) if self._files else set[str]()
-        by = self._columns({name for name in values if name in columns}, values)
-        if not by:
+        schema = pq.read_schema(self._files[0]) if self._files else pa.schema([])
+        by = self._columns({name for name in values if name in schema.names}, values)
+        window = None if self._names.id_column in by else _window_of(values, schema)
+        if not by and window is None:
             return Origin()
-        found = [(file, row) for file in self._files for row in _matching(file, by, values)]
+        found = [(file, row) for file in self._files for row in _matching(file, by, values, window)]
         shown = tuple(
             InputRow(file.name, number, rendered(row), self._taken.get(file.name))
             for file, (number, row) in found[:_SHOWN]
         )
         batches = {self._taken[file.name] for file, _ in found if file.name in self._taken}
-        return Origin(by if found else (), shown, len(found), tuple(sorted(batches)))
+        if not found:
+            return Origin()
+        within = "" if window is None else window.column
+        return Origin(by, shown, len(found), tuple(sorted(batches)), within)
 
     def _columns(self, shared: set[str], values: Mapping[str, Any]) -> tuple[str, ...]:
         if self._names.id_column in shared:
@@ -81,16 +106,44 @@ def rendered(values: Mapping[str, Any]) -> str:
 
 
 def _matching(
-    file: Path, by: Sequence[str], values: Mapping[str, Any]
+    file: Path, by: Sequence[str], values: Mapping[str, Any], window: _Window | None
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the rows of a file that have the same values, with their place from 1."""
     table = pq.read_table(file)
     masks = [_equal(table[name], values[name]) for name in by]
     if any(mask is None for mask in masks):
         return
+    if window is not None:
+        masks.append(window.holds(table[window.column]))
     places = pc.indices_nonzero(reduce(pc.and_, masks)).to_pylist()
     for place in places:
         yield place + 1, table.slice(place, 1).to_pylist()[0]
+
+
+def _window_of(values: Mapping[str, Any], schema: pa.Schema) -> _Window | None:
+    """Return the window in a row of the output; None if it has none, or several, or the input has not one time."""
+    times = [field.name for field in schema if pa.types.is_timestamp(field.type)]
+    nested = [_fields_of(value) for value in values.values()]
+    found = [
+        (start, end)
+        for parts in (values, *nested)
+        for first, last in _WINDOWS
+        if isinstance(start := parts.get(first), datetime) and isinstance(end := parts.get(last), datetime)
+    ]
+    if len(times) != 1 or len(found) != 1:
+        return None
+    return _Window(times[0], *found[0])
+
+
+def _fields_of(value: Any) -> Mapping[str, Any]:
+    """Return the fields of a value of several, as Spark gives it."""
+    names = getattr(value, "__fields__", None)
+    return dict(zip(names, value, strict=True)) if names is not None else {}
+
+
+def _as_in(kind: pa.TimestampType, time: datetime) -> pa.Scalar:
+    """Return a time of Spark's, which is in the zone of this process, as a column of the input has it."""
+    return pa.scalar(time if kind.tz is None else time.astimezone(), kind)
 
 
 def _equal(column: pa.ChunkedArray, value: object) -> Any:

@@ -172,6 +172,7 @@ def _with_origin(row: WrongRow, origin: Origin) -> WrongRow:
     return msgspec.structs.replace(
         row,
         found_by=origin.found_by,
+        within=origin.within,
         input=origin.rows,
         input_rows=origin.number,
         read_by=origin.read_by,

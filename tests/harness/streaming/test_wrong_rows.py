@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -242,6 +242,59 @@ def test_in_files_of_a_user_all_columns_of_the_same_name_must_agree(directory: P
     found = find(values)
     assert (found.found_by, found.number, found.read_by) == (("id",), 1, ())
     assert found.rows[0].micro_batch is None
+
+
+SECOND = timedelta(seconds=1)
+
+
+@pytest.fixture(scope="module", name="timed", params=[UTC, None], ids=["with a zone", "without one"])
+def _timed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, datetime]:
+    """Two files of eight rows, one row a second, two keys in turn; and the first time as Spark's rows have it."""
+    directory = tmp_path_factory.mktemp("timed")
+    first = datetime(2024, 1, 1, tzinfo=request.param)
+    for number in range(2):
+        ids = range(8 * number, 8 * number + 8)
+        times = pa.array(
+            [first + SECOND * one for one in ids], pa.timestamp("us", tz=request.param and "UTC")
+        )
+        columns = {"id": list(ids), "key": ["ab"[one % 2] for one in ids], "at": times}
+        pq.write_table(pa.table(columns), directory / f"{number}.parquet")
+    return directory, first if request.param is None else first.astimezone().replace(tzinfo=None)
+
+
+class SparkRow(tuple[Any, ...]):
+    """A value of several fields, as Spark gives it."""
+
+    __fields__ = ("start", "end")
+
+
+@pytest.mark.parametrize("flat", [False, True], ids=["a column", "two columns"])
+@pytest.mark.parametrize("keyed", [False, True], ids=["of all", "by key"])
+def test_of_a_window_the_rows_are_found_whose_times_lie_in_it(
+    timed: tuple[Path, datetime], flat: bool, keyed: bool
+) -> None:
+    directory, first = timed
+    start, end = first + 4 * SECOND, first + 10 * SECOND
+    values: dict[str, Any] = (
+        {"window_start": start, "window_end": end} if flat else {"window": SparkRow((start, end))}
+    )
+    values |= {"key": "b", "count": 3} if keyed else {"count": 6}
+    found = InputRows(directory, {"0.parquet": 0, "1.parquet": 1}, NAMES).of(values)
+    assert (found.found_by, found.within) == (("key",) * keyed, "at")
+    places = [(row.file, row.number) for row in found.rows]
+    inside = [("0.parquet", place) for place in (5, 6, 7, 8)] + [("1.parquet", place) for place in (1, 2)]
+    assert places == (inside[1::2] if keyed else inside)
+    assert (found.number, found.read_by) == (len(places), (0, 1))
+
+
+def test_a_window_without_rows_or_one_of_several_is_not_known(timed: tuple[Path, datetime]) -> None:
+    directory, first = timed
+    find = InputRows(directory, {}, NAMES).of
+    outside = SparkRow((first + 30 * SECOND, first + 40 * SECOND))
+    inside = SparkRow((first, first + 8 * SECOND))
+    assert find({"window": outside}) == Origin()
+    assert find({"window": inside, "other": inside}) == Origin()
+    assert find({"id": 3, "window": outside}).within == "", "the id says more"
 
 
 TALLIED = st.builds(
