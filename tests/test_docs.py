@@ -99,12 +99,17 @@ def _shell_text(text: str) -> str:
     return "\n".join([*re.findall(r"^\$? ?(barrier-tck .*)$", blocks, re.MULTILINE), *inline])
 
 
+def options_of(command: Any) -> set[str]:
+    """Return the options of a command, among them those that switch something off."""
+    return {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+
+
 def test_every_command_is_listed_with_options_that_exist() -> None:
     listed = rows(COMMANDS, r"`barrier-tck .*`")
     assert sorted({row[0].split()[1].strip("`") for row in listed}) == sorted(commands())
     for row in listed:
         command = commands()[row[0].split()[1].strip("`")]
-        known = {option for parameter in command.params for option in parameter.opts}
+        known = options_of(command)
         assert set(re.findall(r"--[a-z-]+", row[0])) <= known, row[0]
 
 
@@ -114,7 +119,7 @@ def test_options_in_examples_exist(document: Path) -> None:
         command, rest = line
         if command not in commands():
             continue  # the test above tells of it
-        known = {option for parameter in commands()[command].params for option in parameter.opts}
+        known = options_of(commands()[command])
         assert set(re.findall(r"--[a-z-]+", rest)) <= known, line
 
 

@@ -145,6 +145,8 @@ class CampaignConfiguration(Bounded, frozen=True, forbid_unknown_fields=True):
     """How plans are drawn (``harness.draw.search``)."""
     fail_fast: bool = False
     """Whether the first INVALID trial ends the campaign."""
+    shrink: bool = True
+    """Whether plans that failed are made smaller when all trials are over."""
     only: tuple[str, ...] = ()
     """Clauses for which trials are judged; the checker of CAM-3 judges, too. With such clauses there are no controls
     unless ``controls`` asks for them. Empty: all."""

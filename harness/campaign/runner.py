@@ -443,6 +443,9 @@ class _Campaign:
         """Sort the failing trials by what they found, with the smallest plan of each; return False if interrupted."""
         grouping = self._grouping
         grouping.begins = phase.show
+        if not self._configuration.shrink:
+            for failure in grouping.left_of(self._failures):
+                grouping.presume(failure)
         shrunk_where_trials_run = grouping.one_of_each(self._failures)
         failing = (
             FailedTrial(

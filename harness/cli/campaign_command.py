@@ -95,6 +95,14 @@ def campaign(
             help="End with the first invalid trial. Default: as the campaign file says, else no.",
         ),
     ] = None,
+    shrink: Annotated[
+        bool | None,
+        typer.Option(
+            "--shrink/--no-shrink",
+            help="Make plans that failed smaller when all trials are over; in real time this takes up to 30 more "
+            "trials and five minutes. Default: as the campaign file says, else yes.",
+        ),
+    ] = None,
     resume: Annotated[
         Path | None,
         typer.Option(
@@ -186,6 +194,7 @@ def campaign(
         cluster=cluster,
         only=only,
         fail_fast=fail_fast,
+        shrink=shrink,
         trust=trust,
         jobs=jobs,
         on=on,

@@ -49,6 +49,7 @@ class CampaignOptions:
     cluster: ClusterKind | None
     only: str | None
     fail_fast: bool | None
+    shrink: bool | None
     trust: bool
     jobs: int
     on: str | None
@@ -158,6 +159,7 @@ def _require_nothing_else(options: CampaignOptions) -> None:
         "strategy": options.strategy,
         "controls": options.controls,
         "fail-fast": options.fail_fast,
+        "shrink": options.shrink,
         "only": options.only,
         "FILE.toml": options.file,
         "trials": options.trials,
@@ -256,6 +258,7 @@ def _configured(options: CampaignOptions) -> CampaignConfiguration:
         "strategy": options.strategy,
         "controls": options.controls,
         "fail_fast": options.fail_fast,
+        "shrink": options.shrink,
         "only": options.clauses,
         "state_backend": options.state_backend,
     }

@@ -229,6 +229,28 @@ def test_fail_fast_ends_with_the_first_trial_that_is_invalid(
     assert not run.campaign.interrupted and run.campaign.shrunk
 
 
+def test_without_shrinking_a_campaign_ends_with_its_last_trial(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran: list[TrialPlan] = []
+
+    def verdict(plan: TrialPlan) -> Verdict:
+        ran.append(plan)
+        return Verdict.INVALID
+
+    use(monkeypatch, FakeSystem(verdict))
+    (tmp_path / "four.toml").write_text("seed = 3\ntrials = 4\nshrink = false\n")
+    assert cli.run(["campaign", str(tmp_path / "four.toml"), "--out", str(tmp_path / "runs"), "--json"]) == 1
+    printed = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert len(ran) == 4
+    assert sum(group["trials"] for group in printed["groups"]) == 4
+    assert {group["plan"] for group in printed["groups"]} == {""}
+    ran.clear()
+    options = [str(tmp_path / "four.toml"), "--out", str(tmp_path / "again"), "--no-store", "--shrink"]
+    assert cli.run(["campaign", *options]) == 1
+    assert len(ran) > 4
+
+
 @pytest.mark.nightly
 def test_with_several_processes_too(tmp_path: Path) -> None:
     listed = configuration(trial=[{"repeat": 8}], trials=8, fail_fast=True)
