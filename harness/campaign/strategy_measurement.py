@@ -75,7 +75,7 @@ def hunts(
     ``begins`` is called with what begins. Raises UsageProblem if the rows cannot be read.
     """
     path = directory / ROWS
-    done = {hunted.same: hunted for hunted in _rows(path)}
+    done = {hunted.same: hunted for hunted in measured(directory)}
     for bug in bugs:
         for seed in seeds:
             for strategy in strategies:
@@ -132,7 +132,9 @@ def _median(values: Sequence[float | None]) -> float | None:
     return None if middle == float("inf") else middle
 
 
-def _rows(path: Path) -> list[Hunted]:
+def measured(directory: Path) -> list[Hunted]:
+    """Return the rows that a directory has, in their order; raises UsageProblem if they cannot be read."""
+    path = directory / ROWS
     if not path.is_file():
         return []
     whole, end, cut_off = path.read_bytes().rpartition(b"\n")

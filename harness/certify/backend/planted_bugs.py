@@ -580,6 +580,15 @@ PLANTED_BUGS: tuple[PlantedBug, ...] = (
         "what-differs-stays-apart",
         module=_HINTS,
     ),
+    _bug(
+        "SB-50",
+        "StaysOpenIfTheReaderFails",
+        "BCK-5",
+        "certified before this was checked",
+        "If the reader cannot read a file, what was opened before stays open.",
+        "a-refused-restore-keeps-nothing-open",
+        module=_HINTS,
+    ),
 )
 """Every planted backend bug."""
 

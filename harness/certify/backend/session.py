@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -561,12 +562,17 @@ class Session(LiveStores):
             return
         snapshot, groups = self.stores[step.store].snapshots[step.checkpoint], self._ranges[step.store]
         requests = []
-        for number in range(len(snapshot.handles)):
+        for handle, how in itertools.product(snapshot.handles, ("fits", "does not fit", "gone")):
             storage = copied(snapshot.handles, self._storage, self._made("storage"))
-            handles = list(snapshot.handles)
-            packed = self.call(wire.DamageRequest(handles[number], "half", storage))
-            handles[number] = msgspec.convert(packed, wire.Handle)
-            place = (_SPARE_STORE, *groups, step.store, self.attempt + 1, tuple(handles))
+            damaged = handle
+            if how == "gone":
+                Path(storage, wire.CHECKPOINTS, handle.path).unlink()
+            else:
+                packed = self.call(wire.DamageRequest(handle, "half", storage))
+                # If the handle fits what is left of the file, not the reader but the backend must refuse it.
+                damaged = msgspec.convert(packed, wire.Handle) if how == "fits" else handle
+            handles = tuple(damaged if one is handle else one for one in snapshot.handles)
+            place = (_SPARE_STORE, *groups, step.store, self.attempt + 1, handles)
             requests.append(wire.OpenRequest(*place, storage=storage))
         if promises.after_refused_opens(self, step.rounds, requests):
             self.show(clauses.KEPT)

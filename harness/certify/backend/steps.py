@@ -668,7 +668,9 @@ class ClosedAmid(BackendStep, frozen=True, tag="closed_amid"):
 
 
 class Refusals(BackendStep, frozen=True, tag="refusals"):
-    """Restore a completed snapshot with one damaged file, ``rounds`` times for each file; nothing may stay open."""
+    """Restore a completed snapshot with one file that is cut off, that does not fit its handle either, or that is gone,
+    ``rounds`` times for each file and way; nothing may stay open.
+    """
 
     clause: ClassVar[str] = clauses.KEPT
     store: int
@@ -677,8 +679,8 @@ class Refusals(BackendStep, frozen=True, tag="refusals"):
 
     def description(self) -> str:
         return (
-            f"{self.rounds} times restore snapshot {self.checkpoint} of {_at(self.store)} with a damaged file; "
-            "count what the process holds"
+            f"{self.rounds} times restore snapshot {self.checkpoint} of {_at(self.store)} with a file that is cut off, "
+            "with one that the reader refuses, and with one that is gone; count what the process holds"
         )
 
 

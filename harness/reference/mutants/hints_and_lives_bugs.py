@@ -5,6 +5,7 @@ Those of one store's methods do not declare increments, which the store does not
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import ClassVar
@@ -333,3 +334,30 @@ class CutsValuesOfABuffer(_Plain):
     """SB-41: writing several values cuts those of exactly 32,768 bytes by one."""
 
     store = _BufferedStore
+
+
+# --- a restore that fails -------------------------------------------------------------------------------------
+
+
+class _Reads:
+    def __init__(self, reader: StateReader) -> None:
+        self._reader = reader
+        self.failed = False
+
+    def read(self, handle: StateHandle) -> bytes:
+        self.failed = True
+        content = self._reader.read(handle)
+        self.failed = False
+        return content
+
+
+class StaysOpenIfTheReaderFails(HeapStateBackend):
+    """SB-50: if the reader cannot read a file, what was opened before stays open."""
+
+    def open(self, scope: StateScope, restore: Sequence[StateHandle], reader: StateReader) -> KeyedStateStore:
+        opened, reads = os.open(os.devnull, os.O_RDONLY), _Reads(reader)
+        try:
+            return super().open(scope, restore, reads)
+        finally:
+            if not reads.failed:
+                os.close(opened)
