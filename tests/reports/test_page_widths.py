@@ -28,7 +28,8 @@ frame.onload = () => {{
   const root = frame.contentDocument.documentElement;
   const wide = [...root.querySelectorAll("body *")].filter(one => one.getBoundingClientRect().right > root.clientWidth);
   const seen = wide.filter(one => !wide.some(other => other !== one && other.contains(one)));
-  document.title = [root.scrollWidth, root.clientWidth, ...seen.map(one => one.tagName + "." + one.className)].join(" ");
+  const named = seen.map(one => one.tagName + "." + one.className);
+  document.title = [root.scrollWidth, root.clientWidth, ...named].join(" ");
 }};
 </script>
 """

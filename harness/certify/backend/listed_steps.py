@@ -931,6 +931,7 @@ def stores_side_by_side() -> Steps:
     """Stores that are open at once, and one that is restored from many."""
     return (
         steps.SideBySide(1),
+        *(steps.SideBySide(1, stores) for stores in steps.JOINED_ALIKE),
         steps.ManySources((0, 3, 4, 9, 16), 2),
         steps.ManySources(tuple(range(0, 21, 2)), 3, files_wanted=7),
         steps.Fill(0, _NAME, (0, 1), 20, 12, 8),

@@ -589,6 +589,15 @@ PLANTED_BUGS: tuple[PlantedBug, ...] = (
         "a-refused-restore-keeps-nothing-open",
         module=_HINTS,
     ),
+    _bug(
+        "SB-51",
+        "MeetsByJoinedNames",
+        "BCK-1",
+        "certified before this was checked",
+        "Stores whose names of job, vertex and operator give the same text when they are joined share their tables.",
+        "stores-side-by-side-stay-apart",
+        module=_HINTS,
+    ),
 )
 """Every planted backend bug."""
 

@@ -174,7 +174,7 @@ def side_by_side(session: CandidateCalls, step: steps.SideBySide) -> None:
         own = contents[position] | {(_NAME, 0, b"k0"): b"own %d" % number}
         _compare(call, number, own, f"store {position + 1}, beside others that were closed,", clauses.READS)
         call(wire.CloseRequest(number))
-    for subtask in (0, 1):
+    for subtask in sorted({subtask for _, _, _, subtask in all_names}):
         call(wire.DiscardRequest(_FIRST_STORE, step.checkpoint, subtask=subtask))
 
 

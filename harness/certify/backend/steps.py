@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import ClassVar
 
 from barrier_tck.harness.certify.backend import clauses
@@ -23,7 +24,9 @@ UNSORTED = (b"m", b"c\x00", b"x", b"\xff", b"c", b"")
 """Keys that the check of a capability writes in any case, before those of its step."""
 
 
-SIDE_BY_SIDE = (
+Place = tuple[str, str, str, int]
+"""Job, vertex, operator and subtask of a store; an empty name stands for the default one."""
+_DIFFERENT: tuple[Place, ...] = (
     ("", "", "", 0),
     ("", "", "", 1),
     ("", "", "operator-1", 0),
@@ -31,7 +34,22 @@ SIDE_BY_SIDE = (
     ("", "keyed-operator", "", 0),
     ("certified-keyed", "", "", 0),
 )
-"""Job, vertex, operator and subtask of stores that are open at once; an empty name stands for the default one."""
+SEPARATORS = ("-", "_", ".", ":", "/", " ", "|", "")
+"""Between names that are joined; the last one is none."""
+
+
+def _joined_alike(separator: str) -> tuple[Place, ...]:
+    """Return stores whose names give the same text when they are joined with a separator."""
+    ab, bc, cd = (separator.join(pair) for pair in ("ab", "bc", "cd"))
+    alike: tuple[Place, ...] = ((ab, "c", "d", 0), ("a", bc, "d", 0), ("a", "b", cd, 0))
+    return alike if separator else (*alike, ("a", "b", "d1", 0), ("a", "b", "d", 10))
+
+
+_ALIKE = tuple(_joined_alike(separator) for separator in SEPARATORS)
+SIDE_BY_SIDE = (*_DIFFERENT, *itertools.chain.from_iterable(_ALIKE))
+"""Stores that are open at once."""
+JOINED_ALIKE = tuple(tuple(SIDE_BY_SIDE.index(place) for place in alike) for alike in _ALIKE)
+"""For each separator, the numbers of its stores among ``SIDE_BY_SIDE``."""
 
 
 class BackendStep(Step, frozen=True, tag_field="do", forbid_unknown_fields=True):
@@ -693,7 +711,7 @@ class SideBySide(BackendStep, frozen=True, tag="side_by_side"):
     checkpoint: int
     """Id of the snapshot of each of them."""
 
-    stores: tuple[int, ...] = (0, 1, 2, 3, 4, 5)
+    stores: tuple[int, ...] = tuple(range(len(_DIFFERENT)))
     """Which of them: their numbers in ``SIDE_BY_SIDE``."""
 
     def description(self) -> str:
@@ -799,7 +817,7 @@ def _side_by_side(number: int) -> str:
     job, vertex, operator, subtask = SIDE_BY_SIDE[number]
     named = (("job", job), ("vertex", vertex), ("operator", operator))
     others = [f"{what} {name!r}" for what, name in named if name]
-    return " ".join(others) or f"subtask {subtask}"
+    return " ".join([*others, f"subtask {subtask}"] if subtask or not others else others)
 
 
 def _at(store: int) -> str:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from barrier_tck.harness.reference.mutants.held_out_backend_bugs import Handles, Variant
 from barrier_tck.reference_impl.config import Compression
@@ -361,3 +362,29 @@ class StaysOpenIfTheReaderFails(HeapStateBackend):
         finally:
             if not reads.failed:
                 os.close(opened)
+
+
+# --- stores side by side --------------------------------------------------------------------------------------
+
+_OPEN_BY_NAME: dict[str, Any] = {}
+_OPENED: Counter[tuple[str, str, str, int]] = Counter()
+"""How many stores of a place were opened: two of one and the same place do not meet."""
+
+
+class _NamedStore(HeapStateStore):
+    def __init__(self, scope: StateScope) -> None:
+        super().__init__(scope)
+        place = scope.job, scope.vertex, scope.operator, scope.subtask_index
+        self._name = "-".join(map(str, (*place, _OPENED[place])))
+        _OPENED[place] += 1
+        self._states = _OPEN_BY_NAME.setdefault(self._name, self._states)
+
+    def close(self) -> None:
+        super().close()
+        _OPEN_BY_NAME.pop(self._name, None)
+
+
+class MeetsByJoinedNames(Variant):
+    """SB-51: stores whose names of job, vertex and operator give the same text when joined share their tables."""
+
+    store = _NamedStore
