@@ -9,7 +9,7 @@ have. If a system has no points at all, its faults are timed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 from hypothesis import strategies as st
@@ -247,8 +247,33 @@ def _draw_aim(
     subtask = None if point in COORDINATOR_POINTS else draw(st.sampled_from(standing))
     times = job.view.times(point, subtask)
     if times > 1 or point is ProtocolPoint.RECORDS_PROCESSED:
-        return After(point, subtask, nth=draw(numbers(1, times)))
+        nth = draw(numbers(1, times))
+        if point not in job.view.repeats:
+            nth = _alive_at(nth, times, _at(point, subtask, before))
+        return After(point, subtask, nth)
     return After(point, subtask, nth=1 + _repeats(point, subtask, job, before))
+
+
+def _alive_at(nth: int, times: int, earlier: Sequence[ScheduledFault]) -> int:
+    """Return the latest passing of a point, at or before the nth, at which a fault still meets a living process.
+
+    ``earlier``: faults that are aimed at the same point. Whoever finds the process dead waits for its next passing, and
+    one that passes a point so many times, and never again, may have none.
+    """
+    ended = [
+        scheduled.trigger.nth
+        for scheduled in earlier
+        if scheduled.fault.ends is not None and isinstance(scheduled.trigger, After)
+    ]
+    return next((one for one in range(nth, 1, -1) if _last_struck([*ended, one]) <= times), 1)
+
+
+def _last_struck(passings: Iterable[int]) -> int:
+    """Return at which passing the last of several faults strikes, each of which ends the process."""
+    last = 0
+    for passing in sorted(passings):
+        last = max(passing, last + 1)
+    return last
 
 
 def _draw_kill_before_restore(draw: st.DrawFn, job: DrawnJob, kinds: Sequence[FaultKind]) -> ScheduledFault:

@@ -29,3 +29,13 @@ def test_the_commands_that_it_shows_tell_the_right_one_from_the_broken_one(
     assert (result["trials"], result["unknown"]) == (60, 0)
     assert result["invalid"] == 0 if not exit_code else result["invalid"] > 5
     assert sorted({finding["broken"] for finding in result["findings"]}) == broken
+
+
+def test_every_fault_that_is_drawn_for_it_fires(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It passes no point once more because of a restart, so two kills at the last passing would be one too many."""
+    target = "examples.micro_batches.micro_batches:MicroBatches"
+    options = ["--trials", "180", "--seed", "1", "--no-store", "--out", str(tmp_path), "--json"]
+    assert cli.run(["campaign", "--system", target, *options]) == 0
+    result = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (result["valid"], result["unknown"]) == (180, 0)
+    assert result["faults_fired"] > 250
