@@ -179,6 +179,21 @@ def test_words_about_others_change_no_snapshot(state_backend: BackendUnderTest, 
     _assert_holds("words-about-others-change-no-snapshot", state_backend, tmp_path)
 
 
+@pytest.mark.clause("SNP-1", "BCK-2")
+def test_large_batches_change_no_snapshot(state_backend: BackendUnderTest, tmp_path: Path) -> None:
+    _assert_holds("large-batches-change-no-snapshot", state_backend, tmp_path)
+
+
+@pytest.mark.clause("SNP-1", "BCK-2")
+def test_increments_of_large_batches(state_backend: BackendUnderTest, tmp_path: Path) -> None:
+    _assert_holds("increments-of-large-batches", state_backend, tmp_path)
+
+
+@pytest.mark.clause("BCK-2")
+def test_increments_hold_what_comes_again(state_backend: BackendUnderTest, tmp_path: Path) -> None:
+    _assert_holds("increments-hold-what-comes-again", state_backend, tmp_path)
+
+
 @pytest.mark.clause("BCK-2")
 def test_increments_pass_over_what_is_not_confirmed(state_backend: BackendUnderTest, tmp_path: Path) -> None:
     _assert_holds("increments-pass-over-what-is-not-confirmed", state_backend, tmp_path)

@@ -8,11 +8,13 @@ Run it beside the folder ``examples``; the first system is right, the second is 
 
 A driver plans a batch, a reader reads it, a ledger counts it, a writer shows its rows. What a batch changes becomes
 durable in one step: totals, rows and the batch's number. If a process dies, everything starts again behind the last
-batch that is durable. There are no barriers, no executors, no connections, and no checkpoint that could be opened.
+batch that is durable. There are no barriers, no executors, no connections. ``OpenMicroBatches`` also shows what its
+checkpoints hold.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,8 +45,12 @@ from barrier_tck.harness import (
     Role,
     Row,
     Scale,
+    SnapshotView,
+    StateView,
+    StorageView,
     SubtaskView,
     TargetGone,
+    Transaction,
     TrialOutcome,
     TrialPlan,
     UsageProblem,
@@ -100,12 +106,20 @@ class Processes(NoTargets):
 
 @dataclass
 class Durable:
-    """What outlives processes: how many batches are in, and their rows."""
+    """What outlives processes: which batches are in, and their rows."""
 
-    batches: int = 0
+    checkpoints: list[int] = field(default_factory=list)
+    """The checkpoint of each batch that is in. A batch that is tried again has a new one: no id is used twice."""
+    tried: int = 0
+    """The newest id that was used."""
     noted: int = 0
     """Batches of which the driver has noted that they are in."""
     output: list[Row] = field(default_factory=list)
+
+    @property
+    def batches(self) -> int:
+        """Return how many batches are in."""
+        return len(self.checkpoints)
 
 
 class Playing:
@@ -118,6 +132,7 @@ class Playing:
         self.attempts: list[AttemptRecord] = []
         self.checkpoints: list[CheckpointRecord] = []
         self.durable, self.processes = Durable(), Processes()
+        self.views: list[SnapshotView] = []
         self.ends, rows = ends_and_rows(plan)
         self.right = KeyedTotals.spec.running(rows)
         nemesis.bind(self.processes, lambda: self.now_ms)
@@ -208,7 +223,14 @@ class MicroBatches:
         end = (End.FINISHED, Reason.FINISHED) if run.attempts[-1].end == "finished" else None
         end = end or (End.FAILED, Reason.RESTARTS_USED_UP)
         run.record(JobFinished() if end[0] is End.FINISHED else JobFailed(end[1]))
-        history = History(tuple(run.lines), *end, detail=end[1].value, output=tuple(run.durable.output))
+        history = History(
+            tuple(run.lines),
+            *end,
+            detail=end[1].value,
+            output=tuple(run.durable.output),
+            checkpoints=tuple(run.views),
+            storage=self.storage(run),
+        )
         return TrialOutcome(
             history,
             self.job(plan).names,
@@ -219,7 +241,7 @@ class MicroBatches:
 
     def _attempt(self, run: Playing, attempt: int) -> bool:
         """Run batches from behind the last durable one; return whether the input came to its end."""
-        started_ms, restored = run.now_ms, run.durable.batches - 1 if run.durable.batches else None
+        started_ms, restored = run.now_ms, next(reversed(run.durable.checkpoints), None)
         running_ms, end = None, "failed"
         run.record(AttemptStarted(attempt, restored))
         try:
@@ -242,7 +264,8 @@ class MicroBatches:
 
     def _batch(self, run: Playing, batch: int, attempt: int) -> None:
         """Run one batch; raises ProcessDied, before or after it became durable."""
-        run.record(CheckpointTriggered(batch, attempt))
+        run.durable.tried += 1
+        run.record(CheckpointTriggered(run.durable.tried, attempt))
         run.reach(ProtocolPoint.CHECKPOINT_TRIGGERED, None, attempt)
         run.reach(ProtocolPoint.RECORDS_PROCESSED, READER, attempt)
         run.pass_time(BATCH_MS)
@@ -254,21 +277,60 @@ class MicroBatches:
         """Let the driver note the batches that are in, also one that came in when its process died."""
         while run.durable.noted < run.durable.batches:
             batch = run.durable.noted
+            checkpoint = run.durable.checkpoints[batch]
             run.durable.noted += 1
-            run.record(CheckpointCompleted(batch, attempt))
+            run.record(CheckpointCompleted(checkpoint, attempt))
+            self.show(run, batch, attempt)
             triggered_ms = run.now_ms - BATCH_MS
-            run.checkpoints.append(CheckpointRecord(batch, attempt, "completed", triggered_ms, run.now_ms))
+            run.checkpoints.append(
+                CheckpointRecord(checkpoint, attempt, "completed", triggered_ms, run.now_ms)
+            )
             run.reach(ProtocolPoint.CHECKPOINT_COMPLETED, None, attempt)
 
     def store(self, run: Playing, batch: int, attempt: int) -> None:
         """Make a batch durable: rows and number in one step."""
         run.durable.output += run.rows_of(batch)
-        run.durable.batches += 1
-        run.record(Committed(WRITER, batch, attempt))
+        run.durable.checkpoints.append(run.durable.tried)
+        run.record(Committed(WRITER, run.durable.tried, attempt))
         run.reach(ProtocolPoint.TRANSACTIONS_COMMITTED, WRITER, attempt)
+
+    def show(self, run: Playing, batch: int, attempt: int) -> None:
+        """Show nothing of a checkpoint that is complete."""
+
+    def storage(self, run: Playing) -> StorageView | None:
+        """Show nothing of what is durable."""
+        return None
 
     def close(self) -> None:
         """Do nothing: no trial leaves anything."""
+
+
+class OpenMicroBatches(MicroBatches):
+    """The honest system, which also shows what its checkpoints hold, and what is durable at the end."""
+
+    name = "open-micro-batches"
+    capabilities = MicroBatches.capabilities | {Capability.SNAPSHOT_INSPECTION}
+
+    def show(self, run: Playing, batch: int, attempt: int) -> None:
+        """Show a checkpoint: how far each split was read, the totals of each key, and the rows that are visible."""
+        size, rows = run.plan.workload.batch_records, run.durable.output[: run.ends[batch]]
+        # Positions count from the beginning of a split, also where its input begins later.
+        positions = {
+            split.name: split.start_offset + min(len(split.input), (batch + 1) * size)
+            for split in KeyedTotals().splits(run.plan)
+        }
+        totals = {json.dumps([row["key"]]): [row["count"], row["sum"]] for row in rows}
+        state = StateView(operator="totals", subtask=LEDGER, name="totals", entries=totals)
+        subtasks = (READER, LEDGER, WRITER)
+        checkpoint = run.durable.checkpoints[batch]
+        view = SnapshotView(checkpoint, attempt, positions, (state,), subtasks, reached_sinks=tuple(rows))
+        run.views.append(view)
+
+    def storage(self, run: Playing) -> StorageView:
+        """Show that only the last checkpoint is kept, and what the writer made visible: one batch in one step."""
+        noted = run.durable.checkpoints[: run.durable.noted]
+        visible = (Transaction(f"checkpoint {checkpoint}", checkpoint, attempt=None) for checkpoint in noted)
+        return StorageView(retained=tuple(noted[-1:]), transactions=tuple(visible))
 
 
 class TwoSteps(MicroBatches):
@@ -279,6 +341,6 @@ class TwoSteps(MicroBatches):
     def store(self, run: Playing, batch: int, attempt: int) -> None:
         """Make a batch durable, in two steps."""
         run.durable.output += run.rows_of(batch)
-        run.record(Committed(WRITER, batch, attempt))
+        run.record(Committed(WRITER, run.durable.tried, attempt))
         run.reach(ProtocolPoint.TRANSACTIONS_COMMITTED, WRITER, attempt)
-        run.durable.batches += 1
+        run.durable.checkpoints.append(run.durable.tried)

@@ -203,8 +203,11 @@ def _row_of(record: TrialRecord, history: History, identifier: int | None) -> Wr
 def _followed(row: WrongRow, runs: Sequence[BatchRun], repeated: set[int]) -> tuple[tuple[int, ...], str]:
     """Return the micro-batches that concern a row, and why."""
     if row.read_by or row.micro_batches:
-        known = tuple(sorted({*row.read_by, *row.micro_batches}))
+        # If it is not known which one wrote it, it may have been one that ran more than once.
+        again = repeated - {*row.read_by} if row.committed and not row.micro_batches else set[int]()
+        known = tuple(sorted({*row.read_by, *row.micro_batches, *again}))
         ways = ["took its input"] * bool(row.read_by) + ["wrote it"] * bool(row.micro_batches)
+        ways += ["ran more than once, as it is not known which one wrote it"] * bool(again)
         return known, f"those that {' or '.join(ways)}"
     if repeated:
         return tuple(

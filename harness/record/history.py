@@ -61,7 +61,8 @@ class StateView(msgspec.Struct, frozen=True):
     name: str
     """The name of the state, for operators that keep several."""
     entries: dict[str, list[Any]]
-    """Key (JSON text of the list of key values) -> what is kept: the accumulator values, in order, or a list."""
+    """Key, the JSON text of the list of key values, for instance ``'["k0"]'`` -> the list of what is kept: the values
+    of the aggregates, in the order of the model, or the elements."""
     groups: dict[str, int] = {}
     """Key -> the key group in which it lies; empty if the system has no key groups or does not report them."""
     keyed: bool = True
@@ -153,9 +154,9 @@ class Transaction(msgspec.Struct, frozen=True):
 
     name: str
     checkpoint: int | None
-    """The checkpoint for which it was prepared; None if this is not known."""
+    """The checkpoint for which it was prepared; None if what is visible does not say it, which breaks SNK-1."""
     attempt: int | None
-    """The attempt that prepared it; None if this is not known."""
+    """The attempt that prepared it; None if this is not known: then any completed checkpoint covers it."""
 
 
 class StorageView(msgspec.Struct, frozen=True):

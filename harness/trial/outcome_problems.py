@@ -9,6 +9,7 @@ import math
 import reprlib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -65,7 +66,21 @@ def _problems(outcome: TrialOutcome) -> Iterator[str]:
         where = f"history.operations[{index}]"
         yield from _wrong_number(f"{where}.time_ms", line.time_ms)
         yield from _wrong_numbers(f"{where} ({type(line.operation).__name__})", line.operation)
+    for index, view in enumerate(outcome.history.checkpoints):
+        for number, part in enumerate(view.state):
+            yield from _no_entries(f"history.checkpoints[{index}].state[{number}].entries", part.entries)
     yield from _contradictions(outcome)
+
+
+def _no_entries(field: str, entries: Mapping[str, object]) -> Iterator[str]:
+    """Look at the first entry only: whoever makes one wrong makes all of them wrong."""
+    for key, kept in islice(entries.items(), 1):
+        try:
+            msgspec.json.decode(key, type=list[Any])
+        except msgspec.DecodeError:
+            yield f"""{field} has the key {key!r}, which is not the JSON text of a list, such as '["k0"]'"""
+        if not isinstance(kept, list):
+            yield f"{field} holds {kept!r} for the key {key!r}, and must hold a list"
 
 
 def _wrong_number(field: str, number: object) -> Iterator[str]:

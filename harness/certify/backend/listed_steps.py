@@ -730,6 +730,62 @@ def words_amid() -> Steps:
     return (*played, steps.ReadAll(0))
 
 
+_BATCHES = (2, 16, 100, 256, 1_000, 4_096)
+"""How many entries are written over by one call."""
+
+
+def batches_written_over(scale: float, incremental: bool = False) -> Steps:
+    """Write over all entries of an earlier call by one call, in one key group and in several, while two snapshots are
+    unfinished; the last values are those of the beginning.
+
+    A store that has a quick way for large batches must not write into what a snapshot holds; and one that knows files
+    by their content must not take the last snapshot's for the first one's.
+    """
+    numbers = count(1)
+    played: list[steps.AnyStep] = [steps.Layout(RANGES, incremental=incremental)]
+    sizes = _BATCHES if scale >= 1 else _BATCHES[:4]
+    confirmed = 0
+    for size, several in product(sizes, (False, True)):
+        name, groups = NAMES[several], tuple(range(*RANGES[0])) if several else RANGES[0][:1]
+        taken = [next(numbers) for _ in range(3)]
+        for number, salt in zip(taken, (0, 1, 0), strict=True):
+            fill = steps.Fill(0, name, groups, size, 12, 30, salt)
+            played += [fill, steps.Snapshot(0, number, reuse_from=max(1, confirmed) * incremental)]
+        played.append(steps.Fill(0, name, groups, size, 12, 30, 2))
+        for number in reversed(taken):
+            played += [steps.Run(0, number), steps.Verify(0, number)]
+        played.append(steps.Confirm(0, taken[-1]))
+        confirmed = taken[-1]
+    return (*played, steps.ReadAll(0))
+
+
+def contents_that_come_again() -> Steps:
+    """Take increments of which each has what the last but one had: values, and entries that are deleted and written.
+
+    Each is restored, so a file that is known by its content or its size is not taken for an earlier one.
+    """
+    numbers = count(1)
+    group, newest = RANGES[0][0], 0
+    played: list[steps.AnyStep] = [steps.Layout(RANGES, incremental=True)]
+    for size, confirms in product((1, 100), (False, True)):
+        again = steps.Fill(0, _NAME, (group,), size, 12, 30)
+        deleted = steps.DeleteMany(0, _NAME, (group,), 12, 0, size, 1)
+        other = steps.Fill(0, _NAME, (group,), size, 12, 30, 1)
+        for change in (again, other, again, other, deleted, again, deleted, again):
+            number = next(numbers)
+            # Without a word, each builds on the one that was confirmed before.
+            played += [change, steps.Snapshot(0, number, reuse_from=newest or 1), steps.Run(0, number)]
+            if confirms:
+                played.append(steps.Confirm(0, number))
+                newest = number
+            played.append(steps.Verify(0, number))
+        played.append(steps.Verify(0, number, elsewhere=True))
+        if not confirms:
+            played.append(steps.Confirm(0, number))
+            newest = number
+    return (*played, steps.Restart((newest, 0)), steps.ReadAll(0))
+
+
 def _word(word: str, about: int | None, unknown: int) -> Steps:
     """Confirm or abort a snapshot or, without one, a checkpoint that the store never saw."""
     if about is None:

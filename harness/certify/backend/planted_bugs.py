@@ -598,6 +598,24 @@ PLANTED_BUGS: tuple[PlantedBug, ...] = (
         "stores-side-by-side-stay-apart",
         module=_HINTS,
     ),
+    _bug(
+        "SB-52",
+        "WritesLargeBatchesInPlace",
+        "SNP-1",
+        "certified before this property was there",
+        "A call that writes 256 entries or more writes into the tables that unfinished snapshots hold.",
+        "large-batches-change-no-snapshot",
+        module=_HINTS,
+    ),
+    _bug(
+        "SB-53",
+        "ForgetsValuesThatComeAgain",
+        "BCK-2",
+        "certified before this property was there",
+        "An increment leaves out entries whose value is the one that they had at first.",
+        "increments-hold-what-comes-again",
+        module=_HINTS,
+    ),
 )
 """Every planted backend bug."""
 

@@ -221,6 +221,14 @@ PROPERTIES: tuple[BackendProperty, ...] = (
         listed=lambda _scale: sequences.words_amid(),
     ),
     Property(
+        "large-batches-change-no-snapshot",
+        "contract",
+        ("SNP-1", "BCK-2"),
+        "What one call writes over shows in no unfinished snapshot, however many entries there are, in one key group "
+        "or in several; also if the values of the beginning come back.",
+        listed=sequences.batches_written_over,
+    ),
+    Property(
         "a-cancelled-snapshot-stops",
         "contract",
         ("SNP-2",),
@@ -352,6 +360,22 @@ PROPERTIES: tuple[BackendProperty, ...] = (
         ("BCK-2",),
         "Increments are exact at every length of their chain, with deletions between them, also after a restore.",
         listed=sequences.long_chain,
+        capability=INCREMENTAL,
+    ),
+    Property(
+        "increments-hold-what-comes-again",
+        "contract",
+        ("BCK-2",),
+        "Increments are exact if one has the same content as an earlier one, with another between them.",
+        listed=lambda _scale: sequences.contents_that_come_again(),
+        capability=INCREMENTAL,
+    ),
+    Property(
+        "increments-of-large-batches",
+        "contract",
+        ("SNP-1", "BCK-2"),
+        "What one call writes over shows in no unfinished increment, and in each later one.",
+        listed=lambda scale: sequences.batches_written_over(scale, incremental=True),
         capability=INCREMENTAL,
     ),
     Property(

@@ -56,13 +56,20 @@ class CommittedTransactions(StandardChecker):
         if storage is None:
             return Finding(self.name, self.clauses, Verdict.UNKNOWN, "the system did not show its storage")
         bounds, back = _newest_allowed(context), fell_back(context)
-        completed = _completed(context) if back is not None else frozenset[int]()
+        ever, completed = _completed(context), frozenset[int]()
+        if back is not None:
+            completed = ever
         problems: list[Breach] = []
         left = 0
         for found in storage.transactions:
-            if found.attempt is None or found.checkpoint is None:
-                silent = f"{found.name} does not say which attempt prepared it and for which checkpoint"
+            if found.checkpoint is None:
+                silent = f"{found.name} does not say for which checkpoint it was prepared"
                 problems.append(_breach(_OF_NOBODY, silent, found))
+                continue
+            if found.attempt is None:
+                if found.checkpoint not in ever:
+                    never = f"{found.name} was prepared for checkpoint {found.checkpoint}, which was never complete"
+                    problems.append(_breach(_UNCOVERED, never, found))
                 continue
             if found.attempt not in bounds:
                 strange = f"{found.name} is of attempt {found.attempt}, which never started"

@@ -388,3 +388,46 @@ class MeetsByJoinedNames(Variant):
     """SB-51: stores whose names of job, vertex and operator give the same text when joined share their tables."""
 
     store = _NamedStore
+
+
+# --- whole batches, and values that come again ----------------------------------------------------------------
+
+
+class _BatchStore(HeapStateStore):
+    def put_many(
+        self, name: str, groups: Sequence[int], keys: Sequence[bytes], values: Sequence[bytes]
+    ) -> None:
+        if len(keys) < 256:
+            super().put_many(name, groups, keys, values)
+            return
+        for group, key, value in zip(groups, keys, values, strict=True):
+            self._states[name].readable[group][key] = value
+
+
+class WritesLargeBatchesInPlace(_Plain):
+    """SB-52: a call that writes 256 entries or more writes into the tables that unfinished snapshots hold."""
+
+    store = _BatchStore
+
+
+class _FirstValuesStore(IncrementalHeapStore):
+    def __init__(self, scope: StateScope) -> None:
+        super().__init__(scope)
+        self._first: dict[tuple[str, int, bytes], bytes] = {}
+
+    def put_many(
+        self, name: str, groups: Sequence[int], keys: Sequence[bytes], values: Sequence[bytes]
+    ) -> None:
+        HeapStateStore.put_many(self, name, groups, keys, values)
+        for group, key, value in zip(groups, keys, values, strict=True):
+            if self._first.get((name, group, key)) != value:
+                self._log.note(name, group, key)
+            self._first.setdefault((name, group, key), value)
+
+
+class ForgetsValuesThatComeAgain(HeapStateBackend):
+    """SB-53: an increment leaves out entries whose value is the one that they had at first."""
+
+    def new_store(self, scope: StateScope) -> HeapStateStore:
+        """Return a store that remembers the first value of each key."""
+        return _FirstValuesStore(scope) if scope.incremental else super().new_store(scope)

@@ -55,14 +55,27 @@ def test_it_is_a_chance_if_something_was_prepared_that_must_not_be_visible(
         ((2, 1), "nothing after checkpoint 1 may be visible"),
         ((4, 2), "nothing after checkpoint 3 may be visible"),
         ((1, 9), "attempt 9, which never started"),
-        ((None, None), "does not say which attempt prepared it"),
+        ((None, None), "does not say for which checkpoint it was prepared"),
+        ((None, 1), "does not say for which checkpoint it was prepared"),
+        ((4, None), "was prepared for checkpoint 4, which was never complete"),
     ],
-    ids=["of a failed attempt", "of the last attempt", "of no attempt", "of an unknown name"],
+    ids=[
+        "of a failed attempt",
+        "of the last attempt",
+        "of no attempt",
+        "of an unknown name",
+        "of no checkpoint",
+        "of an unknown attempt",
+    ],
 )
 def test_anything_else_is_invalid(transaction: tuple[int | None, int | None], why: str) -> None:
     finding = judge((1, 1), transaction)
     assert finding.verdict is Verdict.INVALID
     assert why in finding.examples[0]
+
+
+def test_if_no_attempt_is_known_any_completed_checkpoint_covers_it() -> None:
+    assert judge((1, None), (3, None)).verdict is Verdict.VALID
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["before the next attempt", "during the next attempt"])

@@ -31,6 +31,18 @@ def test_the_commands_that_it_shows_tell_the_right_one_from_the_broken_one(
     assert sorted({finding["broken"] for finding in result["findings"]}) == broken
 
 
+def test_the_one_that_shows_its_checkpoints_is_judged_by_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = "examples.micro_batches.micro_batches:OpenMicroBatches"
+    options = ["--trials", "60", "--seed", "1", "--no-store", "--out", str(tmp_path)]
+    assert cli.run(["campaign", "--system", target, *options]) == 0
+    table = {line.split()[0]: line.split() for line in capsys.readouterr().out.splitlines() if line}
+    judges = {"ALN-2": "snapshot-formula", "STA-3": "reachability", "SNK-1": "committed-transactions"}
+    for clause, checker in judges.items():
+        assert int(table[clause][3]) > 30 and any(checker in word for word in table[clause]), table[clause]
+
+
 def test_every_fault_that_is_drawn_for_it_fires(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It passes no point once more because of a restart, so two kills at the last passing would be one too many."""
     target = "examples.micro_batches.micro_batches:MicroBatches"

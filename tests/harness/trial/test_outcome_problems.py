@@ -6,11 +6,12 @@ import dataclasses
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record import operations as ops
-from barrier_tck.harness.record.history import End, History, Recorded
+from barrier_tck.harness.record.history import End, History, Recorded, SnapshotView, StateView
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.records import AttemptRecord, CheckpointRecord, SnapshotRecord, checkpoints_of
 from barrier_tck.harness.record.verdict import Verdict
@@ -24,6 +25,12 @@ from tests.harness.fake_system import FakeSystem
 def history(*operations: tuple[float, ops.Operation]) -> History:
     lines = tuple(Recorded(i, time_ms, "coordinator", one) for i, (time_ms, one) in enumerate(operations))
     return History(lines, End.FINISHED, Reason.FINISHED, "", ())
+
+
+def showing(entries: dict[str, Any]) -> History:
+    """Return a history with a checkpoint whose state has these entries."""
+    view = SnapshotView(1, 1, {}, (StateView("totals", "totals[0]", "totals", entries),))
+    return msgspec.structs.replace(history(), checkpoints=(view,))
 
 
 COURSE = history(
@@ -63,6 +70,14 @@ SECOND = AttemptRecord(2, 9.0, None, 10.0, "finished", restored_checkpoint=4)
         (
             {"history": history((3.0, ops.Acknowledged(1, 1, "a[0]", prepared=-1)))},
             "history.operations[0] (Acknowledged).prepared is -1",
+        ),
+        (
+            {"history": showing({"k0": [1, 7]})},
+            """history.checkpoints[0].state[0].entries has the key 'k0', which is not the JSON text of a list""",
+        ),
+        (
+            {"history": showing({'["k0"]': 7})},
+            """history.checkpoints[0].state[0].entries holds 7 for the key '["k0"]', and must hold a list""",
         ),
     ],
 )
