@@ -98,11 +98,16 @@ def _print_controls(run: ReportedRun, console: Console) -> None:
     shown = {clause: trials for clause, trials in controls.could_be_violated.items() if trials}
     exercised = ", ".join(f"{clause} {trials}" for clause, trials in shown.items())
     parts = [f"{one_line(exercised)}, of {plural(controls.trials, 'trial')}"] if exercised else []
+    rows = {row.clause: row for row in run.clauses}
     if controls.not_reported:
         parts.append(f"not reported: {one_line(', '.join(controls.not_reported))}")
     if parts:
         console.print(Text(f"trials in which a wrong recovery would have shown: {'; '.join(parts)}"))
-    unshown = [clause for clause in controls.could_be_violated if clause not in shown]
+    unshown = [
+        clause
+        for clause in controls.could_be_violated
+        if clause not in shown and clause in rows and not rows[clause].trials.get(Verdict.INVALID)
+    ]
     if unshown:
         # Such a clause may be VALID in every trial: what was judged was right, and recovery had no part in it.
         console.print(

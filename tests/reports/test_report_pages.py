@@ -251,13 +251,15 @@ def test_every_report_says_in_how_many_trials_clauses_could_be_violated_and_what
 
 def test_a_clause_that_no_broken_recovery_would_have_violated_is_told_apart(tmp_path: Path) -> None:
     records = [record_of(trial) for trial in range(12)]
-    controls = msgspec.structs.replace(CONTROLS, could_be_violated={"SRC-1": 2, "SNK-1": 0})
+    controls = msgspec.structs.replace(
+        CONTROLS, could_be_violated={"SRC-1": 2, "REC-6": 0, "SNK-1": 0, "ALO-1": 0}
+    )
     run = load_run(write_run(tmp_path / "run", records, campaign_of(records, controls=controls)))
     printed = summary_text(run.directory)
     assert "SNK-1 in 0" not in printed
     assert "trials in which a wrong recovery would have shown: SRC-1 2, of 12 trials" in printed
-    said = "no trial could have shown a wrong recovery for: SNK-1; VALID says nothing about recovery there"
-    assert said in " ".join(printed.split())
+    said = "no trial could have shown a wrong recovery for: REC-6; VALID says nothing about recovery there"
+    assert said in " ".join(printed.split()), "SNK-1 is INVALID, and nobody judged ALO-1"
 
 
 @pytest.mark.parametrize(("fired", "shown", "said"), [(1, 0, True), (1, 2, False), (0, 0, False)])
