@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as sf
@@ -72,6 +73,7 @@ def _problems(
     if job.upserts is not None:
         yield from _two_newest_rows(rows, job.upserts)
     yield from _differences(spark, job, place, rows, plan)
+    yield from _late_rows(spark, job, place, plan)
     if job.batch is None and job.final_by is None and job.output_mode == "append" and plan is not None:
         why = plan.kept_back()
         if why and plan.watermark_delay_s() is not None:
@@ -80,6 +82,41 @@ def _problems(
                 "them, which a batch does not know. Name the column of the output that says when a row is final, "
                 "for instance final_by='window.end' (keep it in the output), or the output_mode if it is another"
             )
+
+
+def _late_rows(
+    spark: SparkSession, job: QueryDefinition, place: QueryPlace, plan: QueryPlan | None
+) -> Iterator[str]:
+    """Yield that a stream would drop rows of the input, because the watermark has passed them when they are read.
+
+    Each file is a micro-batch. Its rows are late if what the query gives for them alone was final before it.
+    """
+    event_time = plan.event_time() if plan is not None else ""
+    if plan is None or job.final_by is None or job.batch is not None or not event_time:
+        return
+    delay = timedelta(seconds=plan.watermark_delay_s() or 0.0)
+    newest: datetime | None = None
+    for file in sorted(Path(place.input).glob("*.parquet")):
+        rows = spark.read.parquet(str(file))
+        if event_time not in rows.columns:
+            return
+        times = column_named(event_time)
+        first, last = rows.agg(sf.min(times), sf.max(times)).collect()[0]
+        if not (isinstance(first, datetime) and isinstance(last, datetime)):
+            continue
+        if newest is not None and first < newest:
+            watermark = newest - delay
+            passed = job.query(rows).where(sf.col(job.final_by) <= sf.lit(watermark))
+            late = passed.agg(sf.max(sf.col(job.final_by))).collect()[0][0]
+            if late is not None:
+                yield (
+                    f"the input has late rows: {file.name} has some that belong to {job.final_by} = {late} or before, "
+                    f"and the watermark is at {watermark} when it is read. Spark drops them, and a batch does not, so "
+                    "what must come out is not known. Give withWatermark a longer delay, or the job an input without "
+                    "such rows"
+                )
+                return
+        newest = last if newest is None else max(newest, last)
 
 
 def _unknown_columns(job: QueryDefinition, rows: DataFrame) -> Iterator[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from barrier_tck.harness import QueryPlace, StreamingJob, Upserts
@@ -179,6 +179,31 @@ def test_a_job_that_cannot_be_judged_is_told_so_and_how_to_say_more(
     problem = checked(spark, named(name), place).problem
     assert told in problem
     assert ("batch=" in problem) == (name != "windows_without_end")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("seconds", "late"),
+    [((0, 3, 9, 12), ""), ((0, 12, 4), ""), ((0, 12, 3), "2.parquet"), ((3, 12, 14, 2), "3.parquet")],
+    ids=["in order", "out of order in an open window", "late", "late after two"],
+)
+def test_an_input_of_which_a_stream_would_drop_rows_is_refused(
+    spark: SparkSession, tmp_path: Path, seconds: tuple[int, ...], late: str
+) -> None:
+    """Windows of four seconds, and a watermark eight seconds behind the newest row."""
+
+    def per_window(rows: DataFrame) -> DataFrame:
+        windows = sf.window("at", "4 seconds").alias("window")
+        return rows.withWatermark("at", "8 seconds").groupBy(windows, "key").count()
+
+    place = QueryPlace(*(str(tmp_path / name) for name in ("input", "output", "checkpoint")))
+    Path(place.input).mkdir()
+    for batch, second in enumerate(seconds):
+        at = local_streams.START + timedelta(seconds=second)
+        local_streams.write_file(place, batch, [{"id": batch, "key": "a", "value": 1, "at": at}])
+    problem = checked(spark, StreamingJob(query=per_window, final_by="window.end"), place).problem
+    assert ("has late rows" in problem) == bool(late), problem
+    assert late.removesuffix(".parquet") in problem
 
 
 @pytest.mark.long
