@@ -26,10 +26,14 @@ pytestmark = [
 
 def _assert_every_checkpoint_is_its_prefix(trial: Trial) -> None:
     """Also fails if no checkpoint completed, because such a trial shows nothing."""
+    _assert_right_checkpoints(trial)
+    happened(trial.record.checkpoints_completed >= 1, "at least one checkpoint completed", trial)
+
+
+def _assert_right_checkpoints(trial: Trial) -> None:
     assert_valid(trial)
     counts = trial.finding("snapshot-formula").counts
     completed = trial.record.checkpoints_completed
-    happened(completed >= 1, "at least one checkpoint completed", trial)
     require(counts["checkpoints"] == completed, f"all {completed} completed checkpoints were opened", trial)
     require(
         counts["wrong"] == counts["not_opened"] == 0, "every checkpoint was the fold of its prefix", trial
@@ -105,4 +109,15 @@ def test_keys_that_are_evicted_from_memory_lose_nothing(trials: Trials, write_th
 @pytest.mark.nightly_on_clusters
 @pytest.mark.clause("BAR-2", "BAR-3", "ALN-1")
 def test_generated_jobs_without_faults_keep_the_formula(trials: Trials) -> None:
-    trials.generated("faultless", _assert_every_checkpoint_is_its_prefix)
+    # Whether a short job ends without a checkpoint is the system's affair.
+    ran: list[Trial] = []
+
+    def check(trial: Trial) -> None:
+        ran.append(trial)
+        _assert_right_checkpoints(trial)
+
+    trials.generated("faultless", check)
+    with_checkpoints = sum(trial.record.checkpoints_completed > 0 for trial in ran)
+    happened(
+        2 * with_checkpoints >= len(ran), "a checkpoint completed in half of the generated jobs", *ran[:1]
+    )
