@@ -7,7 +7,6 @@ and that what is no page is linked to where it is in the repository.
 from __future__ import annotations
 
 import re
-import sys
 import tomllib
 from pathlib import Path
 
@@ -24,13 +23,7 @@ release = version = _PROJECT["version"]
 SOURCE = f"{_PROJECT['urls']['Homepage']}/blob/v{release}/"
 """Where the files of this version are."""
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_external_toc", "sphinxcontrib.mermaid"]
-# The pages in reference/ are made of the docstrings of this checkout, which is not installed where the site is built.
-sys.path.insert(0, str(ROOT / "src"))
-autodoc_member_order = "bysource"
-autodoc_typehints_format = "short"
-python_use_unqualified_type_names = True
-toc_object_entries_show_parents = "hide"
+extensions = ["myst_parser", "sphinx_external_toc", "sphinxcontrib.mermaid"]
 external_toc_path = "_toc.yml"
 exclude_patterns = ["_static"]
 # Two dashes are the beginning of an option.
