@@ -87,7 +87,7 @@ def test_ids_grow_over_a_crash_of_the_coordinator(trials: Trials) -> None:
 
 
 @pytest.mark.needs(Capability.ATTEMPTS)
-@pytest.mark.clause("COO-3", "SNP-2", "COO-2")
+@pytest.mark.clause("COO-2", "SNP-2")
 @pytest.mark.parametrize(
     "plan",
     [

@@ -168,6 +168,8 @@ def in_how_many_trials(group: FindingGroup) -> str:
     has = plural(group.faults, "fault") if group.faults else "no faults"
     needs = f"; needs: {one_line(group.shape)}" if group.shape != NO_SHAPE else ""
     often = f"; failed {group.failed_runs} of {group.runs} times" if group.runs > 1 else ""
+    if group.shape == NOT_SMALLER and group.trials == 1:
+        return f"{fails} like this. Its plan was not made smaller; it has {has}{often}."
     if group.shape == NOT_SMALLER:
         return f"{fails} like this{presumed}. Their plans were not made smaller; the first has {has}{often}."
     return f"{fails} like this{presumed}. Smallest plan: {has}{needs}{often}."

@@ -30,7 +30,7 @@ class WhyUnknown(StrEnum):
 
     NOTHING_HAPPENED = "what it is about did not happen"
     CHECKER_CRASHED = "a checker crashed"
-    NOT_RUN = "it could not be run"
+    NOT_RUN = "no run was possible"
 
     @property
     def of_the_schedule(self) -> bool:

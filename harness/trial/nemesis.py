@@ -316,4 +316,5 @@ def _record(entry: _Entry) -> FaultRecord:
 def _never_due(entry: _Entry) -> str:
     if entry.counter is None:
         return "the trial was over before its time came"
-    return f"its point was passed only {entry.counter.count} times"
+    passed = entry.counter.count
+    return f"its point was passed only {'once' if passed == 1 else f'{passed} times'}"

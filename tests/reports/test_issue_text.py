@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from barrier_tck.harness.record.records import FindingGroup
+from barrier_tck.harness.record.records import NOT_SMALLER, FindingGroup
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.reports.issue_text import issue_texts
 from barrier_tck.reports.loading import ReportedRun, load_run
@@ -57,3 +57,19 @@ def test_no_record_breaks_out_of_an_issue(tmp_path: Path) -> None:
     assert "/" not in name and "\n" not in name and len(name) < 100
     assert [line for line in text.splitlines() if line.startswith("#")] == text.splitlines()[:1]
     assert "\n[link]" not in text
+
+
+def test_a_plan_that_was_not_made_smaller_is_not_called_smallest_and_its_faults_are_named(
+    tmp_path: Path,
+) -> None:
+    invalid = next(number for number in range(8) if record_of(number).verdict is Verdict.INVALID)
+    seen = "lost: " + "x" * 200
+    group = FindingGroup("SNK-1", "exactly-once-output", NOT_SMALLER, 1, (invalid,), invalid, summary=seen)
+    ((_, text),) = issue_texts(run_with(tmp_path, group)).items()
+    title, whole = text.splitlines()[0], text.splitlines()[2]
+    assert len(title) < 140 and title.endswith("...`")
+    assert whole == f"`{seen}`"
+    assert "it needs" not in text and "smallest plan" not in text.lower()
+    assert f"The plan of trial {invalid}:" in text
+    fired = [fault for fault in record_of(invalid).faults if fault.fired_at_ms is not None]
+    assert fired and all(f"{fault.label} ({fault.trigger})" in text for fault in fired)

@@ -132,7 +132,8 @@ class CheckpointLifeCycle(StandardChecker):
             "violations": len(story.problems),
         }
         if story.problems:
-            summary = f"{len(story.problems)} violations; the first: {story.problems[0].sentence}"
+            number = len(story.problems)
+            summary = f"{number} violation{'s' * (number != 1)}; the first: {story.problems[0].sentence}"
             return self.broken(context, summary, counts, story.problems)
         if counts["completed"] and not acknowledges:
             summary = (

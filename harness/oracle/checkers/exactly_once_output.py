@@ -278,7 +278,9 @@ class _Evidence:
         for key, count in highest.items():
             number = self._numbers[key]
             if count > number or (count < number and key not in not_once):
-                return f"key {_text(key)} is counted up to {count}, and has {number} records"
+                return (
+                    f"key {_text(key)} is counted up to {count}, and has {number} record{'s' * (number != 1)}"
+                )
         return None
 
     def _judge_key(self, key: Key, rows: Mapping[int, tuple[int, tuple[Any, ...]]]) -> None:

@@ -65,15 +65,14 @@ class InputReads(StandardChecker):
                 origin = "the beginning" if checkpoint is None else f"checkpoint {checkpoint}"
                 sentence = (
                     f"attempt {read.attempt}, {read.subtask}: from {origin} the split {read.split} continues at record "
-                    f"{due}, but it was read from record {read.offset} on: {what} (REC-1)"
+                    f"{due}, but it was read from record {read.offset} on: {what}"
                 )
                 sign = _sign_of(read, read.offset < due, context)
                 problems.append(Breach(sign, sentence, line.index, read.subtask, checkpoint, read.attempt))
         counts = {"splits_read": seen, "resumed": resumed, "violations": len(problems)}
         if problems:
-            summary = (
-                f"{len(problems)} splits were read from a wrong position; the first: {problems[0].sentence}"
-            )
+            which = "1 split was" if len(problems) == 1 else f"{len(problems)} splits were"
+            summary = f"{which} read from a wrong position; the first: {problems[0].sentence}"
             return self.broken(context, summary, counts, problems)
         summary = (
             f"{seen} times a split was begun, {resumed} times at a restored position, always as required"

@@ -91,7 +91,9 @@ class RestoredLatest(StandardChecker):
                         problems.append(_breach(_RESTORED_OLDER, text, line, attempt, latest))
         counts = {"attempts": len(attempts), "completed": len(completed), "violations": len(problems)}
         if problems:
-            summary = f"{len(problems)} violations; the first: {problems[0].sentence}"
+            summary = (
+                f"{len(problems)} violation{'s' * (len(problems) != 1)}; the first: {problems[0].sentence}"
+            )
             return self.broken(context, summary, counts, problems)
         if not attempts:
             summary = "the history shows no attempt, so nothing can be said about what they restored"

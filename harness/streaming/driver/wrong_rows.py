@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -58,7 +58,7 @@ class WrongRows:
     @property
     def examples(self) -> tuple[str, ...]:
         """The same as lines."""
-        return tuple(line for row in self.rows for line in _lines_of(row))
+        return tuple(_line_of(row) for row in self.rows)
 
 
 def wrong_rows(
@@ -179,11 +179,9 @@ def _with_origin(row: WrongRow, origin: Origin) -> WrongRow:
     )
 
 
-def _lines_of(row: WrongRow) -> Iterator[str]:
-    """Yield what is wrong with a row, and which micro-batches wrote it."""
-    yield f"{row.kind}: {row.sentence}"
-    if row.writers:
-        yield f"  written by {row.writers}"
+def _line_of(row: WrongRow) -> str:
+    """Return what is wrong with a row, and which micro-batches wrote it."""
+    return f"{row.kind}: {row.sentence}" + f"; written by {row.writers}" * bool(row.writers)
 
 
 def repeated_update(values: Values, times: int, batch: int) -> WrongRow:

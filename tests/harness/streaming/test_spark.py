@@ -174,8 +174,7 @@ def test_a_row_that_came_twice_is_shown_twice_with_its_micro_batches(
     rows = [{"key": "a", "batch_id": 3}, {"key": "a", "batch_id": 3}]
     found = compared(spark, APPENDS, place, [{"key": "a"}], rows)
     assert found.examples == (
-        "duplicated: key=a is in the output 2 times, and expected once",
-        "  written by micro-batch 3 (2 times)",
+        "duplicated: key=a is in the output 2 times, and expected once; written by micro-batch 3 (2 times)",
     )
 
 

@@ -38,8 +38,10 @@ def never() -> Parts:
         (
             Tallied({"id": 1}, 1, 3, batches=(2, 2, 4)),
             [
-                "duplicated: id=1 is in the output 3 times, and expected once",
-                "  written by micro-batches 2 (2 times) and 4",
+                (
+                    "duplicated: id=1 is in the output 3 times, and expected once; "
+                    "written by micro-batches 2 (2 times) and 4"
+                ),
             ],
         ),
         (
@@ -49,8 +51,10 @@ def never() -> Parts:
         (
             Tallied({"id": 1}, 0, 1, batches=(5,)),
             [
-                "unexpected: id=1 is in the output once, and the query run as a batch gives no such row",
-                "  written by micro-batch 5",
+                (
+                    "unexpected: id=1 is in the output once, and the query run as a batch gives no such row; "
+                    "written by micro-batch 5"
+                ),
             ],
         ),
     ],
@@ -146,8 +150,7 @@ def test_those_that_were_added_again_come_first_and_five_are_shown() -> None:
 def test_an_update_of_a_changelog_that_came_twice_follows_the_others() -> None:
     found = wrong_rows([Tallied({"id": 1}, 1, 0)]).with_more([repeated_update({"key": "a", "n": 1}, 2, 3)])
     assert found.examples[1:] == (
-        "duplicated: one micro-batch wrote the update key=a, n=1 2 times",
-        "  written by micro-batch 3 (2 times)",
+        "duplicated: one micro-batch wrote the update key=a, n=1 2 times; written by micro-batch 3 (2 times)",
     )
 
 
