@@ -16,7 +16,12 @@ from barrier_tck.harness.cli.plan_stores import opened_store
 from barrier_tck.harness.cli.printing import VerdictConsole
 from barrier_tck.harness.cli.shipped import found_campaign
 from barrier_tck.harness.cli.spreading import require_fit, spread_over
-from barrier_tck.harness.cli.untrusted_code import UntrustedCode, code_of_campaign, require_named
+from barrier_tck.harness.cli.untrusted_code import (
+    UntrustedCode,
+    code_of_campaign,
+    code_of_profiles,
+    require_named,
+)
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.root_seed import root_seed
@@ -24,8 +29,10 @@ from barrier_tck.harness.support.third_party import search_working_directory
 
 if TYPE_CHECKING:
     from barrier_tck.harness.campaign.configuration import CampaignConfiguration
+    from barrier_tck.harness.campaign.plan_store.store import PlanStore
     from barrier_tck.harness.cluster.cluster_config import ClusterKind
     from barrier_tck.harness.draw.search.strategies import StrategyName
+    from barrier_tck.harness.system.system_under_test import SystemUnderTest
 
 QUERY_TRIALS = 20
 """The number of trials of a user's query, if nothing else is asked for: each takes seconds, and not milliseconds."""
@@ -89,10 +96,10 @@ def begin(options: CampaignOptions, console: VerdictConsole) -> Path:
 
     configuration, source = _configured(options), options.source
     require_place(options.out)
-    store = opened_store(options.store, options.no_store, code_of_campaign(configuration), options.trust)
     search_working_directory()
     import_system(configuration, source if options.system is None else "--system")
     with opened(configuration.system.name) as deployed:
+        store = _store(options, configuration, deployed)
         check_configuration(configuration, deployed, source)
         require_fit(options.on, options.jobs, options.rows_to, deployed)
         shard = shard_of(options.shard or "", "--shard")
@@ -122,6 +129,14 @@ def begin(options: CampaignOptions, console: VerdictConsole) -> Path:
         return path
 
 
+def _store(
+    options: CampaignOptions, configuration: CampaignConfiguration, system: SystemUnderTest
+) -> PlanStore | None:
+    """Return the store of plans; what the campaign names, or its system brings, its plans may name, too."""
+    allowed = (*code_of_campaign(configuration), *code_of_profiles(system))
+    return opened_store(options.store, options.no_store, allowed, options.trust)
+
+
 def resume(path: Path, options: CampaignOptions, console: VerdictConsole) -> Path:
     """Continue an interrupted campaign; return its directory."""
     from barrier_tck.harness.campaign.configuration import stored_configuration
@@ -137,10 +152,10 @@ def resume(path: Path, options: CampaignOptions, console: VerdictConsole) -> Pat
     if not options.trust:
         allowed = [UntrustedCode(name.replace("-", " "), here or "") for name, here in named.items()]
         require_named(code_of_campaign(configuration), allowed, str(record))
-    store = opened_store(options.store, options.no_store, code_of_campaign(configuration), options.trust)
     if options.trust or any(here is not None for here in named.values()):
         search_working_directory()
     with opened(configuration.system.name) as deployed:
+        store = _store(options, configuration, deployed)
         require_fit(options.on, options.jobs, options.rows_to, deployed)
         print_seed(console, root_seed(configuration.seed))
         start(deployed, configuration.cluster)

@@ -21,6 +21,7 @@ from barrier_tck.harness.support.third_party import is_target, shown
 
 if TYPE_CHECKING:
     from barrier_tck.harness.campaign.configuration import CampaignConfiguration
+    from barrier_tck.harness.system.system_under_test import SystemUnderTest
 
 TrustOption = Annotated[
     bool,
@@ -81,6 +82,14 @@ def code_of_campaign(configuration: CampaignConfiguration) -> Iterator[Untrusted
     named += [("state backend", name) for name in backends] + [("workload", name) for name in workloads]
     named += [("checkpoint storage", name) for name in storages]
     yield from (UntrustedCode(what, target) for what, target in dict.fromkeys(named) if is_target(target))
+
+
+def code_of_profiles(system: SystemUnderTest) -> Iterator[UntrustedCode]:
+    """Yield the workloads that the profiles of a system name: whoever runs the system draws plans with them."""
+    from barrier_tck.harness.draw.plug_in_profiles import profiles_of
+
+    names = dict.fromkeys(name for profile in profiles_of(system) for name in profile.workload.names)
+    yield from (UntrustedCode("workload", name) for name in names if is_target(name))
 
 
 def require_named(found: Iterable[UntrustedCode], given: Iterable[UntrustedCode] | None, source: str) -> None:

@@ -158,6 +158,21 @@ def _campaign_of(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[
     return code, " ".join(capsys.readouterr().out.split())
 
 
+def test_stored_plans_of_a_skeleton_are_tried_again_without_naming_its_workload(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = written("system", capsys, "other.py")
+    text, step = (here / "other.py").read_text(), "position += len(batch)"
+    (here / "other.py").write_text(text.replace(step, f"{step} + 1"))
+    asked = [*words[:-2], "--trials", "6", "--store", "plans"]
+    for times in range(2):
+        capsys.readouterr()
+        assert cli.run(asked) == 1
+        printed = capsys.readouterr()
+        assert "is not tried" not in printed.out + printed.err
+        assert bool(re.search(r"\d stored plans? that had failed", printed.out)) == bool(times)
+
+
 def test_the_headline_of_a_skeleton_says_what_its_kills_did(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
