@@ -103,6 +103,8 @@ class Nemesis:
         self._over = False
         self._killed: dict[str | None, list[_Entry]] = {}
         """Subtask -> the faults that killed it, and after which it was not seen yet."""
+        self.passed: set[tuple[ProtocolPoint, str | None]] = set()
+        """The points that were passed, each with its subtask (None: the coordinator)."""
         self._lasting = [e for e in self._entries if e.planned.fault.heals_after_ms is not None]
         self._timed = [entry for entry in self._entries if isinstance(entry.planned.trigger, At)]
         self._aimed: dict[ProtocolPoint, list[_Entry]] = {}
@@ -120,6 +122,7 @@ class Nemesis:
     def point_reached(self, point: ProtocolPoint, subtask: str | None, attempt: int) -> None:
         """Count the occurrence, and carry out what is due at it before the subtask goes on."""
         self._attempt = attempt
+        self.passed.add((point, subtask))
         if self._killed and point is ProtocolPoint.RECORDS_PROCESSED and subtask in self._killed:
             for entry in self._killed.pop(subtask):
                 entry.went_on = True

@@ -6,14 +6,15 @@ import hashlib
 import logging
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 import msgspec
 
+from barrier_tck.faults.vocabulary import ProtocolPoint
 from barrier_tck.harness.oracle.broken_recoveries import vacuity_reasons
 from barrier_tck.harness.oracle.checker import Checker, TrialContext
 from barrier_tck.harness.oracle.jobs_of_trial import jobs_of_trial
@@ -44,6 +45,7 @@ from barrier_tck.harness.support.errors import (
     UsageError,
 )
 from barrier_tck.harness.support.garbage_collection import no_collection
+from barrier_tck.harness.support.notices import notice
 from barrier_tck.harness.support.raised_by import OF_THE_WORLD, crash_of, is_of_project
 from barrier_tck.harness.support.third_party import what_happened, where_it_was
 from barrier_tck.harness.support.wall_clock import TooLate, limited
@@ -170,17 +172,38 @@ def judged(
 def _run(system: SystemUnderTest, plan: FilledPlan, nemesis: Nemesis, directory: Path) -> TrialOutcome:
     """Run a plan; raises SystemCrashed if a third-party system raises what is neither an error of the harness nor one
     of the machine."""
+    ours = is_of_project(type(system).__module__)
     try:
-        return system.run(plan, nemesis, directory)
+        outcome = system.run(plan, nemesis, directory)
+        if not ours:
+            _say_what_is_not_aimed_at(system, plan, nemesis)
+        return outcome
     except (HarnessError, *OF_THE_WORLD):
         raise
     except Exception as error:
         # An adapter of this project says itself which of its system's processes crashed.
-        ours = is_of_project(type(system).__module__)
         crash = None if ours else crash_of(error, "the system under test")
         if crash is None:
             raise
         raise crash from error
+
+
+def _say_what_is_not_aimed_at(system: SystemUnderTest, plan: FilledPlan, nemesis: Nemesis) -> None:
+    """Say once which points a system passes that its job does not list: no fault is ever drawn for them."""
+    view = system.job(plan)
+    passes: dict[str | None, Mapping[ProtocolPoint, int]] = {None: view.coordinator_passes}
+    passes |= {subtask.name: subtask.passes for subtask in view.subtasks}
+    unlisted = {point for point, subtask in nemesis.passed if point not in passes.get(subtask, {})}
+    if unlisted:
+        _say_once(
+            f"{system.name} passes points that its job() does not list, so no fault is drawn for them: "
+            f"{', '.join(sorted(unlisted))}"
+        )
+
+
+@cache
+def _say_once(text: str) -> None:
+    notice(text)
 
 
 class TrialOverran(TooLate):

@@ -173,6 +173,28 @@ def test_stored_plans_of_a_skeleton_are_tried_again_without_naming_its_workload(
         assert bool(re.search(r"\d stored plans? that had failed", printed.out)) == bool(times)
 
 
+@pytest.mark.parametrize("listed", [False, True])
+def test_a_point_that_is_passed_and_not_listed_is_named(
+    listed: bool, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = written("system", capsys, f"point_{listed}.py".lower())
+    file = here / words[words.index("--system") + 1].replace(":MySystem", ".py")
+    text = file.read_text()
+    reached = "nemesis.point_reached(ProtocolPoint.RECORDS_PROCESSED, SUBTASK, targets.worker.number)"
+    assert text.count(reached) == 1
+    text = text.replace(reached, f"{reached}; {reached.replace('RECORDS_PROCESSED', 'SNAPSHOT_TAKEN')}")
+    if listed:
+        passes = "ProtocolPoint.RECORDS_PROCESSED: plan.workload.batches"
+        assert text.count(passes) == 1
+        text = text.replace(passes, f"{passes}, ProtocolPoint.SNAPSHOT_TAKEN: 0")
+    file.write_text(text)
+    capsys.readouterr()
+    cli.run([*words[:-2], "--trials", "3", "--no-store"])
+    said = " ".join(capsys.readouterr().err.split())
+    told = "passes points that its job() does not list, so no fault is drawn for them: snapshot_taken"
+    assert said.count(told) == int(not listed)
+
+
 def test_the_headline_of_a_skeleton_says_what_its_kills_did(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
