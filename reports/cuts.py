@@ -178,16 +178,24 @@ def _failing(record: TrialRecord) -> list[Wanted]:
 
 
 def _telling(records: Iterable[TrialRecord]) -> list[Wanted]:
-    """Return a completed checkpoint with records in flight in its snapshots, or else one that was aligned, if any."""
-    scores: dict[Wanted, tuple[bool, ...]] = {}
+    """Return a completed checkpoint with records in flight in its snapshots, or else one that was aligned, if any.
+
+    Of equals, that one is taken which lies deepest in its attempt: around the first and the last one little may happen.
+    """
+    scores: dict[Wanted, tuple[int, ...]] = {}
     for record in records:
+        numbers = [wanted.checkpoint for wanted in _completed(record)]
+        attempts = {one.checkpoint: one.attempt for one in record.checkpoints}
         for wanted in _completed(record):
+            own = sorted(one for one in numbers if attempts[one] == attempts[wanted.checkpoint])
+            before = own.index(wanted.checkpoint)
             parts = [part for part in record.snapshots if part.checkpoint == wanted.checkpoint]
             scores[wanted] = (
                 record.verdict is Verdict.VALID,
                 any(part.channel_bytes for part in parts),
                 any(part.alignment_buffered_bytes for part in parts),
                 any(part.alignment_ms for part in parts),
+                min(before, len(own) - 1 - before),
             )
     return [max(scores, key=lambda wanted: scores[wanted])] if scores else []
 

@@ -18,6 +18,10 @@ import griffe
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ROOT / "docs" / "reference"
+EXPORTED = frozenset(
+    re.findall(r'"(\w+)"', (ROOT / "harness" / "__init__.pyi").read_text().partition("__all__")[2])
+)
+"""The names that ``barrier_tck.harness`` exports."""
 _PART = re.compile(r"<!-- of: (?P<name>\S+)(?P<only>(?: \w+)*) -->\n.*?<!-- end -->", re.DOTALL)
 _LITERAL = re.compile(r"``([^`]+)``")
 
@@ -36,11 +40,15 @@ def _made(part: re.Match[str]) -> str:
 
 
 def _object_named(name: str) -> griffe.Object:
-    module, rest = name, ""
-    while not (path := (ROOT / "src" / Path(*module.split("."))).with_suffix(".py")).is_file():
-        module, _, rest = module.rpartition(".")
-    loaded = griffe.visit(module, filepath=path, code=path.read_text())
-    found = loaded[rest] if rest else loaded
+    parts = name.split(".")
+    for length in range(len(parts), 0, -1):
+        path = (ROOT / "src" / Path(*parts[:length])).with_suffix(".py")
+        if path.is_file():
+            break
+    else:
+        raise ValueError(f"{name} is in no module")
+    loaded = griffe.visit(".".join(parts[:length]), filepath=path, code=path.read_text())
+    found = loaded[".".join(parts[length:])] if length < len(parts) else loaded
     assert isinstance(found, griffe.Object), name
     return found
 
@@ -57,6 +65,9 @@ def _lines(one: griffe.Object) -> Iterator[str]:
     """Yield the lines of a class, with its members, or of a function or a constant."""
     yield f"### `{one.name}`"
     yield ""
+    if one.name not in EXPORTED:
+        yield f"From `{one.parent.path if one.parent is not None else ''}`."
+        yield ""
     if isinstance(one, griffe.Function):
         yield f"`{_call(one)}`"
         yield ""

@@ -52,6 +52,8 @@ def measured_bugs(found: Sequence[Hunted]) -> tuple[tuple[BugMeasured, ...], int
     The seeds are those with which the first bug was looked for by every strategy. Raises UsageProblem if there are
     none, or if hunts had different numbers of trials.
     """
+    if not found:
+        raise UsageProblem("nothing was measured there yet")
     limits = sorted({hunted.trials_max for hunted in found})
     if len(limits) != 1:
         raise UsageProblem(
@@ -157,7 +159,10 @@ def main() -> None:
     """Write the page to standard output."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("directory", type=Path, help="what --out of barrier-tck mutants --strategies was")
-    sys.stdout.write(page(measured(parser.parse_args().directory)))
+    try:
+        sys.stdout.write(page(measured(parser.parse_args().directory)))
+    except UsageProblem as problem:
+        parser.error(str(problem))
 
 
 if __name__ == "__main__":

@@ -75,12 +75,17 @@ def _problems(outcome: TrialOutcome) -> Iterator[str]:
 def _no_entries(field: str, entries: Mapping[str, object]) -> Iterator[str]:
     """Look at the first entry only: whoever makes one wrong makes all of them wrong."""
     for key, kept in islice(entries.items(), 1):
-        try:
-            msgspec.json.decode(key, type=list[Any])
-        except msgspec.DecodeError:
+        if not _is_list_in_json(key):
             yield f"""{field} has the key {key!r}, which is not the JSON text of a list, such as '["k0"]'"""
         if not isinstance(kept, list):
             yield f"{field} holds {kept!r} for the key {key!r}, and must hold a list"
+
+
+def _is_list_in_json(key: object) -> bool:
+    try:
+        return isinstance(key, str) and isinstance(msgspec.json.decode(key, type=list[Any]), list)
+    except msgspec.DecodeError:
+        return False
 
 
 def _wrong_number(field: str, number: object) -> Iterator[str]:

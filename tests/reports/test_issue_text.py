@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -73,3 +74,15 @@ def test_a_plan_that_was_not_made_smaller_is_not_called_smallest_and_its_faults_
     assert f"The plan of trial {invalid}:" in text
     fired = [fault for fault in record_of(invalid).faults if fault.fired_at_ms is not None]
     assert fired and all(f"{fault.label} ({fault.trigger})" in text for fault in fired)
+
+
+def test_a_fault_that_did_not_fire_is_not_said_to_have_struck(tmp_path: Path) -> None:
+    invalid = next(number for number in range(8) if record_of(number).verdict is Verdict.INVALID)
+    group = FindingGroup("SNK-1", "exactly-once-output", NOT_SMALLER, 1, (invalid,), invalid, summary="lost")
+    run = run_with(tmp_path, group)
+    record = run.details[invalid]
+    quiet = msgspec.structs.replace(
+        record, faults=tuple(msgspec.structs.replace(one, fired_at_ms=None) for one in record.faults)
+    )
+    ((_, text),) = issue_texts(replace(run, details={invalid: quiet})).items()
+    assert "there struck" not in text

@@ -43,6 +43,8 @@ class Limits:
     """Time limit of one call, in seconds."""
     trial_s: float = 120.0
     """Time limit of one trial of the reference runtime, in seconds."""
+    load_s: float = 20.0
+    """Time limit until the backend is imported and made, in seconds; also where calls must hurry."""
     memory_bytes: int = 3 << 30
     """Limit of private memory; 0 means unlimited (a trial on Spark starts a JVM)."""
 
@@ -135,6 +137,8 @@ class Candidate:
         """Send a request without waiting; the next thing to do is to call ``kill`` or to wait for the reply."""
         long = isinstance(request, wire.TrialRequest | wire.CloseSystemsRequest)
         limit = self.limits.trial_s if long else self.limits.call_s
+        if isinstance(request, wire.LoadRequest):
+            limit = self.limits.load_s
         try:
             self._link.settimeout(limit)
             wire.send(self._link, request)

@@ -24,8 +24,8 @@ from barrier_tck.harness.streaming.query_rpc import RowNames
 _SHOWN = 10
 _LONGEST = 200
 """Characters of a row that are shown."""
-_WINDOWS = (("start", "end"), ("window_start", "window_end"))
-"""The names of the two bounds of a window: Spark's own in a column, and those of two columns."""
+_OF_SPARK, _FLAT = ("start", "end"), ("window_start", "window_end")
+"""The names of the two bounds of a window: Spark's own in one column, and those of two columns."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,9 @@ class InputRows:
         if not by and window is None:
             return Origin()
         found = [(file, row) for file in self._files for row in _matching(file, by, values, window)]
+        if not found and by and window is not None:  # it was no window, or its rows are in no file
+            window = None
+            found = [(file, row) for file in self._files for row in _matching(file, by, values, window)]
         shown = tuple(
             InputRow(file.name, number, rendered(row), self._taken.get(file.name))
             for file, (number, row) in found[:_SHOWN]
@@ -123,11 +126,10 @@ def _matching(
 def _window_of(values: Mapping[str, Any], schema: pa.Schema) -> _Window | None:
     """Return the window in a row of the output; None if it has none, or several, or the input has not one time."""
     times = [field.name for field in schema if pa.types.is_timestamp(field.type)]
-    nested = [_fields_of(value) for value in values.values()]
+    nested = [(_fields_of(value), _OF_SPARK) for value in values.values()]
     found = [
         (start, end)
-        for parts in (values, *nested)
-        for first, last in _WINDOWS
+        for parts, (first, last) in ((values, _FLAT), *nested)
         if isinstance(start := parts.get(first), datetime) and isinstance(end := parts.get(last), datetime)
     ]
     if len(times) != 1 or len(found) != 1:

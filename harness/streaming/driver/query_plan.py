@@ -51,13 +51,6 @@ class QueryPlan:
         ]
         return max(delays, default=None)
 
-    def event_time(self) -> str:
-        """Return the name of the only column with a watermark; empty if there is none, or several."""
-        named = [
-            str(node.eventTime().name()) for node in _nodes(self._root) if _name(node) == "EventTimeWatermark"
-        ]
-        return named[0] if len(named) == 1 else ""
-
     def kept_back(self) -> str:
         """Return what makes a stream in append mode keep rows until the watermark passes them; empty: nothing."""
         if any(_name(node) == "Aggregate" and node.isStreaming() for node in _nodes(self._root)):

@@ -239,6 +239,21 @@ def test_of_a_row_that_nothing_ran_again_of_it_says_so_and_names_what_ran_again_
     assert not [line for line in lines if line.startswith("not known: which micro-batch wrote")]
 
 
+def test_if_the_writer_is_not_known_what_ran_again_is_followed_beside_what_took_the_input() -> None:
+    window = msgspec.structs.replace(
+        TWICE, read_by=(0,), micro_batches=(), found_by=(), within="at", input_rows=2
+    )
+    found = explained_row(record_of(), history_of(*KILLED_AFTER_IT_WROTE, wrong=(window,)))
+    assert (found.micro_batches, found.others_again) == ((0, 1), ())
+    assert found.why.endswith("ran more than once, as it is not known which one wrote it")
+    assert any(again.micro_batch == 1 for again in found.again)
+    lines = list(lines_of(found))
+    assert any("of the input whose at lies in its window" in line for line in lines), lines
+    lost = msgspec.structs.replace(window, committed=0)
+    never = explained_row(record_of(), history_of(*KILLED_AFTER_IT_WROTE, wrong=(lost,)))
+    assert (never.micro_batches, never.others_again) == ((0,), (1,)), "nobody wrote it"
+
+
 def test_where_nothing_is_known_all_micro_batches_are_followed() -> None:
     nowhere = WrongRow(kind="lost", row="total=7", expected=1, committed=0)
     quiet = (AttemptStarted(1), *whole(0, 1), *whole(1, 1), JobFinished())

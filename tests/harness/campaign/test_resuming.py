@@ -249,6 +249,9 @@ def test_without_shrinking_a_campaign_ends_with_its_last_trial(
     options = [str(tmp_path / "four.toml"), "--out", str(tmp_path / "again"), "--no-store", "--shrink"]
     assert cli.run(["campaign", *options]) == 1
     assert len(ran) > 4
+    (path,) = (tmp_path / "again").iterdir()
+    assert cli.run(["campaign", "--resume", str(path), "--no-shrink"]) == 3
+    assert "shrink" in capsys.readouterr().err
 
 
 @pytest.mark.nightly

@@ -302,6 +302,13 @@ def test_one_that_hangs_is_made_smaller_with_a_shorter_limit_and_hangs_for_the_u
     assert 1.0 < stage.cost < 5.0, "the usual limit was waited for once, at the end, and a tenth of it else"
 
 
+def test_hangs_are_counted_as_effort_though_they_take_no_calls() -> None:
+    """Each costs what 1,500 calls do, so few are tried however short the sequence is."""
+    stage = HangingStage(6_000)
+    smallest(stage, HUNG)
+    assert stage.cost < 2.5
+
+
 def test_what_is_only_slow_is_not_taken_for_what_hangs() -> None:
     class SlowStage(HangingStage):
         def slow(self, steps: tuple[Number, ...]) -> bool:

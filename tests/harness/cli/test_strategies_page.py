@@ -58,6 +58,16 @@ def test_the_slowest_quarter_is_that_of_uniform_drawing_and_a_miss_counts_with_w
     ]
 
 
+def test_a_bug_that_half_of_the_seeds_miss_is_named_too() -> None:
+    some = [
+        msgspec.structs.replace(hunted, found=hunted.seed >= 2 or hunted.strategy != "pct")
+        for hunted in hunts("AA-07", {})
+    ]
+    assert (
+        line_of(page(some), "- `pct`") == "- `pct`, with every seed: none; with half of them or more: AA-07."
+    )
+
+
 def test_misses_are_named_and_shown_in_the_table() -> None:
     text = page(FOUND)
     assert (
@@ -92,3 +102,12 @@ def test_the_command_reads_the_rows_of_a_measurement(
     monkeypatch.setattr("sys.argv", ["strategies_page", str(tmp_path)])
     strategies_page.main()
     assert capsys.readouterr().out == page(FOUND)
+
+
+def test_a_directory_without_rows_is_no_traceback(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["strategies_page", str(tmp_path)])
+    with pytest.raises(SystemExit):
+        strategies_page.main()
+    assert "nothing was measured there yet" in capsys.readouterr().err

@@ -280,6 +280,11 @@ def start_with_no_state(output: Output) -> None:
         row["count"] = counted[row["key"]] = counted.get(row["key"], 0) + 1
 
 
+def lose_the_last_of_a_key(output: Output) -> None:
+    """Lose the row with a key's highest count: the sink lost it, and the count that is left is too low for that."""
+    output.remove(last_row_of_a_key(output, "k1"))
+
+
 def write_the_last_again(output: Output) -> None:
     """Write rows twice, the second time as another attempt made them, in another order."""
     output += [dict(row) for row in output[-4:]]
@@ -291,6 +296,7 @@ def write_the_last_again(output: Output) -> None:
         (again_from_the_start, "REC-1"),
         (start_with_no_state, "REC-1"),
         (write_the_last_again, "SNK-1"),
+        (lose_the_last_of_a_key, "SNK-1"),
         (duplicate_one, "SNK-1"),
         (lose_one, "SNK-1"),
     ],

@@ -297,7 +297,12 @@ def test_a_window_without_rows_or_one_of_several_is_not_known(timed: tuple[Path,
     inside = SparkRow((first, first + 8 * SECOND))
     assert find({"window": outside}) == Origin()
     assert find({"window": inside, "other": inside}) == Origin()
-    assert find({"id": 3, "window": outside}).within == "", "the id says more"
+    by_id = find({"id": 3, "window": SparkRow((first, first + SECOND))})
+    assert (by_id.within, by_id.number) == ("", 1), "the id says more, also if the window is another"
+    by_key = find({"key": "a", "window": outside})
+    assert (by_key.found_by, by_key.within, by_key.number) == (("key",), "", 8), "it was no window"
+    of_user = find({"key": "a", "start": first, "end": first + SECOND})
+    assert (of_user.within, of_user.number) == ("", 8), "a user's own columns"
 
 
 TALLIED = st.builds(

@@ -27,7 +27,7 @@ def history(*operations: tuple[float, ops.Operation]) -> History:
     return History(lines, End.FINISHED, Reason.FINISHED, "", ())
 
 
-def showing(entries: dict[str, Any]) -> History:
+def showing(entries: dict[Any, Any]) -> History:
     """Return a history with a checkpoint whose state has these entries."""
     view = SnapshotView(1, 1, {}, (StateView("totals", "totals[0]", "totals", entries),))
     return msgspec.structs.replace(history(), checkpoints=(view,))
@@ -78,6 +78,18 @@ SECOND = AttemptRecord(2, 9.0, None, 10.0, "finished", restored_checkpoint=4)
         (
             {"history": showing({'["k0"]': 7})},
             """history.checkpoints[0].state[0].entries holds 7 for the key '["k0"]', and must hold a list""",
+        ),
+        (
+            {"history": showing({'["k0"]': {"count": 7}})},
+            "and must hold a list",
+        ),
+        (
+            {"history": showing({("k0",): [1]})},
+            "history.checkpoints[0].state[0].entries has the key ('k0',), which is not the JSON text of a list",
+        ),
+        (
+            {"history": showing({'{"k": 0}': [1]})},
+            "which is not the JSON text of a list",
         ),
     ],
 )

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from barrier_tck.reference_impl.ids import CheckpointId
 from barrier_tck.reference_impl.protocol.messages import StateHandle
-from barrier_tck.reference_impl.runtime_errors import CorruptStateError, JobUsageError
+from barrier_tck.reference_impl.runtime_errors import CorruptStateError, JobUsageError, StorageError
 from barrier_tck.reference_impl.state.backend import (
     KeyedStateStore,
     StateCapability,
@@ -161,6 +161,37 @@ class KeepsWhatItRefused(HeapStateBackend):
         store = super().open(scope, restore, reader)
         os.close(opened)
         return store
+
+
+class _KeepsIfTheReaderRaises(HeapStateBackend):
+    """A descriptor stays open if the reader raises an error of one kind."""
+
+    kind: type[Exception]
+
+    def open(self, scope: StateScope, restore: Sequence[StateHandle], reader: StateReader) -> KeyedStateStore:
+        opened, raised = os.open(os.devnull, os.O_RDONLY), list[Exception]()
+
+        class Reader:
+            def read(self, handle: StateHandle) -> bytes:
+                try:
+                    return reader.read(handle)
+                except Exception as error:
+                    raised.append(error)
+                    raise
+
+        try:
+            return super().open(scope, restore, Reader())
+        finally:
+            if not raised or type(raised[0]) is not self.kind:
+                os.close(opened)
+
+
+class KeepsIfAFileIsGone(_KeepsIfTheReaderRaises):
+    kind = StorageError
+
+
+class KeepsIfAFileDoesNotFit(_KeepsIfTheReaderRaises):
+    kind = CorruptStateError
 
 
 class NamesNothing(HeapStateBackend):

@@ -42,6 +42,8 @@ def judged(target: str, *names: str, capabilities: tuple[str, ...] = ()) -> list
         ("OpenForEver", CLOSED, "get() of a closed store was not refused with JobUsageError"),
         ("RunsOn", CLOSED, "a snapshot ran although its store was closed before it began"),
         ("KeepsWhatItRefused", REFUSED_OPEN, "descriptors, among them ['/dev/null'"),
+        ("KeepsIfAFileIsGone", REFUSED_OPEN, "descriptors, among them ['/dev/null'"),
+        ("KeepsIfAFileDoesNotFit", REFUSED_OPEN, "descriptors, among them ['/dev/null'"),
         ("NamesNothing", "what-is-no-snapshot-is-refused", "a message that does not name the file"),
         ("ReadsTwo", BESIDE, "a restore from 4 snapshots: state 'totals'"),
         ("SharesByNumber", BESIDE, "one of 12 that are restored side by side,"),

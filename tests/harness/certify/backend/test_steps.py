@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from barrier_tck.harness.certify.backend import steps, wire
+from barrier_tck.harness.certify.backend import listed_steps, steps, wire
 from barrier_tck.harness.certify.backend.model import NAMES, RANGES
 from barrier_tck.harness.certify.backend.simpler_steps import simpler_steps
 from barrier_tck.harness.certify.backend.stage import BackendFailure
@@ -140,3 +141,54 @@ def test_a_replay_file_does_not_choose_what_is_imported(
     assert run(["certify", "heap", "--replay", str(file)]) == 0
     message = capsys.readouterr().out
     assert "1. store0.get('totals', 1, b'')" in message
+
+
+def _fills(played: Sequence[steps.AnyStep]) -> list[steps.Fill]:
+    return [step for step in played if isinstance(step, steps.Fill)]
+
+
+@pytest.mark.parametrize("incremental", [False, True])
+def test_large_batches_are_of_every_size_in_one_group_and_in_several_with_three_unfinished(
+    incremental: bool,
+) -> None:
+    played = listed_steps.batches_written_over(1.0, incremental)
+    sizes = {(fill.count, len(fill.groups) > 1) for fill in _fills(played)}
+    assert sizes == {(size, several) for size in (2, 16, 100, 256, 1_000, 4_096) for several in (False, True)}
+    unfinished: set[int] = set()
+    most, verified = 0, set()
+    for step in played:
+        match step:
+            case steps.Snapshot(checkpoint=number, reuse_from=reuse_from):
+                assert bool(reuse_from) == incremental
+                unfinished.add(number)
+                most = max(most, len(unfinished))
+            case steps.Run(checkpoint=number):
+                unfinished.remove(number)
+            case steps.Verify(checkpoint=number):
+                verified.add(number)
+    assert most == 3 and not unfinished
+    assert verified == {step.checkpoint for step in played if isinstance(step, steps.Snapshot)}
+    salts = [fill.salt for fill in _fills(played)]
+    assert salts == [0, 1, 0, 2] * len(sizes), "the values of the beginning come back, and others follow"
+
+
+def test_contents_come_again_after_others_and_each_increment_is_restored() -> None:
+    played = listed_steps.contents_that_come_again()
+    verified = [step.checkpoint for step in played if isinstance(step, steps.Verify) and not step.elsewhere]
+    assert verified == [step.checkpoint for step in played if isinstance(step, steps.Snapshot)]
+    changes = [step for step in played if isinstance(step, (steps.Fill, steps.DeleteMany))]
+    kinds = [step.salt if isinstance(step, steps.Fill) else "deleted" for step in changes]
+    assert kinds == [0, 1, 0, 1, "deleted", 0, "deleted", 0] * 4
+    assert any(isinstance(step, steps.Verify) and step.elsewhere for step in played)
+
+
+def test_stores_side_by_side_have_names_that_are_alike_when_joined_by_anything_or_nothing() -> None:
+    for separator, numbers in zip(steps.SEPARATORS, steps.JOINED_ALIKE, strict=True):
+        places = [steps.SIDE_BY_SIDE[number] for number in numbers]
+        assert len(set(places)) == len(places) >= 3
+        joined = {separator.join(map(str, place)) for place in places}
+        assert len(joined) < len(places), separator
+    assert "" in steps.SEPARATORS
+    played = listed_steps.stores_side_by_side()
+    asked = [step.stores for step in played if isinstance(step, steps.SideBySide)]
+    assert set(steps.JOINED_ALIKE) <= set(asked)

@@ -189,7 +189,7 @@ limits = { virtual_ms = 5, wall_s = 5 }
 """A plan with which the reference as it is fails too: there is no time in which its job could begin."""
 
 
-def my_bug(place: tuple[str, str], after: str, clause: str = "SNK-1", wall_s: int = 2) -> str:
+def my_bug(place: tuple[str, str], after: str, clause: str = "SNK-1", wall_s: int = 600) -> str:
     """Return the file of a bug, with a plan in which a sink is killed."""
     return f"""\
 id = "MY-01"
@@ -221,7 +221,7 @@ trigger = {{ type = "after", point = "checkpoint_completed", nth = 1 }}
             ("NOT REACHED (SNK-1): the patched lines never ran in 3 trials",),
         ),
         pytest.param(
-            my_bug(SINK, "while True: pass"),
+            my_bug(SINK, "while True: pass", wall_s=2),
             2,
             ("ENDLESS (SNK-1): trial 1", "did not end within 2 s", "_recover_and_commit"),
             marks=pytest.mark.nightly,
