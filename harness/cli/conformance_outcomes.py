@@ -152,10 +152,12 @@ class Outcomes:
             said = str(call.excinfo.value) or call.excinfo.typename
             if getattr(call.excinfo.value, SHOWS_NOTHING, False):
                 self._keep(item, "not shown", said)
-            elif name in self._known:
-                self._keep(item, "known failure", self._known[name])
             else:
-                self._keep(item, "failed", said, getattr(call.excinfo.value, BROKEN_CLAUSES, ()))
+                broken = getattr(call.excinfo.value, BROKEN_CLAUSES, ())
+                if name in self._known:
+                    self._keep(item, "known failure", self._known[name], broken)
+                else:
+                    self._keep(item, "failed", said, broken)
         elif report.when == "call":
             self._keep(item, "passed", "")
         if report.when == "teardown" and self._task is not None:

@@ -38,7 +38,8 @@ class CaseOutcome(msgspec.Struct, frozen=True, kw_only=True):
         """Return what it says of a clause: of one that it was to show and that it did not find broken, nothing."""
         if clause in self.unclaimed and clause not in self.broken:
             return "not claimed"
-        if self.status == "failed" and self.broken and clause not in self.broken:
+        failed = self.status in ("failed", "known failure")
+        if failed and self.broken and clause not in self.broken:
             return "not shown"
         return self.status
 
@@ -85,23 +86,28 @@ class ConformanceRecord(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def clauses(self) -> tuple[ClauseOutcome, ...]:
         """Return what the tests say of each clause, by its id."""
-        speaking: dict[str, list[CaseOutcome]] = {}
-        for outcome in self.outcomes:
-            for clause in dict.fromkeys((*outcome.clauses, *outcome.broken)):
-                speaking.setdefault(clause, []).append(outcome)
-        return tuple(_together(clause, speaking[clause]) for clause in sorted(speaking, key=_in_order))
+        return _clauses_of(self.outcomes)
 
 
 def verdict_of(outcomes: tuple[CaseOutcome, ...], interrupted: bool) -> Verdict:
-    """Return INVALID if a test failed of which that was not known; VALID if all ran, one passed, and none showed
-    nothing; UNKNOWN otherwise.
+    """Return INVALID if a test failed of which that was not known; VALID if all ran, a clause was shown, and no test
+    showed nothing; UNKNOWN otherwise.
     """
     statuses = [outcome.status for outcome in outcomes]
     if "failed" in statuses:
         return Verdict.INVALID
-    if interrupted or "not shown" in statuses or "passed" not in statuses:
+    shown = any(clause.status == "shown" for clause in _clauses_of(outcomes))
+    if interrupted or "not shown" in statuses or not shown:
         return Verdict.UNKNOWN
     return Verdict.VALID
+
+
+def _clauses_of(outcomes: Iterable[CaseOutcome]) -> tuple[ClauseOutcome, ...]:
+    speaking: dict[str, list[CaseOutcome]] = {}
+    for outcome in outcomes:
+        for clause in dict.fromkeys((*outcome.clauses, *outcome.broken)):
+            speaking.setdefault(clause, []).append(outcome)
+    return tuple(_together(clause, speaking[clause]) for clause in sorted(speaking, key=_in_order))
 
 
 def _in_order(clause: str) -> tuple[str, int]:

@@ -114,7 +114,9 @@ class ExactlyOnceOutput(StandardChecker):
         verdict, summary = _verdict(context, counts, counts_again=False)
         if verdict is Verdict.INVALID:
             place = sinks_of(self._input.plan.job)
-            breaches = [Breach(self._usual_sign, next(iter(found.examples), summary), place=place)]
+            breaches = [
+                Breach(self._usual_sign, next(iter(found.examples), summary), place=place or "output")
+            ]
             return self.broken(context, summary, counts, breaches, found.examples)
         return Finding(self.name, self.clauses, verdict, summary, counts, chosen(found.examples))
 

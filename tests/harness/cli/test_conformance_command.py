@@ -97,7 +97,8 @@ def test_a_known_failure_does_not_make_a_system_invalid_and_one_that_passes_is_t
     assert (code, said["passes_now"]) == (0, [SMALL_JOB, generated])
     code, said = conformance(capsys, "--system", "wrong:MySystem", "--known-failures", str(known))
     assert (said["failed"], said["tests"]["known_failure"]) == ([], 2)
-    assert said["clauses"]["COO-1"] == "known failure"
+    assert said["clauses"]["SNK-1"] == "known failure"
+    assert said["clauses"]["REC-6"] != "known failure", "it was not broken"
     assert code != 1
 
 
@@ -189,7 +190,15 @@ def outcome(status: str, *clauses: str, broken: tuple[str, ...] = ()) -> CaseOut
 def test_valid_is_said_only_if_all_that_ran_showed_something_and_something_ran(
     statuses: list[str], interrupted: bool, verdict: Verdict
 ) -> None:
-    assert verdict_of(tuple(outcome(status, "SNK-1") for status in statuses), interrupted) is verdict
+    clauses = {"passed": "REC-1"}
+    outcomes = tuple(outcome(status, clauses.get(status, "SNK-1")) for status in statuses)
+    assert verdict_of(outcomes, interrupted) is verdict
+
+
+def test_valid_is_not_said_if_no_clause_was_shown() -> None:
+    broken = outcome("known failure", "SNK-1", "REC-1", broken=("SNK-1",))
+    assert verdict_of((outcome("passed", "SNK-1"), broken), False) is Verdict.UNKNOWN
+    assert verdict_of((outcome("passed", "REC-1"), broken), False) is Verdict.VALID
 
 
 def test_a_clause_fails_if_one_of_its_tests_does_and_only_if_it_may_be_the_broken_one() -> None:
