@@ -158,12 +158,23 @@ def output_replay(
 ) -> int:
     """Play a saved failure again, print its steps and what they violate, and return the exit code."""
 
-    def print_step(number: int, step: Any) -> None:
+    idle: list[int] = []
+
+    def print_step(number: int, step: Any) -> Callable[[bool], None]:
         console.print(printable(f"    {number}. {step.description()}"), markup=False)
+
+        def passed(did_something: bool) -> None:
+            if not did_something:
+                idle.append(number)
+                console.print("       did nothing: it was not possible then", markup=False)
+
+        return passed
 
     console.print(f"{failure.property}: {len(failure.steps)} steps", markup=False)
     violation = replay(print_step)
-    passed = "nothing is violated any more"
+    passed = "nothing is violated"
+    if idle:
+        passed += f", but {len(idle)} of {len(failure.steps)} steps did nothing"
     if any(getattr(step, "of_threads", False) for step in failure.steps):
         passed = "nothing was violated this time; threads meet in another way in each run, so repeat it a few times"
     result = passed if violation is None else f"✗ {violation}"

@@ -155,7 +155,7 @@ class Certification(Generic[StepT]):
             left_out = "--only leaves it out" if self._only and one.name not in self._only else ""
             reason = left_out or self.why_not(one.level)
             if not reason and one.level == "chaos":
-                notice(f"checking {one.name}, which takes minutes")
+                notice(f"checking {one.name}, which may take minutes")
             outcome = skipped(one, reason) if reason else why_not(one)
             if outcome is None:
                 before_s = processor_seconds()

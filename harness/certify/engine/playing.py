@@ -10,8 +10,9 @@ from barrier_tck.harness.certify.engine.stage import Session, Stage
 from barrier_tck.harness.certify.engine.steps import StepT
 from barrier_tck.harness.certify.engine.violation import Violation
 
-Watch = Callable[[int, StepT], None]
-"""Called with each step and its number, from 1, before it is played."""
+Watch = Callable[[int, StepT], Callable[[bool], None] | None]
+"""Called with each step and its number, from 1, before it is played. What it returns is called when the step has
+passed, with whether it did anything: one that is about a snapshot that there is not does nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,5 +57,7 @@ def play_all(
 ) -> None:
     """Play steps; raises Violation."""
     for number, step in enumerate(steps, 1):
-        watch(number, step)
+        passed, before = watch(number, step), session.calls
         session.apply(step)
+        if passed is not None:
+            passed(session.calls > before)

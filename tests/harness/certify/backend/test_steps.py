@@ -192,3 +192,20 @@ def test_stores_side_by_side_have_names_that_are_alike_when_joined_by_anything_o
     played = listed_steps.stores_side_by_side()
     asked = [step.stores for step in played if isinstance(step, steps.SideBySide)]
     assert set(steps.JOINED_ALIKE) <= set(asked)
+
+
+def test_a_replay_says_which_steps_did_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    played: tuple[steps.AnyStep, ...] = (
+        steps.Put(0, NAMES[0], 0, b"k", b"v"),
+        steps.Verify(0, 99),
+        steps.Snapshot(0, 1),
+        steps.Run(0, 1),
+        steps.Verify(0, 1),
+    )
+    file = tmp_path / "replay.json"
+    file.write_bytes(msgspec.json.encode(BackendFailure("heap", "all-at-once", "", played)))
+    assert run(["certify", "heap", "--replay", str(file)]) == 0
+    printed = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert printed[-1] == "nothing is violated, but 1 of 5 steps did nothing"
+    at = printed.index("did nothing: it was not possible then")
+    assert printed[at - 1].startswith("2. restore snapshot 99")
