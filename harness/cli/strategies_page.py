@@ -49,8 +49,8 @@ class BugMeasured:
 def measured_bugs(found: Sequence[Hunted]) -> tuple[tuple[BugMeasured, ...], int, int]:
     """Return the bugs that were measured whole, with how many seeds, and how many trials a hunt had at the most.
 
-    The seeds are those with which the first bug was looked for by every strategy. Raises UsageProblem if there are
-    none, or if hunts had different numbers of trials.
+    The seeds are those with which every strategy has looked for the most bugs, counted for each seed. Raises
+    UsageProblem if there are none, or if hunts had different numbers of trials.
     """
     if not found:
         raise UsageProblem("nothing was measured there yet")
@@ -66,7 +66,12 @@ def measured_bugs(found: Sequence[Hunted]) -> tuple[tuple[BugMeasured, ...], int
         name: {seed: hunts for seed, hunts in seeds.items() if len(hunts) == len(STRATEGIES)}
         for name, seeds in of_bug.items()
     }
-    seeds = frozenset(next(iter(whole.values()), {}))
+    known = sorted({frozenset(hunts) for hunts in whole.values()}, key=sorted)
+    seeds = max(
+        known,
+        key=lambda some: len(some) * sum(some <= hunts.keys() for hunts in whole.values()),
+        default=None,
+    )
     if not seeds:
         raise UsageProblem("no bug was looked for by every strategy with the same seed yet")
     chosen = {name: hunts for name, hunts in whole.items() if seeds <= hunts.keys()}

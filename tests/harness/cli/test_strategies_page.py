@@ -86,6 +86,11 @@ def test_a_bug_that_is_measured_in_part_is_left_out() -> None:
     assert {row.seeds for bug in bugs for row in bug.rows.values()} == {4}
 
 
+def test_the_seeds_are_those_of_most_bugs_whatever_comes_first() -> None:
+    bugs, seeds, _ = measured_bugs([*hunts("AA-00", {}, seeds=1), *FOUND])
+    assert ([bug.id for bug in bugs], seeds) == (["AA-01", "AA-02", "AA-03", "AA-04"], 4)
+
+
 def test_what_cannot_be_compared_is_refused() -> None:
     with pytest.raises(UsageProblem, match="by every strategy"):
         page([hunted for hunted in FOUND if hunted.strategy != "pct"])
