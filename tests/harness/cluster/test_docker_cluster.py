@@ -399,6 +399,12 @@ def family(host: ContainerHost) -> list[psutil.Process]:
     return [first, *first.children(recursive=True)]
 
 
+def both_of(host: ContainerHost) -> tuple[psutil.Process, psutil.Process]:
+    """Return the host's first process and the one that it starts, which begins a moment later."""
+    found = eventually("its child has begun", lambda: family(host)[1:])
+    return family(host)[0], found[0]
+
+
 @pytest.mark.long
 def test_a_host_is_killed_with_all_its_processes_and_starts_again_with_its_address(
     host: ContainerHost,
@@ -446,7 +452,7 @@ def test_a_disconnected_host_has_no_network_and_comes_back_with_its_address(host
 
 
 def test_the_kernel_kills_whom_it_shall_when_a_host_has_no_memory_left(host: ContainerHost) -> None:
-    first, other = family(host)
+    first, other = both_of(host)
     eventually("it holds memory", lambda: other.memory_info().rss > TAKEN_MB << 20)
     assert host.kills_for_memory() == 0
     target = ExecutorWithoutMemory(SignalledProcess(other.pid, "it", lambda: None), other.pid, host)
@@ -462,7 +468,7 @@ def test_the_kernel_kills_whom_it_shall_when_a_host_has_no_memory_left(host: Con
 def test_a_host_that_may_use_more_memory_than_there_is_does_not_use_it_up(
     host: ContainerHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, other = family(host)
+    _, other = both_of(host)
     monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=LIMIT_MB << 20))
     with pytest.raises(OperatingError, match="Set host_memory_mb"):
         host.exhaust_memory(other.pid)
