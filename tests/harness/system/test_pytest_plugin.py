@@ -11,7 +11,7 @@ import pytest
 from junitparser import JUnitXml
 
 ROOT = Path(__file__).resolve().parents[3]
-SYSTEM = "barrier_tck.conformance.meta_tests.micro_batches:MicroBatches"
+SYSTEM = "barrier_tck.examples.micro_batches.micro_batches:MicroBatches"
 SUITE = """
 import pytest
 from barrier_tck.harness import Capability, TrialPlan, WorkloadPlan
