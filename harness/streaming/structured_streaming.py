@@ -390,9 +390,10 @@ class StructuredStreaming:
 
     @property
     def _sample(self) -> TrialPlan:
-        """Return the plan of some input of the job."""
+        """Return the plan of some input of the job; of files of the user's, as many as a trial may read."""
         name = self._job.input if isinstance(self._job.input, str) else WorkloadPlan().name
-        return TrialPlan(workload=WorkloadPlan(name, batches=3, batch_records=8))
+        batches = self.profiles[0].workload.batches[1] if self._files else 3
+        return TrialPlan(workload=WorkloadPlan(name, batches=batches, batch_records=8))
 
     def _judged(self, process: DriverProcess, order: JudgeOrder) -> OutputComparison:
         judge = _rpc_stub_of_judge(process)

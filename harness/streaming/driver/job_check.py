@@ -99,19 +99,20 @@ def _differs_undisturbed(
     """
     if job.final_by is None or job.batch is not None or plan is None or plan.watermark_delay_s() is None:
         return
-    with tempfile.TemporaryDirectory(prefix="barrier-tck-undisturbed-") as directory:
-        alone = QueryPlace(*(f"{directory}/{name}" for name in ("input", "output", "checkpoint")))
-        Path(alone.input).mkdir()
-        try:
-            _stream_one_by_one(spark, job, place, alone)
-        except Exception:  # noqa: BLE001 - the trial will tell what Spark says of it
-            return
-        expected = expected_rows(spark, job, alone)
-        given = spark.read.schema(expected.due.schema).parquet(alone.output)
-        if expected.early is not None or _same(expected.due, given):
-            return
-        lost = expected.due.exceptAll(given).limit(1).collect()
-        more = given.exceptAll(expected.due).limit(1).collect()
+    # Whoever removes the place removes it, too, if this process is killed meanwhile.
+    directory = tempfile.mkdtemp(prefix="undisturbed-", dir=Path(place.checkpoint).parent)
+    alone = QueryPlace(*(f"{directory}/{name}" for name in ("input", "output", "checkpoint")))
+    Path(alone.input).mkdir()
+    try:
+        _stream_one_by_one(spark, job, place, alone)
+    except Exception:  # noqa: BLE001 - the trial will tell what Spark says of it
+        return
+    expected = expected_rows(spark, job, alone)
+    given = spark.read.schema(expected.due.schema).parquet(alone.output)
+    if expected.early is not None or _same(expected.due, given):
+        return
+    lost = expected.due.exceptAll(given).limit(1).collect()
+    more = given.exceptAll(expected.due).limit(1).collect()
     shown = [f"the batch has {_rendered(row)}" for row in lost]
     shown += [f"the stream has {_rendered(row)}" for row in more]
     yield (

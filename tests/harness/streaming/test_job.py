@@ -130,6 +130,16 @@ def test_a_view_has_the_points_that_the_sink_and_its_tasks_pass() -> None:
     assert StructuredStreaming(to_files).job(plan).coordinator_passes == {}
 
 
+@pytest.mark.parametrize("files", [2, 10])
+def test_a_job_is_looked_at_with_as_many_files_as_a_trial_may_read(files: int, tmp_path: Path) -> None:
+    """What is late, for instance, shows only in a file that the look has."""
+    for number in range(files):
+        pq.write_table(pa.table({"id": [number]}), tmp_path / f"{number}.parquet")
+    system = StructuredStreaming(replace(job, input=tmp_path))
+    drawn = max(profile.workload.batches[1] for profile in system.profiles)
+    assert system._sample.workload.batches == drawn == min(8, files)
+
+
 def test_a_directory_gives_no_more_batches_than_it_has_files(tmp_path: Path) -> None:
     for name in ("a", "b"):
         pq.write_table(pa.table({"id": [1]}), tmp_path / f"{name}.parquet")
