@@ -1,4 +1,4 @@
-"""Writes ``docs/strategies.md``: how soon each strategy of drawing finds planted bugs that it does not know.
+"""Makes a page of a measurement: how soon each strategy of drawing finds planted bugs that it does not know.
 
 ``barrier-tck mutants --strategies --out DIR`` measures, and
 ``python -m barrier_tck.harness.cli.strategies_page DIR > docs/strategies.md`` makes the page of its rows. Only bugs are

@@ -735,8 +735,8 @@ _BATCHES = (2, 16, 100, 256, 1_000, 4_096)
 
 
 def batches_written_over(scale: float, incremental: bool = False) -> Steps:
-    """Write over all entries of an earlier call by one call, in one key group and in several, while two snapshots are
-    unfinished; the last values are those of the beginning.
+    """Write over all entries of an earlier call by one call, in one key group and in several, while up to three
+    snapshots are unfinished; the third has the values of the first.
 
     A store that has a quick way for large batches must not write into what a snapshot holds; and one that knows files
     by their content must not take the last snapshot's for the first one's.

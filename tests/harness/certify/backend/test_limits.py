@@ -21,3 +21,13 @@ def test_a_scaled_time_limit_is_that_of_processes_that_there_are_and_of_those_th
         assert {one.limits.call_s for one in candidates} == {40.0}
     finally:
         pool.close()
+
+
+def test_to_load_a_backend_takes_its_time_where_calls_must_hurry() -> None:
+    """Each attempt to make a sequence smaller may need a new process, and a module that takes long to import."""
+    pool = Pool("heap", Limits(call_s=40.0), total_s=120.0)
+    try:
+        assert BackendStage(pool).scale_time_limit(1e-6)
+        assert pool.take().pid > 0
+    finally:
+        pool.close()
