@@ -9,7 +9,7 @@ is not isolated (SNP-1). If something was sent, the record was processed too ear
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.evidence.opened_checkpoints import opened_checkpoint, positions_of
@@ -33,11 +33,15 @@ class SentOn:
             for record in bag:
                 bare = without_input(record)
                 self._arrived.setdefault(bare[ID], []).append((place, bare[PATH]))
+        self._last: tuple[SeenCut, Mapping[int, Sequence[str]]] | None = None
+        """The cut that was looked at last, and the paths in it: a wrong cut is asked for many of its records."""
 
     def is_seen(self, record: Record, operator: str, cut: SeenCut) -> bool:
         """Return whether a cut shows something that an operator sends because of a record."""
         bare = without_input(record)
-        return any(_has_passed(path, bare[PATH], operator) for path in _paths_in(cut, bare[ID]))
+        if self._last is None or self._last[0] is not cut:
+            self._last = cut, _paths_in(cut)
+        return any(_has_passed(path, bare[PATH], operator) for path in self._last[1].get(bare[ID], ()))
 
     def is_unseen(self, record: Record, operator: str, cut: SeenCut) -> bool:
         """Return whether a cut shows nothing of what an operator sends because of a record, and would show it."""
@@ -114,10 +118,12 @@ def _is_read(place: str, cut: SeenCut) -> bool:
     return place in cut.held if cut.at_sinks is None else place in cut.held or place in cut.at_sinks
 
 
-def _paths_in(cut: SeenCut, identifier: int) -> Iterator[str]:
+def _paths_in(cut: SeenCut) -> dict[int, list[str]]:
+    """Return id -> the paths on which something of a record came, wherever a cut shows it."""
+    paths: dict[int, list[str]] = {}
     places: list[Collection[Record]] = [*cut.held.values(), *(cut.at_sinks or {}).values()]
     for records in (*places, *cut.in_flight.values()):
         for record in records:
             bare = without_input(record)
-            if bare[ID] == identifier:
-                yield bare[PATH]
+            paths.setdefault(bare[ID], []).append(bare[PATH])
+    return paths

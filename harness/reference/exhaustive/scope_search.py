@@ -1,4 +1,9 @@
-"""Searches a scope, and judges every distinct end."""
+"""Searches a scope, and judges what led to every distinct state.
+
+A state says what can follow, and what became of attempts and checkpoints. Two pasts of one state may differ in what
+judges look at. So each way that leads to a state is judged at least once: with what came behind the state when it was
+met first, up to the end.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +20,18 @@ from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.reference.bugs.catalogue import planted
 from barrier_tck.harness.reference.exhaustive.choosing_order import ChoosingOrder
 from barrier_tck.harness.reference.exhaustive.scopes import Scope
-from barrier_tck.harness.reference.exhaustive.search import BOTH, Progress, Reduction, Search, Step
-from barrier_tck.harness.reference.exhaustive.searched_world import SearchedWorld
+from barrier_tck.harness.reference.exhaustive.search import (
+    BOTH,
+    Progress,
+    Reduction,
+    Search,
+    Step,
+    Watcher,
+)
+from barrier_tck.harness.reference.exhaustive.searched_world import HistoryLine, SearchedWorld, told_apart
 from barrier_tck.harness.reference.exhaustive.world_copies import forget
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated, SimulatedTrial
-from barrier_tck.harness.support.errors import UsageProblem
+from barrier_tck.harness.support.errors import InternalError, UsageProblem
 from barrier_tck.harness.support.garbage_collection import no_collection
 from barrier_tck.harness.support.strict_input import convert, parse_json
 from barrier_tck.harness.support.work_directories import temporary_work_directory
@@ -50,6 +62,9 @@ class ScopeResult(msgspec.Struct, frozen=True):
     states: int
     steps: int
     ends: int
+    """Distinct states in which no step is possible."""
+    histories: int
+    """Histories that judges tell apart, all of which were judged."""
     depth: int
     seconds: float
     """Processor time."""
@@ -73,35 +88,84 @@ def search_scope(
     seconds: float | None = None,
     shown: Callable[[Progress], None] = lambda progress: None,
     stop_at_first: bool = True,
-    outcomes: dict[Hashable, None] | None = None,
 ) -> ScopeResult:
     """Search a scope with the planted bug that its plan names, if it names one.
 
-    ``seconds``: after so much processor time the search is given up. ``outcomes`` is given the digest of each end.
+    ``seconds``: after so much processor time the search is given up. ``stop_at_first``: the search ends at the first
+    end that is not VALID.
     """
-    findings: list[ScopeFinding] = []
     with prepared(scope) as ready:
-        model, judge = ready.model, ready.judge
-
-        def at_end(path: Sequence[Step]) -> bool:
-            if outcomes is not None:
-                outcomes[model.outcome()] = None
-            finding = judge(path)
-            if finding is not None:
-                findings.append(finding)
-            return finding is not None and stop_at_first
-
-        progress = Search(model, reduction, at_end, seconds, shown).run()
+        judging = _Judging(ready, stop_at_first)
+        judging.search = search = Search(ready.model, reduction, judging, seconds, shown)
+        progress = search.run()
     return ScopeResult(
         scope.name,
         progress.complete,
         progress.states,
         progress.steps,
         progress.ends,
+        len(judging.judged),
         progress.depth,
         round(progress.seconds, 1),
-        tuple(findings),
+        tuple(judging.findings),
     )
+
+
+class _Judging(Watcher):
+    """Judges every history that a search comes to, once."""
+
+    search: Search
+
+    def __init__(self, ready: PreparedScope, stop_at_first: bool) -> None:
+        self._ready = ready
+        self._model = ready.model
+        self._stop_at_first = stop_at_first
+        self._recorded_before = self._model.recorded
+        self._begin: dict[Hashable, int] = {}
+        """State of the path -> how many lines the history has there."""
+        self._said: dict[Hashable, tuple[HistoryLine, ...]] = {}
+        """State -> the lines of the first step that was taken there."""
+        self.judged: dict[Hashable, None] = {}
+        self.findings: list[ScopeFinding] = []
+
+    def stepped(self, before: Hashable, after: Hashable) -> None:
+        if before not in self._said:
+            begin = self._begin.get(before, self._recorded_before)
+            self._said[before] = tuple(self._model.lines(begin))
+        self._begin[after] = self._model.recorded
+
+    def met_again(self, state: Hashable) -> bool:
+        model = self._model
+        path, end, lines = [*self.search.path], state, model.lines()
+        way = [*self.search.way_from(state)]
+        for step, after in way:
+            path.append(step)
+            lines += self._said[end]
+            end = after
+        if (end, told_apart(lines)) in self.judged:
+            return False
+        for step, _ in way:
+            model.take(step)
+        if model.digest() != end:
+            raise InternalError(
+                f"scope {self._ready.name}: two ways to one state, and the same steps behind it, end in two states: "
+                f"{', '.join(map(str, path))}"
+            )
+        return self._judge(end, path)
+
+    def ended(self) -> bool:
+        return self._judge(self.search.state, self.search.path)
+
+    def _judge(self, end: Hashable, path: Sequence[Step]) -> bool:
+        """Judge the end where the model stands, unless it was; return whether to stop."""
+        history = (end, told_apart(self._model.lines()))
+        if history in self.judged:
+            return False
+        self.judged[history] = None
+        finding = self._ready.judge(path)
+        if finding is not None:
+            self.findings.append(finding)
+        return finding is not None and self._stop_at_first
 
 
 def replay_path(scope: Scope, choices: Sequence[str]) -> ScopeFinding | None:
@@ -159,6 +223,7 @@ class PreparedScope:
     """A scope's world, ready to be searched, with the judges of its ends."""
 
     def __init__(self, scope: Scope, model: SearchedWorld) -> None:
+        self.name = scope.name
         self._scope = scope
         self._system = ReferenceSimulated()
         self._checkers: dict[FilledPlan, tuple[Checker, ...]] = {}

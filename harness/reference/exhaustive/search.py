@@ -11,13 +11,16 @@ that step, the actor is searched, too, with which the cause begins. What happens
 not searched again. For each state is remembered what arrived for which actor in the steps behind it, and from what in
 the state that came (``Arrival``), so that the same comparison can be made with the steps that led there now.
 
-The state graph has no cycles, because a history only grows; one is an error (``Cyclic``).
+A state says what can follow and not all that happened. Who judges what happened hears of each other way that leads to
+a state that is known (``Watcher``).
+
+The state graph has no cycles: no step is undone. One is an error (``Cyclic``).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -58,7 +61,28 @@ class Model(Protocol):
         """Go back to a state."""
 
     def digest(self) -> Hashable:
-        """Return the same for two states if and only if all that can follow them, and every verdict, is the same."""
+        """Return the same for two states if and only if all that can follow them is the same."""
+
+
+class Watcher:
+    """What a search reports to. States are named by their digests; this one looks at nothing."""
+
+    def stepped(self, before: Hashable, after: Hashable) -> None:
+        """A step led from a state of the path to another one; the model stands there."""
+
+    def met_again(self, state: Hashable) -> bool:
+        """The last step led to a state that is known, by another way; return whether to stop.
+
+        The model stands there, and may be moved.
+        """
+        return False
+
+    def ended(self) -> bool:
+        """A distinct state in which no step is possible was reached, the last one of the path; return whether to stop.
+
+        The model stands there, and may be changed.
+        """
+        return False
 
 
 class Cyclic(Exception):
@@ -142,26 +166,28 @@ class Search:
         self,
         model: Model,
         reduction: Reduction = BOTH,
-        at_end: Callable[[Sequence[Step]], bool] = lambda path: False,
+        watcher: Watcher | None = None,
         seconds: float | None = None,
         shown: Callable[[Progress], None] = lambda progress: None,
         copy_every: int = 4,
     ) -> None:
-        """Search from the model's present state; ``at_end`` gets the path of each distinct end, and says to stop."""
+        """Search from the model's present state; give up after so many ``seconds`` of processor time."""
         self._model = model
         self._reduction = reduction
-        self._at_end = at_end
+        self._watcher = Watcher() if watcher is None else watcher
         self._seconds = seconds
         self._shown = shown
         self._copy_every = copy_every
         self._known: dict[Hashable, tuple[_Arrival, ...] | None] = {}
+        self._next: dict[Hashable, tuple[Step, Hashable]] = {}
+        """State -> the first step that was taken there, and where it led."""
         self._path: list[_Frame] = []
         self.progress = Progress()
 
     def run(self) -> Progress:
-        """Search until all is searched, time is over, or ``at_end`` says to stop."""
+        """Search until all is searched, time is over, or the watcher says to stop."""
         progress, started = self.progress, time.process_time()
-        self._push(None)
+        self._push(self._digest())
         while self._path:
             frame = self._path[-1]
             progress.seconds = time.process_time() - started
@@ -182,6 +208,20 @@ class Search:
     def path(self) -> tuple[Step, ...]:
         """Return the steps that lead to the present state."""
         return tuple(frame.taken for frame in self._path if frame.taken is not None)
+
+    @property
+    def state(self) -> Hashable:
+        """Return the digest of the last state of the path."""
+        return self._path[-1].digest
+
+    def way_from(self, state: Hashable) -> Iterator[tuple[Step, Hashable]]:
+        """Yield the steps that lead from a state that is known to an end, each with the state behind it."""
+        while (found := self._next.get(state)) is not None:
+            yield found
+            state = found[1]
+
+    def _digest(self) -> Hashable:
+        return self._model.digest() if self._reduction.states else object()
 
     # --- the path -------------------------------------------------------------------------------------------
 
@@ -244,20 +284,23 @@ class Search:
             if len(each) > max(0, left.get(queue, 0))
         }
         self._compare_new(after)
-        digest = model.digest() if self._reduction.states else object()
+        digest = self._digest()
+        self._watcher.stepped(frame.digest, digest)
+        self._next.setdefault(frame.digest, (step, digest))
         if digest in self._known:
             known = self._known[digest]
             if known is None:
                 raise Cyclic(f"a state is reached again from itself, by {step}")
             self._compare_known(known)
             self._propagate(known)
-            return True
+            self._at = -1
+            return not self._watcher.met_again(digest)
         self._known[digest] = None
         self._push(digest)
         if all(model.own_accord(step) for step in self._path[-1].steps):
             self.progress.ends += 1
-            self._at = -1  # whoever looks at the end may change it
-            return not self._at_end(self.path)
+            self._at = -1
+            return not self._watcher.ended()
         return True
 
     def _come_back(self) -> None:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import operator
 import types
 import weakref
 from _thread import LockType
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from barrier_tck.faults.fault import Fault
 from barrier_tck.faults.vocabulary import At, ScheduledFault
 from barrier_tck.harness.record import operations as ops
+from barrier_tck.harness.record.history import Recorded
+from barrier_tck.harness.record.operations import Operation
 from barrier_tck.harness.reference.exhaustive.choosing_order import ChoosingOrder, ChoosingScheduler, Entry
 from barrier_tck.harness.reference.exhaustive.scopes import crash_of
 from barrier_tck.harness.reference.exhaustive.search import EVERYBODY, Step
@@ -74,8 +77,6 @@ class _Root:
     """How many lines the history had when one crashed."""
     broken: HarnessError | None = None
     """The rule of its own that the system broke."""
-    lines: list[bytes] = field(default_factory=list)
-    """The operations of the history, encoded."""
     views: list[bytes] = field(default_factory=list)
     """What was seen of completed checkpoints, encoded."""
     drivers: dict[str, bytes] = field(default_factory=dict)
@@ -156,8 +157,20 @@ class SearchedWorld:
         self.root.trial.release()
 
     def digest(self) -> Hashable:
-        """Return the digest of everything that what follows, and the verdict, can depend on."""
+        """Return the digest of everything that what follows can depend on, and of what attempts and checkpoints became.
+
+        How that came about is not part of it: see ``lines``.
+        """
         return _OUTSIDE.digest(self._state())
+
+    @property
+    def recorded(self) -> int:
+        """Return how many lines the history has."""
+        return len(self.root.trial.recorder.operations)
+
+    def lines(self, begin: int = 0) -> list[HistoryLine]:
+        """Return what was recorded of the run from a line on, as far as judges tell it apart."""
+        return [_line_of(line) for line in self.root.trial.recorder.operations[begin:]]
 
     def outcome(self) -> Hashable:
         """Return the same for two ends if and only if judges can tell no difference between them."""
@@ -166,7 +179,8 @@ class SearchedWorld:
             (
                 str(self.world.coordinator.driver.state),
                 _of_disk(self.world.disk),
-                _of_history(root),
+                told_apart(self.lines()),
+                root.fault,
                 _of_views(root),
                 root.trial.logs.logs,
                 None if broken is None else repr(broken),
@@ -347,7 +361,10 @@ class SearchedWorld:
             [(*_of_process(process), self._driver_of(process)) for process in self._living()],
             (world.coordinator.name, world.coordinator.alive, self._driver_of(world.coordinator)),
             _of_disk(world.disk),
-            _of_history(root),
+            [_encoded(line.operation) for line in _milestones(root)],
+            root.fault,
+            root.held_up_ms,
+            None if root.broken is None else repr(root.broken),
             _of_views(root),
             root.trial.logs.logs,
             world.failures[-3:],
@@ -502,22 +519,51 @@ _MILESTONES = (
 )
 
 
-def _of_history(root: _Root) -> Any:
-    """Return what judges can tell of a history: milestones in order, and between them what came, in any order."""
+class HistoryLine(NamedTuple):
+    """A line of a history, for comparisons."""
+
+    kind: str
+    """A milestone, what the coordinator heard, or what only says what one subtask did in one attempt."""
+    encoded: bytes
+
+
+_MILESTONE, _HEARD, _OF_ONE = "milestone", "heard", "of one"
+
+
+def _milestones(root: _Root) -> Iterator[Recorded[Operation]]:
+    return (line for line in root.trial.recorder.operations if isinstance(line.operation, _MILESTONES))
+
+
+def _line_of(line: Recorded[Operation]) -> HistoryLine:
+    encoded = _encoded(line.operation)
+    if line.process in _OWN or isinstance(line.operation, ops.Finished | ops.Restored | ops.AbortLearned):
+        return HistoryLine(_OF_ONE, encoded)
+    return HistoryLine(_MILESTONE if isinstance(line.operation, _MILESTONES) else _HEARD, encoded)
+
+
+def _encoded(operation: Operation) -> bytes:
+    """Encode an operation with all its fields: what is left out as a default depends on which copy of it there is."""
+    return msgspec.msgpack.encode((type(operation).__name__, *msgspec.structs.astuple(operation)))
+
+
+def told_apart(lines: Iterable[HistoryLine]) -> bytes:
+    """Return a digest that is the same for two histories if and only if judges tell no difference between them.
+
+    These are milestones in their order, what came between them in any order, and what single subtasks said.
+    """
     own: list[bytes] = []
-    part: list[bytes] = []
-    milestones: list[Any] = []
-    operations = root.trial.recorder.operations
-    root.lines += [msgspec.msgpack.encode(line.operation) for line in operations[len(root.lines) :]]
-    for line, encoded in zip(operations, root.lines, strict=True):
-        if line.process in _OWN or isinstance(line.operation, ops.Finished | ops.Restored | ops.AbortLearned):
+    parts: list[list[bytes]] = [[]]
+    milestones: list[bytes] = []
+    for kind, encoded in lines:
+        if kind == _OF_ONE:
             own.append(encoded)
-        elif isinstance(line.operation, _MILESTONES):
-            milestones.append((sorted(part), encoded))
-            part = []
+        elif kind == _MILESTONE:
+            milestones.append(encoded)
+            parts.append([])
         else:
-            part.append(encoded)
-    return milestones, sorted(part), sorted(own), root.fault
+            parts[-1].append(encoded)
+    told = msgspec.msgpack.encode((milestones, [sorted(part) for part in parts], sorted(own)))
+    return hashlib.blake2b(told, digest_size=16).digest()
 
 
 def _of_views(root: _Root) -> Any:

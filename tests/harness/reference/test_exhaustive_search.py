@@ -19,7 +19,7 @@ from barrier_tck.harness.reference.exhaustive.scope_search import (
     search_scope,
 )
 from barrier_tck.harness.reference.exhaustive.scopes import SCOPES, Scope
-from barrier_tck.harness.reference.exhaustive.search import Progress, Reduction, Search, Step
+from barrier_tck.harness.reference.exhaustive.search import Progress, Reduction, Search, Step, Watcher
 from barrier_tck.harness.support.errors import UsageProblem
 
 ACTORS = 3
@@ -94,11 +94,12 @@ def _searched(seed: int, reduction: Reduction) -> tuple[Progress, list[Hashable]
     model = Messages(seed)
     ends: dict[Hashable, None] = {}
 
-    def at_end(path: Sequence[Step]) -> bool:
-        ends[model.digest()] = None
-        return False
+    class Ends(Watcher):
+        def ended(self) -> bool:
+            ends[model.digest()] = None
+            return False
 
-    return Search(model, reduction, at_end).run(), sorted(ends, key=str)
+    return Search(model, reduction, Ends()).run(), sorted(ends, key=str)
 
 
 def test_a_reduced_search_reaches_every_end_of_a_full_one() -> None:
@@ -126,7 +127,8 @@ def test_a_search_that_is_out_of_time_is_not_complete() -> None:
 @pytest.mark.long
 def test_the_smallest_job_is_searched_completely() -> None:
     result = search_scope(SMALLEST)
-    assert (result.complete, result.states, result.ends, result.findings) == (True, 197, 6, ())
+    assert (result.complete, result.states, result.ends, result.histories) == (True, 193, 2, 6)
+    assert result.findings == ()
 
 
 @pytest.mark.long
@@ -165,7 +167,8 @@ def test_a_world_goes_on_from_a_copy_of_it_as_it_went_on_itself(scope: Scope) ->
 @pytest.mark.nightly
 def test_a_line_without_a_crash_is_searched_completely() -> None:
     result = search_scope(WITHOUT_CRASH)
-    assert (result.complete, result.states, result.ends, result.findings) == (True, 4096, 61, ())
+    assert (result.complete, result.states, result.ends, result.histories) == (True, 2182, 8, 35)
+    assert result.findings == ()
 
 
 @pytest.mark.nightly
