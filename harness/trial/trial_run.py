@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import contextlib
 import logging
 import time
 import traceback
@@ -85,7 +84,7 @@ def execute(
     If the trial is not VALID, the system's logs, if it has any, are below ``directory`` afterwards.
     """
     # Simulated and judged at once, a trial is looked through once: what it leaves is the result.
-    collection = no_collection() if system.world == "simulated" else contextlib.nullcontext()
+    collection = no_collection() if system.world == "simulated" else nullcontext()
     with collection:
         result = _execute(filled(plan), system, directory, checkers, trial)
     if result.record.verdict is not Verdict.VALID and isinstance(system, KeepsLogs):
