@@ -69,6 +69,7 @@ from barrier_tck.harness.record.trial_rows import CopyPart
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.support.environment import environment
 from barrier_tck.harness.support.errors import InternalError
+from barrier_tck.harness.support.garbage_collection import rare_collection
 from barrier_tck.harness.system.exposed_targets import fault_kinds_of, phases_with
 from barrier_tck.harness.system.system_names import reference_of
 from barrier_tck.harness.system.system_under_test import SystemUnderTest
@@ -326,7 +327,7 @@ class _Campaign:
         """Run the remaining trials, and return the record."""
         self.save(interrupted=True)  # what a reader finds if this process is killed
         interrupts = Interrupts()
-        with caught(interrupts):
+        with caught(interrupts), rare_collection():
             try:
                 slow = self._system.world != "simulated"
                 progress = CampaignProgress(console, self._budget, self._tally.trials, slow)

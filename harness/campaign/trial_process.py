@@ -41,6 +41,7 @@ from barrier_tck.harness.record.records import TrialResult
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.support.environment import environment
 from barrier_tck.harness.support.errors import EnvironmentProblem, HarnessError, InternalError
+from barrier_tck.harness.support.garbage_collection import rare_collection
 from barrier_tck.harness.support.work_directories import temporary_work_directory
 from barrier_tck.harness.system.system_names import open_system
 from barrier_tck.harness.system.system_under_test import SystemUnderTest
@@ -148,7 +149,7 @@ if __name__ == "__main__":
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
         _trials = _Trials()
         try:
-            with contextlib.suppress(BrokenPipeError):
+            with contextlib.suppress(BrokenPipeError), rare_collection():
                 _Requests(sys.stdin.buffer).serve(_trials, _answers)
         finally:
             _trials.close()

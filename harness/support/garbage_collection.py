@@ -6,6 +6,9 @@ import contextlib
 import gc
 from collections.abc import Iterator
 
+_OBJECTS_KEPT_MAX = 1_000_000
+"""So many objects may be left before cycles among them are looked for: some 100 MB."""
+
 
 @contextlib.contextmanager
 def no_collection() -> Iterator[None]:
@@ -22,3 +25,20 @@ def no_collection() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
+
+
+@contextlib.contextmanager
+def rare_collection() -> Iterator[None]:
+    """Let the garbage collector look only when many objects outlived what made them.
+
+    For processes that run simulated trials one after the other. Most of a trial is freed with its last reference, and
+    what is left of it is needed until it was counted.
+    """
+    before = gc.get_threshold()
+    gc.freeze()  # what was loaded stays
+    gc.set_threshold(_OBJECTS_KEPT_MAX, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()

@@ -83,10 +83,7 @@ def execute(
 
     If the trial is not VALID, the system's logs, if it has any, are below ``directory`` afterwards.
     """
-    # Simulated and judged at once, a trial is looked through once: what it leaves is the result.
-    collection = no_collection() if system.world == "simulated" else nullcontext()
-    with collection:
-        result = _execute(filled(plan), system, directory, checkers, trial)
+    result = _execute(filled(plan), system, directory, checkers, trial)
     if result.record.verdict is not Verdict.VALID and isinstance(system, KeepsLogs):
         try:
             system.keep_logs(directory / "logs")
