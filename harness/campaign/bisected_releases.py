@@ -228,7 +228,9 @@ def _said_by_pip(stderr: str) -> str:
 def _variables(release: Release, environment: Path, directory: Path) -> Mapping[str, str]:
     """Return the environment variables with which a plan is run."""
     found = next(iter(metadata.distributions(name=release.package, path=[str(_packages(environment))])))
-    modules = {path.parts[0] for path in found.files or () if path.suffix == ".py"}
+    # Scripts are among a release's files, too, by a path that leads out of the packages.
+    files = [path for path in found.files or () if path.suffix == ".py" and os.pardir not in path.parts]
+    modules = {path.parts[0] for path in files}
     entries = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
     return {
         **os.environ,

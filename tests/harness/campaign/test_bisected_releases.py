@@ -138,17 +138,26 @@ def test_releases_of_another_package_are_bisected_with_this_barrier_tck(
     wrong = right.replace("position += len(batch)", "position += len(batch) + 1")
     assert wrong != right
     for version, text in (("1.0", right), ("1.1", wrong)):
-        write_wheel(tmp_path, "My.System", version, {"my_system.py": text})
-    # A checkout of the package would hide each of its releases.
-    checkout = tmp_path / "checkout"
-    checkout.mkdir()
-    (checkout / "my_system.py").write_text("raise ImportError('the checkout')")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(checkout), os.environ.get("PYTHONPATH", "")]))
+        modules = {
+            "my_system.py": text.replace("import pyarrow as pa", "import pyarrow as pa\nimport beside"),
+            f"my_system-{version}.data/scripts/tool.py": "",
+        }
+        write_wheel(tmp_path, "my-system", version, modules)
+    # A checkout of the package would hide each of its releases; what else is on the path stays there.
+    checkout, others = tmp_path / "checkout", tmp_path / "others"
+    for folder, module, text in (
+        (checkout, "my_system.py", "raise ImportError('the checkout')"),
+        (others, "beside.py", ""),
+    ):
+        folder.mkdir()
+        (folder / module).write_text(text)
+    path = [str(checkout), str(others), os.environ.get("PYTHONPATH", "")]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path))
     plan = tmp_path / "plan.json"
     plan.write_text(
         to_json(TrialPlan(workload=WorkloadPlan(name="my_system:MyWorkload", batches=2, batch_records=2)))
     )
-    words = ["bisect", str(plan), "1.0", "1.1", "--package", "my-system", "--find-links", str(tmp_path)]
+    words = ["bisect", str(plan), "1.0", "1.1", "--package", "My.System", "--find-links", str(tmp_path)]
     words += ["--system", "my_system:MySystem"]
     assert run(words) == 3
     assert "give --trust" in " ".join(capsys.readouterr().err.split())
