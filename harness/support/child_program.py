@@ -46,3 +46,4 @@ def _end(process: subprocess.Popen[str]) -> None:
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
+        process.wait()  # after Ctrl-C, Popen itself does not
