@@ -101,7 +101,10 @@ def releases_between(package: str, good: str, bad: str, place: ReleasePlace) -> 
     )
     listed = _LISTED.search(done.stdout)
     if listed is None:
-        raise EnvironmentProblem(f"pip finds no releases of {name}: {_said_by_pip(done.stderr)}")
+        raise EnvironmentProblem(
+            f"pip finds no releases of {name}: {_said_by_pip(done.stderr)}; --package names the package, --index or "
+            "--find-links says where it is"
+        )
     versions = sorted(Version(text) for text in listed[1].split(", "))
     for version in (first, last):
         if version not in versions:
@@ -219,10 +222,7 @@ def _said_by_pip(stderr: str) -> str:
         return f"no connection to the package index ({why}); check the network, --index and the proxy"
     failed = _FAILED.search(stderr)
     lines = stderr.strip().splitlines()
-    said = failed[1] if failed else lines[-1].strip() if lines else "it said nothing"
-    if said.startswith("No matching distribution"):
-        return f"{said}; name the package with --package, and where it is with --index or --find-links"
-    return said
+    return failed[1] if failed else lines[-1].strip() if lines else "it said nothing"
 
 
 def _variables(release: Release, environment: Path, directory: Path) -> Mapping[str, str]:
