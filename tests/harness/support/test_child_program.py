@@ -53,6 +53,6 @@ def test_a_program_that_ignores_an_interrupt_is_killed_with_all_that_it_started(
 def gone(pid: int) -> bool:
     """Return whether a process has ended."""
     try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return True
