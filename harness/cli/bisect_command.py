@@ -14,7 +14,7 @@ from barrier_tck.harness.cli.exit_codes import EXIT_CODES
 from barrier_tck.harness.cli.options import JsonOption
 from barrier_tck.harness.cli.printing import console_for, emit
 from barrier_tck.harness.cli.signals import sigterm_like_ctrl_c
-from barrier_tck.harness.cli.untrusted_code import TrustOption, code_of, require_named
+from barrier_tck.harness.cli.untrusted_code import code_of, require_named
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.support.errors import UsageProblem
 
@@ -79,7 +79,14 @@ def bisect(
         int,
         typer.Option("--runs", min=1, help="Where time is real: it fails if one of so many runs does."),
     ] = 1,
-    trust: TrustOption = False,
+    trust: Annotated[
+        bool,
+        typer.Option(
+            "--trust",
+            help="Run whatever code the plan names: a state backend, checkpoint storage or workload that is named "
+            "package.module:Factory, or a patch.",
+        ),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Find the commit, or the released version, since which a plan fails.
