@@ -46,6 +46,7 @@ def bisect(
         typer.Option(
             "--package",
             metavar="NAME",
+            autocompletion=completion.one_of("barrier-tck", "pyspark"),
             help="Whose releases they are, for instance pyspark. Default: barrier-tck. Implies --releases.",
         ),
     ] = None,
@@ -89,7 +90,7 @@ def bisect(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Find the commit, or the released version, since which a plan fails.
+    """Find the commit or release since which a plan fails.
 
     The plan is run on about log2 of those between. One that cannot read or run the plan is passed over.
 
