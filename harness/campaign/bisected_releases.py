@@ -26,7 +26,6 @@ from packaging.version import InvalidVersion, Version
 from barrier_tck.harness.campaign.bisection import Outcome, PlanRuns, Tries, run_elsewhere
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.support.child_program import run_program
-from barrier_tck.harness.support.data_directory import DATA_VARIABLE
 from barrier_tck.harness.support.errors import EnvironmentProblem, UsageProblem
 from barrier_tck.harness.support.notices import notice
 from barrier_tck.harness.support.work_directories import temporary_work_directory
@@ -130,7 +129,7 @@ def trying_releases(wanted: PlanRuns, place: ReleasePlace) -> Iterator[Tries[Rel
                 if failed is not None:
                     return Outcome(Verdict.UNKNOWN, failed)
                 notice(f"running the plan with {release}")
-                return run_elsewhere(str(python), _variables(release, environment, directory), wanted)
+                return run_elsewhere(str(python), _variables(release, environment), wanted)
             finally:
                 shutil.rmtree(environment, ignore_errors=True)
 
@@ -225,7 +224,7 @@ def _said_by_pip(stderr: str) -> str:
     return failed[1] if failed else lines[-1].strip() if lines else "it said nothing"
 
 
-def _variables(release: Release, environment: Path, directory: Path) -> Mapping[str, str]:
+def _variables(release: Release, environment: Path) -> Mapping[str, str]:
     """Return the environment variables with which a plan is run."""
     found = next(iter(metadata.distributions(name=release.package, path=[str(_packages(environment))])))
     # Scripts are among a release's files, too, by a path that leads out of the packages.
@@ -238,6 +237,4 @@ def _variables(release: Release, environment: Path, directory: Path) -> Mapping[
         "PYTHONPATH": os.pathsep.join(
             entry for entry in entries if not any((Path(entry) / module).exists() for module in modules)
         ),
-        # What is made once for a Spark and then kept is of no use once its environment is gone.
-        DATA_VARIABLE: str(directory / "data"),
     }
