@@ -1,4 +1,4 @@
-"""Runs linter, types and import contracts, and makes the archive of Spark's classes at the same time.
+"""Runs linters, types and import contracts, and makes the archive of Spark's classes at the same time.
 
 Either keeps one core busy. Tests on Spark need the archive (``harness.cluster.class_sharing``); without it there, the
 first cluster makes it while all others wait.
@@ -13,8 +13,18 @@ from barrier_tck.harness.cluster.class_sharing import shared_classes
 from barrier_tck.harness.cluster.java import find_java
 from barrier_tck.harness.support.errors import UsageProblem
 
-# mypy is one process: on a busy machine, one of several may not start within the three seconds that it is given.
-CHECKS = "set -ex; ruff check; ruff format --check; mypy; lint-imports"
+CHECKS = """
+set -ex
+ruff check
+ruff format --check
+# Workflows cannot be run here. Neither linter asks the network.
+check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml harness/cli/skeletons/ci.yml
+check-jsonschema --builtin-schema vendor.github-actions .github/actions/*/action.yml
+zizmor --offline --no-progress --quiet .github
+# One process: on a busy machine, one of several may not start within the three seconds that it is given.
+mypy
+lint-imports
+"""
 
 
 def main() -> int:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import configparser
 import re
+import shlex
+import subprocess
+import sys
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -13,8 +16,10 @@ import yaml
 
 from barrier_tck.conformance import test_local_recovery
 from barrier_tck.harness.campaign.configuration import read_configuration
+from barrier_tck.harness.cli.main import run as run_command
 from barrier_tck.reports.write import ReportPaths
 from tests.spark_exploration import problems
+from tests.static_checks import CHECKS
 from tests.test_tidy import ROOT
 
 GITHUB = ROOT / ".github"
@@ -84,6 +89,48 @@ def test_tox_environments_and_campaign_files_of_the_workflows_exist() -> None:
         if file and environment == "campaign":
             assert "{posargs:" in tox.get(f"testenv:{environment}", "commands")
             read_configuration(ROOT / file)
+
+
+def tox_calls() -> dict[str, list[str]]:
+    """Return the arguments after ``python -m tox`` of every step, by environment; of a matrix, those of one job."""
+    calls = {}
+    for job in jobs().values():
+        for step in job["steps"]:
+            for command in spelled_out(job, step.get("run", ""))[:1]:
+                if match := re.search(r"python -m tox (-e (\w+).*?)(?:\|\||$)", command, re.MULTILINE):
+                    calls[f"{job['name']}: {match[2]}"] = shlex.split(match[1])
+    return calls
+
+
+@pytest.mark.parametrize("call", [pytest.param(call, id=name) for name, call in tox_calls().items()])
+def test_tox_reads_each_call_of_a_workflow_and_our_commands_know_their_options(call: list[str]) -> None:
+    """The nearest to running it: tox says what it would run, and each command is asked for its help."""
+    words = [sys.executable, "-m", "tox", "config", *call[:2], "-k", "commands", *call[2:]]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    _, _, found = done.stdout.partition("commands =")
+    commands = [line.strip() for line in found.splitlines() if line.strip()]
+    assert commands and "Exception" not in done.stdout, done.stdout
+    for argument in call[3:]:
+        assert any(argument in shlex.split(command) for command in commands), "tox passes it on"
+    for command in commands:
+        program, *arguments = shlex.split(command)
+        if Path(program).name == "barrier-tck":
+            assert run_command([*arguments, "--help"]) == 0, command
+
+
+def test_workflows_are_linted_before_a_merge_and_by_the_same_linter_in_both_places() -> None:
+    checked = [line for line in CHECKS.splitlines() if line.startswith(("check-jsonschema", "zizmor"))]
+    named = {pattern for line in checked for pattern in line.split() if "/" in pattern}
+    linted = {path for pattern in named for path in ROOT.glob(pattern)}
+    assert {*WORKFLOWS, *ACTIONS, ROOT / "harness" / "cli" / "skeletons" / "ci.yml"} <= linted
+    assert any("zizmor" in line and " .github" in line for line in checked)
+    linter = "github.com/rhysd/actionlint/cmd/actionlint@"
+    in_ci = re.search(rf"{linter}(\S+)", (GITHUB / "workflows" / "ci.yml").read_text())
+    script = (ROOT / ".ci" / "run").read_text()
+    in_script = re.search(r"^actionlint_version=(\S+)$", script, re.MULTILINE)
+    assert in_ci is not None and in_script is not None and in_ci[1] == in_script[1]
+    assert f"{linter}$actionlint_version" in script
 
 
 def test_every_campaign_that_gates_a_merge_has_a_seed_and_no_campaign_of_the_night() -> None:

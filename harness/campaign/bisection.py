@@ -1,67 +1,99 @@
-"""Finds the commit since which a plan fails: runs it on commits between one that passes and one that fails."""
+"""Finds since when a plan fails: runs it on commits or releases between one that passes and one that fails."""
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import subprocess
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
 
 from barrier_tck.harness.record.verdict import Verdict
-from barrier_tck.harness.support.errors import EnvironmentProblem, UsageProblem
-from barrier_tck.harness.support.work_directories import temporary_work_directory
+from barrier_tck.harness.support.child_program import run_program
+from barrier_tck.harness.support.errors import UsageProblem
 
 _COMMAND = "barrier_tck.harness.cli.main"
 
 
+class Candidate(Protocol):
+    """What a plan can be run on; as a text, it says which one it is."""
+
+    @property
+    def identifier(self) -> str:
+        """What tells it from others, for machines."""
+
+    @property
+    def kind(self) -> str:
+        """What it is, as a noun: ``commit``."""
+
+
+C = TypeVar("C", bound=Candidate)
+
+
 @dataclass(frozen=True, slots=True)
-class Commit:
-    """A commit of the repository."""
+class Outcome:
+    """What the plan showed on a candidate."""
 
-    identifier: str
-    """The full hash."""
-    subject: str
+    verdict: Verdict
+    """UNKNOWN: it could not be run or judged there."""
+    why: str = ""
+    """Why it is UNKNOWN, in one line; empty if it is not."""
 
-    def __str__(self) -> str:
-        """Return the short hash and the subject."""
-        return f"{self.identifier[:10]} {self.subject}"
+
+Tries = Callable[[C], Outcome]
 
 
 @dataclass(frozen=True, slots=True)
-class Bisected:
+class Bisected(Generic[C]):
     """What was found."""
 
-    suspects: tuple[Commit, ...]
-    """The first commit at which the plan fails; several if those between could not be tried."""
-    tried: tuple[tuple[Commit, Verdict], ...]
-    """The commits on which it ran, in that order; UNKNOWN: it could not be run or judged there."""
+    suspects: tuple[C, ...]
+    """The first candidate on which the plan fails; several if those between could not be tried."""
+    tried: tuple[tuple[C, Outcome], ...]
+    """Those on which it ran, in that order."""
 
 
-Tries = Callable[[Commit], Verdict]
+@dataclass(frozen=True, slots=True)
+class PlanRuns:
+    """How the plan is run on each candidate."""
+
+    plan: Path
+    system: str | None = None
+    """The system under test; None: the default of the candidate's own command."""
+    runs: int = 1
+    """Where runs differ, the plan fails on a candidate if one of so many runs is INVALID."""
+    trusted: bool = False
+    """Whether code that the plan names may run."""
+
+    @property
+    def arguments(self) -> list[str]:
+        """The arguments of ``barrier-tck`` for one run."""
+        system = [] if self.system is None else ["--system", self.system]
+        trust = ["--trust"] if self.trusted else []
+        return ["replay", str(self.plan.absolute()), *system, *trust, "--json"]
 
 
-def bisect(commits: Sequence[Commit], tries: Tries) -> Bisected:
-    """Find the first failing one of some commits, oldest first, of which the first passes and the last fails.
+def bisect(candidates: Sequence[C], tries: Tries[C]) -> Bisected[C]:
+    """Find the first failing one of some candidates, oldest first, of which the first passes and the last fails.
 
     Each is tried once at most. If one cannot be tried, its nearest neighbour is. Raises UsageProblem if the first does
     not pass or the last does not fail.
     """
-    tried: dict[int, Verdict] = {}
+    tried: dict[int, Outcome] = {}
 
     def verdict_at(index: int) -> Verdict:
         if index not in tried:
-            tried[index] = tries(commits[index])
-        return tried[index]
+            tried[index] = tries(candidates[index])
+        return tried[index].verdict
 
-    good, bad = 0, len(commits) - 1
+    good, bad = 0, len(candidates) - 1
     for index, wanted, name in ((good, Verdict.VALID, "good"), (bad, Verdict.INVALID, "bad")):
         if (found := verdict_at(index)) is not wanted:
+            why = f": {tried[index].why}" if tried[index].why else ""
             raise UsageProblem(
-                f"the {name} commit is to be {wanted.value}, but the plan is {found.value} at {commits[index]}"
+                f"the {name} {candidates[index].kind} is to be {wanted.value}, but the plan is {found.value} at "
+                f"{candidates[index]}{why}"
             )
     while (middle := _next(good, bad, tried)) is not None:
         match verdict_at(middle):
@@ -70,13 +102,13 @@ def bisect(commits: Sequence[Commit], tries: Tries) -> Bisected:
             case Verdict.INVALID:
                 bad = middle
     return Bisected(
-        tuple(commits[good + 1 : bad + 1]),
-        tuple((commits[index], verdict) for index, verdict in tried.items()),
+        tuple(candidates[good + 1 : bad + 1]),
+        tuple((candidates[index], outcome) for index, outcome in tried.items()),
     )
 
 
-def _next(good: int, bad: int, tried: dict[int, Verdict]) -> int | None:
-    """Return which commit to try next: the one nearest to the middle that was not tried; None if there is none."""
+def _next(good: int, bad: int, tried: Mapping[int, Outcome]) -> int | None:
+    """Return which candidate to try next: the one nearest to the middle that was not tried; None if there is none."""
     middle = (good + bad) // 2
     return min(
         (index for index in range(good + 1, bad) if index not in tried),
@@ -85,78 +117,29 @@ def _next(good: int, bad: int, tried: dict[int, Verdict]) -> int | None:
     )
 
 
-def commits_between(repository: Path, good: str, bad: str) -> tuple[Commit, ...]:
-    """Return the commits from a good one to a bad one, oldest first; raises UsageProblem if there is no way between."""
-    first, last = (_commit(repository, name) for name in (good, bad))
-    between = _git(repository, "rev-list", "--reverse", "--ancestry-path", f"{first}..{last}").split()
-    if not between:
-        raise UsageProblem(f"{good} is no ancestor of {bad}: name the older commit first")
-    return tuple(
-        Commit(identifier, _git(repository, "show", "-s", "--format=%s", identifier).strip())
-        for identifier in (first, *between)
-    )
+def run_elsewhere(python: str, environment: Mapping[str, str], wanted: PlanRuns) -> Outcome:
+    """Run a plan with the ``barrier-tck`` that another Python finds, until a run is INVALID; return the worst outcome.
 
-
-def _commit(repository: Path, name: str) -> str:
-    try:
-        return _git(
-            repository, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}"
-        ).strip()
-    except EnvironmentProblem as error:
-        raise UsageProblem(f"{name} is no commit of the repository {repository}") from error
-
-
-@contextlib.contextmanager
-def trying(repository: Path, plan: Path, system: str | None, runs: int) -> Iterator[Tries]:
-    """Give what runs a plan on a commit, checked out beside the repository and removed at the end.
-
-    Where runs differ, the plan fails at a commit if one of ``runs`` is INVALID.
+    UNKNOWN if that command gives no verdict, for instance because it cannot read the plan.
     """
-    with temporary_work_directory("bisect") as directory:
-        checkout = Path(directory) / "checkout"
-
-        def tries(commit: Commit) -> Verdict:
-            if checkout.exists():
-                _git(checkout, "checkout", "--quiet", "--force", "--detach", commit.identifier)
-            else:
-                _git(repository, "worktree", "add", "--quiet", "--detach", str(checkout), commit.identifier)
-            verdicts = []
-            for _ in range(runs):
-                verdicts.append(_verdict_in(checkout, plan, system))
-                if verdicts[-1] is Verdict.INVALID:
-                    break
-            return Verdict.worst(verdicts)
-
-        try:
-            yield tries
-        finally:
-            if checkout.exists():
-                _git(repository, "worktree", "remove", "--force", str(checkout))
+    command = [python, "-P", "-m", _COMMAND, *wanted.arguments]
+    outcomes = []
+    for _ in range(wanted.runs):
+        outcomes.append(_outcome(run_program(command, environment)))
+        if outcomes[-1].verdict is Verdict.INVALID:
+            break
+    worst = Verdict.worst([outcome.verdict for outcome in outcomes])
+    return next(outcome for outcome in outcomes if outcome.verdict is worst)
 
 
-def _verdict_in(checkout: Path, plan: Path, system: str | None) -> Verdict:
-    """Return what the code of a checkout says of the plan; UNKNOWN if it gives no verdict."""
-    options = [] if system is None else ["--system", system]
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", _COMMAND, "replay", str(plan.absolute()), *options, "--json"],
-        env={**os.environ, "PYTHONPATH": str(checkout / "src")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def _outcome(done: subprocess.CompletedProcess[str]) -> Outcome:
+    lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+    said = lines[-1] if lines else f"it ended with exit code {done.returncode} and said nothing"
     try:
-        return Verdict(json.loads(done.stdout.splitlines()[-1])["verdict"])
+        answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        if "error" in answer:
+            return Outcome(Verdict.UNKNOWN, str(answer["error"]).partition("\n")[0])
+        verdict = Verdict(answer["verdict"])
     except (IndexError, KeyError, TypeError, ValueError):
-        return Verdict.UNKNOWN
-
-
-def _git(repository: Path, *arguments: str) -> str:
-    """Return what git prints; raises EnvironmentProblem with its own words."""
-    try:
-        return subprocess.run(
-            ["git", "-C", str(repository), *arguments], capture_output=True, text=True, check=True
-        ).stdout
-    except FileNotFoundError as error:
-        raise EnvironmentProblem("git is not installed; install it to run a plan on older commits") from error
-    except subprocess.CalledProcessError as error:
-        raise EnvironmentProblem(f"git {arguments[0]} in {repository}: {error.stderr.strip()}") from error
+        return Outcome(Verdict.UNKNOWN, said)
+    return Outcome(verdict, said if verdict is Verdict.UNKNOWN else "")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import signal
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +13,7 @@ from rich.console import Console
 
 from barrier_tck.harness.cli.certificate_resume import CERTIFICATE, last_interrupted, resumed_line
 from barrier_tck.harness.cli.printing import emit, printable
+from barrier_tck.harness.cli.signals import sigterm_like_ctrl_c
 from barrier_tck.harness.record.run_directory import held
 from barrier_tck.harness.support.atomic_files import write_atomically
 from barrier_tck.harness.support.errors import EnvironmentProblem, UsageProblem
@@ -68,7 +67,7 @@ def certified(
     what was measured before an interruption and the function that keeps it. If nothing can be certified, the directory,
     which is empty then, is removed. Raises UsageProblem if another command writes into the directory.
     """
-    with held(path), _sigterm_like_ctrl_c():
+    with held(path), sigterm_like_ctrl_c():
         return _certified(run, measure, path, console, to_resume)
 
 
@@ -114,16 +113,6 @@ def _certified(
             # Kept on one line, however narrow the terminal is: people paste it.
             console.print(f"to go on: {to_resume}", markup=False, soft_wrap=True)
         raise
-
-
-@contextlib.contextmanager
-def _sigterm_like_ctrl_c() -> Iterator[None]:
-    """Let SIGTERM end a certification as Ctrl-C does, so that it says what is kept, and ends its candidate."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def output_certificate(certificate: Certificate, path: Path, console: Console, as_json: bool) -> int:

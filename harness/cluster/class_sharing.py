@@ -26,10 +26,11 @@ from pathlib import Path
 from typing import TextIO
 
 from barrier_tck.harness.cluster.class_archive import SharedClasses, classes_for
-from barrier_tck.harness.cluster.installation import import_path
+from barrier_tck.harness.cluster.installation import import_path, spark_home
 from barrier_tck.harness.cluster.java import Java
 from barrier_tck.harness.support.data_directory import lock_if_free
 from barrier_tck.harness.support.notices import notice
+from barrier_tck.harness.support.work_directories import is_temporary
 
 _log = logging.getLogger(__name__)
 
@@ -50,8 +51,11 @@ def shared_classes(java: Java) -> SharedClasses | None:
     """Return the archive for this Spark and a Java; it is made if need be, which takes half a minute.
 
     Return None if it cannot be made (another vendor's Java, a full disk), or takes too long. That only costs time;
-    a warning or a notice says why.
+    a warning or a notice says why. None, too, for a Spark in a temporary environment: it does not start often enough,
+    and its archive would push out one that is used.
     """
+    if is_temporary(spark_home()):
+        return None
     classes = classes_for(java)
     if classes.archive.is_file():
         with contextlib.suppress(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import site
 import sys
 import sysconfig
 from importlib.util import find_spec
@@ -24,7 +25,12 @@ def import_path() -> str:
     Functions are pickled by reference to their module, so a harness that runs from a source tree must
     give its workers the same tree.
     """
-    installed = [Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "purelib", "platlib")]
+    # An environment may see the packages of another one, too; their PYTHONPATH would put these before its own.
+    places = [
+        *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")),
+        *site.getsitepackages(),
+    ]
+    installed = [Path(place).resolve() for place in places]
     chosen: list[str] = []
     for entry in [str(Path(barrier_tck.__file__).parents[1]), *sys.path]:
         path = Path(entry or os.curdir).resolve()

@@ -8,18 +8,23 @@ from __future__ import annotations
 
 import itertools
 import threading
+import zipfile
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from barrier_tck.faults.targets import TargetGone, WriteFault
 from barrier_tck.harness.cluster.driver.peer import PeerGone, RemoteError
+from barrier_tck.harness.cluster.installation import spark_home
 from barrier_tck.harness.cluster.java_compiler import compiled_jar, java_compiler
+from barrier_tck.harness.support.work_directories import temporary_work_directory
 
 SOURCE = Path(__file__).parent / "java" / "DisturbedWrites.java"
 CLASS = "barriertck.DisturbedWrites"
 JARS = "spark.jars"
 FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 """Spark's setting of the class that reads and writes checkpoint files."""
+_OLD_PLACE = "org.apache.spark.sql.execution.streaming.CheckpointFileManager"
+_NEW_PLACE = "org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager"
 _DIRECTORY = "barriertck.writes.directory"
 _OTHER_CLASS = "barriertck.writes.otherClass"
 _STRUCK = "struck"
@@ -31,7 +36,21 @@ TryWrite = Callable[[str], str]
 def jar_of_writes(directory: Path) -> Path | None:
     """Return the jar with the class, which is below the directory if it can be kept nowhere else; None: no compiler."""
     compiler = java_compiler()
-    return None if compiler is None else compiled_jar(compiler, [SOURCE], "disturbed-writes", directory)
+    if compiler is None:
+        return None
+    with temporary_work_directory("writes") as copy:
+        source = Path(copy) / SOURCE.name
+        source.write_text(source_for(spark_home()))
+        return compiled_jar(compiler, [source], "disturbed-writes", directory)
+
+
+def source_for(spark: Path) -> str:
+    """Return the class's source for an installed Spark: its file manager has moved to another package after 4.0."""
+    (classes,) = spark.glob("jars/spark-sql_*.jar")
+    with zipfile.ZipFile(classes) as archive:
+        moved = f"{_NEW_PLACE.replace('.', '/')}.class" in archive.namelist()
+    text = SOURCE.read_text()
+    return text if moved else text.replace(_NEW_PLACE, _OLD_PLACE)
 
 
 def settings_of_writes(directory: str, conf: Mapping[str, str]) -> dict[str, str | None]:

@@ -50,6 +50,11 @@ def remove_orphaned() -> list[Path]:
     return removed
 
 
+def is_temporary(path: Path) -> bool:
+    """Return whether a path lies in such a directory, of whichever process."""
+    return any(parent.name.startswith(_PREFIX) for parent in path.parents)
+
+
 def work_parents() -> tuple[Path, ...]:
     """Return the directories in which there may be work directories."""
     return Path(tempfile.gettempdir()), SHARED_MEMORY

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from barrier_tck.harness.campaign.bisection import Bisected, Commit, bisect
+from barrier_tck.harness.campaign.bisected_commits import Commit
+from barrier_tck.harness.campaign.bisection import Bisected, Outcome, bisect
 from barrier_tck.harness.cli.main import run
 from barrier_tck.harness.plan.trial_plan import TrialPlan, to_json
 from barrier_tck.harness.record.verdict import Verdict
@@ -17,14 +18,14 @@ from barrier_tck.harness.support.errors import UsageProblem
 MANY = tuple(Commit(f"{number:040x}", f"change {number}") for number in range(100))
 
 
-def found(first_bad: int, without: range = range(0), commits: tuple[Commit, ...] = MANY) -> Bisected:
+def found(first_bad: int, without: range = range(0), commits: tuple[Commit, ...] = MANY) -> Bisected[Commit]:
     """Bisect commits of which those from a number on fail, and some cannot be tried."""
 
-    def tries(commit: Commit) -> Verdict:
+    def tries(commit: Commit) -> Outcome:
         number = commits.index(commit)
         if number in without:
-            return Verdict.UNKNOWN
-        return Verdict.INVALID if number >= first_bad else Verdict.VALID
+            return Outcome(Verdict.UNKNOWN, "it cannot be run")
+        return Outcome(Verdict.INVALID if number >= first_bad else Verdict.VALID)
 
     return bisect(commits, tries)
 
@@ -34,7 +35,7 @@ def test_the_first_failing_commit_is_found_with_few_tries(first_bad: int) -> Non
     result = found(first_bad)
     assert result.suspects == (MANY[first_bad],)
     assert len(result.tried) <= 2 + 7
-    assert len(dict(result.tried)) == len(result.tried), "each is tried once"
+    assert len({commit for commit, _ in result.tried}) == len(result.tried), "each is tried once"
 
 
 def test_commits_that_cannot_be_tried_are_passed_over() -> None:

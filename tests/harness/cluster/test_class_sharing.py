@@ -18,6 +18,7 @@ from barrier_tck.harness.cluster.class_sharing import shared_classes
 from barrier_tck.harness.cluster.java import Java
 from barrier_tck.harness.support.data_directory import DATA_VARIABLE
 from barrier_tck.harness.support.notices import notices_shown
+from barrier_tck.harness.support.work_directories import temporary_work_directory
 
 JAVA = Java(Path("/usr/bin/java"), 17, "17.0.1")
 
@@ -51,6 +52,14 @@ def test_it_is_made_once_for_each_java(monkeypatch: pytest.MonkeyPatch, data: Pa
     other = shared_classes(Java(JAVA.executable, 17, "17.0.2"))
     assert archives == [first.archive, other.archive if other is not None else None]
     assert len(set(archives)) == 2
+
+
+def test_none_is_made_for_a_spark_that_is_gone_soon(monkeypatch: pytest.MonkeyPatch, data: Path) -> None:
+    with temporary_work_directory("releases") as directory:
+        monkeypatch.setattr(class_sharing, "spark_home", lambda: Path(directory) / "environment" / "pyspark")
+        archives = made(monkeypatch)
+        assert shared_classes(JAVA) is None
+        assert archives == []
 
 
 def test_it_is_found_from_every_directory(monkeypatch: pytest.MonkeyPatch) -> None:

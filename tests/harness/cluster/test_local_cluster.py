@@ -6,6 +6,7 @@ import concurrent.futures
 import json
 import os
 import signal
+import site
 import socket
 import subprocess
 import sys
@@ -127,6 +128,18 @@ def test_import_path_holds_the_source_tree_and_no_site_packages() -> None:
     entries = import_path().split(os.pathsep)
     assert str(Path(__file__).resolve().parents[3]) in entries or "site-packages" in __file__
     assert not any(Path(entry).name == "site-packages" for entry in entries[1:])
+
+
+def test_import_path_leaves_out_packages_of_another_environment_that_this_one_sees(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In front of this environment's own, they would hide a release that is tried here (decision 0088)."""
+    seen, source = tmp_path / "seen", tmp_path / "source"
+    for folder in (seen, source):
+        folder.mkdir()
+        monkeypatch.syspath_prepend(folder)
+    monkeypatch.setattr(site, "getsitepackages", lambda: [str(seen)])
+    assert {str(seen), str(source)} & {*import_path().split(os.pathsep)} == {str(source)}
 
 
 # ---------------------------------------------------------------------- with real processes

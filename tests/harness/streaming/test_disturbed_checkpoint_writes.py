@@ -15,7 +15,12 @@ from barrier_tck.faults.targets import WriteFault
 from barrier_tck.harness.certify.spark_store.java_process import JavaProcess, Raised
 from barrier_tck.harness.cluster.java import OLDEST_JAVA
 from barrier_tck.harness.cluster.java_compiler import has_java_compiler
-from barrier_tck.harness.streaming.disturbed_writes import FILE_MANAGER, DisturbedWrites, jar_of_writes
+from barrier_tck.harness.streaming.disturbed_writes import (
+    FILE_MANAGER,
+    DisturbedWrites,
+    jar_of_writes,
+    source_for,
+)
 from barrier_tck.harness.streaming.disturbed_writes import settings_of_writes as settings_of
 
 pytestmark = [
@@ -112,3 +117,13 @@ def test_the_class_runs_in_the_oldest_java_whatever_compiled_it(tmp_path: Path) 
         for name in archive.namelist():
             # Java 17 reads version 61.
             assert int.from_bytes(archive.read(name)[6:8], "big") <= OLDEST_JAVA + 44, name
+
+
+@pytest.mark.parametrize("place", ["streaming", "streaming.checkpointing"], ids=["Spark 4.0", "later ones"])
+def test_the_file_manager_is_imported_from_where_this_spark_has_it(place: str, tmp_path: Path) -> None:
+    manager = f"org.apache.spark.sql.execution.{place}.CheckpointFileManager"
+    (tmp_path / "jars").mkdir()
+    with zipfile.ZipFile(tmp_path / "jars" / "spark-sql_2.13-4.x.jar", "w") as jar:
+        jar.writestr(f"{manager.replace('.', '/')}.class", b"")
+    imported = [line for line in source_for(tmp_path).splitlines() if "CheckpointFileManager;" in line]
+    assert imported == [f"import {manager};"]

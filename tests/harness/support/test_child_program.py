@@ -1,0 +1,58 @@
+"""Programs that are run to their end, and what is left of one if the wait for it ends early; grain: processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+
+import psutil
+import pytest
+
+from barrier_tck.harness.support import child_program
+from barrier_tck.harness.support.child_program import run_program
+from tests.waiting import eventually
+
+FAMILY = """
+import os, signal, subprocess, sys, time
+from pathlib import Path
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+Path(sys.argv[1]).write_text(f"{os.getpid()} {child.pid}")
+os.kill(os.getppid(), signal.SIGUSR1)
+time.sleep(600)
+"""
+
+
+def test_what_a_program_writes_and_its_exit_code_are_returned() -> None:
+    program = "import sys; print('out'); print('err', file=sys.stderr); sys.exit(sys.stdin.read() or 7)"
+    done = run_program([sys.executable, "-c", program], os.environ)
+    assert (done.returncode, done.stdout, done.stderr) == (7, "out\n", "err\n")
+
+
+def test_a_program_that_ignores_an_interrupt_is_killed_with_all_that_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(child_program, "_PATIENCE_S", 0.1)
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run_program([sys.executable, "-c", FAMILY, str(tmp_path / "pids")], os.environ)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    program, child = map(int, (tmp_path / "pids").read_text().split())
+    assert not psutil.pid_exists(program)
+    eventually("the child is gone, or only not collected by whoever adopted it", lambda: gone(child))
+
+
+def gone(pid: int) -> bool:
+    """Return whether a process has ended."""
+    try:
+        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
