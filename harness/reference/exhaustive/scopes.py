@@ -36,7 +36,7 @@ def crash_of(subtask: str | None) -> Fault:
 
 
 def _plan(name: str, **parts: Any) -> FilledPlan:
-    usual: dict[str, dict[str, Any]] = {
+    usual: dict[str, Any] = {
         "workload": {"batches": 2, "batch_records": 1, "keys": 4},
         "deployment": {"max_parallelism": 4, "executors": 1},
         "checkpoints": {"interval_ms": 1, "async_ms_max": 0, "timeout_ms": 20},
@@ -44,7 +44,10 @@ def _plan(name: str, **parts: Any) -> FilledPlan:
         "network": {"latency_ms_max": 0},
         "limits": {"virtual_ms": 100, "progress_ms": 80},
     }
-    given = {part: {**usual.get(part, {}), **value} for part, value in parts.items()}
+    given = {
+        part: {**usual.get(part, {}), **value} if isinstance(value, dict) else value
+        for part, value in parts.items()
+    }
     return filled(plan_from({**usual, **given}, name, "plan"))
 
 
@@ -72,6 +75,28 @@ def _one_of_each(batches: int, kind: str, **parameters: Any) -> dict[str, Any]:
     }
 
 
+def _rescaled(job: dict[str, Any]) -> dict[str, Any]:
+    """Return the parts of a plan whose job is stopped at any time with records in flight, and goes on with ``met`` 3."""
+    return {
+        "workload": {"name": "lineage", "batches": 1, "keys": 1},
+        "job": job,
+        "savepoints": [{"after_checkpoints": 0, "stop": True}],
+        "rescales": [{"widths": {"met": 3}}],
+    }
+
+
+_KEYED: dict[str, Any] = {
+    "vertices": [_source(), _vertex("met", "keep", 2), _vertex("out", "sink")],
+    "edges": [_edge("read", "met", "hash"), _edge("met", "out", "rebalance")],
+}
+_BROADCAST: dict[str, Any] = {
+    "vertices": [_source(), _vertex("met", "pass", 2), _vertex("every", "pass"), _vertex("out", "sink")],
+    "edges": [
+        _edge("read", "met", "rebalance"),
+        _edge("met", "every", "broadcast"),
+        _edge("every", "out", "rebalance"),
+    ],
+}
 _CYCLE: dict[str, Any] = {
     "workload": {"name": "rounds", "batches": 2, "keys": 1},
     "job": {
@@ -118,13 +143,37 @@ def _scopes() -> list[Scope]:
         )
         for mode in _MODES
     ]
+    # The smallest scopes with a crash: barriers only follow the end of the input.
+    last = [
+        Scope(
+            f"last-{mode.replace('_', '-')}",
+            f"one source, one keyed subtask, one sink, one batch; the last checkpoint ({mode}), one crash",
+            _plan(mode, checkpoints=_checkpoints(mode), **_one_of_each(1, "keep")),
+            triggers=0,
+        )
+        for mode in _MODES
+    ]
     return [
+        *last,
         *lines,
         *modes,
         Scope(
             "timer",
             "one source, one subtask with a timer, one sink, one record; one checkpoint, one crash",
             _plan("timer", **_one_of_each(1, "window", size_ms=5)),
+        ),
+        *(
+            Scope(
+                f"rescale-{name}",
+                f"one record, of which copies are in flight to or from two subtasks that become three; {edge}, no crash",
+                _plan(name, checkpoints=_checkpoints("unaligned"), **_rescaled(job)),
+                triggers=0,
+                crashes=0,
+            )
+            for name, edge, job in (
+                ("keyed", "keyed edge", _KEYED),
+                ("broadcast", "broadcast edge", _BROADCAST),
+            )
         ),
         Scope(
             "cycle",
