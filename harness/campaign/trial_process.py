@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import socket
 import sys
 import threading
@@ -18,14 +19,19 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import BinaryIO
 
+from barrier_tck.harness.campaign.interrupts import Interrupts
+from barrier_tck.harness.campaign.started_systems import choose_cluster, prepare
 from barrier_tck.harness.campaign.trial_messages import (
     Answer,
+    KeptLog,
     NotDone,
     OpenSystem,
+    PrepareSystem,
     Request,
     RunTrial,
     ShrinkTrial,
     SystemOpened,
+    SystemPrepared,
     TrialRan,
     TrialShrunk,
     line_of,
@@ -44,6 +50,12 @@ from barrier_tck.harness.support.errors import EnvironmentProblem, HarnessError,
 from barrier_tck.harness.support.work_directories import temporary_work_directory
 from barrier_tck.harness.system.system_names import open_system
 from barrier_tck.harness.system.system_under_test import SystemUnderTest
+from barrier_tck.harness.trial.trial_run import LOGS
+
+LOG_BYTES_MAX = 1 << 20
+"""How much of each log of a trial elsewhere is sent: its end."""
+LOGS_MAX = 32
+"""How many logs are sent."""
 
 
 class _Trials:
@@ -51,13 +63,16 @@ class _Trials:
 
     def __init__(self) -> None:
         self._system: SystemUnderTest | None = None
+        self.alone = False
+        """Whether a cluster may run here, which is to be stopped even if nobody wants its trial any more."""
 
     def answer(self, request: Request) -> Answer:
         """Fulfil a request; if it fails, the error is the answer."""
         try:
             return self._done(request)
         except HarnessError as error:
-            return NotDone(type(error).__name__, str(error))
+            where = f"on {socket.gethostname()}: " if self.alone else ""
+            return NotDone(type(error).__name__, f"{where}{error}")
         except Exception:  # noqa: BLE001 - the campaign raises it again
             return NotDone(InternalError.__name__, traceback.format_exc())
 
@@ -66,13 +81,20 @@ class _Trials:
             case OpenSystem(system=name, path=path, version=version):
                 _require_version(version)
                 sys.path[:] = path
+                self.alone = request.alone
                 self._system = open_system(name)
+                choose_cluster(self._system, request.cluster)
                 return SystemOpened()
+            case PrepareSystem():
+                assert self._system is not None, "a system is opened first"
+                prepare(self._system)
+                return SystemPrepared()
             case RunTrial(trial=trial, elsewhere=elsewhere):
                 assert self._system is not None, "a system is opened first"
                 with _place(trial.directory, elsewhere) as place:
                     tried = try_plan(replace(trial, directory=place), self._system)
-                return TrialRan(_as_wanted(tried, trial))
+                    logs = tuple(_logs_in(place)) if elsewhere else ()
+                return TrialRan(_as_wanted(tried, trial), logs)
             case ShrinkTrial(failed=failed, elsewhere=elsewhere):
                 assert self._system is not None, "a system is opened first"
                 with _place(failed.directory, elsewhere) as place:
@@ -103,6 +125,13 @@ def _place(directory: Path, elsewhere: bool) -> Iterator[Path]:
         yield Path(place)
 
 
+def _logs_in(directory: Path) -> Iterator[KeptLog]:
+    """Yield what a system that keeps logs has kept of a trial."""
+    files = sorted(path for path in (directory / LOGS).rglob("*") if path.is_file())
+    for file in files[:LOGS_MAX]:
+        yield KeptLog(str(file.relative_to(directory)), file.read_bytes()[-LOG_BYTES_MAX:])
+
+
 def _as_wanted(tried: TriedPlan, trial: PlannedTrial) -> TriedPlan:
     """Leave out what the campaign will not keep, because history and trace are long."""
     fitted = None if tried.fitted is None else _short(tried.fitted, trial)
@@ -117,11 +146,13 @@ def _short(result: TrialResult, trial: PlannedTrial) -> TrialResult:
 
 class _Requests:
     """Reads the input on a thread, so that its end is noticed even in the middle of a trial whose result is no longer
-    wanted.
+    wanted. A simulated one ends at once. A real one ends in order when ``host_keeper`` asks for it.
     """
 
     def __init__(self, lines: BinaryIO) -> None:
         self._lines = lines
+        self._interrupts = Interrupts()
+        self._ends_at_once = True
         self._read: SimpleQueue[bytes] = SimpleQueue()
         self._busy = threading.Lock()
         threading.Thread(target=self._read_on, daemon=True).start()
@@ -129,15 +160,23 @@ class _Requests:
     def serve(self, trials: _Trials, answers: BinaryIO) -> None:
         """Answer until the end of the input."""
         while line := self._read.get():
-            with self._busy:
+            with self._busy, self._interrupts.during_trial():
                 answer = line_of(trials.answer(request_of(line)))
+            if trials.alone and self._ends_at_once:
+                self._end_in_order()
             answers.write(answer)
             answers.flush()
+
+    def _end_in_order(self) -> None:
+        """From now on something may have been started, which has to be stopped before this process ends."""
+        self._ends_at_once = False
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._interrupts.on_signal)
 
     def _read_on(self) -> None:
         for line in self._lines:
             self._read.put(line)
-        if self._busy.locked():
+        if self._busy.locked() and self._ends_at_once:
             os._exit(1)
         self._read.put(b"")
 
@@ -148,7 +187,7 @@ if __name__ == "__main__":
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
         _trials = _Trials()
         try:
-            with contextlib.suppress(BrokenPipeError):
+            with contextlib.suppress(BrokenPipeError, KeyboardInterrupt):
                 _Requests(sys.stdin.buffer).serve(_trials, _answers)
         finally:
             _trials.close()
