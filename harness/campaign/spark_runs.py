@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice, repeat
 from pathlib import Path, PurePath
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import pyarrow
 from py4j.protocol import Py4JError
@@ -288,13 +288,13 @@ class _Chunks(Generic[_Given]):
 
 def _hosts(context: SparkContext) -> int:
     """Return on how many hosts there are executors; one in local mode, in which the driver runs tasks itself."""
-    scala: Any = context._jsc.sc()  # noqa: SLF001 - no other way tells
-    driver = str(scala.env().blockManager().blockManagerId().hostPort())
-    executors, found = scala.getExecutorMemoryStatus().keysIterator(), set()
-    while executors.hasNext():
-        if (address := str(executors.next())) != driver:
-            found.add(address.rpartition(":")[0])
-    return max(1, len(found))
+    addresses = context._jsc.sc().getExecutorMemoryStatus().keysIterator()  # noqa: SLF001 - no other way tells
+    hosts = []
+    while addresses.hasNext():
+        hosts.append(str(addresses.next()).rpartition(":")[0])
+    with contextlib.suppress(ValueError):
+        hosts.remove(str(context.getConf().get("spark.driver.host")))  # it is one of them
+    return max(1, len(set(hosts)))
 
 
 def _keep_logs(logs: Sequence[KeptLog], directory: Path) -> None:
