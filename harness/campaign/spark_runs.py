@@ -31,6 +31,7 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from barrier_tck.faults.toxiproxy.server import URL_VARIABLE
 from barrier_tck.harness.campaign.configuration import ClusterSection
 from barrier_tck.harness.campaign.executor_trials import ANSWERS_IN_SPARK, REQUESTS, STARTS_WITHIN_S, answers
 from barrier_tck.harness.campaign.process_of_trials import answered
@@ -50,6 +51,7 @@ from barrier_tck.harness.campaign.trial_pool import seconds_for
 from barrier_tck.harness.campaign.tried_plans import FailedTrial, PlannedTrial, RunOnce, TriedPlan
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.records import TrialRecord
+from barrier_tck.harness.reference.checkpoint_storages import GIVEN_HDFS
 from barrier_tck.harness.support.environment import environment
 from barrier_tck.harness.support.errors import OperatingError
 from barrier_tck.harness.support.futures import result_of
@@ -73,6 +75,8 @@ REAL_TIMES, REAL_GRACE_S = 4, 600.0
 """A real trial that has not ended after so many times its limit and so much more time stands still, and is ended. It
 ends its job in its limit itself; before and after that it waits for executors and for its judge, on a busy host for
 long."""
+SERVICES = (URL_VARIABLE, GIVEN_HDFS)
+"""Variables with which a user gives trials a service. A host without them would use another one without a word."""
 SETTINGS = {"spark.speculation": "false"}
 """Settings of Spark for real trials: one that takes long would be run a second time beside itself."""
 
@@ -104,8 +108,10 @@ class SparkRuns:
         self._session = session
         self._real = system.world != "simulated"
         path = tuple(os.path.abspath(entry) for entry in sys.path)
+        version = environment()["barrier-tck"]
+        services = tuple(name for name in SERVICES if self._real and os.environ.get(name))
         self._opening = line_of(
-            OpenSystem(reference_of(system), path, environment()["barrier-tck"], self._real, cluster)
+            OpenSystem(reference_of(system), path, version, self._real, cluster, services)
         )
         self._over = threading.Event()
 

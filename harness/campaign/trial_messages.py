@@ -28,6 +28,8 @@ class OpenSystem(msgspec.Struct, frozen=True, tag="open"):
     """Whether its trials start what a host has only once, so that one runs on a host at a time, in its own process."""
     cluster: ClusterSection | None = None
     """The cluster that the campaign asks for; None: the system's own choice."""
+    services: tuple[str, ...] = ()
+    """Variables that name services of the user's where the campaign was started: they must be set here, too."""
 
 
 class PrepareSystem(msgspec.Struct, frozen=True, tag="prepare"):

@@ -13,7 +13,7 @@ import socket
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
@@ -82,6 +82,7 @@ class _Trials:
                 _require_version(version)
                 sys.path[:] = path
                 self.alone = request.alone
+                _require_services(request.services)
                 self._system = open_system(name)
                 choose_cluster(self._system, request.cluster)
                 return SystemOpened()
@@ -113,6 +114,15 @@ def _require_version(version: str) -> None:
             f"the campaign has barrier-tck {version}, but {socket.gethostname()}, where its trials should run, has "
             f"{here}; install the same version there"
         )
+
+
+def _require_services(variables: Sequence[str]) -> None:
+    for name in variables:
+        if not os.environ.get(name):
+            raise EnvironmentProblem(
+                f"{name} is not set, but it is where the campaign was started; set spark.executorEnv.{name} to the "
+                "service as this host reaches it, or unset the variable there"
+            )
 
 
 @contextlib.contextmanager

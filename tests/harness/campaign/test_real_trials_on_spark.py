@@ -6,6 +6,7 @@ reference runtime, whose trials start clusters, on a real cluster of two executo
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import signal
@@ -43,8 +44,10 @@ from barrier_tck.harness.campaign.trial_messages import (
     TrialLost,
     TrialRan,
     line_of,
+    request_of,
 )
 from barrier_tck.harness.campaign.tried_plans import PlannedTrial
+from barrier_tck.harness.cli.spreading import start_where_trials_run
 from barrier_tck.harness.cluster.cluster_config import ClusterKind
 from barrier_tck.harness.cluster.installation import import_path
 from barrier_tck.harness.cluster.local_cluster import LocalCluster, LocalClusterConfig
@@ -54,7 +57,7 @@ from barrier_tck.harness.cluster.settings import LIGHT_JAVA
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.run_reader import open_run
 from barrier_tck.harness.record.verdict import Verdict
-from barrier_tck.harness.support.errors import EnvironmentProblem
+from barrier_tck.harness.support.errors import EnvironmentProblem, UsageProblem
 from barrier_tck.harness.support.host_lock import host_lock, opened_lock, wait_for_lock
 from barrier_tck.harness.system.system_names import open_system
 from barrier_tck.harness.workloads.workload_names import filled
@@ -253,6 +256,27 @@ def test_what_a_host_lacks_is_said_with_its_name(notes: Path) -> None:
         answered(attendant(LACKING).answer(line_of(PrepareSystem()), ENDS_WITHIN_S))
     assert isinstance(answered(attendant().answer(line_of(PrepareSystem()), None)), SystemPrepared)
     assert_nothing_is_left(notes)
+
+
+def test_a_service_that_only_the_driver_names_is_refused(
+    notes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOXIPROXY_URL", "http://127.0.0.1:1")
+    runs = SparkRuns(open_system(REAL), SimpleNamespace())  # type: ignore[arg-type]
+    opening = request_of(runs._opening)
+    assert isinstance(opening, OpenSystem)
+    assert (opening.alone, opening.services) == (True, ("TOXIPROXY_URL",))
+    monkeypatch.delenv("TOXIPROXY_URL")
+    line = HostAttendant(opening).answer(line_of(PrepareSystem()), ENDS_WITHIN_S)
+    with pytest.raises(EnvironmentProblem, match=r"^on \S+: TOXIPROXY_URL is not set, .*spark\.executorEnv"):
+        answered(line)
+
+
+def test_a_real_system_is_not_started_where_the_campaign_is(notes: Path) -> None:
+    start_where_trials_run("local[2]", open_system(REAL))
+    assert not notes_in(notes)
+    with pytest.raises(UsageProblem, match="real-time runs on no cluster of its own"):
+        start_where_trials_run("local[2]", open_system(REAL), ClusterSection())
 
 
 def test_a_lock_that_cannot_be_opened_is_said_with_the_host(tmp_path: Path) -> None:
@@ -508,6 +532,35 @@ def test_what_every_host_must_have_is_looked_at_before_the_first_trial(spark: An
         broken.prepare()
 
 
+@pytest.mark.nightly
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_nothing_outlives_a_command_that_is_ended_in_the_middle_of_a_real_trial(
+    number: int, notes: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "sleeping.toml").write_text(
+        f'name = "sleeping"\nsystem = "{REAL}"\nseed = {SLEEPS}\n[[trial]]\n'
+    )
+    command = [sys.executable, "-m", "barrier_tck.harness.cli.main", "campaign", "sleeping.toml"]
+    environment = {**os.environ, "PYTHONPATH": import_path()}
+    campaign = subprocess.Popen(
+        [*command, "--on", "local[1]"], cwd=tmp_path, env=environment, start_new_session=True
+    )
+    try:
+        eventually(
+            "a trial sleeps", lambda: [note for note in notes_in(notes, "runs") if note.seed == SLEEPS]
+        )
+        processes = psutil.Process(campaign.pid).children(recursive=True)
+        campaign.send_signal(number)
+        campaign.wait(PATIENCE_S)
+    finally:
+        campaign.kill()
+        campaign.wait()
+    _, alive = psutil.wait_procs(processes, timeout=PATIENCE_S)
+    assert not alive
+    assert [note.what for note in notes_in(notes)] == [*["started", "stops"], *["started", "runs", "stops"]]
+    assert_nothing_is_left(notes)
+
+
 # --- on a cluster of two executors, with a cluster for each trial ---------------------------------------------------
 
 
@@ -520,16 +573,18 @@ LONG_ENOUGH = {
 
 
 class _Watch:
-    """Looks at the processes below this one: how many clusters of trials there are, besides the one that runs them.
+    """Looks at the clusters of trials below this process, besides the one that runs the trials.
 
     Once it kills the Python worker of a trial that has a cluster.
     """
 
-    def __init__(self, outer_master: int) -> None:
-        self._outer_master = outer_master
+    def __init__(self, outer: str) -> None:
+        self._outer = outer
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._look)
-        self.masters_at_once: set[int] = set()
+        self.at_once: set[int] = set()
+        """How many clusters there were at the same time."""
+        self.clusters: set[str] = set()
         self.killed = False
 
     def __enter__(self) -> _Watch:
@@ -542,24 +597,25 @@ class _Watch:
 
     def _look(self) -> None:
         while not self._over.wait(0.05):
-            masters = [
-                process for process in psutil.Process().children(recursive=True) if self._leads(process)
-            ]
-            self.masters_at_once.add(len(masters))
-            if masters and not self.killed:
-                [worker] = [one.parent() for one in masters[0].parents() if "host_keeper" in _command(one)]
-                worker.kill()
-                self.killed = True
-
-    def _leads(self, process: psutil.Process) -> bool:
-        return process.pid != self._outer_master and "deploy.master.Master" in _command(process)
+            found: dict[str, psutil.Process] = {}
+            for process in psutil.Process().children(recursive=True):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    marker = process.environ().get(MARKER, self._outer)
+                    found |= {} if marker.startswith(self._outer) else {marker: process}
+            self.at_once.add(len(found))
+            self.clusters |= found.keys()
+            if found and not self.killed:
+                self.killed = any(map(_kill_worker_of, found.values()))
 
 
-def _command(process: psutil.Process) -> str:
-    try:
-        return " ".join(process.cmdline())
-    except psutil.NoSuchProcess:
-        return ""
+def _kill_worker_of(process: psutil.Process) -> bool:
+    """Kill the Python worker that attends the trial of a process."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        for ancestor in process.parents():
+            if "host_keeper" in " ".join(ancestor.cmdline()):
+                ancestor.parent().kill()
+                return True
+    return False
 
 
 @pytest.mark.nightly
@@ -576,12 +632,15 @@ def test_trials_of_the_reference_runtime_have_clusters_of_their_own_one_at_a_tim
         LocalCluster(shape) as cluster,
         session_on(cluster.master_url, "test", cluster.spark_conf() | spark_runs.SETTINGS) as session,
     ):
-        with _Watch(cluster.master_pid()) as watch:
+        with _Watch(cluster._id) as watch:
             found = run_on(session, wanted, tmp_path / "spark")
         outer = set(cluster.processes())
         assert not {marked.pid for marked, _ in marked_processes()} - before - outer
     assert watch.killed
-    assert watch.masters_at_once == {0, 1}
+    assert watch.at_once == {0, 1}
+    assert len(watch.clusters) == 4, (
+        "one for each trial, and another one for the trial whose worker was killed"
+    )
     rows = sorted(open_run(tmp_path / "spark").rows(), key=lambda row: row.started_at)
     for one, other in itertools.pairwise(rows):
         ended = datetime.fromisoformat(one.started_at) + timedelta(seconds=one.wall_seconds)
