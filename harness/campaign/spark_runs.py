@@ -123,17 +123,22 @@ class SparkRuns:
     def prepare(self) -> None:
         """Let each host start a real system and stop it, so that what a host lacks is known before the first trial.
 
-        Raises what the system raises, for instance EnvironmentProblem; the message names the host.
+        Raises what the system raises, for instance EnvironmentProblem; the message names the host. A host that comes
+        later says it with its first trial.
         """
-        if not self._real:
-            return
+        seen = 0
+        # Executors come one after the other, while the first ones are asked.
+        while self._real and (hosts := self._places_now()) > seen:
+            seen = hosts
+            asked = repeat(_Asked(None, line_of(PrepareSystem()), STARTS_WITHIN_S), hosts)
+            with contextlib.closing(self._in_order(asked)) as found:
+                for _, answer in found:
+                    if isinstance(answer, TrialLost):
+                        raise OperatingError(f"{self._system.name} cannot be started on a host: {answer.why}")
+
+    def _places_now(self) -> int:
         with ThreadPoolExecutor(1, "spark-jobs") as thread:
-            hosts = result_of(thread.submit(self._places))
-        asked = repeat(_Asked(None, line_of(PrepareSystem()), STARTS_WITHIN_S), hosts)
-        with contextlib.closing(self._in_order(asked)) as found:
-            for _, answer in found:
-                if isinstance(answer, TrialLost):
-                    raise OperatingError(f"{self._system.name} cannot be started on a host: {answer.why}")
+            return result_of(thread.submit(self._places))
 
     def _run_once(self, plan: TrialPlan, directory: Path, only: tuple[str, ...]) -> TrialRecord:
         trial = PlannedTrial(0, filled(plan), directory, drawn=False, wanted_whole=False, only=only)

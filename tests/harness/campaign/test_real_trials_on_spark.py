@@ -231,6 +231,23 @@ def test_a_trial_whose_worker_dies_twice_is_lost_and_not_sent_again(
     )
 
 
+def test_hosts_that_come_while_others_are_asked_are_asked_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is known of an answer but that it is one, so each host is asked again with those that are new."""
+    hosts = iter([1, 1, 1, 3, 3, 3, 3, 3, 3, 3])
+    session: Any = SimpleNamespace(sparkContext=SimpleNamespace(cancelAllJobs=lambda: None))
+    monkeypatch.setattr(spark_runs, "_hosts", lambda _: next(hosts))
+    runs = SparkRuns(open_system(REAL), session)
+    jobs: list[int] = []
+
+    def job(asked: Any) -> list[bytes]:
+        jobs.append(len(asked))
+        return [line_of(SystemPrepared())] * len(asked)
+
+    monkeypatch.setattr(runs, "_job", job)
+    runs.prepare()
+    assert jobs == [1, 3]
+
+
 def test_a_cluster_of_containers_is_kept_as_one() -> None:
     local = HostAttendant(OpenSystem(REAL, (), alone=True, cluster=ClusterSection()))
     docker = HostAttendant(OpenSystem(REAL, (), alone=True, cluster=ClusterSection(name=ClusterKind.DOCKER)))
