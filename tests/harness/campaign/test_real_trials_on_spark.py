@@ -49,6 +49,7 @@ from barrier_tck.harness.campaign.trial_messages import (
 from barrier_tck.harness.campaign.tried_plans import PlannedTrial
 from barrier_tck.harness.cli.spreading import start_where_trials_run
 from barrier_tck.harness.cluster.cluster_config import ClusterKind
+from barrier_tck.harness.cluster.containers.docker_cluster import DockerCluster
 from barrier_tck.harness.cluster.installation import import_path
 from barrier_tck.harness.cluster.local_cluster import LocalCluster, LocalClusterConfig
 from barrier_tck.harness.cluster.process_identity import MARKER, marked_processes
@@ -57,7 +58,7 @@ from barrier_tck.harness.cluster.settings import LIGHT_JAVA
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.run_reader import open_run
 from barrier_tck.harness.record.verdict import Verdict
-from barrier_tck.harness.support.errors import EnvironmentProblem, UsageProblem
+from barrier_tck.harness.support.errors import EnvironmentProblem, OperatingError, UsageProblem
 from barrier_tck.harness.support.host_lock import host_lock, opened_lock, wait_for_lock
 from barrier_tck.harness.system.system_names import open_system
 from barrier_tck.harness.workloads.workload_names import filled
@@ -252,6 +253,23 @@ def test_a_cluster_of_containers_is_kept_as_one() -> None:
     local = HostAttendant(OpenSystem(REAL, (), alone=True, cluster=ClusterSection()))
     docker = HostAttendant(OpenSystem(REAL, (), alone=True, cluster=ClusterSection(name=ClusterKind.DOCKER)))
     assert (local._keeper, docker._keeper) == ([], [host_keeper.DOCKER])
+
+
+@pytest.mark.parametrize("containers", [True, False])
+def test_after_a_death_the_orphans_of_the_kind_of_cluster_are_removed(
+    containers: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reaped: list[str] = []
+
+    def reap(kind: str) -> None:
+        reaped.append(kind)
+        raise OperatingError("the engine is gone")
+
+    monkeypatch.setattr(DockerCluster, "reap_orphans", lambda: reap("docker"))
+    monkeypatch.setattr(LocalCluster, "reap_orphans", lambda: reap("local"))
+    host_keeper._reap_orphans(containers)
+    assert reaped == ["docker" if containers else "local"]
+    assert "still there: the engine is gone" in capsys.readouterr().err
 
 
 # --- on an executor, without Spark ----------------------------------------------------------------------------------
