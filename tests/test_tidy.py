@@ -58,6 +58,7 @@ BANNED_CALLS_BELOW_THE_LINE = {
 STARTED_BY_OTHERS = {
     "barrier_tck.conformance.conftest": "pytest",
     "barrier_tck.faults.toxiproxy.parent_death_watch": "barrier_tck.faults.toxiproxy.server, as a process",
+    "barrier_tck.harness.campaign.host_keeper": "barrier_tck.harness.campaign.process_of_trials, as a process",
     "barrier_tck.harness.campaign.trial_process": "barrier_tck.harness.campaign.trial_pool, as a process",
     "barrier_tck.harness.cluster.class_archive_maker": "barrier_tck.harness.cluster.class_sharing, as a process",
     "barrier_tck.harness.cluster.guard": "barrier_tck.harness.cluster.parent_death_watch, as a script",

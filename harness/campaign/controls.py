@@ -22,6 +22,7 @@ import msgspec
 from barrier_tck.harness.campaign.chosen_clauses import judges_of
 from barrier_tck.harness.campaign.failures import failed_checker
 from barrier_tck.harness.campaign.interrupts import Interrupts
+from barrier_tck.harness.campaign.tried_plans import RunOnce
 from barrier_tck.harness.oracle.checker import Checker
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.control_records import BreakRecord, ControlRecord, ControlsRecord
@@ -149,16 +150,18 @@ class Controls:
         checkers: Sequence[Checker] | None,
         interrupts: Interrupts,
         begins: Callable[[str], None] = lambda _: None,
+        once: RunOnce | None = None,
     ) -> None:
         """Run the controls, each kind of break in turn; raises KeyboardInterrupt if it is interrupted.
 
-        ``begins`` is told of each run before it begins.
+        ``begins`` is told of each run before it begins. ``once`` runs them elsewhere, and the checkers must be the
+        standard ones then.
         """
         for place, tries in enumerate(self._in_turn(), start=1):
             for how, candidate, broken in tries:
                 begins(f"{place} of {self.number}: trial {candidate.trial} again, in which {how.description}")
                 with interrupts.during_trial():
-                    control = self._run_one(how, candidate.trial, broken, directory, checkers)
+                    control = self._run_one(how, candidate.trial, broken, directory, checkers, once)
                 self.ran.append(control)
                 if control.counts:
                     break
@@ -191,6 +194,7 @@ class Controls:
         plan: TrialPlan,
         directory: RunDirectory,
         checkers: Sequence[Checker] | None,
+        once: RunOnce | None,
     ) -> ControlRecord:
         note = f"control: trial {trial}, in which {how.description}. {plan.note}".strip()
         plan = msgspec.structs.replace(plan, note=note)
@@ -199,7 +203,10 @@ class Controls:
         if self.only and checkers is None:  # only checkers that judge the trials may find a control INVALID
             checkers = judges_of(filled(plan), self.system, self.only)
         with tempfile.TemporaryDirectory(dir=directory.path, prefix=SCRATCH) as scratch:
-            record = run_trial(plan, self.system, Path(scratch), checkers)
+            if once is not None:
+                record = once(plan, Path(scratch), self.only)
+            else:
+                record = run_trial(plan, self.system, Path(scratch), checkers)
         if record.verdict is Verdict.INVALID:
             return ControlRecord(how.value, trial, name, record.verdict, failed_checker(record) or "")
         reason = record.vacuity_reasons.get(how.value, Vacuity.NOT_COMPARED.value)

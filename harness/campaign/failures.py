@@ -49,12 +49,16 @@ def _trial_shows(
     directory: Path,
     checkers: Sequence[Checker] | None,
     shows: Callable[[TrialRecord], bool],
+    once: Callable[[TrialPlan, Path], TrialRecord] | None = None,
 ) -> StillFails:
     def still_fails(plan: TrialPlan) -> bool:
         with tempfile.TemporaryDirectory(dir=directory, prefix=SCRATCH) as scratch:
             try:
                 check_plan(plan, system)  # a plan that it refuses could not be replayed
-                record = run_trial(plan, system, Path(scratch), checkers)
+                if once is not None:
+                    record = once(plan, Path(scratch))
+                else:
+                    record = run_trial(plan, system, Path(scratch), checkers)
             except UsageProblem:
                 return False
         return shows(record)
@@ -85,14 +89,18 @@ def fails_as(
     checker: str,
     directory: Path,
     checkers: Sequence[Checker] | None = None,
+    once: Callable[[TrialPlan, Path], TrialRecord] | None = None,
 ) -> StillFails:
     """Return a function that says of a plan whether the checker says INVALID and names this clause as broken first.
 
-    A plan that the system refuses does not fail. Trials run below ``directory``.
+    A plan that the system refuses does not fail. Trials run below ``directory``. ``once`` runs and judges a plan
+    elsewhere, and the checkers must be the standard ones then.
     """
-    return _trial_shows(
-        system, directory, checkers, lambda record: (clause, checker) in failed_keys(record.findings)
-    )
+
+    def shows(record: TrialRecord) -> bool:
+        return (clause, checker) in failed_keys(record.findings)
+
+    return _trial_shows(system, directory, checkers, shows, once)
 
 
 def shrink_failure(

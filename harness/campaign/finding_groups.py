@@ -19,10 +19,10 @@ from barrier_tck.harness.campaign.failures import failed_keys, fails_as
 from barrier_tck.harness.campaign.plain_faults import all_plain
 from barrier_tck.harness.campaign.plan_shape import Shape, in_words, reduced_to, shape_of
 from barrier_tck.harness.campaign.repeated_trials import Effort, Repeated
-from barrier_tck.harness.campaign.shrinking import RUNS_MAX, shrink, sort_key
+from barrier_tck.harness.campaign.shrinking import RUNS_MAX, StillFails, shrink, sort_key
 from barrier_tck.harness.oracle.checker import Checker
 from barrier_tck.harness.plan.trial_plan import TrialPlan
-from barrier_tck.harness.record.records import NOT_SMALLER, FindingGroup
+from barrier_tck.harness.record.records import NOT_SMALLER, FindingGroup, TrialRecord
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.plan_fields import unused_by, without
 from barrier_tck.harness.system.system_under_test import Capability, SystemUnderTest
@@ -129,6 +129,8 @@ class Grouping:
     groups: list[Group] = field(default_factory=list)
     begins: Callable[[str], None] = lambda _: None
     """Is told what begins, before each run where runs take long."""
+    once: Callable[[TrialPlan, Path], TrialRecord] | None = None
+    """Runs and judges a plan elsewhere; None: here."""
     _sorted: dict[int, None] = field(default_factory=dict)
     """Numbers of the trials that are in a group."""
     _shrunk: int = 0
@@ -217,13 +219,16 @@ class Grouping:
         return False
 
     def _any_fails(self, plans: Iterable[TrialPlan], group: Group) -> bool:
-        still_fails = fails_as(self.system, group.clause, group.checker, self.directory, self.checkers)
+        still_fails = self._fails_as(group.clause, group.checker)
         return any(map(still_fails, plans))
+
+    def _fails_as(self, clause: str, checker: str) -> StillFails:
+        return fails_as(self.system, clause, checker, self.directory, self.checkers, self.once)
 
     def _shrink(self, failure: Failure, plan: TrialPlan) -> None:
         clause, checker = failure.keys[0]
         self._shrunk += 1
-        still_fails = fails_as(self.system, clause, checker, self.directory, self.checkers)
+        still_fails = self._fails_as(clause, checker)
         what = f"the plan of trial {failure.number} is made smaller"
         self.begins(what)
         if self._exact:

@@ -10,7 +10,7 @@ import os
 import select
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from barrier_tck.harness.campaign.trial_messages import (
     Answer,
@@ -26,20 +26,34 @@ from barrier_tck.harness.support.errors import HarnessError, InternalError, Oper
 from barrier_tck.harness.support.wall_clock import is_kept_waiting, waited_for_a_processor_s
 
 _END_TIMEOUT_S = 5.0
+_KEEPER_END_TIMEOUT_S = 180.0
+"""A keeper waits for a cluster to stop, then ends what is left of it."""
+_TRIALS = "barrier_tck.harness.campaign.trial_process"
+_KEEPER = "barrier_tck.harness.campaign.host_keeper"
 
 
 class TrialProcess:
     """The owner's end of one process."""
 
-    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
-        """Start it, with these variables besides the owner's."""
+    def __init__(
+        self, environment: Mapping[str, str] | None = None, keeper: Sequence[str] | None = None
+    ) -> None:
+        """Start it, with these variables besides the owner's.
+
+        With ``keeper``, a ``host_keeper`` with these arguments waits for this host and starts it then. All variables
+        are those that are given, and it always ends in order: in the middle of a trial it stops its cluster first.
+        """
+        self._kept = keeper is not None
+        module = [_TRIALS] if keeper is None else [_KEEPER, *keeper]
+        own = {"PYTHONPATH": import_path()}
+        given = environment or {}
         self._popen = subprocess.Popen(
-            [sys.executable, "-P", "-m", "barrier_tck.harness.campaign.trial_process"],
+            [sys.executable, "-P", "-m", *module],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             # Ctrl-C is for the owner, which then ends this process.
             start_new_session=True,
-            env={**os.environ, **(environment or {}), "PYTHONPATH": import_path()},
+            env={**os.environ, **given, **own} if keeper is None else {**own, **given},
         )
         assert self._popen.stdin is not None and self._popen.stdout is not None
         self._requests, self._answers = self._popen.stdin, self._popen.stdout
@@ -100,12 +114,12 @@ class TrialProcess:
 
     def close(self, at_once: bool) -> None:
         """End the process and wait for it; normally it ends when its input does."""
-        if at_once:
+        if at_once and not self._kept:
             self._popen.kill()
         with contextlib.suppress(BrokenPipeError):
             self._requests.close()
         try:
-            self._popen.wait(_END_TIMEOUT_S)
+            self._popen.wait(_KEEPER_END_TIMEOUT_S if self._kept else _END_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             self._popen.kill()
             self._popen.wait()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import chain
@@ -48,6 +48,7 @@ from barrier_tck.harness.campaign.trial_pool import TrialPool, require_parallel
 from barrier_tck.harness.campaign.tried_plans import (
     FailedTrial,
     PlannedTrial,
+    RunOnce,
     SequentialRuns,
     TrialRuns,
     TriedPlan,
@@ -85,6 +86,8 @@ class Spread:
     runs: TrialRuns
     copy: CopyPart | None = None
     """Copies each file of rows to another place."""
+    once: RunOnce | None = None
+    """Runs controls and candidates for smaller plans there, too; None: they run here."""
 
 
 @dataclass(slots=True)
@@ -186,7 +189,7 @@ def run_campaign(
     directory = RunDirectory.create(out, spread is not None, spread.copy if spread is not None else None)
     with held(out):
         runs = _runs(system, checkers, jobs, spread)
-        run = _Campaign(configuration, system, directory, checkers, shard, store, search)
+        run = _Campaign(configuration, system, directory, checkers, shard, store, search, _once(spread))
         return run.to_the_end(chain(run.tried_first(), plans), runs, console)
 
 
@@ -216,7 +219,7 @@ def resume_campaign(
         directory = RunDirectory.reopen(
             path, shard.number(interrupted.finished), spread.copy if spread is not None else None
         )
-        run = _Campaign(configuration, system, directory, checkers, shard, store, search)
+        run = _Campaign(configuration, system, directory, checkers, shard, store, search, _once(spread))
         plans = chain(run.tried_first_before(stored), plans)
         run.take_over(interrupted, plans)
         return run.to_the_end(plans, _runs(system, checkers, jobs, spread), console)
@@ -229,6 +232,15 @@ def _runs(
     if spread is not None:
         return spread.runs
     return SequentialRuns(system, checkers) if jobs == 1 else TrialPool(system, jobs)
+
+
+def _once(spread: Spread | None) -> RunOnce | None:
+    return None if spread is None else spread.once
+
+
+def _judged_by_all(once: RunOnce | None) -> Callable[[TrialPlan, Path], TrialRecord] | None:
+    """Return what runs a plan and judges it for all clauses, whichever the campaign judges."""
+    return None if once is None else lambda plan, directory: once(plan, directory, ())
 
 
 def _check_jobs(jobs: int, system: SystemUnderTest, checkers: Sequence[Checker] | None) -> None:
@@ -250,11 +262,13 @@ class _Campaign:
         shard: Shard,
         store: PlanStore | None,
         search: Search,
+        once: RunOnce | None,
     ) -> None:
         self._configuration = configuration
         self._system = system
         self._directory = directory
         self._checkers = checkers
+        self._once = once
         self._keep_all = system.world != "simulated"
         self._tally = Tally(judged_clauses=JudgedClauses(configuration.only))
         recovered_min = RECOVERED_MIN_DRAWN if configuration.draws else RECOVERED_MIN_LISTED
@@ -270,7 +284,7 @@ class _Campaign:
         self._memory = CampaignMemory(store, system, configuration.only)
         self._learning = Learning(search, directory.path)
         self._failures: list[Failure] = []
-        self._grouping = Grouping(system, directory.path, checkers, IN_REAL_TIME)
+        self._grouping = Grouping(system, directory.path, checkers, IN_REAL_TIME, once=_judged_by_all(once))
         self._started_at, self._started = datetime.now(UTC), time.monotonic()
 
     def tried_first(self) -> tuple[FilledPlan, ...]:
@@ -435,7 +449,7 @@ class _Campaign:
         if self._tally.invalid:
             return True
         try:
-            self._controls.run(self._directory, self._checkers, interrupts, phase.show)
+            self._controls.run(self._directory, self._checkers, interrupts, phase.show, self._once)
         except KeyboardInterrupt:
             return False
         return True

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from barrier_tck.harness.campaign.configuration import ClusterSection
 from barrier_tck.harness.campaign.tried_plans import FailedTrial, PlannedTrial, TriedPlan
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 
@@ -23,6 +24,16 @@ class OpenSystem(msgspec.Struct, frozen=True, tag="open"):
     """The module search path of the campaign's own process."""
     version: str = ""
     """The version of barrier-tck that the process must have; empty: whichever it has."""
+    alone: bool = False
+    """Whether its trials start what a host has only once, so that one runs on a host at a time, in its own process."""
+    cluster: ClusterSection | None = None
+    """The cluster that the campaign asks for; None: the system's own choice."""
+    services: tuple[str, ...] = ()
+    """Variables that name services of the user's where the campaign was started: they must be set here, too."""
+
+
+class PrepareSystem(msgspec.Struct, frozen=True, tag="prepare"):
+    """Start what the system needs, as a campaign does before its first trial; answered by ``SystemPrepared``."""
 
 
 class RunTrial(msgspec.Struct, frozen=True, tag="run"):
@@ -45,10 +56,25 @@ class SystemOpened(msgspec.Struct, frozen=True, tag="opened"):
     """Trials may come."""
 
 
+class SystemPrepared(msgspec.Struct, frozen=True, tag="prepared"):
+    """The host can run it."""
+
+
+class KeptLog(msgspec.Struct, frozen=True):
+    """A file that a trial elsewhere left among its logs."""
+
+    name: str
+    """Relative to the trial's directory."""
+    content: bytes
+    """Its end, if it is long."""
+
+
 class TrialRan(msgspec.Struct, frozen=True, tag="ran"):
     """The trial is over and judged."""
 
     tried: TriedPlan
+    logs: tuple[KeptLog, ...] = ()
+    """Of a trial elsewhere whose system keeps logs, if it was not VALID."""
 
 
 class TrialShrunk(msgspec.Struct, frozen=True, tag="shrunk"):
@@ -73,8 +99,8 @@ class NotDone(msgspec.Struct, frozen=True, tag="not done"):
     message: str
 
 
-Request = OpenSystem | RunTrial | ShrinkTrial
-Answer = SystemOpened | TrialRan | TrialShrunk | TrialLost | NotDone
+Request = OpenSystem | PrepareSystem | RunTrial | ShrinkTrial
+Answer = SystemOpened | SystemPrepared | TrialRan | TrialShrunk | TrialLost | NotDone
 
 
 def _plain(value: Any) -> Any:

@@ -8,24 +8,30 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import socket
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
 from typing import BinaryIO
 
+from barrier_tck.harness.campaign.interrupts import Interrupts
+from barrier_tck.harness.campaign.started_systems import choose_cluster, prepare
 from barrier_tck.harness.campaign.trial_messages import (
     Answer,
+    KeptLog,
     NotDone,
     OpenSystem,
+    PrepareSystem,
     Request,
     RunTrial,
     ShrinkTrial,
     SystemOpened,
+    SystemPrepared,
     TrialRan,
     TrialShrunk,
     line_of,
@@ -45,6 +51,12 @@ from barrier_tck.harness.support.garbage_collection import rare_collection
 from barrier_tck.harness.support.work_directories import temporary_work_directory
 from barrier_tck.harness.system.system_names import open_system
 from barrier_tck.harness.system.system_under_test import SystemUnderTest
+from barrier_tck.harness.trial.trial_run import LOGS
+
+LOG_BYTES_MAX = 1 << 20
+"""How much of each log of a trial elsewhere is sent: its end."""
+LOGS_MAX = 32
+"""How many logs are sent."""
 
 
 class _Trials:
@@ -52,13 +64,16 @@ class _Trials:
 
     def __init__(self) -> None:
         self._system: SystemUnderTest | None = None
+        self.alone = False
+        """Whether a cluster may run here, which is to be stopped even if nobody wants its trial any more."""
 
     def answer(self, request: Request) -> Answer:
         """Fulfil a request; if it fails, the error is the answer."""
         try:
             return self._done(request)
         except HarnessError as error:
-            return NotDone(type(error).__name__, str(error))
+            where = f"on {socket.gethostname()}: " if self.alone else ""
+            return NotDone(type(error).__name__, f"{where}{error}")
         except Exception:  # noqa: BLE001 - the campaign raises it again
             return NotDone(InternalError.__name__, traceback.format_exc())
 
@@ -67,13 +82,21 @@ class _Trials:
             case OpenSystem(system=name, path=path, version=version):
                 _require_version(version)
                 sys.path[:] = path
+                self.alone = request.alone
+                _require_services(request.services)
                 self._system = open_system(name)
+                choose_cluster(self._system, request.cluster)
                 return SystemOpened()
+            case PrepareSystem():
+                assert self._system is not None, "a system is opened first"
+                prepare(self._system)
+                return SystemPrepared()
             case RunTrial(trial=trial, elsewhere=elsewhere):
                 assert self._system is not None, "a system is opened first"
                 with _place(trial.directory, elsewhere) as place:
                     tried = try_plan(replace(trial, directory=place), self._system)
-                return TrialRan(_as_wanted(tried, trial))
+                    logs = tuple(_logs_in(place)) if elsewhere else ()
+                return TrialRan(_as_wanted(tried, trial), logs)
             case ShrinkTrial(failed=failed, elsewhere=elsewhere):
                 assert self._system is not None, "a system is opened first"
                 with _place(failed.directory, elsewhere) as place:
@@ -94,6 +117,15 @@ def _require_version(version: str) -> None:
         )
 
 
+def _require_services(variables: Sequence[str]) -> None:
+    for name in variables:
+        if not os.environ.get(name):
+            raise EnvironmentProblem(
+                f"{name} is not set, but it is where the campaign was started; set spark.executorEnv.{name} to the "
+                "service as this host reaches it, or unset the variable there"
+            )
+
+
 @contextlib.contextmanager
 def _place(directory: Path, elsewhere: bool) -> Iterator[Path]:
     """Give the directory in which a trial runs: its own, or a temporary one."""
@@ -102,6 +134,13 @@ def _place(directory: Path, elsewhere: bool) -> Iterator[Path]:
         return
     with temporary_work_directory("trial") as place:
         yield Path(place)
+
+
+def _logs_in(directory: Path) -> Iterator[KeptLog]:
+    """Yield what a system that keeps logs has kept of a trial."""
+    files = sorted(path for path in (directory / LOGS).rglob("*") if path.is_file())
+    for file in files[:LOGS_MAX]:
+        yield KeptLog(str(file.relative_to(directory)), file.read_bytes()[-LOG_BYTES_MAX:])
 
 
 def _as_wanted(tried: TriedPlan, trial: PlannedTrial) -> TriedPlan:
@@ -118,11 +157,13 @@ def _short(result: TrialResult, trial: PlannedTrial) -> TrialResult:
 
 class _Requests:
     """Reads the input on a thread, so that its end is noticed even in the middle of a trial whose result is no longer
-    wanted.
+    wanted. A simulated one ends at once. A real one ends in order when ``host_keeper`` asks for it.
     """
 
     def __init__(self, lines: BinaryIO) -> None:
         self._lines = lines
+        self._interrupts = Interrupts()
+        self._ends_at_once = True
         self._read: SimpleQueue[bytes] = SimpleQueue()
         self._busy = threading.Lock()
         threading.Thread(target=self._read_on, daemon=True).start()
@@ -130,15 +171,23 @@ class _Requests:
     def serve(self, trials: _Trials, answers: BinaryIO) -> None:
         """Answer until the end of the input."""
         while line := self._read.get():
-            with self._busy:
+            with self._busy, self._interrupts.during_trial():
                 answer = line_of(trials.answer(request_of(line)))
+            if trials.alone and self._ends_at_once:
+                self._end_in_order()
             answers.write(answer)
             answers.flush()
+
+    def _end_in_order(self) -> None:
+        """From now on something may have been started, which has to be stopped before this process ends."""
+        self._ends_at_once = False
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._interrupts.on_signal)
 
     def _read_on(self) -> None:
         for line in self._lines:
             self._read.put(line)
-        if self._busy.locked():
+        if self._busy.locked() and self._ends_at_once:
             os._exit(1)
         self._read.put(b"")
 
@@ -149,7 +198,7 @@ if __name__ == "__main__":
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
         _trials = _Trials()
         try:
-            with contextlib.suppress(BrokenPipeError), rare_collection():
+            with contextlib.suppress(BrokenPipeError, KeyboardInterrupt), rare_collection():
                 _Requests(sys.stdin.buffer).serve(_trials, _answers)
         finally:
             _trials.close()

@@ -6,7 +6,7 @@ What a campaign does with a result may depend on earlier trials. Trying a plan d
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -69,6 +69,10 @@ class FailedTrial:
     directory: Path
     """An existing directory, below which the runs that this takes have theirs."""
     runs_max: int = RUNS_MAX
+
+
+RunOnce = Callable[[TrialPlan, Path, tuple[str, ...]], TrialRecord]
+"""Runs and judges a plan that is no trial of the campaign, in a directory, for these clauses only (empty: all)."""
 
 
 class TrialRuns(Protocol):

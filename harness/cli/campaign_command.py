@@ -127,8 +127,9 @@ def campaign(
         typer.Option(
             "--on",
             metavar="MASTER",
-            help="Spread simulated trials over a Spark cluster: spark://host:port, yarn, or local[N]. Verdicts are "
-            "those of one process; rows of trials are kept as Parquet.",
+            help="Spread trials over a Spark cluster: spark://host:port, yarn, or local[N]. Verdicts are "
+            "those of one process; rows of trials are kept as Parquet. A real trial starts a cluster of its own "
+            "on an executor's host, where no other one runs meanwhile.",
         ),
     ] = None,
     rows_to: Annotated[
@@ -164,6 +165,7 @@ def campaign(
       barrier-tck campaign --trials 5000 --jobs 4       simulated trials on four cores
       barrier-tck campaign graphs --strategy guided     plans like those that reached something new
       barrier-tck campaign --trials 100000 --on spark://host:7077     on a Spark cluster
+      barrier-tck campaign --system reference-spark --on spark://host:7077     with a cluster for each trial
       barrier-tck campaign graphs --seed 7 --shard 2/5      the second of five parts; see barrier-tck join
       barrier-tck campaign flights                      a campaign file that comes with barrier-tck
       barrier-tck campaign --system reference-spark --trials 4      on a local Spark cluster

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from barrier_tck.harness.cli.campaign_output import print_options, print_seed
-from barrier_tck.harness.cli.opening import opened, start
+from barrier_tck.harness.cli.opening import opened
 from barrier_tck.harness.cli.options import listed
 from barrier_tck.harness.cli.plan_stores import opened_store
 from barrier_tck.harness.cli.printing import VerdictConsole
 from barrier_tck.harness.cli.shipped import found_campaign
-from barrier_tck.harness.cli.spreading import require_fit, spread_over
+from barrier_tck.harness.cli.spreading import require_fit, spread_over, start_where_trials_run
 from barrier_tck.harness.cli.untrusted_code import (
     UntrustedCode,
     code_of_campaign,
@@ -109,8 +109,9 @@ def begin(options: CampaignOptions, console: VerdictConsole) -> Path:
         seed = root_seed(configuration.seed)
         configuration = msgspec.structs.replace(configuration, seed=seed.value)
         print_seed(console, seed)
-        start(deployed, configuration.cluster)
-        with spread_over(options.on, configuration.name, deployed, options.rows_to) as spread:
+        cluster = configuration.cluster
+        start_where_trials_run(options.on, deployed, cluster)
+        with spread_over(options.on, configuration.name, deployed, options.rows_to, cluster) as spread:
             path = new_run_path(options.out, configuration.name, datetime.now())
             print_options(console, configuration, deployed, path)
             if shard.is_part:
@@ -158,8 +159,9 @@ def resume(path: Path, options: CampaignOptions, console: VerdictConsole) -> Pat
         store = _store(options, configuration, deployed)
         require_fit(options.on, options.jobs, options.rows_to, deployed)
         print_seed(console, root_seed(configuration.seed))
-        start(deployed, configuration.cluster)
-        with spread_over(options.on, configuration.name, deployed, options.rows_to) as spread:
+        cluster = configuration.cluster
+        start_where_trials_run(options.on, deployed, cluster)
+        with spread_over(options.on, configuration.name, deployed, options.rows_to, cluster) as spread:
             print_options(console, configuration, deployed, path)
             console.print(f"resumed after {interrupted.finished} trials")
             progress = VerdictConsole(stderr=True)

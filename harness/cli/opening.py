@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from barrier_tck.harness.cli.printing import VerdictConsole
-from barrier_tck.harness.support.errors import UsageProblem
 
 if TYPE_CHECKING:
     from barrier_tck.harness.campaign.configuration import ClusterSection
@@ -37,15 +36,11 @@ def start(system: SystemUnderTest, cluster: ClusterSection | None = None) -> Non
     So if the system cannot run here, no half-written run directory is left.
     """
     from barrier_tck.harness.campaign.phase_progress import PhaseProgress
-    from barrier_tck.harness.system.optional_interfaces import HasCluster, StartsSlowly
+    from barrier_tck.harness.campaign.started_systems import choose_cluster, prepare
+    from barrier_tck.harness.system.optional_interfaces import StartsSlowly
 
-    if cluster is not None:
-        if not isinstance(system, HasCluster):
-            raise UsageProblem(
-                f"{system.name} runs on no cluster of its own; remove the section [cluster], or --cluster"
-            )
-        system.use_cluster(cluster.config)
+    choose_cluster(system, cluster)
     if isinstance(system, StartsSlowly):
         with PhaseProgress(VerdictConsole(stderr=True), system.name, slow=True) as progress:
             progress.show("starting")
-            system.prepare()
+            prepare(system)

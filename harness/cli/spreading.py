@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from barrier_tck.harness.cli.opening import start
 from barrier_tck.harness.cli.printing import VerdictConsole
 from barrier_tck.harness.support.errors import UsageProblem
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql import SparkSession
 
+    from barrier_tck.harness.campaign.configuration import ClusterSection
     from barrier_tck.harness.campaign.runner import Spread
     from barrier_tck.harness.record.trial_rows import CopyPart
     from barrier_tck.harness.system.system_under_test import SystemUnderTest
@@ -30,33 +32,60 @@ def require_fit(on: str | None, jobs: int, copies: str | None, system: SystemUnd
         if copies is not None:
             raise UsageProblem("--rows-to is for campaigns on a cluster; give --on too")
         return
-    from barrier_tck.harness.campaign.spark_runs import require_spreadable
     from barrier_tck.harness.cluster.session_elsewhere import master_of
 
     master_of(on)
-    require_spreadable(system, on)
     if jobs > 1:
         raise UsageProblem("--jobs and --on are both given; keep one of the two")
 
 
+def start_where_trials_run(
+    on: str | None, system: SystemUnderTest, cluster: ClusterSection | None = None
+) -> None:
+    """Start what the system needs; a real system is started on each host of a cluster, and not here."""
+    if on is None or system.world == "simulated":
+        start(system, cluster)
+        return
+    from barrier_tck.harness.campaign.started_systems import choose_cluster
+
+    choose_cluster(system, cluster)
+
+
 @contextlib.contextmanager
 def spread_over(
-    on: str | None, name: str, system: SystemUnderTest, copies: str | None
+    on: str | None,
+    name: str,
+    system: SystemUnderTest,
+    copies: str | None,
+    cluster: ClusterSection | None = None,
 ) -> Iterator[Spread | None]:
-    """Open an application on the cluster, if one is named, and end it; another Ctrl-C does not interrupt the ending."""
+    """Open an application on the cluster, if one is named, and end it; another Ctrl-C does not interrupt the ending.
+
+    Raises EnvironmentProblem, which names the host, if a host cannot run a real system.
+    """
     if on is None:
         yield None
         return
+    from barrier_tck.harness.campaign.phase_progress import PhaseProgress
     from barrier_tck.harness.campaign.runner import Spread
-    from barrier_tck.harness.campaign.spark_runs import SparkRuns
+    from barrier_tck.harness.campaign.spark_runs import SETTINGS, SparkRuns
     from barrier_tck.harness.cluster.session_elsewhere import session_on
 
+    real = system.world != "simulated"
     with contextlib.ExitStack() as open_session:
-        with VerdictConsole(stderr=True).status(Text(f"starting Spark on {on}")):
-            session = open_session.enter_context(session_on(on, f"barrier-tck campaign {name}"))
+        console = VerdictConsole(stderr=True)
+        with console.status(Text(f"starting Spark on {on}")):
+            session = open_session.enter_context(
+                session_on(on, f"barrier-tck campaign {name}", SETTINGS if real else None)
+            )
         try:
             copy = None if copies is None else copying(session, copies)
-            yield Spread(SparkRuns(system, session), copy)
+            runs = SparkRuns(system, session, cluster)
+            if real:
+                with PhaseProgress(console, system.name, slow=True) as progress:
+                    progress.show("starting on each host, to see whether it can run there")
+                    runs.prepare()
+            yield Spread(runs, copy, runs.once)
         finally:
             before = signal.signal(signal.SIGINT, signal.SIG_IGN)
             try:

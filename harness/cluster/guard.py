@@ -47,8 +47,14 @@ def _prctl(option: int, value: int) -> None:
         raise OSError(code, f"prctl({option}, {value}): {os.strerror(code)}")
 
 
-def _die_with_parent() -> None:
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+def die_with_parent(number: int = signal.SIGKILL) -> None:
+    """Let the kernel send this process a signal when its parent dies."""
+    _prctl(_PR_SET_PDEATHSIG, number)
+
+
+def adopt_orphans() -> None:
+    """Let processes that lose their parent below this one become its children, and not those of the machine's first."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 class Guard:
@@ -71,7 +77,7 @@ class Guard:
                 # A session of its own: a terminal's Ctrl-C must reach the harness alone.
                 start_new_session=True,
                 # Safe here and only here: this process has one thread.
-                preexec_fn=_die_with_parent,
+                preexec_fn=die_with_parent,
             )
         self._names[process.pid] = command["name"]
         # `reap` collects all children; Popen must not warn about one whose end it did not see.
@@ -128,7 +134,7 @@ def _answer(reply: Mapping[str, Any]) -> None:
 def main() -> int:
     """Serve commands until the input ends, then clean up. Returns the exit code: 1 if something remains."""
     owner, temporary_directory = int(sys.argv[1]), sys.argv[2] or None
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    adopt_orphans()
     wake_read, wake_write = os.pipe()
     os.set_blocking(wake_write, False)
     os.set_blocking(wake_read, False)

@@ -23,6 +23,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from barrier_tck.harness.cluster.java import find_java
+from barrier_tck.harness.cluster.settings import LIGHT_JAVA
 from barrier_tck.harness.cluster.spark_session import END_TIMEOUT_S, end_driver, start_jvm
 from barrier_tck.harness.support.errors import EnvironmentProblem, UsageProblem
 from barrier_tck.harness.support.third_party import shown
@@ -34,9 +35,6 @@ REACHED_WITHIN_S = 5.0
 """How long a master may take to accept a connection."""
 EXECUTOR_WITHIN_S = 120.0
 """How long a cluster may take to give the application its first executor."""
-
-_LIGHT = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Spark only hands plans and results on here: compiling its own code well would take more time than it saves."""
 
 _LOCAL = re.compile(r"local(?:\[(?P<cores>\*|[1-9]\d*)\])?")
 _STANDALONE = re.compile(r"spark://(?P<hosts>[^/\s,]+(?:,[^/\s,]+)*)")
@@ -109,7 +107,7 @@ def _require_reachable(url: str) -> None:
 def _environment(java: Path, master: str) -> Iterator[None]:
     """Set what is not configured: the Python of the workers, the address of a driver that nobody else must reach."""
     ours = {"PATH": f"{java.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}
-    ours["JDK_JAVA_OPTIONS"] = f"{_LIGHT} {os.environ.get('JDK_JAVA_OPTIONS', '')}".strip()
+    ours["JDK_JAVA_OPTIONS"] = f"{LIGHT_JAVA} {os.environ.get('JDK_JAVA_OPTIONS', '')}".strip()
     ours |= {} if "PYSPARK_PYTHON" in os.environ else {"PYSPARK_PYTHON": sys.executable}
     if master.startswith("local") and "SPARK_LOCAL_IP" not in os.environ:
         ours["SPARK_LOCAL_IP"] = "127.0.0.1"
@@ -143,7 +141,7 @@ def _session(url: str, master: str, app_name: str, also: Mapping[str, str]) -> S
         conf = SparkConf()
         conf.setMaster(master).setAppName(app_name)
         conf.set("spark.task.maxFailures", str(FAILURES_MAX))
-        conf.setIfMissing("spark.executor.defaultJavaOptions", _LIGHT)
+        conf.setIfMissing("spark.executor.defaultJavaOptions", LIGHT_JAVA)
         conf.setIfMissing("spark.ui.enabled", "false")
         conf.setIfMissing("spark.ui.showConsoleProgress", "false")
         for name, value in also.items():

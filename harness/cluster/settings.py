@@ -15,6 +15,17 @@ from barrier_tck.harness.cluster.installation import import_path, spark_home
 #: The address of a local cluster's master and driver; its workers have one each, from 127.0.0.2 on.
 MASTER_HOST = "127.0.0.1"
 
+_OF_SPARK = (
+    *("SPARK_", "PYSPARK_", "_PYSPARK_", "PYTHON_WORKER_FACTORY_", "PYTHON_UNIX_DOMAIN_", "PYTHON_DAEMON_"),
+    *("PYTHON_FAULTHANDLER_", "PYTHON_UDF_"),
+)
+"""How the names of variables begin by which Spark configures its processes, or tells its Python workers how to reach
+it."""
+
+LIGHT_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Options of a JVM in which Spark only hands plans and results on: to compile its own code well would take more time
+than it saves."""
+
 CLUSTER_LOG4J2 = """\
 # Console only: every process of the cluster has its own log file, which its parent opens.
 rootLogger.level = {level}
@@ -92,18 +103,18 @@ def java_options(
     return f'-XX:-UsePerfData "-Djava.io.tmpdir={temporary_directory}"{quick}{shared}'
 
 
+def without_other_spark(environ: Mapping[str, str]) -> dict[str, str]:
+    """An environment without the variables that configure a Spark, or that Spark gives to its Python workers."""
+    return {name: value for name, value in environ.items() if not name.startswith(_OF_SPARK)}
+
+
 def daemon_environment(java: Path, directory: Path, classes: SharedClasses | None) -> dict[str, str]:
     """The environment of master and workers of the cluster in `directory`.
 
     Executors and Python workers inherit it.
     """
     # Settings of another Spark on this machine must not leak in.
-    environment = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("SPARK_", "PYSPARK_", "_PYSPARK_"))
-    }
-    return environment | {
+    return without_other_spark(os.environ) | {
         "SPARK_HOME": str(spark_home()),
         "SPARK_CONF_DIR": str(directory / "conf"),
         "TMPDIR": str(directory / "tmp"),

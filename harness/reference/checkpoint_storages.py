@@ -76,6 +76,10 @@ def require_shared(plan: TrialPlan) -> None:
         )
 
 
+GIVEN_HDFS = LOCATION
+"""Name of the variable that says where the user has an HDFS."""
+
+
 def is_given(name: str) -> bool:
     """Return whether trials on a cluster use a service that the user has: then no fault may strike it."""
     return name == "hdfs" and bool(os.environ.get(LOCATION))

@@ -59,6 +59,9 @@ from barrier_tck.harness.workloads.workload_names import filled
 
 _log = logging.getLogger(__name__)
 
+LOGS = "logs"
+"""Where the logs of a trial that is not VALID are, relative to its directory."""
+
 
 def run_trial(
     plan: TrialPlan, system: SystemUnderTest, directory: Path, checkers: Sequence[Checker] | None = None
@@ -86,7 +89,7 @@ def execute(
     result = _execute(filled(plan), system, directory, checkers, trial)
     if result.record.verdict is not Verdict.VALID and isinstance(system, KeepsLogs):
         try:
-            system.keep_logs(directory / "logs")
+            system.keep_logs(directory / LOGS)
         except OSError as error:
             _log.warning("the logs of trial %d could not be kept: %s", trial, error)
     return result

@@ -113,7 +113,6 @@ def test_any_other_master_is_refused(url: str) -> None:
         (["--on", "spark://127.0.0.1:1"], "--on spark://127.0.0.1:1: no master can be reached there"),
         (["--on", "local[2]", "--jobs", "2"], "--jobs and --on are both given"),
         (["--rows-to", "s3a://bucket/rows"], "--rows-to is for campaigns on a cluster"),
-        (["--on", "local[2]", "--system", "reference-spark"], "only simulated trials can be spread"),
     ],
 )
 def test_what_cannot_be_done_is_one_sentence_and_wrong_usage(
@@ -296,7 +295,7 @@ def test_answers_that_are_too_large_for_the_driver_come_in_smaller_jobs(
 def test_chunks_grow_until_they_take_long_or_are_large() -> None:
     def sizes(seconds: float, answer: bytes) -> list[int]:
         chunks = spark_runs._Chunks(iter([spark_runs._Asked(0, b"", None)] * 1_000))
-        chunks.cores = 2
+        chunks.places = 2
         found = []
         for chunk in chunks:
             found.append(len(chunk))
