@@ -76,7 +76,7 @@ def _one_of_each(batches: int, kind: str, **parameters: Any) -> dict[str, Any]:
 
 
 def _rescaled(job: dict[str, Any]) -> dict[str, Any]:
-    """Return the parts of a plan whose job is stopped at any time with records in flight, and goes on with ``met`` 3."""
+    """Return the parts of a plan whose job is stopped with records in flight, and goes on with three of ``met``."""
     return {
         "workload": {"name": "lineage", "batches": 1, "keys": 1},
         "job": job,
@@ -165,7 +165,7 @@ def _scopes() -> list[Scope]:
         *(
             Scope(
                 f"rescale-{name}",
-                f"one record, of which copies are in flight to or from two subtasks that become three; {edge}, no crash",
+                f"one record, in flight to or from two subtasks that become three; {edge}, no crash",
                 _plan(name, checkpoints=_checkpoints("unaligned"), **_rescaled(job)),
                 triggers=0,
                 crashes=0,
