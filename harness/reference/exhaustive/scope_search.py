@@ -145,13 +145,19 @@ class _Judging(Watcher):
         if (end, told_apart(lines)) in self.judged:
             return False
         for step, _ in way:
+            if step not in model.steps():
+                raise self._told_too_little(path)
             model.take(step)
         if model.digest() != end:
-            raise InternalError(
-                f"scope {self._ready.name}: two ways to one state, and the same steps behind it, end in two states: "
-                f"{', '.join(map(str, path))}"
-            )
+            raise self._told_too_little(path)
         return self._judge(end, path)
+
+    def _told_too_little(self, path: Sequence[Step]) -> InternalError:
+        """Return the error that something on which the future depends is no part of a state."""
+        return InternalError(
+            f"scope {self._ready.name}: two ways led to one state, and what could follow was not the same: "
+            f"{', '.join(map(str, path))}"
+        )
 
     def ended(self) -> bool:
         return self._judge(self.search.state, self.search.path)

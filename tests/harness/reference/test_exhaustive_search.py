@@ -10,6 +10,7 @@ from collections.abc import Hashable, Sequence
 import pytest
 
 from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.harness.reference.exhaustive import searched_world
 from barrier_tck.harness.reference.exhaustive.scope_search import (
     path_file,
     planted_in,
@@ -20,7 +21,7 @@ from barrier_tck.harness.reference.exhaustive.scope_search import (
 )
 from barrier_tck.harness.reference.exhaustive.scopes import SCOPES, Scope
 from barrier_tck.harness.reference.exhaustive.search import Progress, Reduction, Search, Step, Watcher
-from barrier_tck.harness.support.errors import UsageProblem
+from barrier_tck.harness.support.errors import InternalError, UsageProblem
 
 ACTORS = 3
 SEEDS = 12
@@ -117,6 +118,59 @@ def test_states_that_were_met_before_are_not_searched_again() -> None:
     walked, ends = _searched(1, Reduction(order=False, states=False))
     hashed, found = _searched(1, Reduction(order=False))
     assert found == ends and 1 < hashed.steps < walked.steps
+
+
+class Forgetful(Messages):
+    """Whose actors only know which messages they took, and not in what order; their answers follow from how many."""
+
+    def digest(self) -> Hashable:
+        queues = [(where, queue) for where, queue in sorted(self.queues.items()) if queue]
+        return repr(({name: sorted(each) for name, each in self.taken.items()}, self.dead, queues))
+
+
+def test_each_step_leads_to_a_new_state_or_is_reported_with_a_way_to_an_end() -> None:
+    pasts_met_again = 0
+    for seed in range(SEEDS):
+        model = Forgetful(seed)
+
+        class Ways(Watcher):
+            again = 0
+            search: Search
+
+            def __init__(self, model: Forgetful) -> None:
+                self.pasts: dict[str, str] = {}
+                self.model = model
+
+            def stepped(self, before: Hashable, after: Hashable) -> None:
+                self.pasts.setdefault(str(after), repr(self.model.taken))
+
+            def met_again(self, state: Hashable) -> bool:
+                self.again += 1
+                assert self.model.digest() == state
+                nonlocal pasts_met_again
+                pasts_met_again += self.pasts.get(str(state)) not in (None, repr(self.model.taken))
+                for step, after in self.search.way_from(state):
+                    self.model.take(step)
+                    assert self.model.digest() == after
+                assert all(self.model.own_accord(step) for step in self.model.steps())
+                return False
+
+        watcher = Ways(model)
+        watcher.search = Search(model, Reduction(), watcher)
+        progress = watcher.search.run()
+        assert progress.complete and progress.steps == progress.states - 1 + watcher.again, f"seed {seed}"
+    assert pasts_met_again > 0, "a state was met with another past"
+
+
+@pytest.mark.long
+def test_a_digest_that_leaves_out_what_the_future_depends_on_is_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """If files of the checkpoint were no part of a state, two states with different ends would be taken for one."""
+    monkeypatch.setattr(searched_world, "_of_disk", lambda disk: None)
+    with_crash = dataclasses.replace(SMALLEST, crashes=1)
+    with pytest.raises(InternalError, match="two ways led to one state"):
+        search_scope(with_crash, seconds=60)
 
 
 def test_a_search_that_is_out_of_time_is_not_complete() -> None:
