@@ -14,9 +14,10 @@ from statistics import median
 import msgspec
 
 from barrier_tck.harness.campaign.mutant_hunt import Tried, first_invalid
+from barrier_tck.harness.draw.profiles import OF_WORLD
 from barrier_tck.harness.draw.search.strategies import StrategyName, new_search
 from barrier_tck.harness.reference.bugs.bug_file import PlantedBug
-from barrier_tck.harness.reference.bugs.drawn_plans import PROFILES, DrawnPlans
+from barrier_tck.harness.reference.bugs.drawn_plans import DrawnPlans
 from barrier_tck.harness.reference.bugs.sought_bug import SoughtBug
 from barrier_tck.harness.support.atomic_files import write_atomically
 from barrier_tck.harness.support.errors import UsageProblem
@@ -98,7 +99,7 @@ def hunt_once(
 ) -> Hunted:
     """Draw plans until one shows the bug."""
     search = new_search(strategy, seed, seed * trials_max)
-    sought = SoughtBug(bug, DrawnPlans(PROFILES[system.world], system, search), trials_max)
+    sought = SoughtBug(bug, DrawnPlans(OF_WORLD[system.world], system, search), trials_max)
     tried = Tried(directory / f"{bug.id}-{strategy}-{seed}-failed.txt")
     started = time.process_time()
     found = first_invalid(sought, system, directory, None, tried, lambda _: None)

@@ -16,10 +16,11 @@ StrategyOption = Annotated[
     str | None,
     typer.Option(
         "--strategy",
-        metavar="uniform|swarm|guided|pct",
+        metavar="uniform|swarm|guided|pct|crossed",
         autocompletion=completion.STRATEGIES,
         help="How plans are drawn. uniform: each by itself; swarm: about half of all features in each; guided: many "
-        "like those that reached something new; pct: processes get random priorities in the simulator's schedule. "
+        "like those that reached something new; pct: processes get random priorities in the simulator's schedule; "
+        "crossed: each has parts of two profiles. "
         "Default: the campaign file's, else uniform.",
     ),
 ]

@@ -450,6 +450,27 @@ PROFILES: tuple[Profile, ...] = (
 )
 """Every profile there is."""
 
+OF_WORLD: dict[str, tuple[str, ...]] = {
+    "simulated": (
+        "standard",
+        "graphs",
+        "modes",
+        "at-least-once",
+        "rescale",
+        "incremental",
+        "savepoints",
+        "ends",
+        "loops",
+        "chandy-lamport",
+        "object-store",
+        "large-state",
+        "heavy",
+        "chains",
+    ),
+    "spark": ("spark-explore", "spark-graphs", "spark-savepoints", "spark-rescale", "spark-loops"),
+}
+"""World -> the profiles of the default campaigns, which hunts draw from in turn unless a bug's file says otherwise."""
+
 
 def profile_named(name: str) -> Profile:
     """Return a profile; raises UsageProblem with the nearest name if there is none."""

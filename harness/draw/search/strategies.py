@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-from barrier_tck.harness.draw.profiles import profile_named
 from barrier_tck.harness.draw.search.crossed import Crossed
 from barrier_tck.harness.draw.search.guided import Guided
 from barrier_tck.harness.draw.search.pct import Priorities
@@ -23,24 +22,6 @@ STRATEGIES: dict[StrategyName, str] = {
 """Name -> how plans are drawn."""
 
 
-SIMULATED = (
-    "standard",
-    "graphs",
-    "modes",
-    "at-least-once",
-    "rescale",
-    "incremental",
-    "savepoints",
-    "ends",
-    "loops",
-    "chandy-lamport",
-    "object-store",
-    "large-state",
-    "heavy",
-    "chains",
-)
-
-
 def new_search(strategy: StrategyName, seed: int, first_seed: int) -> Search:
     """Return a strategy that begins anew. ``first_seed``: from which uniform drawing counts its plans' seeds."""
     match strategy:
@@ -53,4 +34,4 @@ def new_search(strategy: StrategyName, seed: int, first_seed: int) -> Search:
         case "pct":
             return Priorities(seed)
         case "crossed":
-            return Crossed(seed, [profile_named(name) for name in SIMULATED])
+            return Crossed(seed)

@@ -16,27 +16,6 @@ from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.system.system_under_test import SystemUnderTest
 from barrier_tck.harness.system.taken_settings import takes_settings
 
-PROFILES = {
-    "simulated": (
-        "standard",
-        "graphs",
-        "modes",
-        "at-least-once",
-        "rescale",
-        "incremental",
-        "savepoints",
-        "ends",
-        "loops",
-        "chandy-lamport",
-        "object-store",
-        "large-state",
-        "heavy",
-        "chains",
-    ),
-    "spark": ("spark-explore", "spark-graphs", "spark-savepoints", "spark-rescale", "spark-loops"),
-}
-"""World -> the profiles from which plans are drawn in turn, unless the file says otherwise."""
-
 _SELDOM = 8
 """A profile none of whose plans ran the patched lines has its turn so much more seldom than one whose plans all did."""
 

@@ -10,12 +10,13 @@ from pathlib import Path
 import msgspec
 
 from barrier_tck.harness.draw.not_drawn import NotDrawn
+from barrier_tck.harness.draw.profiles import OF_WORLD
 from barrier_tck.harness.draw.search.search import Search
 from barrier_tck.harness.oracle.catalogue import standard_checkers
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.reference.bugs.bug_file import BugFile, read_bug
 from barrier_tck.harness.reference.bugs.diff import files_of, is_diff
-from barrier_tck.harness.reference.bugs.drawn_plans import PROFILES, DrawnPlans
+from barrier_tck.harness.reference.bugs.drawn_plans import DrawnPlans
 from barrier_tck.harness.reference.bugs.patched_copy import ran_since_asked
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.strict_input import nearest, read_text
@@ -53,7 +54,7 @@ class UsersBug:
 
     @property
     def worlds(self) -> tuple[str, ...]:
-        return tuple(PROFILES)
+        return tuple(OF_WORLD)
 
     def planted_in(self, plan: TrialPlan) -> TrialPlan:
         return msgspec.structs.replace(plan, patch=self.text)
@@ -67,7 +68,7 @@ class UsersBug:
         """Yield the plans to try, at most ``trials``."""
         if self.fixed:
             return islice(self.fixed, self.trials)
-        named = self.file.profiles if self.file is not None and self.file.profiles else PROFILES[world]
+        named = self.file.profiles if self.file is not None and self.file.profiles else OF_WORLD[world]
         self._drawn = DrawnPlans(named, self.system, self.search)
         return islice(self._drawn.plans(self.ran for _ in count()), self.trials)
 

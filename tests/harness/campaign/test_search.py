@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -21,7 +22,8 @@ from barrier_tck.harness.cli import main as cli
 from barrier_tck.harness.draw.catalogue import known_scenarios
 from barrier_tck.harness.draw.constraints import Constraints
 from barrier_tck.harness.draw.plans_alike import PlanSpace, drawn_like, drawn_plan
-from barrier_tck.harness.draw.profiles import profile_named
+from barrier_tck.harness.draw.profiles import OF_WORLD, profile_named
+from barrier_tck.harness.draw.search.crossed import Crossed, crossed
 from barrier_tck.harness.draw.search.guided import GENERATION, Guided
 from barrier_tck.harness.draw.search.search import Search
 from barrier_tck.harness.draw.search.strategies import STRATEGIES, new_search
@@ -210,6 +212,63 @@ def test_the_plans_of_a_shard_of_a_swarm_are_those_of_the_whole() -> None:
     shard = campaign_plans(wanted, SYSTEM, Shard(2, 2).owns)
     assert [next(shard) for _ in range(3)] == plans[1::2]
     assert len({plan.seed for plan in plans}) == 6
+
+
+# --- crossed ------------------------------------------------------------------------------------------------------
+
+
+def test_a_crossed_profile_has_the_jobs_of_one_and_parts_and_scenarios_of_both() -> None:
+    profile, other = profile_named("loops"), profile_named("incremental")
+    seen: Counter[str] = Counter()
+    for seed in range(200):
+        mixed = crossed(profile, other, Random(seed))
+        assert mixed.job == profile.job and mixed.workload.names == profile.workload.names
+        assert mixed.checkpoints.modes == profile.checkpoints.modes
+        assert mixed.checkpoints.protocol == profile.checkpoints.protocol
+        seen["increments"] += mixed.checkpoints.incremental_per_mille == 1_000
+        seen["stops"] += mixed.savepoints == profile.savepoints
+        shares = dict(mixed.scenarios)
+        seen["a scenario of the other"] += shares["merged_increments"] > 0
+        seen["a scenario of its own"] += shares["stops_at_the_end"] > 0
+        seen["both"] += shares["merged_increments"] > 0 and shares["stops_at_the_end"] > 0
+    assert all(60 < seen[name] < 140 for name in seen if name != "both"), seen
+    assert 25 < seen["both"] < 75
+
+
+def test_a_profile_that_is_none_of_the_default_campaigns_is_crossed_with_no_other() -> None:
+    faultless = profile_named("faultless")
+    for number in range(12):
+        drawn = Crossed(3).drawn(number, PlanSpace(faultless))
+        assert not drawn.plan.faults
+        assert drawn.space.profile.checkpoints == faultless.checkpoints
+
+
+def test_a_profile_of_real_time_is_crossed_with_such_profiles_only() -> None:
+    space = PlanSpace(profile_named("spark-graphs"))
+    ranges = {profile_named(name).checkpoints.interval_ms for name in OF_WORLD["spark"]}
+    drawn = [Crossed(3).drawn(number, space).space.profile.checkpoints.interval_ms for number in range(30)]
+    assert set(drawn) <= ranges
+
+
+def test_the_plans_of_a_shard_that_are_crossed_are_those_of_the_whole() -> None:
+    wanted = configuration(trials=6, seed=4, strategy="crossed")
+    whole = campaign_plans(wanted, SYSTEM)
+    plans = [next(whole) for _ in range(6)]
+    shard = campaign_plans(wanted, SYSTEM, Shard(2, 2).owns)
+    assert [next(shard) for _ in range(3)] == plans[1::2]
+    assert len({plan.seed for plan in plans}) == 6
+
+
+@pytest.mark.long
+def test_crossed_plans_are_valid_without_a_bug(tmp_path: Path) -> None:
+    """Twelve of each profile of the default campaigns."""
+    plans = [
+        Crossed(seed).drawn(number, replace(SPACE, profile=profile_named(name))).plan
+        for seed, name in enumerate(OF_WORLD["simulated"])
+        for number in range(12)
+    ]
+    verdicts = Counter(run_trial(plan, SYSTEM, tmp_path).verdict for plan in plans)
+    assert verdicts == {Verdict.VALID: len(plans)}
 
 
 # --- priorities of processes --------------------------------------------------------------------------------------

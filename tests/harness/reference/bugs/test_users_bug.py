@@ -9,12 +9,12 @@ import pytest
 
 from barrier_tck.harness.draw.not_drawn import NotDrawn
 from barrier_tck.harness.draw.profile import Profile
+from barrier_tck.harness.draw.profiles import OF_WORLD
 from barrier_tck.harness.draw.search import search
 from barrier_tck.harness.draw.search.search import Uniform
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.reference.bugs import users_bug as module
 from barrier_tck.harness.reference.bugs.catalogue import broken, bugs_of_runtime, controls, digest_of
-from barrier_tck.harness.reference.bugs.drawn_plans import PROFILES
 from barrier_tck.harness.reference.bugs.patched_copy import sources_with
 from barrier_tck.harness.reference.bugs.users_bug import UsersBug, read_patch, users_bug
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
@@ -136,7 +136,7 @@ def test_profiles_that_do_not_run_the_patched_lines_have_their_turn_seldom(
         assert not isinstance(plan, NotDrawn)
         drawn.append(plan)
         bug.ran_since_asked()
-    profiles = PROFILES["simulated"]
+    profiles = OF_WORLD["simulated"]
     counts = [sum(plan.note == name for plan in drawn) for name in profiles]
     assert [plan.note for plan in drawn[: len(profiles)]] == list(profiles)
     assert counts[profiles.index("incremental")] > 6 * max(
@@ -152,7 +152,7 @@ def test_profiles_have_their_turn_the_oftener_the_more_of_their_plans_ran_the_pa
     monkeypatch.setattr(
         search, "draw_plan", lambda seed, profile, *_: TrialPlan(seed=seed, note=profile.name)
     )
-    monkeypatch.setitem(PROFILES, "simulated", ("standard", "graphs", "modes"))
+    monkeypatch.setitem(OF_WORLD, "simulated", ("standard", "graphs", "modes"))
     drawn: list[TrialPlan] = []
 
     def every_fourth_of_graphs() -> bool:
