@@ -85,10 +85,13 @@ class CheckpointOpener:
     """Whether local copies have another format, so that they must be compared by their state (LOC-7)."""
     working_root: str | None = None
     """Directory below which backends open what they restore; None: the system's temporary directory."""
-    _last_read: dict[tuple[str, str, str, str], list[Any]] = field(
+    _last_read: dict[tuple[str, str, str, bytes], tuple[bytes, list[Any]]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
-    """(operator, subtask, state, key) -> what the checkpoint that was opened last held there."""
+    """(operator, subtask, state, key) -> the bytes that the checkpoint that was opened last held there, and what they
+    say: most of them are in the next checkpoint, too."""
+    _texts: dict[bytes, str] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """Key -> its text."""
     _decoded: dict[bytes, Sequence[Row]] = field(default_factory=dict, init=False, repr=False, compare=False)
     """The content of a file of output -> its rows."""
 
@@ -284,13 +287,18 @@ class CheckpointOpener:
         foreign: dict[str, int] = {}
         for group in every:
             for key, value in store.scan(kept.name, group):
-                text = _key_text(list(decode_key(key))).decode()
-                if group in own:
-                    place = (uid, subtask, kept.name, text)
-                    entries[text] = _sharing(self._last_read.get(place, []), kept.read(value))
-                    owners[text], self._last_read[place] = int(group), entries[text]
-                else:
+                text = self._texts.get(key)
+                if text is None:
+                    text = self._texts[key] = _key_text(list(decode_key(key))).decode()
+                if group not in own:
                     foreign[text] = int(group)
+                    continue
+                place = (uid, subtask, kept.name, key)
+                last = self._last_read.get(place)
+                if last is None or last[0] != value:
+                    last = bytes(value), _sharing([] if last is None else last[1], kept.read(value))
+                    self._last_read[place] = last
+                entries[text], owners[text] = last[1], int(group)
         return StateView(uid, subtask, kept.name, entries, owners, foreign=foreign)
 
 
