@@ -158,6 +158,8 @@ class FollowedCuts:
 
 def _differing(before: Sequence[Any], now: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
     """Return what of a list is gone and what has come; of one that has grown at its end, only the end."""
+    if now is before:
+        return _NOTHING, _NOTHING
     known = len(before)
     if len(now) >= known and now[:known] == before[:known]:
         return _NOTHING, now[known:]

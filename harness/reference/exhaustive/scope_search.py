@@ -18,6 +18,7 @@ from barrier_tck.harness.plan.reading import plan_from
 from barrier_tck.harness.plan.trial_plan import FilledPlan, to_builtins
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.reference.bugs.catalogue import planted
+from barrier_tck.harness.reference.bugs.patched_copy import patch_of_this_process
 from barrier_tck.harness.reference.exhaustive.choosing_order import ChoosingOrder
 from barrier_tck.harness.reference.exhaustive.scopes import Scope
 from barrier_tck.harness.reference.exhaustive.search import (
@@ -92,12 +93,21 @@ def search_scope(
     """Search a scope with the planted bug that its plan names, if it names one.
 
     ``seconds``: after so much processor time the search is given up. ``stop_at_first``: the search ends at the first
-    end that is not VALID.
+    end that is not VALID. Raises UsageProblem if the code of a bug holds something that cannot be copied, such as a lock.
     """
     with prepared(scope) as ready:
         judging = _Judging(ready, stop_at_first)
         judging.search = search = Search(ready.model, reduction, judging, seconds, shown)
-        progress = search.run()
+        try:
+            progress = search.run()
+        except (TypeError, RecursionError) as error:
+            if scope.plan.mutant is None and patch_of_this_process() is None:
+                raise
+            raise UsageProblem(
+                f"{scope.name} cannot be searched with this bug, because its code holds what cannot be copied: {error}; "
+                "let it keep plain values, without locks, and let a __getattr__ of it raise AttributeError for names "
+                "that begin with an underscore"
+            ) from error
     return ScopeResult(
         scope.name,
         progress.complete,

@@ -178,6 +178,12 @@ def test_a_search_that_is_out_of_time_is_not_complete() -> None:
     assert not progress.complete and progress.states == 1
 
 
+@pytest.mark.parametrize(("bug", "what"), [("LO-16", "RLock"), ("RR-01", "recursion")])
+def test_a_bug_whose_code_cannot_be_copied_is_told_apart_from_one_of_the_search(bug: str, what: str) -> None:
+    with pytest.raises(UsageProblem, match=f"line-exactly-once cannot be searched with this bug.*{what}"):
+        search_scope(planted_in(SMALLEST, bug))
+
+
 @pytest.mark.long
 def test_the_smallest_job_is_searched_completely() -> None:
     result = search_scope(SMALLEST)
