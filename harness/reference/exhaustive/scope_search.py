@@ -93,7 +93,7 @@ def search_scope(
     """Search a scope with the planted bug that its plan names, if it names one.
 
     ``seconds``: after so much processor time the search is given up. ``stop_at_first``: the search ends at the first
-    end that is not VALID. Raises UsageProblem if the code of a bug holds something that cannot be copied, such as a lock.
+    end that is not VALID. Raises UsageProblem if the code of a bug holds what cannot be copied, such as a lock.
     """
     with prepared(scope) as ready:
         judging = _Judging(ready, stop_at_first)
@@ -104,8 +104,8 @@ def search_scope(
             if scope.plan.mutant is None and patch_of_this_process() is None:
                 raise
             raise UsageProblem(
-                f"{scope.name} cannot be searched with this bug, because its code holds what cannot be copied: {error}; "
-                "let it keep plain values, without locks, and let a __getattr__ of it raise AttributeError for names "
+                f"{scope.name} cannot be searched with this bug, because its code holds what cannot be copied: "
+                f"{error}; let it keep plain values, without locks, and let a __getattr__ of it raise AttributeError for names "
                 "that begin with an underscore"
             ) from error
     return ScopeResult(
