@@ -105,8 +105,8 @@ def search_scope(
                 raise
             raise UsageProblem(
                 f"{scope.name} cannot be searched with this bug, because its code holds what cannot be copied: "
-                f"{error}; let it keep plain values, without locks, and let a __getattr__ of it raise AttributeError for names "
-                "that begin with an underscore"
+                f"{error}; let it keep plain values, without locks, and let a __getattr__ of it raise "
+                "AttributeError for names that begin with an underscore"
             ) from error
     return ScopeResult(
         scope.name,
