@@ -24,6 +24,8 @@ CAMPAIGNS = ("graphs", "modes", "rescale", "incremental", "savepoints")
 """Campaign files that draw most of what there is."""
 EACH_TIME = 2
 """How many of them are run, others each time, unless ``--all`` is given: drawing the first plans of each takes long."""
+STRATEGIES = ("uniform", "swarm", "guided", "crossed")
+"""One of them is how a campaign draws its plans, unless ``--strategy`` says which: each finds what others miss."""
 SECONDS = 60.0
 
 
@@ -71,7 +73,8 @@ def main(options: Sequence[str]) -> int:
         del own[place : place + 2]
     findings = 0
     for campaign in campaigns:
-        summary = explored(campaign, seconds / len(campaigns), own)
+        strategy = [] if "--strategy" in own else ["--strategy", random.choice(STRATEGIES)]
+        summary = explored(campaign, seconds / len(campaigns), [*own, *strategy])
         if isinstance(summary, int):
             return summary
         for line in told(campaign, summary):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests import fresh_exploration
-from tests.fresh_exploration import CAMPAIGNS, EACH_TIME, main
+from tests.fresh_exploration import CAMPAIGNS, EACH_TIME, STRATEGIES, main
 
 
 def summary_of(directory: Path, **changes: Any) -> dict[str, Any]:
@@ -36,24 +36,28 @@ def test_a_finding_is_printed_as_the_text_of_an_issue_and_fails_only_what_is_str
         return summary_of(directory)
 
     monkeypatch.setattr(fresh_exploration, "explored", explored)
-    assert main(["--all", "--seconds", "50", "--out", "runs"]) == 0
+    assert main(["--all", "--seconds", "50", "--out", "runs", "--strategy", "pct"]) == 0
     said = capsys.readouterr().err
     assert said.count("# `REC-1` broken") == len(CAMPAIGNS)
     assert "graphs, seed 77: 3 trials: 2 valid, 0 unknown, 1 invalid" in said
     assert str(directory / "issues" / "01-REC-1-input-reads.md") in said
-    assert asked == [(campaign, 50 / len(CAMPAIGNS), ("--out", "runs")) for campaign in CAMPAIGNS]
+    given = ("--out", "runs", "--strategy", "pct")
+    assert asked == [(campaign, 50 / len(CAMPAIGNS), given) for campaign in CAMPAIGNS]
     asked.clear()
     assert main(["--strict"]) == 1
     assert len({campaign for campaign, *_ in asked}) == EACH_TIME
 
 
-def test_which_campaigns_are_explored_is_drawn_anew_each_time(
+def test_which_campaigns_are_explored_and_how_is_drawn_anew_each_time(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
+    strategies: list[str] = []
 
-    def explored(campaign: str, *_: object) -> dict[str, Any]:
+    def explored(campaign: str, _: float, options: list[str]) -> dict[str, Any]:
         asked.append(campaign)
+        assert options[0] == "--strategy"
+        strategies.append(options[1])
         return summary_of(directory, groups=[], invalid=0)
 
     monkeypatch.setattr(fresh_exploration, "explored", explored)
@@ -61,6 +65,7 @@ def test_which_campaigns_are_explored_is_drawn_anew_each_time(
         random.seed(seed)
         assert main([]) == 0
     assert len(asked) == 12 * EACH_TIME and set(asked) == set(CAMPAIGNS)
+    assert set(strategies) == set(STRATEGIES)
 
 
 def test_a_campaign_that_finds_nothing_or_cannot_begin(
