@@ -232,6 +232,23 @@ def test_a_line_without_a_crash_is_searched_completely() -> None:
 
 
 @pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("name", "states", "ends", "histories"),
+    [
+        ("last-exactly-once", 17_778, 74, 738),
+        ("last-at-least-once", 17_778, 74, 738),
+        ("last-unaligned", 23_496, 216, 912),
+    ],
+)
+def test_a_line_with_a_crash_at_any_place_is_searched_completely(
+    name: str, states: int, ends: int, histories: int
+) -> None:
+    result = search_scope(SCOPES[name])
+    assert (result.complete, result.states, result.ends, result.histories) == (True, states, ends, histories)
+    assert result.findings == ()
+
+
+@pytest.mark.nightly
 def test_a_planted_bug_is_found_and_its_choices_show_it_again() -> None:
     scope = planted_in(WITHOUT_CRASH, "AL-01")
     (finding,) = search_scope(scope).findings
