@@ -68,7 +68,7 @@ def scopes(
     The search runs in the simulator, and leaves out those that do not differ. Without NAME, the scopes are listed. A
     search ends at the first end that is not VALID; the choices that lead to it are saved in a file, which --replay
     takes again. A search that does not end in time says how many states it reached, and nothing is known about the
-    others.
+    others. last-exactly-once, last-at-least-once and last-unaligned end in one to two minutes.
 
     Exit code 0: the scope was searched completely, and every end is VALID. 1: an end is INVALID. 2: the search did not
     end, or an end is UNKNOWN.
@@ -141,7 +141,7 @@ def print_result(console: Console, result: ScopeResult, saved: Path | None) -> N
         how = "ended at a finding"
     console.print(
         f"{result.scope}: {how}: {result.states} distinct states, {result.steps} steps, {result.ends} ends, "
-        f"{result.seconds} s",
+        f"{result.histories} histories judged, {result.seconds} s",
         markup=False,
     )
     for finding in result.findings:

@@ -35,10 +35,16 @@ def rare_collection() -> Iterator[None]:
     what is left of it is needed until it was counted.
     """
     before = gc.get_threshold()
-    gc.freeze()  # what was loaded stays
+    if not before[0]:  # it never looks by itself
+        yield
+        return
+    frozen_here = not gc.get_freeze_count()
+    if frozen_here:
+        gc.freeze()  # what was loaded stays
     gc.set_threshold(_OBJECTS_KEPT_MAX, *before[1:])
     try:
         yield
     finally:
         gc.set_threshold(*before)
-        gc.unfreeze()
+        if frozen_here:
+            gc.unfreeze()

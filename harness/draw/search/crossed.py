@@ -48,7 +48,7 @@ def _others(profile: Profile) -> tuple[Profile, ...]:
     scenarios are chosen from.
     """
     family = next((names for names in OF_WORLD.values() if profile.name in names), ())
-    return tuple(map(profile_named, family)) or (profile,)
+    return tuple(profile_named(name) for name in family if name != profile.name) or (profile,)
 
 
 def crossed(profile: Profile, other: Profile, random: Random) -> Profile:
@@ -70,12 +70,13 @@ def _mixed(part: _Part, other: _Part, names: Sequence[str], random: Random) -> _
 
 
 def _shares(profile: Profile, other: Profile, random: Random) -> dict[str, int]:
+    """Return the share of each scenario: none, where the profile itself says so, and for half of the others."""
     own, others = (_shares_in(each) for each in (profile, other))
     shares: dict[str, int] = {}
     for name, share in own.items():
         if share >= _PURPOSE_PER_MILLE:
             shares[name] = share
-        elif random.random() < 0.5:
+        elif random.random() < 0.5 and dict(profile.scenarios).get(name) != 0:
             shares[name] = min(3 * max(share, others[name]), 1_000)
         else:
             shares[name] = 0

@@ -29,7 +29,12 @@ from barrier_tck.harness.reference.exhaustive.search import (
     Step,
     Watcher,
 )
-from barrier_tck.harness.reference.exhaustive.searched_world import HistoryLine, SearchedWorld, told_apart
+from barrier_tck.harness.reference.exhaustive.searched_world import (
+    CRASHED,
+    HistoryLine,
+    SearchedWorld,
+    told_apart,
+)
 from barrier_tck.harness.reference.exhaustive.world_copies import forget
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated, SimulatedTrial
 from barrier_tck.harness.support.errors import InternalError, UsageProblem
@@ -132,7 +137,7 @@ class _Judging(Watcher):
         self._stop_at_first = stop_at_first
         self._recorded_before = self._model.recorded
         self._begin: dict[Hashable, int] = {}
-        """State of the path -> how many lines the history has there."""
+        """State -> how many lines the history had there, by the way by which it was reached last."""
         self._said: dict[Hashable, tuple[HistoryLine, ...]] = {}
         """State -> the lines of the first step that was taken there."""
         self.judged: dict[Hashable, None] = {}
@@ -141,7 +146,8 @@ class _Judging(Watcher):
     def stepped(self, before: Hashable, after: Hashable) -> None:
         if before not in self._said:
             begin = self._begin.get(before, self._recorded_before)
-            self._said[before] = tuple(self._model.lines(begin))
+            crash = (CRASHED,) if self._model.own_accord(self.search.path[-1]) else ()
+            self._said[before] = (*crash, *self._model.lines_since(begin))
         self._begin[after] = self._model.recorded
 
     def met_again(self, state: Hashable) -> bool:

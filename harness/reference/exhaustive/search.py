@@ -187,7 +187,9 @@ class Search:
     def run(self) -> Progress:
         """Search until all is searched, time is over, or the watcher says to stop."""
         progress, started = self.progress, time.process_time()
-        self._push(self._digest())
+        first = self._digest()
+        self._known[first] = None
+        self._push(first)
         while self._path:
             frame = self._path[-1]
             progress.seconds = time.process_time() - started
@@ -293,7 +295,6 @@ class Search:
                 raise Cyclic(f"a state is reached again from itself, by {step}")
             self._compare_known(known)
             self._propagate(known)
-            self._at = -1
             return not self._watcher.met_again(digest)
         self._known[digest] = None
         self._push(digest)

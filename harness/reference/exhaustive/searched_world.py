@@ -168,8 +168,15 @@ class SearchedWorld:
         """Return how many lines the history has."""
         return len(self.root.trial.recorder.operations)
 
-    def lines(self, begin: int = 0) -> list[HistoryLine]:
-        """Return what was recorded of the run from a line on, as far as judges tell it apart."""
+    def lines(self) -> list[HistoryLine]:
+        """Return what was recorded of the run, and where one crashed, as far as judges tell it apart."""
+        found = self.lines_since(0)
+        if self.root.fault is not None:
+            found.insert(self.root.lines_before, CRASHED)
+        return found
+
+    def lines_since(self, begin: int) -> list[HistoryLine]:
+        """Return what was recorded of the run from a line on, without the crash."""
         return [_line_of(line) for line in self.root.trial.recorder.operations[begin:]]
 
     def outcome(self) -> Hashable:
@@ -528,6 +535,8 @@ class HistoryLine(NamedTuple):
 
 
 _MILESTONE, _HEARD, _OF_ONE = "milestone", "heard", "of one"
+CRASHED = HistoryLine(_MILESTONE, b"crash")
+"""Stands where one crashed: judges see the fault there."""
 
 
 def _milestones(root: _Root) -> Iterator[Recorded[Operation]]:
@@ -549,7 +558,8 @@ def _encoded(operation: Operation) -> bytes:
 def told_apart(lines: Iterable[HistoryLine]) -> bytes:
     """Return a digest that is the same for two histories if and only if judges tell no difference between them.
 
-    These are milestones in their order, what came between them in any order, and what single subtasks said.
+    These are milestones in their order, the crash among them, what came between them in any order, and what single
+    subtasks said.
     """
     own: list[bytes] = []
     parts: list[list[bytes]] = [[]]

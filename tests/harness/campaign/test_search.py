@@ -22,7 +22,9 @@ from barrier_tck.harness.cli import main as cli
 from barrier_tck.harness.draw.catalogue import known_scenarios
 from barrier_tck.harness.draw.constraints import Constraints
 from barrier_tck.harness.draw.plans_alike import PlanSpace, drawn_like, drawn_plan
+from barrier_tck.harness.draw.profile import Profile
 from barrier_tck.harness.draw.profiles import OF_WORLD, profile_named
+from barrier_tck.harness.draw.search import crossed as crossing
 from barrier_tck.harness.draw.search.crossed import Crossed, crossed
 from barrier_tck.harness.draw.search.guided import GENERATION, Guided
 from barrier_tck.harness.draw.search.search import Search
@@ -231,8 +233,38 @@ def test_a_crossed_profile_has_the_jobs_of_one_and_parts_and_scenarios_of_both()
         seen["a scenario of the other"] += shares["merged_increments"] > 0
         seen["a scenario of its own"] += shares["stops_at_the_end"] > 0
         seen["both"] += shares["merged_increments"] > 0 and shares["stops_at_the_end"] > 0
+        assert shares["merged_increments"] in (0, 3 * dict(other.scenarios)["merged_increments"])
     assert all(60 < seen[name] < 140 for name in seen if name != "both"), seen
     assert 25 < seen["both"] < 75
+
+
+def test_a_crossed_profile_keeps_its_purpose_and_what_it_leaves_out() -> None:
+    profile = profile_named("chains")
+    for seed in range(40):
+        shares = dict(crossed(profile, profile_named("rescale"), Random(seed)).scenarios)
+        assert shares["conditions"] == 1_000
+        assert shares["forms"] == shares["tiny_inputs"] == 0, "chains says that it has none"
+
+
+def test_no_profile_is_crossed_with_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    others: Counter[str] = Counter()
+
+    def noted(profile: Profile, other: Profile, random: Random) -> Profile:
+        others[other.name] += 1
+        return profile
+
+    monkeypatch.setattr(crossing, "crossed", noted)
+    for number in range(150):
+        Crossed(3).drawn(number, SPACE)
+    assert set(others) == set(OF_WORLD["simulated"]) - {SPACE.profile.name}
+
+
+def test_strategies_with_one_seed_draw_different_plans() -> None:
+    seeds = {
+        strategy: [new_search(strategy, 3, 0).drawn(number, SPACE).plan.seed for number in range(4)]
+        for strategy in STRATEGIES
+    }
+    assert len(set(map(str, seeds.values()))) == len(STRATEGIES)
 
 
 def test_a_profile_that_is_none_of_the_default_campaigns_is_crossed_with_no_other() -> None:

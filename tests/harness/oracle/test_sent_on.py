@@ -57,6 +57,20 @@ def test_an_operator_that_sends_nothing_on_shows_nothing() -> None:
     assert not SentOn({"keep": WHOLE["keep"]}).is_unseen(held(1, "read"), "keep", CUT)
 
 
+def test_what_comes_back_to_the_operator_itself_says_nothing() -> None:
+    """In a loop: whether it came back is what is asked."""
+    round_again: dict[str, Bag] = {"keep": Counter({held(1, "read"): 1, held(1, "read>keep"): 1})}
+    cut = SeenCut({}, {"keep": {held(1, "read"): [""]}}, {})
+    assert not SentOn(round_again).is_unseen(held(1, "read"), "keep", cut)
+
+
+def test_each_cut_is_looked_at_for_itself() -> None:
+    sent = SentOn(WHOLE)
+    seen = SeenCut({}, {**CUT.held, "last": {held(1, "read>keep"): [""]}}, {"out": {}})
+    answers = [sent.is_seen(held(1, "read"), "keep", cut) for cut in (CUT, seen, CUT, seen)]
+    assert answers == [False, True, False, True]
+
+
 def prepared(checkpoint: int, rows: int, attempt: int = 1) -> Acknowledged:
     return Acknowledged(checkpoint, attempt, "sink[0]", prepared=rows)
 
