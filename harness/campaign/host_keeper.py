@@ -3,7 +3,8 @@
 
 Whoever starts it has the pipes of ``process_of_trials``. It
 
-* waits until no other process of this user holds the host, so that no two real trials run on it at once;
+* waits until no other process of this user holds the host, so that no two real trials run on it at once; if that takes
+  long, it says so once on its standard error;
 * starts ``trial_process``, which inherits both pipes;
 * lets that end in order, with its cluster, when its input ends: because the trial is over, or because who wanted it was
   killed. If it takes too long, it is killed;
@@ -24,6 +25,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from barrier_tck.harness.cluster.guard import Guard, adopt_orphans, die_with_parent
 from barrier_tck.harness.support.host_lock import host_lock, opened_lock, wait_for_lock
@@ -35,6 +37,9 @@ IN_ORDER_S = 60.0
 """How long the process may take to stop its cluster."""
 SWEEP_S = 5.0
 """How long what is left may take to end by itself: the guard of a cluster ends the cluster, and removes its files."""
+
+QUIET_S = 300.0
+"""How long it waits for the host before it says so: trials of one campaign wait for each other without a word."""
 
 _TRIALS = "barrier_tck.harness.campaign.trial_process"
 
@@ -97,24 +102,49 @@ def _held_host(events: _Events) -> int | None:
     try:
         descriptor = opened_lock(path)
     except OSError as error:
-        _say_that_it_cannot_be_locked(f"{path} cannot be opened ({error.strerror or error}); remove it")
+        _say_that_it_cannot_be_locked(
+            f"{path} cannot be opened ({error.strerror or error}); remove it, or let its owner do that"
+        )
         return None
-    held = threading.Event()
+    over = threading.Event()
+    failed: list[OSError] = []
 
     def wait_for_it() -> None:
-        wait_for_lock(descriptor)
-        held.set()
+        try:
+            wait_for_lock(descriptor)
+        except OSError as error:
+            failed.append(error)
+        over.set()
         events.wake()
 
     # The wait cannot be ended, but this process can, which has started nothing yet.
     waiting = threading.Thread(target=wait_for_it, name="waits for the host", daemon=True)
     waiting.start()
-    while not held.is_set() and not events.unwanted:
-        events.wait()
+    says_at: float | None = time.monotonic() + QUIET_S
+    while not over.is_set() and not events.unwanted:
+        events.wait(None if says_at is None else says_at - time.monotonic())
+        if says_at is not None and time.monotonic() >= says_at and not over.is_set():
+            _say_that_it_waits(path)
+            says_at = None
+    if failed:
+        _say_that_it_cannot_be_locked(
+            f"{path} cannot be locked ({failed[0].strerror or failed[0]}); {path.parent} must be on a file system with "
+            "locks (flock), such as one on a disk of this host"
+        )
+        return None
     if events.unwanted:
         return None
     waiting.join()
     return descriptor
+
+
+def _say_that_it_waits(path: Path) -> None:
+    # An executor has no other way to say something before it answers.
+    sys.stderr.write(
+        f"a real trial has waited {QUIET_S:g} s for this host, and goes on waiting: another process holds {path} "
+        f"(`fuser {path}` shows it)\n"
+    )
+    sys.stderr.flush()
 
 
 def _say_that_it_cannot_be_locked(problem: str) -> None:

@@ -12,6 +12,8 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 
+import psutil
+
 from barrier_tck.harness.campaign.trial_messages import (
     Answer,
     NotDone,
@@ -69,8 +71,8 @@ class TrialProcess:
     def ask(self, request: Request, within_s: float | None = None) -> Answer | None:
         """Return the answer; None if the process ended without one. Raises the error that the process reports.
 
-        A process that does not answer ``within_s`` seconds is ended, and ``overran`` says so. It has longer if it
-        waited for a processor half of that time.
+        A process that does not answer ``within_s`` seconds is ended, and ``overran`` says so. It has longer if it, or
+        one of those below a keeper, waited for a processor half of that time.
         """
         line = self.ask_in_lines(line_of(request), within_s)
         return None if line is None else answered(line)
@@ -95,12 +97,20 @@ class TrialProcess:
     def _answers_within(self, seconds: float | None) -> bool:
         """Wait for an answer, as long again each time that the process was mostly kept waiting by a busy machine."""
         while True:
-            before = waited_for_a_processor_s(self._popen.pid)
+            before = self._waited_s()
             if select.select([self._answers], [], [], seconds)[0]:
                 return True
-            waited = waited_for_a_processor_s(self._popen.pid) - before
+            waited = max(now - before.get(pid, 0.0) for pid, now in self._waited_s().items())
             if seconds is None or not is_kept_waiting(waited, seconds):
                 return False
+
+    def _waited_s(self) -> dict[int, float]:
+        """Return how long each process that works on the answer has waited for a processor, by its number."""
+        pids = [self._popen.pid]
+        if self._kept:  # the keeper itself is idle: the trial and its cluster are below it
+            with contextlib.suppress(psutil.Error):
+                pids += [child.pid for child in psutil.Process(pids[0]).children(recursive=True)]
+        return {pid: waited_for_a_processor_s(pid) for pid in pids}
 
     def why_lost(self) -> str:
         """Return why there was no answer to a trial."""

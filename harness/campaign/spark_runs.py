@@ -42,6 +42,7 @@ from barrier_tck.harness.campaign.trial_messages import (
     PrepareSystem,
     RunTrial,
     ShrinkTrial,
+    SystemPrepared,
     TrialLost,
     TrialRan,
     TrialShrunk,
@@ -79,6 +80,9 @@ SERVICES = (URL_VARIABLE, GIVEN_HDFS)
 """Variables with which a user gives trials a service. A host without them would use another one without a word."""
 SETTINGS = {"spark.speculation": "false"}
 """Settings of Spark for real trials: one that takes long would be run a second time beside itself."""
+
+PREPARED_AGAIN = 2
+"""How often hosts are asked again whether they can run trials, if Spark sent two of the requests to one of them."""
 
 _LOST = ("Python worker exited unexpectedly", "ExecutorLostFailure")
 """How Spark says that a task failed because its worker or executor died."""
@@ -121,20 +125,27 @@ class SparkRuns:
         return self._run_once if self._real else None
 
     def prepare(self) -> None:
-        """Let each host start a real system and stop it, so that what a host lacks is known before the first trial.
+        """Let hosts start a real system and stop it, so that what they lack is known before the first trial.
 
-        Raises what the system raises, for instance EnvironmentProblem; the message names the host. A host that comes
-        later says it with its first trial.
+        Raises what the system raises, for instance EnvironmentProblem; the message names the host. Spark chooses the
+        hosts. If some are missing they are asked again, all of them, but only ``PREPARED_AGAIN`` times. A host that is
+        still missing then, or comes later, says it with its first trial.
         """
-        seen = 0
-        # Executors come one after the other, while the first ones are asked.
-        while self._real and (hosts := self._places_now()) > seen:
-            seen = hosts
+        seen, again = 0, PREPARED_AGAIN
+        prepared: set[str] = set()
+        while self._real and (hosts := self._places_now()) > len(prepared):
+            # Executors come one after the other, while the first ones are asked. Only if none came, Spark is the cause.
+            again -= hosts <= seen
+            if again < 0:
+                break
+            seen = max(seen, hosts)
             asked = repeat(_Asked(None, line_of(PrepareSystem()), STARTS_WITHIN_S), hosts)
             with contextlib.closing(self._in_order(asked)) as found:
                 for _, answer in found:
                     if isinstance(answer, TrialLost):
                         raise OperatingError(f"{self._system.name} cannot be started on a host: {answer.why}")
+                    assert isinstance(answer, SystemPrepared), "a host says its name"
+                    prepared.add(answer.host)
 
     def _places_now(self) -> int:
         with ThreadPoolExecutor(1, "spark-jobs") as thread:

@@ -59,6 +59,9 @@ class SystemOpened(msgspec.Struct, frozen=True, tag="opened"):
 class SystemPrepared(msgspec.Struct, frozen=True, tag="prepared"):
     """The host can run it."""
 
+    host: str = ""
+    """The name of the host."""
+
 
 class KeptLog(msgspec.Struct, frozen=True):
     """A file that a trial elsewhere left among its logs."""

@@ -90,7 +90,7 @@ class _Trials:
             case PrepareSystem():
                 assert self._system is not None, "a system is opened first"
                 prepare(self._system)
-                return SystemPrepared()
+                return SystemPrepared(socket.gethostname())
             case RunTrial(trial=trial, elsewhere=elsewhere):
                 assert self._system is not None, "a system is opened first"
                 with _place(trial.directory, elsewhere) as place:

@@ -83,7 +83,7 @@ def spread_over(
             runs = SparkRuns(system, session, cluster)
             if real:
                 with PhaseProgress(console, system.name, slow=True) as progress:
-                    progress.show("starting on each host, to see whether it can run there")
+                    progress.show("starting on the hosts, as soon as no other real trial runs there")
                     runs.prepare()
             yield Spread(runs, copy, runs.once)
         finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import tempfile
@@ -19,9 +20,17 @@ def host_lock() -> Path:
 
 def opened_lock(path: Path) -> int:
     """Open the file to lock, and return its descriptor; raises OSError if another user put something in its place."""
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    if os.fstat(descriptor).st_uid != os.geteuid():
+        # Whoever owns a file that all may open could hold its lock for ever.
+        os.close(descriptor)
+        raise OSError(errno.EPERM, "it belongs to another user")
+    return descriptor
 
 
 def wait_for_lock(descriptor: int) -> None:
-    """Return when this process holds the lock: until every copy of the descriptor is closed, however that happens."""
+    """Return when this process holds the lock: until every copy of the descriptor is closed, however that happens.
+
+    Raises OSError if there are no locks, for instance on some file systems of a network.
+    """
     fcntl.flock(descriptor, fcntl.LOCK_EX)

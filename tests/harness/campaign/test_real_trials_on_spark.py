@@ -7,6 +7,7 @@ reference runtime, whose trials start clusters, on a real cluster of two executo
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import itertools
 import os
 import signal
@@ -25,17 +26,18 @@ from typing import Any
 import psutil
 import pytest
 
-from barrier_tck.harness.campaign import host_keeper, runner, spark_runs
+from barrier_tck.harness.campaign import executor_trials, host_keeper, process_of_trials, runner, spark_runs
 from barrier_tck.harness.campaign.configuration import (
     CampaignConfiguration,
     ClusterSection,
     configuration_from,
 )
 from barrier_tck.harness.campaign.executor_trials import HostAttendant, environment_of_trials
-from barrier_tck.harness.campaign.process_of_trials import answered
+from barrier_tck.harness.campaign.process_of_trials import TrialProcess, answered
 from barrier_tck.harness.campaign.repeated_trials import Effort
 from barrier_tck.harness.campaign.runner import Spread, run_campaign
 from barrier_tck.harness.campaign.spark_runs import SparkRuns
+from barrier_tck.harness.campaign.started_systems import choose_cluster
 from barrier_tck.harness.campaign.trial_messages import (
     OpenSystem,
     PrepareSystem,
@@ -48,7 +50,7 @@ from barrier_tck.harness.campaign.trial_messages import (
 )
 from barrier_tck.harness.campaign.tried_plans import PlannedTrial
 from barrier_tck.harness.cli.spreading import start_where_trials_run
-from barrier_tck.harness.cluster.cluster_config import ClusterKind
+from barrier_tck.harness.cluster.cluster_config import ClusterConfig, ClusterKind
 from barrier_tck.harness.cluster.containers.docker_cluster import DockerCluster
 from barrier_tck.harness.cluster.installation import import_path
 from barrier_tck.harness.cluster.local_cluster import LocalCluster, LocalClusterConfig
@@ -58,7 +60,14 @@ from barrier_tck.harness.cluster.settings import LIGHT_JAVA
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.run_reader import open_run
 from barrier_tck.harness.record.verdict import Verdict
-from barrier_tck.harness.support.errors import EnvironmentProblem, OperatingError, UsageProblem
+from barrier_tck.harness.support.errors import (
+    ClusterDidNotStart,
+    EnvironmentProblem,
+    HarnessError,
+    OperatingError,
+    PortInUse,
+    UsageProblem,
+)
 from barrier_tck.harness.support.host_lock import host_lock, opened_lock, wait_for_lock
 from barrier_tck.harness.system.system_names import open_system
 from barrier_tck.harness.workloads.workload_names import filled
@@ -71,12 +80,15 @@ from tests.harness.campaign.real_time_system import (
     REAL,
     SLEEPS,
     Note,
+    RealTime,
     notes_in,
 )
 from tests.waiting import PATIENCE_S, eventually
 
 ENDS_WITHIN_S = 900.0
 """The limit of trials that end in a second."""
+ANSWERS_S = 60.0
+"""The limit of a process that answers at once, however busy the machine is."""
 
 
 @pytest.fixture
@@ -152,8 +164,6 @@ def test_a_trial_uses_the_installed_pyspark_and_the_modules_of_the_worker(
     path = environment_of_trials(os.environ)["PYTHONPATH"].split(os.pathsep)
     assert str(tmp_path / "modules") in path
     assert not set(theirs) & set(path)
-    from barrier_tck.harness.campaign import executor_trials
-
     opening = OpenSystem(REAL, (), alone=True)
     opened = executor_trials._opened_here(line_of(opening))
     assert str(tmp_path / "modules") in opened.path
@@ -175,6 +185,16 @@ def test_what_somebody_else_put_in_the_place_of_the_lock_is_not_followed(tmp_pat
     with pytest.raises(OSError, match="symbolic link"):
         opened_lock(tmp_path / "lock")
     assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_lock_that_another_user_owns_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that all may open, so that its owner could hold it for ever."""
+    os.close(opened_lock(tmp_path / "lock"))
+    (tmp_path / "lock").chmod(0o666)
+    me = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: me + 1)
+    with pytest.raises(OSError, match="it belongs to another user"):
+        opened_lock(tmp_path / "lock")
 
 
 def test_a_chunk_of_real_trials_has_one_for_each_host() -> None:
@@ -233,7 +253,7 @@ def test_a_trial_whose_worker_dies_twice_is_lost_and_not_sent_again(
 
 
 def test_hosts_that_come_while_others_are_asked_are_asked_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is known of an answer but that it is one, so each host is asked again with those that are new."""
+    """Spark chooses the hosts, so each is asked again with those that are new."""
     hosts = iter([1, 1, 1, 3, 3, 3, 3, 3, 3, 3])
     session: Any = SimpleNamespace(sparkContext=SimpleNamespace(cancelAllJobs=lambda: None))
     monkeypatch.setattr(spark_runs, "_hosts", lambda _: next(hosts))
@@ -242,11 +262,157 @@ def test_hosts_that_come_while_others_are_asked_are_asked_too(monkeypatch: pytes
 
     def job(asked: Any) -> list[bytes]:
         jobs.append(len(asked))
-        return [line_of(SystemPrepared())] * len(asked)
+        return [line_of(SystemPrepared(f"host-{number}")) for number in range(len(asked))]
 
     monkeypatch.setattr(runs, "_job", job)
     runs.prepare()
     assert jobs == [1, 3]
+
+
+@pytest.mark.parametrize(
+    ("answers", "jobs"),
+    [
+        (["abc"], 1),
+        (["aab", "abc"], 2),
+        (["aab", "aac"], 2),
+        (["aaa", "aab", "bbb", "abc"], 3),
+    ],
+)
+def test_hosts_that_spark_missed_are_asked_again_a_few_times(
+    answers: list[str], jobs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session: Any = SimpleNamespace(sparkContext=SimpleNamespace(cancelAllJobs=lambda: None))
+    monkeypatch.setattr(spark_runs, "_hosts", lambda _: 3)
+    runs = SparkRuns(open_system(REAL), session)
+    left = iter(answers)
+    monkeypatch.setattr(runs, "_job", lambda _: [line_of(SystemPrepared(host)) for host in next(left)])
+    runs.prepare()
+    assert len(answers) - len(list(left)) == jobs
+
+
+def test_a_real_trial_has_several_times_its_own_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session: Any = SimpleNamespace(sparkContext=SimpleNamespace())
+    monkeypatch.setattr(spark_runs, "_hosts", lambda _: 1)
+    runs = SparkRuns(open_system(REAL), session)
+    trial = PlannedTrial(0, filled(TrialPlan()), tmp_path, drawn=False)
+    limits: list[float] = []
+
+    def job(asked: Any) -> list[bytes]:
+        limits.extend(one.within_s for one in asked)
+        return [line_of(TrialLost("", datetime.now(), 0.0))] * len(asked)
+
+    monkeypatch.setattr(runs, "_job", job)
+    list(runs.run([trial]))
+    assert limits == [4 * trial.plan.limits.wall_s + 600]
+
+
+class _Opened:
+    """Stands in for a process with a host for itself, whose system does not always start."""
+
+    overran = ""
+
+    def __init__(self, errors: list[HarnessError]) -> None:
+        self._errors = errors
+
+    def open(self, _: OpenSystem) -> None:
+        if self._errors:
+            raise self._errors.pop(0)
+
+    def ask(self, *_: object) -> SystemPrepared:
+        return SystemPrepared()
+
+    def ask_in_lines(self, *_: object) -> bytes:
+        return b"the answer\n"
+
+    def close(self, at_once: bool) -> None:
+        assert at_once
+
+
+@pytest.mark.parametrize(
+    ("error", "tries"),
+    [(ClusterDidNotStart, 2), (PortInUse, 2), (OperatingError, 2), (EnvironmentProblem, 1)],
+)
+@pytest.mark.parametrize("fails", [1, 2])
+def test_what_may_be_chance_when_a_system_starts_is_tried_once_more(
+    error: type[HarnessError], tries: int, fails: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    errors: list[HarnessError] = [error("it does not start")] * fails
+    started: list[_Opened] = []
+
+    def start(*_: object) -> _Opened:
+        started.append(_Opened(errors))
+        return started[-1]
+
+    monkeypatch.setattr(executor_trials, "TrialProcess", start)
+    line = attendant().answer(asked(PLAIN), ENDS_WITHIN_S)
+    assert len(started) == tries
+    if fails < tries:
+        assert line == b"the answer\n"
+    else:
+        with pytest.raises(error, match="it does not start"):
+            answered(line)
+
+
+class _OnCluster(RealTime):
+    """A system whose cluster can be chosen."""
+
+    def use_cluster(self, config: ClusterConfig) -> None:
+        self.given = config
+
+
+def test_a_system_is_given_the_cluster_that_is_asked_for() -> None:
+    system = _OnCluster()
+    choose_cluster(system, None)
+    assert not hasattr(system, "given")
+    section = ClusterSection(name=ClusterKind.DOCKER, workers=2)
+    choose_cluster(system, section)
+    assert system.given == section.config
+
+
+@pytest.mark.parametrize(
+    ("left", "code", "removed"), [([], 0, False), ([7], 0, True), ([], 3, True), ([], -9, True)]
+)
+def test_a_keeper_removes_what_is_left_after_processes_that_did_not_end_in_order(
+    left: list[int], code: int, removed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    did: list[str] = []
+    monkeypatch.setattr(host_keeper, "adopt_orphans", lambda: None)
+    monkeypatch.setattr(host_keeper, "_Events", lambda: None)
+    monkeypatch.setattr(host_keeper, "_held_host", lambda _: 0)
+    monkeypatch.setattr(host_keeper, "_run", lambda *_: code)
+    monkeypatch.setattr(host_keeper, "Guard", lambda: SimpleNamespace(sweep=lambda _: left))
+    monkeypatch.setattr(host_keeper, "remove_orphaned", lambda: did.append("files"))
+    monkeypatch.setattr(host_keeper, "_reap_orphans", lambda docker: did.append(f"docker: {docker}"))
+    assert host_keeper.main([host_keeper.DOCKER]) == code
+    assert did == (["files", "docker: True"] if removed else [])
+
+
+def test_a_keeper_that_waits_long_says_so_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(host_keeper, "host_lock", lambda: tmp_path / "lock")
+    monkeypatch.setattr(host_keeper, "QUIET_S", 0.01)
+    other = opened_lock(tmp_path / "lock")
+    wait_for_lock(other)
+    woken = threading.Event()
+    waits: list[float | None] = []
+
+    def wait(seconds: float | None) -> None:
+        waits.append(seconds)
+        woken.wait(0.02)
+        if len(waits) == 3:
+            os.close(other)
+
+    events: Any = SimpleNamespace(unwanted=False, wait=wait, wake=woken.set)
+    held = host_keeper._held_host(events)
+    assert held is not None
+    os.close(held)
+    assert waits[1:3] == [None, None], "it says nothing more"
+    said = capsys.readouterr().err
+    assert said.count("has waited") == 1
+    assert f"another process holds {tmp_path / 'lock'}" in said
 
 
 def test_a_cluster_of_containers_is_kept_as_one() -> None:
@@ -332,6 +498,94 @@ def test_a_lock_that_cannot_be_opened_is_said_with_the_host(tmp_path: Path) -> N
     )
     with pytest.raises(EnvironmentProblem, match=r"lock cannot be opened .*; remove it"):
         answered(ran.stdout)
+
+
+KEEPER = """
+import errno, os
+from pathlib import Path
+from barrier_tck.harness.campaign import host_keeper
+
+def without_locks(_):
+    raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+host_keeper.host_lock = lambda: Path("lock")
+host_keeper._TRIALS = "slow_to_end"
+"""
+"""Starts a keeper with a lock and a process of its own, in its working directory."""
+SLOW_TO_END = """
+import signal, time
+from pathlib import Path
+signal.signal(signal.SIGTERM, lambda *_: Path("asked").touch())
+Path("started").touch()
+while not Path("may end").exists():
+    time.sleep(0.005)
+"""
+"""Takes the place of a trial whose cluster ends slowly."""
+
+
+@contextlib.contextmanager
+def keeper_in(directory: Path, code: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a keeper, whose input stays open."""
+    (directory / "slow_to_end.py").write_text(SLOW_TO_END)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([import_path(), str(directory)])}
+    command = [sys.executable, "-c", KEEPER + code]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=directory, env=environment, **pipes) as keeper:
+        try:
+            yield keeper
+        finally:
+            (directory / "may end").touch()
+            keeper.kill()
+
+
+def test_a_host_without_locks_is_said_and_not_waited_for(tmp_path: Path) -> None:
+    with keeper_in(tmp_path, "host_keeper.wait_for_lock = without_locks; host_keeper.main([])") as keeper:
+        keeper.wait(ANSWERS_S)
+        assert keeper.stdout is not None
+        line = keeper.stdout.readline()
+    with pytest.raises(
+        EnvironmentProblem, match=r"^on \S+: lock cannot be locked \(No locks.*file system with locks"
+    ):
+        answered(line)
+
+
+def test_a_keeper_that_is_killed_does_not_free_the_host_while_its_trial_ends(tmp_path: Path) -> None:
+    with keeper_in(tmp_path, "host_keeper.main([])") as keeper:
+        eventually("the trial runs", (tmp_path / "started").exists)
+        keeper.kill()
+        keeper.wait()
+        eventually("it ends in order", (tmp_path / "asked").exists)
+        assert not _can_be_locked(tmp_path / "lock")
+    eventually("the host is free", lambda: _can_be_locked(tmp_path / "lock"))
+
+
+def _can_be_locked(path: Path) -> bool:
+    descriptor = opened_lock(path)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def test_a_kept_trial_that_waited_for_a_processor_has_longer_to_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The keeper itself waits for none. Each time that it is looked at, its child has waited for as long as is said."""
+    process = TrialProcess(environment_of_trials(os.environ), [])
+    keeper = process._popen.pid
+    waits = iter([0.0, 0.02, 0.02, 0.04, 0.04, 0.041])
+    monkeypatch.setattr(
+        process_of_trials, "waited_for_a_processor_s", lambda pid: 0.0 if pid == keeper else next(waits)
+    )
+    try:
+        eventually("the trial's process runs", lambda: psutil.Process(keeper).children())
+        assert not process._answers_within(0.02), "nothing was asked"
+        assert next(waits, None) is None, "it was given up when it waited no longer"
+    finally:
+        process.close(at_once=True)
 
 
 @pytest.mark.nightly

@@ -28,7 +28,14 @@ from barrier_tck.harness.campaign.executor_trials import Attendant
 from barrier_tck.harness.campaign.process_of_trials import answered
 from barrier_tck.harness.campaign.runner import Spread, resume_campaign, run_campaign
 from barrier_tck.harness.campaign.spark_runs import SparkRuns
-from barrier_tck.harness.campaign.trial_messages import OpenSystem, RunTrial, TrialLost, TrialRan, line_of
+from barrier_tck.harness.campaign.trial_messages import (
+    KeptLog,
+    OpenSystem,
+    RunTrial,
+    TrialLost,
+    TrialRan,
+    line_of,
+)
 from barrier_tck.harness.campaign.trial_pool import seconds_for
 from barrier_tck.harness.campaign.tried_plans import FailedTrial, PlannedTrial, TriedPlan
 from barrier_tck.harness.cli import main as cli
@@ -122,6 +129,13 @@ def test_what_cannot_be_done_is_one_sentence_and_wrong_usage(
     said = " ".join(capsys.readouterr().err.split())
     assert sentence in said
     assert not (tmp_path / "runs").exists()
+
+
+def test_logs_are_kept_below_the_directory_of_their_trial_only(tmp_path: Path) -> None:
+    directory = tmp_path / "run" / "trial"
+    names = ["logs/a.log", "../up.log", "logs/../../down.log", str(tmp_path / "absolute.log")]
+    spark_runs._keep_logs([KeptLog(name, b"said") for name in names], directory)
+    assert [file for file in tmp_path.rglob("*") if file.is_file()] == [directory / "logs/a.log"]
 
 
 # --- on an executor, without Spark ----------------------------------------------------------------------------------
