@@ -192,8 +192,8 @@ def _is_url(text: str) -> bool:
 
 def _in_short(versions: list[Version]) -> str:
     """Return the newest of some versions as a text."""
-    shown = ", ".join(map(str, versions[-_SHOWN_MAX:]))
-    return f"..., {shown}" if len(versions) > _SHOWN_MAX else shown
+    newest = ", ".join(map(str, versions[-_SHOWN_MAX:]))
+    return f"..., {newest}" if len(versions) > _SHOWN_MAX else newest
 
 
 def _make_environment(directory: Path) -> Path:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import psutil
 import pytest
@@ -73,6 +75,27 @@ def test_a_program_that_ignores_an_interrupt_is_killed_with_all_that_it_started(
     program, child = map(int, (tmp_path / "pids").read_text().split())
     assert not psutil.pid_exists(program)
     eventually("the child is gone, or only not collected by whoever adopted it", lambda: gone(child))
+
+
+@pytest.mark.usefixtures("interrupted_by_sigusr1")
+def test_a_program_is_ended_if_the_interrupt_comes_while_it_is_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started = []
+
+    class Interrupted(subprocess.Popen[str]):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            started.append(self.pid)
+            signal.raise_signal(signal.SIGUSR1)
+
+    handlers = [signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGINT)]
+    monkeypatch.setattr(subprocess, "Popen", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_program([sys.executable, "-c", "import time; time.sleep(600)"], os.environ)
+    assert len(started) == 1
+    assert not psutil.pid_exists(started[0])
+    assert [signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGINT)] == handlers
 
 
 def gone(pid: int) -> bool:
