@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from barrier_tck.harness.campaign.bisection import Outcome, PlanRuns, Tries, run_elsewhere
+from barrier_tck.harness.support.child_program import run_program
 from barrier_tck.harness.support.errors import EnvironmentProblem, UsageProblem
 from barrier_tck.harness.support.work_directories import temporary_work_directory
 
@@ -34,8 +36,22 @@ class Commit:
 
 
 def commits_between(repository: Path, good: str, bad: str) -> tuple[Commit, ...]:
-    """Return the commits from a good one to a bad one, oldest first; raises UsageProblem if there is no way between."""
+    """Return the commits from a good one to a bad one, oldest first.
+
+    Raises UsageProblem if there is no way between or no such repository, and EnvironmentProblem if there is no git.
+    """
+    # Without git, or outside a repository, no name is one of a commit.
+    looked = _ran(repository, "rev-parse", "--git-dir")
+    if looked.returncode != 0:
+        raise UsageProblem(
+            f"git finds no repository in {repository} ({looked.stderr.strip()}); --repository names a checkout of "
+            "barrier-tck, and --releases says that they are released versions"
+        )
     first, last = (_commit(repository, name) for name in (good, bad))
+    if first == last:
+        raise UsageProblem(
+            f"{good} and {bad} are the same commit, {first[:10]}; name one that passes, and a later one that fails"
+        )
     between = _git(repository, "rev-list", "--reverse", "--ancestry-path", f"{first}..{last}").split()
     if not between:
         raise UsageProblem(f"{good} is no ancestor of {bad}: name the older commit first")
@@ -58,7 +74,7 @@ def _commit(repository: Path, name: str) -> str:
 
 @contextlib.contextmanager
 def trying_commits(repository: Path, wanted: PlanRuns) -> Iterator[Tries[Commit]]:
-    """Give what runs a plan on a commit; the checkout is removed at the end."""
+    """Give what runs a plan on a commit; the checkout is removed at the end, also if it is only half made."""
     with temporary_work_directory("bisect") as directory:
         checkout = Path(directory) / "checkout"
 
@@ -71,18 +87,33 @@ def trying_commits(repository: Path, wanted: PlanRuns) -> Iterator[Tries[Commit]
 
         try:
             yield tries
-        finally:
-            if checkout.exists():
-                _git(repository, "worktree", "remove", "--force", str(checkout))
+        except BaseException:
+            # What git says of a half-made checkout would hide the interrupt.
+            with contextlib.suppress(EnvironmentProblem):
+                _remove(repository, checkout)
+            raise
+        if checkout.exists():
+            _remove(repository, checkout)
+
+
+def _remove(repository: Path, checkout: Path) -> None:
+    """Remove a checkout, and what the repository knows of it; ``worktree prune`` would also forget those of others."""
+    shutil.rmtree(checkout, ignore_errors=True)
+    # By force twice: a half-made one is locked.
+    _git(repository, "worktree", "remove", "--force", "--force", str(checkout))
 
 
 def _git(repository: Path, *arguments: str) -> str:
     """Return what git prints; raises EnvironmentProblem with its own words."""
+    done = _ran(repository, *arguments)
+    if done.returncode != 0:
+        raise EnvironmentProblem(f"git {arguments[0]} in {repository}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def _ran(repository: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run git to its end; if interrupted, it tidies up by itself, and no program that it runs goes on writing."""
     try:
-        return subprocess.run(
-            ["git", "-C", str(repository), *arguments], capture_output=True, text=True, check=True
-        ).stdout
+        return run_program(["git", "-C", str(repository), *arguments], os.environ)
     except FileNotFoundError as error:
         raise EnvironmentProblem("git is not installed; install it to run a plan on older commits") from error
-    except subprocess.CalledProcessError as error:
-        raise EnvironmentProblem(f"git {arguments[0]} in {repository}: {error.stderr.strip()}") from error

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from packaging.utils import InvalidName, canonicalize_name
 from packaging.version import InvalidVersion, Version
@@ -28,6 +29,7 @@ from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.support.child_program import run_program
 from barrier_tck.harness.support.errors import EnvironmentProblem, UsageProblem
 from barrier_tck.harness.support.notices import notice
+from barrier_tck.harness.support.third_party import shown
 from barrier_tck.harness.support.work_directories import temporary_work_directory
 
 OURS = "barrier-tck"
@@ -37,8 +39,18 @@ _LISTED = re.compile(r"^Available versions: (.+)$", re.MULTILINE)
 _BROKEN = re.compile(r"after connection broken by (.+)$", re.MULTILINE)
 _FAILED = re.compile(r"^\s*error: (.+)$", re.MULTILINE | re.IGNORECASE)
 _ADDRESS_IN_MEMORY = re.compile(r"<[^>]+>: ")
+_NO_ERROR = ("WARNING:", "DEPRECATION:")
+"""How the lines begin that pip writes whether or not anything is wrong."""
+_ELSEWHERE = (
+    "pip has installed it somewhere else than into the temporary environment; remove the setting that says so, for "
+    "instance target, prefix or root, which pip config list shows"
+)
 _SHOWN_MAX = 12
 """How many versions a message lists."""
+_UNSET = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_PYTHON", "PIP_DRY_RUN")
+"""What would send an installation elsewhere, or let there be none."""
+_SET = {"PIP_USER": "0", "PIP_QUIET": "0", "PIP_VERBOSE": "0"}
+"""The same, and what would take away the line that is read; to be set, these win over a configuration file, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,15 +100,24 @@ def releases_between(package: str, good: str, bad: str, place: ReleasePlace) -> 
     """
     name = _name(package)
     first, last = (_version(text) for text in (good, bad))
+    if place.index is not None and not _is_url(place.index):
+        raise UsageProblem(
+            f"--index is {shown(place.index)}, which is no URL of a package index; it begins with https://, http:// "
+            "or file://"
+        )
     if place.folder is not None and not place.folder.is_dir():
         raise UsageProblem(f"{place.folder} is no folder; name one that has the wheels of {name}")
-    if first >= last:
+    if first == last:
+        raise UsageProblem(
+            f"{good} and {bad} are the same release; name one that passes, and a later one that fails"
+        )
+    if first > last:
         raise UsageProblem(f"{first} is not older than {last}: name the older release first")
     notice(f"asking pip which releases of {name} there are")
     options = ["--pre"] if first.is_prerelease or last.is_prerelease else []
     done = run_program(
         [*_pip(sys.executable), "index", "versions", name, *options, *place.options(only_here=True)],
-        os.environ,
+        _environment_of_pip(),
     )
     listed = _LISTED.search(done.stdout)
     if listed is None:
@@ -104,7 +125,7 @@ def releases_between(package: str, good: str, bad: str, place: ReleasePlace) -> 
             f"pip finds no releases of {name}: {_said_by_pip(done.stderr)}; --package names the package, --index or "
             "--find-links says where it is"
         )
-    versions = sorted(Version(text) for text in listed[1].split(", "))
+    versions = sorted(_comparable(listed[1].split(", ")))
     for version in (first, last):
         if version not in versions:
             raise UsageProblem(
@@ -125,11 +146,11 @@ def trying_releases(wanted: PlanRuns, place: ReleasePlace) -> Iterator[Tries[Rel
             environment = directory / "environment"
             try:
                 python = _make_environment(environment)
-                failed = _install(release, place, python, directory)
-                if failed is not None:
-                    return Outcome(Verdict.UNKNOWN, failed)
+                installed = _install(release, place, python, directory)
+                if isinstance(installed, str):
+                    return Outcome(Verdict.UNKNOWN, installed)
                 notice(f"running the plan with {release}")
-                return run_elsewhere(str(python), _variables(release, environment), wanted)
+                return run_elsewhere(str(python), _variables(installed), wanted)
             finally:
                 shutil.rmtree(environment, ignore_errors=True)
 
@@ -154,10 +175,25 @@ def _version(text: str) -> Version:
         ) from error
 
 
+def _comparable(texts: list[str]) -> Iterator[Version]:
+    """Give those of some versions that have an order: an old pip also lists what is none today, like 2004d."""
+    for text in texts:
+        with contextlib.suppress(InvalidVersion):
+            yield Version(text)
+
+
+def _is_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return False
+    return bool(parts.netloc if parts.scheme in ("http", "https") else parts.scheme == "file" and parts.path)
+
+
 def _in_short(versions: list[Version]) -> str:
     """Return the newest of some versions as a text."""
-    shown = ", ".join(map(str, versions[-_SHOWN_MAX:]))
-    return f"..., {shown}" if len(versions) > _SHOWN_MAX else shown
+    newest = ", ".join(map(str, versions[-_SHOWN_MAX:]))
+    return f"..., {newest}" if len(versions) > _SHOWN_MAX else newest
 
 
 def _make_environment(directory: Path) -> Path:
@@ -184,8 +220,10 @@ def _packages(environment: Path) -> Path:
     return Path(sysconfig.get_path("purelib", "venv", vars=place))
 
 
-def _install(release: Release, place: ReleasePlace, python: Path, directory: Path) -> str | None:
-    """Install a release, and what it needs and this environment does not have; return why that failed, or None.
+def _install(
+    release: Release, place: ReleasePlace, python: Path, directory: Path
+) -> metadata.Distribution | str:
+    """Install a release, and what it needs and this environment does not have; return it, or why that failed.
 
     The release itself is always installed: one of the same version may be here that is no release, a checkout.
     """
@@ -201,15 +239,32 @@ def _install(release: Release, place: ReleasePlace, python: Path, directory: Pat
     # An interrupted pip may leave what it was building.
     scratch = directory / "pip"
     scratch.mkdir(exist_ok=True)
+    found: metadata.Distribution | str = _ELSEWHERE
     for options in (alone, place.options(only_here=False)):
-        done = run_program([*install, *options, exactly], {**os.environ, "TMPDIR": str(scratch)})
+        done = run_program([*install, *options, exactly], {**_environment_of_pip(), "TMPDIR": str(scratch)})
         if done.returncode != 0:
             return f"pip cannot install it: {_said_by_pip(done.stderr)}"
-    return None
+        # Looked for after each call: the second one would put still more where it does not belong.
+        found = next(_installed(release, python.parent.parent), _ELSEWHERE)
+        if isinstance(found, str):
+            break
+    return found
+
+
+def _installed(release: Release, environment: Path) -> Iterator[metadata.Distribution]:
+    """Give the release if an environment itself has it."""
+    for found in metadata.distributions(name=release.package, path=[str(_packages(environment))]):
+        if release.version in _comparable([found.version]):
+            yield found
 
 
 def _pip(python: str) -> list[str]:
     return [python, "-P", "-m", "pip", "--disable-pip-version-check", "--no-input"]
+
+
+def _environment_of_pip() -> dict[str, str]:
+    """Return the variables for pip: a user's own, so that an index or a proxy holds, but for a place to install to."""
+    return {**{name: value for name, value in os.environ.items() if name not in _UNSET}, **_SET}
 
 
 def _said_by_pip(stderr: str) -> str:
@@ -220,15 +275,17 @@ def _said_by_pip(stderr: str) -> str:
         why = _ADDRESS_IN_MEMORY.sub("", broken[1])
         return f"no connection to the package index ({why}); check the network, --index and the proxy"
     failed = _FAILED.search(stderr)
-    lines = stderr.strip().splitlines()
-    return failed[1] if failed else lines[-1].strip() if lines else "it said nothing"
+    if failed:
+        return failed[1]
+    lines = [line.strip() for line in stderr.splitlines()]
+    errors = [line for line in lines if line and not line.startswith(_NO_ERROR)]
+    return errors[-1] if errors else "it did not say why"
 
 
-def _variables(release: Release, environment: Path) -> Mapping[str, str]:
+def _variables(installed: metadata.Distribution) -> Mapping[str, str]:
     """Return the environment variables with which a plan is run."""
-    found = next(iter(metadata.distributions(name=release.package, path=[str(_packages(environment))])))
     # Scripts are among a release's files, too, by a path that leads out of the packages.
-    files = [path for path in found.files or () if path.suffix == ".py" and os.pardir not in path.parts]
+    files = [path for path in installed.files or () if path.suffix == ".py" and os.pardir not in path.parts]
     modules = {path.parts[0] for path in files}
     entries = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
     return {

@@ -119,7 +119,12 @@ def bisect(
     )
     from barrier_tck.harness.campaign.bisection import PlanRuns
     from barrier_tck.harness.plan.reading import read_plan
+    from barrier_tck.harness.support.third_party import is_target
+    from barrier_tck.harness.system.system_names import require_system
 
+    # Not what it imports: a system of one's own may be in the releases or commits alone.
+    if system is not None and not is_target(system):
+        require_system(system)
     read = read_plan(plan)
     if not trust:
         require_named(code_of(read), None, str(plan))

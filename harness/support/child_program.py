@@ -6,7 +6,12 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import FrameType
+from typing import Any
+
+Handler = Callable[[int, FrameType | None], Any]
 
 _PATIENCE_S = 20.0
 """How long an interrupted program may tidy up; a Spark cluster takes several seconds to end."""
@@ -18,22 +23,27 @@ def run_program(command: Sequence[str], environment: Mapping[str, str]) -> subpr
     If an exception such as KeyboardInterrupt ends the wait, the program is interrupted, too, so that it removes its
     temporary files; what is left of its process group after 20 s is killed.
     """
-    with subprocess.Popen(
-        command,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-        # A terminal's Ctrl-C reaches this process alone, so that the program is interrupted once and not twice.
-        start_new_session=True,
-    ) as process:
-        try:
-            out, err = process.communicate()
-        except BaseException:
-            _end(process)
-            raise
+    process = None
+    try:
+        # An exception before Popen returns would leave a program that nobody knows.
+        with _signals_held_back():
+            process = subprocess.Popen(
+                command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors="replace",
+                # A terminal's Ctrl-C reaches this process alone, so that the program is interrupted once and not twice.
+                start_new_session=True,
+            )
+        out, err = process.communicate()
+    except BaseException:
+        if process is not None:
+            with process:
+                _end(process)
+        raise
     return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 
@@ -47,3 +57,31 @@ def _end(process: subprocess.Popen[str]) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()  # after Ctrl-C, Popen itself does not
+
+
+@contextlib.contextmanager
+def _signals_held_back() -> Iterator[None]:
+    """Let the signals that this process handles come at the end. A blocked signal would be so in the program, too."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # no handler is ever called here
+        return
+    before = {number: signal.getsignal(number) for number in signal.valid_signals()}
+    handled = {number: handler for number, handler in before.items() if callable(handler)}
+    came: list[int] = []
+    _handle(dict.fromkeys(handled, lambda number, _: came.append(number)))
+    try:
+        yield
+    finally:
+        _handle(handled)
+    for number in came:
+        signal.raise_signal(number)
+
+
+def _handle(handlers: Mapping[signal.Signals, Handler]) -> None:
+    """Set the handlers of some signals, all of them or none: one that comes meanwhile may raise an exception."""
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, handlers)
+    try:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)

@@ -17,6 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from barrier_tck.harness.campaign import bisected_releases
 from barrier_tck.harness.cli.main import run
 from barrier_tck.harness.plan.trial_plan import TrialPlan, WorkloadPlan, to_json
 from barrier_tck.harness.support.work_directories import work_parents
@@ -61,12 +62,18 @@ def write_wheel(
             wheel.writestr(path, text)
 
 
-def write_release(folder: Path, version: str, verdict: str, needs: str | None = None) -> None:
-    """Write a release of barrier-tck whose command prints a verdict."""
+def write_release(
+    folder: Path,
+    version: str,
+    verdict: str,
+    needs: str | None = None,
+    more: Mapping[str, str] | None = None,
+) -> None:
+    """Write a release of barrier-tck whose command prints a verdict; ``more``: other modules, or other code."""
     packages = ("barrier_tck", "barrier_tck/harness", "barrier_tck/harness/cli")
     modules = {f"{package}/__init__.py": "" for package in packages}
     modules["barrier_tck/harness/cli/main.py"] = MAIN.format(verdict=verdict)
-    write_wheel(folder, "barrier-tck", version, modules, needs)
+    write_wheel(folder, "barrier-tck", version, {**modules, **(more or {})}, needs)
 
 
 @pytest.fixture(autouse=True)
@@ -74,7 +81,7 @@ def _without_network(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let pip reach no index, even where it is configured with one, and give up soon."""
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
     monkeypatch.setenv("PIP_RETRIES", "1")
-    for name in ("PIP_FIND_LINKS", "PIP_NO_INDEX", "PIP_EXTRA_INDEX_URL"):
+    for name in ("PIP_FIND_LINKS", "PIP_NO_INDEX", "PIP_EXTRA_INDEX_URL", "PIP_CONFIG_FILE"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -172,6 +179,12 @@ def test_releases_of_another_package_are_bisected_with_this_barrier_tck(
         (["0.1.0", "0.9.0"], "there is no release 0.9.0 of barrier-tck for Python"),
         (["0.1.0", "0.9.0"], "take two of 0.1.0, 0.2.0, 0.2.1, 0.3.0, 0.4.0"),
         (["0.4.0", "0.1.0"], "name the older release first"),
+        (["0.1", "0.1.0"], "0.1 and 0.1.0 are the same release"),
+        (["0.1.0", "0.4.0", "--index", "nonsense"], "--index is 'nonsense', which is no URL"),
+        (["0.1.0", "0.4.0", "--index", ""], "--index is '', which is no URL"),
+        (["0.1.0", "0.4.0", "--index", "https://"], "--index is 'https://', which is no URL"),
+        (["0.1.0", "0.4.0", "--index", "http://[::1"], "which is no URL"),
+        (["0.1.0", "0.4.0", "--system", "reference-spork"], "did you mean 'reference-spark'?"),
         (["main", "0.1.0"], "'main' is no version"),
         (["0.1.0", "0.4.0", "--package", "../x"], "is no name of a package"),
         (
@@ -187,8 +200,67 @@ def test_what_cannot_be_bisected_is_refused(
     words: list[str], said: str, folder: Path, plan: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["bisect", plan, *words, "--find-links", str(folder)]) == 3
-    assert said in " ".join(capsys.readouterr().err.split())
+    told = " ".join(capsys.readouterr().err.split())
+    assert said in told
+    assert ("installing" in told) == ("at barrier-tck" in said), "all that can be is refused before"
     assert left_behind() == []
+
+
+def test_what_only_an_earlier_release_has_is_gone_for_the_next(folder: Path, plan: str) -> None:
+    write_release(folder, "1.0", "valid", more={"only_before.py": ""})
+    now = (
+        "import importlib.util\nVERDICT = 'valid' if importlib.util.find_spec('only_before') else 'invalid'\n"
+    )
+    main = MAIN.format(verdict="invalid").replace("VERDICT = 'invalid'\n", now)
+    write_release(folder, "1.1", "invalid", more={"barrier_tck/harness/cli/main.py": main})
+    assert run(["bisect", plan, "1.0", "1.1", "--find-links", str(folder)]) == 0
+
+
+def test_settings_of_pip_that_would_send_a_release_elsewhere_or_hide_the_list_do_not_hold(
+    folder: Path, plan: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    for name in ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_PYTHON"):
+        monkeypatch.setenv(name, str(elsewhere))
+    for name in ("PIP_USER", "PIP_QUIET", "PIP_VERBOSE", "PIP_DRY_RUN"):
+        monkeypatch.setenv(name, "2" if name == "PIP_QUIET" else "1")
+    assert run(["bisect", plan, "0.1.0", "0.2.0", "--find-links", str(folder)]) == 0
+    assert not elsewhere.exists()
+
+
+def test_a_release_that_a_configuration_file_sends_elsewhere_is_unknown_and_why_is_said(
+    folder: Path,
+    plan: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    settings = tmp_path / "pip.conf"
+    settings.write_text(f"[global]\nquiet = 2\n[install]\ntarget = {tmp_path / 'elsewhere'}\n")
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(settings))
+    assert run(["bisect", plan, "0.1.0", "0.2.0", "--find-links", str(folder)]) == 3
+    told = " ".join(capsys.readouterr().err.split())
+    assert "unknown at barrier-tck 0.1.0: pip has installed it somewhere else than into the temporary" in told
+
+
+def test_a_version_that_has_no_order_is_left_out(
+    folder: Path, plan: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "barrier-tck-2004d.tar.gz").write_text("")  # pip opens only what it installs
+    assert run(["bisect", plan, "0.1.0", "0.9.0", "--find-links", str(folder)]) == 3
+    assert "take two of 0.1.0, 0.2.0, 0.2.1, 0.3.0, 0.4.0" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(
+    ("stderr", "said"),
+    [
+        ("WARNING: pip index is an experiment\n", "it did not say why"),
+        ("no room\nWARNING: pip index is an experiment\n", "no room"),
+        ("WARNING: a\nERROR: No such thing\nWARNING: b\n", "No such thing"),
+    ],
+)
+def test_a_warning_of_pip_is_not_taken_for_the_reason(stderr: str, said: str) -> None:
+    assert bisected_releases._said_by_pip(stderr) == said
 
 
 def test_a_folder_that_is_not_there_and_an_index_that_does_not_answer_are_told(
