@@ -126,7 +126,7 @@ class FollowedCuts:
         self, name: _Entry, before: Sequence[Any], now: Sequence[Any]
     ) -> Iterator[tuple[str, Record, int, bool]]:
         operator, _, state, text = name
-        gone, come = _differing(before, now)
+        gone, come = differing(before, now)
         for times, items in ((-1, gone), (1, come)):
             if items:
                 for number, row in self._form.kept(state, key_of_text(text), items):
@@ -156,7 +156,7 @@ class FollowedCuts:
         return self._flow.change(read, in_flight, waiting)
 
 
-def _differing(before: Sequence[Any], now: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+def differing(before: Sequence[Any], now: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
     """Return what of a list is gone and what has come; of one that has grown at its end, only the end."""
     if now is before:
         return _NOTHING, _NOTHING

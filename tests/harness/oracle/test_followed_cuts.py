@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from barrier_tck.harness.draw.profiles import profile_named
 from barrier_tck.harness.draw.strategies import draw_plans
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.checkers.dataflow import Dataflow
-from barrier_tck.harness.oracle.evidence.followed_cuts import FollowedCuts
+from barrier_tck.harness.oracle.evidence.followed_cuts import FollowedCuts, differing
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan, WorkloadPlan
 from barrier_tck.harness.record.verdict import Finding, Verdict
@@ -50,6 +51,15 @@ def from_the_beginning(checker: Dataflow, context: TrialContext, monkeypatch: py
     with monkeypatch.context() as patch:
         patch.setattr(FollowedCuts, "agrees", lambda *_: None)
         return checker.check(context)
+
+
+def test_what_is_gone_and_what_has_come_make_the_one_list_the_other() -> None:
+    """For all pairs of short lists, also of one length and for the very same list."""
+    lists = [[*entries] for length in range(4) for entries in product("ab", repeat=length)]
+    for before, now in product(lists, repeat=2):
+        gone, come = differing(before, now)
+        assert Counter(before) - Counter(gone) + Counter(come) == Counter(now), (before, now)
+        assert before != now or not (gone or come)
 
 
 @pytest.mark.long
